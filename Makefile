@@ -1,0 +1,63 @@
+# Verbs of the repository. `make help` lists them; CI calls nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test check sanitize fuzz bench gpu wheels-gpu headers stubs clean
+
+help:  ## list these verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) build  ## make .venv, install the dependencies, build the native parts
+
+$(STAMP): pyproject.toml packaging/check_prerequisites.sh
+	@sh packaging/check_prerequisites.sh $(PYTHON)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing dependencies into $(VENV)"
+	@$(BIN)/python -m pip install -q --upgrade pip "setuptools>=77"
+	@$(BIN)/python -m pip install -q "pybind11>=3,<4" "ninja>=1.11" "nvidia-cuda-runtime>=13.0,<14"
+	@$(BIN)/python -m pip install -q --no-build-isolation -e ".[dev]"
+	@touch $@
+
+build: $(STAMP)  ## rebuild what changed of the native parts
+	@$(BIN)/python setup.py -q build_ext --inplace
+
+demo: setup  ## run the main job: a server and two trainers share one GPU
+	@$(BIN)/tandem demo $(DEMO)
+
+test: setup  ## run the tests (FAST=1: within a minute)
+	@$(BIN)/python -m pytest -q $(if $(FAST),-m "not gpu and not slow",-m "not gpu") $(TEST)
+
+check: setup  ## lint, format, types, layers, generated files fresh
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python packaging/check_generated.py
+
+sanitize: setup  ## C++ tests under ASan/UBSan and TSan
+	@$(BIN)/python tests/cpp/run.py --variant asan
+	@$(BIN)/python tests/cpp/run.py --variant tsan
+
+fuzz: setup  ## libFuzzer on the wire and the channel (needs clang; SECONDS=30)
+	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
+
+bench: setup  ## measure against the budgets (BENCH=launch|attach|gate|idle)
+	@$(BIN)/python -m bench $(or $(BENCH),launch)
+
+gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
+	@PYTHON=$(PYTHON) DRY=$(DRY) PART=$(PART) bash bench/gpu/run.sh
+
+wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into .whl/
+	@$(BIN)/python bench/gpu/wheels.py
+
+headers: $(STAMP)  ## names that the installed cuda.h exports, into csrc/api/
+	@$(BIN)/python csrc/softgpu/generate_table.py --write-api csrc/api
+
+stubs: $(STAMP)  ## regenerate client/tandem/_wire from proto/
+	@$(BIN)/python packaging/generate_stubs.py
+
+clean:  ## remove build outputs, keep .venv
+	@rm -rf build dist *.egg-info

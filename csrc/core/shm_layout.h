@@ -1,0 +1,243 @@
+// The shared-memory contract between a job process (shim) and the daemon. THE data-plane ABI.
+//
+// Three memfds a process, each created by the daemon, mode 0600, sealed SHRINK|GROW|SEAL:
+//
+//   command   daemon writes (maps first, then adds F_SEAL_FUTURE_WRITE), the shim reads
+//   +--------+------+-----------+--------+----------+
+//   | header | gate | heartbeat | memory | presence |                          4 KiB
+//   +--------+------+-----------+--------+----------+
+//
+//   state     the shim and the GPU write, the daemon maps read-only and copies once
+//   +--------+---------+--------+-------+-------+-----------+------------------+-----------------+
+//   | header | control | memory | waits | marks | slots 256 | ring headers 17  | rings 17*64 KiB |
+//   +--------+---------+--------+-------+-------+-----------+------------------+-----------------+
+//     page 0                                      page 1..4   page 5             page 6..
+//
+//   presence  the job writes, then the daemon adds F_SEAL_FUTURE_WRITE; shims of the same GPU and
+//             trust group read it
+//   +---------------------------+
+//   | busy_until, class         |                                               4 KiB, 64 B used
+//   +---------------------------+
+//
+// Rules
+// 1. Each side is written under the assumption that the other side may write anything at any time:
+//    copy once, check bounds, use the copy. Sizes and offsets come from this header, never from
+//    shared memory.
+// 2. Only explicitly sized types. Offsets are ABI: append in reserved space only, and bump
+//    kLayoutVersion when a reader of the previous version would go wrong.
+// 3. Times are nanoseconds of the attach clock: CLOCK_MONOTONIC, or the software GPU's virtual clock
+//    when WELCOME says so.
+// 4. No locks in shared memory. A process may die at any instruction.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace tandem::shm {
+
+inline constexpr uint32_t kCommandMagic = 0x434d4454;   // "TDMC"
+inline constexpr uint32_t kStateMagic = 0x534d4454;     // "TDMS"
+inline constexpr uint32_t kPresenceMagic = 0x504d4454;  // "TDMP"
+inline constexpr uint32_t kLayoutVersion = 1;
+
+inline constexpr uint32_t kSlotCount = 256;
+inline constexpr uint32_t kThreadRingCount = 16;
+inline constexpr uint32_t kRingCount = kThreadRingCount + 1;  // the last is shared by further threads
+inline constexpr uint32_t kRingBytes = 64 * 1024;
+inline constexpr uint32_t kPresenceMax = 64;
+inline constexpr uint64_t kNoLimit = UINT64_MAX;
+
+// Values are ABI; 0 means "not said".
+enum class JobClass : uint32_t { kUnspecified = 0, kLatency = 1, kNormal = 2, kBatch = 3 };
+
+// ---------------------------------------------------------------------------------- command
+
+// Bit 0 of the gate word: 1 = HOLD. Bits 1..31: an epoch the daemon increments on every change, so
+// that a waiter's FUTEX_WAIT compares a value that never repeats within 2^31 changes.
+inline constexpr uint32_t kGateHold = 1;
+
+// CommandPage::flags
+inline constexpr uint32_t kFlagHonourPresence = 1u << 0;  // yield to busy higher classes
+inline constexpr uint32_t kFlagTelemetry = 1u << 1;       // write records
+inline constexpr uint32_t kFlagReleased = 1u << 2;        // daemon is leaving: run ungated, keep limits
+
+struct alignas(64) CommandHeader {  // daemon: once, before the fd is sent
+  uint32_t magic;
+  uint32_t layout_version;
+  uint32_t page_bytes;
+  uint32_t reserved0;
+  uint64_t process_id;  // daemon's number of this process, unique for its lifetime
+  uint64_t job_id;
+  uint64_t reserved[4];
+};
+
+struct alignas(64) CommandGate {
+  std::atomic<uint32_t> gate;             // futex word; daemon: release store, shim: acquire load
+  std::atomic<uint32_t> flags;            // kFlag*; relaxed, a hint read on every launch
+  std::atomic<uint32_t> window_segments;  // open segments allowed at once; 0 = no limit
+  std::atomic<uint32_t> job_class;        // JobClass as clamped by the daemon
+  std::atomic<uint64_t> segment_ns;       // GPU time after which a segment is closed by a marker
+  std::atomic<uint64_t> linger_ns;        // latency class: how long presence outlives activity
+  std::atomic<uint64_t> presence_mask;    // bit i: look at presence entry i before a launch
+  uint64_t reserved[3];
+};
+
+struct alignas(64) CommandHeartbeat {
+  std::atomic<uint64_t> tick_ns;   // last tick of the daemon's core; daemon: release, shim: acquire
+  std::atomic<uint64_t> stale_ns;  // a tick older than this means a hung daemon: run ungated
+  uint64_t reserved[6];
+};
+
+struct alignas(64) CommandMemory {
+  std::atomic<uint64_t> limit_bytes;            // device memory lease; kNoLimit = none
+  std::atomic<uint64_t> resident_target_bytes;  // kNoLimit = everything stays resident
+  std::atomic<uint32_t> sm_set;                 // 0 = the whole device
+  uint32_t reserved0;
+  uint64_t reserved[5];
+};
+
+struct alignas(4096) CommandPage {
+  CommandHeader header;
+  CommandGate gate;
+  CommandHeartbeat heartbeat;
+  CommandMemory memory;
+};
+
+// ------------------------------------------------------------------------------------ state
+
+struct alignas(64) StateHeader {  // daemon: once, before the fd is sent (it maps read-only after)
+  uint32_t magic;
+  uint32_t layout_version;
+  uint64_t total_bytes;
+  uint64_t reserved[6];
+};
+
+struct alignas(64) StateControl {
+  std::atomic<uint32_t> doorbell;         // shim: increment when something cannot wait for a poll
+  std::atomic<uint32_t> gate_seen;        // last gate word a launching thread or the helper acted on
+  std::atomic<uint64_t> helper_tick_ns;   // last round of the shim's helper thread
+  std::atomic<uint64_t> ns_per_tick_q32;  // record ticks -> ns, fixed point 32.32 (1<<32 = ticks are ns)
+  std::atomic<uint64_t> tick_base_ns;     // attach-clock time of tick_base
+  std::atomic<uint64_t> tick_base;
+  std::atomic<uint32_t> capturing;        // streams being captured now
+  std::atomic<uint32_t> ungated;          // 1 while the shim runs fail-open
+  uint64_t reserved[2];
+};
+
+struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never trusted for a limit
+  std::atomic<uint64_t> device_bytes;
+  std::atomic<uint64_t> peak_bytes;
+  std::atomic<uint64_t> alloc_count;
+  std::atomic<uint64_t> free_count;
+  std::atomic<uint64_t> refused_count;
+  uint64_t reserved[3];
+};
+
+enum class WaitReason : uint32_t { kNone = 0, kGate = 1, kWindow = 2, kPresence = 3, kMemory = 4 };
+inline constexpr uint32_t kWaitReasonCount = 5;
+
+struct alignas(64) StateWaits {  // shim, slow path only
+  std::atomic<uint32_t> waiting_threads;
+  std::atomic<uint32_t> reason;                    // of the newest waiter
+  std::atomic<uint64_t> since_ns;                  // when the newest waiter began
+  std::atomic<uint64_t> total_ns[kWaitReasonCount];  // by WaitReason
+  uint64_t reserved0;
+};
+
+struct alignas(64) StateMarks {  // tandem_mark_v1
+  std::atomic<uint64_t> steps;          // iteration marks so far
+  std::atomic<uint64_t> last_step_ns;
+  std::atomic<uint64_t> phase_hash;     // FNV-1a of the phase name, 0 = none
+  std::atomic<uint64_t> phase_since_ns;
+  std::atomic<uint64_t> critical_until_ns;
+  std::atomic<uint64_t> launches;       // by rate-limited flush of the helper thread
+  uint64_t reserved[2];
+};
+
+// One per stream. `issued` counts markers handed to the driver, `done` is the value of the newest
+// marker the GPU has passed. Idle: issued == done and open == 0.
+struct alignas(64) Slot {
+  std::atomic<uint64_t> issued;            // shim: release, after the driver took the marker
+  std::atomic<uint64_t> done;              // GPU (cuStreamWriteValue64) or helper (event fallback)
+  std::atomic<uint64_t> stream;            // CUstream, as a number; display only
+  std::atomic<uint32_t> generation;        // of the context; a stale generation retires the slot
+  std::atomic<uint32_t> state;             // SlotState
+  std::atomic<uint64_t> open;              // submissions since the last marker
+  std::atomic<uint64_t> open_est_ns;       // predicted GPU time of those
+  std::atomic<uint64_t> predicted_end_ns;  // of the newest closed segment
+  std::atomic<uint64_t> last_submit_ns;
+};
+enum class SlotState : uint32_t { kFree = 0, kLive = 1, kRetired = 2 };
+
+// A ring holds kRingBytes / sizeof(Record) records and is never full: the writer overwrites, the
+// reader notices that it was lapped and counts the loss, so the daemon needs no write access.
+// Writer: fill the record, then head.store(release). Reader: head.load(acquire), copy, fence, load
+// head again, and discard whatever the writer may have reached in between.
+struct alignas(64) RingHeader {
+  std::atomic<uint64_t> head;   // records ever written
+  std::atomic<uint32_t> owner;  // tid of the writing thread, 0 = unused; last ring: 1 = in use
+  uint32_t reserved0;
+  uint64_t reserved[6];
+};
+
+enum class RecordKind : uint8_t {
+  kNone = 0, kLaunch = 1, kCopy = 2, kMemset = 3, kAlloc = 4, kFree = 5, kSync = 6, kEventRecord = 7,
+  kEventWait = 8, kMemOp = 9, kHostFunc = 10, kMark = 11, kSegment = 12, kGraph = 13, kWait = 14,
+};
+inline constexpr uint8_t kRecordKindCount = 15;
+
+struct Record {
+  uint64_t ticks;        // see StateControl::ns_per_tick_q32
+  uint8_t kind;          // RecordKind
+  uint8_t flags;         // kRecordEstimated..
+  uint16_t slot;         // index, 0xffff = none
+  uint32_t thread;       // tid
+  uint64_t stream;       // CUstream
+  uint64_t object;       // function handle, device address, event or mark id
+  uint64_t bytes;        // copies, memsets, allocations; else 0
+  uint32_t grid_blocks;  // launches, saturating
+  uint32_t block_threads;
+  uint64_t duration_ns;  // waits and syncs: measured; launches: predicted (0 = unknown)
+  uint64_t value;        // segments: the marker; marks: the value; copies: direction
+};
+inline constexpr uint32_t kRingRecords = kRingBytes / sizeof(Record);
+
+struct alignas(4096) StatePage {
+  StateHeader header;
+  StateControl control;
+  StateMemory memory;
+  StateWaits waits;
+  StateMarks marks;
+};
+
+inline constexpr size_t kSlotsOffset = sizeof(StatePage);
+inline constexpr size_t kRingHeadersOffset = kSlotsOffset + kSlotCount * sizeof(Slot);
+inline constexpr size_t kRingsOffset = kRingHeadersOffset + 4096;
+inline constexpr size_t kStateBytes = kRingsOffset + size_t{kRingCount} * kRingBytes;
+inline constexpr size_t kCommandBytes = sizeof(CommandPage);
+
+// --------------------------------------------------------------------------------- presence
+
+struct alignas(4096) PresencePage {
+  uint32_t magic;
+  uint32_t layout_version;
+  std::atomic<uint64_t> busy_until_ns;  // job: release; peers: acquire. kNoLimit = in a request
+  std::atomic<uint32_t> job_class;      // a hint; the daemon decides whose mask has this entry
+  uint32_t reserved0;
+};
+inline constexpr size_t kPresenceBytes = sizeof(PresencePage);
+
+static_assert(sizeof(CommandPage) == 4096 && sizeof(StatePage) == 4096);
+static_assert(sizeof(PresencePage) == 4096);
+static_assert(sizeof(Slot) == 64 && sizeof(Record) == 64 && sizeof(RingHeader) == 64);
+static_assert(offsetof(CommandPage, gate) == 64 && offsetof(CommandPage, heartbeat) == 128);
+static_assert(offsetof(CommandPage, memory) == 192);
+static_assert(offsetof(StatePage, waits) == 192 && offsetof(StatePage, marks) == 256);
+static_assert(kRingHeadersOffset == 5 * 4096 && kRingsOffset == 6 * 4096);
+static_assert(kRingCount * sizeof(RingHeader) <= 4096);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(std::is_trivially_copyable_v<Record>);
+
+}  // namespace tandem::shm

@@ -1,0 +1,121 @@
+// Messages on the attach socket (SOCK_SEQPACKET, one message a packet). Fixed-size structs, host
+// byte order (both ends are one machine). Identity never comes from here: the daemon reads
+// SO_PEERCRED and opens a pidfd.
+//
+//   shim                                daemon
+//    | HELLO  ------------------------->  |   clamps the requests by uid
+//    | <---- WELCOME + 3 fds  (or REFUSED)|   command, state, presence memfds
+//    | MAPPED ------------------------->  |   now presence can be sealed and shown to peers
+//    | <---------------- PRESENCE + 1 fd  |   a peer to look at; PRESENCE_GONE takes it away
+//    |  ... the connection is the lease: closing it releases everything ...
+//
+//   tandem run                          daemon
+//    | REGISTER ----------------------->  |   pid from SO_PEERCRED; survives the exec
+//    | <------------ REGISTERED / REFUSED |
+//
+// Versions: `size` is that of the sender's struct. A receiver accepts any size >= the v1 size of the
+// type, reads what it knows and ignores the rest; a sender of a newer struct zero-fills nothing away.
+// HELLO names the oldest and newest layout it can serve; the daemon picks one or refuses.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::wire {
+
+inline constexpr uint32_t kMagic = 0x4d444e54;  // "TNDM"
+inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint32_t kMaxMessageBytes = 4096;
+inline constexpr uint32_t kNameBytes = 64;     // NUL-terminated UTF-8, truncated
+inline constexpr uint32_t kCommandBytes = 256;
+inline constexpr uint32_t kMaxDevices = 16;
+
+enum class Type : uint16_t {
+  kHello = 1, kWelcome = 2, kMapped = 3, kPresence = 4, kPresenceGone = 5, kRefused = 6,
+  kRegister = 7, kRegistered = 8,
+};
+
+enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
+
+enum class RefusalCode : uint32_t {
+  kProtocol = 1, kMalformed = 2, kUid = 3, kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
+};
+
+struct Header {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t type;
+  uint32_t size;  // of the whole message, header included
+  uint32_t reserved;
+};
+
+// What a process or `tandem run` asks for. Zero / kNoLimit mean "not said".
+struct Request {
+  uint32_t job_class;  // shm::JobClass
+  uint32_t sm_percent;
+  uint64_t memory_bytes;
+  uint64_t memory_min_bytes;
+  uint64_t slo_p99_ns;
+  uint32_t preemptible;  // 0 not said, 1 yes, 2 no
+  uint32_t reserved;
+  char name[kNameBytes];
+  char group[kNameBytes];
+};
+
+struct Hello {
+  Header header;
+  uint32_t layout_min;
+  uint32_t layout_max;
+  uint32_t shim_version;  // major<<16 | minor<<8 | patch
+  uint32_t clock;         // ClockKind the process can use
+  uint64_t job_id;        // TANDEM_JOB_ID, 0 = none
+  Request request;
+  uint32_t device_count;
+  uint32_t reserved;
+  uint8_t device_uuid[kMaxDevices][16];
+};
+
+struct Welcome {
+  Header header;
+  uint32_t layout_version;
+  uint32_t clock;  // ClockKind of every *_ns in the shared pages
+  uint64_t process_id;
+  uint64_t job_id;
+  uint64_t state_bytes;
+  uint64_t reserved[4];
+};
+
+struct Mapped {
+  Header header;
+};
+
+struct Presence {  // also PRESENCE_GONE, without an fd
+  Header header;
+  uint32_t index;  // < shm::kPresenceMax
+  uint32_t job_class;
+};
+
+struct Refused {
+  Header header;
+  uint32_t code;  // RefusalCode
+  uint32_t reserved;
+  char reason[160];
+};
+
+struct Register {
+  Header header;
+  Request request;
+  char command[kCommandBytes];
+};
+
+struct Registered {
+  Header header;
+  uint64_t job_id;
+  uint64_t reserved[2];
+};
+
+static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
+static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256);
+static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
+static_assert(sizeof(Refused) == 184 && sizeof(Register) == 440 && sizeof(Registered) == 40);
+
+}  // namespace tandem::wire

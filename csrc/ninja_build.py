@@ -1,0 +1,241 @@
+"""Writes build.ninja for every native target and runs ninja on it.
+
+`setup.py` asks for the release libraries, `make sanitize` for the test programs of the other
+variants. One source list serves all: a variant only changes flags and the output folder.
+
+    python csrc/ninja_build.py [--variant release|asan|tsan|fuzz] [TARGET...]
+
+Targets are the names in TARGETS below, `tests` for all C++ test programs, or nothing for all
+libraries. Outputs land in build/native/<variant>/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+COMMON = f"-std=c++17 -fPIC -fvisibility=hidden -pthread {WARNINGS}"
+# In other people's processes: no exceptions, no RTTI, no libstdc++ at run time.
+PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer"
+VARIANTS = {
+    "release": ("-O2 -g1", ""),
+    "asan": (
+        "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all",
+        "-fsanitize=address,undefined",
+    ),
+    "tsan": ("-O1 -g -fsanitize=thread", "-fsanitize=thread"),
+    "fuzz": ("-O1 -g -fsanitize=fuzzer-no-link,address,undefined", "-fsanitize=address,undefined"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One native output: which sources, flags and link options it has."""
+
+    output: str
+    sources: tuple[str, ...]  # globs from the repository root
+    flags: str = ""
+    link: str = ""
+    inputs: tuple[str, ...] = ()  # further files that force a relink
+    shared: bool = True
+
+
+def _python_flags() -> str:
+    spec = importlib.util.find_spec("pybind11")
+    if spec is None or spec.origin is None:
+        return ""  # only needed by the binding target, which then fails with a plain message
+    include = Path(spec.origin).parent / "include"
+    return f"-I{sysconfig.get_path('include')} -I{include}"
+
+
+def cuda_include() -> Path:
+    """The folder with cuda.h: TANDEM_CUDA_INCLUDE, the pip package, or /usr/local/cuda."""
+    if override := os.environ.get("TANDEM_CUDA_INCLUDE"):
+        candidates = [Path(override)]
+    else:
+        spec = importlib.util.find_spec("nvidia")
+        roots = list(spec.submodule_search_locations or []) if spec else []
+        candidates = [Path(r) / "cu13" / "include" for r in roots]
+        candidates.append(Path("/usr/local/cuda/include"))
+    for candidate in candidates:
+        if (candidate / "cuda.h").is_file():
+            return candidate
+    sys.exit(
+        f"error: cuda.h not found in {', '.join(map(str, candidates))}; "
+        "pip install nvidia-cuda-runtime, or set TANDEM_CUDA_INCLUDE"
+    )
+
+
+def targets() -> dict[str, Target]:
+    """Every library and program, by the name `setup.py` and the Makefile use."""
+    cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
+    core = ("csrc/core/*.cpp",)
+    return {
+        "native": Target(
+            output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
+            sources=(*core, "csrc/bindings/*.cpp"),
+            flags=f"-Icsrc/core -Ibuild/generated {_python_flags()}",
+        ),
+        "shim": Target(
+            output="libtandem.so",
+            sources=(*core, "shim/*.cpp"),
+            flags=f"-Icsrc/core -Ishim -Ibuild/generated {cuda} {PRELOADED}",
+            link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
+            "-Wl,--version-script=shim/exports.map -ldl",
+            inputs=("shim/exports.map",),
+        ),
+        "softgpu-cuda": Target(
+            output="libcuda.so.1",
+            sources=("csrc/softgpu/driver/*.cpp",),
+            flags=f"-Icsrc/softgpu -Ibuild/generated {cuda}",
+            link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
+            "-Wl,-soname,libcuda.so.1 -ldl",
+        ),
+        "softgpu-nvml": Target(
+            output="libnvidia-ml.so.1",
+            sources=("csrc/softgpu/nvml/*.cpp",),
+            flags=f"-Icsrc/softgpu -Ibuild/generated {cuda}",
+            link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
+            "-Wl,-soname,libnvidia-ml.so.1 -ldl",
+        ),
+        "softgpu-device": Target(
+            output="tandem-softgpu",
+            sources=("csrc/softgpu/device/*.cpp",),
+            flags="-Icsrc/softgpu",
+            link="-static-libstdc++ -static-libgcc",
+            shared=False,
+        ),
+    }
+
+
+def test_targets() -> dict[str, Target]:
+    """One program for each tests/cpp/<area>/test_*.cpp, linked with that area's sources.
+
+    Files named main.cpp hold a program's `main` and stay out of the tests.
+    """
+    areas = {
+        "core": ("csrc/core/*.cpp", "-Icsrc/core"),
+        "softgpu": ("csrc/softgpu/device/*.cpp", "-Icsrc/softgpu -Icsrc/softgpu/device"),
+        "shim": (
+            "csrc/core/*.cpp shim/*.cpp",
+            f"-Icsrc/core -Ishim -Ibuild/generated -isystem {cuda_include()} "
+            "-D__CUDA_API_VERSION_INTERNAL",
+        ),
+    }
+    found = {}
+    for area, (sources, flags) in areas.items():
+        for test in sorted((ROOT / "tests/cpp" / area).glob("test_*.cpp")):
+            name = f"{area}-{test.stem}"
+            found[name] = Target(
+                output=f"tests/{name}",
+                sources=(*sources.split(), str(test.relative_to(ROOT))),
+                flags=f"{flags} -Itests/cpp",
+                link="-ldl",
+                shared=False,
+            )
+    return found
+
+
+def _expand(target: Target, *, is_test: bool) -> list[Path]:
+    sources = [p for g in target.sources for p in sorted(ROOT.glob(g))]
+    return [p for p in sources if not (is_test and p.name == "main.cpp")]
+
+
+def write_ninja(variant: str) -> Path:
+    """Write build/native/<variant>/build.ninja and return its path. Deterministic."""
+    opt, opt_link = VARIANTS[variant]
+    out = Path("build/native") / variant
+    lines = [
+        "ninja_required_version = 1.8",
+        f"cxx = {os.environ.get('CXX', 'g++')}",
+        "rule cc",
+        f"  command = $cxx {COMMON} {opt} $flags -MMD -MF $out.d -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = CXX $out",
+        "rule link",
+        f"  command = $cxx $mode -pthread {opt_link} $in -o $out $link",
+        "  description = LINK $out",
+    ]
+    tests = test_targets()
+    for name, target in {**targets(), **tests}.items():
+        is_test = name in tests
+        # Objects are per target: the same source has other flags in another target. Tests of one
+        # area have the same flags and share theirs.
+        group = name.split("-")[0] + "-test" if is_test else name
+        objects = []
+        for source in _expand(target, is_test=is_test):
+            relative = source.relative_to(ROOT)
+            obj = out / "obj" / group / f"{relative}.o"
+            objects.append(str(obj))
+            rule = f"build {obj}: cc {relative}\n  flags = {target.flags}"
+            if rule not in lines:
+                lines.append(rule)
+        inputs = " ".join(target.inputs)
+        lines += [
+            f"build {out / target.output}: link {' '.join(objects)}"
+            + (f" | {inputs}" if inputs else ""),
+            f"  mode = {'-shared' if target.shared else ''}",
+            f"  link = {target.link}",
+            f"build {variant}-{name}: phony {out / target.output}",
+        ]
+    lines.append(f"build {variant}-tests: phony {' '.join(f'{variant}-{n}' for n in tests)}")
+    path = ROOT / out / "build.ninja"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(lines) + "\n"
+    if not path.is_file() or path.read_text() != text:
+        path.write_text(text)
+    return path
+
+
+def generate_sources() -> None:
+    """Run the generators whose output the compiler needs, into build/generated/."""
+    for script in sorted(ROOT.glob("csrc/softgpu/generate*.py")) + sorted(
+        ROOT.glob("shim/generate*.py")
+    ):
+        command = [sys.executable, str(script), "--cuda-include", str(cuda_include())]
+        subprocess.run([*command, "--out", str(ROOT / "build/generated")], check=True, cwd=ROOT)
+
+
+def build(names: list[str], variant: str = "release") -> dict[str, Path]:
+    """Build the named targets; return name -> output path.
+
+    Raises:
+        subprocess.CalledProcessError: the compiler or linker failed; its words are on stderr.
+    """
+    generate_sources()
+    path = write_ninja(variant)
+    import ninja  # a build requirement of the wheel, so imported late
+
+    tool = Path(ninja.BIN_DIR) / "ninja"
+    goals = [f"{variant}-{n}" for n in names]
+    subprocess.run([str(tool), "-f", str(path), *goals], check=True, cwd=ROOT)
+    out = path.parent
+    known = {**targets(), **test_targets()}
+    return {n: out / known[n].output for n in names if n in known}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variant", choices=VARIANTS, default="release")
+    parser.add_argument("names", nargs="*", metavar="TARGET")
+    arguments = parser.parse_args()
+    names = arguments.names or list(targets())
+    try:
+        for name, output in build(names, arguments.variant).items():
+            print(f"{name}: {output.relative_to(ROOT)}")
+    except subprocess.CalledProcessError as failure:
+        sys.exit(failure.returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+// Messages between a client process (libcuda.so.1, libnvidia-ml.so.1 of the software GPU) and the
+// device process `tandem-softgpu`. SOCK_SEQPACKET; a packet holds one or more messages, each a Header
+// and its struct. The connection is the lease: when it closes, everything of that client is freed.
+//
+// The device process owns the clock, the memory ledger, the order of work and the timeline. Memory
+// contents and kernel bodies stay in the client: the device says START when an operation begins on
+// the modelled GPU, the client executes it and answers BODY, the device says DONE when it has ended.
+//
+//   client                                device process
+//    | HELLO --------------------------->  |
+//    | <-------------------------- WELCOME |
+//    | SUBMIT* ------------------------->  |  queued per stream; runs when its deps are DONE
+//    | <---------------------------- START |  only for operations with needs_body
+//    | BODY ---------------------------->  |  never before START
+//    | <----------------------------- DONE |  at the modelled end (real clock: not before BODY)
+//    | IDLE / <--------------------- TIME  |  virtual clock only, see below
+//
+// Virtual clock. The device delivers one message batch to one client at a time and waits until that
+// client is idle again, so a run is a discrete-event simulation and repeats exactly. A client is
+// busy from HELLO, and again whenever the device sends it anything. It says IDLE when all of its
+// known threads wait and everything received is processed; `received` counts the packets received so
+// far, and an IDLE whose count is behind is ignored. `deadline_ns` is the earliest time at which one
+// of its threads wants to wake (kNever if none); the device answers TIME at that time. Ties go to the
+// device's own operations first, then to the lowest client id.
+// Observers (the daemon) take part the same way, but when no other client is connected time advances
+// no faster than real time, and an observer silent for more than kObserverPatienceMs of real time is
+// left behind until it speaks again (a stopped daemon must not stop the world).
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::softgpu {
+
+inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
+inline constexpr uint32_t kMaxDevices = 8;
+inline constexpr uint32_t kMaxDeps = 24;
+inline constexpr uint32_t kNameBytes = 64;
+inline constexpr uint64_t kNever = UINT64_MAX;
+inline constexpr uint32_t kObserverPatienceMs = 2000;
+
+enum class Type : uint16_t {
+  kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,
+  kMemReserve, kMemReply, kMemRelease, kMemInfo, kMemInfoReply,
+  kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
+};
+
+struct Header {
+  uint16_t type;
+  uint16_t size;  // of the message, header included; a multiple of 8
+  uint32_t reserved;
+};
+
+enum class ClockKind : uint32_t { kReal = 0, kVirtual = 1 };
+enum class Mode : uint32_t { kTime = 0, kMps = 1 };
+enum HelloFlags : uint32_t {
+  kObserver = 1,   // takes part in the clock, submits nothing (the daemon)
+  kQueryOnly = 2,  // NVML, status: no part in the clock, does not keep the device alive
+};
+
+struct Hello {
+  Header header;
+  uint32_t protocol;
+  uint32_t flags;
+  char name[kNameBytes];  // for the timeline and status: argv[0]
+};
+
+struct DeviceInfo {  // one a device, from the profile
+  char name[kNameBytes];
+  uint8_t uuid[16];
+  uint32_t sm_count;
+  uint32_t clock_mhz;
+  uint32_t compute_major, compute_minor;
+  uint32_t max_threads_per_sm, max_blocks_per_sm;
+  uint32_t l2_bytes;
+  uint32_t reserved;
+  uint64_t memory_bytes;
+  double flops_per_s;        // whole device, FP32
+  double bytes_per_s;        // device memory bandwidth
+  double copy_bytes_per_s;   // each copy engine, each way
+};
+
+struct Welcome {
+  Header header;
+  uint32_t protocol;
+  uint32_t client_id;  // 0 = refused: wrong protocol
+  uint32_t clock;      // ClockKind
+  uint32_t mode;       // Mode
+  uint64_t now_ns;
+  uint32_t device_count;
+  uint32_t reserved;
+  DeviceInfo device[kMaxDevices];
+};
+
+struct ContextCreate {
+  Header header;
+  uint64_t context;  // client's number, unique in the client
+  uint32_t device;
+  uint32_t sm_percent;  // MPS active thread percentage, 100 = all
+};
+struct ContextDestroy {
+  Header header;
+  uint64_t context;
+};
+struct StreamCreate {
+  Header header;
+  uint64_t context, stream;  // stream: client's number, unique in the client
+  int32_t priority;          // lower number = more urgent, as in CUDA
+  uint32_t reserved;
+};
+struct StreamDestroy {
+  Header header;
+  uint64_t stream;
+};
+
+enum class MemKind : uint32_t { kLinear = 0, kVmm = 1, kContext = 2 };
+struct MemReserve {
+  Header header;
+  uint64_t request, bytes;
+  uint32_t device, kind;
+};
+struct MemReply {
+  Header header;
+  uint64_t request, allocation;  // allocation: device's number, 0 when refused
+  uint32_t status;               // CUresult
+  uint32_t reserved;
+};
+struct MemRelease {
+  Header header;
+  uint64_t allocation;
+};
+struct MemInfo {
+  Header header;
+  uint64_t request;
+  uint32_t device, reserved;
+};
+struct MemInfoReply {
+  Header header;
+  uint64_t request, free_bytes, total_bytes;
+};
+
+enum class OpKind : uint32_t {
+  kKernel = 0, kCopyHtoD, kCopyDtoH, kCopyDtoD, kMemset, kHostFunc, kEvent, kMemOpWrite, kMemOpWait,
+};
+// An operation runs after the previous one of its stream and after all of `dep`. Dependencies carry
+// what CUDA orders across streams: event waits, legacy default stream barriers. A dependency on an
+// operation that has ended, or that never was, is satisfied.
+struct Submit {
+  Header header;
+  uint64_t op;  // client's number, strictly increasing
+  uint64_t context, stream;
+  uint32_t kind;         // OpKind
+  uint32_t needs_body;   // client executes something: START is sent and BODY awaited
+  uint64_t grid_blocks;  // kernels
+  uint32_t block_threads;
+  uint32_t dep_count;
+  double flops_per_block, bytes_per_block;  // kernels
+  uint64_t bytes;                           // copies, memsets
+  char name[kNameBytes];
+  uint64_t dep[kMaxDeps];
+};
+struct Start {
+  Header header;
+  uint64_t op, now_ns;
+};
+struct Body {
+  Header header;
+  uint64_t op;
+  uint32_t status;   // CUresult of the execution; not 0 poisons the context as on a GPU
+  uint32_t reserved;
+  uint64_t wait;     // kMemOpWait: 1 = not satisfied yet, ask again (device: START later)
+};
+struct Done {
+  Header header;
+  uint64_t op, start_ns, end_ns;
+  uint32_t status;  // CUresult; 0 unless the operation or its context failed
+  uint32_t reserved;
+};
+
+struct Idle {
+  Header header;
+  uint64_t received, deadline_ns;
+};
+struct Time {
+  Header header;
+  uint64_t now_ns;
+};
+
+struct Query {  // what: 0 = status as JSON, 1 = NVML figures as JSON
+  Header header;
+  uint64_t request;
+  uint32_t what, reserved;
+};
+struct QueryReply {  // text follows, `text_bytes` of it, padded to 8
+  Header header;
+  uint64_t request;
+  uint32_t text_bytes, reserved;
+};
+struct Fault {  // device -> client: from now on calls in this context return `status`
+  Header header;
+  uint64_t context;
+  uint32_t status, reserved;
+};
+
+static_assert(sizeof(Submit) % 8 == 0 && sizeof(Welcome) % 8 == 0 && sizeof(Hello) % 8 == 0);
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,30 @@
+// What libcuda.so.1 of the software GPU exports beside the driver API. On a real driver these names
+// do not exist: look them up with dlsym and use the system's clock when they are NULL.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Nanoseconds of the device's clock: CLOCK_MONOTONIC on the real clock, else virtual time.
+uint64_t softgpu_now_ns(void);
+
+// 1 when the device runs on the virtual clock, 0 on the real one. Connects if needed.
+int softgpu_clock_is_virtual(void);
+
+// Block the calling thread until the device's clock has reached deadline_ns (sleep on the real one).
+void softgpu_wait_until_ns(uint64_t deadline_ns);
+
+// The calling thread is about to block outside the driver (a futex, a socket, a join): do not wait
+// for it. Nothing else may be called by it before softgpu_wait_end. No-ops on the real clock.
+void softgpu_wait_begin(void);
+void softgpu_wait_end(void);
+
+// Call before anything else in a process that takes part in the clock but never computes.
+void softgpu_observe(void);
+
+#ifdef __cplusplus
+}
+#endif

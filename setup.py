@@ -1,0 +1,56 @@
+"""Builds the native parts: tandem._native, libtandem.so and the software GPU.
+
+Everything is compiled by csrc/ninja_build.py; this file only says where each output belongs, beside
+the Python sources in an editable install and inside the package in a wheel.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, str(Path(__file__).parent / "csrc"))
+
+import ninja_build
+
+# build target -> path inside the package tree
+PLACES = {
+    "native": f"tandem/{ninja_build.targets()['native'].output}",
+    "shim": "tandem/libtandem.so",
+    "softgpu-cuda": "tandem/softgpu/lib/libcuda.so.1",
+    "softgpu-nvml": "tandem/softgpu/lib/libnvidia-ml.so.1",
+    "softgpu-device": "tandem/softgpu/bin/tandem-softgpu",
+}
+
+
+class NativeBuild(build_ext):
+    """Runs ninja once for all targets, then copies each output to its place."""
+
+    def run(self) -> None:
+        """Build every target; a compiler's error ends the install with its own words."""
+        outputs = ninja_build.build(list(PLACES))
+        base = Path("client") if self.inplace else Path(self.build_lib)
+        for name, place in PLACES.items():
+            destination = base / place
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            # A running process may have the old file mapped: replace it, never write into it.
+            fresh = destination.with_name(destination.name + ".new")
+            shutil.copy2(outputs[name], fresh)
+            fresh.replace(destination)
+
+    def get_outputs(self) -> list[str]:
+        """Paths in the build tree, for the wheel's record."""
+        return [str(Path(self.build_lib) / place) for place in PLACES.values()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Build-tree path -> source-tree path, for editable wheels."""
+        return {str(Path(self.build_lib) / p): f"client/{p}" for p in PLACES.values()}
+
+
+setup(
+    # One nominal extension makes setuptools treat the wheel as platform-specific.
+    ext_modules=[Extension("tandem._native", sources=[])],
+    cmdclass={"build_ext": NativeBuild},
+)
