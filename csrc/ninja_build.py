@@ -54,7 +54,8 @@ def _python_flags() -> str:
     if spec is None or spec.origin is None:
         return ""  # only needed by the binding target, which then fails with a plain message
     include = Path(spec.origin).parent / "include"
-    return f"-I{sysconfig.get_path('include')} -I{include}"
+    # -Wno-pedantic: PYBIND11_MODULE is a variadic macro used without its optional arguments.
+    return f"-isystem {sysconfig.get_path('include')} -isystem {include} -Wno-pedantic"
 
 
 def cuda_include() -> Path:
