@@ -219,7 +219,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
 
     tool = Path(ninja.BIN_DIR) / "ninja"
     goals = [f"{variant}-{n}" for n in names]
-    subprocess.run([str(tool), "-f", str(path), *goals], check=True, cwd=ROOT)
+    subprocess.run([str(tool), "--quiet", "-f", str(path), *goals], check=True, cwd=ROOT)
     out = path.parent
     known = {**targets(), **test_targets()}
     return {n: out / known[n].output for n in names if n in known}
