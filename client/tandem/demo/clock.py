@@ -1,0 +1,39 @@
+"""The device's clock, as a program on it sees it.
+
+On a GPU that is CLOCK_MONOTONIC. The software GPU exports its own clock from libcuda.so.1, which
+may be virtual: then only its own wait lets time pass, and `time.sleep` would stop the world.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+
+class Clock:
+    """Reads and waits on the clock that the device's work is measured by. Any thread."""
+
+    def __init__(self) -> None:
+        """Call after cuInit: the driver is looked up among the libraries already loaded."""
+        driver = ctypes.CDLL("libcuda.so.1")
+        self._now = getattr(driver, "softgpu_now_ns", None)
+        self._wait = getattr(driver, "softgpu_wait_until_ns", None)
+        self.is_virtual = False
+        if self._now is not None and self._wait is not None:
+            self._now.restype = ctypes.c_uint64
+            self._wait.argtypes = [ctypes.c_uint64]
+            self._wait.restype = None
+            self.is_virtual = bool(driver.softgpu_clock_is_virtual())
+
+    def now_ns(self) -> int:
+        """Nanoseconds since an arbitrary start."""
+        return int(self._now()) if self._now is not None else time.monotonic_ns()
+
+    def wait_until_ns(self, deadline_ns: int) -> None:
+        """Return once the clock has reached the deadline; at once if it already has."""
+        if self._wait is not None:
+            if self.now_ns() < deadline_ns:
+                self._wait(deadline_ns)
+            return
+        while (left_ns := deadline_ns - time.monotonic_ns()) > 0:
+            time.sleep(left_ns / 1e9)

@@ -1,0 +1,80 @@
+"""Compiles kernels.cu for the device at hand."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tandem.demo.process import WorkerError
+
+SOURCE = Path(__file__).with_name("kernels.cu")
+
+
+def software_image(folder: Path) -> Path:
+    """A shared object with host kernels, made by g++.
+
+    Raises:
+        WorkerError: the compiler is missing or refuses; its words are in the text.
+    """
+    from tandem import softgpu
+
+    output = folder / "kernels.so"
+    try:
+        softgpu.compile_kernels(SOURCE, output)
+    except FileNotFoundError as failure:
+        msg = "the demo's kernels need g++ (Debian: apt install g++)"
+        raise WorkerError(msg) from failure
+    except subprocess.CalledProcessError as failure:
+        msg = f"g++ could not compile {SOURCE.name}: {failure}"
+        raise WorkerError(msg) from failure
+    return output
+
+
+def gpu_image(folder: Path, *, capability: str) -> Path:
+    """A cubin for compute capability `capability` ("90"), by NVRTC where present, else by nvcc.
+
+    Raises:
+        WorkerError: neither is there, or the compiler refuses.
+    """
+    output = folder / "kernels.cubin"
+    if (cubin := _nvrtc(capability)) is not None:
+        output.write_bytes(cubin)
+        return output
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not Path(nvcc).is_file():
+        msg = (
+            "compiling the demo's kernels needs NVRTC or nvcc; "
+            "pip install nvidia-cuda-nvrtc, or put nvcc on the PATH"
+        )
+        raise WorkerError(msg)
+    command = [nvcc, f"-arch=sm_{capability}", "-cubin", "-o", str(output), str(SOURCE)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    if child.returncode != 0:
+        msg = f"nvcc could not compile {SOURCE.name}: {child.stderr.strip()}"
+        raise WorkerError(msg)
+    return output
+
+
+def _nvrtc(capability: str) -> bytes | None:
+    """The cubin, or None when NVRTC's library is not installed."""
+    try:
+        from cuda.bindings import nvrtc
+
+        result, program = nvrtc.nvrtcCreateProgram(
+            SOURCE.read_bytes(), SOURCE.name.encode(), 0, [], []
+        )
+    except (ImportError, RuntimeError):  # RuntimeError: the bindings found no libnvrtc
+        return None
+    option = f"--gpu-architecture=sm_{capability}".encode()
+    (result,) = nvrtc.nvrtcCompileProgram(program, 1, [option])
+    if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        _, log_bytes = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * log_bytes
+        nvrtc.nvrtcGetProgramLog(program, log)
+        msg = f"NVRTC could not compile {SOURCE.name}: {log.decode(errors='replace').strip()}"
+        raise WorkerError(msg)
+    _, image_bytes = nvrtc.nvrtcGetCUBINSize(program)
+    image: bytes = b" " * image_bytes
+    nvrtc.nvrtcGetCUBIN(program, image)
+    return image

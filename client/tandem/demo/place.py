@@ -1,0 +1,108 @@
+"""Where the demo runs: the NVIDIA GPU where there is one, else the software GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.demo.image import gpu_image, software_image
+from tandem.demo.process import WorkerError
+
+SOFTWARE_NAME = "Tandem Software GPU"
+PROFILE = "tiny"  # 1 GB/s: a millisecond of GPU time is little work for the CPU
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A device, and what a process needs in its environment to compute on it."""
+
+    name: str
+    kind: str  # nvidia | software
+    mode: str  # time | mps
+    clock: str  # real | virtual
+    image: Path
+    base_env: Mapping[str, str]
+
+    def env(self, folder: Path, *, clients: int) -> dict[str, str]:
+        """Environment of processes that share the device in `folder`.
+
+        On the software GPU each folder has a device of its own, with its timeline, and on the
+        virtual clock time begins when `clients` processes are there.
+        """
+        if self.kind == "nvidia":
+            return dict(self.base_env)
+        from tandem import softgpu
+
+        folder.mkdir(parents=True, exist_ok=True)
+        return {
+            **softgpu.environment(self.base_env),
+            "TANDEM_SOFTGPU_DIR": str(folder),
+            "TANDEM_SOFTGPU_PROFILE": PROFILE,
+            "TANDEM_SOFTGPU_CLOCK": self.clock,
+            "TANDEM_SOFTGPU_MODE": self.mode,
+            "TANDEM_SOFTGPU_TIMELINE": str(folder / "timeline.jsonl"),
+            "TANDEM_SOFTGPU_START_CLIENTS": str(clients),
+        }
+
+
+def find_place(*, clock: str, folder: Path) -> Place:
+    """Look for an NVIDIA GPU in a child process; compile the kernels for what there is.
+
+    The virtual clock exists on the software GPU only, so asking for it chooses that.
+
+    Raises:
+        WorkerError: the kernels cannot be compiled here; the text says what to install.
+    """
+    base_env = dict(os.environ)
+    base_env.pop("LD_PRELOAD", None)
+    probed = probe(base_env) if clock == "real" else None
+    if probed is not None and not str(probed["name"]).startswith(SOFTWARE_NAME):
+        return Place(
+            name=str(probed["name"]),
+            kind="nvidia",
+            mode="mps" if _mps_runs() else "time",
+            clock="real",
+            image=gpu_image(folder, capability=str(probed["capability"])),
+            base_env=base_env,
+        )
+    return Place(
+        name=SOFTWARE_NAME,
+        kind="software",
+        mode=os.environ.get("TANDEM_SOFTGPU_MODE", "time"),
+        clock=clock,
+        image=software_image(folder),
+        base_env=base_env,
+    )
+
+
+def probe(env: Mapping[str, str]) -> dict[str, object] | None:
+    """Name and capability of device 0 as a child process sees it; None without a driver.
+
+    Raises:
+        WorkerError: cuda.bindings is not installed.
+    """
+    child = subprocess.run(
+        [sys.executable, "-m", "tandem.demo.probe"],
+        env=dict(env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "No module named 'cuda" in child.stderr:
+        msg = "the demo's programs need cuda.bindings; pip install 'gpu-tandem[cuda]'"
+        raise WorkerError(msg)
+    if child.returncode != 0:
+        return None
+    answer = json.loads(child.stdout)
+    return answer if isinstance(answer, dict) else None
+
+
+def _mps_runs() -> bool:
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    return (pipes / "control").exists()

@@ -1,0 +1,180 @@
+"""A child process that speaks JSON lines, and the daemon that says READY=1."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Message = dict[str, Any]
+
+
+class WorkerError(RuntimeError):
+    """A worker or the daemon did not do its part. The text has the end of what it printed."""
+
+
+class Worker:
+    """One worker process. `pid` is the program's own, also under `tandem run`, which execs."""
+
+    def __init__(
+        self, role: str, command: Sequence[str], *, env: Mapping[str, str], log: Path
+    ) -> None:
+        self.role = role
+        self._log = log
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        with log.open("wb") as errors:
+            # A session of its own: Ctrl-C reaches only the conductor, which then ends the workers.
+            self._process = subprocess.Popen(
+                list(command),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        threading.Thread(target=self._read, name=f"read {role}", daemon=True).start()
+
+    def go(self) -> None:
+        """Let a worker begin that waits for the real clock's start."""
+        if self._process.stdin is None:
+            return
+        with contextlib.suppress(BrokenPipeError):  # it has ended: `wait_for` says how
+            self._process.stdin.write(b"go\n")
+            self._process.stdin.flush()
+
+    def wait_for(self, event: str, *, deadline_s: float, done: int = 0) -> Message:
+        """The next message of that kind, with at least `done` items.
+
+        Raises:
+            WorkerError: the worker ended or stayed silent until the deadline.
+        """
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                message = self._messages.get(timeout=max(end - time.monotonic(), 0.001))
+            except queue.Empty:
+                raise self._error(f"said no '{event}' within {deadline_s:g} s") from None
+            if message is None:
+                raise self._error(f"ended with code {self.wait(deadline_s=5)}")
+            if message["event"] == event and message.get("done", 0) >= done:
+                return message
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def wait(self, *, deadline_s: float) -> int:
+        """Exit code, negative for a signal."""
+        return self._process.wait(timeout=deadline_s)
+
+    def close(self) -> None:
+        """End it, at once if it still runs."""
+        _end_group(self._process)
+
+    def log_tail(self) -> str:
+        """The last lines it printed on stderr."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError):  # the program below may print too
+                message = json.loads(line)
+                if isinstance(message, dict) and "event" in message:
+                    self._messages.put(message)
+        self._messages.put(None)
+
+    def _error(self, what: str) -> WorkerError:
+        return WorkerError(f"the {self.role} process {what}\n{self.log_tail()}".rstrip())
+
+
+class Daemon:
+    """A tandemd child on a runtime directory."""
+
+    def __init__(
+        self, *, env: Mapping[str, str], runtime_dir: Path, log: Path, arguments: Sequence[str] = ()
+    ) -> None:
+        """Start it and return once it serves.
+
+        Raises:
+            WorkerError: it ended, or did not say READY=1 within ten seconds.
+        """
+        self._log = log
+        notify = runtime_dir / "notify"
+        notify.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, log.open("ab") as output:
+            ready.bind(str(notify))
+            self._process = subprocess.Popen(
+                [*self.command(), *arguments],
+                env={**env, "NOTIFY_SOCKET": str(notify)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                self._await_ready(ready)
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                notify.unlink(missing_ok=True)
+        self.pid = self._process.pid
+
+    @staticmethod
+    def command() -> list[str]:
+        """How to start it by hand, with TANDEM_RUNTIME_DIR in the environment."""
+        return [sys.executable, "-m", "tandemd"]
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def wait(self, *, deadline_s: float) -> int:
+        """Exit code, negative for a signal."""
+        return self._process.wait(timeout=deadline_s)
+
+    def close(self) -> None:
+        """Ask it to release everybody and end; force it after five seconds."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5)
+        _end_group(self._process)
+
+    def _await_ready(self, ready: socket.socket) -> None:
+        ready.settimeout(0.1)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            with contextlib.suppress(TimeoutError):
+                if b"READY=1" in ready.recv(4096):
+                    return
+            if self._process.poll() is not None:
+                break
+        tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
+        msg = f"tandemd did not become ready\n{tail}".rstrip()
+        raise WorkerError(msg)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and what it started, then reap it."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()

@@ -1,0 +1,201 @@
+"""One scenario: a set of workers on one device, with or without Tandem, and what they reported."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tandem.demo.measure import Outcome, Span, WorkerReport
+from tandem.demo.place import Place
+from tandem.demo.process import Daemon, Message, Worker
+from tandem.demo.settings import Settings
+
+VIRTUAL_GRID_NS = 5_000_000_000
+READY_S = 60.0
+FINISH_SLACK_S = 90.0
+CLASS_OF_ROLE = {"server": "latency", "vision": "batch", "language": "batch"}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What calibration found: the sizes every scenario of a run shares."""
+
+    blocks: int
+    request_ns: int
+    gap_ns: int
+
+
+@dataclass(kw_only=True)
+class Scenario:
+    """Runs workers together. Use as a context manager: leaving it ends every child.
+
+    `config` is the text of the daemon's configuration, for trying other settings of it.
+    """
+
+    name: str
+    place: Place
+    work: Work
+    roles: Sequence[str]
+    seconds: float
+    folder: Path
+    managed: bool = False
+    keep: bool = False
+    config: str = ""
+    say: Say = lambda text: None
+    workers: dict[str, Worker] = field(default_factory=dict)
+    daemon: Daemon | None = None
+    _children: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Scenario:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._children.close()
+
+    @property
+    def runtime_dir(self) -> Path:
+        """The daemon's, for this scenario."""
+        return self.folder / "run"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the workers and the daemon run with."""
+        return {
+            **self.place.env(self.folder / "gpu", clients=len(self.roles)),
+            "TANDEM_RUNTIME_DIR": str(self.runtime_dir),
+        }
+
+    def run(self) -> Outcome:
+        """Start everything, wait for the end, return the figures.
+
+        Raises:
+            WorkerError: a worker or the daemon failed.
+        """
+        self.start()
+        return self.finish()
+
+    def start(self) -> None:
+        """Start the daemon and the workers, and let the workers begin together."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.runtime_dir.mkdir(mode=0o700, exist_ok=True)
+        if self.managed:
+            self.start_daemon()
+        env = self.env
+        for role in self.roles:
+            log = self.folder / f"{role}.log"
+            worker = Worker(role, self._command(role), env=env, log=log)
+            self._children.callback(worker.close)
+            self.workers[role] = worker
+        for worker in self.workers.values():
+            worker.wait_for("ready", deadline_s=READY_S)
+        for worker in self.workers.values():
+            worker.go()
+
+    def start_daemon(self) -> None:
+        """Start tandemd on the runtime directory; again after it was killed."""
+        if self.config:
+            (self.folder / "tandemd.toml").write_text(self.config)
+        arguments = ["--config", str(self.folder / "tandemd.toml")] if self.config else []
+        self.daemon = Daemon(
+            arguments=arguments,
+            env=self.env,
+            runtime_dir=self.runtime_dir,
+            log=self.folder / "tandemd.log",
+        )
+        if self.keep:
+            self.say(self._by_hand(self.daemon))
+        else:
+            self._children.callback(self.daemon.close)
+
+    def finish(self, *, expect_alive: Sequence[str] = ()) -> Outcome:
+        """Wait for the results of all workers, or of those named.
+
+        Raises:
+            WorkerError: one of them failed.
+        """
+        deadline_s = self.seconds + FINISH_SLACK_S
+        reports = []
+        for role in expect_alive or self.roles:
+            worker = self.workers[role]
+            result = worker.wait_for("result", deadline_s=deadline_s)
+            reports.append(_report(worker, result, code=worker.wait(deadline_s=30)))
+        return Outcome(
+            name=self.name,
+            window_ns=int(self.seconds * 1e9),
+            workers=tuple(reports),
+            spans=tuple(read_timeline(self.folder / "gpu" / "timeline.jsonl")),
+        )
+
+    def _command(self, role: str) -> list[str]:
+        settings = Settings(
+            role=role,
+            image=str(self.place.image),
+            blocks=self.work.blocks,
+            seconds=self.seconds,
+            gap_ns=self.work.gap_ns,
+            start_grid_ns=VIRTUAL_GRID_NS if self.place.clock == "virtual" else 0,
+        )
+        program = [sys.executable, "-m", "tandem.demo.worker", settings.to_json()]
+        if not self.managed:
+            return program
+        options = ["--require", "-p", CLASS_OF_ROLE[role], "-J", role]
+        return [sys.executable, "-m", "tandem.cli", "run", *options, "--", *program]
+
+    def _by_hand(self, daemon: Daemon) -> str:
+        again = shlex.join([f"{k}={v}" for k, v in self.env.items() if _ours(k)] + daemon.command())
+        return (
+            f"runtime directory {self.runtime_dir}\n"
+            f"  look:      TANDEM_RUNTIME_DIR={self.runtime_dir} tandem ps\n"
+            f"  kill it:   kill -9 {daemon.pid}\n"
+            f"  hang it:   kill -STOP {daemon.pid}\n"
+            f"  start it:  env {again}\n"
+        )
+
+
+def _ours(name: str) -> bool:
+    return name.startswith("TANDEM_") or name in {"LD_LIBRARY_PATH", "PYTHONPATH"}
+
+
+def calibrate(place: Place, folder: Path) -> Message:
+    """Measure the device in a worker of its own: name, blocks, request_ns.
+
+    Raises:
+        WorkerError: the worker failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = Settings(role="calibrate", image=str(place.image))
+    command = [sys.executable, "-m", "tandem.demo.worker", settings.to_json()]
+    env = place.env(folder / "gpu", clients=1)
+    worker = Worker("calibrate", command, env=env, log=folder / "calibrate.log")
+    try:
+        return worker.wait_for("result", deadline_s=READY_S)
+    finally:
+        worker.close()
+
+
+def read_timeline(path: Path) -> list[Span]:
+    """The software GPU's operations, oldest first; nothing where there is no timeline."""
+    if not path.is_file():
+        return []
+    spans = []
+    for line in path.read_text().splitlines():
+        item: Mapping[str, object] = json.loads(line)
+        spans.append(Span.from_json(item))
+    return spans
+
+
+def _report(worker: Worker, result: Message, *, code: int) -> WorkerReport:
+    return WorkerReport(
+        role=worker.role,
+        pid=worker.pid,
+        exit_code=code,
+        start_ns=int(result["start_ns"]),
+        items=tuple(result["items"]),
+    )

@@ -1,0 +1,78 @@
+"""One process of the demo: `python -m tandem.demo.worker SETTINGS`.
+
+It talks in JSON lines on stdout: `ready` once it could start, `progress` now and then, `result`
+at the end. On the real clock it starts when a line comes on stdin. On the virtual clock nobody may
+wait for the outside world, so all start at the same multiple of `start_grid_ns`, which they agree
+on because they connected to the device together.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from tandem.demo.calibrate import layer_blocks, request_ns
+from tandem.demo.gpu import Gpu
+from tandem.demo.server import Request, Server
+from tandem.demo.settings import Settings
+from tandem.demo.trainer import Iteration, make_trainer
+
+
+def main() -> None:
+    """Do what the settings on the command line say."""
+    settings = Settings.from_json(sys.argv[1])
+    gpu = Gpu(Path(settings.image).read_bytes())
+    connected_ns = gpu.clock.now_ns()
+    if settings.role == "calibrate":
+        _calibrate(gpu)
+    elif settings.role == "server":
+        _serve(gpu, settings, connected_ns)
+    else:
+        _train(gpu, settings, connected_ns)
+
+
+def _calibrate(gpu: Gpu) -> None:
+    blocks = layer_blocks(gpu)
+    _say("result", name=gpu.name, blocks=blocks, request_ns=request_ns(gpu, blocks))
+
+
+def _serve(gpu: Gpu, settings: Settings, connected_ns: int) -> None:
+    server = Server(gpu, settings.blocks)
+    server.infer(0)  # loads every function, outside the measured time
+    start_ns = _start_ns(gpu, settings, connected_ns)
+    _finish(server.serve(settings, start_ns), start_ns)
+
+
+def _train(gpu: Gpu, settings: Settings, connected_ns: int) -> None:
+    trainer = make_trainer(gpu, settings.role, settings.blocks)
+    trainer.iterate(1)
+    start_ns = _start_ns(gpu, settings, connected_ns)
+    _finish(trainer.train(settings, start_ns), start_ns)
+
+
+def _start_ns(gpu: Gpu, settings: Settings, connected_ns: int) -> int:
+    _say("ready")
+    if grid_ns := settings.start_grid_ns:
+        return (connected_ns // grid_ns + 2) * grid_ns  # at least one whole step to warm up
+    sys.stdin.readline()
+    return gpu.clock.now_ns()
+
+
+def _finish(work: Iterator[Request | Iteration], start_ns: int) -> None:
+    done = []
+    for count, item in enumerate(work, start=1):
+        done.append(asdict(item))
+        _say("progress", done=count)
+    _say("result", start_ns=start_ns, items=done)
+
+
+def _say(event: str, **fields: object) -> None:
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
