@@ -1,0 +1,1 @@
+"""Tandem: several unmodified deep-learning jobs share one NVIDIA GPU."""

@@ -1,0 +1,132 @@
+"""Everything Tandem raises on purpose, and what each error is on the wire and in a shell.
+
+    TandemError
+      UsageError        the request itself is wrong; the same request fails again
+      NotFoundError     no such job, GPU or policy
+      StateError        not in the present state; change something first
+      CapacityError     no room now, or never on this GPU
+      AccessError       somebody with other rights may
+      UnavailableError  no daemon answers; retrying is safe
+      DeadlineError     the daemon did not answer in time; the request may have been carried out
+      BugError          Tandem broke its own rules
+
+TypeError and ValueError of Python itself mean a programming mistake in the caller.
+"""
+
+from dataclasses import dataclass
+
+
+class TandemError(Exception):
+    """Base of all of them; its text is for people: cause first, then the remedy."""
+
+
+class UsageError(TandemError):
+    """The request is wrong in itself: an unknown option, a size like `12XB`.
+
+    Not raised for a job that does not exist (NotFoundError) or a limit (CapacityError).
+    """
+
+
+class NotFoundError(TandemError):
+    """What was named does not exist, or the name fits several.
+
+    Not raised for a job that has ended recently: the daemon still knows those.
+    """
+
+
+class StateError(TandemError):
+    """The request makes sense, but not in the present state, such as resuming an exited job.
+
+    Not raised when waiting would help; that is CapacityError.
+    """
+
+
+class CapacityError(TandemError):
+    """There is no room: memory, processes, or a quota.
+
+    Not raised inside a job: there the CUDA call returns `CUDA_ERROR_OUT_OF_MEMORY`.
+    """
+
+
+class AccessError(TandemError):
+    """The caller's uid may not do this.
+
+    Not raised for things the caller may not see; those are simply left out or empty.
+    """
+
+
+class UnavailableError(TandemError):
+    """No daemon answers. Nothing was done, so retrying is safe.
+
+    Not raised by `tandem run`, which then runs the command unshared unless told otherwise.
+    """
+
+
+class DeadlineError(TandemError):
+    """The answer took longer than the deadline; whether the request was carried out is unknown.
+
+    Not raised for an absent daemon (UnavailableError).
+    """
+
+
+class BugError(TandemError):
+    """Tandem broke a rule of its own: this is a bug in tandem, please report it.
+
+    Never caused by wrong input alone.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRow:
+    """What one error is elsewhere."""
+
+    error: type[TandemError]
+    grpc_status: str  # name of the member of grpc.StatusCode; this module never imports grpc
+    exit_code: int
+
+
+# One row each; no error, status or exit code appears twice.
+ERRORS = (
+    ErrorRow(error=UsageError, grpc_status="INVALID_ARGUMENT", exit_code=2),
+    ErrorRow(error=NotFoundError, grpc_status="NOT_FOUND", exit_code=3),
+    ErrorRow(error=StateError, grpc_status="FAILED_PRECONDITION", exit_code=4),
+    ErrorRow(error=CapacityError, grpc_status="RESOURCE_EXHAUSTED", exit_code=5),
+    ErrorRow(error=AccessError, grpc_status="PERMISSION_DENIED", exit_code=6),
+    ErrorRow(error=UnavailableError, grpc_status="UNAVAILABLE", exit_code=7),
+    ErrorRow(error=DeadlineError, grpc_status="DEADLINE_EXCEEDED", exit_code=8),
+    ErrorRow(error=BugError, grpc_status="INTERNAL", exit_code=70),
+)
+
+# What a server never says on purpose still needs a meaning at the client.
+_OTHER_STATUSES: dict[str, type[TandemError]] = {
+    "UNAUTHENTICATED": AccessError,
+    "ABORTED": StateError,
+    "ALREADY_EXISTS": StateError,
+    "OUT_OF_RANGE": UsageError,
+    "CANCELLED": UnavailableError,
+}
+
+
+def exit_code(error: TandemError) -> int:
+    """Exit code of a command that ends with `error`."""
+    return _row(error).exit_code
+
+
+def grpc_status(error: TandemError) -> str:
+    """Name of the `grpc.StatusCode` that carries `error`."""
+    return _row(error).grpc_status
+
+
+def from_grpc_status(status: str) -> type[TandemError]:
+    """The error for the name of a `grpc.StatusCode`; BugError for one no server should send."""
+    for row in ERRORS:
+        if row.grpc_status == status:
+            return row.error
+    return _OTHER_STATUSES.get(status, BugError)
+
+
+def _row(error: TandemError) -> ErrorRow:
+    for row in ERRORS:
+        if isinstance(error, row.error):
+            return row
+    return ERRORS[-1]  # a bare TandemError is nobody's plan

@@ -1,0 +1,143 @@
+"""Parse and print sizes, times and shares; the only place that knows people's units.
+
+Inside, everything is int bytes and int nanoseconds. Sizes are binary: `20GiB`, `20G` and `20g` are
+the same, as in docker and HAMi; `20GB` is decimal, as its letters say. A bare number is bytes.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tandem.errors import UsageError
+
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([^\s\d]*)\s*", re.ASCII)
+_MAX = 2**63 - 1  # int64 on the wire
+
+_BINARY = {letter: 1024 ** (i + 1) for i, letter in enumerate("kmgt")}
+_BYTES = (
+    {"": 1, "b": 1}
+    | _BINARY
+    | {f"{letter}ib": size for letter, size in _BINARY.items()}
+    | {f"{letter}b": 1000 ** (i + 1) for i, letter in enumerate("kmgt")}
+)
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "min": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+_BYTES_HINT = "use bytes or B, KiB, MiB, GiB, TiB (also K, M, G, T) or KB, MB, GB, TB"
+_TIME_HINT = "use ns, us, ms, s, min, h or d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percent:
+    """A share of something whose size is not known yet, 0 < value <= 100."""
+
+    value: int
+
+
+def parse_bytes(text: str, *, what: str = "size") -> int:
+    """Bytes from `20GiB`, `8g`, `1.5T`, `4096`; `what` names the value in the error.
+
+    Raises:
+        UsageError: no number, an unknown unit, a fraction of a byte, or more than int64 holds.
+    """
+    return _parse(text, units=_BYTES, what=what, hint=_BYTES_HINT, fold=True)
+
+
+def parse_memory(text: str, *, what: str = "size") -> int | Percent:
+    """Like `parse_bytes`, or a share such as `40%`.
+
+    Raises:
+        UsageError: as parse_bytes, or a share outside 1..100.
+    """
+    if text.strip().endswith("%"):
+        return Percent(value=parse_percent(text, what=what))
+    return _parse(text, units=_BYTES, what=what, hint=f"{_BYTES_HINT}, or a share: 40%", fold=True)
+
+
+def parse_percent(text: str, *, what: str = "share") -> int:
+    """A whole percentage from `40%` or `40`, 1..100.
+
+    Raises:
+        UsageError: anything else.
+    """
+    match = re.fullmatch(r"\s*(\d{1,6})\s*%?\s*", text, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= 100:
+        raise UsageError(f"{what} {text!r} is not a share; use a whole percentage from 1% to 100%")
+    return int(match[1])
+
+
+def parse_duration(text: str, *, what: str = "duration") -> int:
+    """Nanoseconds from `50ms`, `2s`, `1.5h`; a bare number is refused, nobody knows its unit.
+
+    Raises:
+        UsageError: no number, no or an unknown unit, a fraction of a nanosecond, or too much.
+    """
+    return _parse(text, units=_NANOSECONDS, what=what, hint=_TIME_HINT, fold=False)
+
+
+def parse_slo(text: str, *, what: str = "slo") -> int:
+    """Nanoseconds of the 99th percentile from `p99=50ms`.
+
+    Raises:
+        UsageError: another form, or a bad or zero duration.
+    """
+    key, _, value = text.partition("=")
+    if key.strip() != "p99" or not value:
+        raise UsageError(f"{what} {text!r} is not an objective; write it as p99=50ms")
+    duration_ns = parse_duration(value, what=what)
+    if duration_ns == 0:
+        raise UsageError(f"{what} {text!r} is zero; no request ends in no time")
+    return duration_ns
+
+
+def format_bytes(size_bytes: int) -> str:
+    """`1.5 GiB`, `512 MiB`, `12 B`: at most one decimal, binary units, for reading only."""
+    return _scaled(size_bytes, step=1024, names=("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def format_duration(duration_ns: int) -> str:
+    """`14 ms`, `1.5 s`, `3:12`, `2d4h`: for reading only."""
+    if abs(duration_ns) >= 60_000_000_000:
+        sign = "-" if duration_ns < 0 else ""
+        return sign + _clock(abs(duration_ns) // 1_000_000_000)
+    return _scaled(duration_ns, step=1000, names=("ns", "us", "ms", "s"))
+
+
+def _scaled(amount: int, *, step: int, names: tuple[str, ...]) -> str:
+    value, index = float(abs(amount)), 0
+    # Rounded before it is compared: 1023.99 MiB reads as 1 GiB, never as 1024 MiB.
+    while round(value, 1) >= step and index < len(names) - 1:
+        value, index = value / step, index + 1
+    sign = "-" if amount < 0 else ""
+    return f"{sign}{value:.1f}".removesuffix(".0") + f" {names[index]}"
+
+
+def _clock(seconds: int) -> str:
+    if seconds >= 86400:
+        return f"{seconds // 86400}d{seconds % 86400 // 3600}h"
+    hours, minutes, rest = seconds // 3600, seconds % 3600 // 60, seconds % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _parse(text: str, *, units: dict[str, int], what: str, hint: str, fold: bool) -> int:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{what} {text!r} does not start with a number; {hint}")
+    number, unit = match[1], match[2]
+    factor = units.get(unit.lower() if fold else unit)
+    if factor is None:
+        problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
+        raise UsageError(f"{what} {text!r} {problem}; {hint}")
+    value = Decimal(number) * factor
+    if value != int(value):
+        raise UsageError(f"{what} {text!r} is not a whole number of the smallest unit; {hint}")
+    if value > _MAX:
+        raise UsageError(f"{what} {text!r} is more than {_MAX}")
+    return int(value)
