@@ -1,0 +1,1 @@
+"""The pure scheduler: events in, actions out; no clock, no I/O, no threads."""

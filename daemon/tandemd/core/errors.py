@@ -1,0 +1,28 @@
+"""What the core refuses, and why.
+
+CoreError
++-- UnknownJobError         no such job (any more)
++-- UnknownProcessError     no such process (any more)
++-- UnknownPolicyError      no policy of that name
++-- IllegalTransitionError  a bug: the event cannot happen in this state
+"""
+
+
+class CoreError(Exception):
+    """Root of everything the core raises."""
+
+
+class UnknownJobError(CoreError):
+    """The job does not exist, or was forgotten."""
+
+
+class UnknownProcessError(CoreError):
+    """The process does not exist, or is gone. Usage of a gone process is ignored, not an error."""
+
+
+class UnknownPolicyError(CoreError):
+    """No policy has that name."""
+
+
+class IllegalTransitionError(CoreError):
+    """The event cannot happen in the job's state; the text carries the job's story."""

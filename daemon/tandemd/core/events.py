@@ -1,0 +1,228 @@
+"""What can happen (past tense) and what the core may ask for (imperative).
+
+Every event carries `now_ns`, the attach clock's time at which the daemon took it: the core has no
+clock of its own. Actions are performed by the loop, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tandemd.core.model import JobClass, JobSpec, Usage
+
+# --------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRegistered:
+    """`tandem run` announced a job; it lives while its process or any attached one lives."""
+
+    now_ns: int
+    job_id: int
+    uid: int
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessAttached:
+    """A process said hello.
+
+    An unknown job id (a job from before a restart, or a bare process) makes the job from `spec`; a
+    known job keeps its own.
+    """
+
+    now_ns: int
+    process_id: int
+    job_id: int
+    uid: int
+    gpu: int
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessMapped:
+    """The process mapped its pages; others may look at its presence from now on."""
+
+    now_ns: int
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExited:
+    """The process closed its lease or died."""
+
+    now_ns: int
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobExited:
+    """The process that registered the job is gone."""
+
+    now_ns: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSampled:
+    """Newest figures of the processes that changed since the last sample."""
+
+    now_ns: int
+    samples: tuple[Usage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdated:
+    """Somebody allowed to do so changed what the job may have."""
+
+    now_ns: int
+    job_id: int
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPaused:
+    """A person paused the job."""
+
+    now_ns: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResumed:
+    """A person let the job go on."""
+
+    now_ns: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """Another policy decides from now on."""
+
+    now_ns: int
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time passed: a `WakeAt` was reached, or a round went by without news."""
+
+    now_ns: int
+
+
+Event = (
+    JobRegistered
+    | ProcessAttached
+    | ProcessMapped
+    | ProcessExited
+    | JobExited
+    | UsageSampled
+    | JobUpdated
+    | JobPaused
+    | JobResumed
+    | PolicyChanged
+    | Ticked
+)
+
+# -------------------------------------------------------------------------------- actions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGate:
+    """Let the process submit work."""
+
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseGate:
+    """Hold the process at its next submission."""
+
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetWindow:
+    """At most `segments` open segments at once; 0 = no limit."""
+
+    process_id: int
+    segments: int
+    segment_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPresence:
+    """Before a launch the process looks at these processes and yields to the busy ones."""
+
+    process_id: int
+    looks_at: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetHonourPresence:
+    """Whether the process yields to busy presence; off while its class is owed time."""
+
+    process_id: int
+    honour: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMemoryLimit:
+    """Device memory the process may hold; NO_LIMIT = all of it."""
+
+    process_id: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetClass:
+    """The class the process is treated as."""
+
+    process_id: int
+    job_class: JobClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLinger:
+    """How long the presence of a latency-class process outlives its activity."""
+
+    process_id: int
+    linger_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetProcess:
+    """Give back everything of the process."""
+
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceJob:
+    """Tell watchers that something about the job changed: registered, attached, state, exited.."""
+
+    job_id: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeAt:
+    """Send `Ticked` no later than this; replaces any earlier wish."""
+
+    at_ns: int
+
+
+Action = (
+    OpenGate
+    | CloseGate
+    | SetWindow
+    | SetPresence
+    | SetHonourPresence
+    | SetMemoryLimit
+    | SetClass
+    | SetLinger
+    | ForgetProcess
+    | AnnounceJob
+    | WakeAt
+)

@@ -1,0 +1,242 @@
+"""Plain values of the scheduler: jobs, their processes, and the groups that run together.
+
+A *job* is what `tandem run` started. A *process* is one attached process of it, on one GPU. A
+*group* is every job of one uid with the same group key; it is held and released as one. An
+*island* is a set of GPUs tied together by groups that span them: the unit in which turns are
+taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+NO_LIMIT = 2**64 - 1
+STORY_LINES = 32
+
+
+class JobClass(IntEnum):
+    """How much a job minds waiting; lower is more urgent. Values are those of shm::JobClass."""
+
+    LATENCY = 1
+    NORMAL = 2
+    BATCH = 3
+
+
+class JobState(IntEnum):
+    """What a job is doing; values are those of tandem.v1.State."""
+
+    STARTING = 1  # registered, no process attached yet
+    RUNNING = 2  # has work on the GPU
+    WAITING = 3  # has work, and it waits
+    PAUSED = 4  # held by a person
+    IDLE = 6  # attached, no work
+    DETACHED = 7  # had processes, has none now
+    EXITED = 8
+
+
+class WaitReason(IntEnum):
+    """What a thread of a job waits for; values are those of shm::WaitReason."""
+
+    NONE = 0
+    GATE = 1
+    WINDOW = 2
+    PRESENCE = 3
+    MEMORY = 4
+
+
+GroupKey = tuple[int, str]  # uid, "g:<group>" or "j:<job id>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What was asked for, already clamped to what the uid may have."""
+
+    job_class: JobClass = JobClass.NORMAL
+    memory_bytes: int = NO_LIMIT
+    memory_min_bytes: int = 0
+    sm_percent: int = 0
+    slo_p99_ns: int = 0
+    preemptible: bool | None = None
+    name: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One look at a process. Everything in it is the process's own claim."""
+
+    process_id: int
+    busy: bool = False  # work the GPU has not finished
+    waiting_threads: int = 0
+    wait_reason: WaitReason = WaitReason.NONE
+    wait_total_ns: tuple[int, ...] = (0, 0, 0, 0, 0)  # by WaitReason
+    exclusive_ns: int = 0  # GPU time while no other group was busy
+    shared_ns: int = 0  # its part of intervals with several groups: an estimate
+    device_bytes: int = 0
+    launches: int = 0
+    steps: int = 0
+    ungated: bool = False
+    dropped_records: int = 0
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Has work on the GPU, or a thread that waits to put some there."""
+        waits = self.waiting_threads > 0 and self.wait_reason is not WaitReason.MEMORY
+        return self.busy or waits
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """One attached process."""
+
+    process_id: int
+    job_id: int
+    gpu: int
+    mapped: bool = False  # its presence page may be shown to others
+    usage: Usage
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One job and what was decided about it."""
+
+    job_id: int
+    uid: int
+    arrival: int  # 0, 1, 2.. in order of registration
+    created_ns: int
+    registered: bool  # by `tandem run`, whose process still lives
+    spec: JobSpec
+    state: JobState = JobState.STARTING
+    paused: bool = False
+    processes: dict[int, Process] = field(default_factory=dict)
+    retired_gpu_ns: int = 0  # of processes that are gone
+    retired_shared_ns: int = 0
+    retired_launches: int = 0
+    retired_steps: int = 0
+    retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
+    ended_ns: int = 0
+    story: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=STORY_LINES))
+
+    @property
+    def display_name(self) -> str:
+        """`j-7f3a`: how people name the job."""
+        return f"j-{self.job_id:x}"
+
+    @property
+    def group_key(self) -> GroupKey:
+        """Which group it belongs to; a group never crosses uids."""
+        return (self.uid, f"g:{self.spec.group}" if self.spec.group else f"j:{self.job_id}")
+
+    @property
+    def gpu_ns(self) -> int:
+        """GPU time so far, the estimated part included."""
+        live = (p.usage.exclusive_ns + p.usage.shared_ns for p in self.processes.values())
+        return self.retired_gpu_ns + sum(live)
+
+    @property
+    def shared_ns(self) -> int:
+        """The estimated part of `gpu_ns`."""
+        return self.retired_shared_ns + sum(p.usage.shared_ns for p in self.processes.values())
+
+    @property
+    def launches(self) -> int:
+        """Submissions so far."""
+        return self.retired_launches + sum(p.usage.launches for p in self.processes.values())
+
+    @property
+    def steps(self) -> int:
+        """Iteration marks so far."""
+        return self.retired_steps + sum(p.usage.steps for p in self.processes.values())
+
+    @property
+    def wait_ns(self) -> tuple[int, ...]:
+        """Time its threads waited, by WaitReason."""
+        rows = [p.usage.wait_total_ns for p in self.processes.values()]
+        return tuple(sum(column) for column in zip(self.retired_wait_ns, *rows, strict=True))
+
+    def tell(self, now_ns: int, line: str) -> None:
+        """Add a line to the story, unless the newest says the same."""
+        if not self.story or self.story[-1][1] != line:
+            self.story.append((now_ns, line))
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """The jobs and processes that are held and released together."""
+
+    key: GroupKey
+    number: int  # for the poller, which charges GPU time by group
+    arrival: int
+    jobs: dict[int, Job] = field(default_factory=dict)
+    processes: dict[int, Process] = field(default_factory=dict)
+    # Facts of the newest samples.
+    busy: bool = False
+    wants: bool = False
+    last_wanted_ns: int = 0
+    steps: int = 0
+    served_ns: int = 0  # GPU time charged since it exists
+    virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
+    # The gate.
+    open: bool = True
+    closed_at_ns: int = 0
+    drained: bool = True  # nothing of it was on the GPU since the gate closed
+    hold_since_ns: int | None = None  # since when it is held although it has work
+    drain_failures: int = 0
+    reopened_steps: int | None = None  # reopened after a failed drain, until this many steps passed
+    reopened_until_ns: int = 0
+    undrainable: bool = False
+
+    @property
+    def job_class(self) -> JobClass:
+        """The most urgent class among its jobs: the others ride along."""
+        return min(job.spec.job_class for job in self.jobs.values())
+
+    @property
+    def paused(self) -> bool:
+        """A person paused one of its jobs; a group is never split, so all of it waits."""
+        return any(job.paused for job in self.jobs.values())
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs its processes use."""
+        return frozenset(process.gpu for process in self.processes.values())
+
+    @property
+    def title(self) -> str:
+        """Short name for stories: its jobs."""
+        return ", ".join(job.display_name for job in self.jobs.values())
+
+    def tell(self, now_ns: int, line: str) -> None:
+        """Add a line to the story of every job in it."""
+        for job in self.jobs.values():
+            job.tell(now_ns, line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of the scheduler. Times are nanoseconds."""
+
+    policy: str = "priority"
+    window_segments: int = 2  # of best-effort work; 0 = no window
+    segment_ns: int = 100_000
+    quantum_ns: int = 10_000_000
+    linger_ns: int = 300_000
+    idle_grace_ns: int = 1_000_000  # without work for this long, a holder gives up its turn
+    drain_ns: int = 250_000_000
+    drain_tries: int = 3
+    max_hold_ns: int = 20_000_000_000
+    min_share: float = 0.05  # of a waiting tier, over `share_period_ns`
+    share_period_ns: int = 1_000_000_000
+    presence_across_users: bool = True
+    finished_kept_ns: int = 600_000_000_000
+    weights: tuple[tuple[JobClass, int], ...] = (
+        (JobClass.LATENCY, 8),
+        (JobClass.NORMAL, 4),
+        (JobClass.BATCH, 1),
+    )
+
+    def weight(self, job_class: JobClass) -> int:
+        """Share of GPU time a class gets beside the others."""
+        return dict(self.weights)[job_class]

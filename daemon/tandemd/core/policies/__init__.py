@@ -1,0 +1,1 @@
+"""One policy a file; the table of them is `tandemd.core.policy.POLICIES`."""

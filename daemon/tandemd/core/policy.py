@@ -1,0 +1,64 @@
+"""What a policy decides, and the table of all policies.
+
+A policy only ranks and classifies; taking turns, draining, holds and owed shares are the same for
+all of them (`turns.py`). Policies are stateless: everything they look at is in the group.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tandemd.core.errors import UnknownPolicyError
+from tandemd.core.model import Group, Options
+from tandemd.core.policies.fair import Fair
+from tandemd.core.policies.fifo import Fifo
+from tandemd.core.policies.priority import Priority
+
+
+class Policy(Protocol):
+    """Ranks groups. Lower is sooner everywhere."""
+
+    @property
+    def description(self) -> str:
+        """One sentence for people."""
+
+    def always_open(self, group: Group) -> bool:
+        """Takes no turns: its gate stays open whatever others do."""
+
+    def tier(self, group: Group) -> int:
+        """A lower tier goes first; one that is held back by it is owed `min_share`."""
+
+    def order(self, group: Group) -> float:
+        """Who of a tier goes next."""
+
+    def quantum_ns(self, options: Options) -> int | None:
+        """GPU time after which the turn may pass on; None = never for that reason."""
+
+    def preempts(self, challenger: Group, holder: Group) -> bool:
+        """The challenger need not wait for the end of the holder's quantum."""
+
+    def windowed(self, group: Group) -> bool:
+        """Its open segments are limited while it shares the GPU."""
+
+    def yields_to(self, group: Group, other: Group) -> bool:
+        """Before a launch its processes look whether the other's are busy."""
+
+
+POLICIES: dict[str, Policy] = {
+    "fair": Fair(),
+    "fifo": Fifo(),
+    "priority": Priority(),
+}
+
+
+def policy_named(name: str) -> Policy:
+    """Look a policy up.
+
+    Raises:
+        UnknownPolicyError: there is none of that name; the text lists those there are.
+    """
+    try:
+        return POLICIES[name]
+    except KeyError:
+        known = ", ".join(sorted(POLICIES))
+        raise UnknownPolicyError(f"no policy is named '{name}'; there are {known}") from None

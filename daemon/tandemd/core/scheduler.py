@@ -1,0 +1,417 @@
+"""The scheduler: `handle(event) -> list[Action]`.
+
+Rules
+1. It owns all jobs, groups and processes; nothing else changes them. No clock, no I/O: the same
+   events give the same actions.
+2. Every event first changes facts, then `_settle` compares what should be with what was told, and
+   returns the difference. Gates close before others open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from tandemd.core.errors import UnknownJobError
+from tandemd.core.events import (
+    Action,
+    AnnounceJob,
+    CloseGate,
+    Event,
+    ForgetProcess,
+    JobExited,
+    JobPaused,
+    JobRegistered,
+    JobResumed,
+    JobUpdated,
+    OpenGate,
+    PolicyChanged,
+    ProcessAttached,
+    ProcessExited,
+    ProcessMapped,
+    Ticked,
+    UsageSampled,
+    WakeAt,
+)
+from tandemd.core.islands import islands_of
+from tandemd.core.model import Group, GroupKey, Job, JobSpec, JobState, Options, Process, Usage
+from tandemd.core.policy import policy_named
+from tandemd.core.settings import Settings, settings_for
+from tandemd.core.states import Stimulus, advance
+from tandemd.core.turns import Turns, Verdict
+
+
+class Scheduler:
+    """Decides who computes. Belongs to one thread."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self.policy = policy_named(self.options.policy)
+        self.jobs: dict[int, Job] = {}
+        self.finished: dict[int, Job] = {}  # oldest first
+        self.groups: dict[GroupKey, Group] = {}
+        self.processes: dict[int, Process] = {}
+        self.islands: dict[frozenset[int], list[Group]] = {}
+        self.turns: dict[frozenset[int], Turns] = {}
+        self._told: dict[int, Settings] = {}  # process -> settings
+        self._gates: dict[int, bool] = {}  # process -> open
+        self._overdue: set[tuple[frozenset[int], int]] = set()  # island, tier
+        self._arrivals = 0
+        self._group_numbers = 0
+        self._structure_changed = True
+        self._wake_at_ns: int | None = None
+
+    def handle(self, event: Event) -> list[Action]:
+        """Apply one event; return the actions it calls for, in order.
+
+        Raises:
+            UnknownJobError: the event names a job that does not exist.
+            UnknownPolicyError: the event names a policy that does not exist.
+            IllegalTransitionError: a bug: the event cannot happen now.
+        """
+        actions: list[Action] = []
+        match event:
+            case UsageSampled():
+                self._take_samples(event, actions)
+            case Ticked():
+                self._drop_finished(event.now_ns)
+            case ProcessAttached() | ProcessMapped() | ProcessExited():
+                self._change_process(event, actions)
+            case JobRegistered() | JobExited() | JobUpdated() | JobPaused() | JobResumed():
+                self._change_job(event, actions)
+            case PolicyChanged():
+                self.policy = policy_named(event.policy)
+                self.options = replace(self.options, policy=event.policy)
+                self.turns.clear()
+                self._structure_changed = True
+            case _:
+                assert_never(event)
+        self._settle(event.now_ns, actions)
+        return actions
+
+    def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
+        """Go on with other settings, the policy included (a re-read configuration)."""
+        self.options = options
+        return self.handle(PolicyChanged(now_ns=now_ns, policy=options.policy))
+
+    def job(self, job_id: int) -> Job:
+        """A living or finished job.
+
+        Raises:
+            UnknownJobError: there is none, or it was forgotten.
+        """
+        job = self.jobs.get(job_id) or self.finished.get(job_id)
+        if job is None:
+            raise UnknownJobError(f"no job is named 'j-{job_id:x}'")
+        return job
+
+    def group_of(self, job: Job) -> Group | None:
+        """The group a living job is in."""
+        return self.groups.get(job.group_key)
+
+    def island_of(self, group: Group) -> tuple[list[Group], Turns] | None:
+        """The groups it competes with, itself included, and their turn; None without processes."""
+        for gpus, members in self.islands.items():
+            if group in members:
+                return members, self.turns[gpus]
+        return None
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the scheduler contradicts itself."""
+        for group in self.groups.values():
+            gates = {self._gates[process_id] for process_id in group.processes}
+            assert len(gates) <= 1, f"group {group.title} is split"
+            assert group.jobs, f"group {group.key} has no job"
+            assert not (group.paused and True in gates), f"paused group {group.title} is open"
+        assert self._told.keys() == self._gates.keys() == self.processes.keys()
+        for gpus, members in self.islands.items():
+            turns = self.turns[gpus]
+            keys = {group.key for group in members}
+            assert turns.holder is None or turns.holder in keys, "a gone group holds the turn"
+        for job in self.jobs.values():
+            assert job.state is not JobState.EXITED
+            assert job.registered or job.processes, f"{job.display_name} should have ended"
+
+    # Facts
+
+    def _change_process(
+        self, event: ProcessAttached | ProcessMapped | ProcessExited, actions: list[Action]
+    ) -> None:
+        match event:
+            case ProcessAttached():
+                self._attach(event, actions)
+            case ProcessMapped():
+                self.processes[event.process_id].mapped = True
+            case ProcessExited():
+                self._detach(event, actions)
+            case _:
+                assert_never(event)
+        self._structure_changed = True
+
+    def _change_job(
+        self,
+        event: JobRegistered | JobExited | JobUpdated | JobPaused | JobResumed,
+        actions: list[Action],
+    ) -> None:
+        if isinstance(event, JobRegistered):
+            job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
+            job.registered = True
+            actions.append(AnnounceJob(job_id=job.job_id, kind="registered"))
+            return
+        if event.job_id not in self.jobs:
+            raise UnknownJobError(f"no living job is named 'j-{event.job_id:x}'")
+        job = self.jobs[event.job_id]
+        self._structure_changed = True
+        match event:
+            case JobExited():
+                job.registered = False
+                self._end_if_over(job, event.now_ns, actions)
+            case JobUpdated():
+                job.spec = replace(event.spec, group=job.spec.group)
+                job.tell(event.now_ns, f"set to {_describe(job.spec)}")
+                actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
+            case JobPaused():
+                job.paused = True
+                self._move(job, Stimulus.PAUSED, event.now_ns, actions)
+            case JobResumed():
+                if not job.paused:
+                    return
+                job.paused = False
+                empty = not job.processes
+                stimulus = Stimulus.RESUMED_EMPTY if empty else Stimulus.RESUMED
+                self._move(job, stimulus, event.now_ns, actions)
+            case _:
+                assert_never(event)
+
+    def _add_job(self, job_id: int, uid: int, spec: JobSpec, now_ns: int) -> Job:
+        self.finished.pop(job_id, None)
+        job = Job(
+            job_id=job_id,
+            uid=uid,
+            arrival=self._arrivals,
+            created_ns=now_ns,
+            registered=False,
+            spec=spec,
+        )
+        self._arrivals += 1
+        self.jobs[job_id] = job
+        group = self.groups.get(job.group_key)
+        if group is None:
+            self._group_numbers += 1
+            group = Group(key=job.group_key, number=self._group_numbers, arrival=job.arrival)
+            self.groups[group.key] = group
+        group.jobs[job_id] = job
+        job.tell(now_ns, f"registered as {_describe(spec)}")
+        return job
+
+    def _attach(self, event: ProcessAttached, actions: list[Action]) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None:
+            job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
+        process = Process(
+            process_id=event.process_id,
+            job_id=job.job_id,
+            gpu=event.gpu,
+            usage=Usage(process_id=event.process_id),
+        )
+        group = self.groups[job.group_key]
+        self.processes[event.process_id] = process
+        job.processes[event.process_id] = process
+        group.processes[event.process_id] = process
+        self._gates[event.process_id] = True  # how a fresh command page starts
+        self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
+        actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+
+    def _detach(self, event: ProcessExited, actions: list[Action]) -> None:
+        process = self.processes.pop(event.process_id)
+        job = self.jobs[process.job_id]
+        group = self.groups[job.group_key]
+        del job.processes[process.process_id], group.processes[process.process_id]
+        self._told.pop(process.process_id, None)
+        self._gates.pop(process.process_id, None)
+        usage = process.usage
+        job.retired_gpu_ns += usage.exclusive_ns + usage.shared_ns
+        job.retired_shared_ns += usage.shared_ns
+        job.retired_launches += usage.launches
+        job.retired_steps += usage.steps
+        columns = zip(job.retired_wait_ns, usage.wait_total_ns, strict=True)
+        job.retired_wait_ns = tuple(map(sum, columns))
+        actions.append(ForgetProcess(process_id=process.process_id))
+        _refresh(group, event.now_ns)
+        if not job.processes:
+            self._move(job, Stimulus.LEFT, event.now_ns, actions)
+        self._end_if_over(job, event.now_ns, actions)
+
+    def _end_if_over(self, job: Job, now_ns: int, actions: list[Action]) -> None:
+        if job.registered or job.processes:
+            return
+        self._move(job, Stimulus.EXITED, now_ns, actions)
+        del self.jobs[job.job_id]
+        group = self.groups[job.group_key]
+        del group.jobs[job.job_id]
+        if not group.jobs:
+            del self.groups[group.key]
+        job.ended_ns = now_ns
+        self.finished[job.job_id] = job
+
+    def _take_samples(self, event: UsageSampled, actions: list[Action]) -> None:
+        jobs: dict[int, Job] = {}
+        served_ns: dict[GroupKey, int] = {}
+        for usage in event.samples:
+            process = self.processes.get(usage.process_id)
+            if process is None:
+                continue  # left between the look and now
+            job = self.jobs[process.job_id]
+            old, process.usage = process.usage, usage
+            jobs[job.job_id] = job
+            charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
+            key = job.group_key
+            served_ns[key] = served_ns.get(key, 0) + max(0, charge_ns)
+            if old.device_bytes != usage.device_bytes and len(job.processes) > 1:
+                self._structure_changed = True  # its siblings' leases depend on it
+        for key, charge_ns in served_ns.items():
+            self._charge(self.groups[key], charge_ns, event.now_ns)
+        for job in jobs.values():
+            self._move(job, _stimulus(job), event.now_ns, actions)
+
+    def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
+        wanted = group.wants
+        group.served_ns += charge_ns
+        group.virtual_ns += charge_ns / self.options.weight(group.job_class)
+        _refresh(group, now_ns)
+        if group.wants and not wanted:
+            self._forget_old_credit(group)
+
+    def _forget_old_credit(self, group: Group) -> None:
+        """Idle time is not saved up: at most two quanta before the others."""
+        found = self.island_of(group)
+        active = [g.virtual_ns for g in found[0] if g.wants and g is not group] if found else []
+        if not active:
+            active = [g.virtual_ns for g in found[0] if g is not group] if found else []
+        if active:
+            credit_ns = 2 * self.options.quantum_ns / self.options.weight(group.job_class)
+            group.virtual_ns = max(group.virtual_ns, min(active) - credit_ns)
+
+    def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
+        if not advance(job, stimulus):
+            return
+        if stimulus not in (Stimulus.BUSY, Stimulus.BLOCKED, Stimulus.QUIET):
+            job.tell(now_ns, stimulus.value)
+        actions.append(AnnounceJob(job_id=job.job_id, kind=job.state.name.lower()))
+
+    def _drop_finished(self, now_ns: int) -> None:
+        horizon_ns = now_ns - self.options.finished_kept_ns
+        for job_id in [j.job_id for j in self.finished.values() if j.ended_ns < horizon_ns]:
+            del self.finished[job_id]
+
+    # Decisions
+
+    def _settle(self, now_ns: int, actions: list[Action]) -> None:
+        if self._structure_changed:
+            self.islands = islands_of(self.groups.values())
+            self.turns = {gpus: self.turns.get(gpus) or Turns() for gpus in self.islands}
+        verdicts = [
+            self.turns[gpus].decide(
+                members, policy=self.policy, options=self.options, now_ns=now_ns
+            )
+            for gpus, members in self.islands.items()
+        ]
+        overdue = {
+            (gpus, tier)
+            for gpus, turns in self.turns.items()
+            for tier in turns.debts
+            if turns.overdue(tier)
+        }
+        exempted = any(verdict.exempted for verdict in verdicts)
+        if self._structure_changed or exempted or overdue != self._overdue:
+            self._overdue = overdue
+            self._tell_settings(actions)
+        if self._structure_changed or any(v.opened or v.closed for v in verdicts):
+            self._tell_gates(actions)
+        for verdict in verdicts:
+            self._tell_story(verdict, now_ns)
+        self._structure_changed = False
+        self._tell_wake(verdicts, now_ns, actions)
+
+    def _tell_settings(self, actions: list[Action]) -> None:
+        for gpus, members in self.islands.items():
+            turns = self.turns[gpus]
+            for group in members:
+                overdue = turns.overdue(self.policy.tier(group))
+                for process_id, settings in settings_for(
+                    group, members, policy=self.policy, options=self.options, overdue=overdue
+                ):
+                    old = self._told.get(process_id)
+                    if settings != old:
+                        actions.extend(settings.changes_from(old, process_id))
+                        self._told[process_id] = settings
+
+    def _tell_gates(self, actions: list[Action]) -> None:
+        opened: list[Action] = []
+        for members in self.islands.values():
+            for group in members:
+                for process_id in group.processes:
+                    if self._gates[process_id] == group.open:
+                        continue
+                    self._gates[process_id] = group.open
+                    if group.open:
+                        opened.append(OpenGate(process_id=process_id))
+                    else:
+                        actions.append(CloseGate(process_id=process_id))
+        actions.extend(opened)
+
+    def _tell_story(self, verdict: Verdict, now_ns: int) -> None:
+        for group in verdict.closed:
+            if group.paused:
+                continue  # its state said so already
+            holder = self._holder_beside(group)
+            who = f"{holder.title} has the gpu" if holder else "the gpu is being handed over"
+            group.tell(now_ns, f"gate closed: {who}")
+        for group in verdict.opened:
+            group.tell(now_ns, "gate opened")
+        for group in verdict.exempted:
+            group.tell(
+                now_ns,
+                f"undrainable: work did not drain within {self.options.drain_ns // 1_000_000} ms "
+                f"in {self.options.drain_tries} tries; windowed only from now on",
+            )
+
+    def _holder_beside(self, group: Group) -> Group | None:
+        found = self.island_of(group)
+        key = found[1].holder if found else None
+        return None if key is None or key == group.key else self.groups.get(key)
+
+    def _tell_wake(self, verdicts: list[Verdict], now_ns: int, actions: list[Action]) -> None:
+        wishes = [v.wake_at_ns for v in verdicts if v.wake_at_ns is not None]
+        wake_at_ns = min(wishes, default=None)
+        passed = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
+        if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
+            actions.append(WakeAt(at_ns=max(wake_at_ns, now_ns)))
+        self._wake_at_ns = wake_at_ns
+
+
+def _refresh(group: Group, now_ns: int) -> None:
+    """Take the group's facts from its processes."""
+    usages = [process.usage for process in group.processes.values()]
+    group.busy = any(usage.busy for usage in usages)
+    group.wants = any(usage.wants_gpu for usage in usages)
+    group.steps = sum(usage.steps for usage in usages)
+    if group.wants:
+        group.last_wanted_ns = now_ns
+    if not usages:
+        group.open, group.drained, group.hold_since_ns = True, True, None
+        group.reopened_steps = None
+
+
+def _stimulus(job: Job) -> Stimulus:
+    usages = [process.usage for process in job.processes.values()]
+    if any(usage.busy for usage in usages):
+        return Stimulus.BUSY
+    return Stimulus.BLOCKED if any(u.waiting_threads for u in usages) else Stimulus.QUIET
+
+
+def _describe(spec: JobSpec) -> str:
+    parts = [f"class {spec.job_class.name.lower()}"]
+    if spec.group:
+        parts.append(f"group '{spec.group}'")
+    return ", ".join(parts)
