@@ -10,7 +10,7 @@ from pathlib import Path
 from tandem.demo.measure import Outcome, noise_ratio
 from tandem.demo.place import Place, find_place
 from tandem.demo.report import Results
-from tandem.demo.scenario import Say, Scenario, Work, calibrate
+from tandem.demo.scenario import Say, Scenario, Work, calibrate, demo_program
 from tandem.demo.settings import REQUESTS_MIN, ROLES, SERVER_LOAD, TRAINERS
 
 NOISY_RATIO = 2.0
@@ -101,7 +101,7 @@ class Conductor:
         with Scenario(
             name=name,
             place=self.place,
-            work=self.work,
+            program=demo_program(self.place, self.work, seconds=length_s),
             roles=roles,
             seconds=length_s,
             folder=self.folder / (label or "-".join([name, *roles])),

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, TypeAlias
 
 from cuda.bindings import driver
+
 from tandem.demo.clock import Clock
 
 CHUNK_WORDS = 4096  # kChunk in kernels.cu

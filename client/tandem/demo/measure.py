@@ -43,6 +43,7 @@ class WorkerReport:
     exit_code: int
     start_ns: int
     items: tuple[Mapping[str, Any], ...]
+    digest: str = ""  # of what it computed, for programs that give one
 
     @property
     def intervals(self) -> list[Interval]:

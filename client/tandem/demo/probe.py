@@ -9,6 +9,7 @@ import json
 import sys
 
 from cuda.bindings import driver
+
 from tandem.demo.gpu import DriverError, check
 
 

@@ -18,9 +18,10 @@ from tandem.demo.settings import Settings
 VIRTUAL_GRID_NS = 5_000_000_000
 READY_S = 60.0
 FINISH_SLACK_S = 90.0
-CLASS_OF_ROLE = {"server": "latency", "vision": "batch", "language": "batch"}
+CLASS_OF_ROLE = {"server": "latency"}  # the others are batch
 
 Say = Callable[[str], None]
+Program = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,13 @@ class Work:
 class Scenario:
     """Runs workers together. Use as a context manager: leaving it ends every child.
 
-    `config` is the text of the daemon's configuration, for trying other settings of it.
+    `program` says which command plays a role; it speaks the JSON lines of worker.py. `config` is the
+    text of the daemon's configuration, for trying other settings of it.
     """
 
     name: str
     place: Place
-    work: Work
+    program: Program
     roles: Sequence[str]
     seconds: float
     folder: Path
@@ -134,18 +136,10 @@ class Scenario:
         )
 
     def _command(self, role: str) -> list[str]:
-        settings = Settings(
-            role=role,
-            image=str(self.place.image),
-            blocks=self.work.blocks,
-            seconds=self.seconds,
-            gap_ns=self.work.gap_ns,
-            start_grid_ns=VIRTUAL_GRID_NS if self.place.clock == "virtual" else 0,
-        )
-        program = [sys.executable, "-m", "tandem.demo.worker", settings.to_json()]
+        program = list(self.program(role))
         if not self.managed:
             return program
-        options = ["--require", "-p", CLASS_OF_ROLE[role], "-J", role]
+        options = ["--require", "-p", CLASS_OF_ROLE.get(role, "batch"), "-J", role]
         return [sys.executable, "-m", "tandem.cli", "run", *options, "--", *program]
 
     def _by_hand(self, daemon: Daemon) -> str:
@@ -163,6 +157,30 @@ def _ours(name: str) -> bool:
     return name.startswith("TANDEM_") or name in {"LD_LIBRARY_PATH", "PYTHONPATH"}
 
 
+def worker_command(settings: Settings) -> list[str]:
+    """The command line of the demo's own worker."""
+    return [sys.executable, "-m", "tandem.demo.worker", settings.to_json()]
+
+
+def demo_program(place: Place, work: Work, *, seconds: float) -> Program:
+    """The demo's own programs, for `Scenario.program`."""
+    grid_ns = VIRTUAL_GRID_NS if place.clock == "virtual" else 0
+
+    def command(role: str) -> list[str]:
+        return worker_command(
+            Settings(
+                role=role,
+                image=str(place.image),
+                blocks=work.blocks,
+                seconds=seconds,
+                gap_ns=work.gap_ns,
+                start_grid_ns=grid_ns,
+            )
+        )
+
+    return command
+
+
 def calibrate(place: Place, folder: Path) -> Message:
     """Measure the device in a worker of its own: name, blocks, request_ns.
 
@@ -171,7 +189,7 @@ def calibrate(place: Place, folder: Path) -> Message:
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(role="calibrate", image=str(place.image))
-    command = [sys.executable, "-m", "tandem.demo.worker", settings.to_json()]
+    command = worker_command(settings)
     env = place.env(folder / "gpu", clients=1)
     worker = Worker("calibrate", command, env=env, log=folder / "calibrate.log")
     try:
@@ -198,4 +216,5 @@ def _report(worker: Worker, result: Message, *, code: int) -> WorkerReport:
         exit_code=code,
         start_ns=int(result["start_ns"]),
         items=tuple(result["items"]),
+        digest=str(result.get("digest", "")),
     )

@@ -1,0 +1,1 @@
+"""Measurements against the budgets of the project. `python -m bench NAME`."""

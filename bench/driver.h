@@ -1,0 +1,75 @@
+// What the C programs of the measurements share: the driver by cuGetProcAddress, as libcudart does.
+#pragma once
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static inline void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  fprintf(stderr, "%s failed: %d\n", what, (int)result);
+  exit(1);
+}
+
+static inline void* driver_function(const char* name) {
+  static CUresult (*get)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  if (get == nullptr) {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (driver == nullptr) {
+      fprintf(stderr, "no driver: %s\n", dlerror());
+      exit(1);
+    }
+    *(void**)&get = dlsym(driver, "cuGetProcAddress_v2");
+  }
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status;
+  check(get(name, &found, 12080, 0, &status), name);
+  if (found == nullptr) {
+    fprintf(stderr, "the driver lacks %s\n", name);
+    exit(1);
+  }
+  return found;
+}
+
+#define DRIVER(type, name) ((decltype(&type))driver_function(name))
+
+static inline uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// A context on device 0 with a stream and the kernel `noop` of the image at `path`.
+struct Ready {
+  CUstream stream;
+  CUfunction noop;
+};
+
+static inline Ready make_ready(const char* path) {
+  check(DRIVER(cuInit, "cuInit")(0), "cuInit");
+  CUdevice device;
+  check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
+  CUcontext context;
+  check(DRIVER(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")(&context, device), "retain");
+  check(DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
+  FILE* file = fopen(path, "rb");
+  if (file == nullptr) {
+    perror(path);
+    exit(1);
+  }
+  fseek(file, 0, SEEK_END);
+  const long bytes = ftell(file);
+  rewind(file);
+  void* image = malloc((size_t)bytes);
+  if (fread(image, 1, (size_t)bytes, file) != (size_t)bytes) exit(1);
+  fclose(file);
+  CUmodule module;
+  check(DRIVER(cuModuleLoadData, "cuModuleLoadData")(&module, image), "cuModuleLoadData");
+  Ready ready;
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.noop, module, "noop"), "noop");
+  check(DRIVER(cuStreamCreate, "cuStreamCreate")(&ready.stream, CU_STREAM_NON_BLOCKING), "stream");
+  return ready;
+}

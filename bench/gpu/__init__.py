@@ -1,0 +1,1 @@
+"""What only a real GPU can show: `make gpu`. See run.sh."""

@@ -1,0 +1,24 @@
+"""Part `demo`: the main job with the demo's own programs, on this device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from bench.gpu.part import Bench, main
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """What `tandem demo --json` says."""
+    command = [sys.executable, "-m", "tandem.cli", "demo", "--json"]
+    command += ["--seconds", "3"] if bench.dry else []
+    child = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if child.returncode != 0:
+        return {"exit_code": child.returncode, "ok": False}
+    return {**json.loads(child.stdout), "ok": True}
+
+
+if __name__ == "__main__":
+    main(measure)
