@@ -12,6 +12,7 @@ libraries. Outputs land in build/native/<variant>/.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.util
 import os
 import subprocess
@@ -80,10 +81,12 @@ def targets() -> dict[str, Target]:
     """Every library and program, by the name `setup.py` and the Makefile use."""
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
     core = ("csrc/core/*.cpp",)
+    # The daemon's half (threads, heap): never part of the preloaded library.
+    core_daemon = ("csrc/core/daemon/*.cpp",)
     return {
         "native": Target(
             output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
-            sources=(*core, "csrc/bindings/*.cpp"),
+            sources=(*core, *core_daemon, "csrc/bindings/*.cpp"),
             flags=f"-Icsrc/core -Ibuild/generated {_python_flags()}",
         ),
         "shim": Target(
@@ -124,7 +127,7 @@ def test_targets() -> dict[str, Target]:
     Files named main.cpp hold a program's `main` and stay out of the tests.
     """
     areas = {
-        "core": ("csrc/core/*.cpp", "-Icsrc/core"),
+        "core": ("csrc/core/*.cpp csrc/core/daemon/*.cpp", "-Icsrc/core"),
         "softgpu": ("csrc/softgpu/device/*.cpp", "-Icsrc/softgpu -Icsrc/softgpu/device"),
         "shim": (
             "csrc/core/*.cpp shim/*.cpp",
@@ -157,6 +160,7 @@ def write_ninja(variant: str) -> Path:
     out = Path("build/native") / variant
     lines = [
         "ninja_required_version = 1.8",
+        f"builddir = {out}",  # ninja's own logs
         f"cxx = {os.environ.get('CXX', 'g++')}",
         "rule cc",
         f"  command = $cxx {COMMON} {opt} $flags -MMD -MF $out.d -c $in -o $out",
@@ -213,14 +217,17 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
     Raises:
         subprocess.CalledProcessError: the compiler or linker failed; its words are on stderr.
     """
-    generate_sources()
-    path = write_ninja(variant)
     import ninja  # a build requirement of the wheel, so imported late
 
+    out = ROOT / "build/native" / variant
+    out.mkdir(parents=True, exist_ok=True)
     tool = Path(ninja.BIN_DIR) / "ninja"
     goals = [f"{variant}-{n}" for n in names]
-    subprocess.run([str(tool), "--quiet", "-f", str(path), *goals], check=True, cwd=ROOT)
-    out = path.parent
+    with (out / "lock").open("w") as lock:  # two builds at once would tear ninja's logs
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        generate_sources()
+        path = write_ninja(variant)
+        subprocess.run([str(tool), "--quiet", "-f", str(path), *goals], check=True, cwd=ROOT)
     known = {**targets(), **test_targets()}
     return {n: out / known[n].output for n in names if n in known}
 
