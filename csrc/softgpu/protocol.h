@@ -185,6 +185,11 @@ struct Time {
   Header header;
   uint64_t now_ns;
 };
+// Client -> device: a thread went on that nobody of the device's had woken (a futex, a socket). The
+// client is busy from here on, as after any message but IDLE, and gets TIME at once.
+struct SyncTime {
+  Header header;
+};
 
 struct Query {  // what: 0 = status as JSON, 1 = NVML figures as JSON
   Header header;

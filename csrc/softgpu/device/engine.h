@@ -1,0 +1,131 @@
+// The device as a pure state machine: packets in, packets out. No I/O, no threads, no clock; the same
+// calls give the same answers, byte for byte. The edges (server.h) give it packets and the real time,
+// send what `take_output` returns and come back at `next_wake_real_ns`.
+//
+// On the real clock the device's time is the real time. On the virtual clock it stands still while
+// any client is busy, and otherwise goes on to whatever happens next; see protocol.h.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu.h"
+#include "model.h"
+#include "settings.h"
+#include "timeline.h"
+
+namespace tandem::softgpu {
+
+struct Output {
+  struct Packet {
+    uint32_t connection;
+    Bytes bytes;
+  };
+  std::vector<Packet> packets;      // in order
+  std::vector<uint32_t> to_close;   // after their packets were sent; close() follows from the edge
+  std::string timeline;             // must be written before the packets are sent
+  std::vector<std::string> log;
+};
+
+class Engine {
+ public:
+  Engine(const Settings& settings, uint64_t real_now_ns);
+
+  uint32_t open(int32_t pid, uint64_t real_now_ns);  // the new connection's number
+  void handle(uint32_t connection, const uint8_t* packet, size_t bytes, uint64_t real_now_ns);
+  void close(uint32_t connection, uint64_t real_now_ns);
+  void advance(uint64_t real_now_ns);
+
+  uint64_t next_wake_real_ns() const { return wake_real_ns_; }
+  Output take_output();
+  uint64_t now_ns() const { return now_ns_; }
+
+  // Clients that keep the process alive: all but queries.
+  size_t lease_count() const;
+  std::string status_json() const;
+  std::string nvml_json() const;
+
+ private:
+  struct ById {
+    bool operator()(const Op* a, const Op* b) const {
+      return std::make_pair(a->client->id, a->id) < std::make_pair(b->client->id, b->id);
+    }
+  };
+
+  // Messages (engine.cpp). Each returns what is wrong with it: nullptr, or words for the log.
+  const char* dispatch(Client* client, Type type, const uint8_t* message, size_t bytes);
+  const char* hello(Client* client, const Hello& message);
+  const char* context_create(Client* client, const ContextCreate& message);
+  const char* context_destroy(Client* client, const ContextDestroy& message);
+  const char* stream_create(Client* client, const StreamCreate& message);
+  const char* stream_destroy(Client* client, const StreamDestroy& message);
+  const char* mem_reserve(Client* client, const MemReserve& message);
+  const char* mem_release(Client* client, const MemRelease& message);
+  const char* mem_info(Client* client, const MemInfo& message);
+  const char* query(Client* client, const Query& message);
+  const char* idle(Client* client, const Idle& message);
+  const char* submit(Client* client, const Submit& message);
+  const char* body(Client* client, const Body& message);
+  void condemn(Client* client, const std::string& why);
+
+  // Operations (engine_ops.cpp).
+  void make_ready_if_free(Op* op);
+  void settle();
+  bool collect_ended();
+  void start(Op* op);
+  void finish(Op* op);
+  void leave_stream(Op* op);
+  void send_done(const Op& op);
+  void retry_waits_of(const Client* client);
+  void cancel_all(Context* context, uint32_t status);
+  void poison(Context* context, uint32_t status);
+  void drop_everything_of(Client* client);
+  uint64_t next_device_event_ns() const;
+
+  // Time (engine_clock.cpp).
+  void run(uint64_t real_now_ns);
+  void run_real();
+  void run_virtual();
+  bool someone_is_busy();
+  bool deliver_to_next();
+  bool wake_next_sleeper();
+  uint64_t next_virtual_ns() const;
+  bool held_back_until(uint64_t next_ns);
+  void flush(Outbox* outbox, Client* client);
+
+  Client* find(uint32_t connection);
+
+  const Profile* profile_;
+  ClockKind clock_;
+  Mode mode_;
+  uint32_t start_clients_;
+  Faults faults_;
+  Timeline timeline_;
+  std::vector<Gpu> gpus_;
+
+  std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
+  std::map<uint32_t, Client*> participants_;             // by id: the order of every tie
+  uint32_t last_connection_ = 0;
+  uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0;
+  uint64_t last_allocation_ = 0;
+  uint64_t ops_done_ = 0;
+
+  std::set<Op*, ById> instant_;  // ready, takes no device time, to be looked at when time stands
+  std::set<Op*, ById> waits_;    // kMemOpWait whose condition did not hold yet
+
+  uint64_t now_ns_ = 0;  // the device's time
+  uint64_t started_real_ns_;
+  uint64_t real_now_ns_;
+  uint64_t wake_real_ns_ = kNever;
+  // While only observers are connected virtual time is tied to real time from these two on.
+  bool tied_ = false;
+  uint64_t tied_real_ns_ = 0, tied_now_ns_ = 0;
+
+  Output output_;
+};
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,122 @@
+// How the device's time goes on, and when clients hear of it.
+#include <algorithm>
+#include <iterator>
+
+#include "engine.h"
+
+namespace tandem::softgpu {
+namespace {
+
+constexpr uint64_t kPatienceNs = uint64_t{kObserverPatienceMs} * 1'000'000;
+
+}  // namespace
+
+void Engine::run(uint64_t real_now_ns) {
+  real_now_ns_ = std::max(real_now_ns_, real_now_ns);
+  wake_real_ns_ = kNever;
+  if (clock_ == ClockKind::kReal) {
+    run_real();
+  } else {
+    run_virtual();
+  }
+}
+
+// However late the edge is, each event happens at the time the model gives it.
+void Engine::run_real() {
+  for (uint64_t next = 0; (next = next_device_event_ns()) <= real_now_ns_;) {
+    now_ns_ = std::max(now_ns_, next);
+    settle();
+  }
+  now_ns_ = real_now_ns_;
+  settle();
+  for (const auto& [id, client] : participants_) flush(&client->events, client);
+  wake_real_ns_ = next_device_event_ns();
+}
+
+// A discrete-event simulation: what happens now, who must hear of it, then on to the next time. It
+// stops whenever a client has something to do, and is called again when that one has said something.
+void Engine::run_virtual() {
+  while (!someone_is_busy()) {
+    settle();
+    if (deliver_to_next() || wake_next_sleeper()) continue;
+    if (last_worker_ < start_clients_) return;
+    const uint64_t next_ns = next_virtual_ns();
+    if (next_ns == kNever || held_back_until(next_ns)) return;
+    now_ns_ = std::max(now_ns_, next_ns);
+  }
+}
+
+bool Engine::someone_is_busy() {
+  bool busy = false;
+  for (const auto& [id, client] : participants_) {
+    if (!client->busy || client->left_behind || client->condemned) continue;
+    if (client->role == Role::kObserver) {
+      const uint64_t patience_end_ns = client->spoke_real_ns + kPatienceNs;
+      client->left_behind = patience_end_ns <= real_now_ns_;
+      if (client->left_behind) continue;
+      wake_real_ns_ = std::min(wake_real_ns_, patience_end_ns);
+    }
+    busy = true;
+  }
+  return busy;
+}
+
+bool Engine::deliver_to_next() {
+  for (const auto& [id, client] : participants_) {
+    if (client->events.empty() || client->left_behind || client->condemned) continue;
+    flush(&client->events, client);
+    return true;
+  }
+  return false;
+}
+
+bool Engine::wake_next_sleeper() {
+  for (const auto& [id, client] : participants_) {
+    if (client->deadline_ns > now_ns_ || client->left_behind || client->condemned) continue;
+    client->deadline_ns = kNever;
+    client->events.add(Type::kTime, Time{{}, now_ns_});
+    flush(&client->events, client);
+    return true;
+  }
+  return false;
+}
+
+uint64_t Engine::next_virtual_ns() const {
+  uint64_t next_ns = next_device_event_ns();
+  for (const auto& [id, client] : participants_) {
+    if (!client->left_behind && !client->condemned) next_ns = std::min(next_ns, client->deadline_ns);
+  }
+  return next_ns;
+}
+
+// With nobody but observers there is nothing to simulate, only a daemon whose timers would make
+// virtual time race: it then keeps pace with real time.
+bool Engine::held_back_until(uint64_t next_ns) {
+  const bool only_observers =
+      std::none_of(participants_.begin(), participants_.end(),
+                   [](const auto& entry) { return entry.second->role == Role::kWorker; });
+  if (!only_observers) {
+    tied_ = false;
+    return false;
+  }
+  if (!tied_) {
+    tied_ = true;
+    tied_real_ns_ = real_now_ns_;
+    tied_now_ns_ = now_ns_;
+  }
+  const uint64_t allowed_ns = tied_now_ns_ + (real_now_ns_ - tied_real_ns_);
+  if (next_ns <= allowed_ns) return false;
+  wake_real_ns_ = std::min(wake_real_ns_, real_now_ns_ + (next_ns - allowed_ns));
+  return true;
+}
+
+void Engine::flush(Outbox* outbox, Client* client) {
+  for (Bytes& packet : outbox->take()) {
+    output_.packets.push_back({client->connection, std::move(packet)});
+    ++client->sent_packets;
+    client->busy = client->takes_part();
+    client->spoke_real_ns = real_now_ns_;  // patience with an observer begins anew
+  }
+}
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,93 @@
+// One modelled GPU: which kernels have the SMs, what the copy engines do, and when each operation ends.
+//
+// Rules
+// 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
+// 2. `time` mode: one context has the compute engine. Its slice ends when one of its kernels ends or
+//    after slice_ns, but only while another context has a kernel; the next in turn gets it after
+//    switch_ns. A kernel cut off keeps its remaining work. `mps` mode: all contexts at once.
+// 3. Of the kernels that may run, urgent streams choose SMs first, then first come. A kernel takes
+//    what it demands or what is left, within its context's percentage; without any SM it waits.
+// 4. Progress is a fluid: each kernel's duration is that of roofline.h at its present share, and is
+//    looked at anew whenever anything starts or ends.
+// 5. HtoD and DtoH have an engine each, one copy at a time. DtoD and memsets only use bandwidth.
+// 6. An operation ends when its modelled work is done and its body has been executed.
+//
+// Owned by the engine; has no clock: times are arguments and never go back.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "busy_window.h"
+#include "ledger.h"
+#include "model.h"
+#include "profile.h"
+#include "timeline.h"
+
+namespace tandem::softgpu {
+
+struct Arbitration {
+  Mode mode = Mode::kTime;
+  uint64_t slice_ns = 2'000'000;
+  uint64_t switch_ns = 50'000;
+};
+
+class Gpu {
+ public:
+  Gpu(const DeviceInfo& device, const Arbitration& arbitration, Timeline* timeline);
+
+  void add(Op* op);
+  void remove(Op* op, uint64_t now_ns);  // cancelled, or its client is gone
+  void forget(const Context& context);
+
+  // Takes out what has ended by now_ns, in order of op and client.
+  std::vector<Op*> collect(uint64_t now_ns);
+  // Decides who runs from now_ns on; returns what began to run for the first time.
+  std::vector<Op*> schedule(uint64_t now_ns);
+  // When the next thing of its own happens; kNever if nothing does.
+  uint64_t next_event_ns() const;
+
+  const DeviceInfo& device() const { return device_; }
+  Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
+  const BusyWindow& compute_busy() const { return compute_busy_; }
+  const BusyWindow& memory_busy() const { return memory_busy_; }
+
+ private:
+  using ContextKey = std::pair<uint32_t, uint64_t>;  // client id, context number
+
+  bool wants_compute(const ContextKey& key) const;
+  const Context* next_in_turn() const;
+  void arbitrate(uint64_t now_ns);
+  void give_compute_to(const Context& next, uint64_t now_ns);
+  std::vector<uint32_t> allot_sms(uint64_t now_ns) const;
+  void begin(Op* op, uint64_t now_ns, std::vector<Op*>* started);
+  void set_sms(Op* op, uint32_t sms, uint64_t now_ns);
+  void set_duration(Op* op, double duration_ns, uint64_t now_ns);
+  void progress(Op* op, uint64_t now_ns) const;
+  void feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started);
+  void share(uint64_t now_ns);
+  void note_busy(uint64_t now_ns);
+  bool take_if_ended(Op* op, uint64_t now_ns);
+
+  DeviceInfo device_;
+  Arbitration arbitration_;
+  Timeline* timeline_;
+  Ledger ledger_;
+  BusyWindow compute_busy_, memory_busy_;
+
+  std::vector<Op*> kernels_;                      // ready or running, in RunsBefore order
+  std::vector<Op*> movers_;                       // DtoD and memsets, all running
+  std::array<std::vector<Op*>, 2> copy_queues_;   // HtoD, DtoH; the first one runs
+
+  // `time` mode.
+  std::optional<ContextKey> active_;
+  uint64_t switch_until_ns_ = 0;
+  uint64_t slice_start_ns_ = 0;
+  bool kernel_ended_ = false;  // in this slice, while others were waiting
+  bool others_wait_ = false;
+};
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,39 @@
+// Who holds how much memory of one device. Contents live in the clients; here are only amounts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "protocol.h"
+
+namespace tandem::softgpu {
+
+class Ledger {
+ public:
+  explicit Ledger(uint64_t total_bytes) : total_bytes_(total_bytes) {}
+
+  // False when it does not fit. `allocation` is the caller's number, never used before.
+  bool reserve(uint64_t allocation, uint32_t connection, uint64_t bytes, MemKind kind);
+
+  // False when that connection holds no such allocation.
+  bool release(uint64_t allocation, uint32_t connection);
+  void release_all(uint32_t connection);
+
+  uint64_t used_bytes(uint32_t connection) const;
+  uint64_t used_bytes() const { return used_bytes_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t free_bytes() const { return total_bytes_ - used_bytes_; }
+
+ private:
+  struct Held {
+    uint32_t connection;
+    uint64_t bytes;
+    MemKind kind;
+  };
+  uint64_t total_bytes_;
+  uint64_t used_bytes_ = 0;
+  std::map<uint64_t, Held> held_;
+  std::map<uint32_t, uint64_t> used_by_;
+};
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,40 @@
+// tandem-softgpu: the device process of the software GPU.
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "server.h"
+#include "startup.h"
+
+namespace {
+
+using namespace tandem::softgpu;
+
+int fail(const std::string& error, int exit_code) {
+  std::fprintf(stderr, "tandem-softgpu: %s\n", error.c_str());
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  std::string error = read_settings(argc, argv, &settings);
+  if (!error.empty()) {
+    std::fprintf(stderr, "tandem-softgpu: %s\n%s", error.c_str(), usage());
+    return 2;
+  }
+  close_inherited(settings.ready_fd);
+  UniqueFd lock, listener, timeline;
+  error = take_directory(settings.dir, &lock);
+  if (error.empty()) error = open_timeline(settings.timeline_path, &timeline);
+  if (error.empty()) error = listen_in(settings.dir, &listener);
+  if (error.empty()) error = leave_parent(settings.dir);
+  if (!error.empty()) return fail(error, 1);
+  say_ready(settings.ready_fd);
+
+  Server(settings, std::move(listener), std::move(timeline)).run();
+  // While the lock is still held: nobody else's socket can lie there yet.
+  remove_socket(settings.dir);
+  return 0;
+}

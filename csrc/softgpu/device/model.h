@@ -1,0 +1,126 @@
+// What the device process knows of its clients: plain values, owned and changed by the engine.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "faults.h"
+#include "outbox.h"
+#include "protocol.h"
+#include "roofline.h"
+
+namespace tandem::softgpu {
+
+// CUresult values the device hands out; the driver API's own numbers.
+enum Status : uint32_t {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kInvalidDevice = 101,
+  kInvalidHandle = 400,
+  kContextIsDestroyed = 709,
+  kLaunchFailed = 719,
+};
+
+struct Client;
+struct Op;
+
+struct Context {
+  Client* client = nullptr;
+  uint64_t number = 0;  // the client's
+  uint32_t gpu = 0;
+  uint32_t sm_percent = 100;
+  uint32_t poison = kSuccess;  // after a failed operation everything in the context has this status
+};
+
+struct Stream {
+  Context* context = nullptr;
+  uint64_t number = 0;
+  int32_t priority = 0;
+  bool closing = false;  // destroyed by the client; goes when its last operation has ended
+  std::deque<Op*> queue;
+};
+
+// One operation. Before it is ready it sits in its stream; then the Gpu (kernels, copies, memsets) or
+// the engine (everything that takes no device time) has it until it is done.
+struct Op {
+  uint64_t id = 0;
+  Client* client = nullptr;
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  OpKind kind = OpKind::kEvent;
+  std::string name;
+  KernelShape kernel;
+  uint64_t bytes = 0;  // moved in total, kernels included
+  KernelFault fault = KernelFault::kNone;
+
+  uint32_t pending_deps = 0;
+  std::vector<Op*> dependents;
+  bool ready = false;
+  bool started = false;
+  bool needs_body = false;
+  bool body_done = false;
+  bool cancelled = false;
+  uint32_t status = kSuccess;
+  uint64_t ready_ns = 0, start_ns = 0;
+  uint64_t retry_ns = kNever;  // unsatisfied kMemOpWait: when to ask the client again
+
+  // Progress, kept by the Gpu. `duration_ns` is that of the whole operation at the present share.
+  double remaining = 1;  // of the whole
+  double duration_ns = 0;
+  uint64_t since_ns = 0;       // `remaining` was right then
+  uint64_t end_ns = kNever;    // while it progresses
+  uint32_t sms = 0;
+  uint64_t part_start_ns = 0;  // of the timeline line being written
+  double part_remaining = 1;
+  uint32_t part = 0;
+};
+
+// Order among operations that are ready: urgent streams, then first come; ties are broken by numbers
+// that repeat from run to run, never by the order in which packets happened to arrive.
+struct RunsBefore {
+  bool operator()(const Op* a, const Op* b) const;
+};
+
+enum class Role : uint8_t { kUnknown, kWorker, kObserver, kQuery };
+
+struct Client {
+  uint32_t connection = 0;
+  uint32_t id = 0;  // from HELLO on
+  int32_t pid = 0;
+  Role role = Role::kUnknown;
+  std::string name;
+  bool condemned = false;  // misbehaved: the edge is about to close it
+
+  // Virtual clock.
+  bool busy = false;
+  bool left_behind = false;     // an observer that was silent for too long
+  uint64_t deadline_ns = kNever;
+  uint64_t spoke_real_ns = 0;
+
+  Outbox replies;  // answers to requests: sent at once
+  Outbox events;   // START, DONE, TIME, FAULT: on the virtual clock sent when it is this client's turn
+  uint64_t sent_packets = 0;
+
+  std::map<uint64_t, Context> contexts;
+  std::map<uint64_t, Stream> streams;
+  std::unordered_map<uint64_t, std::unique_ptr<Op>> ops;
+  uint64_t last_op = 0;
+  uint64_t ops_done = 0;
+
+  bool takes_part() const { return role == Role::kWorker || role == Role::kObserver; }
+};
+
+inline bool RunsBefore::operator()(const Op* a, const Op* b) const {
+  const auto key = [](const Op* op) {
+    return std::make_tuple(op->stream->priority, op->ready_ns, op->client->id, op->id);
+  };
+  return key(a) < key(b);
+}
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,62 @@
+#include "profile.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace tandem::softgpu {
+namespace {
+
+constexpr uint64_t kMiB = 1024 * 1024;
+constexpr uint64_t kGiB = 1024 * kMiB;
+
+constexpr Profile kProfiles[] = {
+    {"h200", 132, 1980, 9, 0, 2048, 32, 50 * 1024 * 1024, 141 * kGiB, 67e12, 4.8e12, 55e9,
+     528 * kMiB},
+    {"a100", 108, 1410, 8, 0, 2048, 32, 40 * 1024 * 1024, 80 * kGiB, 19.5e12, 2.0e12, 25e9,
+     432 * kMiB},
+    {"rtx4090", 128, 2520, 8, 9, 1536, 24, 72 * 1024 * 1024, 24 * kGiB, 82.6e12, 1.008e12, 25e9,
+     384 * kMiB},
+    {"tiny", 8, 1000, 9, 0, 2048, 32, 1024 * 1024, 1 * kGiB, 8e9, 1e9, 0.5e9, 8 * kMiB},
+};
+
+}  // namespace
+
+const Profile* find_profile(std::string_view name) {
+  for (const Profile& profile : kProfiles) {
+    if (name == profile.name) return &profile;
+  }
+  return nullptr;
+}
+
+std::string profile_names() {
+  std::string names;
+  for (const Profile& profile : kProfiles) {
+    if (!names.empty()) names += ", ";
+    names += profile.name;
+  }
+  return names;
+}
+
+DeviceInfo device_info(const Profile& profile, uint32_t index) {
+  DeviceInfo info{};
+  std::snprintf(info.name, sizeof info.name, "Tandem Software GPU (%s)", profile.name);
+  // A fixed pattern: the same device has the same UUID in every run and every process.
+  std::memcpy(info.uuid, "TandemSoftGPU", 13);
+  info.uuid[13] = static_cast<uint8_t>(profile.name[0]);
+  info.uuid[14] = static_cast<uint8_t>(profile.name[1]);
+  info.uuid[15] = static_cast<uint8_t>(index);
+  info.sm_count = profile.sm_count;
+  info.clock_mhz = profile.clock_mhz;
+  info.compute_major = profile.compute_major;
+  info.compute_minor = profile.compute_minor;
+  info.max_threads_per_sm = profile.max_threads_per_sm;
+  info.max_blocks_per_sm = profile.max_blocks_per_sm;
+  info.l2_bytes = profile.l2_bytes;
+  info.memory_bytes = profile.memory_bytes;
+  info.flops_per_s = profile.flops_per_s;
+  info.bytes_per_s = profile.bytes_per_s;
+  info.copy_bytes_per_s = profile.copy_bytes_per_s;
+  return info;
+}
+
+}  // namespace tandem::softgpu

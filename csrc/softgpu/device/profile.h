@@ -1,0 +1,31 @@
+// The modelled GPUs: one table row a profile. Figures are the public peak ones of each product; `tiny`
+// is a made-up device slow enough for one CPU core to really execute what it models.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "protocol.h"
+
+namespace tandem::softgpu {
+
+struct Profile {
+  const char* name;
+  uint32_t sm_count, clock_mhz, compute_major, compute_minor;
+  uint32_t max_threads_per_sm, max_blocks_per_sm, l2_bytes;
+  uint64_t memory_bytes;
+  double flops_per_s, bytes_per_s, copy_bytes_per_s;
+  uint64_t context_bytes;  // device memory one context occupies
+};
+
+// The profile of that name, nullptr when there is none.
+const Profile* find_profile(std::string_view name);
+
+// All names, for messages: "h200, a100, rtx4090, tiny".
+std::string profile_names();
+
+// What a client is told of device `index`.
+DeviceInfo device_info(const Profile& profile, uint32_t index);
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,116 @@
+// What the device tells of itself, as JSON: for `tandem softgpu status` and for NVML.
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+
+#include "engine.h"
+
+namespace tandem::softgpu {
+namespace {
+
+// Leaves room in a packet for the end of the document.
+constexpr size_t kMaxListBytes = kMaxPacketBytes - 8 * 1024;
+
+[[gnu::format(printf, 2, 3)]] void append(std::string* out, const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  *out += text;
+}
+
+std::string uuid_text(const uint8_t (&uuid)[16]) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    append(&text, "%02x", uuid[i]);
+  }
+  return text;
+}
+
+const char* role_name(Role role) {
+  switch (role) {
+    case Role::kWorker: return "worker";
+    case Role::kObserver: return "observer";
+    case Role::kQuery: return "query";
+    case Role::kUnknown: break;
+  }
+  return "unknown";
+}
+
+void append_device(std::string* out, uint32_t index, const Gpu& gpu, uint64_t now_ns) {
+  const DeviceInfo& device = gpu.device();
+  append(out,
+         "{\"index\":%u,\"name\":\"%s\",\"uuid\":\"%s\",\"sm_count\":%u,\"clock_mhz\":%u,"
+         "\"compute_capability\":[%u,%u],\"total_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64
+         ",\"compute_busy_ns\":%" PRIu64 ",\"gpu_utilization_ratio\":%.4f,"
+         "\"memory_utilization_ratio\":%.4f",
+         index, device.name, uuid_text(device.uuid).c_str(), device.sm_count, device.clock_mhz,
+         device.compute_major, device.compute_minor, gpu.ledger().total_bytes(),
+         gpu.ledger().used_bytes(), gpu.compute_busy().total_ns(now_ns),
+         gpu.compute_busy().ratio(now_ns), gpu.memory_busy().ratio(now_ns));
+}
+
+}  // namespace
+
+std::string Engine::status_json() const {
+  std::string out = "{";
+  append(&out,
+         "\"protocol\":%u,\"clock\":\"%s\",\"mode\":\"%s\",\"profile\":\"%s\",\"now_ns\":%" PRIu64
+         ",\"uptime_ns\":%" PRIu64 ",\"ops_done\":%" PRIu64 ",\"client_count\":%zu,\"devices\":[",
+         kProtocol, clock_ == ClockKind::kReal ? "real" : "virtual",
+         mode_ == Mode::kTime ? "time" : "mps", profile_->name, now_ns_,
+         real_now_ns_ - started_real_ns_, ops_done_, clients_.size());
+  for (uint32_t i = 0; i < gpus_.size(); ++i) {
+    if (i > 0) out += ',';
+    append_device(&out, i, gpus_[i], now_ns_);
+    out += '}';
+  }
+  out += "],\"clients\":[";
+  bool truncated = false;
+  bool first = true;
+  for (const auto& [connection, client] : clients_) {
+    if (client->role == Role::kUnknown) continue;
+    truncated = out.size() > kMaxListBytes;
+    if (truncated) break;
+    uint64_t memory_bytes = 0;
+    for (const Gpu& gpu : gpus_) memory_bytes += gpu.ledger().used_bytes(connection);
+    append(&out, "%s{\"id\":%u,\"pid\":%d,\"role\":\"%s\",\"name\":", first ? "" : ",", client->id,
+           client->pid, role_name(client->role));
+    out += json_string(client->name);
+    append(&out,
+           ",\"memory_bytes\":%" PRIu64 ",\"contexts\":%zu,\"streams\":%zu,\"ops_queued\":%zu,"
+           "\"ops_done\":%" PRIu64 ",\"busy\":%s}",
+           memory_bytes, client->contexts.size(), client->streams.size(), client->ops.size(),
+           client->ops_done, client->busy ? "true" : "false");
+    first = false;
+  }
+  append(&out, "],\"truncated\":%s}", truncated ? "true" : "false");
+  return out;
+}
+
+// A process is listed on a device once, with the memory of all its connections there.
+std::string Engine::nvml_json() const {
+  std::string out = "{\"devices\":[";
+  for (uint32_t i = 0; i < gpus_.size(); ++i) {
+    if (i > 0) out += ',';
+    append_device(&out, i, gpus_[i], now_ns_);
+    std::map<int32_t, uint64_t> used_by_pid;
+    for (const auto& [connection, client] : clients_) {
+      const uint64_t used_bytes = gpus_[i].ledger().used_bytes(connection);
+      if (used_bytes > 0) used_by_pid[client->pid] += used_bytes;
+    }
+    out += ",\"processes\":[";
+    bool first = true;
+    for (const auto& [pid, used_bytes] : used_by_pid) {
+      if (out.size() > kMaxListBytes) break;
+      append(&out, "%s{\"pid\":%d,\"used_bytes\":%" PRIu64 "}", first ? "" : ",", pid, used_bytes);
+      first = false;
+    }
+    out += "]}";
+  }
+  return out + "]}";
+}
+
+}  // namespace tandem::softgpu
