@@ -1,0 +1,34 @@
+// What the parts of the module offer to each other.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+
+#include "daemon/shared.h"
+
+namespace tandem::bindings {
+
+void add_messages(pybind11::module_& module);
+void add_process(pybind11::module_& module);
+void add_poller(pybind11::module_& module);
+
+// A Channel that can be closed: every use after that is a ValueError.
+class Process {
+ public:
+  Process(uint64_t process_id, uint64_t job_id);
+
+  uint64_t process_id() const { return process_id_; }
+  daemon::Channel& channel() const;
+  void close() { channel_.reset(); }
+
+ private:
+  uint64_t process_id_;
+  std::unique_ptr<daemon::Channel> channel_;
+};
+
+// OSError with the errno, "call: its text".
+[[noreturn]] void raise_os_error(const daemon::Failure& failure);
+
+}  // namespace tandem::bindings

@@ -1,0 +1,103 @@
+#include <string_view>
+
+#include "bindings.h"
+#include "daemon/codec.h"
+#include "shm_layout.h"
+
+namespace tandem::bindings {
+namespace {
+
+namespace py = pybind11;
+
+struct Mapped {};
+
+void throw_if(const daemon::Problem& problem) {
+  if (problem) throw py::value_error(problem.text);
+}
+
+template <typename T>
+py::bytes to_bytes(const T& message) {
+  return py::bytes(reinterpret_cast<const char*>(&message), sizeof(message));
+}
+
+py::object decode(const py::bytes& packet) {
+  const std::string_view bytes = packet;
+  daemon::Message message;
+  throw_if(daemon::decode(bytes.data(), bytes.size(), &message));
+  switch (message.type) {
+    case wire::Type::kHello: return py::cast(message.hello);
+    case wire::Type::kRegister: return py::cast(message.request);
+    default: return py::cast(Mapped{});
+  }
+}
+
+py::list device_uuids(const wire::Hello& hello) {
+  py::list out;
+  for (uint32_t i = 0; i < hello.device_count; ++i) {
+    out.append(to_bytes(hello.device_uuid[i]));
+  }
+  return out;
+}
+
+py::bytes encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
+                         uint32_t layout_version) {
+  wire::Welcome message;
+  throw_if(daemon::encode_welcome(process_id, job_id, clock, layout_version, &message));
+  return to_bytes(message);
+}
+
+py::bytes encode_refused(uint32_t code, const std::string& reason) {
+  wire::Refused message;
+  throw_if(daemon::encode_refused(code, reason.data(), reason.size(), &message));
+  return to_bytes(message);
+}
+
+py::bytes encode_registered(uint64_t job_id) { return to_bytes(daemon::encode_registered(job_id)); }
+
+py::bytes encode_presence(uint32_t index, uint32_t job_class, bool gone) {
+  wire::Presence message;
+  throw_if(daemon::encode_presence(index, job_class, gone, &message));
+  return to_bytes(message);
+}
+
+void add_types(py::module_& module) {
+  using wire::Hello;
+  using wire::Register;
+  using wire::Request;
+  py::class_<Request>(module, "Request", py::is_final())
+      .def_readonly("job_class", &Request::job_class)
+      .def_readonly("sm_percent", &Request::sm_percent)
+      .def_readonly("memory_bytes", &Request::memory_bytes)
+      .def_readonly("memory_min_bytes", &Request::memory_min_bytes)
+      .def_readonly("slo_p99_ns", &Request::slo_p99_ns)
+      .def_readonly("preemptible", &Request::preemptible)
+      .def_property_readonly("name", [](const Request& r) { return py::str(r.name); })
+      .def_property_readonly("group", [](const Request& r) { return py::str(r.group); });
+  py::class_<Hello>(module, "Hello", py::is_final())
+      .def_readonly("layout_min", &Hello::layout_min)
+      .def_readonly("layout_max", &Hello::layout_max)
+      .def_readonly("shim_version", &Hello::shim_version)
+      .def_readonly("clock", &Hello::clock)
+      .def_readonly("job_id", &Hello::job_id)
+      .def_readonly("request", &Hello::request)
+      .def_property_readonly("device_uuids", &device_uuids);
+  py::class_<Register>(module, "Register", py::is_final())
+      .def_readonly("request", &Register::request)
+      .def_property_readonly("command", [](const Register& r) { return py::str(r.command); });
+  py::class_<Mapped>(module, "Mapped", py::is_final());
+}
+
+}  // namespace
+
+void add_messages(py::module_& module) {
+  add_types(module);
+  module.def("decode", &decode, py::arg("packet"));
+  module.def("encode_welcome", &encode_welcome, py::kw_only(), py::arg("process_id"),
+             py::arg("job_id"), py::arg("clock"), py::arg("layout_version") = shm::kLayoutVersion);
+  module.def("encode_refused", &encode_refused, py::kw_only(), py::arg("code"), py::arg("reason"));
+  module.def("encode_registered", &encode_registered, py::kw_only(), py::arg("job_id"));
+  module.def("encode_presence", &encode_presence, py::kw_only(), py::arg("index"),
+             py::arg("job_class"), py::arg("gone") = false);
+}
+
+}  // namespace tandem::bindings

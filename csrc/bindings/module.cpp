@@ -1,0 +1,16 @@
+// The Python module tandem._native: converts types and errors, and nothing else. Its interface is
+// client/tandem/_native.pyi.
+#include "bindings.h"
+
+#include "shm_layout.h"
+#include "wire.h"
+
+PYBIND11_MODULE(_native, module) {
+  module.attr("PROTOCOL_VERSION") = tandem::wire::kProtocolVersion;
+  module.attr("LAYOUT_VERSION") = tandem::shm::kLayoutVersion;
+  module.attr("NO_LIMIT") = tandem::shm::kNoLimit;
+  module.attr("PRESENCE_MAX") = tandem::shm::kPresenceMax;
+  tandem::bindings::add_messages(module);
+  tandem::bindings::add_process(module);
+  tandem::bindings::add_poller(module);
+}

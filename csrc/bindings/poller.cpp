@@ -1,0 +1,137 @@
+#include "daemon/poller.h"
+
+#include <limits>
+
+#include "bindings.h"
+
+namespace tandem::bindings {
+namespace {
+
+namespace py = pybind11;
+using daemon::Poller;
+using daemon::Snapshot;
+
+void add(Poller& poller, const Process& process, int64_t group, int gpu) {
+  const auto& pages = process.channel().pages();
+  const py::gil_scoped_release released;
+  if (!poller.add(pages, group, gpu)) {
+    throw py::value_error("process " + std::to_string(process.process_id()) +
+                          " is polled already");
+  }
+}
+
+void remove(Poller& poller, uint64_t process_id) {
+  const py::gil_scoped_release released;
+  if (!poller.remove(process_id)) {
+    throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  }
+}
+
+bool poll(Poller& poller, uint64_t now_ns) {
+  const py::gil_scoped_release released;
+  if (poller.started()) {
+    throw std::runtime_error("poll is for the virtual clock; this poller's threads run");
+  }
+  return poller.poll(now_ns);
+}
+
+daemon::Wake wait_once(Poller& poller, uint64_t deadline_ns) {
+  const py::gil_scoped_release released;
+  return poller.wait_until(deadline_ns);
+}
+
+// Python's own handlers run between interrupted waits, so Ctrl-C ends one.
+bool wait(Poller& poller, uint64_t timeout_ns) {
+  const uint64_t now_ns = daemon::monotonic_ns();
+  const uint64_t longest_ns = std::numeric_limits<int64_t>::max() - now_ns;
+  const uint64_t deadline_ns = now_ns + std::min(timeout_ns, longest_ns);
+  for (;;) {
+    const daemon::Wake wake = wait_once(poller, deadline_ns);
+    if (wake != daemon::Wake::kInterrupted) return wake == daemon::Wake::kChanged;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+py::list snapshots(const Poller& poller) {
+  std::vector<Snapshot> found;
+  {
+    const py::gil_scoped_release released;
+    found = poller.snapshots();
+  }
+  py::list out;
+  for (Snapshot& snapshot : found) out.append(py::cast(std::move(snapshot)));
+  return out;
+}
+
+py::list drain_records(Poller& poller, size_t limit) {
+  std::vector<daemon::RecordBuffer::Run> runs;
+  {
+    const py::gil_scoped_release released;
+    runs = poller.take_records(limit);
+  }
+  py::list out;
+  for (const auto& run : runs) {
+    const auto* bytes = reinterpret_cast<const char*>(run.records.data());
+    out.append(py::make_tuple(run.process_id,
+                              py::bytes(bytes, run.records.size() * sizeof(shm::Record))));
+  }
+  return out;
+}
+
+py::tuple wait_totals(const Snapshot& snapshot) {
+  const uint64_t(&total)[shm::kWaitReasonCount] = snapshot.wait_total_ns;
+  return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
+}
+
+void add_snapshot(py::module_& module) {
+  py::class_<Snapshot>(module, "Snapshot", py::is_final())
+      .def_readonly("process_id", &Snapshot::process_id)
+      .def_readonly("busy", &Snapshot::busy)
+      .def_readonly("live_slots", &Snapshot::live_slots)
+      .def_readonly("open_segments", &Snapshot::open_segments)
+      .def_readonly("device_bytes", &Snapshot::device_bytes)
+      .def_readonly("peak_bytes", &Snapshot::peak_bytes)
+      .def_readonly("refused_count", &Snapshot::refused_count)
+      .def_readonly("waiting_threads", &Snapshot::waiting_threads)
+      .def_property_readonly(
+          "wait_reason", [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })
+      .def_readonly("wait_since_ns", &Snapshot::wait_since_ns)
+      .def_property_readonly("wait_total_ns", &wait_totals)
+      .def_readonly("launches", &Snapshot::launches)
+      .def_readonly("steps", &Snapshot::steps)
+      .def_readonly("last_step_ns", &Snapshot::last_step_ns)
+      .def_readonly("phase_hash", &Snapshot::phase_hash)
+      .def_readonly("critical_until_ns", &Snapshot::critical_until_ns)
+      .def_readonly("ungated", &Snapshot::ungated)
+      .def_readonly("capturing", &Snapshot::capturing)
+      .def_readonly("helper_tick_ns", &Snapshot::helper_tick_ns)
+      .def_readonly("presence_busy_until_ns", &Snapshot::presence_busy_until_ns)
+      .def_readonly("records", &Snapshot::records)
+      .def_readonly("dropped_records", &Snapshot::dropped_records)
+      .def_readonly("exclusive_ns", &Snapshot::exclusive_ns)
+      .def_readonly("shared_ns", &Snapshot::shared_ns)
+      .def_readonly("last_busy_ns", &Snapshot::last_busy_ns);
+}
+
+}  // namespace
+
+void add_poller(py::module_& module) {
+  using py::arg;
+  using released = py::call_guard<py::gil_scoped_release>;
+  add_snapshot(module);
+  py::class_<Poller>(module, "Poller", py::is_final())
+      .def(py::init<uint64_t, uint64_t>(), py::kw_only(), arg("period_ns") = Poller::kPeriodNs,
+           arg("idle_period_ns") = Poller::kIdlePeriodNs)
+      .def("add", &add, arg("process"), py::kw_only(), arg("group"), arg("gpu") = 0)
+      .def("remove", &remove, py::kw_only(), arg("process_id"))
+      .def("start", &Poller::start, released())
+      .def("stop", &Poller::stop, released())
+      .def("poll", &poll, py::kw_only(), arg("now_ns"))
+      .def("wait", &wait, py::kw_only(), arg("timeout_ns"))
+      .def("wake", &Poller::wake)
+      .def("snapshots", &snapshots)
+      .def("drain_records", &drain_records, py::kw_only(),
+           arg("limit") = daemon::RecordBuffer::kCapacity);
+}
+
+}  // namespace tandem::bindings

@@ -1,0 +1,90 @@
+#include <cstring>
+
+#include "bindings.h"
+
+namespace tandem::bindings {
+namespace {
+
+namespace py = pybind11;
+
+void throw_if(const daemon::Failure& failure) {
+  if (failure) raise_os_error(failure);
+}
+
+int seal_presence(const Process& process) {
+  throw_if(process.channel().seal_presence());
+  return process.channel().presence_fd();
+}
+
+py::tuple fds(const Process& process) {
+  const daemon::Channel& channel = process.channel();
+  return py::make_tuple(channel.command_fd(), channel.state_fd(), channel.presence_fd());
+}
+
+void set_class(const Process& process, uint32_t job_class) {
+  if (job_class > static_cast<uint32_t>(shm::JobClass::kBatch)) {
+    throw py::value_error("job_class is " + std::to_string(job_class) + ", more than 3");
+  }
+  process.channel().set_class(static_cast<shm::JobClass>(job_class));
+}
+
+void set_flags(const Process& process, bool honour_presence, bool telemetry, bool released) {
+  process.channel().set_flags((honour_presence ? shm::kFlagHonourPresence : 0) |
+                              (telemetry ? shm::kFlagTelemetry : 0) |
+                              (released ? shm::kFlagReleased : 0));
+}
+
+}  // namespace
+
+void raise_os_error(const daemon::Failure& failure) {
+  const std::string text = std::string(failure.call) + ": " + std::strerror(failure.error);
+  const py::object error =
+      py::reinterpret_borrow<py::object>(PyExc_OSError)(failure.error, py::str(text));
+  PyErr_SetObject(PyExc_OSError, error.ptr());
+  throw py::error_already_set();
+}
+
+Process::Process(uint64_t process_id, uint64_t job_id) : process_id_(process_id) {
+  daemon::Failure failure;
+  channel_ = daemon::Channel::create(process_id, job_id, &failure);
+  throw_if(failure);
+}
+
+daemon::Channel& Process::channel() const {
+  if (!channel_) throw py::value_error("process " + std::to_string(process_id_) + " is closed");
+  return *channel_;
+}
+
+void add_process(py::module_& module) {
+  using py::arg;
+  py::class_<Process>(module, "Process", py::is_final())
+      .def(py::init<uint64_t, uint64_t>(), py::kw_only(), arg("process_id"), arg("job_id"))
+      .def_property_readonly("process_id", &Process::process_id)
+      .def_property_readonly("fds", &fds)
+      .def("seal_presence", &seal_presence)
+      .def("set_gate", [](const Process& p, bool hold) { return p.channel().set_gate(hold); },
+           py::kw_only(), arg("hold"))
+      .def("set_window",
+           [](const Process& p, uint32_t segments, uint64_t segment_ns) {
+             p.channel().set_window(segments, segment_ns);
+           },
+           py::kw_only(), arg("segments"), arg("segment_ns"))
+      .def("set_class", &set_class, py::kw_only(), arg("job_class"))
+      .def("set_linger", [](const Process& p, uint64_t ns) { p.channel().set_linger(ns); },
+           py::kw_only(), arg("linger_ns"))
+      .def("set_flags", &set_flags, py::kw_only(), arg("honour_presence"), arg("telemetry"),
+           arg("released") = false)
+      .def("set_presence_mask",
+           [](const Process& p, uint64_t mask) { p.channel().set_presence_mask(mask); },
+           py::kw_only(), arg("mask"))
+      .def("set_memory_limit",
+           [](const Process& p, uint64_t bytes) { p.channel().set_memory_limit(bytes); },
+           py::kw_only(), arg("limit_bytes"))
+      .def("set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
+           py::kw_only(), arg("stale_ns"))
+      .def("stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },
+           py::kw_only(), arg("tick_ns"))
+      .def("close", &Process::close);
+}
+
+}  // namespace tandem::bindings

@@ -1,0 +1,220 @@
+#include "daemon/codec.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "daemon/utf8.h"
+#include "shm_layout.h"
+
+namespace tandem::daemon {
+namespace {
+
+[[gnu::format(printf, 1, 2)]] Problem problem(const char* format, ...) {
+  Problem out;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(out.text, sizeof(out.text), format, arguments);
+  va_end(arguments);
+  return out;
+}
+
+struct Limit {
+  const char* field;
+  uint32_t value;
+  uint32_t max;
+};
+
+template <size_t N>
+Problem check_limits(const char* message, const Limit (&limits)[N]) {
+  for (const Limit& limit : limits) {
+    if (limit.value > limit.max) {
+      return problem("%s: %s is %u, more than %u", message, limit.field, limit.value, limit.max);
+    }
+  }
+  return {};
+}
+
+enum class Lines { kOne, kAny };
+
+// A name is printed in tables and logs: no control characters. A command line may hold newlines.
+Problem check_characters(const char* message, const char* field, const char* text, size_t length) {
+  for (size_t i = 0; i < length; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 || byte == 0x7f) {
+      return problem("%s: %s has control character 0x%02x at byte %zu", message, field, byte, i);
+    }
+  }
+  return {};
+}
+
+// Senders truncate by bytes, so the last character of a full field may be cut off: it goes.
+Problem check_text(const char* message, const char* field, char* text, size_t bytes, Lines lines) {
+  const size_t length = strnlen(text, bytes);
+  if (length == bytes) return problem("%s: %s is not terminated within %zu bytes", message, field, bytes);
+  const size_t valid = valid_utf8_bytes(text, length);
+  const bool cut = length == bytes - 1 && is_cut_character(text + valid, length - valid);
+  if (valid != length && !cut) {
+    return problem("%s: %s is not UTF-8 at byte %zu (0x%02x)", message, field, valid,
+                   static_cast<unsigned char>(text[valid]));
+  }
+  std::memset(text + valid, 0, bytes - valid);
+  return lines == Lines::kOne ? check_characters(message, field, text, valid) : Problem{};
+}
+
+Problem check_request(const char* message, wire::Request* request) {
+  const Limit limits[] = {
+      {"job_class", request->job_class, static_cast<uint32_t>(shm::JobClass::kBatch)},
+      {"sm_percent", request->sm_percent, 100},
+      {"preemptible", request->preemptible, 2},
+  };
+  if (Problem p = check_limits(message, limits)) return p;
+  if (Problem p = check_text(message, "name", request->name, sizeof(request->name), Lines::kOne)) {
+    return p;
+  }
+  return check_text(message, "group", request->group, sizeof(request->group), Lines::kOne);
+}
+
+Problem check_hello(wire::Hello* hello) {
+  const Limit limits[] = {
+      {"layout_min", hello->layout_min, hello->layout_max},
+      {"clock", hello->clock, static_cast<uint32_t>(wire::ClockKind::kSoftGpuVirtual)},
+      {"device_count", hello->device_count, wire::kMaxDevices},
+  };
+  if (Problem p = check_limits("HELLO", limits)) return p;
+  return check_request("HELLO", &hello->request);
+}
+
+Problem check_register(wire::Register* request) {
+  if (Problem p = check_request("REGISTER", &request->request)) return p;
+  return check_text("REGISTER", "command", request->command, sizeof(request->command), Lines::kAny);
+}
+
+const char* name_of(wire::Type type) {
+  switch (type) {
+    case wire::Type::kHello: return "HELLO";
+    case wire::Type::kWelcome: return "WELCOME";
+    case wire::Type::kMapped: return "MAPPED";
+    case wire::Type::kPresence: return "PRESENCE";
+    case wire::Type::kPresenceGone: return "PRESENCE_GONE";
+    case wire::Type::kRefused: return "REFUSED";
+    case wire::Type::kRegister: return "REGISTER";
+    case wire::Type::kRegistered: return "REGISTERED";
+  }
+  return nullptr;
+}
+
+Problem check_header(const wire::Header& header, size_t bytes) {
+  if (header.magic != wire::kMagic) {
+    return problem("not a Tandem message: magic is 0x%08x, not 0x%08x", header.magic, wire::kMagic);
+  }
+  if (header.version != wire::kProtocolVersion) {
+    return problem("protocol version %u, this daemon speaks %u", header.version,
+                   wire::kProtocolVersion);
+  }
+  if (header.size != bytes) {
+    return problem("message says it has %u bytes, the packet has %zu", header.size, bytes);
+  }
+  return {};
+}
+
+// Takes the part of a message this version knows.
+template <typename T>
+Problem take(const void* packet, size_t bytes, T* out) {
+  const auto type = static_cast<wire::Type>(static_cast<const wire::Header*>(packet)->type);
+  if (bytes < sizeof(T)) {
+    return problem("%s has %zu bytes, fewer than %zu", name_of(type), bytes, sizeof(T));
+  }
+  std::memcpy(out, packet, sizeof(T));
+  return {};
+}
+
+Problem wrong_type(uint16_t type) {
+  const char* name = name_of(static_cast<wire::Type>(type));
+  if (!name) return problem("unknown message type %u", type);
+  return problem("message type %u (%s) is sent by the daemon, not to it", type, name);
+}
+
+template <typename T>
+T start(wire::Type type) {
+  T out{};
+  out.header = {wire::kMagic, wire::kProtocolVersion, static_cast<uint16_t>(type), sizeof(T), 0};
+  return out;
+}
+
+}  // namespace
+
+Problem decode(const void* packet, size_t bytes, Message* out) {
+  wire::Header header;
+  if (bytes < sizeof(header)) {
+    return problem("packet of %zu bytes is shorter than a header of %zu", bytes, sizeof(header));
+  }
+  if (bytes > wire::kMaxMessageBytes) {
+    return problem("packet of %zu bytes is longer than %u", bytes, wire::kMaxMessageBytes);
+  }
+  std::memcpy(&header, packet, sizeof(header));
+  if (Problem p = check_header(header, bytes)) return p;
+  out->type = static_cast<wire::Type>(header.type);
+  switch (out->type) {
+    case wire::Type::kHello: {
+      const Problem p = take(packet, bytes, &out->hello);
+      return p ? p : check_hello(&out->hello);
+    }
+    case wire::Type::kRegister: {
+      const Problem p = take(packet, bytes, &out->request);
+      return p ? p : check_register(&out->request);
+    }
+    case wire::Type::kMapped:
+      return {};
+    default:
+      return wrong_type(header.type);
+  }
+}
+
+Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
+                       uint32_t layout_version, wire::Welcome* out) {
+  const Limit limits[] = {
+      {"clock", clock, static_cast<uint32_t>(wire::ClockKind::kSoftGpuVirtual)},
+      {"layout_version", layout_version, shm::kLayoutVersion},
+  };
+  if (Problem p = check_limits("WELCOME", limits)) return p;
+  *out = start<wire::Welcome>(wire::Type::kWelcome);
+  out->layout_version = layout_version;
+  out->clock = clock;
+  out->process_id = process_id;
+  out->job_id = job_id;
+  out->state_bytes = shm::kStateBytes;
+  return {};
+}
+
+Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes,
+                       wire::Refused* out) {
+  const auto last = static_cast<uint32_t>(wire::RefusalCode::kShuttingDown);
+  if (code == 0 || code > last) return problem("REFUSED: code is %u, not 1 to %u", code, last);
+  *out = start<wire::Refused>(wire::Type::kRefused);
+  out->code = code;
+  const size_t room = sizeof(out->reason) - 1;
+  const size_t cut = reason_bytes < room ? reason_bytes : room;
+  std::memcpy(out->reason, reason, valid_utf8_bytes(reason, cut));
+  return {};
+}
+
+wire::Registered encode_registered(uint64_t job_id) {
+  auto out = start<wire::Registered>(wire::Type::kRegistered);
+  out.job_id = job_id;
+  return out;
+}
+
+Problem encode_presence(uint32_t index, uint32_t job_class, bool gone, wire::Presence* out) {
+  const Limit limits[] = {
+      {"index", index, shm::kPresenceMax - 1},
+      {"job_class", job_class, static_cast<uint32_t>(shm::JobClass::kBatch)},
+  };
+  if (Problem p = check_limits("PRESENCE", limits)) return p;
+  *out = start<wire::Presence>(gone ? wire::Type::kPresenceGone : wire::Type::kPresence);
+  out->index = index;
+  out->job_class = job_class;
+  return {};
+}
+
+}  // namespace tandem::daemon

@@ -1,0 +1,33 @@
+// The daemon's end of the attach socket: parses what shims and `tandem run` send, builds the answers.
+// A packet is believed only after every field of it was checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire.h"
+
+namespace tandem::daemon {
+
+// What is wrong with a packet or an argument: lower case, with the value. Empty: nothing is.
+struct [[nodiscard]] Problem {
+  char text[192] = {};
+  explicit operator bool() const { return text[0] != '\0'; }
+};
+
+struct Message {
+  wire::Type type;         // kHello, kRegister or kMapped
+  wire::Hello hello;       // strings are NUL-terminated valid UTF-8, counts within their arrays
+  wire::Register request;  // likewise
+};
+
+Problem decode(const void* packet, size_t bytes, Message* out);
+
+Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
+                       uint32_t layout_version, wire::Welcome* out);
+// A longer reason is cut at a character's end.
+Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes, wire::Refused* out);
+wire::Registered encode_registered(uint64_t job_id);
+Problem encode_presence(uint32_t index, uint32_t job_class, bool gone, wire::Presence* out);
+
+}  // namespace tandem::daemon

@@ -1,0 +1,153 @@
+#include "daemon/poller.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+
+namespace tandem::daemon {
+namespace {
+
+constexpr uint32_t kQuietRounds = 16;  // so many in a row before the period grows
+// A round that took c is followed by at least 4c of rest when doorbells ring, 19c otherwise.
+constexpr uint64_t kRestAfterDoorbell = 4;
+constexpr uint64_t kRest = 19;
+
+// Signals are the core's: handlers of an application must never run on these threads.
+template <typename Body>
+std::thread start_thread(const char* name, Body body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(body);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace
+
+bool Poller::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t now_ns = started() ? monotonic_ns() : watcher_.last_round_ns();
+  if (now_ns != 0) pages->stamp(now_ns);
+  const bool added = watcher_.add(std::move(pages), group, gpu);
+  nudge();
+  return added;
+}
+
+bool Poller::remove(uint64_t process_id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool removed = watcher_.remove(process_id);
+  nudge();
+  return removed;
+}
+
+void Poller::start() {
+  if (started()) return;
+  stopping_.store(false, std::memory_order_relaxed);
+  core_seen_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  poll_thread_ = start_thread("tandem-poll", [this] { run_polls(); });
+  heartbeat_thread_ = start_thread("tandem-beat", [this] { run_heartbeat(); });
+}
+
+void Poller::stop() {
+  if (!started()) return;
+  stopping_.store(true, std::memory_order_relaxed);
+  nudge();
+  poll_thread_.join();
+  heartbeat_thread_.join();
+}
+
+bool Poller::poll(uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  watcher_.stamp(now_ns);
+  const bool changed = watcher_.round(now_ns);
+  if (changed) wake();
+  return changed;
+}
+
+Wake Poller::wait_until(uint64_t deadline_ns) {
+  core_waits_.store(true, std::memory_order_relaxed);
+  const uint32_t seen = seen_.load(std::memory_order_relaxed);
+  const FutexWaiter waiter{&events_, seen};
+  Wake wake = Wake::kChanged;
+  if (events_.load(std::memory_order_acquire) == seen) wake = futex_wait_any(&waiter, 1, deadline_ns);
+  const uint32_t events = events_.load(std::memory_order_acquire);
+  if (events != seen) wake = Wake::kChanged;
+  else if (wake == Wake::kChanged) wake = Wake::kInterrupted;  // woken for nothing: look again
+  seen_.store(events, std::memory_order_relaxed);
+  core_seen_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  core_waits_.store(false, std::memory_order_relaxed);
+  return wake;
+}
+
+void Poller::wake() {
+  events_.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&events_);
+}
+
+void Poller::nudge() {
+  nudges_.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&nudges_);
+}
+
+std::vector<Snapshot> Poller::snapshots() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.snapshots();
+}
+
+std::vector<RecordBuffer::Run> Poller::take_records(size_t limit) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.take_records(limit);
+}
+
+// Returns what it cost.
+uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
+                       std::vector<std::shared_ptr<const Pages>>* held) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t begin_ns = monotonic_ns();
+  if (watcher_.round(begin_ns)) wake();
+  quiet_rounds_ = watcher_.active() ? 0 : std::min(quiet_rounds_ + 1, kQuietRounds);
+  watcher_.doorbells(waiters, held);
+  return monotonic_ns() - begin_ns;
+}
+
+uint64_t Poller::next_period(uint64_t cost_ns) {
+  if (quiet_rounds_ >= kQuietRounds) return idle_period_ns_;
+  return std::clamp(kRest * cost_ns, period_ns_, std::max(period_ns_, idle_period_ns_));
+}
+
+void Poller::run_polls() {
+  std::vector<FutexWaiter> waiters;
+  std::vector<std::shared_ptr<const Pages>> held;  // a doorbell waited on must stay mapped
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    waiters.assign(1, {&nudges_, nudges_.load(std::memory_order_acquire)});
+    held.clear();
+    const uint64_t cost_ns = round(&waiters, &held);
+    const uint64_t now_ns = monotonic_ns();
+    // First the rest that no doorbell may cut short, then the period, which one may.
+    const uint64_t rest_ns = std::max(period_ns_ / 4, kRestAfterDoorbell * cost_ns);
+    futex_wait_any(waiters.data(), 1, now_ns + rest_ns);
+    futex_wait_any(waiters.data(), waiters.size(), now_ns + std::max(rest_ns, next_period(cost_ns)));
+  }
+}
+
+void Poller::run_heartbeat() {
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    const uint64_t now_ns = monotonic_ns();
+    const uint64_t core_seen_ns = core_seen_ns_.load(std::memory_order_relaxed);
+    if (core_waits_.load(std::memory_order_relaxed) || now_ns < core_seen_ns + kCoreGraceNs) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      watcher_.stamp(now_ns);
+    }
+    // Nudges are the poll thread's, but a stop must not wait for the next beat.
+    const FutexWaiter nudge{&nudges_, nudges_.load(std::memory_order_acquire)};
+    if (!stopping_.load(std::memory_order_relaxed)) {
+      futex_wait_any(&nudge, 1, now_ns + kHeartbeatNs);
+    }
+  }
+}
+
+}  // namespace tandem::daemon

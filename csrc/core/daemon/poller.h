@@ -1,0 +1,83 @@
+// The daemon's two native threads around a Watcher, and the wait of its core.
+//
+//   poll thread       a round every period; every idle period once nothing was busy or waiting for a
+//                     while; at once when a doorbell rings, but never more than a fifth of its time
+//   heartbeat thread  stamps every command page each 100 ms, while the core is in wait() or came out
+//                     of it less than a second ago. A hung core so ends the heartbeat, and its jobs
+//                     go on ungated; a core that waits for long does not
+//
+// With a virtual clock neither runs: the owner calls poll() and that stamps.
+//
+// Everything may be called from any thread; wait() by one at a time. `mutex_` guards the watcher, and
+// nothing is waited for under it.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "daemon/watcher.h"
+
+namespace tandem::daemon {
+
+class Poller {
+ public:
+  static constexpr uint64_t kPeriodNs = 1'000'000;
+  static constexpr uint64_t kIdlePeriodNs = 20'000'000;
+  static constexpr uint64_t kHeartbeatNs = 100'000'000;
+  static constexpr uint64_t kCoreGraceNs = 1'000'000'000;
+
+  Poller(uint64_t period_ns, uint64_t idle_period_ns)
+      : period_ns_(period_ns), idle_period_ns_(idle_period_ns) {}
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+  ~Poller() { stop(); }
+
+  // A process is stamped when it is added: its heartbeat starts fresh.
+  bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
+  bool remove(uint64_t process_id);
+
+  void start();
+  void stop();
+  bool started() const { return poll_thread_.joinable(); }
+
+  bool poll(uint64_t now_ns);  // not while started
+
+  // kChanged: a notable change or wake() since the last wait that said so. kInterrupted: a signal.
+  Wake wait_until(uint64_t deadline_ns);
+  void wake();
+
+  std::vector<Snapshot> snapshots() const;
+  std::vector<RecordBuffer::Run> take_records(size_t limit);
+
+ private:
+  void run_polls();
+  void run_heartbeat();
+  uint64_t round(std::vector<FutexWaiter>* waiters,
+                 std::vector<std::shared_ptr<const Pages>>* held);
+  uint64_t next_period(uint64_t cost_ns);
+  void nudge();  // makes the poll thread look again
+
+  const uint64_t period_ns_;
+  const uint64_t idle_period_ns_;
+
+  mutable std::mutex mutex_;
+  Watcher watcher_;
+
+  // Counts notable changes and wakes; the waiter remembers in `seen_` which it was told of. Release
+  // by whoever counts, acquire in wait_until.
+  std::atomic<uint32_t> events_{0};
+  std::atomic<uint32_t> seen_{0};
+
+  std::atomic<bool> core_waits_{false};
+  std::atomic<uint64_t> core_seen_ns_{0};  // when the core last came out of wait; relaxed
+
+  std::atomic<bool> stopping_{false};     // before a nudge; both threads look after each wait
+  std::atomic<uint32_t> nudges_{0};       // release in nudge, acquire before a round
+  uint32_t quiet_rounds_ = 0;             // of the poll thread alone
+  std::thread poll_thread_;
+  std::thread heartbeat_thread_;
+};
+
+}  // namespace tandem::daemon

@@ -1,0 +1,70 @@
+#include "daemon/ring_reader.h"
+
+#include <algorithm>
+
+namespace tandem::daemon {
+namespace {
+
+constexpr uint64_t kIntactMax = shm::kRingRecords - 1;
+// No job writes four thousand million records between two polls: such a head is garbage.
+constexpr uint64_t kPlausibleStep = uint64_t{1} << 32;
+
+// Word by word, for the writer may be at it. Acquire, so that the head read afterwards is at least
+// the one before whatever was seen here; matched by the writer's stores of the words. Costs nothing
+// on x86.
+void copy_record(const shm::Record* from, shm::Record* to) {
+  constexpr size_t kWords = sizeof(shm::Record) / sizeof(uint64_t);
+  const auto* source = reinterpret_cast<const uint64_t*>(from);
+  uint64_t words[kWords];
+  for (size_t i = 0; i < kWords; ++i) words[i] = __atomic_load_n(source + i, __ATOMIC_ACQUIRE);
+  __builtin_memcpy(to, words, sizeof(words));
+}
+
+bool is_record(const shm::Record& record) {
+  return record.kind > 0 && record.kind < shm::kRecordKindCount;
+}
+
+}  // namespace
+
+uint64_t RingReader::synchronise(uint64_t head) {
+  if (head < tail_ || head - tail_ > kPlausibleStep) {
+    tail_ = head;
+    return 1;  // how many is not to be known
+  }
+  const uint64_t waiting = head - tail_;
+  if (waiting <= kIntactMax) return 0;
+  tail_ = head - kIntactMax;
+  return waiting - kIntactMax;
+}
+
+RingReader::Result RingReader::read(const shm::RingHeader& header, const shm::Record* ring,
+                                    shm::Record* out, size_t room) {
+  // Matched by the release store after the record was filled.
+  const uint64_t head = header.head.load(std::memory_order_acquire);
+  Result result;
+  result.dropped = synchronise(head);
+  const auto count = static_cast<size_t>(std::min<uint64_t>(head - tail_, room));
+  for (size_t i = 0; i < count; ++i) {
+    copy_record(ring + (tail_ + i) % shm::kRingRecords, out + i);
+  }
+  // Ordered after the copies by their acquire loads.
+  const uint64_t after = header.head.load(std::memory_order_relaxed);
+  const uint64_t first_intact = after > kIntactMax ? after - kIntactMax : 0;
+  size_t torn = 0;
+  if (after < head) torn = count;  // went back: nothing of this is worth anything
+  else if (first_intact > tail_) torn = static_cast<size_t>(std::min<uint64_t>(first_intact - tail_, count));
+  shm::Record* const kept = std::copy_if(out + torn, out + count, out, is_record);
+  result.copied = static_cast<size_t>(kept - out);
+  result.dropped += count - result.copied;
+  tail_ += count;
+  return result;
+}
+
+uint64_t RingReader::skip(const shm::RingHeader& header) {
+  const uint64_t head = header.head.load(std::memory_order_relaxed);
+  const uint64_t before = tail_;
+  tail_ = head;
+  return head >= before && head - before <= kPlausibleStep ? head - before : 0;
+}
+
+}  // namespace tandem::daemon

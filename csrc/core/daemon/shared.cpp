@@ -1,0 +1,172 @@
+#include "daemon/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/futex.h"
+
+namespace tandem::daemon {
+namespace {
+
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr uint64_t kDefaultSegmentNs = 100'000;
+constexpr uint64_t kDefaultLingerNs = 300'000;
+constexpr uint64_t kDefaultStaleNs = 2'000'000'000;
+
+Failure failed(const char* call) { return {errno, call}; }
+
+// A memfd is created with mode 0777; 0600 keeps other users from reopening it through /proc.
+Failure create_memfd(const char* name, size_t bytes, int* fd) {
+  *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (*fd < 0) return failed("memfd_create");
+  if (fchmod(*fd, S_IRUSR | S_IWUSR) != 0) return failed("fchmod");
+  if (ftruncate(*fd, static_cast<off_t>(bytes)) != 0) return failed("ftruncate");
+  return {};
+}
+
+Failure add_seals(int fd, int seals) {
+  return fcntl(fd, F_ADD_SEALS, seals) == 0 ? Failure{} : failed("fcntl(F_ADD_SEALS)");
+}
+
+template <typename T>
+Failure write_start(int fd, const T& value) {
+  const ssize_t written = pwrite(fd, &value, sizeof(value), 0);
+  if (written < 0) return failed("pwrite");
+  return written == sizeof(value) ? Failure{} : Failure{EIO, "pwrite"};
+}
+
+void set_defaults(shm::CommandPage& page) {
+  page.gate.flags.store(shm::kFlagHonourPresence | shm::kFlagTelemetry, std::memory_order_relaxed);
+  page.gate.job_class.store(static_cast<uint32_t>(shm::JobClass::kNormal),
+                            std::memory_order_relaxed);
+  page.gate.segment_ns.store(kDefaultSegmentNs, std::memory_order_relaxed);
+  page.gate.linger_ns.store(kDefaultLingerNs, std::memory_order_relaxed);
+  page.heartbeat.stale_ns.store(kDefaultStaleNs, std::memory_order_relaxed);
+  page.memory.limit_bytes.store(shm::kNoLimit, std::memory_order_relaxed);
+  page.memory.resident_target_bytes.store(shm::kNoLimit, std::memory_order_relaxed);
+}
+
+void close_if_open(int fd) {
+  if (fd >= 0) close(fd);
+}
+
+}  // namespace
+
+Mapping::~Mapping() {
+  if (base_) munmap(base_, bytes_);
+}
+
+Failure Mapping::map(int fd, size_t bytes, bool writable) {
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* base = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return failed("mmap");
+  base_ = base;
+  bytes_ = bytes;
+  return {};
+}
+
+void Pages::stamp(uint64_t tick_ns) const {
+  // Matched by the acquire load of the shim's staleness check.
+  command().heartbeat.tick_ns.store(tick_ns, std::memory_order_release);
+}
+
+Channel::~Channel() {
+  close_if_open(command_fd_);
+  close_if_open(state_fd_);
+  close_if_open(presence_fd_);
+}
+
+std::unique_ptr<Channel> Channel::create(uint64_t process_id, uint64_t job_id, Failure* failure) {
+  std::unique_ptr<Channel> channel(new Channel(std::make_shared<Pages>(process_id)));
+  *failure = channel->create_command(job_id);
+  if (!*failure) *failure = channel->create_state();
+  if (!*failure) *failure = channel->create_presence();
+  return *failure ? nullptr : std::move(channel);
+}
+
+Failure Channel::create_command(uint64_t job_id) {
+  if (Failure f = create_memfd("tandem-command", shm::kCommandBytes, &command_fd_)) return f;
+  if (Failure f = pages_->command_.map(command_fd_, shm::kCommandBytes, true)) return f;
+  shm::CommandPage& page = pages_->command();
+  page.header.magic = shm::kCommandMagic;
+  page.header.layout_version = shm::kLayoutVersion;
+  page.header.page_bytes = shm::kCommandBytes;
+  page.header.process_id = pages_->process_id();
+  page.header.job_id = job_id;
+  set_defaults(page);
+  return add_seals(command_fd_, kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+}
+
+Failure Channel::create_state() {
+  if (Failure f = create_memfd("tandem-state", shm::kStateBytes, &state_fd_)) return f;
+  const shm::StateHeader header{shm::kStateMagic, shm::kLayoutVersion, shm::kStateBytes, {}};
+  if (Failure f = write_start(state_fd_, header)) return f;
+  if (Failure f = pages_->state_.map(state_fd_, shm::kStateBytes, false)) return f;
+  return add_seals(state_fd_, kSizeSeals | F_SEAL_SEAL);
+}
+
+Failure Channel::create_presence() {
+  if (Failure f = create_memfd("tandem-presence", shm::kPresenceBytes, &presence_fd_)) return f;
+  const uint32_t header[2] = {shm::kPresenceMagic, shm::kLayoutVersion};
+  if (Failure f = write_start(presence_fd_, header)) return f;
+  if (Failure f = pages_->presence_.map(presence_fd_, shm::kPresenceBytes, false)) return f;
+  return add_seals(presence_fd_, kSizeSeals);
+}
+
+Failure Channel::seal_presence() {
+  const int seals = fcntl(presence_fd_, F_GET_SEALS);
+  if (seals < 0) return failed("fcntl(F_GET_SEALS)");
+  const int wanted = kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+  if ((seals & wanted) == wanted) return {};
+  return add_seals(presence_fd_, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+}
+
+uint32_t Channel::set_gate(bool hold) {
+  std::atomic<uint32_t>& gate = pages_->command().gate.gate;
+  const uint32_t word = gate.load(std::memory_order_relaxed);  // only this side writes it
+  const uint32_t bit = hold ? shm::kGateHold : 0;
+  if ((word & shm::kGateHold) == bit) return word;
+  const uint32_t epoch = (word >> 1) + 1;
+  const uint32_t changed = (epoch << 1) | bit;
+  gate.store(changed, std::memory_order_release);  // matched by the acquire load before a launch
+  futex_wake_all(&gate);
+  return changed;
+}
+
+void Channel::set_window(uint32_t segments, uint64_t segment_ns) {
+  pages_->command().gate.segment_ns.store(segment_ns, std::memory_order_relaxed);
+  pages_->command().gate.window_segments.store(segments, std::memory_order_relaxed);
+}
+
+void Channel::set_class(shm::JobClass job_class) {
+  pages_->command().gate.job_class.store(static_cast<uint32_t>(job_class),
+                                         std::memory_order_relaxed);
+}
+
+void Channel::set_linger(uint64_t linger_ns) {
+  pages_->command().gate.linger_ns.store(linger_ns, std::memory_order_relaxed);
+}
+
+void Channel::set_flags(uint32_t flags) {
+  shm::CommandGate& gate = pages_->command().gate;
+  gate.flags.store(flags, std::memory_order_relaxed);
+  // Threads at a closed gate look at kFlagReleased when they wake, not before.
+  if (flags & shm::kFlagReleased) futex_wake_all(&gate.gate);
+}
+
+void Channel::set_presence_mask(uint64_t mask) {
+  pages_->command().gate.presence_mask.store(mask, std::memory_order_relaxed);
+}
+
+void Channel::set_memory_limit(uint64_t limit_bytes) {
+  pages_->command().memory.limit_bytes.store(limit_bytes, std::memory_order_relaxed);
+}
+
+void Channel::set_stale(uint64_t stale_ns) {
+  pages_->command().heartbeat.stale_ns.store(stale_ns, std::memory_order_relaxed);
+}
+
+}  // namespace tandem::daemon

@@ -1,0 +1,120 @@
+// The three memfds of one attached process: created, initialised, mapped and sealed by the daemon.
+//
+//   memfd      daemon's map   seals at creation                   after seal_presence
+//   command    read-write     SHRINK GROW FUTURE_WRITE SEAL
+//   state      read-only      SHRINK GROW SEAL
+//   presence   read-only      SHRINK GROW                         + FUTURE_WRITE SEAL
+//
+// FUTURE_WRITE spares maps that exist: the daemon's own of command, the job's own of presence. SEAL
+// comes last, for nothing can be added after it. Presence lacks SEAL until the job has mapped it, so
+// a job could seal it first; then seal_presence fails and the page must not be shown to peers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "shm_layout.h"
+
+namespace tandem::daemon {
+
+// Which system call failed, and its errno; empty on success.
+struct [[nodiscard]] Failure {
+  int error = 0;
+  const char* call = "";
+  explicit operator bool() const { return error != 0; }
+};
+
+// One mmap, unmapped with the object.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+
+  Failure map(int fd, size_t bytes, bool writable);
+  void* base() const { return base_; }
+
+ private:
+  void* base_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// The mapped side. The poller keeps a reference, so closing a Channel never unmaps under it.
+class Pages {
+ public:
+  Pages(uint64_t process_id) : process_id_(process_id) {}
+
+  uint64_t process_id() const { return process_id_; }
+  shm::CommandPage& command() const { return *static_cast<shm::CommandPage*>(command_.base()); }
+  const shm::StatePage& state() const { return *static_cast<shm::StatePage*>(state_.base()); }
+  const shm::Slot* slots() const { return at<shm::Slot>(shm::kSlotsOffset); }
+  const shm::RingHeader* ring_headers() const {
+    return at<shm::RingHeader>(shm::kRingHeadersOffset);
+  }
+  const shm::Record* ring(uint32_t index) const {
+    return at<shm::Record>(shm::kRingsOffset + size_t{index} * shm::kRingBytes);
+  }
+  const shm::PresencePage& presence() const {
+    return *static_cast<shm::PresencePage*>(presence_.base());
+  }
+
+  // The daemon's core is alive at `tick_ns`. Safe from any thread.
+  void stamp(uint64_t tick_ns) const;
+
+ private:
+  friend class Channel;
+
+  template <typename T>
+  const T* at(size_t offset) const {
+    return reinterpret_cast<const T*>(static_cast<const char*>(state_.base()) + offset);
+  }
+
+  uint64_t process_id_;
+  Mapping command_;
+  Mapping state_;
+  Mapping presence_;
+};
+
+// The descriptors, and everything the daemon tells the process. Belongs to one thread.
+class Channel {
+ public:
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  ~Channel();
+
+  // Null and a filled `failure` when the kernel refuses.
+  static std::unique_ptr<Channel> create(uint64_t process_id, uint64_t job_id, Failure* failure);
+
+  const std::shared_ptr<Pages>& pages() const { return pages_; }
+  int command_fd() const { return command_fd_; }
+  int state_fd() const { return state_fd_; }
+  int presence_fd() const { return presence_fd_; }
+
+  Failure seal_presence();
+
+  // Returns the new gate word; wakes waiters, unless it already was so.
+  uint32_t set_gate(bool hold);
+  void set_window(uint32_t segments, uint64_t segment_ns);
+  void set_class(shm::JobClass job_class);
+  void set_linger(uint64_t linger_ns);
+  void set_flags(uint32_t flags);
+  void set_presence_mask(uint64_t mask);
+  void set_memory_limit(uint64_t limit_bytes);
+  void set_stale(uint64_t stale_ns);
+
+ private:
+  explicit Channel(std::shared_ptr<Pages> pages) : pages_(std::move(pages)) {}
+
+  Failure create_command(uint64_t job_id);
+  Failure create_state();
+  Failure create_presence();
+
+  std::shared_ptr<Pages> pages_;
+  int command_fd_ = -1;
+  int state_fd_ = -1;
+  int presence_fd_ = -1;
+};
+
+}  // namespace tandem::daemon

@@ -1,0 +1,127 @@
+#include "daemon/snapshot.h"
+
+#include <algorithm>
+
+namespace tandem::daemon {
+namespace {
+
+constexpr uint64_t kMaxFigure = INT64_MAX;   // what protobuf, JSON and Python agree on
+constexpr uint32_t kMaxThreads = 1u << 22;   // the kernel's own limit
+constexpr uint32_t kMaxCaptures = 1u << 16;
+
+// Relaxed: each figure stands for itself, and the page's writer orders none of them.
+template <typename T>
+T read(const std::atomic<T>& figure) {
+  return figure.load(std::memory_order_relaxed);
+}
+
+uint64_t bounded(const std::atomic<uint64_t>& figure) { return std::min(read(figure), kMaxFigure); }
+
+uint64_t in_the_past(const std::atomic<uint64_t>& time_ns, uint64_t now_ns) {
+  return std::min(read(time_ns), now_ns);
+}
+
+void grow(uint64_t* counter, const std::atomic<uint64_t>& claim) {
+  *counter = std::max(*counter, bounded(claim));
+}
+
+struct SlotView {
+  bool live = false;
+  uint64_t open_segments = 0;
+};
+
+// `done` is read first and `issued` last, so that work handed over in between shows as busy. `done`
+// may be ahead for a moment (the GPU is quicker than the store of `issued`), or for ever by a lie:
+// both count as nothing outstanding.
+SlotView view(const shm::Slot& slot) {
+  SlotView out;
+  out.live = read(slot.state) == static_cast<uint32_t>(shm::SlotState::kLive);
+  if (!out.live) return out;
+  const uint64_t done = slot.done.load(std::memory_order_acquire);
+  const uint64_t open = slot.open.load(std::memory_order_acquire);
+  const uint64_t issued = slot.issued.load(std::memory_order_acquire);  // the shim's release
+  if (issued > done) out.open_segments = std::min(issued - done, kMaxFigure);
+  if (open != 0 && out.open_segments < kMaxFigure) ++out.open_segments;
+  return out;
+}
+
+void look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
+  snapshot->live_slots = 0;
+  snapshot->open_segments = 0;
+  for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
+    const SlotView slot = view(pages.slots()[i]);
+    snapshot->live_slots += slot.live ? 1 : 0;
+    snapshot->open_segments =
+        std::min(snapshot->open_segments + slot.open_segments, kMaxFigure);
+  }
+  snapshot->busy = snapshot->open_segments != 0;
+  if (snapshot->busy) snapshot->last_busy_ns = now_ns;
+}
+
+void look_at_waits(const shm::StateWaits& waits, uint64_t now_ns, Snapshot* snapshot) {
+  snapshot->waiting_threads = std::min(read(waits.waiting_threads), kMaxThreads);
+  const uint32_t reason = read(waits.reason);
+  const bool waiting = snapshot->waiting_threads != 0;
+  snapshot->wait_reason = waiting && reason < shm::kWaitReasonCount
+                              ? static_cast<shm::WaitReason>(reason)
+                              : shm::WaitReason::kNone;
+  snapshot->wait_since_ns = waiting ? in_the_past(waits.since_ns, now_ns) : 0;
+  for (uint32_t i = 0; i < shm::kWaitReasonCount; ++i) {
+    grow(&snapshot->wait_total_ns[i], waits.total_ns[i]);
+  }
+}
+
+void look_at_marks(const shm::StateMarks& marks, uint64_t now_ns, Snapshot* snapshot) {
+  grow(&snapshot->steps, marks.steps);
+  grow(&snapshot->launches, marks.launches);
+  snapshot->last_step_ns = in_the_past(marks.last_step_ns, now_ns);
+  snapshot->phase_hash = read(marks.phase_hash);
+  snapshot->critical_until_ns = read(marks.critical_until_ns);
+}
+
+void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
+  snapshot->device_bytes = bounded(memory.device_bytes);
+  snapshot->peak_bytes = std::max(bounded(memory.peak_bytes), snapshot->device_bytes);
+  grow(&snapshot->refused_count, memory.refused_count);
+}
+
+}  // namespace
+
+void look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
+  const shm::StatePage& state = pages.state();
+  snapshot->process_id = pages.process_id();
+  look_at_slots(pages, now_ns, snapshot);
+  look_at_memory(state.memory, snapshot);
+  look_at_waits(state.waits, now_ns, snapshot);
+  look_at_marks(state.marks, now_ns, snapshot);
+  snapshot->ungated = read(state.control.ungated) != 0;
+  snapshot->capturing = std::min(read(state.control.capturing), kMaxCaptures);
+  snapshot->helper_tick_ns = in_the_past(state.control.helper_tick_ns, now_ns);
+  snapshot->doorbell = read(state.control.doorbell);
+  // The job's release; it says "in a request" by kNoLimit, so there is no bound to check.
+  snapshot->presence_busy_until_ns =
+      pages.presence().busy_until_ns.load(std::memory_order_acquire);
+}
+
+TickClock tick_clock(const Pages& pages) {
+  const shm::StateControl& control = pages.state().control;
+  return {read(control.ns_per_tick_q32), read(control.tick_base_ns), read(control.tick_base)};
+}
+
+uint64_t TickClock::to_ns(uint64_t ticks, uint64_t now_ns) const {
+  if (ns_per_tick_q32 == 0) return 0;
+  const bool later = ticks >= base_ticks;
+  const uint64_t distance = later ? ticks - base_ticks : base_ticks - ticks;
+  const auto distance_ns = (static_cast<unsigned __int128>(distance) * ns_per_tick_q32) >> 32;
+  if (!later) return distance_ns < base_ns ? base_ns - static_cast<uint64_t>(distance_ns) : 0;
+  if (base_ns >= now_ns || distance_ns >= now_ns - base_ns) return now_ns;
+  return base_ns + static_cast<uint64_t>(distance_ns);
+}
+
+bool notable(const Snapshot& before, const Snapshot& after) {
+  return before.busy != after.busy || before.waiting_threads != after.waiting_threads ||
+         before.steps != after.steps || before.phase_hash != after.phase_hash ||
+         before.doorbell != after.doorbell || before.ungated != after.ungated;
+}
+
+}  // namespace tandem::daemon

@@ -1,0 +1,64 @@
+// One look at a state page, copied once and made harmless.
+//
+// The job may write anything there at any time. What leaves this file keeps these promises whatever
+// it wrote: counters never go back, counts and byte figures fit int64, the wait reason is a
+// WaitReason, points in time that must be in the past are, and figures agree with each other (nobody
+// waiting: no reason and no begin). A claim outside them is replaced by the nearest allowed value.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/shared.h"
+
+namespace tandem::daemon {
+
+struct Snapshot {
+  uint64_t process_id = 0;
+  bool busy = false;
+  uint32_t live_slots = 0;
+  uint64_t open_segments = 0;
+  uint64_t device_bytes = 0;
+  uint64_t peak_bytes = 0;
+  uint64_t refused_count = 0;
+  uint32_t waiting_threads = 0;
+  shm::WaitReason wait_reason = shm::WaitReason::kNone;
+  uint64_t wait_since_ns = 0;
+  uint64_t wait_total_ns[shm::kWaitReasonCount] = {};
+  uint64_t launches = 0;
+  uint64_t steps = 0;
+  uint64_t last_step_ns = 0;
+  uint64_t phase_hash = 0;
+  uint64_t critical_until_ns = 0;
+  bool ungated = false;
+  uint32_t capturing = 0;
+  uint64_t helper_tick_ns = 0;
+  uint64_t presence_busy_until_ns = 0;
+  uint32_t doorbell = 0;
+  uint64_t last_busy_ns = 0;
+
+  // Of the poller, not of the page.
+  uint64_t records = 0;
+  uint64_t dropped_records = 0;
+  uint64_t exclusive_ns = 0;
+  uint64_t shared_ns = 0;
+};
+
+// Record ticks -> attach-clock nanoseconds, as the job says; 0 where it cannot be said.
+struct TickClock {
+  uint64_t ns_per_tick_q32 = 0;
+  uint64_t base_ns = 0;
+  uint64_t base_ticks = 0;
+
+  uint64_t to_ns(uint64_t ticks, uint64_t now_ns) const;  // never after now_ns
+};
+
+// Brings `snapshot` (that of the previous look) up to date. Touches six pages, never a ring.
+void look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot);
+
+TickClock tick_clock(const Pages& pages);
+
+// Did something happen that a scheduler cares about: busy or idle, a thread began or ended waiting, a
+// step, a phase, the doorbell, fail-open.
+bool notable(const Snapshot& before, const Snapshot& after);
+
+}  // namespace tandem::daemon

@@ -1,0 +1,57 @@
+// The attached processes, and one round over them: copy each state page, pass on or pass over its
+// telemetry, charge GPU time. No thread, lock or clock of its own.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "daemon/futex.h"
+#include "daemon/record_buffer.h"
+#include "daemon/ring_reader.h"
+#include "daemon/shared.h"
+#include "daemon/snapshot.h"
+
+namespace tandem::daemon {
+
+class Watcher {
+ public:
+  // False if the process is watched already.
+  bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
+  // False if it is not.
+  bool remove(uint64_t process_id);
+
+  // True if something notable changed. The interval since the last round is charged to those that
+  // were busy then: what was seen is taken to have lasted until now.
+  bool round(uint64_t now_ns);
+  // Was some process busy or waiting in the last round?
+  bool active() const { return active_; }
+  uint64_t last_round_ns() const { return last_round_ns_; }
+
+  void stamp(uint64_t tick_ns) const;
+  std::vector<Snapshot> snapshots() const;  // by process_id
+  std::vector<RecordBuffer::Run> take_records(size_t limit);
+
+  // Appends every doorbell with the value the last round saw, and a reference that keeps it mapped.
+  void doorbells(std::vector<FutexWaiter>* waiters,
+                 std::vector<std::shared_ptr<const Pages>>* held) const;
+
+ private:
+  struct Watched {
+    std::shared_ptr<const Pages> pages;
+    int gpu;
+    int64_t group;
+    Snapshot snapshot;
+    RingReader rings[shm::kRingCount];
+  };
+
+  void charge_since(uint64_t interval_ns);
+  void keep_records(Watched& watched, uint64_t now_ns);
+  static void pass_over_records(Watched& watched);
+
+  std::vector<std::unique_ptr<Watched>> watched_;  // by gpu, group, process_id: as charge() wants
+  RecordBuffer records_;
+  uint64_t last_round_ns_ = 0;
+  bool active_ = false;
+};
+
+}  // namespace tandem::daemon
