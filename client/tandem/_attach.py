@@ -1,0 +1,136 @@
+"""REGISTER: how `tandem run` tells a daemon of a job before there is one.
+
+The structs are those of csrc/core/wire.h, packed by hand: the base install has neither the native
+module nor gRPC, and this path is on every start of a job. A test holds both against each other.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.errors import UnavailableError
+
+MAGIC = 0x4D444E54
+PROTOCOL_VERSION = 1
+NAME_BYTES = 64
+COMMAND_BYTES = 256
+MAX_MESSAGE_BYTES = 4096
+
+TYPE_REFUSED = 6
+TYPE_REGISTER = 7
+TYPE_REGISTERED = 8
+
+REFUSED_NO_ROOM = 4
+
+CLASSES = {"latency": 1, "normal": 2, "batch": 3}
+
+HEADER = struct.Struct("=IHHII")
+REQUEST = struct.Struct(f"=IIQQQII{NAME_BYTES}s{NAME_BYTES}s")
+REGISTERED = struct.Struct("=Q16x")
+REFUSED = struct.Struct("=II160s")
+_TIMEVAL = struct.Struct("@ll")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asks for a job; None is "not said" and leaves it to the daemon."""
+
+    priority: str | None = None  # a key of CLASSES
+    memory_bytes: int | None = None
+    memory_min_bytes: int | None = None
+    sm_percent: int | None = None
+    slo_p99_ns: int | None = None
+    preemptible: bool | None = None
+    name: str = ""
+    group: str = ""
+    # Not in the packet: only the shim, which knows the GPU, can turn these into the two above.
+    memory_percent: int | None = None
+    sm_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """The daemon knows the job."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The daemon answers, but does not take the job."""
+
+    code: int
+    reason: str
+
+
+def register(
+    path: Path, request: Request, *, command: str, timeout_s: float = 1.0
+) -> Registered | Refused:
+    """Tell the daemon at `path` of a job; it knows the pid and the uid from the kernel.
+
+    Raises:
+        UnavailableError: nobody listens, nobody answers within the timeout, or the answer is none.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        try:
+            # The kernel's own timeouts: they also end a connect() to a full backlog, which a
+            # non-blocking socket would only report as "try again".
+            _set_timeout(connection, timeout_s)
+            connection.connect(str(path))
+            connection.send(encode_register(request, command=command))
+            answer = connection.recv(MAX_MESSAGE_BYTES)
+        except BlockingIOError as exc:
+            raise UnavailableError(f"no answer on {path} within {timeout_s:g} s") from exc
+        except OSError as exc:
+            raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
+    return decode_answer(answer)
+
+
+def encode_register(request: Request, *, command: str) -> bytes:
+    """One REGISTER packet."""
+    preemptible = {None: 0, True: 1, False: 2}[request.preemptible]
+    body = REQUEST.pack(
+        CLASSES[request.priority] if request.priority else 0,
+        request.sm_percent or 0,
+        request.memory_bytes or 0,
+        request.memory_min_bytes or 0,
+        request.slo_p99_ns or 0,
+        preemptible,
+        0,
+        _text(request.name, NAME_BYTES),
+        _text(request.group, NAME_BYTES),
+    ) + _text(command, COMMAND_BYTES).ljust(COMMAND_BYTES, b"\0")
+    size = HEADER.size + len(body)
+    return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body
+
+
+def decode_answer(packet: bytes) -> Registered | Refused:
+    """What the daemon says to REGISTER; a newer daemon may say more, which is ignored.
+
+    Raises:
+        UnavailableError: the packet is no answer of this protocol.
+    """
+    if len(packet) < HEADER.size:
+        raise UnavailableError("the daemon closed the connection without an answer")
+    magic, version, kind, size, _ = HEADER.unpack_from(packet)
+    if magic != MAGIC or version != PROTOCOL_VERSION or size != len(packet):
+        raise UnavailableError(f"the daemon speaks another protocol (version {version})")
+    body = packet[HEADER.size :]
+    if kind == TYPE_REGISTERED and len(body) >= REGISTERED.size:
+        return Registered(job_id=REGISTERED.unpack_from(body)[0])
+    if kind == TYPE_REFUSED and len(body) >= REFUSED.size:
+        code, _, reason = REFUSED.unpack_from(body)
+        return Refused(code=code, reason=reason.split(b"\0")[0].decode(errors="replace"))
+    raise UnavailableError(f"the daemon sent an unexpected answer (type {kind})")
+
+
+def _text(value: str, room_bytes: int) -> bytes:
+    # Cut between characters, and leave room for the NUL.
+    return value.encode()[: room_bytes - 1].decode(errors="ignore").encode()
+
+
+def _set_timeout(connection: socket.socket, timeout_s: float) -> None:
+    timeval = _TIMEVAL.pack(int(timeout_s), int(timeout_s % 1 * 1_000_000))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)

@@ -1,0 +1,221 @@
+"""Run a command under the shim: environment in, exec out.
+
+The process becomes the command, so its pid, its signals and its exit code are the command's.
+Nothing here may keep a job from running, except when it was told to: without a daemon the command
+runs unshared, with the shim loaded, which attaches as soon as there is one.
+"""
+
+import errno
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from tandem import _attach, _paths
+from tandem._attach import Refused, Registered, Request
+from tandem.errors import TandemError, UnavailableError, UsageError
+
+EXIT_FAILED = 125
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+EXIT_NO_ROOM = 75
+
+_PRINTABLE_NAME_BYTES = _attach.NAME_BYTES - 1
+
+
+class LaunchError(TandemError):
+    """The command was not started; carries the exit code of env(1) and timeout(1).
+
+    Not raised once the command runs: from then on the exit code is its own.
+    """
+
+    def __init__(self, text: str, *, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A command and what is asked for it."""
+
+    command: Sequence[str]
+    request: Request
+    gpu: str | None = None  # index in PCI order, or UUID
+    extra: Mapping[str, str]  # further variables of the job
+    require: bool = False  # refuse to run without a daemon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything decided, nothing done yet."""
+
+    program: str
+    argv: list[str]
+    environ: Mapping[str, str]
+    socket: Path
+    register: bool
+
+
+def plan(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
+    """Decide what to run and with which environment.
+
+    Raises:
+        LaunchError: the command does not exist (127) or cannot be executed (126), or there is no
+            usable shim (125).
+        UsageError: a name the wire has no room for.
+    """
+    _check_names(launch.request)
+    job = {**environ, **launch.extra}
+    program = find_program(launch.command[0], path=job.get("PATH", os.defpath))
+    socket = _paths.attach_socket(job, uid=uid)
+    managed = not job.get("TANDEM_DISABLE", "").strip("0")
+    if managed:
+        job |= _job_environment(launch, job, socket=socket)
+    return Plan(
+        program=program, argv=list(launch.command), environ=job, socket=socket, register=managed
+    )
+
+
+def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
+    """Register the job, then become the command.
+
+    Raises:
+        LaunchError: as `plan`, or the daemon is required and absent (125), or refuses for lack
+            of room (75) or another reason (125).
+        UsageError: as `plan`.
+    """
+    decided = plan(launch, environ, uid=uid)
+    job = dict(decided.environ)
+    if decided.register and (job_id := _register(launch, decided)) is not None:
+        job["TANDEM_JOB_ID"] = f"j-{job_id:x}"
+    execute(decided.program, decided.argv, job)
+
+
+def find_program(name: str, *, path: str) -> str:
+    """The file execvp(3) would start, found before a daemon hears of the job.
+
+    Raises:
+        LaunchError: 127 not found, 126 found but not executable.
+    """
+    folders = [""] if "/" in name else path.split(os.pathsep)
+    unusable = None
+    for folder in folders:
+        candidate = os.path.join(folder, name) if name else ""
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+        if os.path.exists(candidate) and ("/" in name or os.path.isfile(candidate)):
+            unusable = candidate
+    if unusable is not None:
+        kind = "a directory" if os.path.isdir(unusable) else "not executable"
+        raise LaunchError(f"{unusable!r} is {kind}", exit_code=EXIT_NOT_EXECUTABLE)
+    raise LaunchError(f"command {name!r} not found", exit_code=EXIT_NOT_FOUND)
+
+
+def preload(library: Path, present: str) -> str:
+    """LD_PRELOAD with `library` first and once; what was there stays.
+
+    Raises:
+        LaunchError: the library is missing, or its path cannot stand in LD_PRELOAD (125).
+    """
+    if not library.is_file():
+        raise LaunchError(
+            f"{library} is missing; reinstall gpu-tandem, or run `make build` in a source tree",
+            exit_code=EXIT_FAILED,
+        )
+    text = str(library)
+    if " " in text or ":" in text:  # the loader splits there, and knows no escape
+        raise LaunchError(
+            f"{text!r} has a space or colon, which LD_PRELOAD cannot hold; install elsewhere",
+            exit_code=EXIT_FAILED,
+        )
+    others = [p for p in present.replace(" ", ":").split(":") if p and p != text]
+    return ":".join([text, *others])
+
+
+def request_environment(request: Request) -> dict[str, str]:
+    """The request as the shim reads it, and only what was said."""
+    preemptible = {None: None, True: "1", False: "0"}[request.preemptible]
+    sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
+    memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
+    said = {
+        "TANDEM_PRIORITY": request.priority,
+        "TANDEM_MEMORY": memory_share or request.memory_bytes,
+        "TANDEM_MEMORY_MIN": request.memory_min_bytes,
+        "TANDEM_SM": sm_share or request.sm_count,
+        "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
+        "TANDEM_PREEMPTIBLE": preemptible,
+        "TANDEM_NAME": request.name or None,
+        "TANDEM_GROUP": request.group or None,
+    }
+    return {variable: str(value) for variable, value in said.items() if value is not None}
+
+
+def execute(program: str, argv: list[str], environ: Mapping[str, str]) -> NoReturn:
+    """Become `program`.
+
+    Raises:
+        LaunchError: the kernel refuses (126, or 127 for a missing interpreter).
+    """
+    # Python ignores these two from its start, and exec would hand that on: `yes | head` hangs.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(program, argv, environ)
+    except OSError as exc:
+        if exc.errno == errno.ENOEXEC:  # a script without #!, as execvp(3) treats it
+            os.execve("/bin/sh", ["/bin/sh", program, *argv[1:]], environ)
+        missing = exc.errno in (errno.ENOENT, errno.ENOTDIR)
+        code = EXIT_NOT_FOUND if missing else EXIT_NOT_EXECUTABLE
+        raise LaunchError(f"cannot execute {program!r}: {exc.strerror}", exit_code=code) from exc
+
+
+def _job_environment(launch: Launch, job: Mapping[str, str], *, socket: Path) -> dict[str, str]:
+    changes = request_environment(launch.request)
+    changes["TANDEM_SOCKET"] = str(socket)
+    changes["LD_PRELOAD"] = preload(_paths.SHIM, job.get("LD_PRELOAD", ""))
+    if launch.require:
+        changes["TANDEM_REQUIRE"] = "1"
+    if launch.gpu is not None:
+        changes |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": launch.gpu}
+    return changes
+
+
+def _register(launch: Launch, decided: Plan) -> int | None:
+    try:
+        answer = _attach.register(
+            decided.socket, launch.request, command=shlex.join(launch.command)
+        )
+    except UnavailableError as exc:
+        _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
+        return None
+    match answer:
+        case Registered(job_id=job_id):
+            return job_id
+        case Refused(code=code, reason=reason):
+            room = code == _attach.REFUSED_NO_ROOM
+            exit_code = EXIT_NO_ROOM if room else EXIT_FAILED
+            _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
+            return None
+
+
+def _go_unshared(launch: Launch, cause: str, *, exit_code: int, hint: str) -> None:
+    if launch.require:
+        remedy = f"; {hint}, or drop --require" if hint else ""
+        raise LaunchError(f"{cause}{remedy}", exit_code=exit_code)
+    sys.stderr.write(f"tandem: warning: {cause}; running unshared\n")
+
+
+def _check_names(request: Request) -> None:
+    for option, value in (("--name", request.name), ("--group", request.group)):
+        if len(value.encode()) > _PRINTABLE_NAME_BYTES:
+            raise UsageError(
+                f"{option} has {len(value.encode())} bytes; at most {_PRINTABLE_NAME_BYTES} fit"
+            )
+        if not value.isprintable():
+            raise UsageError(f"{option} {value!r} has characters that cannot be printed")

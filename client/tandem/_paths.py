@@ -1,0 +1,88 @@
+"""Where Tandem's files are: the runtime directory of a daemon, its sockets, the preload library."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ATTACH_SOCKET = "attach.sock"
+LOGIN_SOCKET = "login.sock"
+RPC_SOCKET = "tandemd.sock"
+
+SHIM = Path(__file__).parent / "libtandem.so"
+
+_SYSTEM = Path("/run/tandem")
+_SUN_PATH_BYTES = 108  # of sockaddr_un, with the final NUL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeDir:
+    """A directory where a daemon may be, and why this one."""
+
+    path: Path
+    origin: str
+
+    @property
+    def attach(self) -> Path:
+        """Where shims and `tandem run` connect."""
+        return self.path / ATTACH_SOCKET
+
+    @property
+    def login(self) -> Path:
+        """Where a client gets its token."""
+        return self.path / LOGIN_SOCKET
+
+    @property
+    def rpc(self) -> Path:
+        """Where gRPC listens."""
+        return self.path / RPC_SOCKET
+
+
+def runtime_dir(environ: Mapping[str, str], *, uid: int) -> RuntimeDir:
+    """The directory a client of `uid` looks in; it need not exist.
+
+    A variable that names one is obeyed. Among the usual places the first with an attach socket
+    wins, so that a user's own daemon is preferred to the machine's, and the machine's is found by
+    those who have none.
+    """
+    for variable in ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY"):
+        # systemd passes several directories separated by colons; ours is the first.
+        if value := environ.get(variable, "").split(":")[0]:
+            return RuntimeDir(path=Path(value), origin=variable)
+    places = _usual_places(environ, uid=uid)
+    for place in places:
+        if _trusted(place.path, uid=uid) and place.attach.exists():
+            return place
+    existing = [p for p in places if p.path != _SYSTEM or p.path.is_dir()]
+    return existing[0]
+
+
+def attach_socket(environ: Mapping[str, str], *, uid: int) -> Path:
+    """TANDEM_SOCKET, or the attach socket of the runtime directory."""
+    if value := environ.get("TANDEM_SOCKET"):
+        return Path(value)
+    return runtime_dir(environ, uid=uid).attach
+
+
+def fits_socket_address(path: Path) -> bool:
+    """Whether the kernel can take `path` as the name of a unix socket."""
+    return len(os.fsencode(path)) < _SUN_PATH_BYTES
+
+
+def _usual_places(environ: Mapping[str, str], *, uid: int) -> list[RuntimeDir]:
+    places = [
+        RuntimeDir(path=_SYSTEM, origin="system"),
+        RuntimeDir(path=Path(f"/tmp/tandem-{uid}"), origin="fallback"),
+    ]
+    if xdg := environ.get("XDG_RUNTIME_DIR"):
+        places.insert(0, RuntimeDir(path=Path(xdg) / "tandem", origin="XDG_RUNTIME_DIR"))
+    return places
+
+
+def _trusted(path: Path, *, uid: int) -> bool:
+    # Anybody can make /tmp/tandem-<somebody's uid> and listen there.
+    try:
+        owner = path.lstat().st_uid
+    except OSError:
+        return False
+    return owner in (0, uid) or path == _SYSTEM

@@ -1,0 +1,1 @@
+"""The `tandem` command: one module for each verb, loaded when it is asked for."""

@@ -1,0 +1,118 @@
+"""The `tandem` command, and the only place where an exception becomes an exit code."""
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+
+import click
+
+from tandem.errors import TandemError, exit_code
+
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """Where a command is, and its line in `tandem --help`."""
+
+    target: str  # module:attribute
+    help: str
+
+
+# Adding a command is one line here, its module, and its row in docs/cli.md.
+COMMANDS = {
+    "run": Verb(target="tandem.cli.run:run", help="Start a command that shares the GPU."),
+    "ps": Verb(target="tandem.cli.ps:ps", help="List the jobs."),
+    "status": Verb(target="tandem.cli.status:status", help="Show the daemon and its GPUs."),
+    "explain": Verb(target="tandem.cli.explain:explain", help="Say why a job runs or waits."),
+    "set": Verb(target="tandem.cli.set:set_", help="Change priority, memory, SMs or SLO of a job."),
+    "pause": Verb(target="tandem.cli.pause:pause", help="Hold jobs until they are resumed."),
+    "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
+    "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
+    "doctor": Verb(
+        target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
+    ),
+    "demo": Verb(target="tandem.cli.demo:demo", help="Show three programs sharing one GPU."),
+    "softgpu": Verb(target="tandem.cli.softgpu:softgpu", help="Use the software GPU."),
+    "version": Verb(target="tandem.cli.version:version_", help="Print the versions."),
+}
+
+
+class Verbs(click.Group):
+    """A group that imports a command only to run it or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one verb."""
+        verb = COMMANDS.get(cmd_name)
+        return load(verb) if verb else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, with the nearest verb for a misspelt one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table's own lines, so that `--help` imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.help) for name, verb in COMMANDS.items()])
+
+
+def load(verb: Verb) -> click.Command:
+    """Import the command of a row."""
+    module, _, attribute = verb.target.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    return command
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+def tandem() -> None:
+    """Several unmodified deep-learning jobs share one NVIDIA GPU.
+
+    \b
+    Examples:
+      tandem run --priority latency -- python serve.py
+      tandem run -p batch -m 20GiB -- python train.py
+      tandem ps
+      tandem explain JOB
+    """
+
+
+def main() -> int:
+    """Run the command line; returns its exit code."""
+    try:
+        result = tandem.main(prog_name="tandem", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except TandemError as exc:
+        return _report(exc)
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away: say nothing, also not while Python shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: TandemError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    own = getattr(error, "exit_code", None)  # `run` has the codes of env(1)
+    return own if isinstance(own, int) else exit_code(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

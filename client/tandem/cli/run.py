@@ -1,0 +1,159 @@
+"""`tandem run`."""
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tandem import _launch
+from tandem._attach import CLASSES, Request
+from tandem._launch import Launch, Plan
+from tandem.errors import TandemError, UsageError
+from tandem.units import Percent, parse_bytes, parse_memory, parse_percent, parse_slo
+
+
+class Parsed(click.ParamType[Any]):
+    """An option whose text `units` parses; its error becomes click's."""
+
+    def __init__(self, name: str, parse: Callable[..., object]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """The parsed value, or a usage error that names the option."""
+        option = param.opts[-1] if param else self.name
+        try:
+            return self._parse(str(value), what=option)
+        except UsageError as exc:
+            raise click.UsageError(str(exc), ctx) from exc
+
+
+def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
+    """A share of the SMs such as `30%`, or a number of SMs."""
+    if text.strip().endswith("%"):
+        return Percent(value=parse_percent(text, what=what))
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
+        raise UsageError(f"{what} {text!r} is neither a share (30%) nor a number of SMs (40)")
+    return int(text)
+
+
+def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
+    """Name and value from `NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError(f"{what} {text!r} is not NAME=VALUE")
+    return name, value
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-p",
+    "--priority",
+    type=click.Choice(list(CLASSES)),
+    envvar="TANDEM_PRIORITY",
+    help="Class of the job: latency before normal before batch.",
+)
+@click.option(
+    "-m",
+    "--memory",
+    type=Parsed("SIZE", parse_memory),
+    envvar="TANDEM_MEMORY",
+    help="Limit of device memory: 20GiB, 8g, 40%.",
+)
+@click.option(
+    "--memory-min",
+    type=Parsed("SIZE", parse_bytes),
+    envvar="TANDEM_MEMORY_MIN",
+    help="Memory that stays resident.",
+)
+@click.option(
+    "--sm",
+    type=Parsed("SHARE", parse_sm),
+    envvar="TANDEM_SM",
+    help="Share (30%) or number (40) of the SMs.",
+)
+@click.option(
+    "--slo",
+    type=Parsed("p99=TIME", parse_slo),
+    envvar="TANDEM_SLO",
+    help="Objective of the job's requests: p99=50ms.",
+)
+@click.option(
+    "--preemptible/--no-preemptible", default=None, help="Whether the job may be held for others."
+)
+@click.option("-J", "--name", default="", envvar="TANDEM_NAME", help="Name of the job.")
+@click.option(
+    "-G", "--group", default="", envvar="TANDEM_GROUP", help="Jobs of one group are held together."
+)
+@click.option("-i", "--gpu", metavar="GPU", help="Index (in PCI order) or UUID of the GPU.")
+@click.option(
+    "--require", is_flag=True, envvar="TANDEM_REQUIRE", help="Fail instead of running unshared."
+)
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    type=Parsed("NAME=VALUE", parse_variable),
+    help="Set a variable of the job; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be run, and run nothing.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(**options: Any) -> None:
+    """Start COMMAND so that it shares the GPU with other jobs.
+
+    The command replaces this process: its output, signals and exit code are its own. Without a
+    daemon it runs unshared, after one line of warning. Options come before the command.
+
+    \b
+    Exit code: that of the command, or
+      125  tandem failed       126  the command cannot be executed
+      127  command not found    75  no room, with --require
+
+    \b
+    Examples:
+      tandem run -p latency --slo p99=50ms -J llama -- python serve.py
+      tandem run -p batch -m 20GiB -- torchrun --nproc-per-node 2 train.py
+      tandem run --dry-run -m 40% -- python train.py
+    """
+    launch = Launch(
+        command=options["command"],
+        request=_request(options),
+        gpu=options["gpu"],
+        extra=dict(options["variables"]),
+        require=options["require"],
+    )
+    try:
+        if options["dry_run"]:
+            _show(_launch.plan(launch, os.environ, uid=os.geteuid()))
+            return
+        _launch.run(launch, os.environ, uid=os.geteuid())
+    except (UsageError, _launch.LaunchError):
+        raise
+    except (TandemError, OSError) as exc:
+        raise _launch.LaunchError(str(exc), exit_code=_launch.EXIT_FAILED) from exc
+
+
+def _request(options: dict[str, Any]) -> Request:
+    memory, sm = options["memory"], options["sm"]
+    return Request(
+        priority=options["priority"],
+        memory_bytes=memory if isinstance(memory, int) else None,
+        memory_percent=memory.value if isinstance(memory, Percent) else None,
+        memory_min_bytes=options["memory_min"],
+        sm_percent=sm.value if isinstance(sm, Percent) else None,
+        sm_count=sm if isinstance(sm, int) else None,
+        slo_p99_ns=options["slo"],
+        preemptible=options["preemptible"],
+        name=options["name"],
+        group=options["group"],
+    )
+
+
+def _show(plan: Plan) -> None:
+    changed = {k: v for k, v in sorted(plan.environ.items()) if os.environ.get(k) != v}
+    words = ["env", *(f"{k}={v}" for k, v in changed.items()), plan.program, *plan.argv[1:]]
+    click.echo(shlex.join(words))
