@@ -16,7 +16,9 @@ from tandem import softgpu
 from tandem.demo.process import Daemon
 
 HERE = Path(__file__).parent
-SHIM = Path(ninja_build.__file__).parent.parent / "client/tandem/libtandem.so"
+ROOT = HERE.parent
+CORE = ROOT / "csrc/core"
+SHIM = ROOT / "client/tandem/libtandem.so"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +33,11 @@ class Stage:
         return {**self.env, "LD_PRELOAD": str(SHIM), **extra}
 
     def compile(self, source: str) -> Path:
-        """One C program of this folder."""
+        """One C or C++ program of this folder."""
         output = self.folder / Path(source).stem
         include = ninja_build.cuda_include()
         command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
-        command += ["-isystem", str(include), "-D__CUDA_API_VERSION_INTERNAL"]
+        command += ["-isystem", str(include), "-D__CUDA_API_VERSION_INTERNAL", f"-I{CORE}"]
         subprocess.run(
             [*command, str(HERE / source), "-o", str(output), "-ldl", "-pthread"], check=True
         )

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".whl"
-# Stubs refuse a protobuf older than their generator's, and the machine's protobuf is its own: an old
-# release of this package goes with every protobuf from 5.26 on.
+# Stubs refuse a protobuf older than their generator's, and the machine has its own protobuf: an old
+# release of this package goes with every one from 5.26 on.
 PINNED = {"grpcio-health-checking": "1.63.2"}
 PACKAGES = (
     "annotated-types",

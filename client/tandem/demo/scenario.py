@@ -37,8 +37,8 @@ class Work:
 class Scenario:
     """Runs workers together. Use as a context manager: leaving it ends every child.
 
-    `program` says which command plays a role; it speaks the JSON lines of worker.py. `config` is the
-    text of the daemon's configuration, for trying other settings of it.
+    `program` says which command plays a role; it speaks the JSON lines of worker.py. `config` is
+    the text of the daemon's configuration, for trying other settings of it.
     """
 
     name: str

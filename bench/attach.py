@@ -1,0 +1,28 @@
+"""How long a crowd of processes needs to attach, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.bars import bar, show, show_bars
+from bench.crowd import crowd
+from bench.stage import stage
+
+COUNT = 1000
+WALL_LIMIT_S = 2.0
+
+
+def run() -> dict[str, Any]:
+    """Measure, print a table, return the result."""
+    with stage() as place, place.daemon(), crowd(place, COUNT) as result:
+        figures = {
+            "processes": result.attached + result.lost,
+            "lost": result.lost,
+            "wall_s": round(result.wall_ns / 1e9, 4),
+            "each_us": round(result.wall_ns / 1e3 / max(result.attached, 1), 2),
+        }
+    bars = {"wall_s": bar(figures["wall_s"], WALL_LIMIT_S), "lost": bar(figures["lost"], 0)}
+    print(f"attach, {figures['processes']} processes at once")
+    show(figures, "")
+    show_bars(bars)
+    return {"bench": "attach", **figures, "bars": bars}
