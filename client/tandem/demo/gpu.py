@@ -36,12 +36,12 @@ def check(answer: tuple[Any, ...]) -> Handle:
 
 
 class PinnedWords:
-    """Page-locked host memory of some 32-bit words."""
+    """Host memory of some 32-bit words, at an address the driver can copy from and to."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: int, address: int) -> None:
         self.bytes = words * WORD_BYTES
-        self.address = int(check(driver.cuMemHostAlloc(self.bytes, 0)))
-        self._view = (ctypes.c_uint32 * words).from_address(self.address)
+        self.address = address
+        self._view = (ctypes.c_uint32 * words).from_address(address)
 
     def store(self, index: int, value: int) -> None:
         """Write one word."""
@@ -96,6 +96,10 @@ class Gpu:
     def synchronize(self, stream: Handle) -> None:
         """Block until the stream is empty."""
         check(driver.cuStreamSynchronize(stream))
+
+    def pinned(self, words: int) -> PinnedWords:
+        """Page-locked host memory."""
+        return PinnedWords(words, int(check(driver.cuMemHostAlloc(words * WORD_BYTES, 0))))
 
     def allocate(self, words: int) -> int:
         """Zeroed device memory; returns its address."""

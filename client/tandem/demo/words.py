@@ -9,7 +9,7 @@ from __future__ import annotations
 from ctypes import c_uint32, c_void_p
 from typing import Any
 
-from tandem.demo.gpu import CHUNK_WORDS, THREADS, Gpu, Handle, PinnedWords
+from tandem.demo.gpu import CHUNK_WORDS, THREADS, Gpu, Handle
 
 MASK = 0xFFFFFFFF
 
@@ -19,7 +19,7 @@ class Input:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._host = PinnedWords(CHUNK_WORDS)
+        self._host = gpu.pinned(CHUNK_WORDS)
         for index in range(CHUNK_WORDS):
             self._host.store(index, index * 2654435761)
         self._host.store(0, 0)
@@ -86,7 +86,7 @@ class Total:
             if next_blocks == 1:
                 break
             blocks = next_blocks
-        self._host = PinnedWords(CHUNK_WORDS)
+        self._host = gpu.pinned(CHUNK_WORDS)
 
     def start(self, source: Words, stream: Handle) -> None:
         """Enqueue the sum and its copy to the host."""

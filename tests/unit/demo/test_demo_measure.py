@@ -1,5 +1,6 @@
 import pytest
 from demo_reports import kernel, outcome, server, trainer
+
 from tandem.demo.measure import (
     Alone,
     busy_ratio,

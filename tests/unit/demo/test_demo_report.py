@@ -2,6 +2,7 @@ import json
 
 import pytest
 from demo_reports import kernel, outcome, place, server, trainer
+
 from tandem.demo.conductor import default_seconds
 from tandem.demo.report import Results, build_report, format_table
 from tandem.demo.trace import write_trace

@@ -1,6 +1,7 @@
 import random
 
 import pytest
+
 from tandem.demo.arrivals import poisson_ns
 from tandem.demo.stats import (
     clip,
