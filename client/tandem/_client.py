@@ -1,0 +1,218 @@
+"""Client: one method for each thing a person or a scheduler may ask of the daemon."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+import grpc
+
+from tandem import _convert
+from tandem._login import Login
+from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
+from tandem._results import Explanation, Gpu, Job, JobEvent, Status
+from tandem._wire import tandem_pb2 as pb
+from tandem._wire import tandem_pb2_grpc as services
+from tandem.errors import UnavailableError, from_grpc_status
+
+DEADLINE_S = 5.0
+
+_Request = TypeVar("_Request", contravariant=True)
+_Answer = TypeVar("_Answer", covariant=True)
+_Metadata = tuple[tuple[str, str], ...]
+
+
+class _Method(Protocol[_Request, _Answer]):
+    def __call__(
+        self, request: _Request, /, *, timeout: float | None, metadata: _Metadata
+    ) -> _Answer: ...
+
+
+class Client:
+    """A connection to the daemon of this machine; use it as a context manager, or close it.
+
+    Every call ends within its `deadline_s` seconds, and raises an error of `tandem.errors`:
+    UnavailableError when no daemon answers, DeadlineError when it is too slow, AccessError when
+    the caller's uid may not, NotFoundError for an unknown job, UsageError for a bad value.
+    Thread-safe. It connects with the first call and survives a restart of the daemon.
+
+        with tandem.Client() as client:
+            for job in client.jobs():
+                print(job.name, job.state, job.reason)
+    """
+
+    def __init__(self, *, directory: str | None = None) -> None:
+        """Take the daemon whose runtime directory is `directory`, by default the usual one."""
+        self._place = _place(directory)
+        if not fits_socket_address(self._place.rpc):
+            raise UnavailableError(f"{self._place.rpc} is too long for a socket")
+        self._channel = grpc.insecure_channel(f"unix:{self._place.rpc}", options=_CHANNEL_OPTIONS)
+        self._jobs = services.JobServiceStub(self._channel)
+        self._gpus = services.GpuServiceStub(self._channel)
+        self._daemon = services.DaemonServiceStub(self._channel)
+        self._lock = threading.Lock()  # protects _login; held while connecting, never in a call
+        self._login: Login | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the token back and close the connection; a second time does nothing."""
+        self._forget_token()
+        self._channel.close()
+
+    def jobs(self, *, show_finished: bool = False, deadline_s: float = DEADLINE_S) -> list[Job]:
+        """The jobs, oldest first; finished ones of the last minutes only when asked for."""
+        jobs: list[Job] = []
+        token = ""
+        while True:
+            request = pb.ListJobsRequest(show_finished=show_finished, page_token=token)
+            answer = self._call(self._jobs.ListJobs, request, deadline_s)
+            jobs += map(_convert.job, answer.jobs)
+            token = answer.next_page_token
+            if not token:
+                return jobs
+
+    def job(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
+        """One job by its name, or by its display name if only one has it."""
+        return _convert.job(self._call(self._jobs.GetJob, pb.GetJobRequest(name=name), deadline_s))
+
+    def set(  # noqa: PLR0913 - one keyword for each thing to change
+        self,
+        name: str,
+        *,
+        priority: str | None = None,
+        memory: str | None = None,
+        memory_min: str | None = None,
+        sm: str | None = None,
+        slo: str | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> Job:
+        """Change what is given, and return the job as it then is.
+
+        Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" takes a limit
+        away. Owners may lower their jobs, raise them up to what they may start.
+        """
+        said = {
+            "priority": priority,
+            "memory": memory,
+            "memory_min": memory_min,
+            "sm": sm,
+            "slo": slo,
+        }
+        changes = {word: text for word, text in said.items() if text is not None}
+        request = _convert.update_request(name, changes)
+        return _convert.job(self._call(self._jobs.UpdateJob, request, deadline_s))
+
+    def pause(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
+        """Hold a job, for as long as it takes, until `resume`."""
+        return _convert.job(self._call(self._jobs.PauseJob, pb.JobName(name=name), deadline_s))
+
+    def resume(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
+        """Let a paused job go on."""
+        return _convert.job(self._call(self._jobs.ResumeJob, pb.JobName(name=name), deadline_s))
+
+    def explain(self, name: str, *, deadline_s: float = DEADLINE_S) -> Explanation:
+        """Why a job runs or waits."""
+        answer = self._call(self._jobs.ExplainJob, pb.JobName(name=name), deadline_s)
+        return _convert.explanation(answer)
+
+    def gpus(self, *, deadline_s: float = DEADLINE_S) -> list[Gpu]:
+        """The GPUs the daemon shares out."""
+        answer = self._call(self._gpus.ListGpus, pb.ListGpusRequest(), deadline_s)
+        return [_convert.gpu(g) for g in answer.gpus]
+
+    def status(self, *, deadline_s: float = DEADLINE_S) -> Status:
+        """The daemon itself."""
+        answer = self._call(self._daemon.GetStatus, pb.GetStatusRequest(), deadline_s)
+        return _convert.status(answer)
+
+    def watch(self, *, deadline_s: float | None = None) -> Iterator[JobEvent]:
+        """Every change from now on; ends with DeadlineError, or when the iterator is closed.
+
+        Blocks between events, without a deadline unless one is given.
+        """
+        with _mapped(self._place):
+            stream = self._jobs.WatchJobs(
+                pb.WatchJobsRequest(),
+                timeout=deadline_s,
+                metadata=self._metadata(DEADLINE_S if deadline_s is None else deadline_s),
+            )
+            try:
+                for event in stream:
+                    yield _convert.job_event(event)
+            finally:
+                stream.cancel()
+
+    def _call(
+        self, method: _Method[_Request, _Answer], request: _Request, deadline_s: float
+    ) -> _Answer:
+        with _mapped(self._place):
+            try:
+                return method(request, timeout=deadline_s, metadata=self._metadata(deadline_s))
+            except grpc.RpcError as exc:
+                if exc.code() is not grpc.StatusCode.UNAUTHENTICATED:
+                    raise
+            # A daemon started anew does not know the old token, and has done nothing.
+            self._forget_token()
+            return method(request, timeout=deadline_s, metadata=self._metadata(deadline_s))
+
+    def _metadata(self, deadline_s: float) -> _Metadata:
+        with self._lock:
+            if self._login is None:
+                try:
+                    self._login = Login(self._place.login, timeout_s=deadline_s)
+                except UnavailableError as exc:
+                    raise _absent(self._place, str(exc)) from exc
+            return (("authorization", f"Bearer {self._login.token}"),)
+
+    def _forget_token(self) -> None:
+        with self._lock:
+            if self._login is not None:
+                self._login.close()
+                self._login = None
+
+
+def _place(directory: str | None) -> RuntimeDir:
+    if directory is not None:
+        return RuntimeDir(path=Path(directory), origin="directory")
+    return runtime_dir(os.environ, uid=os.geteuid())
+
+
+@contextmanager
+def _mapped(place: RuntimeDir) -> Iterator[None]:
+    # The one place where an error of gRPC becomes ours.
+    try:
+        yield
+    except grpc.RpcError as exc:
+        text = exc.details() or exc.code().name
+        if exc.code() is grpc.StatusCode.UNAVAILABLE:
+            raise _absent(place, text) from exc
+        raise from_grpc_status(exc.code().name)(text) from exc
+
+
+def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
+    return UnavailableError(
+        f"no daemon answers in {place.path} ({place.origin}): {cause}; "
+        "start one with `tandemd`, or set TANDEM_RUNTIME_DIR"
+    )
+
+
+# A socket of this machine: no proxy, and after a restart of the daemon soon connected again.
+_CHANNEL_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)

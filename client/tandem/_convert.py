@@ -1,0 +1,174 @@
+"""Messages of the wire to plain values and back; needs protobuf, so only `_client` imports it."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait
+from tandem._wire import tandem_pb2 as pb
+from tandem.errors import UsageError
+from tandem.units import parse_bytes, parse_percent, parse_slo
+
+_MODES = {
+    pb.MODE_TIME: "time",
+    pb.MODE_MPS: "mps",
+    pb.MODE_MPS_GREEN: "mps+green",
+    pb.MODE_MIG: "mig",
+}
+_NO_LIMIT = "none"
+_Value = TypeVar("_Value", bound=int)
+
+
+def job(message: pb.Job) -> Job:
+    """A job."""
+    spec, status = message.spec, message.status
+    return Job(
+        name=message.name,
+        display_name=message.display_name,
+        uid=message.uid,
+        user=message.user,
+        command=message.command,
+        gpu=message.gpu,
+        group=spec.group,
+        priority=_word(pb.Class.Name, getattr(spec, "class"), "CLASS_"),
+        memory_quota_bytes=spec.memory_quota_bytes or None,
+        memory_min_bytes=spec.memory_min_bytes or None,
+        sm_percent=spec.sm_percent or None,
+        slo_p99_ns=spec.slo.p99.ToNanoseconds() or None,
+        preemptible=spec.preemptible if spec.HasField("preemptible") else None,
+        state=_word(pb.State.Name, status.state, "STATE_"),
+        reason=status.reason,
+        resident_bytes=status.resident_bytes,
+        swapped_bytes=status.swapped_bytes,
+        gpu_time_ns=status.gpu_time.ToNanoseconds(),
+        gpu_time_estimated=status.gpu_time_estimated,
+        wait_time_ns=status.wait_time.ToNanoseconds(),
+        launches=status.launches,
+        steps=status.steps,
+        share_ratio=status.share_ratio,
+        create_time_ns=message.create_time.ToNanoseconds(),
+        processes=tuple(_process(p) for p in message.processes),
+        etag=message.etag,
+    )
+
+
+def job_event(message: pb.JobEvent) -> JobEvent:
+    """A change of a job."""
+    return JobEvent(time_ns=message.time.ToNanoseconds(), kind=message.kind, job=job(message.job))
+
+
+def explanation(message: pb.Explanation) -> Explanation:
+    """Why a job runs or waits."""
+    return Explanation(
+        job=message.job,
+        summary=message.summary,
+        lines=tuple(message.lines),
+        mode=_MODES.get(message.mode, ""),
+        policy=message.policy,
+        waits=tuple(Wait(reason=w.reason, total_ns=w.total.ToNanoseconds()) for w in message.waits),
+        story=tuple(message.story),
+    )
+
+
+def gpu(message: pb.Gpu) -> Gpu:
+    """A GPU."""
+    return Gpu(
+        index=message.index,
+        uuid=message.uuid,
+        product_name=message.product_name,
+        mode=_MODES.get(message.mode, ""),
+        memory_total_bytes=message.memory_total_bytes,
+        memory_used_bytes=message.memory_used_bytes,
+        sm_count=message.sm_count,
+        busy_ratio=message.busy_ratio,
+        software=message.software,
+    )
+
+
+def status(message: pb.DaemonStatus) -> Status:
+    """The daemon."""
+    return Status(
+        version=message.version,
+        pid=message.pid,
+        uptime_ns=message.uptime.ToNanoseconds(),
+        policy=message.policy,
+        jobs=message.jobs,
+        processes=message.processes,
+        runtime_dir=message.runtime_dir,
+        clock=message.clock,
+        gpus=tuple(gpu(g) for g in message.gpus),
+    )
+
+
+def update_request(name: str, changes: Mapping[str, str]) -> pb.UpdateJobRequest:
+    """The request that sets `changes`, a map from the words of `tandem set` to their texts.
+
+    Raises:
+        UsageError: an unknown word or a bad value.
+    """
+    request = pb.UpdateJobRequest(job=pb.Job(name=name))
+    for word, text in changes.items():
+        if word not in CHANGES:
+            raise UsageError(f"cannot set {word!r}; known are {', '.join(CHANGES)}")
+        path, change = CHANGES[word]
+        change(request.job.spec, text, word)
+        request.update_mask.paths.append(path)
+    return request
+
+
+def _set_priority(spec: pb.JobSpec, text: str, word: str) -> None:
+    values = {
+        "latency": pb.CLASS_LATENCY,
+        "normal": pb.CLASS_NORMAL,
+        "batch": pb.CLASS_BATCH,
+    }
+    if text not in values:
+        raise UsageError(f"{word} {text!r} is unknown; use {', '.join(values)}")
+    setattr(spec, "class", values[text])  # `class` is a keyword of Python
+
+
+def _set_memory(spec: pb.JobSpec, text: str, word: str) -> None:
+    spec.memory_quota_bytes = _size(text, word)
+
+
+def _set_memory_min(spec: pb.JobSpec, text: str, word: str) -> None:
+    spec.memory_min_bytes = _size(text, word)
+
+
+def _set_sm(spec: pb.JobSpec, text: str, word: str) -> None:
+    spec.sm_percent = 0 if text == _NO_LIMIT else parse_percent(text, what=word)
+
+
+def _set_slo(spec: pb.JobSpec, text: str, word: str) -> None:
+    spec.slo.p99.FromNanoseconds(0 if text == _NO_LIMIT else parse_slo(text, what=word))
+
+
+# word of `tandem set` -> path in the update mask, and what writes the value
+CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
+    "priority": ("spec.class", _set_priority),
+    "memory": ("spec.memory_quota_bytes", _set_memory),
+    "memory_min": ("spec.memory_min_bytes", _set_memory_min),
+    "sm": ("spec.sm_percent", _set_sm),
+    "slo": ("spec.slo", _set_slo),
+}
+
+
+def _size(text: str, word: str) -> int:
+    return 0 if text == _NO_LIMIT else parse_bytes(text, what=word)
+
+
+def _word(name_of: Callable[[_Value], str], value: _Value, prefix: str) -> str:
+    try:
+        text = name_of(value).removeprefix(prefix).lower()
+    except ValueError:  # a newer daemon knows more
+        return ""
+    return "" if text == "unspecified" else text
+
+
+def _process(message: pb.Process) -> Process:
+    return Process(
+        pid=message.pid,
+        attach_time_ns=message.attach_time.ToNanoseconds(),
+        device_bytes=message.device_bytes,
+        ungated=message.ungated,
+        dropped_records=message.dropped_records,
+    )

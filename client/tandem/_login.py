@@ -1,0 +1,52 @@
+"""The login socket: proof of the caller's uid, as a token that dies with the connection."""
+
+import socket
+from pathlib import Path
+
+from tandem._paths import fits_socket_address
+from tandem.errors import DeadlineError, UnavailableError
+
+_MAX_TOKEN_BYTES = 512
+
+
+class Login:
+    """A token, and the connection that keeps it valid.
+
+    The daemon learns the uid from the kernel, answers with one line of text and holds the
+    connection; closing it, or dying, ends the token.
+    """
+
+    def __init__(self, path: Path, *, timeout_s: float) -> None:
+        """Connect and wait for the token.
+
+        Raises:
+            UnavailableError: nobody listens at `path`, or no token came.
+            DeadlineError: no token within the timeout.
+        """
+        if not fits_socket_address(path):
+            raise UnavailableError(f"{path} is too long for a socket; set TANDEM_RUNTIME_DIR")
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._connection.settimeout(timeout_s)
+            self._connection.connect(str(path))
+            self.token = self._read_line()
+        except BaseException as exc:
+            self._connection.close()
+            if isinstance(exc, TimeoutError):
+                raise DeadlineError(f"no token on {path} within {timeout_s:g} s") from exc
+            if isinstance(exc, OSError):
+                raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
+            raise
+
+    def close(self) -> None:
+        """End the token."""
+        self._connection.close()
+
+    def _read_line(self) -> str:
+        received = b""
+        while not received.endswith(b"\n"):
+            part = self._connection.recv(_MAX_TOKEN_BYTES)
+            received += part
+            if not part or len(received) > _MAX_TOKEN_BYTES:
+                raise UnavailableError("the daemon closed the login connection without a token")
+        return received.decode("ascii", errors="replace").strip()

@@ -1,0 +1,106 @@
+"""What the daemon tells: plain values, units in their names; None is "not said" or "no limit"."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process of a job."""
+
+    pid: int
+    attach_time_ns: int  # since 1970
+    device_bytes: int
+    ungated: bool  # runs without the daemon's gate (fail-open)
+    dropped_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job: what was asked for it, and how it fares."""
+
+    name: str  # "j-7f3a"
+    display_name: str
+    uid: int
+    user: str
+    command: str  # empty when the caller may not see it
+    gpu: str  # index, empty before the first process attached
+    group: str
+    priority: str  # latency, normal, batch
+    memory_quota_bytes: int | None
+    memory_min_bytes: int | None
+    sm_percent: int | None
+    slo_p99_ns: int | None
+    preemptible: bool | None
+    state: str  # starting, running, waiting, paused, swapped, idle, detached, exited
+    reason: str
+    resident_bytes: int
+    swapped_bytes: int
+    gpu_time_ns: int
+    gpu_time_estimated: bool  # part of it was split between jobs that ran together
+    wait_time_ns: int
+    launches: int
+    steps: int
+    share_ratio: float  # of GPU time in the last second, 0..1
+    create_time_ns: int  # since 1970
+    processes: tuple[Process, ...]
+    etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """One change of a job."""
+
+    time_ns: int  # since 1970
+    kind: str  # attached, state, exited, ...
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """How long a job has waited for one reason, since it began."""
+
+    reason: str  # gate, window, presence, memory
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a job runs or waits."""
+
+    job: str
+    summary: str
+    lines: tuple[str, ...]
+    mode: str  # time, mps, mps+green, mig
+    policy: str
+    waits: tuple[Wait, ...]
+    story: tuple[str, ...]  # newest decisions about the job, oldest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU as the daemon sees it."""
+
+    index: int
+    uuid: str
+    product_name: str
+    mode: str
+    memory_total_bytes: int
+    memory_used_bytes: int
+    sm_count: int
+    busy_ratio: float  # of the last second, 0..1
+    software: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The daemon itself."""
+
+    version: str
+    pid: int
+    uptime_ns: int
+    policy: str
+    jobs: int
+    processes: int
+    runtime_dir: str
+    clock: str  # monotonic, softgpu-virtual
+    gpus: tuple[Gpu, ...]

@@ -1,0 +1,82 @@
+"""How commands print: aligned tables, JSON, and colour only where somebody sees it."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from tandem.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from tandem._client import Client
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+_COLOURS = {"running": "green", "waiting": "yellow", "paused": "yellow", "swapped": "yellow"}
+_COLOURS |= {"ok": "green", "warn": "yellow", "fail": "red"}
+_GAP = "  "
+
+
+def json_option(command: _Command) -> _Command:
+    """The option every command that reads has."""
+    option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable names.")
+    return option(command)
+
+
+def open_client() -> "Client":
+    """A client of the daemon; what it needs is loaded only here.
+
+    Raises:
+        UnavailableError: the client's libraries are not installed.
+    """
+    try:
+        from tandem._client import Client
+    except ModuleNotFoundError as exc:
+        if exc.name not in ("grpc", "google", "google.protobuf"):
+            raise
+        raise UnavailableError(
+            f"this command needs {exc.name}, which is not installed; "
+            "pip install 'gpu-tandem[client]'"
+        ) from exc
+    return Client()
+
+
+def print_json(value: "DataclassInstance | Sequence[DataclassInstance]") -> None:
+    """One dataclass as an object, several as an array; names and units as in the Python API."""
+    plain = asdict(value) if is_dataclass(value) else [asdict(v) for v in value]
+    click.echo(json.dumps(plain, indent=2))
+
+
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()
+) -> None:
+    """Columns as wide as they need; `right` names those with figures. The last one may be long."""
+    body = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *body]) for i in range(len(header))]
+    figures = {header.index(name) for name in right}
+    for row in [list(header), *body]:
+        cells = [
+            cell.rjust(width) if i in figures else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = _GAP.join(paint(cell) if row is not header else cell for cell in cells)
+        click.echo(line.rstrip())
+
+
+def paint(word: str) -> str:
+    """A state in its colour, on a terminal without NO_COLOR; everything else as it is."""
+    colour = _COLOURS.get(word.strip())
+    if colour is None or "NO_COLOR" in os.environ or not sys.stdout.isatty():
+        return word
+    return click.style(word, fg=colour)
+
+
+def printable(text: str) -> str:
+    """`text` without what moves a terminal's cursor; other users choose names and commands."""
+    return "".join(c if c.isprintable() else "?" for c in text)

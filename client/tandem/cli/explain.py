@@ -1,0 +1,38 @@
+"""`tandem explain`."""
+
+import click
+
+from tandem._results import Explanation
+from tandem.cli._output import json_option, open_client, print_json, printable
+from tandem.units import format_duration
+
+
+@click.command()
+@click.argument("job")
+@json_option
+def explain(job: str, as_json: bool) -> None:
+    """Say why JOB runs or waits, for what it has waited, and what was decided lately.
+
+    \b
+    Examples:
+      tandem explain j-7f3a
+      tandem explain train --json
+    """
+    with open_client() as client:
+        found = client.explain(job)
+    if as_json:
+        print_json(found)
+        return
+    for line in lines(found):
+        click.echo(printable(line))
+
+
+def lines(found: Explanation) -> list[str]:
+    """The explanation as text."""
+    text = [found.summary, *(f"  {line}" for line in found.lines)]
+    text.append(f"  mode {found.mode or 'unknown'}, policy {found.policy or 'unknown'}")
+    waits = [f"{w.reason} {format_duration(w.total_ns)}" for w in found.waits if w.total_ns]
+    text.append("  waited so far: " + (", ".join(waits) or "never"))
+    if found.story:
+        text += ["lately:", *(f"  {line}" for line in found.story)]
+    return text

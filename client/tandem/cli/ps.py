@@ -1,0 +1,62 @@
+"""`tandem ps`."""
+
+import time
+
+import click
+
+from tandem._results import Job
+from tandem.cli._output import json_option, open_client, print_json, print_table
+from tandem.units import format_bytes, format_duration
+
+HEADER = (
+    *("JOB", "NAME", "USER", "CLASS", "STATE", "GPU", "BUSY%"),
+    *("MEM(res/quota)", "WAIT", "GPU-TIME", "AGE", "COMMAND"),
+)
+FIGURES = ("GPU", "BUSY%", "WAIT", "GPU-TIME", "AGE")
+
+
+@click.command()
+@click.option("-u", "--user", metavar="USER", help="Only jobs of this user.")
+@click.option("-a", "--all", "show_finished", is_flag=True, help="Also jobs that ended recently.")
+@json_option
+def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
+    """List the jobs: who computes, who waits, and with how much memory.
+
+    BUSY% is the share of the GPU in the last second. A ~ before GPU-TIME says that part of it was
+    split between jobs that ran together. WAIT is the total since the job began.
+
+    \b
+    Examples:
+      tandem ps
+      tandem ps -u $USER
+      tandem ps --json | jq '.[] | select(.state == "waiting") | .name'
+    """
+    with open_client() as client:
+        jobs = client.jobs(show_finished=show_finished)
+    if user is not None:
+        jobs = [job for job in jobs if user in (job.user, str(job.uid))]
+    if as_json:
+        print_json(jobs)
+        return
+    now_ns = time.time_ns()
+    print_table(HEADER, [row(job, now_ns=now_ns) for job in jobs], right=FIGURES)
+
+
+def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
+    """One line of the table."""
+    quota = "-" if job.memory_quota_bytes is None else format_bytes(job.memory_quota_bytes)
+    gpu_time = format_duration(job.gpu_time_ns)
+    return (
+        job.name,
+        job.display_name or "-",
+        job.user or str(job.uid),
+        job.priority or "-",
+        job.state or "?",
+        job.gpu or "-",
+        f"{job.share_ratio * 100:.0f}",
+        f"{format_bytes(job.resident_bytes)} / {quota}",
+        format_duration(job.wait_time_ns),
+        f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,
+        format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-",
+        job.command or "-",
+    )

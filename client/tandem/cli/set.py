@@ -1,0 +1,57 @@
+"""`tandem set`."""
+
+import click
+
+from tandem.cli._output import json_option, open_client, print_json
+from tandem.errors import UsageError
+
+KEYS = ("priority", "memory", "memory_min", "sm", "slo")
+
+
+@click.command("set")
+@click.argument("job")
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@json_option
+def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Change what JOB may use; it takes effect at once.
+
+    Keys are priority, memory, memory_min, sm and slo, with the values of `tandem run`; the value
+    none takes a limit away.
+
+    \b
+    Examples:
+      tandem set j-7f3a priority=batch
+      tandem set train memory=20GiB slo=none
+    """
+    wanted = parse_changes(changes)
+    with open_client() as client:
+        found = client.set(
+            job,
+            priority=wanted.get("priority"),
+            memory=wanted.get("memory"),
+            memory_min=wanted.get("memory_min"),
+            sm=wanted.get("sm"),
+            slo=wanted.get("slo"),
+        )
+    if as_json:
+        print_json(found)
+
+
+def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
+    """Keys and values; each key at most once.
+
+    Raises:
+        UsageError: no `=`, an unknown key, or one given twice.
+    """
+    wanted: dict[str, str] = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        key = key.replace("-", "_")
+        if not equals or not value:
+            raise UsageError(f"{change!r} is not KEY=VALUE")
+        if key not in KEYS:
+            raise UsageError(f"cannot set {key!r}; known are {', '.join(KEYS)}")
+        if key in wanted:
+            raise UsageError(f"{key!r} is given twice")
+        wanted[key] = value
+    return wanted
