@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   if (!error.empty()) return fail(error, 1);
   say_ready(settings.ready_fd);
 
-  Server(settings, std::move(listener), std::move(timeline)).run();
+  Server server(settings, std::move(listener), std::move(timeline));
+  server.run();
   // While the lock is still held: nobody else's socket can lie there yet.
   remove_socket(settings.dir);
   return 0;

@@ -17,9 +17,21 @@
 namespace tandem::softgpu {
 namespace {
 
+constexpr int kLockAttempts = 100;  // 10 ms apart
+
 std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
 
 std::string socket_path(const std::string& dir) { return dir + "/softgpu.sock"; }
+
+bool someone_listens(const std::string& dir) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = socket_path(dir);
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const UniqueFd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  return connect(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
 
 }  // namespace
 
@@ -40,9 +52,14 @@ std::string take_directory(const std::string& dir, UniqueFd* lock) {
   const std::string path = dir + "/softgpu.lock";
   *lock = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!*lock) return failed("cannot open '" + path + "'");
-  if (flock(lock->get(), LOCK_EX | LOCK_NB) == 0) return {};
-  if (errno == EWOULDBLOCK) return "a device process already runs in '" + dir + "'";
-  return failed("cannot lock '" + path + "'");
+  // Locked but deaf: the last device process here is just ending, or another is just starting.
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    if (flock(lock->get(), LOCK_EX | LOCK_NB) == 0) return {};
+    if (errno != EWOULDBLOCK) return failed("cannot lock '" + path + "'");
+    if (someone_listens(dir)) break;
+    usleep(10'000);
+  }
+  return "a device process already runs in '" + dir + "'";
 }
 
 // The lock is ours, so a socket that lies there is a dead process's.
