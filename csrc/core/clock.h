@@ -1,0 +1,73 @@
+// The attach clock as the shim reads it: CLOCK_MONOTONIC by way of the CPU's counter, or the software
+// GPU's virtual clock through two functions of its driver.
+//
+// ticks() is what telemetry records carry; ns() converts. The pair (tick base, ns base) never moves
+// after start, only the rate is refined, so a reader of the three published words is never torn.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tandem {
+
+class Clock {
+ public:
+  using NowFunction = uint64_t (*)();
+  using WaitFunction = void (*)(uint64_t deadline_ns);
+
+  // Exactly one of the two, once, before any other call. start_real measures for about 50 us.
+  void start_real();
+  void start_virtual(NowFunction now, WaitFunction wait);
+
+  [[nodiscard]] bool is_virtual() const { return now_ != nullptr; }
+  [[nodiscard]] uint64_t ticks() const;
+  [[nodiscard]] uint64_t ns(uint64_t ticks) const;
+  [[nodiscard]] uint64_t now_ns() const { return now_ ? now_() : ns(ticks()); }
+
+  // Blocks the calling thread; the only way to wait on the virtual clock.
+  void sleep_until_ns(uint64_t deadline_ns) const;
+
+  // Measures the counter's rate again over all the time since start. Helper thread only.
+  void refine();
+
+  [[nodiscard]] uint64_t ns_per_tick_q32() const { return rate_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t tick_base() const { return tick_base_; }
+  [[nodiscard]] uint64_t base_ns() const { return base_ns_; }
+
+ private:
+  NowFunction now_ = nullptr;
+  WaitFunction wait_ = nullptr;
+  bool counter_is_ns_ = false;  // no usable CPU counter: ticks are CLOCK_MONOTONIC nanoseconds
+  uint64_t tick_base_ = 0;
+  uint64_t base_ns_ = 0;
+  std::atomic<uint64_t> rate_{uint64_t{1} << 32};  // fixed point 32.32; a hint, relaxed everywhere
+};
+
+[[nodiscard]] uint64_t monotonic_ns();
+
+#if defined(__x86_64__)
+inline uint64_t cpu_counter() { return __builtin_ia32_rdtsc(); }
+#elif defined(__aarch64__)
+inline uint64_t cpu_counter() {
+  uint64_t value;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(value));
+  return value;
+}
+#else
+inline uint64_t cpu_counter() { return monotonic_ns(); }
+#endif
+
+inline uint64_t Clock::ticks() const {
+  if (now_) return now_();
+  return counter_is_ns_ ? monotonic_ns() : cpu_counter();
+}
+
+inline uint64_t Clock::ns(uint64_t ticks) const {
+  if (now_ || counter_is_ns_) return ticks;
+  __extension__ using Wide = unsigned __int128;
+  // A counter read on another core may be a little behind the base: clamp, never wrap.
+  const uint64_t passed = ticks > tick_base_ ? ticks - tick_base_ : 0;
+  return base_ns_ + static_cast<uint64_t>((Wide{passed} * ns_per_tick_q32()) >> 32);
+}
+
+}  // namespace tandem

@@ -1,0 +1,202 @@
+#include "gate.h"
+
+#include <algorithm>
+
+#include "wait.h"
+
+namespace tandem {
+namespace {
+
+using shm::WaitReason;
+
+constexpr uint64_t kSpinNs = 2'000;
+constexpr uint64_t kSliceNs = 20'000'000;        // a waiter looks for a lost daemon this often
+constexpr uint64_t kVirtualStepNs = 50'000;
+constexpr uint64_t kWakeEarlyNs = 120'000;       // what a sleeping thread overshoots by
+constexpr uint64_t kWindowSleepNs = 50'000;
+constexpr uint64_t kWindowPatienceNs = 250'000'000;
+constexpr uint64_t kDefaultStaleNs = 2'000'000'000;
+constexpr uint64_t kMaxStaleNs = 10'000'000'000;
+constexpr uint64_t kTickAheadNs = 1'000'000'000;  // more than this in the future is garbage
+
+uint64_t behind(uint64_t now, uint64_t then) { return now > then ? now - then : 0; }
+
+}  // namespace
+
+void Gate::open(const shm::CommandPage* command, shm::StatePage* state, const Clock* clock) {
+  command_ = command;
+  state_ = state;
+  slots_ = reinterpret_cast<const shm::Slot*>(reinterpret_cast<const char*>(state) +
+                                              shm::kSlotsOffset);
+  clock_ = clock;
+}
+
+void Gate::lose() {
+  lost_.store(true, std::memory_order_release);  // pairs with the acquire in lost()
+  futex_wake_all(command_->gate.gate);
+}
+
+bool Gate::stale() const {
+  const uint64_t tick = command_->heartbeat.tick_ns.load(std::memory_order_acquire);
+  uint64_t limit = command_->heartbeat.stale_ns.load(std::memory_order_relaxed);
+  if (limit == 0 || limit > kMaxStaleNs) limit = kDefaultStaleNs;
+  const uint64_t now = clock_->now_ns();
+  return behind(now, tick) > limit || behind(tick, now) > kTickAheadNs;
+}
+
+void Gate::acknowledge(uint32_t word) {
+  auto& seen = state_->control.gate_seen;
+  if (seen.load(std::memory_order_relaxed) != word) seen.store(word, std::memory_order_release);
+}
+
+WaitReason Gate::obstacle() {
+  const shm::CommandGate& gate = command_->gate;
+  const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
+  const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
+  acknowledge(word);
+  if (flags & shm::kFlagReleased) return WaitReason::kNone;
+  if (word & shm::kGateHold) return WaitReason::kGate;
+  if (flags & shm::kFlagHonourPresence) {
+    const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
+    if (mask && peer_is_busy(mask, nullptr, nullptr)) return WaitReason::kPresence;
+  }
+  const uint32_t window = gate.window_segments.load(std::memory_order_relaxed);
+  if (window && window_is_full(window)) return WaitReason::kWindow;
+  return WaitReason::kNone;
+}
+
+bool Gate::peer_is_busy(uint64_t mask, uint64_t* until_ns,
+                        const std::atomic<uint64_t>** word) const {
+  const uint64_t now = clock_->now_ns();
+  for (; mask; mask &= mask - 1) {
+    const shm::PresencePage* peer =
+        peers_.page[__builtin_ctzll(mask)].load(std::memory_order_acquire);
+    if (!peer) continue;
+    const uint64_t until = peer->busy_until_ns.load(std::memory_order_acquire);  // peer: release
+    if (until <= now) continue;
+    if (until_ns) *until_ns = until;
+    if (word) *word = &peer->busy_until_ns;
+    return true;
+  }
+  return false;
+}
+
+bool Gate::window_is_full(uint32_t window) const {
+  const uint32_t end = slot_end.load(std::memory_order_acquire);
+  uint64_t unfinished = 0;
+  for (uint32_t i = 0; i < end; ++i) {
+    const uint64_t done = slots_[i].done.load(std::memory_order_acquire);  // the GPU, or the helper
+    const uint64_t issued = slots_[i].issued.load(std::memory_order_relaxed);
+    if (issued > done) unfinished += issued - done;
+  }
+  return unfinished >= window &&
+         stuck_at_.load(std::memory_order_relaxed) != passed_markers();
+}
+
+uint64_t Gate::passed_markers() const {
+  const uint32_t end = slot_end.load(std::memory_order_acquire);
+  uint64_t passed = 0;
+  for (uint32_t i = 0; i < end; ++i) passed += slots_[i].done.load(std::memory_order_relaxed);
+  return passed;
+}
+
+Waited Gate::wait() {
+  shm::StateWaits& waits = state_->waits;
+  const uint64_t start = clock_->now_ns();
+  uint64_t spent[shm::kWaitReasonCount] = {};
+  uint64_t now = start, reason_since = start;
+  WaitReason last = WaitReason::kNone;
+  waits.waiting_threads.fetch_add(1, std::memory_order_relaxed);
+  waits.since_ns.store(start, std::memory_order_relaxed);
+  for (;;) {
+    const WaitReason reason = obstacle();
+    if (reason == WaitReason::kNone || lost()) break;
+    if (stale()) {
+      state_->control.ungated.store(1, std::memory_order_relaxed);
+      break;
+    }
+    if (reason != last) {
+      reason_since = now;
+      waits.reason.store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
+    }
+    last = reason;
+    pause_for(reason, reason_since);
+    const uint64_t after = clock_->now_ns();
+    spent[static_cast<uint32_t>(reason)] += after - now;
+    now = after;
+  }
+  waits.waiting_threads.fetch_sub(1, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < shm::kWaitReasonCount; ++i) {
+    if (spent[i]) waits.total_ns[i].fetch_add(spent[i], std::memory_order_relaxed);
+  }
+  const auto longest = std::max_element(spent, spent + shm::kWaitReasonCount) - spent;
+  return {now - start, static_cast<WaitReason>(longest)};
+}
+
+void Gate::pause_for(WaitReason reason, uint64_t since_ns) {
+  if (reason == WaitReason::kWindow && behind(clock_->now_ns(), since_ns) > kWindowPatienceNs) {
+    // Work that only this thread would submit may be what the GPU waits for: stop holding it back
+    // until a marker passes.
+    stuck_at_.store(passed_markers(), std::memory_order_relaxed);
+    return;
+  }
+  if (clock_->is_virtual()) {
+    clock_->sleep_until_ns(clock_->now_ns() + kVirtualStepNs);
+    return;
+  }
+  if (reason == WaitReason::kGate) pause_for_gate(since_ns);
+  if (reason == WaitReason::kPresence) pause_for_presence();
+  if (reason == WaitReason::kWindow) pause_for_window(since_ns);
+}
+
+void Gate::pause_for_gate(uint64_t since_ns) {
+  if (behind(clock_->now_ns(), since_ns) < kSpinNs) {
+    cpu_pause();
+    return;
+  }
+  const uint32_t word = command_->gate.gate.load(std::memory_order_acquire);
+  if (word & shm::kGateHold) futex_wait(command_->gate.gate, word, kSliceNs);
+}
+
+void Gate::pause_for_presence() {
+  uint64_t until = 0;
+  const std::atomic<uint64_t>* word = nullptr;
+  const uint64_t mask = command_->gate.presence_mask.load(std::memory_order_relaxed);
+  if (!peer_is_busy(mask, &until, &word)) return;
+  const uint64_t left = behind(until, clock_->now_ns());
+  if (left <= kWakeEarlyNs) {
+    cpu_pause();
+    return;
+  }
+  // The peer wakes this word when it moves the end nearer.
+  futex_wait(low_half(*word), static_cast<uint32_t>(until),
+             std::min(left - kWakeEarlyNs, kSliceNs));
+}
+
+// Nothing wakes a futex when the GPU writes: sleep up to shortly before the predicted end, spin
+// around it, and once it is overdue look every 50 us.
+void Gate::pause_for_window(uint64_t since_ns) {
+  const uint64_t now = clock_->now_ns();
+  const uint64_t end = next_predicted_end_ns();
+  if (end > now + kWakeEarlyNs) {
+    clock_->sleep_until_ns(std::min(end - kWakeEarlyNs, now + kSliceNs));
+  } else if (behind(now, std::max(end, since_ns)) < kWakeEarlyNs) {
+    cpu_pause();
+  } else {
+    clock_->sleep_until_ns(now + kWindowSleepNs);
+  }
+}
+
+uint64_t Gate::next_predicted_end_ns() const {
+  const uint32_t end = slot_end.load(std::memory_order_acquire);
+  uint64_t next = UINT64_MAX;
+  for (uint32_t i = 0; i < end; ++i) {
+    const shm::Slot& slot = slots_[i];
+    if (slot.issued.load(std::memory_order_relaxed) <= slot.done.load(std::memory_order_relaxed))
+      continue;
+    next = std::min(next, slot.predicted_end_ns.load(std::memory_order_relaxed));
+  }
+  return next == UINT64_MAX ? 0 : next;
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+// May this thread submit work now? Reads the command page, peers' presence and the job's own slots,
+// and waits until the answer is yes or nobody is there to give it.
+//
+// Rules
+// 1. The open path is a handful of relaxed loads; nothing is written unless the gate word changed.
+// 2. Every wait has an end: the gate opens, the daemon's socket closes (`lost`), its tick is older
+//    than stale_ns, or, for the window, the GPU made no progress for kWindowPatienceNs.
+// 3. What is read from shared memory is read once and bounded here, whatever it says.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "clock.h"
+#include "shm_layout.h"
+
+namespace tandem {
+
+struct Peers {
+  // Helper: release when a peer is mapped or gone (null); launching threads: acquire.
+  std::atomic<const shm::PresencePage*> page[shm::kPresenceMax];
+};
+
+struct Waited {
+  uint64_t ns = 0;
+  shm::WaitReason reason = shm::WaitReason::kNone;  // of the longest part
+};
+
+class Gate {
+ public:
+  void open(const shm::CommandPage* command, shm::StatePage* state, const Clock* clock);
+
+  // Called before every submission. Returns at once when nothing stands against it.
+  Waited admit() {
+    if (obstacle() == shm::WaitReason::kNone) return {};
+    return wait();
+  }
+
+  // What stands against a submission now, kNone if nothing does.
+  [[nodiscard]] shm::WaitReason obstacle();
+
+  // The daemon is gone: nobody waits for it any more. Helper thread.
+  void lose();
+  [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_acquire); }
+
+  // True when the daemon's tick is so old that it must be taken for hung.
+  [[nodiscard]] bool stale() const;
+
+  // Acknowledges the gate word, for a daemon that waits for the hold to have been seen.
+  void acknowledge(uint32_t word);
+
+  Peers& peers() { return peers_; }
+  [[nodiscard]] const shm::CommandPage& command() const { return *command_; }
+
+  // Slots in use are below this index. Slot table: release; here: acquire.
+  std::atomic<uint32_t> slot_end{0};
+
+ private:
+  [[nodiscard]] bool peer_is_busy(uint64_t mask, uint64_t* until_ns,
+                                  const std::atomic<uint64_t>** word) const;
+  [[nodiscard]] bool window_is_full(uint32_t window) const;
+  Waited wait();
+  void pause_for(shm::WaitReason reason, uint64_t since_ns);
+  void pause_for_gate(uint64_t since_ns);
+  void pause_for_presence();
+  void pause_for_window(uint64_t since_ns);
+  [[nodiscard]] uint64_t next_predicted_end_ns() const;
+  [[nodiscard]] uint64_t passed_markers() const;
+
+  const shm::CommandPage* command_ = nullptr;
+  shm::StatePage* state_ = nullptr;
+  const shm::Slot* slots_ = nullptr;
+  const Clock* clock_ = nullptr;
+  Peers peers_{};
+  std::atomic<bool> lost_{false};             // helper: release in lose(); waiters: acquire
+  std::atomic<uint64_t> stuck_at_{UINT64_MAX};  // passed_markers() when the window was given up
+};
+
+}  // namespace tandem

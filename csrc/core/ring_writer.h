@@ -1,0 +1,44 @@
+// One thread's telemetry ring: claims one of the sixteen, or the shared last one, and writes records.
+// No heap and no locked operation on the write path of a thread that has a ring of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shm_layout.h"
+
+namespace tandem {
+
+class RingWriter {
+ public:
+  // Claims a free ring of `state`; tid is the calling thread's. The mapping outlives the writer.
+  void claim(shm::StatePage* state, uint32_t tid);
+
+  // Gives the ring back for another thread to continue. Thread exit.
+  void release();
+
+  [[nodiscard]] bool belongs_to(const shm::StatePage* state) const { return state_ == state; }
+
+  void put(const shm::Record& record) {
+    if (shared_) {
+      put_shared(record);
+      return;
+    }
+    records_[head_ % shm::kRingRecords] = record;
+    header_->head.store(++head_, std::memory_order_release);  // daemon: acquire
+  }
+
+ private:
+  void put_shared(const shm::Record& record);
+
+  shm::StatePage* state_ = nullptr;
+  shm::RingHeader* header_ = nullptr;
+  shm::Record* records_ = nullptr;
+  uint64_t head_ = 0;
+  bool shared_ = false;
+};
+
+// A fork may have left the shared ring's lock taken by a thread that does not exist any more.
+void reset_shared_ring_lock();
+
+}  // namespace tandem

@@ -1,0 +1,27 @@
+// The futex calls that work between processes and on read-only maps, and the CPU's pause.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tandem {
+
+// Returns when `word` no longer holds `expected`, when woken, after timeout_ns, or for no reason.
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns);
+void futex_wake_all(const std::atomic<uint32_t>& word);
+
+// The half of a 64-bit word that changes with every small change of its value, as a futex word.
+inline const std::atomic<uint32_t>& low_half(const std::atomic<uint64_t>& word) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  return *reinterpret_cast<const std::atomic<uint32_t>*>(&word);
+}
+
+inline void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace tandem

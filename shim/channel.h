@@ -1,0 +1,68 @@
+// One attachment to the daemon: the three maps, the gate over them, and what only this process needs
+// to know of each slot. A lost channel is forgotten but never unmapped: a launching thread, or the
+// GPU with a marker, may still be in it.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "clock.h"
+#include "gate.h"
+#include "shm_layout.h"
+
+namespace tandem::shim {
+
+inline constexpr uint64_t kNoStream = ~uint64_t{0};       // StreamSlot::stream: free
+inline constexpr uint64_t kStreamMaking = ~uint64_t{1};   // being filled by one thread
+inline constexpr uint64_t kStreamRetired = ~uint64_t{2};  // destroyed; free once its work is done
+inline constexpr uint32_t kNoSlot = 0xffff;
+inline constexpr uint32_t kPendingEvents = 4;
+
+enum class MarkBy : uint32_t { kUndecided, kMemoryOperation, kEvent };
+
+// The private side of one shm::Slot. Fields without a comment are written by the thread that makes
+// the slot, before `stream` is published.
+struct StreamSlot {
+  std::atomic<uint64_t> stream;  // normalised CUstream; release when published, acquire in look-ups
+  std::atomic<uint64_t> context;
+  std::atomic<uint32_t> thread;  // owner of a per-thread default stream, else 0
+  std::atomic<uint32_t> device;
+  std::atomic<bool> blocking;    // synchronises with the legacy stream
+  std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
+  // Try-lock of whoever issues a marker, retires the slot or reads its events. Nobody blocks on it:
+  // destroyers spin for a bounded time, all others go away.
+  std::atomic<bool> busy;
+  // Under `busy`:
+  MarkBy mark_by;
+  CUdeviceptr done_address;
+  CUevent events[kPendingEvents];  // fallback: event i carries marker event_value[i]
+  uint64_t event_value[kPendingEvents];
+};
+
+struct Channel {
+  const shm::CommandPage* command = nullptr;
+  shm::StatePage* state = nullptr;
+  shm::Slot* slots = nullptr;
+  shm::PresencePage* presence = nullptr;
+  Gate gate;
+  bool observe = false;
+  int socket = -1;
+  uint64_t process_id = 0;
+  uint64_t job_id = 0;
+  StreamSlot streams[shm::kSlotCount]{};
+  // 0 not tried, 1 being tried, 2 registered, 3 failed: the slot pages as seen from the GPU.
+  std::atomic<uint32_t> registered{0};
+  std::atomic<uint64_t> registered_base{0};
+  std::atomic<uint64_t> registered_in{0};  // the context that holds the registration
+
+  void lay_out(const shm::CommandPage* command_map, shm::StatePage* state_map,
+               shm::PresencePage* presence_map, const Clock* clock);
+};
+
+// Null while unmanaged. Release on attach and loss; launching threads: acquire.
+extern std::atomic<Channel*> g_channel;
+extern Clock g_clock;
+
+}  // namespace tandem::shim

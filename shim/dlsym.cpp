@@ -1,0 +1,116 @@
+// Our dlsym. Names that do not begin with "cu", and RTLD_NEXT, go on to glibc's by a jump: its
+// RTLD_NEXT and RTLD_DEFAULT look at the return address to learn who asks, so there may be no frame
+// of ours on the stack. In assembly because only that holds at every optimisation level and under
+// every sanitizer.
+#include <dlfcn.h>
+
+#include "real_dlsym.h"
+
+#define KEEP_PLAIN __attribute__((no_sanitize("address", "thread", "undefined")))
+
+extern "C" {
+void* tandem_real_dlsym = nullptr;
+
+// Can run before any constructor, and inside a sanitizer's start.
+KEEP_PLAIN void* tandem_find_dlsym() {
+  // By version: plain dlsym would find ours. 2.2.5 is x86-64's first, 2.17 aarch64's; from 2.34 on
+  // the function lives in libc itself.
+  static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+  for (const char* version : kVersions) {
+    if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) return tandem_real_dlsym = found;
+  }
+  __builtin_trap();  // no glibc in this process: it could not have loaded us
+}
+}
+
+namespace tandem::shim {
+
+KEEP_PLAIN void* real_dlsym(void* handle, const char* name) {
+  if (!tandem_real_dlsym) tandem_find_dlsym();
+  return reinterpret_cast<void* (*)(void*, const char*)>(tandem_real_dlsym)(handle, name);
+}
+
+}  // namespace tandem::shim
+
+#if defined(__x86_64__)
+asm(R"(
+  .text
+  .globl dlsym
+  .type dlsym, @function
+  .p2align 4
+dlsym:
+  .cfi_startproc
+  endbr64
+  cmpq $-1, %rdi              # RTLD_NEXT
+  je 1f
+  cmpb $'c', (%rsi)
+  jne 1f
+  cmpb $'u', 1(%rsi)
+  jne 1f
+  jmp tandem_substitute
+1:
+  movq tandem_real_dlsym(%rip), %rax
+  testq %rax, %rax
+  je 2f
+  jmp *%rax
+2:
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call tandem_find_dlsym
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  jmp *%rax
+  .cfi_endproc
+  .size dlsym, .-dlsym
+)");
+#elif defined(__aarch64__)
+asm(R"(
+  .text
+  .globl dlsym
+  .type dlsym, %function
+  .p2align 4
+dlsym:
+  .cfi_startproc
+  hint #34                    // bti c
+  cmn x0, #1                  // RTLD_NEXT
+  b.eq 1f
+  ldrb w9, [x1]
+  cmp w9, #'c'
+  b.ne 1f
+  ldrb w9, [x1, #1]
+  cmp w9, #'u'
+  b.ne 1f
+  b tandem_substitute
+1:
+  adrp x9, tandem_real_dlsym
+  ldr x16, [x9, #:lo12:tandem_real_dlsym]
+  cbz x16, 2f
+  br x16
+2:
+  stp x29, x30, [sp, #-32]!
+  .cfi_adjust_cfa_offset 32
+  .cfi_offset 29, -32
+  .cfi_offset 30, -24
+  stp x0, x1, [sp, #16]
+  bl tandem_find_dlsym
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldp x29, x30, [sp], #32
+  .cfi_adjust_cfa_offset -32
+  .cfi_restore 29
+  .cfi_restore 30
+  br x16
+  .cfi_endproc
+  .size dlsym, .-dlsym
+)");
+#else
+#error "dlsym's jump is written for x86-64 and aarch64"
+#endif

@@ -1,0 +1,43 @@
+#include "driver.h"
+
+#include <dlfcn.h>
+
+#include "real_dlsym.h"
+
+namespace tandem::shim {
+
+Driver g_driver;
+std::atomic<bool> g_driver_ready{false};
+
+namespace {
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(real_dlsym(library, name));
+}
+
+}  // namespace
+
+// Two threads may do this at once: both write the same values.
+bool resolve_driver() {
+  if (g_driver_ready.load(std::memory_order_acquire)) return true;
+  // RTLD_NOLOAD: a library that is there, or nothing. The handle is kept for good, so that the
+  // functions stay where they are.
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (!library) return false;
+#define CALL(name, klass, handler, reason) find(library, #name, g_driver.name);
+#include "calls.def"
+#undef CALL
+#define OWN_CALL(name) find(library, #name, g_driver.name);
+#include "own_calls.def"
+#undef OWN_CALL
+  find(library, "softgpu_now_ns", g_driver.softgpu_now_ns);
+  find(library, "softgpu_clock_is_virtual", g_driver.softgpu_clock_is_virtual);
+  find(library, "softgpu_wait_until_ns", g_driver.softgpu_wait_until_ns);
+  find(library, "softgpu_wait_begin", g_driver.softgpu_wait_begin);
+  find(library, "softgpu_wait_end", g_driver.softgpu_wait_end);
+  g_driver_ready.store(true, std::memory_order_release);  // pairs with the acquire in driver()
+  return true;
+}
+
+}  // namespace tandem::shim

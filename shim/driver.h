@@ -1,0 +1,73 @@
+// The real driver: its functions, found once in the loaded libcuda.so.1. A null member means that
+// this driver lacks the call. The library is never loaded by us, only looked at.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace tandem::shim {
+
+struct Driver {
+  // Those we interpose.
+#define CALL(name, klass, handler, reason) decltype(&::name) name = nullptr;
+#include "calls.def"
+#undef CALL
+  // Those we only call.
+#define OWN_CALL(name) decltype(&::name) name = nullptr;
+#include "own_calls.def"
+#undef OWN_CALL
+  // The software GPU's clock; null on a real driver.
+  uint64_t (*softgpu_now_ns)() = nullptr;
+  int (*softgpu_clock_is_virtual)() = nullptr;
+  void (*softgpu_wait_until_ns)(uint64_t) = nullptr;
+  void (*softgpu_wait_begin)() = nullptr;
+  void (*softgpu_wait_end)() = nullptr;
+};
+
+// Filled by resolve_driver; never changes after g_driver_ready is set.
+extern Driver g_driver;
+extern std::atomic<bool> g_driver_ready;  // release in resolve_driver, acquire in driver()
+
+// False while no libcuda.so.1 is in the process.
+bool resolve_driver();
+
+inline const Driver& driver() {
+  if (!g_driver_ready.load(std::memory_order_acquire)) resolve_driver();
+  return g_driver;
+}
+
+// A tag a call: what the handlers are instantiated with.
+constexpr bool ends_with(const char* text, const char* end) {
+  const char* last = nullptr;
+  for (const char* at = text; *at; ++at) {
+    const char *a = at, *b = end;
+    while (*a && *a == *b) ++a, ++b;
+    if (!*a && !*b) last = at;
+  }
+  return last != nullptr;
+}
+constexpr bool contains(const char* text, const char* part) {
+  for (const char* at = text; *at; ++at) {
+    const char *a = at, *b = part;
+    while (*b && *a == *b) ++a, ++b;
+    if (!*b) return true;
+  }
+  return false;
+}
+
+#define CALL(symbol, klass, handler, reason)                                          \
+  struct symbol##_call {                                                              \
+    static constexpr const char* kName = #symbol;                                     \
+    /* NULL means the calling thread's default stream, not the legacy one. */         \
+    static constexpr bool kPerThread = ends_with(#symbol, "_ptsz") || ends_with(#symbol, "_ptds"); \
+    template <class... A>                                                             \
+    static CUresult real(A... arguments) {                                            \
+      return g_driver.symbol(arguments...);                                           \
+    }                                                                                 \
+  };
+#include "calls.def"
+#undef CALL
+
+}  // namespace tandem::shim

@@ -1,0 +1,40 @@
+#include "fork.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "capture.h"
+#include "helper.h"
+#include "memory.h"
+#include "ring_writer.h"
+#include "session.h"
+#include "thread_state.h"
+#include "timing.h"
+
+namespace tandem::shim {
+namespace {
+
+// Only the forking thread lives on. The maps are not in the child (MADV_DONTFORK); the socket is,
+// and must be closed here, or the daemon would not see the parent's end.
+void become_child() {
+  memory::unlock_after_fork();
+  memory::start_afresh();
+  if (Channel* parents = g_channel.exchange(nullptr)) close(parents->socket);
+  forget_helper();
+  forget_all_timings();
+  reset_shared_ring_lock();
+  g_thread = ThreadState{};
+  g_captures.store(0);
+  // Off stays off; otherwise begin again at the next call that needs a context.
+  if (g_session.load() != SessionState::kOff) g_session.store(SessionState::kFresh);
+}
+
+}  // namespace
+
+void watch_forks() {
+  static std::atomic<bool> watching{false};  // inherited by children, handlers and all
+  if (watching.exchange(true)) return;
+  pthread_atfork(memory::lock_for_fork, memory::unlock_after_fork, become_child);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,9 @@
+// One line to stderr, once a process, without heap or stdio: the shim is a guest.
+#pragma once
+
+namespace tandem::shim {
+
+// Prints "tandem: <what> '<value>' <rest>\n" unless this process already printed its line.
+void say_once(const char* what, const char* value, const char* rest);
+
+}  // namespace tandem::shim

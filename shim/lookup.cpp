@@ -1,0 +1,100 @@
+#include "lookup.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "driver.h"
+#include "real_dlsym.h"
+
+namespace tandem::shim {
+namespace {
+
+struct Wrapper {
+  const char* symbol;
+  void* function;      // ours
+  void* const* real;   // the driver's, null while or when there is none
+};
+
+// Sorted as calls.def is, by strcmp; tests/shim checks the order.
+const Wrapper kWrappers[] = {
+#define CALL(name, klass, handler, reason) \
+  {#name, reinterpret_cast<void*>(&::name), reinterpret_cast<void* const*>(&g_driver.name)},
+#include "calls.def"
+#undef CALL
+};
+
+struct Version {
+  const char* base;
+  const char* exported;
+  int since;
+  bool per_thread;
+};
+
+// Sorted by base, then version.
+const Version kVersions[] = {
+#define CU_VERSION(base, exported, since, per_thread) {#base, #exported, since, per_thread},
+#include "cu_versions.inc"
+#undef CU_VERSION
+};
+
+template <class Row, size_t n>
+const Row* first_not_before(const Row (&rows)[n], const char* key, const char* Row::*field) {
+  size_t low = 0, high = n;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (std::strcmp(rows[middle].*field, key) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return rows + low;
+}
+
+const Wrapper* row_of(const char* symbol) {
+  const Wrapper* row = first_not_before(kWrappers, symbol, &Wrapper::symbol);
+  const bool found = row != kWrappers + sizeof(kWrappers) / sizeof(*kWrappers) &&
+                     std::strcmp(row->symbol, symbol) == 0;
+  return found ? row : nullptr;
+}
+
+// NULL, with the message dlerror gives for a name that is nowhere.
+void* not_found(const char* name) {
+  void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  return libc ? real_dlsym(libc, name) : nullptr;
+}
+
+}  // namespace
+
+void* wrapper_of(const char* exported_symbol) {
+  const Wrapper* row = row_of(exported_symbol);
+  return row && resolve_driver() && *row->real ? row->function : nullptr;
+}
+
+const char* exported_symbol_of(const char* base, int cuda_version, uint64_t flags) {
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const char* plain = nullptr;
+  const char* threaded = nullptr;
+  const Version* end = kVersions + sizeof(kVersions) / sizeof(*kVersions);
+  for (const Version* row = first_not_before(kVersions, base, &Version::base);
+       row != end && std::strcmp(row->base, base) == 0; ++row) {
+    if (row->since > cuda_version) continue;
+    (row->per_thread ? threaded : plain) = row->exported;  // ascending: the newest wins
+  }
+  return per_thread && threaded ? threaded : plain;
+}
+
+}  // namespace tandem::shim
+
+// A name that begins with "cu", asked for by dlsym with any handle but RTLD_NEXT.
+void* tandem_substitute(void* handle, const char* name) {
+  using namespace tandem::shim;
+  const Wrapper* row = row_of(name);
+  if (!row) return real_dlsym(handle, name);
+  void* found = real_dlsym(handle, name);
+  if (!found) return nullptr;  // dlerror says why
+  const bool is_drivers = resolve_driver() && *row->real;
+  if (found == row->function) return is_drivers ? found : not_found(name);
+  // Another library's function of that name (a mock, a profiler) is none of our business.
+  return is_drivers && found == *row->real ? row->function : found;
+}

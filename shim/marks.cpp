@@ -1,0 +1,58 @@
+#include "presence.h"
+#include "session.h"
+#include "tandem_mark.h"
+#include "thread_state.h"
+
+namespace tandem::shim {
+namespace {
+
+void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now_ns) {
+  shm::StateMarks& marks = channel.state->marks;
+  switch (kind) {
+    case TANDEM_MARK_STEP:
+      marks.last_step_ns.store(now_ns, std::memory_order_relaxed);
+      marks.steps.fetch_add(1, std::memory_order_release);
+      break;
+    case TANDEM_MARK_PHASE:
+      marks.phase_since_ns.store(now_ns, std::memory_order_relaxed);
+      marks.phase_hash.store(value ? id : 0, std::memory_order_release);
+      break;
+    case TANDEM_MARK_CRITICAL:
+      marks.critical_until_ns.store(value ? now_ns + value : 0, std::memory_order_release);
+      break;
+    default:
+      break;
+  }
+}
+
+void record_mark(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t ticks) {
+  shm::Record record{};
+  record.ticks = ticks;
+  record.kind = static_cast<uint8_t>(shm::RecordKind::kMark);
+  record.flags = static_cast<uint8_t>(kind);
+  record.slot = 0xffff;
+  record.thread = thread_id();
+  record.object = id;
+  record.value = value;
+  write_record(channel, record);
+}
+
+}  // namespace
+}  // namespace tandem::shim
+
+extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, uint64_t id,
+                                                                      uint64_t value) {
+  using namespace tandem::shim;
+  if (kind < TANDEM_MARK_STEP || kind > TANDEM_MARK_SLO) return -1;
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (kind == TANDEM_MARK_SLO) count_request(channel, value ? 1 : -1);
+  if (!channel) return 0;
+  const uint64_t ticks = tandem::shim::g_clock.ticks();
+  apply(*channel, kind, id, value, g_clock.ns(ticks));
+  record_mark(*channel, kind, id, value, ticks);
+  return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) int tandem_is_managed_v1(void) {
+  return tandem::shim::g_channel.load(std::memory_order_acquire) != nullptr;
+}

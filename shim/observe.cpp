@@ -1,0 +1,128 @@
+#include "observe.h"
+
+#include <algorithm>
+
+#include "driver.h"
+#include "markers.h"
+#include "presence.h"
+#include "segments.h"
+#include "slots.h"
+#include "thread_state.h"
+#include "timing.h"
+
+namespace tandem::shim {
+namespace {
+
+shm::Record blank(shm::RecordKind kind) {
+  shm::Record record{};
+  record.ticks = g_clock.ticks();
+  record.kind = static_cast<uint8_t>(kind);
+  record.slot = kNoSlot;
+  record.thread = thread_id();
+  return record;
+}
+
+uint64_t current_context() {
+  CUcontext context = nullptr;
+  if (g_driver.cuCtxGetCurrent) g_driver.cuCtxGetCurrent(&context);
+  return reinterpret_cast<uint64_t>(context);
+}
+
+}  // namespace
+
+void before_block(Channel& channel) { close_open_segments(channel); }
+
+void after_block(Channel& channel, uint64_t target, uint64_t since_ticks, bool waited) {
+  const uint64_t ticks = g_clock.ticks();
+  if (waited) {
+    shm::Record record = blank(shm::RecordKind::kSync);
+    record.object = target;
+    record.ticks = ticks;
+    record.duration_ns = g_clock.ns(ticks) - g_clock.ns(since_ticks);
+    write_record(channel, record);
+  }
+  if (!channel.observe) show_idle_if_so(channel, g_clock.ns(ticks));
+}
+
+void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint64_t object) {
+  shm::Record record = blank(kind);
+  record.stream = stream;
+  record.object = object;
+  write_record(channel, record);
+}
+
+void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes) {
+  shm::Record record = blank(kind);
+  record.object = address;
+  record.bytes = bytes;
+  write_record(channel, record);
+  shm::StateMemory& shared = channel.state->memory;
+  if (kind == shm::RecordKind::kFree) shared.free_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+void retire_stream(CUstream stream) {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  const auto handle = reinterpret_cast<uint64_t>(stream);
+  if (!channel || is_default_stream(handle)) return;
+  for (uint32_t i = 0; i < slot_end(*channel); ++i) {
+    StreamSlot& slot = channel->streams[i];
+    if (slot.stream.load(std::memory_order_acquire) != handle) continue;
+    if (!channel->observe) close_segment(*channel, i);  // its work goes on after the destruction
+    if (!own_soon(slot)) continue;
+    retire(*channel, i);
+    disown(slot);
+  }
+}
+
+void take_snapshot(Channel& channel, OpenSnapshot* snapshot) {
+  snapshot->context = current_context();
+  snapshot_open(channel, snapshot->open);
+}
+
+void settle(Channel& channel, const OpenSnapshot& snapshot) {
+  settle_context(channel, snapshot.context, snapshot.open);
+}
+
+void condemn(Channel& channel, uint64_t context, int device, Condemned* condemned) {
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    StreamSlot& slot = channel.streams[i];
+    const uint64_t its_context = slot.context.load(std::memory_order_relaxed);
+    const bool doomed = device < 0 ? its_context == context
+                                   : slot.device.load(std::memory_order_relaxed) ==
+                                         static_cast<uint32_t>(device);
+    if (!doomed || slot.stream.load(std::memory_order_acquire) == kNoStream) continue;
+    forget_timings(its_context);
+    condemned->owned[i] = own_soon(slot);
+  }
+}
+
+void bury(Channel& channel, const Condemned& condemned, bool is_gone) {
+  uint64_t context = 0;
+  for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
+    if (!condemned.owned[i]) continue;
+    StreamSlot& slot = channel.streams[i];
+    if (is_gone) {
+      shm::Slot& shared = channel.slots[i];
+      // Nothing of a destroyed context runs, and none of its markers will arrive.
+      shared.open.store(0, std::memory_order_relaxed);
+      shared.done.store(std::max(shared.done.load(std::memory_order_relaxed),
+                                 shared.issued.load(std::memory_order_relaxed)),
+                        std::memory_order_release);
+      forget_events(slot);
+      context = slot.context.load(std::memory_order_relaxed);
+      retire(channel, i);
+    }
+    disown(slot);
+  }
+  if (is_gone && context) forget_registration(channel, context);
+}
+
+bool primary_is_active(CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return g_driver.cuDevicePrimaryCtxGetState &&
+         g_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+         active != 0;
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,109 @@
+// Calls that are not submissions but tell when work ends, in which order it runs, or that a stream
+// or context goes away.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "channel.h"
+#include "session.h"
+#include "shm_layout.h"
+
+namespace tandem::shim {
+
+// The caller is about to block or to ask: closes what is open, so that its end will be seen.
+void before_block(Channel& channel);
+// It came back after `since_ticks`; `target` is what it waited for.
+void after_block(Channel& channel, uint64_t target, uint64_t since_ticks, bool waited);
+
+void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint64_t object);
+void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes);
+
+void retire_stream(CUstream stream);
+
+template <class Real>
+CUresult observed_wait(uint64_t target, Real real) {
+  Channel* channel = managed_channel();
+  if (!channel) return real();
+  before_block(*channel);
+  const uint64_t since = g_clock.ticks();
+  const CUresult result = real();
+  after_block(*channel, target, since, true);
+  return result;
+}
+
+template <class Real>
+CUresult observed_query(Real real) {
+  Channel* channel = managed_channel();
+  if (!channel) return real();
+  before_block(*channel);
+  const CUresult result = real();
+  if (result == CUDA_SUCCESS) after_block(*channel, 0, 0, false);
+  return result;
+}
+
+// What a synchronised context had open needs no marker any more.
+struct OpenSnapshot {
+  uint64_t open[shm::kSlotCount] = {};
+  uint64_t context = 0;
+};
+void take_snapshot(Channel& channel, OpenSnapshot* snapshot);
+void settle(Channel& channel, const OpenSnapshot& snapshot);
+
+template <class Real>
+CUresult observed_context_wait(Real real) {
+  Channel* channel = managed_channel();
+  if (!channel) return real();
+  before_block(*channel);
+  OpenSnapshot snapshot;
+  take_snapshot(*channel, &snapshot);
+  const uint64_t since = g_clock.ticks();
+  const CUresult result = real();
+  if (result == CUDA_SUCCESS) settle(*channel, snapshot);
+  after_block(*channel, 0, since, true);
+  return result;
+}
+
+template <class Real>
+CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real real) {
+  const CUresult result = real();
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (channel && result == CUDA_SUCCESS) record_order(*channel, kind, stream, object);
+  return result;
+}
+
+// The slots of a context, or of a device's contexts, while it is being destroyed: owned before, so
+// that the helper is out of them, and retired after.
+struct Condemned {
+  bool owned[shm::kSlotCount] = {};
+};
+void condemn(Channel& channel, uint64_t context, int device, Condemned* condemned);
+void bury(Channel& channel, const Condemned& condemned, bool is_gone);
+bool primary_is_active(CUdevice device);
+
+template <class Real>
+CUresult destroying_context(CUcontext context, Real real) {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return real();
+  Condemned condemned;
+  condemn(*channel, reinterpret_cast<uint64_t>(context), -1, &condemned);
+  const CUresult result = real();
+  bury(*channel, condemned, result == CUDA_SUCCESS);
+  return result;
+}
+
+// cuDevicePrimaryCtxReset and Release. Contexts of that device made by hand lose their slots too and
+// get new ones at their next submission.
+template <class Real>
+CUresult destroying_primary(CUdevice device, Real real) {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return real();
+  Condemned condemned;
+  condemn(*channel, 0, device, &condemned);
+  const CUresult result = real();
+  bury(*channel, condemned, result == CUDA_SUCCESS && !primary_is_active(device));
+  return result;
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,22 @@
+// What a latency-class process shows its peers: busy until when.
+#pragma once
+
+#include <cstdint>
+
+#include "channel.h"
+
+namespace tandem::shim {
+
+// Work was submitted: far ahead. At most one store, and only when the word must move.
+void show_busy(Channel& channel, uint64_t now_ns);
+
+// If nothing is outstanding and no request runs: busy until now + linger, and peers that wait are
+// woken to see the new end. Sync return and helper thread.
+void show_idle_if_so(Channel& channel, uint64_t now_ns);
+
+// tandem_mark_v1: a request began (+1) or ended (-1) somewhere in the process.
+void count_request(Channel* channel, int change);
+
+bool is_latency_class(const Channel& channel);
+
+}  // namespace tandem::shim

@@ -1,0 +1,117 @@
+#include "segments.h"
+
+#include <algorithm>
+
+#include "capture.h"
+#include "driver.h"
+#include "markers.h"
+#include "relaxed.h"
+#include "slots.h"
+#include "thread_state.h"
+
+namespace tandem::shim {
+namespace {
+
+bool may_mark(const StreamSlot& slot, uint64_t stream) {
+  if (stream >= kStreamRetired) return false;
+  // This handle means another stream on every other thread.
+  if (stream == kPerThreadStream && slot.thread.load(std::memory_order_relaxed) != thread_id())
+    return false;
+  if (!any_capture()) return true;
+  return stream != kLegacyStream && !is_capturing(as_stream(stream));
+}
+
+void record_segment(Channel& channel, uint32_t index, uint64_t value, uint64_t est_ns) {
+  shm::Record record{};
+  record.ticks = g_clock.ticks();
+  record.kind = static_cast<uint8_t>(shm::RecordKind::kSegment);
+  record.slot = static_cast<uint16_t>(index);
+  record.thread = thread_id();
+  record.stream = channel.streams[index].stream.load(std::memory_order_relaxed);
+  record.value = value;
+  record.duration_ns = est_ns;
+  write_record(channel, record);
+}
+
+void mark(Channel& channel, uint32_t index) {
+  shm::Slot& slot = channel.slots[index];
+  // Read before the marker goes in: what others add from here on may come after it, and stays open.
+  const uint64_t open = slot.open.load(std::memory_order_acquire);
+  const uint64_t est_ns = slot.open_est_ns.load(std::memory_order_relaxed);
+  if (open == 0) return;
+  const uint64_t value = slot.issued.load(std::memory_order_relaxed) + 1;
+  {
+    const RelaxedCapture relaxed;
+    if (!put_marker(channel, index, value)) return;
+  }
+  const uint64_t previous_end = slot.predicted_end_ns.load(std::memory_order_relaxed);
+  slot.predicted_end_ns.store(std::max(previous_end, g_clock.now_ns()) + est_ns,
+                              std::memory_order_relaxed);
+  slot.issued.store(value, std::memory_order_release);  // daemon: acquire
+  slot.open_est_ns.store(0, std::memory_order_relaxed);
+  slot.open.fetch_sub(open, std::memory_order_release);
+  record_segment(channel, index, value, est_ns);
+}
+
+}  // namespace
+
+uint64_t segment_ns(const Channel& channel) {
+  const uint64_t wanted = channel.command->gate.segment_ns.load(std::memory_order_relaxed);
+  return wanted ? std::clamp(wanted, kMinSegmentNs, kMaxSegmentNs) : kDefaultSegmentNs;
+}
+
+// Plain stores: two threads that share a stream may lose a count to each other, never all of it, and
+// the next marker settles it.
+uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
+  shm::Slot& slot = channel.slots[index];
+  const uint64_t est = slot.open_est_ns.load(std::memory_order_relaxed) + est_ns;
+  slot.open.store(slot.open.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  slot.open_est_ns.store(est, std::memory_order_relaxed);
+  slot.last_submit_ns.store(now_ns, std::memory_order_relaxed);
+  return est;
+}
+
+void close_segment(Channel& channel, uint32_t index) {
+  StreamSlot& slot = channel.streams[index];
+  if (channel.slots[index].open.load(std::memory_order_relaxed) == 0) return;
+  if (!try_own(slot)) return;
+  const uint64_t stream = slot.stream.load(std::memory_order_acquire);
+  if (may_mark(slot, stream)) mark(channel, index);
+  disown(slot);
+}
+
+void close_open_segments(Channel& channel) {
+  if (channel.observe) return;
+  const uint32_t end = slot_end(channel);
+  for (uint32_t i = 0; i < end; ++i) close_segment(channel, i);
+}
+
+void snapshot_open(const Channel& channel, uint64_t* open) {
+  for (uint32_t i = 0; i < slot_end(channel); ++i)
+    open[i] = channel.slots[i].open.load(std::memory_order_acquire);
+}
+
+void settle_context(Channel& channel, uint64_t context, const uint64_t* open_before) {
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    if (!open_before[i] || channel.streams[i].context.load(std::memory_order_relaxed) != context)
+      continue;
+    shm::Slot& slot = channel.slots[i];
+    uint64_t open = slot.open.load(std::memory_order_relaxed);
+    while (open && !slot.open.compare_exchange_weak(open, open - std::min(open, open_before[i]),
+                                                    std::memory_order_release)) {
+    }
+  }
+}
+
+bool all_idle(const Channel& channel) {
+  const uint32_t end = slot_end(channel);
+  for (uint32_t i = 0; i < end; ++i) {
+    const shm::Slot& slot = channel.slots[i];
+    if (slot.open.load(std::memory_order_acquire)) return false;
+    if (slot.issued.load(std::memory_order_acquire) > slot.done.load(std::memory_order_acquire))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,123 @@
+#include "session.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "attach.h"
+#include "driver.h"
+#include "fork.h"
+#include "helper.h"
+#include "memory.h"
+
+namespace tandem::shim {
+
+std::atomic<SessionState> g_session{SessionState::kFresh};
+Settings g_settings;
+
+namespace {
+
+constexpr uint32_t kShimVersion = 0u << 16 | 1u << 8 | 0u;
+constexpr int kFirstAttachMs = 200;
+
+bool has_context() {
+  CUcontext context = nullptr;
+  return g_driver.cuCtxGetCurrent && g_driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
+}
+
+void start_clock() {
+  const Driver& real = g_driver;
+  if (real.softgpu_clock_is_virtual && real.softgpu_now_ns && real.softgpu_wait_until_ns &&
+      real.softgpu_clock_is_virtual() == 1) {
+    g_clock.start_virtual(real.softgpu_now_ns, real.softgpu_wait_until_ns);
+  } else {
+    g_clock.start_real();
+  }
+}
+
+// "40%" and "64 SMs" mean something only once a device is known.
+void resolve_shares() {
+  CUdevice device = 0;
+  if (!g_driver.cuCtxGetDevice || g_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return;
+  size_t total = 0;
+  if (g_settings.memory_percent && g_driver.cuDeviceTotalMem_v2 &&
+      g_driver.cuDeviceTotalMem_v2(&total, device) == CUDA_SUCCESS) {
+    g_settings.request.memory_bytes = total / 100 * g_settings.memory_percent;
+  }
+  int sms = 0;
+  if (g_settings.sm_count && g_driver.cuDeviceGetAttribute &&
+      g_driver.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
+          CUDA_SUCCESS &&
+      sms > 0) {
+    const uint32_t percent = g_settings.sm_count * 100 / static_cast<uint32_t>(sms);
+    g_settings.request.sm_percent = percent < 1 ? 1 : percent > 100 ? 100 : percent;
+  }
+}
+
+wire::Hello g_hello;  // made once by the starting thread; the helper sends it again
+
+void make_hello() {
+  wire::Hello& hello = g_hello;
+  hello = {};
+  hello.header = {wire::kMagic, wire::kProtocolVersion, static_cast<uint16_t>(wire::Type::kHello),
+                  sizeof(hello), 0};
+  hello.layout_min = hello.layout_max = shm::kLayoutVersion;
+  hello.shim_version = kShimVersion;
+  hello.clock = static_cast<uint32_t>(g_clock.is_virtual() ? wire::ClockKind::kSoftGpuVirtual
+                                                           : wire::ClockKind::kMonotonic);
+  hello.job_id = g_settings.job_id;
+  hello.request = g_settings.request;
+  CUdevice device = 0;
+  CUuuid uuid{};
+  if (g_driver.cuCtxGetDevice && g_driver.cuDeviceGetUuid_v2 &&
+      g_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+      g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
+    hello.device_count = 1;
+    std::memcpy(hello.device_uuid[0], uuid.bytes, sizeof(hello.device_uuid[0]));
+  }
+}
+
+}  // namespace
+
+void start_session() {
+  if (!has_context()) return;
+  SessionState expected = SessionState::kFresh;
+  if (!g_session.compare_exchange_strong(expected, SessionState::kStarting)) return;
+  watch_forks();
+  g_settings = read_settings();
+  if (g_settings.disabled) {
+    g_session.store(SessionState::kOff, std::memory_order_release);
+    return;
+  }
+  start_clock();
+  resolve_shares();
+  make_hello();
+  attach(kFirstAttachMs);
+  start_helper();
+  g_session.store(SessionState::kStarted, std::memory_order_release);
+}
+
+bool attach(int timeout_ms) {
+  // On the virtual clock the daemon's own threads may need time to pass before they answer.
+  const bool is_virtual = g_clock.is_virtual();
+  if (is_virtual && g_driver.softgpu_wait_begin) g_driver.softgpu_wait_begin();
+  Channel* channel = attach_to_daemon(g_settings, g_hello, timeout_ms);
+  if (is_virtual && g_driver.softgpu_wait_end) g_driver.softgpu_wait_end();
+  if (!channel) return false;
+  auto& shared = channel->state->memory;
+  shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);
+  shared.peak_bytes.store(memory::used_bytes(), std::memory_order_relaxed);
+  g_channel.store(channel, std::memory_order_release);
+  return true;
+}
+
+void lose_channel() {
+  Channel* channel = g_channel.load(std::memory_order_relaxed);
+  if (!channel) return;
+  memory::limit_bytes();  // keeps the last limit
+  g_channel.store(nullptr, std::memory_order_release);
+  channel->gate.lose();
+  close(channel->socket);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,38 @@
+// Connection to the daemon: OFF -> ON -> LOST -> ON again; silent, and ungated while not ON. Begins
+// at the first call that needs a context, never earlier.
+#pragma once
+
+#include <atomic>
+
+#include "channel.h"
+#include "settings.h"
+
+namespace tandem::shim {
+
+enum class SessionState : uint32_t { kFresh, kStarting, kStarted, kOff };
+
+extern std::atomic<SessionState> g_session;  // release when it changes; acquire by all
+extern Settings g_settings;                  // written while kStarting, constant after
+
+// First use in this process: settings, clock, fork handlers, one attempt to attach, helper thread.
+void start_session();
+
+// One attempt to attach, with a deadline in real time; publishes the channel. Starting thread, then
+// only the helper.
+bool attach(int timeout_ms);
+
+// The daemon is gone: unpublishes the channel and releases its waiters. Helper thread.
+void lose_channel();
+
+// The channel, or null while unmanaged. The first caller with a context attaches.
+inline Channel* managed_channel() {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (__builtin_expect(channel != nullptr, 1)) return channel;
+  if (g_session.load(std::memory_order_acquire) == SessionState::kFresh) {
+    start_session();
+    return g_channel.load(std::memory_order_acquire);
+  }
+  return nullptr;
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,40 @@
+// What the environment asks for. Read once a process, at the attach; a request, never authority.
+//
+//   name              value                    default   effect
+//   TANDEM_DISABLE    0 | 1                    0         1: every call goes straight to the driver
+//   TANDEM_OBSERVE    0 | 1                    0         1: records only, no gate and no markers
+//   TANDEM_SOCKET     path                     <runtime directory>/attach.sock
+//   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
+//   TANDEM_PRIORITY   latency | normal | batch not said
+//   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
+//   TANDEM_SM         30% | count              not said  share of the SMs
+//   TANDEM_SLO        [p99=]50ms               not said
+//   TANDEM_NAME, TANDEM_GROUP   text           none
+#pragma once
+
+#include <cstdint>
+
+#include "wire.h"
+
+namespace tandem::shim {
+
+struct Settings {
+  bool disabled = false;
+  bool observe = false;
+  char socket_path[108] = {};  // sizeof(sockaddr_un::sun_path)
+  uint64_t job_id = 0;
+  wire::Request request{};
+  uint32_t memory_percent = 0;  // of the device, instead of request.memory_bytes
+  uint32_t sm_count = 0;        // instead of request.sm_percent
+};
+
+// A wrong value is one line on stderr and the default.
+Settings read_settings();
+
+// Parsers, for tests: false when `text` is not of their form.
+bool parse_bytes(const char* text, uint64_t* bytes);
+bool parse_percent(const char* text, uint32_t* percent);
+bool parse_duration_ns(const char* text, uint64_t* ns);
+bool parse_job_id(const char* text, uint64_t* id);
+
+}  // namespace tandem::shim

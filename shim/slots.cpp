@@ -1,0 +1,153 @@
+#include "slots.h"
+
+#include <cstddef>
+
+#include "driver.h"
+#include "markers.h"
+#include "relaxed.h"
+#include "thread_state.h"
+#include "wait.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr uint64_t kOwnSoonNs = 10'000'000;
+
+uint64_t current_context() {
+  CUcontext context = nullptr;
+  if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
+  return reinterpret_cast<uint64_t>(context);
+}
+
+bool fits(const StreamSlot& slot, uint64_t stream, uint64_t context) {
+  if (slot.stream.load(std::memory_order_acquire) != stream) return false;
+  if (!is_default_stream(stream)) return true;  // a handle names one stream of the process
+  if (slot.context.load(std::memory_order_relaxed) != context) return false;
+  return stream != kPerThreadStream ||
+         slot.thread.load(std::memory_order_relaxed) == thread_id();
+}
+
+bool is_finished(const shm::Slot& slot) {
+  return slot.open.load(std::memory_order_relaxed) == 0 &&
+         slot.issued.load(std::memory_order_relaxed) <= slot.done.load(std::memory_order_acquire);
+}
+
+uint32_t find(const Channel& channel, uint64_t stream, uint64_t context) {
+  const uint32_t end = slot_end(channel);
+  for (uint32_t i = 0; i < end; ++i) {
+    if (fits(channel.streams[i], stream, context)) return i;
+  }
+  return kNoSlot;
+}
+
+// Takes a slot that is free, or retired with nothing left to finish.
+uint32_t take(Channel& channel) {
+  for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
+    StreamSlot& slot = channel.streams[i];
+    uint64_t held = slot.stream.load(std::memory_order_acquire);
+    const bool free = held == kNoStream || (held == kStreamRetired && is_finished(channel.slots[i]));
+    if (free && slot.stream.compare_exchange_strong(held, kStreamMaking,
+                                                    std::memory_order_acquire)) {
+      return i;
+    }
+  }
+  return kNoSlot;
+}
+
+void raise_end(Channel& channel, uint32_t end) {
+  uint32_t held = channel.gate.slot_end.load(std::memory_order_relaxed);
+  while (held < end && !channel.gate.slot_end.compare_exchange_weak(held, end,
+                                                                    std::memory_order_release)) {
+  }
+}
+
+void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
+  CUdevice device = 0;
+  unsigned flags = 0;
+  if (!is_default_stream(stream) && g_driver.cuStreamGetCtx) {
+    CUcontext owner = nullptr;
+    if (g_driver.cuStreamGetCtx(as_stream(stream), &owner) == CUDA_SUCCESS && owner)
+      context = reinterpret_cast<uint64_t>(owner);
+  }
+  if (g_driver.cuCtxGetDevice) g_driver.cuCtxGetDevice(&device);
+  if (!is_default_stream(stream) && g_driver.cuStreamGetFlags)
+    g_driver.cuStreamGetFlags(as_stream(stream), &flags);
+  slot.context.store(context, std::memory_order_relaxed);
+  slot.device.store(static_cast<uint32_t>(device), std::memory_order_relaxed);
+  slot.blocking.store((flags & CU_STREAM_NON_BLOCKING) == 0, std::memory_order_relaxed);
+  slot.programmatic.store(false, std::memory_order_relaxed);
+  slot.thread.store(stream == kPerThreadStream ? thread_id() : 0, std::memory_order_relaxed);
+}
+
+uint32_t make(Channel& channel, uint64_t stream, uint64_t context) {
+  const uint32_t index = take(channel);
+  if (index == kNoSlot) return kNoSlot;
+  StreamSlot& slot = channel.streams[index];
+  const RelaxedCapture relaxed;
+  describe(slot, stream, context);
+  slot.mark_by = MarkBy::kUndecided;
+  forget_events(slot);
+  shm::Slot& shared = channel.slots[index];
+  shared.stream.store(stream, std::memory_order_relaxed);
+  shared.generation.fetch_add(1, std::memory_order_relaxed);
+  shared.open.store(0, std::memory_order_relaxed);
+  shared.open_est_ns.store(0, std::memory_order_relaxed);
+  shared.state.store(static_cast<uint32_t>(shm::SlotState::kLive), std::memory_order_release);
+  slot.stream.store(stream, std::memory_order_release);  // pairs with the acquire in fits()
+  raise_end(channel, index + 1);
+  return index;
+}
+
+}  // namespace
+
+uint32_t slot_end(const Channel& channel) {
+  return channel.gate.slot_end.load(std::memory_order_acquire);
+}
+
+bool is_live(const StreamSlot& slot) {
+  return slot.stream.load(std::memory_order_acquire) < kStreamRetired;
+}
+
+uint32_t slot_of(Channel& channel, uint64_t stream) {
+  ThreadState& thread = g_thread;
+  const uint64_t context = is_default_stream(stream) ? current_context() : 0;
+  if (thread.channel == &channel && thread.stream == stream && thread.context == context &&
+      thread.slot != kNoSlot &&
+      channel.streams[thread.slot].stream.load(std::memory_order_acquire) == stream) {
+    return thread.slot;
+  }
+  if (is_default_stream(stream) && !context) return kNoSlot;
+  uint32_t index = find(channel, stream, context);
+  if (index == kNoSlot) index = make(channel, stream, context);
+  thread.channel = &channel;
+  thread.stream = stream;
+  thread.context = context;
+  thread.slot = index;
+  return index;
+}
+
+bool try_own(StreamSlot& slot) {
+  // acquire: sees what the previous owner left; pairs with the release in disown.
+  return !slot.busy.load(std::memory_order_relaxed) &&
+         !slot.busy.exchange(true, std::memory_order_acquire);
+}
+
+void disown(StreamSlot& slot) { slot.busy.store(false, std::memory_order_release); }
+
+bool own_soon(StreamSlot& slot) {
+  const uint64_t start = monotonic_ns();
+  while (!try_own(slot)) {
+    if (monotonic_ns() - start > kOwnSoonNs) return false;
+    cpu_pause();
+  }
+  return true;
+}
+
+void retire(Channel& channel, uint32_t index) {
+  StreamSlot& slot = channel.streams[index];
+  channel.slots[index].state.store(static_cast<uint32_t>(shm::SlotState::kRetired),
+                                   std::memory_order_release);
+  slot.stream.store(kStreamRetired, std::memory_order_release);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,135 @@
+#include "submit.h"
+
+#include "capture.h"
+#include "helper.h"
+#include "presence.h"
+#include "segments.h"
+#include "slots.h"
+#include "thread_state.h"
+#include "timing.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr uint32_t kSampleEvery = 1024;  // launches of a thread between two samples of known functions
+constexpr uint64_t kCopyStartNs = 2'000;
+
+void record_wait(Channel& channel, const Waited& waited) {
+  shm::Record record{};
+  record.ticks = g_clock.ticks();
+  record.kind = static_cast<uint8_t>(shm::RecordKind::kWait);
+  record.slot = kNoSlot;
+  record.thread = thread_id();
+  record.duration_ns = waited.ns;
+  record.value = static_cast<uint64_t>(waited.reason);
+  write_record(channel, record);
+}
+
+// What is known of a function decides how long its segment may get, and whether to measure it.
+void look_up_duration(Channel& channel, const Submission& submission, Ticket* ticket) {
+  Duration* duration =
+      g_durations.find(DurationTable::key_of(submission.object, submission.blocks));
+  if (!duration) {
+    ticket->close_after = true;
+    return;
+  }
+  const uint32_t seen = duration->seen.load(std::memory_order_relaxed);
+  if (seen < kSamplesWanted) duration->seen.store(seen + 1, std::memory_order_relaxed);
+  ticket->close_after = seen < kSamplesWanted;
+  ticket->est_ns = duration->ns.load(std::memory_order_relaxed);
+  const bool wanted = duration->samples.load(std::memory_order_relaxed) < kSamplesWanted ||
+                      ++g_thread.launches % kSampleEvery == 0;
+  if (ticket->est_ns == 0) ticket->est_ns = segment_ns(channel);
+  if (!wanted || submission.programmatic || channel.observe || any_capture() ||
+      ticket->slot == kNoSlot) {
+    return;
+  }
+  const StreamSlot& slot = channel.streams[ticket->slot];
+  ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
+                                as_stream(submission.stream));
+  ticket->duration = duration;
+}
+
+void record_submission(const Ticket& ticket, const Submission& submission, uint64_t ticks) {
+  shm::Record record;
+  record.ticks = ticks;
+  record.kind = static_cast<uint8_t>(submission.kind);
+  record.flags = 0;
+  record.slot = static_cast<uint16_t>(ticket.slot);
+  record.thread = thread_id();
+  record.stream = submission.stream;
+  record.object = submission.object;
+  record.bytes = submission.bytes;
+  record.grid_blocks = submission.blocks;
+  record.block_threads = submission.threads;
+  record.duration_ns = ticket.est_ns;
+  record.value = submission.direction;
+  write_record(*ticket.channel, record);
+}
+
+// Programmatic launches overlap: a marker between two of them would end that, so their segments get
+// longer.
+uint64_t close_at_ns(const Channel& channel, const StreamSlot& slot) {
+  const uint64_t length = segment_ns(channel);
+  return slot.programmatic.load(std::memory_order_relaxed) ? 4 * length : length;
+}
+
+void count(const Ticket& ticket, const Submission& submission, uint64_t now_ns) {
+  Channel& channel = *ticket.channel;
+  StreamSlot& slot = channel.streams[ticket.slot];
+  const uint64_t open_ns = add_to_segment(channel, ticket.slot, ticket.est_ns, now_ns);
+  if (submission.programmatic && !slot.programmatic.load(std::memory_order_relaxed))
+    slot.programmatic.store(true, std::memory_order_relaxed);
+  const bool full = open_ns >= close_at_ns(channel, slot);
+  // Nobody else could close a per-thread default stream's segment later.
+  if (full || (ticket.close_after && !submission.programmatic) ||
+      submission.stream == kPerThreadStream) {
+    close_segment(channel, ticket.slot);
+  }
+}
+
+}  // namespace
+
+uint64_t copy_estimate_ns(uint64_t bytes, uint64_t direction) {
+  const uint64_t bytes_per_us = direction == 3 ? 1'000'000 : 20'000;
+  return kCopyStartNs + bytes * 1000 / bytes_per_us;
+}
+
+Ticket prepare(Channel& channel, const Submission& submission) {
+  Ticket ticket;
+  if (any_capture() && submission.stream != kLegacyStream &&
+      is_capturing(as_stream(submission.stream))) {
+    return ticket;  // becomes a graph node; gated when that graph is launched
+  }
+  ticket.channel = &channel;
+  ticket.slot = slot_of(channel, submission.stream);
+  if (submission.blocks_caller) close_open_segments(channel);
+  if (!channel.observe && g_thread.captures == 0) {
+    const Waited waited = channel.gate.admit();
+    if (waited.ns) record_wait(channel, waited);
+  }
+  ticket.est_ns = submission.est_ns;
+  ticket.close_after = submission.alone;
+  if (submission.measured) look_up_duration(channel, submission, &ticket);
+  return ticket;
+}
+
+void finish(const Ticket& ticket, const Submission& submission, bool taken) {
+  if (ticket.timing)
+    end_timing(ticket.timing, as_stream(submission.stream), ticket.duration, taken);
+  if (!taken) return;
+  Channel& channel = *ticket.channel;
+  const uint64_t ticks = g_clock.ticks();
+  const uint64_t now_ns = g_clock.ns(ticks);
+  record_submission(ticket, submission, ticks);
+  if (channel.observe) return;
+  if (submission.blocks_caller) {
+    show_idle_if_so(channel, now_ns);
+    return;
+  }
+  show_busy(channel, now_ns);
+  if (ticket.slot != kNoSlot) count(ticket, submission, now_ns);
+  wake_helper();
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,34 @@
+/* What a job may tell Tandem about itself. Both functions exist only under the preload library: look
+ * them up with dlsym(RTLD_DEFAULT, ...) and do without when they are missing. */
+#ifndef TANDEM_MARK_H_
+#define TANDEM_MARK_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tandem_mark_kind {
+  /* An iteration ended here. id: its number, or 0. value: unused. */
+  TANDEM_MARK_STEP = 1,
+  /* id: FNV-1a of the phase's name. value: 1 it begins, 0 it ends. */
+  TANDEM_MARK_PHASE = 2,
+  /* Do not take the GPU away for the next `value` nanoseconds; 0 ends it early. id: unused. A wish:
+   * the daemon bounds it. */
+  TANDEM_MARK_CRITICAL = 3,
+  /* A request with a latency objective. id: its number. value: 1 it begins, 0 it ends. Between the
+   * two a latency-class process counts as busy even while the GPU does nothing for it. */
+  TANDEM_MARK_SLO = 4
+};
+
+/* 0 when taken, -1 for an unknown kind. Never blocks; may be called from any thread. */
+int tandem_mark_v1(int kind, uint64_t id, uint64_t value);
+
+/* 1 while this process is attached to a daemon. */
+int tandem_is_managed_v1(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TANDEM_MARK_H_ */

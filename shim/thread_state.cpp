@@ -1,0 +1,41 @@
+#include "thread_state.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tandem::shim {
+
+__thread ThreadState g_thread;
+
+namespace {
+
+// pthread keys, not thread_local destructors: those need the C++ runtime's help at exit.
+pthread_key_t g_exit_key;
+pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
+
+void give_ring_back(void*) { g_thread.ring.release(); }
+void make_exit_key() { pthread_key_create(&g_exit_key, give_ring_back); }
+
+void claim_ring(Channel& channel) {
+  pthread_once(&g_exit_key_once, make_exit_key);
+  pthread_setspecific(g_exit_key, &g_thread);
+  g_thread.ring.release();
+  g_thread.ring.claim(channel.state, thread_id());
+}
+
+}  // namespace
+
+uint32_t thread_id() {
+  if (g_thread.tid == 0) g_thread.tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  return g_thread.tid;
+}
+
+void write_record(Channel& channel, const shm::Record& record) {
+  const uint32_t flags = channel.command->gate.flags.load(std::memory_order_relaxed);
+  if (!(flags & shm::kFlagTelemetry)) return;
+  if (!g_thread.ring.belongs_to(channel.state)) claim_ring(channel);
+  g_thread.ring.put(record);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,33 @@
+// What each thread keeps for itself, so that a launch touches no line another thread writes.
+#pragma once
+
+#include <cstdint>
+
+#include "channel.h"
+#include "ring_writer.h"
+
+namespace tandem::shim {
+
+struct ThreadState {
+  RingWriter ring;
+  uint32_t tid = 0;
+  uint32_t captures = 0;  // begun by this thread and not ended: it must never wait
+  uint32_t launches = 0;  // picks the rare timing samples
+  bool in_request = false;
+  // The slot of the last submission.
+  const Channel* channel = nullptr;
+  uint64_t stream = kNoStream;
+  uint64_t context = 0;
+  uint32_t slot = kNoSlot;
+};
+
+// __thread, not thread_local: no wrapper function around each access.
+extern __thread ThreadState g_thread __attribute__((tls_model("initial-exec")));
+
+// Writes a record into this thread's ring; claims the ring on first use. Does nothing while the
+// daemon wants no telemetry.
+void write_record(Channel& channel, const shm::Record& record);
+
+uint32_t thread_id();
+
+}  // namespace tandem::shim

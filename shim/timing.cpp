@@ -1,0 +1,118 @@
+#include "timing.h"
+
+#include <atomic>
+
+#include "channel.h"
+#include "driver.h"
+#include "relaxed.h"
+#include "wait.h"
+
+namespace tandem::shim {
+
+enum class PairState : uint32_t { kFree, kTaken, kPending };
+
+// `state` decides who owns the rest: a launching thread or the helper while kTaken, nobody else.
+struct TimingPair {
+  std::atomic<PairState> state;
+  std::atomic<uint64_t> context;  // of the events; 0 = none made yet
+  CUevent begin, end;
+  Duration* duration;
+};
+
+namespace {
+
+constexpr uint32_t kPairs = 32;
+constexpr uint64_t kForgetNs = 10'000'000;
+TimingPair g_pairs[kPairs];
+
+bool take(TimingPair& pair, PairState from) {
+  // acquire: pairs with the release of whoever set `from`.
+  return pair.state.compare_exchange_strong(from, PairState::kTaken, std::memory_order_acquire);
+}
+
+void set(TimingPair& pair, PairState state) {
+  pair.state.store(state, std::memory_order_release);
+}
+
+bool make_events(TimingPair& pair, uint64_t context) {
+  if (pair.context.load(std::memory_order_relaxed) == context) return true;
+  if (g_driver.cuEventCreate(&pair.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+      g_driver.cuEventCreate(&pair.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    return false;
+  }
+  pair.context.store(context, std::memory_order_relaxed);
+  return true;
+}
+
+// A pair of this context, else one never used.
+TimingPair* take_pair(uint64_t context) {
+  const uint64_t choices[] = {context, 0};
+  for (const uint64_t wanted : choices) {
+    for (TimingPair& pair : g_pairs) {
+      if (pair.context.load(std::memory_order_relaxed) != wanted || !take(pair, PairState::kFree))
+        continue;
+      if (pair.context.load(std::memory_order_relaxed) == wanted) return &pair;
+      set(pair, PairState::kFree);
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TimingPair* begin_timing(uint64_t context, CUstream stream) {
+  if (!g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
+  TimingPair* pair = take_pair(context);
+  if (!pair) return nullptr;
+  const RelaxedCapture relaxed;
+  if (make_events(*pair, context) && g_driver.cuEventRecord(pair->begin, stream) == CUDA_SUCCESS)
+    return pair;
+  set(*pair, PairState::kFree);
+  return nullptr;
+}
+
+void end_timing(TimingPair* pair, CUstream stream, Duration* duration, bool taken) {
+  const RelaxedCapture relaxed;
+  pair->duration = duration;
+  const bool complete = taken && g_driver.cuEventRecord(pair->end, stream) == CUDA_SUCCESS;
+  set(*pair, complete ? PairState::kPending : PairState::kFree);
+}
+
+bool collect_timings() {
+  bool outstanding = false;
+  for (TimingPair& pair : g_pairs) {
+    if (!take(pair, PairState::kPending)) continue;
+    if (g_driver.cuEventQuery(pair.end) == CUDA_ERROR_NOT_READY) {
+      outstanding = true;
+      set(pair, PairState::kPending);
+      continue;
+    }
+    float ms = 0;
+    if (g_driver.cuEventElapsedTime(&ms, pair.begin, pair.end) == CUDA_SUCCESS && ms >= 0)
+      DurationTable::measured(*pair.duration, static_cast<uint64_t>(ms * 1e6f));
+    set(pair, PairState::kFree);
+  }
+  return outstanding;
+}
+
+void forget_timings(uint64_t context) {
+  const uint64_t start = monotonic_ns();
+  for (TimingPair& pair : g_pairs) {
+    if (pair.context.load(std::memory_order_relaxed) != context) continue;
+    while (!take(pair, PairState::kFree) && !take(pair, PairState::kPending)) {
+      if (monotonic_ns() - start > kForgetNs) return;
+      cpu_pause();
+    }
+    pair.context.store(0, std::memory_order_relaxed);
+    set(pair, PairState::kFree);
+  }
+}
+
+void forget_all_timings() {
+  for (TimingPair& pair : g_pairs) {
+    pair.context.store(0, std::memory_order_relaxed);
+    set(pair, PairState::kFree);
+  }
+}
+
+}  // namespace tandem::shim
