@@ -144,4 +144,8 @@ class Poller:
     def wake(self) -> None: ...
     def snapshots(self) -> list[Snapshot]: ...
     def drain_records(self, *, limit: int = ...) -> list[tuple[int, bytes]]:
-        """(process_id, packed shm::Record array) since the last call, oldest first; bounded buffer."""
+        """(process_id, packed shm::Record array) since the last call, oldest first; bounded buffer.
+
+        Records are kept from the first call on, and for five seconds after each. `ticks` is already
+        converted to nanoseconds; 0 where the job has not said how.
+        """

@@ -9,6 +9,7 @@ namespace tandem::daemon {
 namespace {
 
 constexpr uint32_t kQuietRounds = 16;  // so many in a row before the period grows
+constexpr uint32_t kMaxDoublings = 16;
 // A round that took c is followed by at least 4c of rest when doorbells ring, 19c otherwise.
 constexpr uint64_t kRestAfterDoorbell = 4;
 constexpr uint64_t kRest = 19;
@@ -109,14 +110,16 @@ uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
   const std::lock_guard<std::mutex> lock(mutex_);
   const uint64_t begin_ns = monotonic_ns();
   if (watcher_.round(begin_ns)) wake();
-  quiet_rounds_ = watcher_.active() ? 0 : std::min(quiet_rounds_ + 1, kQuietRounds);
+  quiet_rounds_ = watcher_.active() ? 0 : std::min(quiet_rounds_ + 1, kQuietRounds + kMaxDoublings);
   watcher_.doorbells(waiters, held);
   return monotonic_ns() - begin_ns;
 }
 
 uint64_t Poller::next_period(uint64_t cost_ns) {
-  if (quiet_rounds_ >= kQuietRounds) return idle_period_ns_;
-  return std::clamp(kRest * cost_ns, period_ns_, std::max(period_ns_, idle_period_ns_));
+  const uint64_t longest_ns = std::max(period_ns_, idle_period_ns_);
+  if (quiet_rounds_ < kQuietRounds) return std::clamp(kRest * cost_ns, period_ns_, longest_ns);
+  const uint32_t doublings = std::min(quiet_rounds_ - kQuietRounds + 1, kMaxDoublings);
+  return std::clamp(period_ns_ << doublings, period_ns_, longest_ns);
 }
 
 void Poller::run_polls() {
@@ -127,18 +130,18 @@ void Poller::run_polls() {
     held.clear();
     const uint64_t cost_ns = round(&waiters, &held);
     const uint64_t now_ns = monotonic_ns();
-    // First the rest that no doorbell may cut short, then the period, which one may.
-    const uint64_t rest_ns = std::max(period_ns_ / 4, kRestAfterDoorbell * cost_ns);
-    futex_wait_any(waiters.data(), 1, now_ns + rest_ns);
-    futex_wait_any(waiters.data(), waiters.size(), now_ns + std::max(rest_ns, next_period(cost_ns)));
+    const uint64_t rested_ns = now_ns + std::max(period_ns_ / 4, kRestAfterDoorbell * cost_ns);
+    futex_wait_any(waiters.data(), waiters.size(), now_ns + next_period(cost_ns));
+    // A job that rings without end must not keep the thread running: only a nudge cuts this short.
+    if (monotonic_ns() < rested_ns) futex_wait_any(waiters.data(), 1, rested_ns);
   }
 }
 
 void Poller::run_heartbeat() {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const uint64_t now_ns = monotonic_ns();
-    const uint64_t core_seen_ns = core_seen_ns_.load(std::memory_order_relaxed);
-    if (core_waits_.load(std::memory_order_relaxed) || now_ns < core_seen_ns + kCoreGraceNs) {
+    if (core_is_alive(core_waits_.load(std::memory_order_relaxed),
+                      core_seen_ns_.load(std::memory_order_relaxed), now_ns)) {
       const std::lock_guard<std::mutex> lock(mutex_);
       watcher_.stamp(now_ns);
     }

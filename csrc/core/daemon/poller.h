@@ -1,7 +1,8 @@
 // The daemon's two native threads around a Watcher, and the wait of its core.
 //
-//   poll thread       a round every period; every idle period once nothing was busy or waiting for a
-//                     while; at once when a doorbell rings, but never more than a fifth of its time
+//   poll thread       a round every period; ever rarer, down to the idle period, once nothing was
+//                     busy or waiting for a while; at once when a doorbell rings. Takes at most a
+//                     twentieth of a core, with doorbells a fifth
 //   heartbeat thread  stamps every command page each 100 ms, while the core is in wait() or came out
 //                     of it less than a second ago. A hung core so ends the heartbeat, and its jobs
 //                     go on ungated; a core that waits for long does not
@@ -21,12 +22,17 @@
 
 namespace tandem::daemon {
 
+// May the heartbeat go on? `core_seen_ns` is when the core last came out of its wait.
+constexpr bool core_is_alive(bool core_waits, uint64_t core_seen_ns, uint64_t now_ns) {
+  constexpr uint64_t kGraceNs = 1'000'000'000;
+  return core_waits || now_ns < core_seen_ns + kGraceNs;
+}
+
 class Poller {
  public:
   static constexpr uint64_t kPeriodNs = 1'000'000;
-  static constexpr uint64_t kIdlePeriodNs = 20'000'000;
+  static constexpr uint64_t kIdlePeriodNs = 50'000'000;
   static constexpr uint64_t kHeartbeatNs = 100'000'000;
-  static constexpr uint64_t kCoreGraceNs = 1'000'000'000;
 
   Poller(uint64_t period_ns, uint64_t idle_period_ns)
       : period_ns_(period_ns), idle_period_ns_(idle_period_ns) {}

@@ -26,6 +26,7 @@ void grow(uint64_t* counter, const std::atomic<uint64_t>& claim) {
 }
 
 struct SlotView {
+  bool used = false;
   bool live = false;
   uint64_t open_segments = 0;
 };
@@ -35,7 +36,9 @@ struct SlotView {
 // both count as nothing outstanding.
 SlotView view(const shm::Slot& slot) {
   SlotView out;
-  out.live = read(slot.state) == static_cast<uint32_t>(shm::SlotState::kLive);
+  const uint32_t state = read(slot.state);
+  out.used = state != static_cast<uint32_t>(shm::SlotState::kFree);
+  out.live = state == static_cast<uint32_t>(shm::SlotState::kLive);
   if (!out.live) return out;
   const uint64_t done = slot.done.load(std::memory_order_acquire);
   const uint64_t open = slot.open.load(std::memory_order_acquire);
@@ -43,19 +46,6 @@ SlotView view(const shm::Slot& slot) {
   if (issued > done) out.open_segments = std::min(issued - done, kMaxFigure);
   if (open != 0 && out.open_segments < kMaxFigure) ++out.open_segments;
   return out;
-}
-
-void look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
-  snapshot->live_slots = 0;
-  snapshot->open_segments = 0;
-  for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
-    const SlotView slot = view(pages.slots()[i]);
-    snapshot->live_slots += slot.live ? 1 : 0;
-    snapshot->open_segments =
-        std::min(snapshot->open_segments + slot.open_segments, kMaxFigure);
-  }
-  snapshot->busy = snapshot->open_segments != 0;
-  if (snapshot->busy) snapshot->last_busy_ns = now_ns;
 }
 
 void look_at_waits(const shm::StateWaits& waits, uint64_t now_ns, Snapshot* snapshot) {
@@ -87,7 +77,23 @@ void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
 
 }  // namespace
 
-void look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
+void Looker::look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
+  const bool full = looks_++ % kFullLookEvery == 0;
+  snapshot->live_slots = 0;
+  snapshot->open_segments = 0;
+  for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
+    if (!full && i >= used_slots_ + kLookAhead) break;
+    const SlotView slot = view(pages.slots()[i]);
+    if (slot.used) used_slots_ = std::max(used_slots_, i + 1);
+    snapshot->live_slots += slot.live ? 1 : 0;
+    snapshot->open_segments =
+        std::min(snapshot->open_segments + slot.open_segments, kMaxFigure);
+  }
+  snapshot->busy = snapshot->open_segments != 0;
+  if (snapshot->busy) snapshot->last_busy_ns = now_ns;
+}
+
+void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   const shm::StatePage& state = pages.state();
   snapshot->process_id = pages.process_id();
   look_at_slots(pages, now_ns, snapshot);

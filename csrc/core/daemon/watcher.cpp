@@ -42,7 +42,7 @@ bool Watcher::round(uint64_t now_ns) {
   active_ = false;
   for (const auto& watched : watched_) {
     const Snapshot before = watched->snapshot;
-    look(*watched->pages, now_ns, &watched->snapshot);
+    watched->looker.look(*watched->pages, now_ns, &watched->snapshot);
     recording ? keep_records(*watched, now_ns) : pass_over_records(*watched);
     changed |= notable(before, watched->snapshot);
     active_ |= watched->snapshot.busy || watched->snapshot.waiting_threads != 0;

@@ -40,6 +40,7 @@ class Watcher {
     std::shared_ptr<const Pages> pages;
     int gpu;
     int64_t group;
+    Looker looker;
     Snapshot snapshot;
     RingReader rings[shm::kRingCount];
   };
