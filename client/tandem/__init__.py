@@ -1,1 +1,76 @@
-"""Tandem: several unmodified deep-learning jobs share one NVIDIA GPU."""
+"""Tandem: several unmodified deep-learning jobs share one NVIDIA GPU.
+
+Marks and errors are here at once and need nothing; `Client` and what it returns are loaded when
+they are first used, and need `pip install gpu-tandem[client]`.
+"""
+
+from typing import TYPE_CHECKING
+
+from tandem._marks import critical, is_managed, phase, slo, step
+from tandem.errors import (
+    AccessError,
+    BugError,
+    CapacityError,
+    DeadlineError,
+    NotFoundError,
+    StateError,
+    TandemError,
+    UnavailableError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from tandem._client import Client
+    from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait
+
+__all__ = [
+    "AccessError",
+    "BugError",
+    "CapacityError",
+    "Client",
+    "DeadlineError",
+    "Explanation",
+    "Gpu",
+    "Job",
+    "JobEvent",
+    "NotFoundError",
+    "Process",
+    "StateError",
+    "Status",
+    "TandemError",
+    "UnavailableError",
+    "UsageError",
+    "Wait",
+    "critical",
+    "is_managed",
+    "phase",
+    "slo",
+    "step",
+]
+
+_LATER = {
+    "Client": "tandem._client",
+    "Explanation": "tandem._results",
+    "Gpu": "tandem._results",
+    "Job": "tandem._results",
+    "JobEvent": "tandem._results",
+    "Process": "tandem._results",
+    "Status": "tandem._results",
+    "Wait": "tandem._results",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'tandem' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -164,12 +164,15 @@ class Client:
             except grpc.RpcError as exc:
                 if exc.code() is not grpc.StatusCode.UNAUTHENTICATED:
                     raise
-            # A daemon started anew does not know the old token, and has done nothing.
+            # The daemon started anew a moment ago and does not know the token; nothing was done.
             self._forget_token()
             return method(request, timeout=deadline_s, metadata=self._metadata(deadline_s))
 
     def _metadata(self, deadline_s: float) -> _Metadata:
         with self._lock:
+            if self._login is not None and not self._login.alive():
+                self._login.close()
+                self._login = None
             if self._login is None:
                 try:
                     self._login = Login(self._place.login, timeout_s=deadline_s)

@@ -38,6 +38,15 @@ class Login:
                 raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
             raise
 
+    def alive(self) -> bool:
+        """Whether the daemon still holds the connection; False after it ended or restarted."""
+        try:
+            return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
     def close(self) -> None:
         """End the token."""
         self._connection.close()

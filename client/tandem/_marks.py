@@ -1,0 +1,157 @@
+"""Marks: what a program may say of itself. Outside the shim every one of them does nothing.
+
+They call the one function that the shim already loaded in this process exports
+(shim/tandem_mark.h); nothing is connected, nothing beyond the standard library is imported.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from itertools import count
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+# enum tandem_mark_kind
+STEP, PHASE, CRITICAL, SLO = 1, 2, 3, 4
+
+_MASK = 2**64 - 1
+_NS_PER_MS = 1_000_000
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_requests = count(1)  # next() of it is atomic
+
+
+class _Shim(Protocol):
+    def tandem_mark_v1(self, kind: int, id_: int, value: int, /) -> int: ...
+    def tandem_is_managed_v1(self) -> int: ...
+
+
+def is_managed() -> bool:
+    """Whether this process is attached to a daemon now; False outside the shim."""
+    shim = _shim()
+    return shim is not None and shim.tandem_is_managed_v1() == 1
+
+
+def step(number: int = 0) -> None:
+    """Say that an iteration ended here; `number` is the program's own count of them."""
+    _mark(STEP, number, 0)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Say that the block is one phase, such as "prefill" or "backward".
+
+    with tandem.phase("prefill"): ...
+    """
+    name_hash = fnv1a(name.encode())
+    _mark(PHASE, name_hash, 1)
+    try:
+        yield
+    finally:
+        _mark(PHASE, name_hash, 0)
+
+
+@contextmanager
+def critical(*, max_ms: float) -> Iterator[None]:
+    """Ask not to lose the GPU inside the block, for at most `max_ms` milliseconds.
+
+    A wish: the daemon bounds it, and nothing tells whether it was granted.
+
+    Raises:
+        ValueError: `max_ms` is not positive.
+    """
+    if not max_ms > 0:
+        raise ValueError(f"max_ms must be positive, not {max_ms}")
+    _mark(CRITICAL, 0, int(max_ms * _NS_PER_MS))
+    try:
+        yield
+    finally:
+        _mark(CRITICAL, 0, 0)
+
+
+def slo(
+    *, p99_ms: float
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Decorate the function, plain or async, that handles one request.
+
+    While it runs a process of class latency counts as busy, also while the GPU does nothing for
+    it, so that best-effort work of others stays away. `p99_ms` says what the code was written for;
+    the objective that the daemon works to is that of `tandem run --slo`.
+
+        @tandem.slo(p99_ms=50)
+        def handle(request): ...
+
+    Raises:
+        ValueError: `p99_ms` is not positive.
+    """
+    if not p99_ms > 0:
+        raise ValueError(f"p99_ms must be positive, not {p99_ms}")
+
+    def decorate(handle: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        from inspect import iscoroutinefunction
+
+        if iscoroutinefunction(handle):
+            return cast("Callable[_Arguments, _Result]", _marked_async(handle))
+
+        @wraps(handle)
+        def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            with _request():
+                return handle(*args, **kwargs)
+
+        return marked
+
+    return decorate
+
+
+def fnv1a(text: bytes) -> int:
+    """The 64-bit FNV-1a hash, by which the shim knows phases."""
+    value = 0xCBF29CE484222325
+    for byte in text:
+        value = (value ^ byte) * 0x100000001B3 & _MASK
+    return value
+
+
+def _marked_async(
+    handle: Callable[_Arguments, Coroutine[Any, Any, _Result]],
+) -> Callable[_Arguments, Coroutine[Any, Any, _Result]]:
+    @wraps(handle)
+    async def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        with _request():
+            return await handle(*args, **kwargs)
+
+    return marked
+
+
+@contextmanager
+def _request() -> Iterator[None]:
+    number = next(_requests)
+    _mark(SLO, number, 1)
+    try:
+        yield
+    finally:
+        _mark(SLO, number, 0)
+
+
+def _mark(kind: int, id_: int, value: int) -> None:
+    shim = _shim()
+    if shim is not None:
+        shim.tandem_mark_v1(kind, id_ & _MASK, min(value, _MASK))
+
+
+@cache
+def _shim() -> _Shim | None:
+    try:
+        import ctypes
+    except ImportError:  # a Python built without libffi
+        return None
+
+    # PyDLL keeps the interpreter lock: a mark never blocks, and is cheaper than letting go of it.
+    process = ctypes.PyDLL(None)
+    try:
+        mark, managed = process.tandem_mark_v1, process.tandem_is_managed_v1
+    except AttributeError:
+        return None
+    mark.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
+    managed.argtypes = []
+    return cast("_Shim", process)
