@@ -46,11 +46,13 @@ def demo(as_json: bool, seconds: float | None, clock: str, keep: bool, trace: Pa
 
     signal.signal(signal.SIGTERM, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="tandem-demo-"))
+    finished = False
     try:
         conductor = Conductor.prepare(
             clock=clock, seconds=seconds, folder=folder, keep=keep, say=_say
         )
         results = conductor.run()
+        finished = True
         report = build_report(results)
         if trace is not None:
             write_trace(trace, [*results.alone.values(), results.unmanaged, results.tandem])
@@ -58,7 +60,7 @@ def demo(as_json: bool, seconds: float | None, clock: str, keep: bool, trace: Pa
     except WorkerError as failure:
         raise click.ClickException(str(failure)) from failure
     finally:
-        if keep:
+        if keep and finished:
             _say(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)

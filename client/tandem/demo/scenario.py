@@ -58,7 +58,9 @@ class Scenario:
     def __enter__(self) -> Scenario:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self.daemon is not None:
+            self.daemon.close()  # interrupted or failed: even one that was to be kept
         self._children.close()
 
     @property
@@ -102,11 +104,11 @@ class Scenario:
 
     def start_daemon(self) -> None:
         """Start tandemd on the runtime directory; again after it was killed."""
-        if self.config:
-            (self.folder / "tandemd.toml").write_text(self.config)
-        arguments = ["--config", str(self.folder / "tandemd.toml")] if self.config else []
+        # Always a file of our own: the demo must not depend on what the machine's daemon is set to.
+        config = self.folder / "tandemd.toml"
+        config.write_text(self.config or "version = 1\n")
         self.daemon = Daemon(
-            arguments=arguments,
+            arguments=["--config", str(config)],
             env=self.env,
             runtime_dir=self.runtime_dir,
             log=self.folder / "tandemd.log",
@@ -143,7 +145,10 @@ class Scenario:
         return [sys.executable, "-m", "tandem.cli", "run", *options, "--", *program]
 
     def _by_hand(self, daemon: Daemon) -> str:
-        again = shlex.join([f"{k}={v}" for k, v in self.env.items() if _ours(k)] + daemon.command())
+        variables = [f"{name}={value}" for name, value in self.env.items() if _ours(name)]
+        again = shlex.join(
+            [*variables, *daemon.command(), "--config", str(self.folder / "tandemd.toml")]
+        )
         return (
             f"runtime directory {self.runtime_dir}\n"
             f"  look:      TANDEM_RUNTIME_DIR={self.runtime_dir} tandem ps\n"

@@ -1,0 +1,77 @@
+"""The main job's figures, on the virtual clock: the same numbers in every run."""
+
+import pytest
+
+from tandem.demo.measure import Alone, idle_share, latencies_ms
+from tandem.demo.settings import TRAINERS
+from tandem.demo.stats import percentile
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+WINDOW_OFF = "version = 1\n[scheduler]\nwindow_segments = 0\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("budgets")
+
+
+@pytest.fixture(scope="module")
+def alone(lab, folder):
+    return lab.run("alone", folder=folder, roles=["server"], managed=False)
+
+
+@pytest.fixture(scope="module")
+def unmanaged(lab, folder):
+    return lab.run("unmanaged", folder=folder, managed=False)
+
+
+@pytest.fixture(scope="module")
+def managed(lab, folder):
+    return lab.run("tandem", folder=folder)
+
+
+def p99_ms(outcome):
+    return percentile(latencies_ms(outcome.worker("server")), 99)
+
+
+def share(outcome):
+    nothing_needed = Alone(request_ns=0, iteration_ns=dict.fromkeys(TRAINERS, 0.0))
+    return idle_share(outcome, nothing_needed, overlapping=False)
+
+
+def test_sharing_without_tandem_at_least_doubles_the_servers_p99(alone, unmanaged):
+    assert all(w.all_correct for w in unmanaged.workers)
+    assert p99_ms(unmanaged) >= 2.0 * p99_ms(alone)
+
+
+def test_under_tandem_the_servers_p99_stays_near_alone(alone, managed):
+    assert all(w.all_correct for w in managed.workers)
+    assert p99_ms(managed) <= 1.3 * p99_ms(alone)
+
+
+def test_under_tandem_the_trainers_get_the_time_the_server_leaves(managed):
+    assert share(managed) >= 0.7
+
+
+def test_the_requests_are_the_same_in_every_scenario(alone, unmanaged, managed):
+    arrivals = [
+        [item["arrival_ns"] for item in outcome.worker("server").items]
+        for outcome in (alone, unmanaged, managed)
+    ]
+
+    assert arrivals[0] == arrivals[1] == arrivals[2]
+    assert len(arrivals[0]) >= 250
+
+
+def test_without_the_window_the_servers_p99_is_lost(lab, folder, alone):
+    outcome = lab.run("window-off", folder=folder, config=WINDOW_OFF)
+
+    assert all(w.all_correct for w in outcome.workers)
+    assert p99_ms(outcome) > 1.3 * p99_ms(alone)
+
+
+def test_a_run_alone_repeats_to_the_nanosecond(lab, folder, alone):
+    again = lab.run("alone-again", folder=folder, roles=["server"], managed=False)
+
+    assert again.worker("server").items == alone.worker("server").items

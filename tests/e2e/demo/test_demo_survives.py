@@ -1,0 +1,75 @@
+"""What dies or hangs while the main job runs, and what goes on."""
+
+import signal
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+LONG = 40.0  # virtual seconds: more than any of these tests needs to act in
+PATIENCE_S = 120
+
+
+def attached_names(tandem, scenario):
+    return {job["display_name"] for job in tandem(scenario, "ps")["jobs"] if job["processes"]}
+
+
+def wait_until(condition, *, worker, step):
+    """Let the worker finish `step` items at a time until the condition holds."""
+    done = 0
+    while not condition():
+        done = worker.wait_for("progress", deadline_s=PATIENCE_S, done=done + step)["done"]
+
+
+def test_jobs_finish_right_when_the_daemon_is_killed(lab, tmp_path):
+    with lab.scenario("killed", folder=tmp_path) as scenario:
+        scenario.start()
+        scenario.workers["server"].wait_for("progress", deadline_s=PATIENCE_S, done=20)
+
+        scenario.daemon.send(signal.SIGKILL)
+
+        assert all(w.all_correct for w in scenario.finish().workers)
+
+
+def test_jobs_attach_to_a_restarted_daemon(lab, tmp_path, tandem):
+    with lab.scenario("restarted", folder=tmp_path, seconds=LONG) as scenario:
+        scenario.start()
+        server = scenario.workers["server"]
+        server.wait_for("progress", deadline_s=PATIENCE_S, done=20)
+        scenario.daemon.send(signal.SIGKILL)
+        scenario.daemon.wait(deadline_s=10)
+        server.wait_for("progress", deadline_s=PATIENCE_S, done=60)
+
+        scenario.start_daemon()
+
+        everybody = {"server", "vision", "language"}
+        wait_until(lambda: attached_names(tandem, scenario) == everybody, worker=server, step=20)
+        assert all(w.all_correct for w in scenario.finish().workers)
+
+
+def test_jobs_finish_right_when_the_daemon_hangs(lab, tmp_path):
+    with lab.scenario("stopped", folder=tmp_path) as scenario:
+        scenario.start()
+        scenario.workers["server"].wait_for("progress", deadline_s=PATIENCE_S, done=20)
+
+        scenario.daemon.send(signal.SIGSTOP)
+
+        assert all(w.all_correct for w in scenario.finish().workers)
+
+
+def test_a_killed_trainer_is_forgotten_and_its_memory_is_back(lab, tmp_path, tandem):
+    with lab.scenario("one-killed", folder=tmp_path, seconds=LONG) as scenario:
+        scenario.start()
+        server, victim = scenario.workers["server"], scenario.workers["vision"]
+        victim.wait_for("progress", deadline_s=PATIENCE_S, done=2)
+        before = tandem(scenario, "softgpu", "status")
+
+        victim.send(signal.SIGKILL)
+
+        others = {"server", "language"}
+        wait_until(lambda: attached_names(tandem, scenario) == others, worker=server, step=20)
+        after = tandem(scenario, "softgpu", "status")
+        assert str(victim.pid) in str(before)
+        assert str(victim.pid) not in str(after)
+        outcome = scenario.finish(expect_alive=["server", "language"])
+        assert all(w.all_correct for w in outcome.workers)
