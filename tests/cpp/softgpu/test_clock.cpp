@@ -1,0 +1,207 @@
+// How time goes on: serial delivery, ties, observers, START_CLIENTS, and the real clock.
+#include "check.h"
+#include "simulation.h"
+
+using namespace tandem::softgpu;
+
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kPatienceNs = uint64_t{kObserverPatienceMs} * kMs;
+
+}  // namespace
+
+TEST(time_stands_still_while_a_client_is_busy) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  const uint64_t op = s.submit(a, kernel(kMs));
+  s.real_ns = 1'000'000 * kMs;  // however long that takes
+  s.idle(a);
+  CHECK(s.peers[a].done.empty());
+  s.idle(b);
+  CHECK_EQ(s.done(a, op).end_ns, kMs);
+}
+
+TEST(an_idle_that_counts_too_few_packets_is_ignored) {
+  Simulation s;
+  const uint32_t a = s.join();
+  const uint64_t op = s.submit(a, kernel(kMs));
+  s.send(a, Type::kIdle, Idle{{}, s.peers[a].received - 1, kNever});
+  CHECK(s.peers[a].done.empty());
+  s.idle(a);
+  CHECK_EQ(s.done(a, op).end_ns, kMs);
+}
+
+TEST(an_idle_that_counts_packets_never_sent_is_an_error) {
+  Simulation s;
+  const uint32_t a = s.join();
+  s.send(a, Type::kIdle, Idle{{}, 99, kNever});
+  CHECK(s.peers[a].closed);
+}
+
+TEST(sleepers_wake_at_their_deadlines_in_order) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.peers[a].deadline_ns = 2 * kMs;
+  s.peers[b].deadline_ns = kMs;
+  s.run();
+  CHECK_EQ(s.peers[a].times.at(0), 2 * kMs);
+  CHECK_EQ(s.peers[b].times.at(0), kMs);
+}
+
+TEST(one_client_at_a_time_hears_of_something) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.peers[a].deadline_ns = s.peers[b].deadline_ns = kMs;
+  s.peers[a].goes_idle = s.peers[b].goes_idle = false;
+  s.idle(b);
+  s.idle(a);
+  CHECK_EQ(s.peers[a].times.size(), 1u);  // a tie goes to the lowest id
+  CHECK_EQ(s.peers[b].times.size(), 0u);
+  s.idle(a);
+  CHECK_EQ(s.peers[b].times.size(), 1u);
+}
+
+TEST(at_the_same_time_the_device_comes_before_sleepers) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.peers[a].deadline_ns = kMs;
+  s.peers[a].goes_idle = s.peers[b].goes_idle = false;
+  s.submit(b, kernel(kMs));
+  s.idle(a);
+  s.idle(b);
+  CHECK_EQ(s.peers[b].done.size(), 1u);
+  CHECK_EQ(s.peers[a].times.size(), 0u);
+  s.idle(b);
+  CHECK_EQ(s.peers[a].times.size(), 1u);
+}
+
+TEST(any_message_makes_an_idle_client_busy_again) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.peers[a].goes_idle = s.peers[b].goes_idle = false;
+  s.idle(a);
+  s.send(a, Type::kSyncTime, SyncTime{});
+  CHECK_EQ(s.peers[a].times.at(0), 0u);
+  s.submit(b, kernel(kMs));
+  s.idle(b);
+  CHECK(s.peers[b].done.empty());
+  s.idle(a);
+  CHECK_EQ(s.peers[b].done.size(), 1u);
+}
+
+TEST(order_of_arrival_among_busy_clients_does_not_matter) {
+  const auto run = [](bool swapped) {
+    Simulation s;
+    const uint32_t a = s.join(1), b = s.join(2);
+    for (int i = 0; i < 20; ++i) {
+      s.submit(swapped ? b : a, kernel(kMs, "k"));
+      s.submit(swapped ? a : b, kernel(kMs, "k"));
+    }
+    s.idle(swapped ? b : a);
+    s.idle(swapped ? a : b);
+    return s.timeline;
+  };
+  CHECK(run(false) == run(true));
+  CHECK(!run(false).empty());
+}
+
+TEST(time_waits_for_the_clients_that_shall_start_together) {
+  Settings settings = tiny_settings();
+  settings.start_clients = 2;
+  Simulation s(settings);
+  const uint32_t o = s.join(9, kObserver), q = s.join(8, kQueryOnly), a = s.join(1);
+  s.peers[o].deadline_ns = kMs;
+  const uint64_t op = s.submit(a, kernel(kMs));
+  s.idle(o);
+  s.idle(a);
+  s.real_ns = 100 * kMs;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK(s.peers[a].done.empty() && s.peers[o].times.empty());
+  CHECK(s.peers[q].id != 0);
+  s.idle(s.join(2));
+  CHECK_EQ(s.done(a, op).end_ns, kMs);
+}
+
+TEST(observers_alone_keep_pace_with_real_time) {
+  Simulation s;
+  const uint32_t o = s.join(9, kObserver);
+  s.peers[o].deadline_ns = 100 * kMs;
+  s.peers[o].goes_idle = false;
+  s.idle(o);
+  CHECK(s.peers[o].times.empty());
+  CHECK_EQ(s.engine.next_wake_real_ns(), 100 * kMs);
+  s.real_ns = 99 * kMs;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK(s.peers[o].times.empty());
+  s.real_ns = 100 * kMs;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK_EQ(s.peers[o].times.at(0), 100 * kMs);
+}
+
+TEST(an_observer_silent_for_too_long_is_left_behind_until_it_speaks) {
+  Simulation s;
+  const uint32_t a = s.join(1), o = s.join(9, kObserver);
+  s.peers[o].goes_idle = false;
+  s.submit(a, kernel(kMs));
+  s.run();
+  CHECK(s.peers[a].done.empty());
+  CHECK_EQ(s.engine.next_wake_real_ns(), kPatienceNs);
+  s.real_ns = kPatienceNs;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK_EQ(s.peers[a].done.size(), 1u);
+
+  s.send(o, Type::kSyncTime, SyncTime{});
+  CHECK_EQ(s.peers[o].times.at(0), kMs);
+  s.submit(a, kernel(kMs));
+  s.run();
+  CHECK_EQ(s.peers[a].done.size(), 1u);  // it counts again
+  s.idle(o);
+  CHECK_EQ(s.peers[a].done.size(), 2u);
+}
+
+TEST(a_client_that_goes_while_busy_does_not_stop_the_clock) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.submit(a, kernel(kMs));
+  s.idle(a);
+  s.close(b);
+  CHECK_EQ(s.peers[a].done.size(), 1u);
+}
+
+TEST(on_the_real_clock_things_happen_when_they_are_due_however_late_one_looks) {
+  Settings settings = tiny_settings();
+  settings.clock = ClockKind::kReal;
+  Simulation s(settings);
+  s.real_ns = 10 * kMs;
+  const uint32_t a = s.join();
+  const uint64_t first = s.submit(a, kernel(kMs)), second = s.submit(a, kernel(kMs));
+  CHECK_EQ(s.engine.next_wake_real_ns(), 11 * kMs);
+  s.real_ns = 30 * kMs;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK_EQ(s.done(a, first).end_ns, 11 * kMs);
+  CHECK_EQ(s.done(a, second).end_ns, 12 * kMs);
+}
+
+TEST(on_the_real_clock_a_late_body_ends_the_kernel) {
+  Settings settings = tiny_settings();
+  settings.clock = ClockKind::kReal;
+  Simulation s(settings);
+  const uint32_t a = s.join();
+  s.peers[a].executes = false;
+  Work work = kernel(kMs);
+  work.needs_body = true;
+  const uint64_t op = s.submit(a, work);
+  s.real_ns = 2 * kMs;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK(s.peers[a].done.empty());
+  s.real_ns = 3 * kMs;
+  s.send(a, Type::kBody, Body{{}, op, 0, 0, 0});
+  CHECK_EQ(s.done(a, op).end_ns, 3 * kMs);
+}
