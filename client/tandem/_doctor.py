@@ -1,0 +1,300 @@
+"""The checks of `tandem doctor`: each looks at one thing and says what to do about it."""
+
+import fcntl
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tandem import _paths
+from tandem._launch import preload
+from tandem._paths import RuntimeDir
+from tandem.errors import TandemError
+
+PROBE_TIMEOUT_S = 20.0
+DAEMON_TIMEOUT_S = 2.0
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+_SOFTWARE_GPU = Path(__file__).parent / "softgpu" / "lib"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    level: str  # ok, warn, fail
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What several checks look at, found once."""
+
+    place: RuntimeDir
+    shim: Path
+    probe: dict[str, Any] | None  # None: the process under the shim failed
+    probe_error: str
+
+
+Check = Callable[[Machine], Iterator[Finding]]
+
+
+def examine() -> list[Finding]:
+    """Run all checks; takes as long as the driver and the daemon take to answer."""
+    machine = _machine()
+    return [finding for check in CHECKS for finding in check(machine)]
+
+
+def check_driver(machine: Machine) -> Iterator[Finding]:
+    """Which driver a job gets."""
+    probe = machine.probe
+    if probe is None:
+        return  # check_shim says why
+    if probe["driver"] is None:
+        yield Finding(
+            check="driver",
+            level=FAIL,
+            text=f"no libcuda.so.1 ({probe['error']})",
+            remedy="install NVIDIA's driver, or try `tandem softgpu run -- COMMAND`",
+        )
+        return
+    software = Path(probe["driver"]).parent == _SOFTWARE_GPU
+    kind = "software GPU" if software else "NVIDIA driver"
+    version = f"CUDA {probe['version'] // 1000}.{probe['version'] % 1000 // 10}"
+    if probe["init"] != 0:
+        yield Finding(
+            check="driver",
+            level=FAIL,
+            text=f"{kind} {probe['driver']} ({version}): cuInit failed with {probe['init']}",
+            remedy="look at `nvidia-smi` and the kernel's log",
+        )
+        return
+    gpus = ", ".join(probe["gpus"]) or "no GPU"
+    level = OK if probe["gpus"] else FAIL
+    yield Finding(check="driver", level=level, text=f"{kind} {probe['driver']} ({version}): {gpus}")
+
+
+def check_shim(machine: Machine) -> Iterator[Finding]:
+    """Whether the preload library is there and loads."""
+    if machine.probe is None:
+        yield Finding(
+            check="shim",
+            level=FAIL,
+            text=machine.probe_error,
+            remedy="reinstall gpu-tandem, or run `make build` in a source tree",
+        )
+    elif not machine.probe["marks"]:
+        reason = machine.probe_error or "no reason given"
+        yield Finding(
+            check="shim",
+            level=FAIL,
+            text=f"the loader did not take {machine.shim}: {reason}",
+            remedy="check that it was built for this architecture and glibc",
+        )
+    else:
+        yield Finding(check="shim", level=OK, text=str(machine.shim))
+
+
+def check_lookups(machine: Machine) -> Iterator[Finding]:
+    """Whether each way to find a driver function leads to the shim."""
+    if machine.probe is None or not machine.probe["marks"]:
+        return
+    for way, file in machine.probe["lookups"].items():
+        if file is not None and Path(file).name == machine.shim.name:
+            yield Finding(check=f"look-up by {way}", level=OK, text="leads to the shim")
+        else:
+            yield Finding(
+                check=f"look-up by {way}",
+                level=FAIL,
+                text=f"leads to {file or 'nothing'}, past the shim",
+                remedy="jobs that look functions up like this run unshared; please report it",
+            )
+
+
+def check_kernel(_machine: Machine) -> Iterator[Finding]:
+    """What the shared memory and the identity of processes rest on."""
+    needs = {
+        "sealed shared memory": (_seals_work, "Linux 5.1 or newer"),
+        "pidfd": (_pidfd_works, "Linux 5.3 or newer; the daemon falls back to start times"),
+    }
+    for name, (works, remedy) in needs.items():
+        try:
+            works()
+        except (OSError, AttributeError) as exc:
+            level = WARN if name == "pidfd" else FAIL
+            yield Finding(check=name, level=level, text=str(exc), remedy=f"needs {remedy}")
+        else:
+            yield Finding(check=name, level=OK, text="available")
+
+
+def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
+    """Where the daemon is looked for, and whether others could pretend to be it."""
+    path, origin = machine.place.path, machine.place.origin
+    try:
+        status = path.stat()
+    except OSError as exc:
+        yield Finding(
+            check="runtime directory",
+            level=WARN,
+            text=f"{path} ({origin}): {exc.strerror}",
+            remedy="start `tandemd`, which makes it, or set TANDEM_RUNTIME_DIR",
+        )
+        return
+    text = f"{path} ({origin}), mode {stat.S_IMODE(status.st_mode):04o}, uid {status.st_uid}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        remedy = f"chmod go-w {path}: others could put their own sockets there"
+        yield Finding(check="runtime directory", level=FAIL, text=text, remedy=remedy)
+    else:
+        yield Finding(check="runtime directory", level=OK, text=text)
+
+
+def check_sockets(machine: Machine) -> Iterator[Finding]:
+    """Whether the sockets are there and may be used by everybody the directory lets in."""
+    place = machine.place
+    if not place.path.is_dir():
+        return
+    for path in (place.attach, place.login, place.rpc):
+        try:
+            mode = path.stat().st_mode
+        except OSError as exc:
+            yield Finding(
+                check=path.name, level=FAIL, text=exc.strerror or "", remedy="start `tandemd`"
+            )
+            continue
+        if not stat.S_ISSOCK(mode):
+            yield Finding(check=path.name, level=FAIL, text="is no socket", remedy=f"remove {path}")
+        elif stat.S_IMODE(mode) & 0o666 != 0o666:
+            yield Finding(
+                check=path.name,
+                level=WARN,
+                text=f"mode {stat.S_IMODE(mode):04o}: other users cannot connect",
+                remedy="restart `tandemd`, which sets 0666",
+            )
+        else:
+            yield Finding(check=path.name, level=OK, text=f"mode {stat.S_IMODE(mode):04o}")
+
+
+def check_daemon(machine: Machine) -> Iterator[Finding]:
+    """Whether a daemon answers, and which GPU processes it does not know."""
+    try:
+        from tandem._client import Client
+    except ImportError as exc:
+        yield Finding(
+            check="daemon",
+            level=WARN,
+            text=f"cannot ask it: {exc}",
+            remedy="pip install 'gpu-tandem[client]'",
+        )
+        return
+    try:
+        with Client(directory=str(machine.place.path)) as client:
+            status = client.status(deadline_s=DAEMON_TIMEOUT_S)
+            managed = {p.pid for job in client.jobs() for p in job.processes}
+    except TandemError as exc:
+        yield Finding(check="daemon", level=FAIL, text=str(exc), remedy="start `tandemd`")
+        return
+    text = f"tandemd {status.version}, pid {status.pid}, policy {status.policy}, {status.jobs} jobs"
+    yield Finding(check="daemon", level=OK, text=text)
+    yield from _unmanaged(managed)
+
+
+def _unmanaged(managed: set[int]) -> Iterator[Finding]:
+    try:
+        running = _processes_of_nvml()
+    except ImportError:
+        yield Finding(
+            check="unmanaged processes",
+            level=WARN,
+            text="cannot be seen without NVML's Python module",
+            remedy="pip install nvidia-ml-py",
+        )
+        return
+    except OSError as exc:
+        yield Finding(check="unmanaged processes", level=WARN, text=f"cannot be seen: {exc}")
+        return
+    others = sorted(running - managed)
+    if not others:
+        yield Finding(check="unmanaged processes", level=OK, text="none")
+        return
+    yield Finding(
+        check="unmanaged processes",
+        level=WARN,
+        text=f"on a GPU without Tandem: pid {', '.join(map(str, others))}",
+        remedy="start them with `tandem run`; nothing holds them back",
+    )
+
+
+def _processes_of_nvml() -> set[int]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return {p.pid for d in devices for p in pynvml.nvmlDeviceGetComputeRunningProcesses(d)}
+    except pynvml.NVMLError as exc:
+        raise OSError(str(exc)) from exc
+
+
+def _machine() -> Machine:
+    place = _paths.runtime_dir(os.environ, uid=os.geteuid())
+    probe, error = _run_probe(_paths.SHIM)
+    return Machine(place=place, shim=_paths.SHIM, probe=probe, probe_error=error)
+
+
+def _run_probe(shim: Path) -> tuple[dict[str, Any] | None, str]:
+    try:
+        loaded = preload(shim, os.environ.get("LD_PRELOAD", ""))
+        # A socket nobody listens on: the doctor must not show up as a job.
+        environ = {**os.environ, "LD_PRELOAD": loaded, "TANDEM_SOCKET": "/nonexistent/attach.sock"}
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        done = subprocess.run(
+            [sys.executable, "-m", "tandem._probe"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+        errors = done.stderr.strip().splitlines()
+        if done.returncode != 0:
+            last = errors[-1] if errors else "no output"
+            return None, f"a process under the shim ended with {done.returncode}: {last}"
+        probe: dict[str, Any] = json.loads(done.stdout)
+        return probe, errors[-1] if errors else ""
+    except TandemError as exc:
+        return None, str(exc)
+    except subprocess.TimeoutExpired:
+        return None, f"a process under the shim did not end within {PROBE_TIMEOUT_S:g} s"
+
+
+def _seals_work() -> None:
+    future_write = 0x10  # F_SEAL_FUTURE_WRITE, not in fcntl before Python 3.13
+    fd = os.memfd_create("tandem-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | future_write)
+    finally:
+        os.close(fd)
+
+
+def _pidfd_works() -> None:
+    os.close(os.pidfd_open(os.getpid()))
+
+
+# In the order they are shown: from the hardware up to the jobs.
+CHECKS: tuple[Check, ...] = (
+    check_driver,
+    check_shim,
+    check_lookups,
+    check_kernel,
+    check_runtime_dir,
+    check_sockets,
+    check_daemon,
+)
