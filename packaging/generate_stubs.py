@@ -26,12 +26,16 @@ GENERATORS = (
     "protobuf==5.29.6",
     "setuptools==80.9.0",  # grpc_tools.protoc imports pkg_resources, which later ones dropped
 )
-PACKAGE_DOCSTRING = '"""Generated from proto/tandem/v1/tandem.proto by `make stubs`; do not edit."""\n'
+PACKAGE_DOCSTRING = (
+    '"""Generated from proto/tandem/v1/tandem.proto by `make stubs`; do not edit."""\n'
+)
 
 
 def main() -> int:
     """Write the stubs into `--output`, by default into the source tree."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the five files")
     generate(parser.parse_args().output)
     return 0
@@ -51,7 +55,9 @@ def generate(output: Path) -> None:
 
 def protoc_command(python: Path, output: Path) -> list[str]:
     """The call of protoc; mapping the folder makes `tandem._wire` the package of the imports."""
-    plugins = [f"--plugin={p}={python.parent / p}" for p in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")]
+    plugins = [
+        f"--plugin={p}={python.parent / p}" for p in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
+    ]
     kinds = ("python", "grpc_python", "mypy", "mypy_grpc")
     return [
         *(str(python), "-m", "grpc_tools.protoc", "-Itandem/_wire=proto/tandem/v1"),
