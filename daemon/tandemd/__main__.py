@@ -1,0 +1,177 @@
+"""tandemd: reads the configuration, wires the parts, runs until a signal."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from tandem.errors import BugError, TandemError, exit_code
+from tandemd import __version__, unit
+from tandemd.config import Config, load
+from tandemd.core.policy import POLICIES
+from tandemd.daemon import Daemon
+from tandemd.edges.notify import notify, watchdog_period_s
+from tandemd.runtime import RuntimeDir, runtime_dir
+
+EPILOG = """\
+examples:
+  tandemd                                    with /etc/tandem/config.toml, if there is one
+  tandemd --runtime-dir /tmp/mine --policy fair
+  tandemd --config my.toml --check-config    say what is wrong with it, and exit
+  tandemd --print-unit > /etc/systemd/system/tandemd.service
+
+signals: TERM and INT release all jobs and end; HUP reads the configuration again
+"""
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOOK_S = 0.5  # how often the main thread looks after the loop
+
+log = structlog.get_logger("tandemd")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the daemon; exit codes are those of `tandem.errors`."""
+    options = parse(arguments)
+    if options.print_unit:
+        sys.stdout.write(unit.render(unit.own_program()))
+        return
+    try:
+        if options.check_config:
+            load(options.config)
+            sys.stdout.write("the configuration is valid\n")
+            return
+        set_up_logging(options.log_level)
+        serve(options)
+    except TandemError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(exit_code(error))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="tandemd",
+        description="Decides which jobs compute on a shared GPU, and when.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="default /etc/tandem/config.toml, if present")
+    add("--runtime-dir", type=Path, metavar="DIR", help="where its sockets are")
+    add("--policy", choices=sorted(POLICIES), help="instead of the configured one")
+    add(
+        "--window-segments",
+        type=int,
+        metavar="N",
+        help="open segments a best-effort process may have; 0 = no limit",
+    )
+    add(
+        "--clock",
+        choices=("monotonic", "softgpu"),
+        default="softgpu" if os.environ.get("TANDEM_CLOCK") == "virtual" else "monotonic",
+        help="softgpu: that of the software GPU, virtual or real as it says; default monotonic, "
+        "or softgpu with TANDEM_CLOCK=virtual",
+    )
+    add("--log-level", choices=LOG_LEVELS, default="info")
+    add("--foreground", action="store_true", help="accepted for scripts; it never forks")
+    add("--check-config", action="store_true", help="check the configuration and exit")
+    add("--print-unit", action="store_true", help="print a systemd unit for this installation")
+    add("--version", action="version", version=f"tandemd {__version__}")
+    return parser.parse_args(arguments)
+
+
+def set_up_logging(level: str) -> None:
+    """Log to stderr, one line an event."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+            if sys.stderr.isatty()
+            else structlog.processors.LogfmtRenderer(key_order=("timestamp", "level", "event")),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Run until a signal, or until the loop dies.
+
+    Raises:
+        UsageError: a wrong configuration or runtime directory.
+        StateError: another daemon has the runtime directory, or a library is missing.
+        BugError: the loop died.
+    """
+    # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    config = configured(options)
+    path = options.runtime_dir or runtime_dir(os.environ, uid=os.geteuid())
+    directory = RuntimeDir(path)
+    daemon = Daemon(config=config, directory=directory, soft_clock=options.clock == "softgpu")
+    daemon.start()
+    policy = config.scheduler.policy
+    log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())
+    notify(f"READY=1\nMAINPID={os.getpid()}")
+    try:
+        _mind(daemon, options, signals)
+    finally:
+        notify("STOPPING=1")
+        daemon.stop()
+    if daemon.failure is not None:
+        raise BugError(
+            f"the scheduler's loop died: {daemon.failure!r}; "
+            "this is a bug in tandem, please report it"
+        )
+    log.info("stopped")
+
+
+def configured(options: argparse.Namespace) -> Config:
+    """The configuration with what the command line overrides.
+
+    Raises:
+        UsageError: the file is wrong, or an option is out of range.
+    """
+    config = load(options.config)
+    wanted = {"policy": options.policy, "window_segments": options.window_segments}
+    return config.overridden({key: value for key, value in wanted.items() if value is not None})
+
+
+def _mind(daemon: Daemon, options: argparse.Namespace, signals: set[signal.Signals]) -> None:
+    """Return when the daemon should end."""
+    period_s = watchdog_period_s()
+    while daemon.is_alive():
+        taken = signal.sigtimedwait(signals, min(LOOK_S, period_s or LOOK_S))
+        if taken is None:
+            if period_s is not None and daemon.is_fresh():
+                notify("WATCHDOG=1")
+        elif taken.si_signo == signal.SIGHUP:
+            _reload(daemon, options)
+        else:
+            log.info("stopping", signal=signal.Signals(taken.si_signo).name)
+            return
+
+
+def _reload(daemon: Daemon, options: argparse.Namespace) -> None:
+    try:
+        config = configured(options)
+    except TandemError as error:
+        log.warning("configuration is wrong, continuing with the old one", reason=str(error))
+        return
+    daemon.reconfigure(config)
+    log.info("configuration read again", policy=config.scheduler.policy)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Settings of the daemon from TOML: one file, then drop-ins in the order of their names.
+
+An unknown key is an error with its path. Only what this version obeys is accepted.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tandem.errors import UsageError
+from tandemd.core.model import JobClass, Options
+from tandemd.core.policy import POLICIES
+from tandemd.limits import Limits
+
+DEFAULT_FILE = Path("/etc/tandem/config.toml")
+
+ClassName = Literal["latency", "normal", "batch"]
+Privacy = Literal["open", "hide-cmdline", "own-only"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DaemonTable(_Table):
+    """`[daemon]`."""
+
+    privacy: Privacy = "hide-cmdline"
+    admin_group: str = "tandem-admin"
+    max_processes_per_uid: int = Field(default=8192, ge=1)
+
+
+class SchedulerTable(_Table):
+    """`[scheduler]`."""
+
+    policy: str = "priority"
+    quantum_ms: float = Field(default=10, gt=0, le=10_000)
+    window_segments: int = Field(default=2, ge=0, le=64)
+    segment_us: float = Field(default=100, ge=10, le=100_000)
+    linger_us: float = Field(default=300, ge=0, le=1_000_000)
+    drain_ms: float = Field(default=250, gt=0, le=10_000)
+    max_hold_s: float = Field(default=20, gt=0, le=3600)
+    min_share: float = Field(default=0.05, ge=0, le=0.5)
+    presence_across_users: bool = True
+
+    @field_validator("policy")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in POLICIES:
+            raise ValueError(
+                f"no policy is named '{name}'; there are {', '.join(sorted(POLICIES))}"
+            )
+        return name
+
+
+class ClassTable(_Table):
+    """`[class.<name>]`."""
+
+    weight: int = Field(ge=1, le=1000)
+
+
+class LimitTable(_Table):
+    """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
+
+    max_class: ClassName
+
+
+class LimitsTable(_Table):
+    """`[limits]`."""
+
+    default: LimitTable = LimitTable(max_class="normal")
+    user: dict[str, LimitTable] = {}
+    group: dict[str, LimitTable] = {}
+
+
+class Config(_Table):
+    """The whole file."""
+
+    version: Literal[1] = 1
+    daemon: DaemonTable = DaemonTable()
+    scheduler: SchedulerTable = SchedulerTable()
+    classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
+    limits: LimitsTable = LimitsTable()
+
+    def options(self) -> Options:
+        """What the core is set to."""
+        table = self.scheduler
+        weights = dict(Options().weights)
+        weights |= {_job_class(name): entry.weight for name, entry in self.classes.items()}
+        return Options(
+            policy=table.policy,
+            window_segments=table.window_segments,
+            segment_ns=int(table.segment_us * 1e3),
+            quantum_ns=int(table.quantum_ms * 1e6),
+            linger_ns=int(table.linger_us * 1e3),
+            drain_ns=int(table.drain_ms * 1e6),
+            max_hold_ns=int(table.max_hold_s * 1e9),
+            min_share=table.min_share,
+            presence_across_users=table.presence_across_users,
+            weights=tuple(weights.items()),
+        )
+
+    def overridden(self, scheduler: dict[str, Any]) -> Config:
+        """The same with other values in `[scheduler]`.
+
+        Raises:
+            UsageError: a value is out of range.
+        """
+        try:
+            table = SchedulerTable.model_validate(self.scheduler.model_dump() | scheduler)
+        except ValidationError as error:
+            raise UsageError(_tell(error, {}, Path("command line"))) from error
+        return self.model_copy(update={"scheduler": table})
+
+    def limits_for(self, own_uid: int) -> Limits:
+        """Ceilings; root and the daemon's own uid have none."""
+        table = self.limits
+        return Limits(
+            default=_job_class(table.default.max_class),
+            users={user: _job_class(entry.max_class) for user, entry in table.user.items()},
+            groups={group: _job_class(entry.max_class) for group, entry in table.group.items()},
+            trusted_uids=frozenset({0, own_uid}),
+            admin_group=self.daemon.admin_group,
+        )
+
+
+def load(path: Path | None) -> Config:
+    """Read a file and its drop-ins (`config.d/*.toml` beside it); None = the usual place, if any.
+
+    Raises:
+        UsageError: a file cannot be read or parsed, or says something unknown or out of range.
+    """
+    if path is None:
+        if not DEFAULT_FILE.exists():
+            return Config()
+        path = DEFAULT_FILE
+    merged: dict[str, Any] = {}
+    origin: dict[str, Path] = {}
+    for source in [path, *sorted((path.parent / "config.d").glob("*.toml"))]:
+        table = _read(source)
+        _merge(merged, table)
+        origin |= dict.fromkeys(_paths(table), source)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        raise UsageError(_tell(error, origin, path)) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _merge(into: dict[str, Any], table: dict[str, Any]) -> None:
+    for key, value in table.items():
+        old = into.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(old, value)
+        else:
+            into[key] = value
+
+
+def _paths(table: dict[str, Any], prefix: str = "") -> Iterable[str]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _paths(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _tell(error: ValidationError, origin: dict[str, Path], path: Path) -> str:
+    lines = []
+    for fault in error.errors():
+        where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+        unknown = fault["type"] == "extra_forbidden"
+        what = "unknown key" if unknown else fault["msg"].removeprefix("Value error, ")
+        lines.append(f"{origin.get(where, path)}: {where}: {what}")
+    return "\n".join(lines)
+
+
+def _job_class(name: str) -> JobClass:
+    return JobClass[name.upper()]

@@ -1,0 +1,131 @@
+"""Why a job runs or waits, in words and figures. Reads the scheduler, changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tandemd.core.model import Group, Job, JobState, WaitReason
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.turns import Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One sentence, then facts, one a line."""
+
+    summary: str
+    lines: tuple[str, ...]
+
+
+def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
+    """Say what the job does now, who has the GPU, and until when at most."""
+    group = scheduler.group_of(job)
+    if job.state is JobState.EXITED or group is None:
+        return Explained(summary="ended", lines=())
+    found = scheduler.island_of(group)
+    if job.paused or group.paused:
+        summary = _paused(job, group)
+    elif not job.processes or found is None:
+        started = job.state is not JobState.STARTING
+        summary = "has left the gpu" if started else "has not used the gpu yet"
+    elif not group.open and group.wants:
+        summary = _held(scheduler, group, *found, now_ns=now_ns)
+    else:
+        summary = _open(scheduler, job, group, *found)
+    return Explained(summary=summary, lines=tuple(_facts(scheduler, group, found)))
+
+
+def _paused(job: Job, group: Group) -> str:
+    if job.paused:
+        return f"paused by a person; `tandem resume {job.display_name}` lets it go on"
+    others = ", ".join(j.display_name for j in group.jobs.values() if j.paused)
+    return f"held with its group '{job.spec.group}', of which {others} is paused"
+
+
+def _held(
+    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, *, now_ns: int
+) -> str:
+    held_ns = now_ns - (group.hold_since_ns if group.hold_since_ns is not None else now_ns)
+    holder = next((g for g in island if g.key == turns.holder), None)
+    if holder is None or holder is group:
+        busy = ", ".join(g.title for g in island if g.busy and g is not group) or "others"
+        why = f"it is next, once the work of {busy} has drained"
+    else:
+        why = f"{holder.title} (class {holder.job_class.name.lower()}) has the gpu"
+    bound_ns = _bound_ns(scheduler, group, island, turns, held_ns)
+    return f"waiting {_ms(held_ns)}: {why}; at most {_ms(bound_ns)} more"
+
+
+def _bound_ns(
+    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, held_ns: int
+) -> int:
+    """A wait never exceeds max_hold; among equals it is also bounded by everyone's quantum."""
+    options, policy = scheduler.options, scheduler.policy
+    bound_ns = max(0, options.max_hold_ns - held_ns)
+    quantum_ns = policy.quantum_ns(options)
+    rivals = [g for g in island if g.wants and g is not group and not policy.always_open(g)]
+    equals = all(policy.tier(g) >= policy.tier(group) for g in rivals)
+    exempt = [g for g in island if g.wants and policy.always_open(g)]
+    if quantum_ns is None or not equals or exempt or turns.overdue(policy.tier(group)):
+        return bound_ns
+    weights = [options.weight(g.job_class) for g in (group, *rivals)]
+    rounds = sum(max(1, w // weights[0]) for w in weights[1:])
+    return min(bound_ns, rounds * (quantum_ns + options.drain_ns))
+
+
+def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], turns: Turns) -> str:
+    usages = [p.usage for p in job.processes.values()]
+    if usages and all(u.ungated for u in usages):
+        return "runs ungated: its shim lost sight of the daemon, or was told to only watch"
+    waits = {u.wait_reason for u in usages if u.waiting_threads}
+    ahead = ", ".join(g.title for g in island if g.wants and scheduler.policy.yields_to(group, g))
+    if WaitReason.MEMORY in waits:
+        return "waits for device memory"
+    if WaitReason.PRESENCE in waits:
+        period_ns, share = scheduler.options.share_period_ns, scheduler.options.min_share
+        owed = f"owed {share:.0%} of the time after {_ms(period_ns)} of waiting"
+        return f"yields to {ahead or 'a higher class'}, which is busy; {owed}"
+    if WaitReason.WINDOW in waits:
+        return f"its window of {scheduler.options.window_segments} segments is full"
+    if job.state is JobState.RUNNING:
+        own = " and it is its turn" if turns.holder == group.key and len(island) > 1 else ""
+        return f"runs: its gate is open{own}"
+    return "idle: attached, no work on the gpu; its gate is " + ("open" if group.open else "closed")
+
+
+def _facts(
+    scheduler: Scheduler, group: Group, found: tuple[list[Group], Turns] | None
+) -> list[str]:
+    options = scheduler.options
+    lines = [
+        f"mode time: kernels of two processes never overlap; policy {options.policy}",
+        f"class {group.job_class.name.lower()}",
+    ]
+    if len(group.jobs) > 1 or len(group.processes) > 1:
+        lines.append(f"held and released with {group.title}: {len(group.processes)} processes")
+    if group.undrainable:
+        lines.append("undrainable: it is windowed, but takes no turns")
+    if found is None:
+        return lines
+    island, turns = found
+    others = [g for g in island if g is not group]
+    if others:
+        names = ", ".join(f"{g.title} ({g.job_class.name.lower()})" for g in others)
+        lines.append(f"shares the gpu with {names}")
+        if scheduler.policy.windowed(group) and options.window_segments:
+            lines.append(
+                f"window: {options.window_segments} segments of {options.segment_ns // 1000} us"
+            )
+    if turns.overdue(scheduler.policy.tier(group)):
+        lines.append(
+            f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
+        )
+    return lines
+
+
+def _ms(duration_ns: int) -> str:
+    return (
+        f"{duration_ns / 1e6:.0f} ms"
+        if duration_ns >= 10_000_000
+        else f"{duration_ns / 1e6:.1f} ms"
+    )

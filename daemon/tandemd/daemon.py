@@ -1,0 +1,170 @@
+"""The parts of the daemon, wired, and the threads they run in.
+
+core thread     owns the scheduler, the channels and the poller's Python side; on the virtual clock
+                it also serves the attach socket, so that a run repeats
+attach thread   reads the attach socket (real clock)
+login thread    hands out tokens
+gRPC threads    ask the core thread
+native threads  look at shared pages, stamp the heartbeat
+main thread     waits for signals
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import structlog
+
+from tandem import _native
+from tandemd.config import Config
+from tandemd.core.scheduler import Scheduler
+from tandemd.desk import Desk
+from tandemd.edges.attach import AttachServer, Message
+from tandemd.edges.channel import Channels
+from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
+from tandemd.edges.gpus import GpuIndex, Inventory, find_inventory
+from tandemd.edges.login import LoginServer
+from tandemd.edges.rpc import RpcServer
+from tandemd.loop import Loop
+from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
+from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
+
+STOP_S = 5.0  # a thread that does not end within this is left to the exit
+FRESH_S = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Daemon:
+    """Everything that runs. Made, started and stopped by the main thread."""
+
+    def __init__(self, *, config: Config, directory: RuntimeDir, soft_clock: bool) -> None:
+        self.failure: BaseException | None = None
+        self._config = config
+        self._directory = directory
+        self._soft_clock = soft_clock
+        self._built: Future[None] = Future()
+        self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
+        self._threads: list[threading.Thread] = []
+        self._stops: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Start all threads; returns once everything answers.
+
+        Raises:
+            OSError: a socket, a library or a clock cannot be had.
+        """
+        raise_descriptor_limit()
+        self._inventory: Inventory = find_inventory()
+        self._core.start()
+        self._built.result()
+        self._limits = self._config.limits_for(os.geteuid())
+        self._desk = Desk(
+            loop=self._loop,
+            sessions=self._sessions,
+            inventory=self._inventory,
+            limits=self._limits,
+            privacy=self._config.daemon.privacy,
+            runtime_dir=self._directory.path,
+        )
+        login = LoginServer(self._directory.path / LOGIN_SOCKET)
+        rpc = RpcServer(self._directory.path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
+        self._spawn("login", login.run)
+        rpc.start()
+        self._stops += [rpc.stop, login.stop]
+        if not self._loop.clock.is_virtual:
+            self._spawn("attach", self._attach.run)
+
+    def stop(self) -> None:
+        """Release everybody and end all threads."""
+        for stop in self._stops:
+            stop()
+        if self._built.done() and self._built.exception() is None:
+            self._loop.stop()
+            self._attach.stop()
+        for thread in (self._core, *self._threads):
+            with contextlib.suppress(RuntimeError):  # never started
+                thread.join(STOP_S)
+        self._directory.clean()
+
+    def is_alive(self) -> bool:
+        """Whether the core still runs."""
+        return self._core.is_alive()
+
+    def is_fresh(self) -> bool:
+        """Whether the core came round lately. Virtual time may rightly stand still."""
+        if self._loop.clock.is_virtual:
+            return self.is_alive()
+        return time.monotonic_ns() - self._loop.last_round_ns < FRESH_S * 1e9
+
+    def reconfigure(self, config: Config) -> None:
+        """Go on with another configuration."""
+        limits = config.limits_for(os.geteuid())
+
+        def apply() -> None:
+            now_ns = self._loop.clock.now_ns()
+            for action in self._loop.scheduler.change_options(config.options(), now_ns=now_ns):
+                self._loop.perform(action)
+            self._sessions.limits = self._desk.limits = limits
+            self._desk.privacy = config.daemon.privacy
+
+        self._loop.post(apply)
+
+    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _run_core(self) -> None:
+        try:
+            self._build()
+        except BaseException as error:  # belongs to whoever started us
+            self._built.set_exception(error)
+            return
+        self._built.set_result(None)
+        try:
+            self._loop.run()
+        except BaseException as error:
+            self.failure = error
+            log.exception("the scheduler's loop died, all jobs run ungated")
+
+    def _build(self) -> None:
+        # Here, not in the constructor: the clock, the poller and the pages belong to this thread.
+        clock: Clock = MonotonicClock()
+        if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
+            clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
+        scheduler = Scheduler(self._config.options())
+        poller = _native.Poller()
+        channels = Channels(send=lambda *packet: self._sessions.send(*packet))
+        self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
+        self._sessions = Sessions(
+            scheduler=scheduler,
+            channels=channels,
+            poller=poller,
+            limits=self._config.limits_for(os.geteuid()),
+            gpu_index=GpuIndex(self._inventory.gpus()),
+            clock_kind=CLOCK_VIRTUAL if clock.is_virtual else CLOCK_MONOTONIC,
+        )
+        self._attach = AttachServer(
+            self._directory.path / ATTACH_SOCKET,
+            deliver=self._deliver,
+            max_per_uid=self._config.daemon.max_processes_per_uid,
+        )
+        self._sessions.attach = self._attach
+        self._sessions.handle = self._loop.handle
+        self._loop.attach = self._attach if clock.is_virtual else None
+
+    def _deliver(self, message: Message) -> None:
+        self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))
+
+
+def raise_descriptor_limit() -> None:
+    """As many descriptors as the hard limit allows: five a process, for thousands of them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,302 @@
+"""What people and schedulers may ask of the daemon: identity in, plain views out.
+
+Every method may be called from any thread; the answer is made on the loop's thread, so a view is
+consistent. Who may see and do what is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
+from tandemd.config import Privacy
+from tandemd.core.errors import UnknownPolicyError
+from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
+from tandemd.core.explain import explain
+from tandemd.core.model import Job, JobClass, JobState
+from tandemd.core.policy import POLICIES
+from tandemd.edges.clock import wall_ns
+from tandemd.edges.gpus import Gpu, Inventory
+from tandemd.limits import Limits, identity_of
+from tandemd.loop import Change, Loop
+from tandemd.sessions import Sessions
+from tandemd.views import (
+    Event,
+    ExplanationView,
+    GpuView,
+    JobView,
+    ProcessView,
+    StatusView,
+    etag_of,
+)
+
+MAX_WATCHERS = 8
+WATCH_BACKLOG = 4096
+
+
+class Desk:
+    """Answers questions about the core and passes on what people want."""
+
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        sessions: Sessions,
+        inventory: Inventory,
+        limits: Limits,
+        privacy: Privacy,
+        runtime_dir: Path,
+    ) -> None:
+        self.limits = limits
+        self.privacy = privacy
+        self.runtime_dir = runtime_dir
+        self._loop = loop
+        self._sessions = sessions
+        self._inventory = inventory
+        self._watchers = 0
+
+    def jobs(self, uid: int, *, finished: bool) -> list[JobView]:
+        """All jobs the caller may see, oldest first."""
+
+        def answer() -> list[JobView]:
+            core = self._loop.scheduler
+            jobs = [*core.finished.values()] if finished else []
+            jobs += core.jobs.values()
+            jobs.sort(key=lambda job: job.arrival)
+            return [self._view(uid, job) for job in jobs if self._may_see(uid, job)]
+
+        return self._loop.ask(answer)
+
+    def job(self, uid: int, name: str) -> JobView:
+        """One job.
+
+        Raises:
+            NotFoundError: no such job, or the name fits several.
+        """
+        return self._loop.ask(lambda: self._view(uid, self._find(uid, name)))
+
+    def explanation(self, uid: int, name: str) -> ExplanationView:
+        """Why a job runs or waits.
+
+        Raises:
+            NotFoundError: no such job, or the name fits several.
+        """
+
+        def answer() -> ExplanationView:
+            job = self._find(uid, name)
+            core, clock = self._loop.scheduler, self._loop.clock
+            now_ns = clock.now_ns()
+            found = explain(core, job, now_ns)
+            return ExplanationView(
+                name=job.display_name,
+                summary=found.summary,
+                lines=found.lines,
+                policy=core.options.policy,
+                wait_ns=job.wait_ns,
+                story=tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story),
+            )
+
+        return self._loop.ask(answer)
+
+    def set_paused(self, uid: int, name: str, *, paused: bool) -> JobView:
+        """Pause or resume a job.
+
+        Raises:
+            NotFoundError: no such job.
+            AccessError: it is somebody else's.
+            StateError: it has ended.
+        """
+
+        def answer() -> JobView:
+            job = self._own(uid, name)
+            event = JobPaused if paused else JobResumed
+            self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
+            return self._view(uid, job)
+
+        return self._loop.ask(answer)
+
+    def update(self, uid: int, name: str, changes: Mapping[str, object], *, etag: str) -> JobView:
+        """Change fields of a job's spec, by their names in JobSpec.
+
+        Raises:
+            NotFoundError: no such job.
+            AccessError: it is somebody else's, or the class is above the owner's ceiling.
+            StateError: it has ended, or changed since the caller read it.
+        """
+
+        def answer() -> JobView:
+            job = self._own(uid, name)
+            if etag and etag != etag_of(job.spec):
+                raise StateError(f"{job.display_name} was changed by somebody else; read it again")
+            spec = replace(job.spec, **changes)  # type: ignore[arg-type]
+            self._check_ceiling(uid, job, spec.job_class)
+            now_ns = self._loop.clock.now_ns()
+            self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
+            return self._view(uid, job)
+
+        return self._loop.ask(answer)
+
+    def policy(self) -> str:
+        """The name of the policy that decides now."""
+        return self._loop.ask(lambda: self._loop.scheduler.options.policy)
+
+    def set_policy(self, uid: int, name: str) -> str:
+        """Let another policy decide.
+
+        Raises:
+            AccessError: the caller is no admin.
+            NotFoundError: there is no such policy.
+        """
+        if not self.limits.is_admin(uid):
+            raise AccessError(f"uid {uid} may not change the policy; ask an admin")
+
+        def answer() -> str:
+            now_ns = self._loop.clock.now_ns()
+            try:
+                self._loop.handle(PolicyChanged(now_ns=now_ns, policy=name))
+            except UnknownPolicyError as error:
+                raise NotFoundError(str(error)) from error
+            return self._loop.scheduler.options.policy
+
+        return self._loop.ask(answer)
+
+    def policies(self) -> dict[str, str]:
+        """Name -> description of every policy."""
+        return {name: policy.description for name, policy in POLICIES.items()}
+
+    def gpus(self) -> list[GpuView]:
+        """The GPUs of this machine."""
+        gpus: Sequence[Gpu] = self._inventory.gpus()
+        shares = self._loop.ask(
+            lambda: [self._loop.recent.share(("gpu", gpu.index)) for gpu in gpus]
+        )
+        return [GpuView(gpu=gpu, busy=busy) for gpu, busy in zip(gpus, shares, strict=True)]
+
+    def status(self) -> StatusView:
+        """The daemon itself."""
+
+        def answer() -> StatusView:
+            core, clock = self._loop.scheduler, self._loop.clock
+            return StatusView(
+                uptime_ns=clock.now_ns() - self._loop.started_ns,
+                policy=core.options.policy,
+                jobs=len(core.jobs),
+                processes=len(core.processes),
+                clock="softgpu-virtual" if clock.is_virtual else "monotonic",
+            )
+
+        return self._loop.ask(answer)
+
+    @contextmanager
+    def watch(self, uid: int) -> Iterator[queue.Queue[Event | None]]:
+        """Changes of the jobs the caller may see, from now on; None = the caller was too slow.
+
+        Raises:
+            CapacityError: too many watch already.
+        """
+        events: queue.Queue[Event | None] = queue.Queue(maxsize=WATCH_BACKLOG)
+
+        def tell(change: Change) -> None:
+            core = self._loop.scheduler
+            job = core.jobs.get(change.job_id) or core.finished.get(change.job_id)
+            if job is None or not self._may_see(uid, job):
+                return
+            at_ns = wall_ns(self._loop.clock, change.at_ns)
+            try:
+                events.put_nowait(Event(wall_ns=at_ns, kind=change.kind, job=self._view(uid, job)))
+            except queue.Full:
+                self._loop.watchers.discard(tell)
+
+        self._loop.ask(lambda: self._begin_watch(tell))
+        try:
+            yield events
+        finally:
+            self._loop.post(lambda: self._end_watch(tell))
+
+    def _begin_watch(self, tell: Callable[[Change], None]) -> None:
+        if self._watchers >= MAX_WATCHERS:
+            raise CapacityError(f"{MAX_WATCHERS} clients watch already; try again later")
+        self._watchers += 1
+        self._loop.watchers.add(tell)
+
+    def _end_watch(self, tell: Callable[[Change], None]) -> None:
+        self._watchers -= 1
+        self._loop.watchers.discard(tell)
+
+    def _may_see(self, uid: int, job: Job) -> bool:
+        return self.privacy != "own-only" or self._may_control(uid, job)
+
+    def _may_control(self, uid: int, job: Job) -> bool:
+        return uid == job.uid or self.limits.is_admin(uid)
+
+    def _check_ceiling(self, uid: int, job: Job, asked: JobClass) -> None:
+        ceiling = self.limits.ceiling(job.uid)
+        if asked < job.spec.job_class and asked < ceiling and not self.limits.is_admin(uid):
+            raise AccessError(
+                f"uid {job.uid} may not exceed class '{ceiling.name.lower()}' ([limits]); "
+                "ask an admin"
+            )
+
+    def _find(self, uid: int, name: str) -> Job:
+        core = self._loop.scheduler
+        if not name:
+            raise UsageError("no job is named; give a name such as 'j-7f3a'")
+        known = [*core.jobs.values(), *core.finished.values()]
+        visible = [job for job in known if self._may_see(uid, job)]
+        for job in visible:
+            if job.display_name == name:
+                return job
+        living = [j for j in visible if j.spec.name == name and j.state is not JobState.EXITED]
+        named = living or [job for job in visible if job.spec.name == name]
+        if len(named) > 1:
+            ids = ", ".join(job.display_name for job in named)
+            raise NotFoundError(f"several jobs are named '{name}': {ids}; name one of those")
+        if not named:
+            raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
+        return named[0]
+
+    def _own(self, uid: int, name: str) -> Job:
+        job = self._find(uid, name)
+        if not self._may_control(uid, job):
+            raise AccessError(f"{job.display_name} belongs to uid {job.uid}, not to uid {uid}")
+        if job.state is JobState.EXITED:
+            raise StateError(f"{job.display_name} has ended")
+        return job
+
+    def _view(self, uid: int, job: Job) -> JobView:
+        clock, core = self._loop.clock, self._loop.scheduler
+        open_to_all = self.privacy == "open"
+        command = self._sessions.commands.get(job.job_id, "")
+        info = self._sessions.info
+        return JobView(
+            job_id=job.job_id,
+            uid=job.uid,
+            user=identity_of(job.uid).user,
+            command=command if open_to_all or self._may_control(uid, job) else "",
+            spec=job.spec,
+            state=job.state,
+            reason=explain(core, job, clock.now_ns()).summary,
+            created_wall_ns=wall_ns(clock, job.created_ns),
+            processes=tuple(
+                ProcessView(
+                    pid=info[p.process_id].pid,
+                    attached_wall_ns=wall_ns(clock, info[p.process_id].attached_ns),
+                    device_bytes=p.usage.device_bytes,
+                    ungated=p.usage.ungated,
+                    dropped_records=p.usage.dropped_records,
+                )
+                for p in job.processes.values()
+                if p.process_id in info
+            ),
+            gpus=tuple(sorted({p.gpu for p in job.processes.values()})),
+            gpu_ns=job.gpu_ns,
+            shared_ns=job.shared_ns,
+            wait_ns=sum(job.wait_ns),
+            launches=job.launches,
+            steps=job.steps,
+            share=self._loop.recent.share(("job", job.job_id)),
+        )

@@ -1,0 +1,250 @@
+"""The attach socket: connections of shims and of `tandem run`, as packets in and packets out.
+
+One thread calls `poll` (or `run`, which does nothing else); it alone accepts, reads and closes.
+Any thread may `send` and `hang_up`. What arrives is delivered as messages: packets are checked
+and decoded here, identity comes from the kernel, and nobody's hang-up is missed: a connection is
+watched together with the process that made it, for children may hold a copy of its socket.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import os
+import selectors
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from tandem import _native
+from tandemd.edges.peers import Peer, open_pidfd, peer_of, start_time
+
+MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
+BACKLOG = 4096
+FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are looked for
+
+REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_UID, REFUSED_NO_ROOM = 1, 2, 3, 4
+REFUSED_UNKNOWN_JOB, REFUSED_SHUTTING_DOWN = 5, 6
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Connection:
+    """One connected process. Fields but `number` and `peer` belong to the polling thread."""
+
+    number: int
+    peer: Peer
+    socket: socket.socket
+    pidfd: int | None = None
+    started: float | None = None  # fallback identity where there is no pidfd
+    greeted: bool = False  # said HELLO or REGISTER
+    is_launcher: bool = False  # `tandem run`: lives on without the connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A decoded packet."""
+
+    connection: Connection
+    packet: _native.Hello | _native.Register | _native.Mapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """The connection, and with it the lease, is over; for a launcher: its process ended."""
+
+    connection: Connection
+
+
+Message = Received | Gone
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What a selector key stands for."""
+
+    connection: Connection | None  # None = the listening socket or the wake pipe
+    action: Callable[[], None] = field(repr=False)
+
+
+class AttachServer:
+    """Listens on the attach socket."""
+
+    def __init__(
+        self, path: Path, *, deliver: Callable[[Message], None], max_per_uid: int = 8192
+    ) -> None:
+        """Bind the socket, mode 0666, replacing a stale one: the caller owns the directory."""
+        self._deliver = deliver
+        self._max_per_uid = max_per_uid
+        self._per_uid: Counter[int] = Counter()
+        self._connections: dict[int, Connection] = {}
+        self._without_pidfd: dict[int, Connection] = {}
+        self._next_number = 1
+        self._selector = selectors.DefaultSelector()
+        self._listener = _listen(path)
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopping = False
+        self._watch(self._listener, None, self._accept)
+        self._watch(self._wake_fd, None, lambda: None)
+
+    def run(self) -> None:
+        """Poll until `stop`."""
+        while not self._stopping:
+            self.poll(timeout_s=FALLBACK_LOOK_S if self._without_pidfd else None)
+
+    def poll(self, *, timeout_s: float | None) -> None:
+        """Take in what arrived; wait for something at most so long."""
+        for key, _ in self._selector.select(timeout_s):
+            watch: _Watch = key.data
+            connection = watch.connection
+            if connection is None or connection.number in self._connections:
+                watch.action()
+        self._look_for_the_dead()
+
+    def stop(self) -> None:
+        """End `run`. Any thread."""
+        self._stopping = True
+        os.eventfd_write(self._wake_fd, 1)
+
+    def close(self) -> None:
+        """Close everything; after `run` has returned."""
+        for connection in list(self._connections.values()):
+            self._release(connection)
+        self._selector.close()
+        self._listener.close()
+        os.close(self._wake_fd)
+
+    def send(self, connection: Connection, packet: bytes, fds: tuple[int, ...] = ()) -> None:
+        """Send one packet; a peer that does not read is hung up on. Any thread."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            connection.socket.sendmsg([packet], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            log.warning("peer does not read, hanging up", pid=connection.peer.pid)
+            self.hang_up(connection)
+        except OSError:
+            pass  # gone; `poll` says so, ignoring
+
+    def hang_up(self, connection: Connection) -> None:
+        """End the connection; `Gone` follows. Any thread."""
+        with contextlib.suppress(OSError):
+            connection.socket.shutdown(socket.SHUT_RDWR)
+
+    def refuse(self, connection: Connection, *, code: int, reason: str) -> None:
+        """Say why, then hang up. Any thread."""
+        log.warning("refused", pid=connection.peer.pid, uid=connection.peer.uid, reason=reason)
+        self.send(connection, _native.encode_refused(code=code, reason=reason))
+        self.hang_up(connection)
+
+    def _watch(
+        self, source: socket.socket | int, connection: Connection | None, action: Callable[[], None]
+    ) -> None:
+        self._selector.register(source, selectors.EVENT_READ, _Watch(connection, action))
+
+    def _accept(self) -> None:
+        # Bounded, so that a flood of connections cannot keep those there are from being heard.
+        for _ in range(256):
+            try:
+                accepted, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in (errno.ECONNABORTED, errno.EINTR):
+                    log.warning("cannot accept, continuing without the newcomer", error=str(error))
+                return
+            self._admit(accepted)
+
+    def _admit(self, accepted: socket.socket) -> None:
+        accepted.settimeout(0)
+        connection = Connection(number=self._next_number, peer=peer_of(accepted), socket=accepted)
+        self._next_number += 1
+        uid = connection.peer.uid
+        if self._per_uid[uid] >= self._max_per_uid:
+            reason = f"uid {uid} already has {self._max_per_uid} processes attached"
+            self.refuse(connection, code=REFUSED_NO_ROOM, reason=reason)
+            accepted.close()
+            return
+        self._per_uid[uid] += 1
+        self._connections[connection.number] = connection
+        self._watch(accepted, connection, lambda: self._read(connection))
+        self._watch_process(connection)
+
+    def _watch_process(self, connection: Connection) -> None:
+        try:
+            connection.pidfd = open_pidfd(connection.peer.pid)
+        except ProcessLookupError:
+            self._end(connection)
+            return
+        if connection.pidfd is None:
+            connection.started = start_time(connection.peer.pid)
+            self._without_pidfd[connection.number] = connection
+        else:
+            self._watch(connection.pidfd, connection, lambda: self._end(connection))
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            packet = connection.socket.recv(MAX_PACKET_BYTES + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if packet:
+            self._decode(connection, packet)
+        elif connection.is_launcher:
+            self._selector.unregister(connection.socket)  # its pid is watched on
+        else:
+            self._end(connection)
+
+    def _decode(self, connection: Connection, packet: bytes) -> None:
+        try:
+            decoded = _native.decode(packet)
+        except ValueError as error:
+            code = REFUSED_PROTOCOL if "protocol" in str(error) else REFUSED_MALFORMED
+            self.refuse(connection, code=code, reason=str(error))
+            return
+        if connection.greeted is not isinstance(decoded, _native.Mapped):
+            reason = "a connection says HELLO or REGISTER once, and MAPPED only after HELLO"
+            self.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
+            return
+        connection.greeted = True
+        connection.is_launcher |= isinstance(decoded, _native.Register)
+        self._deliver(Received(connection=connection, packet=decoded))
+
+    def _look_for_the_dead(self) -> None:
+        for connection in list(self._without_pidfd.values()):
+            now_started = start_time(connection.peer.pid)
+            if now_started is None or now_started != connection.started:
+                self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
+        self._release(connection)
+        if connection.greeted:
+            self._deliver(Gone(connection=connection))
+
+    def _release(self, connection: Connection) -> None:
+        if self._connections.pop(connection.number, None) is None:
+            return
+        self._per_uid[connection.peer.uid] -= 1
+        self._without_pidfd.pop(connection.number, None)
+        with contextlib.suppress(KeyError, ValueError):  # a launcher's may be unwatched already
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+        if connection.pidfd is not None:
+            self._selector.unregister(connection.pidfd)
+            os.close(connection.pidfd)
+            connection.pidfd = None
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    listener.bind(str(path))
+    path.chmod(0o666)
+    listener.listen(BACKLOG)
+    return listener

@@ -1,0 +1,127 @@
+"""Shim channels over shared memory: performs the core's actions on the pages of each process.
+
+Belongs to the loop's thread, as the native objects do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tandem import _native
+from tandemd.core.events import (
+    Action,
+    CloseGate,
+    OpenGate,
+    SetClass,
+    SetHonourPresence,
+    SetLinger,
+    SetMemoryLimit,
+    SetPresence,
+    SetWindow,
+)
+from tandemd.core.model import JobClass
+
+STALE_NS = 2_000_000_000  # a daemon that has not ticked for so long counts as hung
+
+
+@dataclass(slots=True, kw_only=True)
+class Channel:
+    """One process's pages and what it was shown."""
+
+    process_id: int
+    pages: _native.Process
+    job_class: JobClass = JobClass.NORMAL
+    honour: bool = True
+    presence_fd: int | None = None  # once mapped and sealed
+    shown: dict[int, int] = field(default_factory=dict)  # peer's process id -> index
+
+
+class Channels:
+    """All channels."""
+
+    def __init__(self, *, send: Callable[[int, bytes, tuple[int, ...]], None]) -> None:
+        """`send(process_id, packet, fds)` puts a packet on that process's attach connection."""
+        self._send = send
+        self._channels: dict[int, Channel] = {}
+
+    def open(self, process_id: int, pages: _native.Process) -> None:
+        """Take a freshly attached process."""
+        pages.set_stale(stale_ns=STALE_NS)
+        self._channels[process_id] = Channel(process_id=process_id, pages=pages)
+
+    def mapped(self, process_id: int) -> None:
+        """The process mapped its presence page: seal it, so that peers can be shown it."""
+        channel = self._channels[process_id]
+        channel.presence_fd = channel.pages.seal_presence()
+
+    def close(self, process_id: int) -> None:
+        """Give the pages of a gone process back."""
+        channel = self._channels.pop(process_id, None)
+        if channel is not None:
+            channel.pages.close()
+
+    def release_all(self) -> None:
+        """The daemon leaves: everybody runs ungated, with their limits."""
+        for channel in self._channels.values():
+            channel.pages.set_flags(honour_presence=False, telemetry=False, released=True)
+            channel.pages.set_gate(hold=False)
+
+    def perform(self, action: Action) -> None:
+        """Carry an action out; those that are not about a channel are ignored."""
+        match action:
+            case OpenGate(process_id=process_id):
+                self._channels[process_id].pages.set_gate(hold=False)
+            case CloseGate(process_id=process_id):
+                self._channels[process_id].pages.set_gate(hold=True)
+            case SetPresence(process_id=process_id, looks_at=looks_at):
+                self._show(self._channels[process_id], set(looks_at))
+            case SetWindow() | SetHonourPresence() | SetMemoryLimit() | SetClass() | SetLinger():
+                self._set(self._channels[action.process_id], action)
+            case _:
+                pass
+
+    def _set(
+        self,
+        channel: Channel,
+        action: SetWindow | SetHonourPresence | SetMemoryLimit | SetClass | SetLinger,
+    ) -> None:
+        pages = channel.pages
+        match action:
+            case SetWindow():
+                pages.set_window(segments=action.segments, segment_ns=action.segment_ns)
+            case SetHonourPresence():
+                pages.set_flags(honour_presence=action.honour, telemetry=True)
+            case SetMemoryLimit():
+                pages.set_memory_limit(limit_bytes=action.limit_bytes)
+            case SetClass():
+                channel.job_class = action.job_class
+                pages.set_class(job_class=int(action.job_class))
+            case SetLinger():
+                pages.set_linger(linger_ns=action.linger_ns)
+
+    def _show(self, watcher: Channel, looks_at: set[int]) -> None:
+        gone = {peer: index for peer, index in watcher.shown.items() if peer not in looks_at}
+        for peer in gone:
+            del watcher.shown[peer]
+        # Stop looking before the page goes, look only after it came.
+        watcher.pages.set_presence_mask(mask=_mask(watcher))
+        for index in gone.values():
+            packet = _native.encode_presence(index=index, job_class=0, gone=True)
+            self._send(watcher.process_id, packet, ())
+        for peer in sorted(looks_at - watcher.shown.keys()):
+            self._show_one(watcher, self._channels[peer])
+        watcher.pages.set_presence_mask(mask=_mask(watcher))
+
+    def _show_one(self, watcher: Channel, peer: Channel) -> None:
+        if peer.presence_fd is None:
+            return
+        taken = set(watcher.shown.values())
+        index = next(i for i in range(_native.PRESENCE_MAX) if i not in taken)
+        packet = _native.encode_presence(index=index, job_class=int(peer.job_class))
+        self._send(watcher.process_id, packet, (peer.presence_fd,))
+        watcher.shown[peer.process_id] = index
+
+
+def _mask(watcher: Channel) -> int:
+    return sum(1 << index for index in watcher.shown.values())

@@ -1,0 +1,83 @@
+"""The only reader of time: the attach clock that core, shims and shared pages count in."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Nanoseconds of the attach clock, and their place in the calendar."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """The software GPU's virtual clock, which stands still while somebody computes."""
+
+    def now_ns(self) -> int:
+        """Now."""
+
+    def wait_until_ns(self, deadline_ns: int) -> None:
+        """Block the calling thread until then."""
+
+
+class MonotonicClock:
+    """CLOCK_MONOTONIC, as the shims use it."""
+
+    is_virtual = False
+
+    def now_ns(self) -> int:
+        """Now."""
+        return time.monotonic_ns()
+
+    def wait_until_ns(self, deadline_ns: int) -> None:
+        """Sleep until then."""
+        time.sleep(max(0, deadline_ns - self.now_ns()) / 1e9)
+
+
+class SoftGpuClock:
+    """The software GPU's clock, through its libcuda.so.1 (csrc/softgpu/softgpu_hooks.h).
+
+    The thread that makes it and waits on it is an observer of the clock: virtual time does not pass
+    while that thread works.
+    """
+
+    def __init__(self, library: str = "libcuda.so.1") -> None:
+        """Load the library and join the clock.
+
+        Raises:
+            OSError: no such library on the library path, or it is a real driver.
+        """
+        driver = ctypes.CDLL(library)
+        try:
+            self._now = driver.softgpu_now_ns
+            self._wait = driver.softgpu_wait_until_ns
+            observe = driver.softgpu_observe
+            is_virtual = driver.softgpu_clock_is_virtual
+        except AttributeError as missing:
+            raise OSError(f"{library} is not the software GPU's: {missing}") from None
+        self._now.restype = ctypes.c_uint64
+        self._wait.restype = None
+        self._wait.argtypes = [ctypes.c_uint64]
+        observe.restype = None
+        is_virtual.restype = ctypes.c_int
+        observe()
+        self._virtual = bool(is_virtual())
+
+    @property
+    def is_virtual(self) -> bool:
+        """As the device says."""
+        return self._virtual
+
+    def now_ns(self) -> int:
+        """Now, on the device's clock."""
+        return int(self._now())
+
+    def wait_until_ns(self, deadline_ns: int) -> None:
+        """Let time pass until then."""
+        self._wait(deadline_ns)
+
+
+def wall_ns(clock: Clock, at_ns: int) -> int:
+    """Unix time of a moment of the attach clock; only for display."""
+    return time.time_ns() - (clock.now_ns() - at_ns)

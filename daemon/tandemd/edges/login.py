@@ -1,0 +1,106 @@
+"""The login socket: who connects gets a token for the RPC socket, bound to its uid.
+
+gRPC does not tell a server who calls over a unix socket; the kernel does, on a socket of our own.
+The token is 64 hexadecimal digits and a newline, and dies when its connection closes. Nothing is
+ever read but the hang-up. Runs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import socket
+from collections import Counter
+from pathlib import Path
+
+import structlog
+
+from tandemd.edges.peers import Peer, peer_of
+
+MAX_LOGINS_PER_UID = 256
+
+log = structlog.get_logger(__name__)
+
+
+class LoginServer:
+    """Listens on the login socket. `peer_for` may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Bind the socket, mode 0666, replacing a stale one."""
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._listener.bind(str(path))
+        path.chmod(0o666)
+        self._listener.listen(128)
+        self._tokens: dict[str, Peer] = {}
+        self._per_uid: Counter[int] = Counter()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._wake_fd, selectors.EVENT_READ, None)
+        self._stopping = False
+
+    def peer_for(self, token: str) -> Peer | None:
+        """Who holds the token; None once it is void."""
+        return self._tokens.get(token)
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        while not self._stopping:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif isinstance(key.fileobj, socket.socket):
+                    self._hear(key.fileobj, key.data)
+
+    def stop(self) -> None:
+        """End `run`. Any thread."""
+        self._stopping = True
+        os.eventfd_write(self._wake_fd, 1)
+
+    def close(self) -> None:
+        """Void all tokens; after `run` has returned."""
+        self._tokens.clear()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        self._selector.close()
+        os.close(self._wake_fd)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as error:
+            log.warning("cannot accept a login, continuing without it", error=str(error))
+            return
+        connection.settimeout(0)
+        peer = peer_of(connection)
+        if self._per_uid[peer.uid] >= MAX_LOGINS_PER_UID:
+            log.warning("too many logins, refusing one more", uid=peer.uid)
+            connection.close()
+            return
+        token = secrets.token_hex(32)
+        self._tokens[token] = peer
+        self._per_uid[peer.uid] += 1
+        self._selector.register(connection, selectors.EVENT_READ, token)
+        try:
+            connection.send(f"{token}\n".encode(), socket.MSG_NOSIGNAL)
+        except OSError:
+            self._void(connection, token)
+
+    def _hear(self, connection: socket.socket, token: str) -> None:
+        try:
+            heard = connection.recv(256)
+        except BlockingIOError:
+            return
+        except OSError:
+            heard = b""
+        if not heard:  # anything said is ignored; only the hang-up counts
+            self._void(connection, token)
+
+    def _void(self, connection: socket.socket, token: str) -> None:
+        peer = self._tokens.pop(token)
+        self._per_uid[peer.uid] -= 1
+        self._selector.unregister(connection)
+        connection.close()

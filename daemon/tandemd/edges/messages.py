@@ -1,0 +1,188 @@
+"""Views to messages of tandem.v1, and requests back; the typing half of `rpc.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tandem._wire import tandem_pb2 as pb
+from tandem.errors import UsageError
+from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
+from tandemd.views import Event, ExplanationView, GpuView, JobView, etag_of
+
+MAX_INT64 = 2**63 - 1
+
+
+def job_message(view: JobView) -> pb.Job:
+    """A job."""
+    spec = view.spec
+    message = pb.Job(
+        name=view.name,
+        display_name=spec.name,
+        uid=view.uid,
+        user=view.user,
+        command=view.command,
+        etag=etag_of(spec),
+        create_time=_timestamp(view.created_wall_ns),
+        gpu=",".join(str(gpu) for gpu in view.gpus),
+        processes=[
+            pb.Process(
+                pid=process.pid,
+                attach_time=_timestamp(process.attached_wall_ns),
+                device_bytes=_int64(process.device_bytes),
+                ungated=process.ungated,
+                dropped_records=process.dropped_records,
+            )
+            for process in view.processes
+        ],
+        spec=pb.JobSpec(
+            memory_quota_bytes=0 if spec.memory_bytes == NO_LIMIT else _int64(spec.memory_bytes),
+            memory_min_bytes=_int64(spec.memory_min_bytes),
+            sm_percent=spec.sm_percent,
+            slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
+            preemptible=spec.preemptible,
+            group=spec.group,
+            **{"class": int(spec.job_class)},  # a keyword of Python
+        ),
+    )
+    message.status.CopyFrom(_status(view))
+    return message
+
+
+def _status(view: JobView) -> pb.JobStatus:
+    return pb.JobStatus(
+        state=pb.State.ValueType(int(view.state)),
+        reason=view.reason,
+        resident_bytes=_int64(sum(process.device_bytes for process in view.processes)),
+        gpu_time=_duration(view.gpu_ns),
+        gpu_time_estimated=view.shared_ns > 0,
+        wait_time=_duration(view.wait_ns),
+        launches=view.launches,
+        steps=view.steps,
+        share_ratio=view.share,
+    )
+
+
+def event_message(event: Event) -> pb.JobEvent:
+    """A change of a job."""
+    return pb.JobEvent(time=_timestamp(event.wall_ns), kind=event.kind, job=job_message(event.job))
+
+
+def explanation_message(view: ExplanationView) -> pb.Explanation:
+    """Why a job runs or waits."""
+    waits = [
+        pb.Wait(reason=reason.name.lower(), total=_duration(view.wait_ns[reason]))
+        for reason in WaitReason
+        if reason is not WaitReason.NONE and view.wait_ns[reason]
+    ]
+    return pb.Explanation(
+        job=view.name,
+        summary=view.summary,
+        lines=view.lines,
+        mode=pb.MODE_TIME,
+        policy=view.policy,
+        waits=waits,
+        story=view.story,
+    )
+
+
+def gpu_message(view: GpuView) -> pb.Gpu:
+    """A GPU."""
+    gpu = view.gpu
+    digits = gpu.uuid.hex()
+    cuts = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+    return pb.Gpu(
+        index=gpu.index,
+        uuid="GPU-" + "-".join(digits[start:end] for start, end in cuts),
+        product_name=gpu.product_name,
+        mode=pb.MODE_TIME,
+        memory_total_bytes=gpu.memory_total_bytes,
+        memory_used_bytes=gpu.memory_used_bytes,
+        sm_count=gpu.sm_count,
+        busy_ratio=view.busy,
+        software=gpu.is_software,
+    )
+
+
+def changes_of(request: pb.UpdateJobRequest) -> dict[str, object]:
+    """Fields of JobSpec and their new values, by the mask.
+
+    Raises:
+        UsageError: an empty mask, a field that cannot be changed, or a value out of range.
+    """
+    if not request.update_mask.paths:
+        raise UsageError("the update mask is empty; name fields such as 'spec.class'")
+    changes: dict[str, object] = {}
+    for path in request.update_mask.paths:
+        name, value = _change(path, request.job.spec)
+        changes[name] = value
+    return changes
+
+
+def _change(path: str, spec: pb.JobSpec) -> tuple[str, object]:
+    read = _CHANGEABLE.get(path.removeprefix("spec."))
+    if read is None:
+        raise UsageError(f"'{path}' cannot be changed; {', '.join(sorted(_CHANGEABLE))} can")
+    return read(spec)
+
+
+def _class(spec: pb.JobSpec) -> tuple[str, object]:
+    number = getattr(spec, "class")
+    if number not in iter(JobClass):
+        raise UsageError("class is none of latency, normal, batch")
+    return "job_class", JobClass(number)
+
+
+def _memory(spec: pb.JobSpec) -> tuple[str, object]:
+    return "memory_bytes", _at_least_zero("memory", spec.memory_quota_bytes) or NO_LIMIT
+
+
+def _memory_min(spec: pb.JobSpec) -> tuple[str, object]:
+    return "memory_min_bytes", _at_least_zero("memory_min", spec.memory_min_bytes)
+
+
+def _sm(spec: pb.JobSpec) -> tuple[str, object]:
+    if spec.sm_percent > 100:
+        raise UsageError(f"sm {spec.sm_percent}% is more than 100%")
+    return "sm_percent", spec.sm_percent
+
+
+def _slo(spec: pb.JobSpec) -> tuple[str, object]:
+    return "slo_p99_ns", _at_least_zero("slo", spec.slo.p99.ToNanoseconds())
+
+
+def _preemptible(spec: pb.JobSpec) -> tuple[str, object]:
+    return "preemptible", spec.preemptible if spec.HasField("preemptible") else None
+
+
+_CHANGEABLE: dict[str, Callable[[pb.JobSpec], tuple[str, object]]] = {
+    "class": _class,
+    "memory_quota_bytes": _memory,
+    "memory_min_bytes": _memory_min,
+    "sm_percent": _sm,
+    "slo": _slo,
+    "slo.p99": _slo,
+    "preemptible": _preemptible,
+}
+
+
+def _at_least_zero(what: str, value: int) -> int:
+    if value < 0:
+        raise UsageError(f"{what} {value} is negative")
+    return value
+
+
+def _int64(value: int) -> int:
+    return min(value, MAX_INT64)  # a job's own claim may be anything
+
+
+def _duration(duration_ns: int) -> Duration:
+    seconds, nanos = divmod(_int64(duration_ns), 1_000_000_000)
+    return Duration(seconds=seconds, nanos=nanos)
+
+
+def _timestamp(wall_ns: int) -> Timestamp:
+    seconds, nanos = divmod(max(0, wall_ns), 1_000_000_000)
+    return Timestamp(seconds=seconds, nanos=nanos)

@@ -1,0 +1,23 @@
+"""sd_notify: one datagram to the service manager, when there is one."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def notify(state: str) -> None:
+    """Send `READY=1`, `WATCHDOG=1`, `STOPPING=1`..; nothing happens outside systemd."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.sendto(state.encode(), address)
+
+
+def watchdog_period_s() -> float | None:
+    """How often the manager wants `WATCHDOG=1`: half of what it grants; None = not at all."""
+    granted_us = int(os.environ.get("WATCHDOG_USEC", "0"))
+    return granted_us / 2e6 if granted_us > 0 else None

@@ -1,0 +1,261 @@
+"""gRPC servicers: message -> question to the desk, view -> message, error -> status.
+
+Decides nothing. Every call but health carries the token of the login socket; the interceptor
+turns it away without one.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from tandem import errors
+from tandem._wire import tandem_pb2 as pb
+from tandem._wire import tandem_pb2_grpc as pb_grpc
+from tandemd import __version__
+from tandemd.desk import Desk
+from tandemd.edges.messages import (
+    changes_of,
+    event_message,
+    explanation_message,
+    gpu_message,
+    job_message,
+)
+from tandemd.edges.peers import Peer
+
+WORKERS = 16
+STOP_GRACE_S = 0.5
+WATCH_LOOK_S = 0.5  # how soon an ended stream is noticed
+MAX_PAGE = 1000
+HEALTH = "/grpc.health.v1.Health/"
+NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
+
+log = structlog.get_logger(__name__)
+PeerFor = Callable[[str], Peer | None]
+
+
+class Authenticate(grpc.ServerInterceptor):
+    """Turns away calls without a living token."""
+
+    def __init__(self, peer_for: PeerFor) -> None:
+        self._peer_for = peer_for
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Let the call pass, or answer it with UNAUTHENTICATED."""
+        details = handler_call_details
+        if details.method.startswith(HEALTH):
+            return continuation(details)
+        if _peer(details.invocation_metadata, self._peer_for) is None:
+            return grpc.unary_unary_rpc_method_handler(_refuse)
+        return continuation(details)
+
+
+class _Servicer:
+    """What all four share."""
+
+    def __init__(self, desk: Desk, peer_for: PeerFor) -> None:
+        self._desk = desk
+        self._peer_for = peer_for
+
+    def _uid(self, context: grpc.ServicerContext) -> int:
+        peer = _peer(context.invocation_metadata(), self._peer_for)
+        if peer is None:  # the login connection closed while the call was on its way
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
+            raise AssertionError("abort raises")
+        return peer.uid
+
+
+class Jobs(_Servicer, pb_grpc.JobServiceServicer):
+    """tandem.v1.JobService."""
+
+    def ListJobs(  # noqa: N802 - gRPC's names
+        self, request: pb.ListJobsRequest, context: grpc.ServicerContext
+    ) -> pb.ListJobsResponse:
+        """Jobs, oldest first, a page at a time."""
+        with _errors_to(context):
+            start, size = _page(request)
+            views = self._desk.jobs(self._uid(context), finished=request.show_finished)
+            following = str(start + size) if len(views) > start + size else ""
+            jobs = [job_message(view) for view in views[start : start + size]]
+            return pb.ListJobsResponse(jobs=jobs, next_page_token=following)
+
+    def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
+        """One job."""
+        with _errors_to(context):
+            return job_message(self._desk.job(self._uid(context), request.name))
+
+    def UpdateJob(self, request: pb.UpdateJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
+        """Change what a job may have."""
+        with _errors_to(context):
+            job, uid = request.job, self._uid(context)
+            return job_message(self._desk.update(uid, job.name, changes_of(request), etag=job.etag))
+
+    def PauseJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
+        """Hold a job until it is resumed."""
+        with _errors_to(context):
+            uid = self._uid(context)
+            return job_message(self._desk.set_paused(uid, request.name, paused=True))
+
+    def ResumeJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
+        """Let a paused job go on."""
+        with _errors_to(context):
+            uid = self._uid(context)
+            return job_message(self._desk.set_paused(uid, request.name, paused=False))
+
+    def ExplainJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Explanation:  # noqa: N802
+        """Why a job runs or waits."""
+        with _errors_to(context):
+            return explanation_message(self._desk.explanation(self._uid(context), request.name))
+
+    def WatchJobs(  # noqa: N802
+        self, request: pb.WatchJobsRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.JobEvent]:
+        """Changes, from now on."""
+        del request
+        with _errors_to(context), self._desk.watch(self._uid(context)) as events:
+            context.send_initial_metadata(())  # the watch has begun: the caller may act now
+            while context.is_active():
+                try:
+                    event = events.get(timeout=WATCH_LOOK_S)
+                except queue.Empty:
+                    continue
+                if event is None:
+                    raise errors.CapacityError("the watcher is too slow; watch again")
+                yield event_message(event)
+
+
+class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
+    """tandem.v1.GpuService."""
+
+    def ListGpus(  # noqa: N802
+        self, request: pb.ListGpusRequest, context: grpc.ServicerContext
+    ) -> pb.ListGpusResponse:
+        """The GPUs of this machine."""
+        del request
+        with _errors_to(context):
+            return pb.ListGpusResponse(gpus=[gpu_message(view) for view in self._desk.gpus()])
+
+
+class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
+    """tandem.v1.DaemonService."""
+
+    def GetStatus(  # noqa: N802
+        self, request: pb.GetStatusRequest, context: grpc.ServicerContext
+    ) -> pb.DaemonStatus:
+        """The daemon itself."""
+        del request
+        with _errors_to(context):
+            view = self._desk.status()
+            status = pb.DaemonStatus(
+                version=__version__,
+                pid=os.getpid(),
+                policy=view.policy,
+                jobs=view.jobs,
+                processes=view.processes,
+                runtime_dir=str(self._desk.runtime_dir),
+                clock=view.clock,
+                gpus=[gpu_message(gpu) for gpu in self._desk.gpus()],
+            )
+            status.uptime.FromNanoseconds(view.uptime_ns)
+            return status
+
+
+class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
+    """tandem.v1.PolicyService."""
+
+    def GetPolicy(self, request: pb.GetPolicyRequest, context: grpc.ServicerContext) -> pb.Policy:  # noqa: N802
+        """The policy that decides now."""
+        del request
+        with _errors_to(context):
+            return self._message(self._desk.policy())
+
+    def SetPolicy(self, request: pb.SetPolicyRequest, context: grpc.ServicerContext) -> pb.Policy:  # noqa: N802
+        """Let another policy decide."""
+        with _errors_to(context):
+            return self._message(self._desk.set_policy(self._uid(context), request.name))
+
+    def _message(self, name: str) -> pb.Policy:
+        policies = self._desk.policies()
+        return pb.Policy(name=name, available=sorted(policies), description=policies[name])
+
+
+class RpcServer:
+    """The server on its unix socket."""
+
+    def __init__(self, path: Path, *, desk: Desk, peer_for: PeerFor) -> None:
+        """Bind the socket, mode 0666, replacing a stale one."""
+        path.unlink(missing_ok=True)
+        self._server = grpc.server(
+            ThreadPoolExecutor(WORKERS, thread_name_prefix="rpc"),
+            interceptors=[Authenticate(peer_for)],
+            options=[("grpc.so_reuseport", 0)],
+        )
+        pb_grpc.add_JobServiceServicer_to_server(Jobs(desk, peer_for), self._server)
+        pb_grpc.add_GpuServiceServicer_to_server(Gpus(desk, peer_for), self._server)
+        pb_grpc.add_DaemonServiceServicer_to_server(Daemon(desk, peer_for), self._server)
+        pb_grpc.add_PolicyServiceServicer_to_server(Policies(desk, peer_for), self._server)
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_insecure_port(f"unix:{path}")
+        path.chmod(0o666)  # gRPC follows the umask, which shuts everybody else out
+
+    def start(self) -> None:
+        """Serve."""
+        self._server.start()
+        self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+
+    def stop(self) -> None:
+        """End calls and close the socket."""
+        self._health.enter_graceful_shutdown()
+        self._server.stop(STOP_GRACE_S).wait()
+
+
+@contextmanager
+def _errors_to(context: grpc.ServicerContext) -> Iterator[None]:
+    try:
+        yield
+    except errors.TandemError as error:
+        context.abort(grpc.StatusCode[errors.grpc_status(error)], str(error))
+    except TimeoutError:
+        context.abort(grpc.StatusCode.UNAVAILABLE, "the scheduler does not answer")
+    except grpc.RpcError:
+        raise
+    except Exception as error:
+        if type(error) is Exception:  # what `abort` raises; gRPC knows it
+            raise
+        log.exception("rpc failed")
+        text = f"this is a bug in tandem, please report it: {error!r}"
+        context.abort(grpc.StatusCode.INTERNAL, text)
+
+
+def _refuse(_request: object, context: grpc.ServicerContext) -> NoReturn:
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
+
+
+def _peer(metadata: Iterable[tuple[str, str | bytes]] | None, peer_for: PeerFor) -> Peer | None:
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
+            return peer_for(value.removeprefix("Bearer "))
+    return None
+
+
+def _page(request: pb.ListJobsRequest) -> tuple[int, int]:
+    token = request.page_token
+    if token and not (token.isascii() and token.isdigit()):
+        raise errors.UsageError(f"page token '{token}' is none of this daemon's")
+    if request.page_size < 0:
+        raise errors.UsageError(f"page size {request.page_size} is negative")
+    return int(token or 0), min(request.page_size or MAX_PAGE, MAX_PAGE)

@@ -1,0 +1,217 @@
+"""The one thread that owns the core: take what happened, hand it over, perform what it asks for.
+
+On the real clock native threads look at the shared pages and the loop sleeps in the poller until
+something notable happened, somebody posted something, or the core wants to be woken. On the virtual
+clock the loop does all of that itself, once every `VIRTUAL_ROUND_NS`, so that a run repeats.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from tandem import _native
+from tandemd.core.events import Action, AnnounceJob, Event, Ticked, UsageSampled, WakeAt
+from tandemd.core.model import Usage, WaitReason
+from tandemd.core.scheduler import Scheduler
+from tandemd.edges.attach import AttachServer
+from tandemd.edges.channel import Channels
+from tandemd.edges.clock import Clock
+from tandemd.recent import Recent
+
+VIRTUAL_ROUND_NS = 1_000_000
+QUIET_ROUND_NS = 500_000_000  # without news the loop still comes round
+ASK_TIMEOUT_S = 5.0
+
+log = structlog.get_logger(__name__)
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of a job, for watchers."""
+
+    at_ns: int
+    kind: str
+    job_id: int
+
+
+class Loop:
+    """Runs the core. `post`, `ask`, `stop` and `last_round_ns` are for any thread."""
+
+    def __init__(
+        self,
+        *,
+        scheduler: Scheduler,
+        clock: Clock,
+        poller: _native.Poller,
+        channels: Channels,
+    ) -> None:
+        self.scheduler = scheduler
+        self.clock = clock
+        self.poller = poller
+        self.channels = channels
+        self.recent = Recent()
+        self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
+        self.attach: AttachServer | None = None  # polled here on the virtual clock
+        self.started_ns = 0
+        self.last_round_ns = 0
+        self._posted: deque[Callable[[], None]] = deque()
+        self._stopping = threading.Event()
+        self._wake_at_ns: int | None = None
+        self._seen: dict[int, tuple[object, ...]] = {}
+
+    def post(self, errand: Callable[[], None]) -> None:
+        """Run something on the loop's thread, soon and in order."""
+        self._posted.append(errand)
+        self.poller.wake()
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Run something on the loop's thread and return its answer or raise its error.
+
+        Raises:
+            TimeoutError: the loop did not come round within 5 s.
+        """
+        answer: Future[Answer] = Future()
+
+        def errand() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(question())
+            except Exception as error:  # belongs to whoever asked
+                answer.set_exception(error)
+
+        self.post(errand)
+        return answer.result(ASK_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stopping.set()
+        self.poller.wake()
+
+    def run(self) -> None:
+        """Come round until `stop`; then release everybody."""
+        virtual = self.clock.is_virtual
+        self.started_ns = self.last_round_ns = self.clock.now_ns()
+        if not virtual:
+            self.poller.start()
+        try:
+            while not self._stopping.is_set():
+                notable = self._wait_virtual() if virtual else self._wait_real()
+                self._round(notable=notable)
+        finally:
+            self.channels.release_all()
+            self.poller.stop()
+
+    def handle(self, event: Event) -> None:
+        """Hand an event to the core and perform what it asks for. The loop's thread only."""
+        for action in self.scheduler.handle(event):
+            self.perform(action)
+
+    def perform(self, action: Action) -> None:
+        """Carry one action out."""
+        match action:
+            case WakeAt(at_ns=at_ns):
+                self._wake_at_ns = at_ns
+            case AnnounceJob(job_id=job_id, kind=kind):
+                change = Change(at_ns=self.last_round_ns, kind=kind, job_id=job_id)
+                for watcher in list(self.watchers):
+                    watcher(change)
+            case _:
+                self.channels.perform(action)
+
+    def _wait_real(self) -> bool:
+        timeout_ns = QUIET_ROUND_NS
+        if self._wake_at_ns is not None:
+            timeout_ns = min(timeout_ns, max(0, self._wake_at_ns - self.clock.now_ns()))
+        if self._posted:
+            timeout_ns = 0
+        return self.poller.wait(timeout_ns=timeout_ns)
+
+    def _wait_virtual(self) -> bool:
+        self.clock.wait_until_ns(self.clock.now_ns() + VIRTUAL_ROUND_NS)
+        if self.attach is not None:
+            self.attach.poll(timeout_s=0)
+        return self.poller.poll(now_ns=self.clock.now_ns())
+
+    def _round(self, *, notable: bool) -> None:
+        now_ns = self.clock.now_ns()
+        self.last_round_ns = now_ns
+        for _ in range(len(self._posted)):
+            self._posted.popleft()()
+        due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
+        if due:
+            self._wake_at_ns = None
+        if notable or due or self.recent.is_due(now_ns):
+            self._sample(now_ns)
+
+    def _sample(self, now_ns: int) -> None:
+        changed = self._changed_usages()
+        if changed:
+            self.handle(UsageSampled(now_ns=now_ns, samples=changed))
+        else:
+            self.handle(Ticked(now_ns=now_ns))
+        if self.recent.is_due(now_ns):
+            self.recent.look(self._totals_ns(), now_ns)
+
+    def _changed_usages(self) -> tuple[Usage, ...]:
+        changed = []
+        seen = {}
+        for snapshot in self.poller.snapshots():
+            figures = _figures(snapshot)
+            if self._seen.get(snapshot.process_id) != figures:
+                changed.append(_usage(snapshot))
+            seen[snapshot.process_id] = figures
+        self._seen = seen
+        return tuple(changed)
+
+    def _totals_ns(self) -> dict[object, int]:
+        totals_ns: dict[object, int] = {}
+        for job in self.scheduler.jobs.values():
+            totals_ns["job", job.job_id] = job.gpu_ns
+            for process in job.processes.values():
+                usage = process.usage
+                key = ("gpu", process.gpu)
+                spent_ns = usage.exclusive_ns + usage.shared_ns
+                totals_ns[key] = totals_ns.get(key, 0) + spent_ns
+        return totals_ns
+
+
+def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
+    """What makes a look at a process news."""
+    return (
+        snapshot.busy,
+        snapshot.waiting_threads,
+        snapshot.wait_reason,
+        snapshot.exclusive_ns,
+        snapshot.shared_ns,
+        snapshot.launches,
+        snapshot.steps,
+        snapshot.device_bytes,
+        snapshot.ungated,
+    )
+
+
+def _usage(snapshot: _native.Snapshot) -> Usage:
+    reason = snapshot.wait_reason
+    return Usage(
+        process_id=snapshot.process_id,
+        busy=snapshot.busy,
+        waiting_threads=snapshot.waiting_threads,
+        wait_reason=WaitReason(reason) if reason <= WaitReason.MEMORY else WaitReason.NONE,
+        wait_total_ns=tuple(snapshot.wait_total_ns),
+        exclusive_ns=snapshot.exclusive_ns,
+        shared_ns=snapshot.shared_ns,
+        device_bytes=snapshot.device_bytes,
+        launches=snapshot.launches,
+        steps=snapshot.steps,
+        ungated=snapshot.ungated,
+        dropped_records=snapshot.dropped_records,
+    )

@@ -1,0 +1,79 @@
+"""The runtime directory: where it is, its mode, and that only one daemon has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tandem.errors import StateError, UsageError
+
+ATTACH_SOCKET = "attach.sock"
+LOGIN_SOCKET = "login.sock"
+RPC_SOCKET = "tandemd.sock"
+LOCK_FILE = "tandemd.lock"
+SUN_PATH_BYTES = 108
+
+
+def runtime_dir(environ: Mapping[str, str], *, uid: int) -> Path:
+    """Where a daemon of this uid listens, in the order all parts of Tandem use."""
+    for variable in ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY"):
+        if named := environ.get(variable, "").split(":")[0]:
+            return Path(named)
+    if value := environ.get("XDG_RUNTIME_DIR"):
+        return Path(value) / "tandem"
+    return Path("/run/tandem") if uid == 0 else Path(f"/tmp/tandem-{uid}")
+
+
+class RuntimeDir:
+    """The directory, held until the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Make it if need be, and lock it.
+
+        Raises:
+            StateError: another daemon holds it; the text says which.
+            UsageError: it cannot be made or used, or belongs to somebody else.
+        """
+        self.path = path
+        if len(os.fsencode(path / ATTACH_SOCKET)) >= SUN_PATH_BYTES:
+            raise UsageError(f"runtime directory '{path}' is too long a path for a socket")
+        try:
+            self._make()
+            self._lock_fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"runtime directory '{path}': {error.strerror}") from error
+        self._lock()
+
+    def _make(self) -> None:
+        # Others pass through to the sockets, but cannot list. One below a private parent is private
+        # anyway; the fallback in /tmp is nobody else's business.
+        private = self.path.parent == Path("/tmp")
+        try:
+            self.path.mkdir(parents=True)
+            self.path.chmod(0o700 if private else 0o711)
+        except FileExistsError:
+            pass
+        facts = self.path.lstat()
+        if facts.st_uid not in (0, os.geteuid()):
+            raise UsageError(
+                f"runtime directory '{self.path}' belongs to uid {facts.st_uid}, not to you"
+            )
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock_fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise StateError(
+                f"runtime directory '{self.path}' is held by another tandemd, pid {holder}; "
+                "stop it or choose another with --runtime-dir"
+            ) from None
+        os.ftruncate(self._lock_fd, 0)
+        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+
+    def clean(self) -> None:
+        """Remove the sockets; the lock file stays, for removing it would let two daemons in."""
+        for name in (ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET):
+            (self.path / name).unlink(missing_ok=True)

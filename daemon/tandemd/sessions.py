@@ -1,0 +1,233 @@
+"""From packets on the attach socket to events of the core, and the answers.
+
+Belongs to the loop's thread. A claimed job id is honoured when it is free (a job from before a
+restart) or owned by the same uid; otherwise the process becomes a job of its own, for a variable
+inherited through `sudo` should not leave it unscheduled.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+import structlog
+
+from tandem import _native
+from tandemd.core.events import (
+    Event,
+    JobExited,
+    JobRegistered,
+    ProcessAttached,
+    ProcessExited,
+    ProcessMapped,
+)
+from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
+from tandemd.core.scheduler import Scheduler
+from tandemd.edges.attach import (
+    REFUSED_MALFORMED,
+    REFUSED_NO_ROOM,
+    REFUSED_PROTOCOL,
+    AttachServer,
+    Connection,
+    Gone,
+    Message,
+)
+from tandemd.edges.channel import Channels
+from tandemd.edges.gpus import GpuIndex
+from tandemd.limits import Limits
+
+CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInfo:
+    """What display needs to know of an attached process."""
+
+    pid: int
+    attached_ns: int
+
+
+class Sessions:
+    """Who is attached, by connection."""
+
+    def __init__(
+        self,
+        *,
+        scheduler: Scheduler,
+        channels: Channels,
+        poller: _native.Poller,
+        limits: Limits,
+        gpu_index: GpuIndex,
+        clock_kind: int,
+    ) -> None:
+        self.limits = limits
+        self.attach: AttachServer  # set by whoever made both
+        self.handle: Callable[[Event], None]  # the loop's: to the core, and perform what it asks
+        self.info: dict[int, ProcessInfo] = {}  # process
+        self.commands: dict[int, str] = {}  # job
+        self._scheduler = scheduler
+        self._channels = channels
+        self._poller = poller
+        self._gpu_index = gpu_index
+        self._clock_kind = clock_kind
+        # Numbers of jobs from before a restart must not come up again for others: start anywhere.
+        self._next_job_id = secrets.randbits(16) << 4 | 1
+        self._next_process_id = 1
+        self._processes: dict[int, int] = {}  # connection -> process
+        self._launched: dict[int, int] = {}  # connection -> job
+        self._connections: dict[int, Connection] = {}  # process -> connection
+
+    def take(self, message: Message, now_ns: int) -> None:
+        """Handle one message of the attach socket."""
+        if isinstance(message, Gone):
+            self._gone(message.connection, now_ns)
+            return
+        connection, packet = message.connection, message.packet
+        match packet:
+            case _native.Register():
+                self._register(connection, packet, now_ns)
+            case _native.Hello():
+                self._hello(connection, packet, now_ns)
+            case _native.Mapped():
+                self._mapped(connection, now_ns)
+            case _:
+                assert_never(packet)
+
+    def send(self, process_id: int, packet: bytes, fds: tuple[int, ...]) -> None:
+        """Put a packet on a process's connection."""
+        connection = self._connections.get(process_id)
+        if connection is not None:
+            self.attach.send(connection, packet, fds)
+
+    def _register(self, connection: Connection, packet: _native.Register, now_ns: int) -> None:
+        job_id = self._new_job_id()
+        uid = connection.peer.uid
+        spec = self._spec(uid, packet.request)
+        self.commands[job_id] = packet.command
+        self._launched[connection.number] = job_id
+        self.handle(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec))
+        log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
+        self.attach.send(connection, _native.encode_registered(job_id=job_id))
+
+    def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
+        if (refusal := self._unfit(hello)) is not None:
+            self.attach.refuse(connection, code=REFUSED_PROTOCOL, reason=refusal)
+            return
+        uid = connection.peer.uid
+        job_id = self._job_for(uid, hello.job_id)
+        process_id = self._next_process_id
+        try:
+            pages = _native.Process(process_id=process_id, job_id=job_id)
+        except OSError as error:
+            reason = f"no shared memory: {error}"
+            self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=reason)
+            return
+        self._next_process_id += 1
+        self._processes[connection.number] = process_id
+        self._connections[process_id] = connection
+        self.info[process_id] = ProcessInfo(pid=connection.peer.pid, attached_ns=now_ns)
+        self._channels.open(process_id, pages)
+        gpu = self._gpu_index.of(hello.device_uuids)
+        self.handle(
+            ProcessAttached(
+                now_ns=now_ns,
+                process_id=process_id,
+                job_id=job_id,
+                uid=uid,
+                gpu=gpu,
+                spec=self._spec(uid, hello.request),
+            )
+        )
+        group = self._scheduler.groups[self._scheduler.jobs[job_id].group_key]
+        self._poller.add(pages, group=group.number, gpu=gpu)
+        self._welcome(connection, process_id, job_id, pages)
+
+    def _welcome(
+        self, connection: Connection, process_id: int, job_id: int, pages: _native.Process
+    ) -> None:
+        packet = _native.encode_welcome(
+            process_id=process_id,
+            job_id=job_id,
+            clock=self._clock_kind,
+        )
+        job = f"j-{job_id:x}"
+        log.info("attached", job=job, pid=connection.peer.pid, uid=connection.peer.uid)
+        self.attach.send(connection, packet, pages.fds)
+
+    def _mapped(self, connection: Connection, now_ns: int) -> None:
+        process_id = self._processes.get(connection.number)
+        if process_id is None:
+            reason = "MAPPED without HELLO"
+            self.attach.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
+            return
+        self._channels.mapped(process_id)
+        self.handle(ProcessMapped(now_ns=now_ns, process_id=process_id))
+
+    def _gone(self, connection: Connection, now_ns: int) -> None:
+        job_id = self._launched.pop(connection.number, None)
+        if job_id is not None and job_id in self._scheduler.jobs:
+            self.handle(JobExited(now_ns=now_ns, job_id=job_id))
+        process_id = self._processes.pop(connection.number, None)
+        if process_id is None:
+            return
+        self._poller.remove(process_id=process_id)
+        self.handle(ProcessExited(now_ns=now_ns, process_id=process_id))
+        self._channels.close(process_id)
+        self._connections.pop(process_id, None)
+        self.info.pop(process_id, None)
+        log.info("detached", pid=connection.peer.pid)
+
+    def forget_commands(self) -> None:
+        """Drop the command lines of jobs the core no longer knows."""
+        known = self._scheduler.jobs.keys() | self._scheduler.finished.keys()
+        for job_id in self.commands.keys() - known:
+            del self.commands[job_id]
+
+    def _unfit(self, hello: _native.Hello) -> str | None:
+        if not hello.layout_min <= _native.LAYOUT_VERSION <= hello.layout_max:
+            return (
+                f"the shim has layouts {hello.layout_min} to {hello.layout_max}, "
+                f"the daemon has {_native.LAYOUT_VERSION}"
+            )
+        if self._clock_kind == CLOCK_VIRTUAL != hello.clock:
+            return "the daemon runs on the software GPU's virtual clock, the process does not"
+        return None
+
+    def _job_for(self, uid: int, claimed: int) -> int:
+        if claimed == 0 or claimed >= 2**63:
+            return self._new_job_id()
+        job = self._scheduler.jobs.get(claimed)
+        if job is None or job.uid == uid:
+            return claimed
+        log.warning("job id of another uid, continuing as a new job", uid=uid, owner=job.uid)
+        return self._new_job_id()
+
+    def _new_job_id(self) -> int:
+        while self._next_job_id in self._scheduler.jobs:
+            self._next_job_id += 1
+        self._next_job_id += 1
+        return self._next_job_id - 1
+
+    def _spec(self, uid: int, request: _native.Request) -> JobSpec:
+        asked = JobClass(request.job_class) if request.job_class in (1, 2, 3) else JobClass.NORMAL
+        granted = self.limits.clamp(uid, asked)
+        if granted is not asked:
+            log.warning("class clamped", uid=uid, asked=asked.name, granted=granted.name)
+        return JobSpec(
+            job_class=granted,
+            memory_bytes=_said(request.memory_bytes, NO_LIMIT),
+            memory_min_bytes=_said(request.memory_min_bytes, 0),
+            sm_percent=min(request.sm_percent, 100),
+            slo_p99_ns=_said(request.slo_p99_ns, 0),
+            preemptible={1: True, 2: False}.get(request.preemptible),
+            name=request.name,
+            group=request.group,
+        )
+
+
+def _said(value: int, otherwise: int) -> int:
+    return otherwise if value in (0, NO_LIMIT) else value

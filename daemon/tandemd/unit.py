@@ -1,0 +1,76 @@
+"""The systemd unit of the daemon, with the path of the program in it.
+
+`packaging/tandemd.service` is this for /usr/bin/tandemd; a test holds them against each other.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+# Keys are sorted within a section, as systemd's own units have them.
+TEMPLATE = """\
+# Made by `tandemd --print-unit`.
+[Unit]
+Description=Tandem GPU sharing daemon
+Documentation=man:tandemd(8)
+After=nvidia-persistenced.service
+
+[Service]
+CapabilityBoundingSet=
+# Not PrivateDevices: NVML reads the GPUs' device files.
+DeviceAllow=/dev/nvidiactl rw
+DeviceAllow=char-nvidia rw
+DeviceAllow=char-nvidia-frontend rw
+DeviceAllow=char-nvidia-uvm rw
+DevicePolicy=closed
+ExecReload=kill -HUP $MAINPID
+ExecStart=@TANDEMD@
+LimitNOFILE=524288
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+NoNewPrivileges=yes
+# Not PrivateUsers, not ProtectProc: peers are known by the uid and pid the kernel reports.
+PrivateNetwork=yes
+PrivateTmp=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHome=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectSystem=strict
+Restart=on-failure
+RestartSec=1s
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RuntimeDirectory=tandem
+RuntimeDirectoryMode=0755
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+Type=notify
+UMask=0077
+User=tandem
+WatchdogSec=10s
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def render(program: Path) -> str:
+    """The unit that runs `program`."""
+    return TEMPLATE.replace("@TANDEMD@", str(program))
+
+
+def own_program() -> Path:
+    """The `tandemd` of this installation."""
+    beside = Path(sys.executable).with_name("tandemd")
+    if beside.exists():
+        return beside
+    found = shutil.which("tandemd")
+    return Path(found) if found else beside

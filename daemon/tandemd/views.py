@@ -1,0 +1,92 @@
+"""Plain values that leave the loop's thread: the core's facts as one caller may see them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from tandemd.core.model import JobSpec, JobState
+from tandemd.edges.gpus import Gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """One attached process."""
+
+    pid: int
+    attached_wall_ns: int
+    device_bytes: int
+    ungated: bool
+    dropped_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job as its caller may see it."""
+
+    job_id: int
+    uid: int
+    user: str
+    command: str  # empty when hidden
+    spec: JobSpec
+    state: JobState
+    reason: str
+    created_wall_ns: int
+    processes: tuple[ProcessView, ...]
+    gpus: tuple[int, ...]
+    gpu_ns: int
+    shared_ns: int
+    wait_ns: int
+    launches: int
+    steps: int
+    share: float
+
+    @property
+    def name(self) -> str:
+        """`j-7f3a`."""
+        return f"j-{self.job_id:x}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationView:
+    """Why a job runs or waits."""
+
+    name: str
+    summary: str
+    lines: tuple[str, ...]
+    policy: str
+    wait_ns: tuple[int, ...]  # by WaitReason
+    story: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuView:
+    """A GPU and how busy it was in the last second."""
+
+    gpu: Gpu
+    busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView:
+    """The daemon itself."""
+
+    uptime_ns: int
+    policy: str
+    jobs: int
+    processes: int
+    clock: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One change of a job, for a watcher."""
+
+    wall_ns: int
+    kind: str
+    job: JobView
+
+
+def etag_of(spec: JobSpec) -> str:
+    """Changes when the spec does."""
+    return hashlib.blake2s(repr(spec).encode(), digest_size=4).hexdigest()
