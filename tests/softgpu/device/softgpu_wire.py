@@ -1,4 +1,4 @@
-"""A client of the device process in plain Python: the packets of csrc/softgpu/protocol.h by struct."""
+"""A client of the device process in plain Python: the packets of protocol.h by struct."""
 
 import json
 import os
@@ -13,13 +13,14 @@ ROOT = Path(__file__).resolve().parents[3]
 NEVER = 2**64 - 1
 OBSERVER, QUERY_ONLY = 1, 2
 
-TYPES = (
-    "hello welcome context_create context_destroy stream_create stream_destroy mem_reserve mem_reply "
-    "mem_release mem_info mem_info_reply submit start body done idle time query query_reply fault "
-    "sync_time"
-).split()
+TYPES = [
+    *("hello", "welcome", "context_create", "context_destroy", "stream_create", "stream_destroy"),
+    *("mem_reserve", "mem_reply", "mem_release", "mem_info", "mem_info_reply"),
+    *("submit", "start", "body", "done", "idle", "time"),
+    *("query", "query_reply", "fault", "sync_time"),
+]
 NUMBER = {name: i + 1 for i, name in enumerate(TYPES)}
-KINDS = "kernel htod dtoh dtod memset host event memop_write memop_wait".split()
+KINDS = ["kernel", "htod", "dtoh", "dtod", "memset", "host", "event", "memop_write", "memop_wait"]
 
 # After the header; text and the device table of WELCOME are left over.
 LAYOUT = {
@@ -66,6 +67,7 @@ class DeviceProcess:
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.directory = directory
+        self.clients: list[Client] = []
         self.timeline_path = directory / "timeline.jsonl"
         values = {"clock": "virtual", "profile": "tiny", "timeline": self.timeline_path, **settings}
         ready, ready_write = os.pipe()
@@ -89,6 +91,8 @@ class DeviceProcess:
         return [json.loads(line) for line in self.timeline_path.read_text().splitlines()]
 
     def stop(self) -> None:
+        for client in self.clients:
+            client.close()
         self.process.terminate()
         self.process.communicate(timeout=20)
 
@@ -189,6 +193,11 @@ class Client:
             for name, values in messages:
                 if name == "done" and values[0] == op:
                     return values
+
+    def run_until_finished(self) -> None:
+        """The same until everything submitted has ended; then idle, so that others go on."""
+        self.run_until_done(self.ops)
+        self.idle()
 
     def close(self) -> None:
         self.socket.close()

@@ -1,0 +1,20 @@
+"""A running device process per test, in a directory of its own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from softgpu_wire import DeviceProcess
+
+
+@pytest.fixture
+def start_device(tmp_path: Path) -> Iterator[Callable[..., DeviceProcess]]:
+    started: list[DeviceProcess] = []
+
+    def start(directory: Path = tmp_path, **settings: object) -> DeviceProcess:
+        started.append(DeviceProcess(directory, **settings))
+        return started[-1]
+
+    yield start
+    for device in started:
+        device.stop()

@@ -1,0 +1,276 @@
+"""The real device process over its socket: life, death, bad manners, and the two clocks."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from softgpu_wire import (
+    OBSERVER,
+    QUERY_ONLY,
+    ROOT,
+    Client,
+    binary,
+    pack,
+    submit_message,
+    wait_until,
+)
+
+MS = 1_000_000
+GIB = 1 << 30
+
+# Holds memory and a hanging amount of work, says so on stdout, and waits to be killed.
+VICTIM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from softgpu_wire import Client
+client = Client(Path(sys.argv[1]), name="victim")
+client.context(); client.stream()
+client.reserve(512 << 20)
+client.submit("kernel", traffic=1e9, name="endless", needs_body=True)
+for _ in range(100): client.submit("kernel", traffic=1e9, name="behind")
+if sys.argv[3] == "idle": client.idle()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def connect(device, **more):
+    client = Client(device.directory, **more)
+    device.clients.append(client)
+    if not client.flags:
+        client.context()
+        client.stream()
+    return client
+
+
+def start_victim(device, state):
+    victim = subprocess.Popen(
+        [sys.executable, "-c", VICTIM, str(device.directory), str(Path(__file__).parent), state],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert victim.stdout.readline() == "ready\n"
+    return victim
+
+
+def kill(victim):
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate(timeout=20)
+
+
+def test_a_virtual_kernel_lasts_what_its_traffic_says(start_device):
+    device = start_device()
+    client = connect(device)
+
+    op = client.submit("kernel", traffic=1e6, name="vadd", needs_body=True)
+    _, start_ns, end_ns, status, _ = client.run_until_done(op)
+
+    assert (start_ns, end_ns, status) == (0, MS, 0)
+    line = device.timeline()[0]
+    assert (line["name"], line["t_end_ns"], line["pid"]) == ("vadd", MS, os.getpid())
+
+
+def test_a_real_kernel_never_ends_early(start_device):
+    device = start_device(clock="real")
+    client = connect(device)
+
+    client.submit("kernel", traffic=2e6)
+    _, start_ns, end_ns, status, _ = client.wait_for("done")
+
+    assert (end_ns - start_ns, status) == (2 * MS, 0)
+
+
+def test_two_runs_give_the_same_timeline(start_device, tmp_path):
+    def run(name):
+        (tmp_path / name).mkdir()
+        device = start_device(tmp_path / name, mode="mps")
+        first, second = connect(device), connect(device)
+        for i in range(20):
+            first.submit("kernel", traffic=1e5 * (i % 7), blocks=1 + i, needs_body=i % 2 == 0)
+            second.submit("htod", size=12_345 * i, needs_body=True)
+        with ThreadPoolExecutor() as pool:
+            for client in (first, second):
+                pool.submit(client.run_until_finished)
+        assert len(device.timeline()) >= 40
+        return device.timeline_path.read_bytes()
+
+    assert run("one") == run("two")
+
+
+@pytest.mark.parametrize("state", ["busy", "idle"])
+def test_a_killed_client_frees_its_memory_and_wedges_nobody(start_device, state):
+    device = start_device()
+    victim = start_victim(device, state)
+    client = connect(device)
+    assert client.free_bytes() == GIB - (512 << 20)
+
+    kill(victim)
+    op = client.submit("kernel", traffic=1e6, name="mine")
+    _, _, _, status, _ = client.run_until_done(op)
+
+    assert status == 0
+    wait_until(lambda: client.free_bytes() == GIB, "the victim's memory is back")
+    assert client.ask(0)["client_count"] == 1
+
+
+def test_a_killed_client_on_the_real_clock_gives_up_the_gpu(start_device):
+    device = start_device(clock="real")
+    victim = start_victim(device, "busy")
+    client = connect(device)
+
+    kill(victim)
+    client.submit("kernel", traffic=1e6, name="mine")
+
+    assert client.wait_for("done")[3] == 0
+
+
+def test_a_second_process_on_the_directory_says_so_and_ends(start_device):
+    first = start_device()
+    second = start_device()
+
+    _, error = second.process.communicate(timeout=20)
+
+    assert not second.ready
+    assert second.process.returncode == 1
+    assert "already runs" in error
+    assert connect(first).free_bytes() == GIB
+
+
+def test_a_stale_socket_is_replaced(start_device):
+    device = start_device()
+    device.process.kill()
+    device.process.wait(timeout=20)
+    assert (device.directory / "softgpu.sock").exists()
+
+    assert connect(start_device()).free_bytes() == GIB
+
+
+def test_the_socket_is_for_its_user_alone(start_device):
+    device = start_device()
+
+    mode = (device.directory / "softgpu.sock").stat().st_mode
+
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_it_ends_after_its_last_client_and_the_timeline_is_complete(start_device):
+    device = start_device(linger_ms=50)
+    client = connect(device)
+    client.run_until_done(client.submit("kernel", traffic=1e6))
+    client.close()
+
+    assert device.process.wait(timeout=20) == 0
+    assert len(device.timeline()) == 1
+    assert not (device.directory / "softgpu.sock").exists()
+
+
+def test_a_query_does_not_keep_it_alive(start_device):
+    device = start_device(linger_ms=50)
+    worker = connect(device)
+    query = connect(device, flags=QUERY_ONLY)
+    assert query.ask(1)["devices"][0]["name"].startswith("Tandem Software GPU")
+
+    worker.close()
+
+    assert device.process.wait(timeout=20) == 0
+
+
+def test_the_parents_pipes_are_let_go(start_device):
+    device = start_device()
+
+    # Both come to their end although the device lives on: it writes to its log.
+    assert device.process.stdout.read() == ""
+    assert device.process.stderr.read() == ""
+    assert device.process.poll() is None
+
+
+@pytest.mark.slow
+def test_an_observer_that_stops_does_not_stop_the_world(start_device):
+    device = start_device()
+    observer = connect(device, flags=OBSERVER)
+    client = connect(device)
+
+    op = client.submit("kernel", traffic=1e6)
+    _, _, end_ns, _, _ = client.run_until_done(op)  # after the patience of 2 s of real time
+
+    assert end_ns == MS
+    observer.send(pack("sync_time"))
+    assert observer.wait_for("time") == (MS,)
+
+
+@pytest.mark.parametrize("packet", [b"x", b"\0" * 8, b"\xff" * 512, pack("time", 5)])
+def test_garbage_closes_its_own_connection_only(start_device, packet):
+    device = start_device()
+    bad, good = connect(device), connect(device)
+
+    bad.send(packet)
+
+    assert bad.receive() == []
+    assert good.free_bytes() == GIB
+
+
+def test_one_that_never_says_hello_disturbs_nobody(start_device):
+    device = start_device()
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    silent.connect(str(device.directory / "softgpu.sock"))
+    client = connect(device)
+
+    op = client.submit("kernel", traffic=1e6)
+
+    assert client.run_until_done(op)[2] == MS
+    silent.close()
+
+
+def test_another_protocol_is_refused(start_device):
+    device = start_device()
+
+    assert connect(device, protocol=99, flags=OBSERVER).welcome[1] == 0
+
+
+def test_a_client_that_does_not_read_does_not_block_the_others(start_device):
+    device = start_device(clock="real")
+    deaf, client = connect(device), connect(device)
+    for first in range(1, 200 * 300, 200):
+        deaf.send(b"".join(submit_message(op, "event") for op in range(first, first + 200)))
+
+    client.submit("kernel", traffic=1e6)
+
+    assert client.wait_for("done")[3] == 0
+    seen = 0
+    while seen < 200 * 300:
+        seen += sum(name == "done" for name, _ in deaf.receive())
+    assert seen == 200 * 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--profile", "h100"], "h200, a100, rtx4090, tiny"),
+        (["--faults", "melt@1"], "unknown fault 'melt@1'"),
+        (["--what"], "unknown argument '--what'"),
+    ],
+)
+def test_bad_settings_are_named(tmp_path, arguments, words):
+    done = subprocess.run(
+        [binary(), "--dir", tmp_path, *arguments], capture_output=True, text=True, timeout=20
+    )
+
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_the_documentation_names_every_setting():
+    text = (ROOT / "docs/software-gpu.md").read_text()
+    source = (ROOT / "csrc/softgpu/device/settings.cpp").read_text()
+
+    names = [word for word in source.split('"') if word.startswith("TANDEM_SOFTGPU_")]
+
+    assert [n for n in names if n.isupper() and n not in text] == []
