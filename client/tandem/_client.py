@@ -97,12 +97,13 @@ class Client:
         memory_min: str | None = None,
         sm: str | None = None,
         slo: str | None = None,
+        preemptible: bool | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> Job:
         """Change what is given, and return the job as it then is.
 
         Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" takes a limit
-        away. Owners may lower their jobs, raise them up to what they may start.
+        away. Owners may lower their jobs, and raise them up to what they may start.
         """
         said = {
             "priority": priority,
@@ -110,6 +111,7 @@ class Client:
             "memory_min": memory_min,
             "sm": sm,
             "slo": slo,
+            "preemptible": None if preemptible is None else "yes" if preemptible else "no",
         }
         changes = {word: text for word, text in said.items() if text is not None}
         request = _convert.update_request(name, changes)

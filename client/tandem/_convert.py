@@ -142,6 +142,12 @@ def _set_slo(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.slo.p99.FromNanoseconds(0 if text == _NO_LIMIT else parse_slo(text, what=word))
 
 
+def _set_preemptible(spec: pb.JobSpec, text: str, word: str) -> None:
+    if text not in ("yes", "no"):
+        raise UsageError(f"{word} {text!r} is neither yes nor no")
+    spec.preemptible = text == "yes"
+
+
 # word of `tandem set` -> path in the update mask, and what writes the value
 CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
     "priority": ("spec.class", _set_priority),
@@ -149,6 +155,7 @@ CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
     "memory_min": ("spec.memory_min_bytes", _set_memory_min),
     "sm": ("spec.sm_percent", _set_sm),
     "slo": ("spec.slo", _set_slo),
+    "preemptible": ("spec.preemptible", _set_preemptible),
 }
 
 

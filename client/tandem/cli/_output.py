@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, is_dataclass
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -56,17 +57,22 @@ def print_json(value: "DataclassInstance | Sequence[DataclassInstance]") -> None
 def print_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()
 ) -> None:
-    """Columns as wide as they need; `right` names those with figures. The last one may be long."""
+    """Columns as wide as they need; `right` names those with figures.
+
+    On a terminal the last column is cut where the line ends; in a pipe it is whole.
+    """
     body = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(header), *body]) for i in range(len(header))]
+    if sys.stdout.isatty():
+        before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+        widths[-1] = max(len(header[-1]), get_terminal_size().columns - before)
     figures = {header.index(name) for name in right}
     for row in [list(header), *body]:
         cells = [
-            cell.rjust(width) if i in figures else cell.ljust(width)
+            cell.rjust(width) if i in figures else cell.ljust(width)[:width]
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        line = _GAP.join(paint(cell) if row is not header else cell for cell in cells)
-        click.echo(line.rstrip())
+        click.echo(_GAP.join(map(paint, cells)).rstrip())
 
 
 def paint(word: str) -> str:

@@ -5,7 +5,7 @@ import click
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
 
-KEYS = ("priority", "memory", "memory_min", "sm", "slo")
+KEYS = ("priority", "memory", "memory_min", "sm", "slo", "preemptible")
 
 
 @click.command("set")
@@ -15,8 +15,8 @@ KEYS = ("priority", "memory", "memory_min", "sm", "slo")
 def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Change what JOB may use; it takes effect at once.
 
-    Keys are priority, memory, memory_min, sm and slo, with the values of `tandem run`; the value
-    none takes a limit away.
+    Keys are priority, memory, memory_min, sm and slo, with the values of `tandem run`, and
+    preemptible with yes or no. The value none takes a limit away.
 
     \b
     Examples:
@@ -32,6 +32,7 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
             memory_min=wanted.get("memory_min"),
             sm=wanted.get("sm"),
             slo=wanted.get("slo"),
+            preemptible=_yes_or_no(wanted.get("preemptible")),
         )
     if as_json:
         print_json(found)
@@ -55,3 +56,9 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"{key!r} is given twice")
         wanted[key] = value
     return wanted
+
+
+def _yes_or_no(text: str | None) -> bool | None:
+    if text not in (None, "yes", "no"):
+        raise UsageError(f"preemptible {text!r} is neither yes nor no")
+    return None if text is None else text == "yes"
