@@ -9,6 +9,8 @@ constexpr uint64_t kMaxFigure = INT64_MAX;   // what protobuf, JSON and Python a
 constexpr uint32_t kMaxThreads = 1u << 22;   // the kernel's own limit
 constexpr uint32_t kMaxCaptures = 1u << 16;
 
+__extension__ using Wide = unsigned __int128;
+
 // Relaxed: each figure stands for itself, and the page's writer orders none of them.
 template <typename T>
 T read(const std::atomic<T>& figure) {
@@ -118,10 +120,9 @@ uint64_t TickClock::to_ns(uint64_t ticks, uint64_t now_ns) const {
   if (ns_per_tick_q32 == 0) return 0;
   const bool later = ticks >= base_ticks;
   const uint64_t distance = later ? ticks - base_ticks : base_ticks - ticks;
-  const auto distance_ns = (static_cast<unsigned __int128>(distance) * ns_per_tick_q32) >> 32;
-  if (!later) return distance_ns < base_ns ? base_ns - static_cast<uint64_t>(distance_ns) : 0;
-  if (base_ns >= now_ns || distance_ns >= now_ns - base_ns) return now_ns;
-  return base_ns + static_cast<uint64_t>(distance_ns);
+  const Wide distance_ns = (static_cast<Wide>(distance) * ns_per_tick_q32) >> 32;
+  if (later) return static_cast<uint64_t>(std::min<Wide>(base_ns + distance_ns, now_ns));
+  return distance_ns < base_ns ? std::min(base_ns - static_cast<uint64_t>(distance_ns), now_ns) : 0;
 }
 
 bool notable(const Snapshot& before, const Snapshot& after) {

@@ -1,0 +1,198 @@
+#include "daemon/codec.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "daemon/utf8.h"
+#include "shm_layout.h"
+
+using namespace tandem;
+using daemon::Message;
+using daemon::Problem;
+
+namespace {
+
+template <typename T>
+T message(wire::Type type) {
+  T out{};
+  out.header = {wire::kMagic, wire::kProtocolVersion, static_cast<uint16_t>(type), sizeof(T), 0};
+  return out;
+}
+
+wire::Hello hello() {
+  auto out = message<wire::Hello>(wire::Type::kHello);
+  out.layout_min = out.layout_max = 1;
+  std::strcpy(out.request.name, "train-7");
+  return out;
+}
+
+template <typename T>
+std::string refusal(const T& sent, size_t bytes = sizeof(T)) {
+  Message decoded;
+  return daemon::decode(&sent, bytes, &decoded).text;
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST(a_hello_arrives_as_it_was_sent) {
+  wire::Hello sent = hello();
+  sent.job_id = 42;
+  sent.device_count = 2;
+  sent.device_uuid[1][15] = 9;
+  sent.request.memory_bytes = shm::kNoLimit;
+  Message decoded;
+
+  CHECK(!daemon::decode(&sent, sizeof(sent), &decoded));
+
+  CHECK(decoded.type == wire::Type::kHello);
+  CHECK_EQ(std::memcmp(&decoded.hello, &sent, sizeof(sent)), 0);
+}
+
+TEST(a_longer_message_of_a_newer_shim_is_read_as_far_as_known) {
+  struct Newer {
+    wire::Hello hello;
+    uint64_t more[4];
+  } sent{hello(), {1, 2, 3, 4}};
+  sent.hello.header.size = sizeof(sent);
+
+  CHECK(refusal(sent).empty());
+}
+
+TEST(each_fault_of_a_header_is_named_with_its_value) {
+  wire::Hello sent = hello();
+  CHECK(contains(refusal(sent, 7), "packet of 7 bytes is shorter than a header of 16"));
+  sent.header.magic = 0x12345678;
+  CHECK(contains(refusal(sent), "magic is 0x12345678"));
+  sent = hello();
+  sent.header.version = 9;
+  CHECK(contains(refusal(sent), "protocol version 9, this daemon speaks 1"));
+  sent = hello();
+  sent.header.size = 10;
+  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 472"));
+  sent = hello();
+  sent.header.type = 77;
+  CHECK(contains(refusal(sent), "unknown message type 77"));
+  sent.header.type = static_cast<uint16_t>(wire::Type::kWelcome);
+  CHECK(contains(refusal(sent), "2 (WELCOME) is sent by the daemon"));
+}
+
+TEST(a_message_shorter_than_its_first_version_is_refused) {
+  wire::Hello sent = hello();
+  sent.header.size = 100;
+  CHECK(contains(refusal(sent, 100), "HELLO has 100 bytes, fewer than 472"));
+}
+
+TEST(an_oversized_packet_is_refused) {
+  std::vector<char> packet(5000);
+  Message decoded;
+  CHECK(contains(daemon::decode(packet.data(), packet.size(), &decoded).text, "longer than 4096"));
+}
+
+TEST(absurd_figures_are_refused) {
+  const struct {
+    size_t offset;
+    uint32_t value;
+    const char* words;
+  } cases[] = {
+      {offsetof(wire::Hello, device_count), 17, "device_count is 17, more than 16"},
+      {offsetof(wire::Hello, clock), 2, "clock is 2, more than 1"},
+      {offsetof(wire::Hello, layout_min), 5, "layout_min is 5, more than 1"},
+      {offsetof(wire::Hello, request.job_class), 4, "job_class is 4, more than 3"},
+      {offsetof(wire::Hello, request.sm_percent), 101, "sm_percent is 101, more than 100"},
+      {offsetof(wire::Hello, request.preemptible), 3, "preemptible is 3, more than 2"},
+  };
+  for (const auto& c : cases) {
+    wire::Hello sent = hello();
+    std::memcpy(reinterpret_cast<char*>(&sent) + c.offset, &c.value, sizeof(c.value));
+    CHECK(contains(refusal(sent), c.words));
+  }
+}
+
+TEST(names_must_end_and_be_text) {
+  wire::Hello sent = hello();
+  std::memset(sent.request.group, 'x', sizeof(sent.request.group));
+  CHECK(contains(refusal(sent), "group is not terminated within 64 bytes"));
+  sent = hello();
+  sent.request.name[3] = '\xff';
+  CHECK(contains(refusal(sent), "name is not UTF-8 at byte 3 (0xff)"));
+  sent = hello();
+  sent.request.name[5] = '\x1b';
+  CHECK(contains(refusal(sent), "name has control character 0x1b at byte 5"));
+}
+
+TEST(text_beyond_a_terminator_is_not_kept) {
+  wire::Hello sent = hello();
+  std::memcpy(sent.request.name, "ab\0secret", 9);
+  Message decoded;
+
+  CHECK(!daemon::decode(&sent, sizeof(sent), &decoded));
+
+  CHECK_EQ(decoded.hello.request.name[3], '\0');
+}
+
+TEST(a_character_cut_off_by_truncation_is_left_out) {
+  wire::Hello sent = hello();
+  std::memset(sent.request.name, 'x', 62);
+  sent.request.name[62] = '\xc3';  // the first half of a two-byte character
+  sent.request.name[63] = '\0';
+  Message decoded;
+
+  CHECK(!daemon::decode(&sent, sizeof(sent), &decoded));
+
+  CHECK_EQ(std::strlen(decoded.hello.request.name), 62u);
+}
+
+TEST(utf8_is_told_from_its_imitations) {
+  for (const char* good : {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xed\x9f\xbf"}) {
+    CHECK_EQ(daemon::valid_utf8_bytes(good, std::strlen(good)), std::strlen(good));
+  }
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3" "a"}) {
+    CHECK_EQ(daemon::valid_utf8_bytes(bad, std::strlen(bad)), 0u);
+  }
+}
+
+TEST(a_command_line_may_have_several_lines) {
+  auto sent = message<wire::Register>(wire::Type::kRegister);
+  std::strcpy(sent.command, "python -c 'import os\nprint(1)'");
+  CHECK(refusal(sent).empty());
+}
+
+TEST(answers_carry_what_they_were_given) {
+  wire::Welcome welcome;
+  CHECK(!daemon::encode_welcome(7, 3, 1, 1, &welcome));
+  CHECK_EQ(welcome.header.size, sizeof(welcome));
+  CHECK_EQ(welcome.process_id, 7u);
+  CHECK_EQ(welcome.state_bytes, shm::kStateBytes);
+  wire::Presence presence;
+  CHECK(!daemon::encode_presence(63, 1, true, &presence));
+  CHECK_EQ(presence.header.type, static_cast<uint16_t>(wire::Type::kPresenceGone));
+  CHECK_EQ(daemon::encode_registered(5).job_id, 5u);
+}
+
+TEST(answers_out_of_range_are_refused) {
+  wire::Welcome welcome;
+  wire::Presence presence;
+  wire::Refused refused;
+  CHECK(daemon::encode_welcome(1, 1, 2, 1, &welcome));
+  CHECK(daemon::encode_welcome(1, 1, 0, 99, &welcome));
+  CHECK(daemon::encode_presence(64, 0, false, &presence));
+  CHECK(daemon::encode_refused(0, "", 0, &refused));
+  CHECK(daemon::encode_refused(7, "", 0, &refused));
+}
+
+TEST(a_long_reason_is_cut_at_a_character) {
+  std::string reason(158, 'x');
+  reason += "\xc3\xa9 and more";
+  wire::Refused refused;
+
+  CHECK(!daemon::encode_refused(1, reason.data(), reason.size(), &refused));
+
+  CHECK_EQ(std::strlen(refused.reason), 158u);
+}

@@ -1,0 +1,160 @@
+#include "daemon/snapshot.h"
+
+#include "check.h"
+#include "fake_shim.h"
+
+using namespace tandem::daemon;
+namespace shm = tandem::shm;
+
+namespace {
+
+struct Fixture {
+  std::unique_ptr<Channel> channel = make_channel(7);
+  FakeShim job{*channel};
+  Looker looker;
+  Snapshot snapshot;
+
+  const Snapshot& look(uint64_t now_ns = 1000) {
+    looker.look(*channel->pages(), now_ns, &snapshot);
+    return snapshot;
+  }
+};
+
+}  // namespace
+
+TEST(an_untouched_page_is_an_idle_process) {
+  Fixture f;
+  CHECK_EQ(f.look().process_id, 7u);
+  CHECK(!f.snapshot.busy);
+  CHECK_EQ(f.snapshot.live_slots, 0u);
+}
+
+TEST(outstanding_markers_and_open_work_count_as_segments) {
+  Fixture f;
+  f.job.set_slot(0, 5, 3);
+  f.job.set_slot(1, 4, 4);
+  f.job.set_slot(2, 2, 2);
+  f.job.slot(2).open.store(9);
+
+  f.look(500);
+
+  CHECK(f.snapshot.busy);
+  CHECK_EQ(f.snapshot.live_slots, 3u);
+  CHECK_EQ(f.snapshot.open_segments, 3u);
+  CHECK_EQ(f.snapshot.last_busy_ns, 500u);
+}
+
+TEST(retired_free_and_unknown_slots_do_not_count) {
+  Fixture f;
+  for (const uint32_t state : {0u, 2u, 3u, UINT32_MAX}) {
+    f.job.set_slot(state % 5, 9, 0);
+    f.job.slot(state % 5).state.store(state);
+  }
+  CHECK(!f.look().busy);
+  CHECK_EQ(f.snapshot.live_slots, 0u);
+}
+
+TEST(done_ahead_of_issued_is_nothing_outstanding) {
+  Fixture f;
+  f.job.set_slot(0, 3, 4);
+  f.job.set_slot(1, 0, UINT64_MAX);
+  CHECK(!f.look().busy);
+}
+
+TEST(a_slot_used_out_of_order_is_found_in_time) {
+  Fixture f;
+  f.look();
+  f.job.set_slot(255, 1, 0);
+
+  uint32_t looks = 1;
+  while (!f.look().busy) CHECK(++looks <= Looker::kFullLookEvery);
+}
+
+TEST(the_next_slots_in_order_are_found_at_once) {
+  Fixture f;
+  for (uint32_t i = 0; i < shm::kSlotCount; i += Looker::kLookAhead / 2) {
+    f.job.set_slot(i, 1, 1);
+    const uint32_t before = f.snapshot.live_slots;
+    CHECK_EQ(f.look().live_slots, before + 1);
+  }
+}
+
+TEST(counters_never_go_back) {
+  Fixture f;
+  f.job.state().marks.steps.store(10);
+  f.job.state().waits.total_ns[1].store(500);
+  f.job.state().memory.refused_count.store(2);
+  f.look();
+  f.job.state().marks.steps.store(1);
+  f.job.state().waits.total_ns[1].store(0);
+  f.job.state().memory.refused_count.store(0);
+
+  f.look();
+
+  CHECK_EQ(f.snapshot.steps, 10u);
+  CHECK_EQ(f.snapshot.wait_total_ns[1], 500u);
+  CHECK_EQ(f.snapshot.refused_count, 2u);
+}
+
+TEST(absurd_figures_are_bounded) {
+  Fixture f;
+  f.job.state().memory.device_bytes.store(UINT64_MAX);
+  f.job.state().marks.launches.store(UINT64_MAX);
+  f.job.state().control.helper_tick_ns.store(UINT64_MAX);
+  f.job.state().waits.waiting_threads.store(UINT32_MAX);
+  f.job.state().waits.reason.store(77);
+  f.job.state().waits.since_ns.store(9999);
+
+  f.look(1000);
+
+  CHECK_EQ(f.snapshot.device_bytes, static_cast<uint64_t>(INT64_MAX));
+  CHECK_EQ(f.snapshot.peak_bytes, static_cast<uint64_t>(INT64_MAX));
+  CHECK_EQ(f.snapshot.launches, static_cast<uint64_t>(INT64_MAX));
+  CHECK_EQ(f.snapshot.helper_tick_ns, 1000u);
+  CHECK_EQ(f.snapshot.waiting_threads, 1u << 22);
+  CHECK(f.snapshot.wait_reason == shm::WaitReason::kNone);
+  CHECK_EQ(f.snapshot.wait_since_ns, 1000u);
+}
+
+TEST(nobody_waiting_has_no_reason) {
+  Fixture f;
+  f.job.state().waits.reason.store(1);
+  f.job.state().waits.since_ns.store(10);
+  CHECK(f.look().wait_reason == shm::WaitReason::kNone);
+  CHECK_EQ(f.snapshot.wait_since_ns, 0u);
+
+  f.job.state().waits.waiting_threads.store(1);
+  CHECK(f.look().wait_reason == shm::WaitReason::kGate);
+  CHECK_EQ(f.snapshot.wait_since_ns, 10u);
+}
+
+TEST(notable_changes_are_those_a_scheduler_acts_on) {
+  const Snapshot before;
+  Snapshot after;
+  CHECK(!notable(before, after));
+  after.launches = 5;
+  after.device_bytes = 5;
+  CHECK(!notable(before, after));
+  for (const auto change : {+[](Snapshot& s) { s.busy = true; },
+                            +[](Snapshot& s) { s.waiting_threads = 1; },
+                            +[](Snapshot& s) { s.steps = 1; },
+                            +[](Snapshot& s) { s.phase_hash = 1; },
+                            +[](Snapshot& s) { s.doorbell = 1; },
+                            +[](Snapshot& s) { s.ungated = true; }}) {
+    Snapshot changed;
+    change(changed);
+    CHECK(notable(before, changed));
+  }
+}
+
+TEST(ticks_become_nanoseconds_that_are_never_in_the_future) {
+  const TickClock clock{uint64_t{1} << 31, 1000, 100};  // half a nanosecond a tick
+  CHECK_EQ(clock.to_ns(100, 5000), 1000u);
+  CHECK_EQ(clock.to_ns(300, 5000), 1100u);
+  CHECK_EQ(clock.to_ns(60, 5000), 980u);
+  CHECK_EQ(clock.to_ns(UINT64_MAX, 5000), 5000u);
+  CHECK_EQ((TickClock{UINT64_MAX, 10, UINT64_MAX}.to_ns(0, 5000)), 0u);
+  CHECK_EQ((TickClock{1, UINT64_MAX, 0}.to_ns(5, 5000)), 5000u);
+  CHECK_EQ((TickClock{uint64_t{1} << 32, 9000, 100}.to_ns(90, 5000)), 5000u);
+  CHECK_EQ(TickClock{}.to_ns(7, 5000), 0u);
+}

@@ -1,0 +1,207 @@
+#include "daemon/watcher.h"
+
+#include <sys/stat.h>
+
+#include "check.h"
+#include "fake_shim.h"
+
+using namespace tandem::daemon;
+namespace shm = tandem::shm;
+
+namespace {
+
+struct Job {
+  explicit Job(uint64_t id) : channel(make_channel(id)), shim(*channel) {}
+  std::unique_ptr<Channel> channel;
+  FakeShim shim;
+
+  void record(uint64_t ticks, uint32_t ring = 0) {
+    shm::Record r{};
+    r.ticks = ticks;
+    r.kind = static_cast<uint8_t>(shm::RecordKind::kLaunch);
+    write_record(shim.ring_header(ring), shim.ring(ring), r);
+  }
+};
+
+// By value: CHECK_EQ keeps references.
+Snapshot first_of(const Watcher& watcher) { return watcher.snapshots().front(); }
+
+size_t resident_bytes(const Job& job) {
+  struct stat status;
+  if (fstat(job.channel->state_fd(), &status) != 0) std::abort();
+  return static_cast<size_t>(status.st_blocks) * 512;
+}
+
+}  // namespace
+
+TEST(a_process_is_watched_once_and_forgotten_once) {
+  Job job(1);
+  Watcher watcher;
+  CHECK(watcher.add(job.channel->pages(), 1, 0));
+  CHECK(!watcher.add(job.channel->pages(), 2, 0));
+  CHECK_EQ(watcher.snapshots().size(), 1u);
+  CHECK(watcher.remove(1));
+  CHECK(!watcher.remove(1));
+}
+
+TEST(snapshots_come_in_the_order_of_process_ids) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(second.channel->pages(), 1, 0);
+  watcher.add(first.channel->pages(), 9, 0);
+  const auto snapshots = watcher.snapshots();
+  CHECK_EQ(snapshots[0].process_id, 1u);
+  CHECK_EQ(snapshots[1].process_id, 2u);
+}
+
+TEST(an_interval_is_charged_to_who_was_busy_when_it_began) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(first.channel->pages(), 1, 0);
+  watcher.add(second.channel->pages(), 2, 0);
+  first.shim.set_slot(0, 1, 0);
+  watcher.round(1000);
+  second.shim.set_slot(0, 1, 0);
+  watcher.round(1600);  // first alone until now
+  first.shim.set_slot(0, 1, 1);
+  watcher.round(2600);  // both until now
+  watcher.round(3000);  // second alone
+
+  const auto snapshots = watcher.snapshots();
+
+  CHECK_EQ(snapshots[0].exclusive_ns, 600u);
+  CHECK_EQ(snapshots[0].shared_ns, 500u);
+  CHECK_EQ(snapshots[1].exclusive_ns, 400u);
+  CHECK_EQ(snapshots[1].shared_ns, 500u);
+}
+
+TEST(a_clock_that_goes_back_charges_nothing) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.shim.set_slot(0, 1, 0);
+  watcher.round(1000);
+  watcher.round(500);
+  CHECK_EQ(first_of(watcher).exclusive_ns, 0u);
+}
+
+TEST(records_are_counted_and_not_kept_while_nobody_asks) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  for (uint64_t i = 0; i < 5000; ++i) job.record(i);
+
+  watcher.round(1000);
+
+  CHECK_EQ(first_of(watcher).records, 5000u);
+  CHECK_EQ(first_of(watcher).dropped_records, 0u);
+}
+
+TEST(records_come_once_somebody_asks_with_their_ticks_as_nanoseconds) {
+  Job job(1);
+  job.shim.state().control.ns_per_tick_q32.store(uint64_t{2} << 32);
+  job.shim.state().control.tick_base_ns.store(100);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.round(1000);
+  CHECK(watcher.take_records(10).empty());
+  job.record(20, 1);
+  job.record(10, 0);
+
+  watcher.round(2000);
+  const auto runs = watcher.take_records(10);
+
+  CHECK_EQ(runs.size(), 1u);
+  CHECK_EQ(runs[0].process_id, 1u);
+  CHECK_EQ(runs[0].records.size(), 2u);
+  CHECK_EQ(runs[0].records[0].ticks, 120u);  // rings are merged by time
+  CHECK_EQ(runs[0].records[1].ticks, 140u);
+}
+
+TEST(a_limit_leaves_the_rest_for_later) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(first.channel->pages(), 1, 0);
+  watcher.add(second.channel->pages(), 2, 0);
+  watcher.take_records(0);
+  for (uint64_t i = 0; i < 3; ++i) {
+    first.record(i);
+    second.record(i);
+  }
+  watcher.round(1000);
+
+  auto runs = watcher.take_records(4);
+  CHECK_EQ(runs.size(), 2u);
+  CHECK_EQ(runs[1].records.size(), 1u);
+  runs = watcher.take_records(4);
+  CHECK_EQ(runs.size(), 1u);
+  CHECK_EQ(runs[0].process_id, 2u);
+  CHECK_EQ(runs[0].records.size(), 2u);
+}
+
+TEST(a_full_buffer_drops_in_the_ring_and_counts_it) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.take_records(0);
+  const uint64_t written = RecordBuffer::kCapacity + 4000;
+  for (uint64_t i = 0; i < written; ++i) {
+    job.record(i);
+    if (i % 500 == 0) watcher.round(1000 + i);
+  }
+  watcher.round(2'000'000);
+  size_t kept = 0;
+  for (const auto& run : watcher.take_records(SIZE_MAX)) kept += run.records.size();
+  watcher.round(3'000'000);
+  for (const auto& run : watcher.take_records(SIZE_MAX)) kept += run.records.size();
+
+  const Snapshot snapshot = first_of(watcher);
+
+  CHECK_EQ(kept, snapshot.records);
+  CHECK(snapshot.dropped_records > 0);
+  CHECK_EQ(snapshot.records + snapshot.dropped_records, written);
+}
+
+TEST(interest_in_records_ends_by_itself) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.round(1000);
+  watcher.take_records(0);
+  watcher.round(1000 + RecordBuffer::kInterestNs);
+  job.record(1);
+  watcher.round(2000 + RecordBuffer::kInterestNs);
+  CHECK(watcher.take_records(10).empty());
+}
+
+TEST(rings_never_used_stay_unallocated) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.take_records(0);
+  for (uint64_t now = 1; now < 50; ++now) watcher.round(now);
+  CHECK(resident_bytes(job) <= shm::kRingsOffset);
+}
+
+TEST(doorbells_and_stamps_reach_every_process) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(first.channel->pages(), 1, 0);
+  watcher.add(second.channel->pages(), 2, 0);
+  second.shim.state().control.doorbell.store(9);
+  CHECK(watcher.round(10));
+
+  std::vector<FutexWaiter> waiters;
+  std::vector<std::shared_ptr<const Pages>> held;
+  watcher.doorbells(&waiters, &held);
+  watcher.stamp(77);
+
+  CHECK_EQ(waiters.size(), 2u);
+  CHECK_EQ(waiters[1].expected, 9u);
+  CHECK_EQ(held.size(), 2u);
+  CHECK_EQ(second.channel->pages()->command().heartbeat.tick_ns.load(), 77u);
+}

@@ -1,0 +1,23 @@
+"""Builds and runs every C++ test program, each as one test."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "csrc"))
+
+import ninja_build  # noqa: E402 - the build script is no package
+
+
+@pytest.mark.timeout(600)  # the first program of an area compiles all of its sources
+@pytest.mark.parametrize("name", sorted(ninja_build.test_targets()))
+def test_cpp(name: str) -> None:
+    program = ninja_build.build([name])[name]
+
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].endswith(" passed")
