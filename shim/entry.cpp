@@ -5,7 +5,7 @@
 #include "handlers.h"
 
 namespace tandem::shim {
-__thread bool Reentry::inside_ = false;
+__thread bool Reentry::inside_ __attribute__((tls_model("initial-exec"))) = false;
 }  // namespace tandem::shim
 
 #define SHIM_ENTRY(symbol, handler, parameters, arguments)                       \

@@ -13,9 +13,10 @@ void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now
       marks.last_step_ns.store(now_ns, std::memory_order_relaxed);
       marks.steps.fetch_add(1, std::memory_order_release);
       break;
-    case TANDEM_MARK_PHASE:
+    case TANDEM_MARK_PHASE_BEGIN:
+    case TANDEM_MARK_PHASE_END:
       marks.phase_since_ns.store(now_ns, std::memory_order_relaxed);
-      marks.phase_hash.store(value ? id : 0, std::memory_order_release);
+      marks.phase_hash.store(kind == TANDEM_MARK_PHASE_BEGIN ? id : 0, std::memory_order_release);
       break;
     case TANDEM_MARK_CRITICAL:
       marks.critical_until_ns.store(value ? now_ns + value : 0, std::memory_order_release);
@@ -43,9 +44,10 @@ void record_mark(Channel& channel, int kind, uint64_t id, uint64_t value, uint64
 extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, uint64_t id,
                                                                       uint64_t value) {
   using namespace tandem::shim;
-  if (kind < TANDEM_MARK_STEP || kind > TANDEM_MARK_SLO) return -1;
+  if (kind < TANDEM_MARK_STEP || kind > TANDEM_MARK_REQUEST_END) return -1;
   Channel* channel = g_channel.load(std::memory_order_acquire);
-  if (kind == TANDEM_MARK_SLO) count_request(channel, value ? 1 : -1);
+  if (kind == TANDEM_MARK_REQUEST_BEGIN) count_request(channel, 1);
+  if (kind == TANDEM_MARK_REQUEST_END) count_request(channel, -1);
   if (!channel) return 0;
   const uint64_t ticks = tandem::shim::g_clock.ticks();
   apply(*channel, kind, id, value, g_clock.ns(ticks));

@@ -27,6 +27,8 @@ constexpr Unit kTimeUnits[] = {
     {"ns", 1}, {"us", 1000}, {"ms", 1000'000}, {"s", 1000'000'000},
 };
 
+constexpr char kSocketName[] = "/attach.sock";
+
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_word(const char* a, const char* b) {
@@ -70,8 +72,9 @@ bool parse_scaled(const char* text, const Unit (&units)[n], uint64_t* result) {
 }
 
 void copy_text(char* destination, size_t size, const char* source) {
-  std::strncpy(destination, source, size - 1);
-  destination[size - 1] = '\0';
+  const size_t length = strnlen(source, size - 1);
+  std::memcpy(destination, source, length);
+  destination[length] = '\0';
 }
 
 bool is_on(const char* name) {
@@ -87,37 +90,63 @@ const char* text_of(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-// <directory>/attach.sock; the directory in the order every part of Tandem uses.
+void append(char* destination, size_t size, const char* text) {
+  const size_t used = std::strlen(destination);
+  copy_text(destination + used, size - used, text);
+}
+
+void write_uid(char (&text)[24]) {
+  size_t at = sizeof(text) - 1;
+  char digits[24];
+  digits[at] = '\0';
+  unsigned uid = geteuid();
+  do digits[--at] = static_cast<char>('0' + uid % 10);
+  while (uid /= 10);
+  std::strcpy(text, digits + at);
+}
+
+// Of the usual places the first with an attach socket, so that a user's own daemon goes before the
+// machine's; without any, the last: the helper thread looks there again.
+void find_usual_directory(char* directory, size_t size) {
+  char candidates[3][sizeof(Settings::socket_path)] = {};
+  if (const char* xdg = text_of("XDG_RUNTIME_DIR")) {
+    copy_text(candidates[0], size, xdg);
+    append(candidates[0], size, "/tandem");
+  }
+  copy_text(candidates[1], size, "/run/tandem");
+  char uid[24];
+  write_uid(uid);
+  copy_text(candidates[2], size, "/tmp/tandem-");
+  append(candidates[2], size, uid);
+  for (const auto& candidate : candidates) {
+    if (!*candidate) continue;
+    copy_text(directory, size, candidate);
+    char socket[sizeof(Settings::socket_path)];
+    copy_text(socket, sizeof(socket), candidate);
+    append(socket, sizeof(socket), kSocketName);
+    if (access(socket, F_OK) == 0) return;
+  }
+}
+
+// The order every part of Tandem uses.
 void find_socket(Settings* settings) {
   char* path = settings->socket_path;
-  const size_t size = sizeof(settings->socket_path);
-  if (const char* socket = text_of("TANDEM_SOCKET")) return copy_text(path, size, socket);
-  char directory[sizeof(settings->socket_path)] = {};
+  constexpr size_t kSize = sizeof(settings->socket_path);
+  if (const char* socket = text_of("TANDEM_SOCKET")) return copy_text(path, kSize, socket);
+  char directory[kSize] = {};
   const char* own = text_of("TANDEM_RUNTIME_DIR");
   if (!own) own = text_of("RUNTIME_DIRECTORY");
-  if (own) {
-    copy_text(directory, sizeof(directory), own);
-  } else if (const char* xdg = text_of("XDG_RUNTIME_DIR")) {
-    copy_text(directory, sizeof(directory), xdg);
-    std::strncat(directory, "/tandem", sizeof(directory) - std::strlen(directory) - 1);
-  } else if (access("/run/tandem", X_OK) == 0) {
-    copy_text(directory, sizeof(directory), "/run/tandem");
-  } else {
-    char digits[24];
-    size_t at = sizeof(digits) - 1;
-    digits[at] = '\0';
-    for (unsigned uid = geteuid(); at == sizeof(digits) - 1 || uid; uid /= 10) {
-      digits[--at] = static_cast<char>('0' + uid % 10);
-    }
-    copy_text(directory, sizeof(directory), "/tmp/tandem-");
-    std::strncat(directory, digits + at, sizeof(directory) - std::strlen(directory) - 1);
+  if (!own) {
+    find_usual_directory(directory, kSize);
+  } else if (const size_t length = std::strcspn(own, ":"); length < kSize) {
+    std::memcpy(directory, own, length);  // systemd separates several by colons; ours is the first
   }
-  if (std::strlen(directory) + sizeof("/attach.sock") > size) {
-    say_once("runtime directory", directory, "is too long for a socket; running unshared");
+  if (!*directory || std::strlen(directory) + std::strlen(kSocketName) >= kSize) {
+    say_once("runtime directory", own ? own : directory, "is too long for a socket; running unshared");
     return;
   }
   std::strcpy(path, directory);
-  std::strcat(path, "/attach.sock");
+  std::strcat(path, kSocketName);
 }
 
 void read_priority(Settings* settings) {
@@ -136,6 +165,10 @@ void read_limits(Settings* settings) {
         !parse_bytes(value, &settings->request.memory_bytes)) {
       say_once("TANDEM_MEMORY", value, "is neither a size (20GiB) nor a share (40%); ignoring it");
     }
+  }
+  if (const char* value = text_of("TANDEM_MEMORY_MIN");
+      value && !parse_bytes(value, &settings->request.memory_min_bytes)) {
+    say_once("TANDEM_MEMORY_MIN", value, "is not a size (20GiB); ignoring it");
   }
   if (const char* value = text_of("TANDEM_SM")) {
     uint64_t count = 0;
@@ -199,6 +232,11 @@ Settings read_settings() {
   read_priority(&settings);
   read_limits(&settings);
   read_slo(&settings);
+  if (const char* value = text_of("TANDEM_PREEMPTIBLE")) {
+    settings.request.preemptible = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;
+    if (!settings.request.preemptible)
+      say_once("TANDEM_PREEMPTIBLE", value, "is neither 0 nor 1; ignoring it");
+  }
   if (const char* name = text_of("TANDEM_NAME")) {
     copy_text(settings.request.name, sizeof(settings.request.name), name);
   }

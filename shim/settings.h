@@ -7,6 +7,8 @@
 //   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
 //   TANDEM_PRIORITY   latency | normal | batch not said
 //   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
+//   TANDEM_MEMORY_MIN 4GiB                   not said  memory that stays resident
+//   TANDEM_PREEMPTIBLE 0 | 1                 not said
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME, TANDEM_GROUP   text           none

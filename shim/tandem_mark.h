@@ -12,14 +12,16 @@ extern "C" {
 enum tandem_mark_kind {
   /* An iteration ended here. id: its number, or 0. value: unused. */
   TANDEM_MARK_STEP = 1,
-  /* id: FNV-1a of the phase's name. value: 1 it begins, 0 it ends. */
-  TANDEM_MARK_PHASE = 2,
+  /* id: FNV-1a (64 bits) of the phase's name. value: unused. */
+  TANDEM_MARK_PHASE_BEGIN = 2,
+  TANDEM_MARK_PHASE_END = 3,
   /* Do not take the GPU away for the next `value` nanoseconds; 0 ends it early. id: unused. A wish:
    * the daemon bounds it. */
-  TANDEM_MARK_CRITICAL = 3,
-  /* A request with a latency objective. id: its number. value: 1 it begins, 0 it ends. Between the
-   * two a latency-class process counts as busy even while the GPU does nothing for it. */
-  TANDEM_MARK_SLO = 4
+  TANDEM_MARK_CRITICAL = 4,
+  /* A request with a latency objective. id: its number. value: unused. Between the two a
+   * latency-class process counts as busy even while the GPU does nothing for it. */
+  TANDEM_MARK_REQUEST_BEGIN = 5,
+  TANDEM_MARK_REQUEST_END = 6
 };
 
 /* 0 when taken, -1 for an unknown kind. Never blocks; may be called from any thread. */

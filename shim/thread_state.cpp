@@ -6,7 +6,8 @@
 
 namespace tandem::shim {
 
-__thread ThreadState g_thread;
+// The model is said again: a definition without it gets the default.
+__thread ThreadState g_thread __attribute__((tls_model("initial-exec")));
 
 namespace {
 

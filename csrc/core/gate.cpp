@@ -108,6 +108,9 @@ Waited Gate::wait() {
   WaitReason last = WaitReason::kNone;
   waits.waiting_threads.fetch_add(1, std::memory_order_relaxed);
   waits.since_ns.store(start, std::memory_order_relaxed);
+  // Somebody wants the GPU: the daemon should not have to wait for its next poll to learn it.
+  state_->control.doorbell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(state_->control.doorbell);
   for (;;) {
     const WaitReason reason = obstacle();
     if (reason == WaitReason::kNone || lost()) break;

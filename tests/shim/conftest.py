@@ -1,0 +1,75 @@
+"""Builds what the preload tests need: the recording driver and small programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from shim_support import GENERATED, HERE, ROOT, Preload, compile_source
+
+import ninja_build  # found through shim_support
+
+
+@pytest.fixture(scope="session")
+def signatures() -> dict[str, list[str]]:
+    """Every intercepted symbol and its parameter types."""
+    ninja_build.generate_sources()
+    return json.loads((GENERATED / "shim_signatures.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def shim_library() -> Path:
+    """The release build of the shim."""
+    return ROOT / ninja_build.build(["shim"])["shim"].relative_to(ROOT)
+
+
+@pytest.fixture(scope="session")
+def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, list[str]]) -> Path:
+    """The recording libcuda.so.1."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = HERE / "fake_cuda.cpp"
+    own = set(re.findall(r"^FAKE\((\w+)\)", source.read_text(), re.M))
+    rest = [
+        f'FAKE({name})({", ".join(kinds)}) {{ count("{name}"); return CUDA_SUCCESS; }}'
+        for name, kinds in signatures.items()
+        if name not in own
+    ]
+    (folder / "fake_rest.inc").write_text("\n".join(rest) + "\n")
+    library = folder / "libcuda.so.1"
+    compile_source(
+        source,
+        library,
+        "-shared",
+        "-fPIC",
+        "-Wl,-Bsymbolic",
+        "-Wl,-soname,libcuda.so.1",
+        "-D__CUDA_API_VERSION_INTERNAL",
+        "-isystem",
+        str(ninja_build.cuda_include()),
+        f"-I{GENERATED}",
+        f"-I{folder}",
+    )
+    return library
+
+
+@pytest.fixture()
+def preload(shim_library: Path, fake_driver: Path, tmp_path: Path) -> Preload:
+    """Shim over recording driver, with a runtime directory of its own."""
+    return Preload(shim=shim_library, driver=fake_driver, folder=tmp_path)
+
+
+@pytest.fixture()
+def program(tmp_path: Path) -> Callable[..., Path]:
+    """Compile a piece of C++; returns the program or library."""
+
+    def make(text: str, *flags: str, name: str = "program") -> Path:
+        source = tmp_path / f"{name}.cpp"
+        source.write_text(text)
+        output = tmp_path / name
+        compile_source(source, output, *flags)
+        return output
+
+    return make

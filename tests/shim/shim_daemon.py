@@ -1,0 +1,172 @@
+"""A daemon's side of the attach socket, driven step by step by a test, and a job to drive."""
+
+from __future__ import annotations
+
+import array
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tandem import _native
+
+RECORD_BYTES = 64
+SLOTS_OFFSET = 4096
+LOOP = """
+import ctypes, sys
+cu = ctypes.CDLL("libcuda.so.1")
+shim = ctypes.CDLL(None)
+def launch(stream=5, function=9):
+    return cu.cuLaunchKernel(ctypes.c_void_p(function), 4, 1, 1, 32, 1, 1, 0,
+                             ctypes.c_void_p(stream), None, None)
+def alloc(size):
+    address = ctypes.c_uint64()
+    return cu.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)), address.value
+def free(address):
+    return cu.cuMemFree_v2(ctypes.c_uint64(address))
+def memory():
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    cu.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    return free.value >> 20, total.value >> 20
+for line in sys.stdin:
+    print(repr(eval(line)), flush=True)
+"""
+
+
+class Job:
+    """A Python process under the preload that evaluates one expression at a time."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", "-c", LOOP],
+            env=dict(environment) | {"FAKE_CONTEXT": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+
+    def start(self, expression: str) -> None:
+        """Begin evaluating; `result` waits for it."""
+        assert self._process.stdin
+        self._process.stdin.write(expression + "\n")
+        self._process.stdin.flush()
+
+    def result(self) -> object:
+        """What the last expression came to."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, self.end()
+        return eval(line)  # noqa: S307 - our own child's repr
+
+    def do(self, expression: str) -> object:
+        """Evaluate and wait."""
+        self.start(expression)
+        return self.result()
+
+    def end(self) -> str:
+        """Close its input, wait for a clean exit, return what it wrote to stderr."""
+        out, err = self._process.communicate(timeout=20)
+        assert self._process.returncode == 0, (self._process.returncode, out, err)
+        return err
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class FakeDaemon:
+    """Listens on attach.sock of a folder; a test accepts, answers and moves the command page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "attach.sock"
+        self.path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(self.path))
+        self._listener.listen(8)
+        self._listener.settimeout(20)
+        self._connections: list[socket.socket] = []
+
+    def accept(self) -> tuple[socket.socket, _native.Hello]:
+        """The next connection and its HELLO."""
+        connection, _ = self._listener.accept()
+        connection.settimeout(20)
+        self._connections.append(connection)
+        hello = _native.decode(connection.recv(4096))
+        assert isinstance(hello, _native.Hello)
+        return connection, hello
+
+    def welcome(self, connection: socket.socket, process: _native.Process) -> None:
+        """WELCOME with the three memfds; returns when the shim said MAPPED."""
+        packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=0)
+        descriptors = array.array("i", process.fds)
+        connection.sendmsg(
+            [packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
+        )
+        assert isinstance(_native.decode(connection.recv(4096)), _native.Mapped)
+
+    def attach(self, *, hold: bool = False) -> Attached:
+        """Take the next process in."""
+        connection, hello = self.accept()
+        process = _native.Process(process_id=41, job_id=1)
+        process.set_flags(honour_presence=True, telemetry=True)
+        process.set_stale(stale_ns=3_600 * 10**9)  # a debugger's pause is no hung daemon
+        process.stamp(tick_ns=monotonic_ns())
+        process.set_gate(hold=hold)
+        self.welcome(connection, process)
+        return Attached(connection, hello, process)
+
+    def close(self) -> None:
+        """Close everything and take the socket away."""
+        for connection in (*self._connections, self._listener):
+            connection.close()
+        self.path.unlink(missing_ok=True)
+
+
+class Attached:
+    """One attached process as the daemon sees it."""
+
+    def __init__(
+        self, connection: socket.socket, hello: _native.Hello, process: _native.Process
+    ) -> None:
+        self.connection = connection
+        self.hello = hello
+        self.process = process
+        self._poller = _native.Poller()
+        self._poller.add(process, group=1)
+
+    def snapshot(self) -> _native.Snapshot:
+        """The state page as it is now."""
+        self._poller.poll(now_ns=monotonic_ns())
+        return self._poller.snapshots()[0]
+
+    def until(self, wanted: str, value: object) -> _native.Snapshot:
+        """Look until a figure of the snapshot has a value; the test's own time-out ends a miss."""
+        while True:
+            snapshot = self.snapshot()
+            if getattr(snapshot, wanted) == value:
+                return snapshot
+
+    def records(self) -> list[bytes]:
+        """Records since the last call."""
+        self._poller.poll(now_ns=monotonic_ns())
+        packed = b"".join(data for _, data in self._poller.drain_records())
+        return [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
+
+
+def monotonic_ns() -> int:
+    """The attach clock."""
+    import time
+
+    return time.monotonic_ns()

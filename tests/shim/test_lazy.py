@@ -1,0 +1,66 @@
+"""A process that never uses CUDA pays for the loader only."""
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from shim_support import Preload
+
+COMMANDS = {
+    "true": ["/bin/true"],
+    "pipe": ["bash", "-c", "ls | wc"],
+    "python": ["python3", "-S", "-c", "pass"],
+}
+# What loading one more library takes.
+LOADING = {"openat", "read", "newfstatat", "fstat", "mmap", "mprotect", "close", "pread64"}
+
+
+def calls_of(command: list[str], environment: dict[str, str], log: Path) -> Counter[str]:
+    preload = environment.pop("LD_PRELOAD", None)
+    passed = ["-E", f"LD_PRELOAD={preload}"] if preload else []
+    subprocess.run(
+        ["strace", "-f", "-o", str(log), *passed, *command],
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    return Counter(re.findall(r"^\d+ (\w+)\(", log.read_text(), re.M))
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_system_call_beyond_the_loaders(name: str, preload: Preload, tmp_path: Path) -> None:
+    bare = preload.environment()
+    del bare["LD_PRELOAD"]
+
+    without = calls_of(COMMANDS[name], bare, tmp_path / "bare")
+    loaded = calls_of(COMMANDS[name], preload.environment(), tmp_path / "loaded")
+
+    added = {call for call in loaded if loaded[call] > without[call]}
+    assert added <= LOADING
+    assert {"connect", "socket"}.isdisjoint(set(loaded) - set(without))
+    assert loaded["clone"] + loaded["clone3"] == without["clone"] + without["clone3"]
+
+
+def test_output_and_exit_code_are_the_programs(preload: Preload) -> None:
+    done = subprocess.run(
+        ["bash", "-c", "echo out; echo err >&2; exit 7"],
+        env=preload.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
+
+
+def test_the_library_needs_only_libc(preload: Preload) -> None:
+    listing = subprocess.run(
+        ["readelf", "-d", str(preload.shim)], capture_output=True, text=True, check=True
+    ).stdout
+
+    needed = re.findall(r"NEEDED.*\[(.*)\]", listing)
+    assert set(needed) <= {"libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}

@@ -1,0 +1,284 @@
+"""Attaching, gate, fail-open, memory limit, fork: a real process against a daemon's socket."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shim_daemon import FakeDaemon, Job
+from shim_support import Preload
+
+from tandem import _native
+
+OUT_OF_MEMORY = 2
+MIB = 1 << 20
+LAUNCH, SEGMENT = 1, 12  # RecordKind
+WRITES = "cu.fake_count(b'cuStreamWriteValue64_v2')"
+
+
+@pytest.fixture()
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    listening = FakeDaemon(tmp_path)
+    yield listening
+    listening.close()
+
+
+def test_the_first_launch_is_already_managed_and_carries_the_requests(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    wishes = {
+        "TANDEM_PRIORITY": "latency",
+        "TANDEM_MEMORY": "40%",
+        "TANDEM_SM": "30%",
+        "TANDEM_SLO": "p99=50ms",
+        "TANDEM_NAME": "llama",
+        "TANDEM_GROUP": "g",
+        "TANDEM_JOB_ID": "j-7f3a",
+    }
+    with Job(preload.environment(**wishes)) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        result = job.result()
+
+        request = attached.hello.request
+        assert result == 0
+        assert (request.job_class, request.sm_percent, request.name) == (1, 30, "llama")
+        assert request.memory_bytes == 400 * MIB  # of the driver's 1000 MiB
+        assert request.slo_p99_ns == 50_000_000
+        assert attached.hello.job_id == 0x7F3A
+        assert attached.hello.device_uuids == [b"\x07" * 16]
+        assert attached.until("busy", False).live_slots == 1
+        assert job.do("shim.tandem_is_managed_v1()") == 1
+        assert job.end() == ""
+
+
+def test_launches_leave_records_and_markers(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+        attached.until("busy", False)
+        attached.records()
+        before = job.do(WRITES)
+
+        job.do("[launch() for _ in range(50)]")
+        attached.until("busy", False)
+
+        kinds = [record[8] for record in attached.records()]
+        assert kinds.count(LAUNCH) == 50
+        assert kinds.count(SEGMENT) == int(str(job.do(WRITES))) - int(str(before)) > 2
+        assert job.do("cu.fake_count(b'cuMemHostRegister_v2')") == 1
+
+
+def test_a_closed_gate_holds_a_launch_and_an_open_one_lets_it_go(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach(hold=True)
+        attached.until("waiting_threads", 1)
+        held = attached.snapshot()
+
+        attached.process.set_gate(hold=False)
+        result = job.result()
+
+        assert (held.wait_reason, result) == (1, 0)
+        assert job.do("cu.fake_count(b'cuLaunchKernel')") == 1
+        assert attached.until("waiting_threads", 0).wait_total_ns[1] > 0
+
+
+def test_a_daemon_that_dies_lets_a_waiting_thread_go(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach(hold=True)
+        attached.until("waiting_threads", 1)
+
+        attached.connection.close()
+
+        assert job.result() == 0
+        assert job.end() == ""
+
+
+def test_a_daemon_that_hangs_lets_a_waiting_thread_go(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach(hold=True)
+        attached.until("waiting_threads", 1)
+
+        attached.process.set_stale(stale_ns=1)
+
+        assert job.result() == 0
+        assert attached.until("ungated", True).waiting_threads == 0
+
+
+def test_a_lost_daemon_is_found_again(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        first = daemon.attach()
+        job.result()
+
+        first.connection.close()
+        second = daemon.attach(hold=True)
+        job.start("launch()")
+        second.until("waiting_threads", 1)
+        second.process.set_gate(hold=False)
+
+        assert job.result() == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _native.encode_refused(code=4, reason="no room"),
+        b"garbage",
+        b"\0" * 4000,
+        _native.encode_welcome(process_id=1, job_id=1, clock=0),  # without its descriptors
+        _native.encode_welcome(process_id=1, job_id=1, clock=1),
+        b"",
+    ],
+    ids=["refused", "garbage", "zeros", "no_descriptors", "other_clock", "closed"],
+)
+def test_any_other_answer_leaves_the_job_alone(
+    answer: bytes, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        connection, _ = daemon.accept()
+        connection.send(answer) if answer else connection.close()
+
+        assert job.result() == 0
+        assert job.do("shim.tandem_is_managed_v1()") == 0
+        assert job.end() == ""
+
+
+def test_a_daemon_that_never_answers_delays_the_first_call_only(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        assert job.do("launch()") == 0
+        assert job.do("shim.tandem_is_managed_v1()") == 0
+
+
+def test_without_a_daemon_a_job_runs_and_says_nothing(preload: Preload) -> None:
+    with Job(preload.environment()) as job:
+        assert job.do("launch()") == 0
+        assert job.end() == ""
+
+
+def test_a_wrong_wish_is_one_line_and_the_default(preload: Preload, daemon: FakeDaemon) -> None:
+    wishes = {"TANDEM_MEMORY": "12XB", "TANDEM_PRIORITY": "urgent"}
+    with Job(preload.environment(**wishes)) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+
+        assert attached.hello.request.memory_bytes == 0
+        assert attached.hello.request.job_class == 0
+        assert len(job.end().splitlines()) == 1
+
+
+def test_disabled_means_not_there(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment(TANDEM_DISABLE="1")) as job:
+        assert job.do("[launch() for _ in range(3)]") == [0, 0, 0]
+        assert job.do("cu.fake_count(b'cuMemHostRegister_v2')") == 0
+        assert os.listdir(f"/proc/{job.pid}/task") == [str(job.pid)]
+
+
+def test_observing_writes_records_and_nothing_else(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment(TANDEM_OBSERVE="1")) as job:
+        job.start("launch()")
+        attached = daemon.attach(hold=True)
+
+        assert job.result() == 0
+        attached.records()
+        job.do("[launch() for _ in range(5)]")
+        assert [r[8] for r in attached.records()] == [LAUNCH] * 5
+        assert job.do(WRITES) == 0
+
+
+def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("alloc(1)")
+        attached = daemon.attach()
+        job.result()
+        attached.process.set_memory_limit(limit_bytes=100 * MIB)
+
+        code, address = job.do(f"alloc({60 * MIB})")
+        refused, _ = job.do(f"alloc({60 * MIB})")
+
+        assert (code, refused) == (0, OUT_OF_MEMORY)
+        assert job.do("memory()") == (39, 100)
+        assert job.do(f"free({address})") == 0
+        assert job.do(f"alloc({60 * MIB})")[0] == 0
+        assert job.do("free(12345)") == 0  # not one of ours: the driver's business
+        assert attached.until("refused_count", 1).peak_bytes == 60 * MIB + 1
+        attached.connection.close()
+        daemon.close()
+        assert job.do(f"alloc({60 * MIB})")[0] == OUT_OF_MEMORY  # limits outlive the daemon
+
+
+def test_the_window_waits_for_the_gpu(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+        attached.process.set_window(segments=1, segment_ns=100_000)
+        attached.until("busy", False)
+
+        job.do("cu.fake_hold(1)")
+        job.do("launch(function=70)")  # unknown: a segment by itself
+        job.start("(launch(function=71), 1)")
+        waiting = attached.until("waiting_threads", 1)
+
+        assert waiting.wait_reason == 2
+        assert job.result() == (0, 1)  # nothing moves for 250 ms: it may be us the GPU waits for
+
+
+def test_without_memory_operations_events_tell_the_progress(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(FAKE_MEMOPS="0")) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+
+        attached.until("busy", False)
+
+        assert job.do(WRITES) == 0
+        assert job.do("cu.fake_count(b'cuEventRecord')") > 0
+
+
+def test_a_forked_child_attaches_on_its_own(preload: Preload, daemon: FakeDaemon) -> None:
+    child = "(lambda pid: __import__('os')._exit(launch()) if pid == 0 else __import__('os').waitpid(pid, 0)[1])(__import__('os').fork())"
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        parent = daemon.attach()
+        job.result()
+
+        job.start(child)
+        of_child = daemon.attach()
+
+        assert job.result() == 0
+        assert of_child.until("busy", False).live_slots == 1
+        assert parent.snapshot().live_slots == 1
+        assert job.do("launch()") == 0
+
+
+def test_a_capturing_thread_never_waits_and_its_launches_are_no_submissions(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch(stream=6)")
+        attached = daemon.attach()
+        job.result()
+        attached.until("busy", False)
+        job.do("cu.cuStreamBeginCapture_v2(ctypes.c_void_p(5), 0)")
+        attached.records()
+        attached.process.set_gate(hold=True)
+
+        assert job.do("launch(stream=5)") == 0
+        assert attached.records() == []
+        assert attached.snapshot().capturing == 1
+        attached.process.set_gate(hold=False)
+        job.do("cu.cuStreamEndCapture(ctypes.c_void_p(5), None)")
+        assert attached.snapshot().capturing == 0
