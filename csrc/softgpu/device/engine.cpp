@@ -202,6 +202,10 @@ const char* Engine::context_create(Client* client, const ContextCreate& message)
   if (message.sm_percent == 0 || message.sm_percent > 100) return "an SM percentage not in 1..100";
   if (client->contexts.size() >= kMaxContexts) return "too many contexts";
   Context context{client, message.context, message.device, message.sm_percent, kSuccess};
+  if (lost_.count(message.device)) {
+    context.poison = kDeviceUnavailable;
+    client->events.add(Type::kFault, Fault{{}, message.context, kDeviceUnavailable, 0});
+  }
   const bool fresh = client->contexts.emplace(message.context, context).second;
   return fresh ? nullptr : "a context number that is in use";
 }
@@ -324,7 +328,9 @@ const char* Engine::submit(Client* client, const Submit& message) {
                   message.bytes_per_block};
     op->bytes = kernel_bytes(message);
     op->fault = faults_.next_kernel(op->name);
-    if (op->fault != KernelFault::kNone) op->needs_body = false;
+    if (op->fault != FaultKind::kNone) op->needs_body = false;
+  } else if (op->kind == OpKind::kCopyHtoD || op->kind == OpKind::kCopyDtoH) {
+    op->slowness = faults_.next_copy_factor();
   }
   for (uint32_t i = 0; i < message.dep_count; ++i) {
     const auto dep = client->ops.find(message.dep[i]);

@@ -82,7 +82,7 @@ class Engine {
   void send_done(const Op& op);
   void retry_waits_of(const Client* client);
   void cancel_all(Context* context, uint32_t status);
-  void poison(Context* context, uint32_t status);
+  void poison(const Context& context, uint32_t status);
   void drop_everything_of(Client* client);
   uint64_t next_device_event_ns() const;
 
@@ -111,6 +111,7 @@ class Engine {
   std::map<uint32_t, Client*> participants_;             // by id: the order of every tie
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0;
+  std::set<uint32_t> lost_;  // devices that an injected fault took down
   uint64_t last_allocation_ = 0;
   uint64_t ops_done_ = 0;
 

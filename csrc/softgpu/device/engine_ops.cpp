@@ -78,10 +78,12 @@ void Engine::start(Op* op) {
 
 // `op` has ended and nobody but its stream and client knows it any more.
 void Engine::finish(Op* op) {
-  if (op->fault == KernelFault::kLaunchFailed) op->status = kLaunchFailed;
+  if (op->fault == FaultKind::kLaunchFailed) op->status = kLaunchFailed;
+  if (op->fault == FaultKind::kDeviceLost) op->status = kDeviceUnavailable;
   Client* client = op->client;
   Context* context = op->context;
   const uint32_t status = op->status;
+  const bool lost = op->fault == FaultKind::kDeviceLost;
   send_done(*op);
   leave_stream(op);
   for (Op* dependent : op->dependents) {
@@ -92,7 +94,8 @@ void Engine::finish(Op* op) {
   ++ops_done_;
   client->ops.erase(op->id);
   retry_waits_of(client);
-  if (status != kSuccess) poison(context, status);
+  if (lost) lost_.insert(context->gpu);
+  if (status != kSuccess) poison(*context, status);
 }
 
 void Engine::leave_stream(Op* op) {
@@ -148,21 +151,23 @@ void Engine::cancel_all(Context* context, uint32_t status) {
 }
 
 // A failed operation ends its context for good; under MPS the fault takes down everyone who shares
-// the device, as on a GPU.
-void Engine::poison(Context* context, uint32_t status) {
+// the device, as on a GPU, and so does the loss of the device in any mode.
+void Engine::poison(const Context& failed, uint32_t status) {
+  const bool whole_device = mode_ == Mode::kMps || lost_.count(failed.gpu) > 0;
   for (auto& [id, client] : participants_) {
-    for (auto& [number, candidate] : client->contexts) {
-      const bool same_group = mode_ == Mode::kMps && candidate.gpu == context->gpu;
-      if ((&candidate != context && !same_group) || candidate.poison != kSuccess) continue;
-      candidate.poison = status;
+    for (auto& [number, context] : client->contexts) {
+      const bool hit = &context == &failed || (whole_device && context.gpu == failed.gpu);
+      if (!hit || context.poison != kSuccess) continue;
+      context.poison = status;
       client->events.add(Type::kFault, Fault{{}, number, status, 0});
-      cancel_all(&candidate, status);
+      cancel_all(&context, status);
     }
   }
 }
 
 void Engine::drop_everything_of(Client* client) {
   for (const auto& [id, op] : client->ops) {
+    if (!op->ready) continue;
     if (takes_device_time(*op)) gpus_[op->context->gpu].remove(op.get(), now_ns_);
     instant_.erase(op.get());
     waits_.erase(op.get());

@@ -216,7 +216,8 @@ void Gpu::feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started) {
     if (running != queue.end() || queue.empty()) continue;
     Op* op = queue.front();
     begin(op, now_ns, started);
-    set_duration(op, static_cast<double>(op->bytes) / device_.copy_bytes_per_s * 1e9, now_ns);
+    const double bytes = static_cast<double>(op->bytes) * static_cast<double>(op->slowness);
+    set_duration(op, bytes / device_.copy_bytes_per_s * 1e9, now_ns);
   }
 }
 
@@ -225,7 +226,7 @@ void Gpu::share(uint64_t now_ns) {
   std::vector<Op*> ops;
   std::vector<BandwidthClaim> claims;
   for (Op* op : kernels_) {
-    if (op->sms == 0 || op->remaining <= 0 || op->fault == KernelFault::kHang) continue;
+    if (op->sms == 0 || op->remaining <= 0 || op->fault == FaultKind::kHang) continue;
     ops.push_back(op);
     claims.push_back({static_cast<double>(op->bytes),
                       compute_ns(device_, op->kernel, op->sms), static_cast<double>(op->sms)});

@@ -21,6 +21,7 @@ enum Status : uint32_t {
   kSuccess = 0,
   kInvalidValue = 1,
   kOutOfMemory = 2,
+  kDeviceUnavailable = 46,
   kInvalidDevice = 101,
   kInvalidHandle = 400,
   kContextIsDestroyed = 709,
@@ -57,7 +58,8 @@ struct Op {
   std::string name;
   KernelShape kernel;
   uint64_t bytes = 0;  // moved in total, kernels included
-  KernelFault fault = KernelFault::kNone;
+  FaultKind fault = FaultKind::kNone;
+  uint64_t slowness = 1;  // a copy lasts so many times as long
 
   uint32_t pending_deps = 0;
   std::vector<Op*> dependents;

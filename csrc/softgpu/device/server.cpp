@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -20,6 +21,13 @@ constexpr uint64_t kStartGraceNs = 10'000'000'000;  // for the first client, sti
 constexpr size_t kMaxUnsentBytes = 64 * 1024 * 1024;
 constexpr int kPacketsPerTurn = 64;  // of one client, before the others are looked at
 constexpr uint32_t kListenerKey = 0;
+constexpr size_t kSpareDescriptors = 32;  // for files of our own, and to tell one too many so
+
+size_t most_connections() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 256;
+  return static_cast<size_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20)) - kSpareDescriptors;
+}
 
 volatile std::sig_atomic_t g_stop = 0;
 void ask_to_stop(int) { g_stop = 1; }
@@ -123,6 +131,10 @@ void Server::accept_all() {
 }
 
 void Server::accept_one(UniqueFd socket) {
+  if (connections_.size() >= most_connections()) {
+    std::fprintf(stderr, "refused a client: %zu are connected already\n", connections_.size());
+    return;
+  }
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;

@@ -202,8 +202,35 @@ TEST(a_hanging_kernel_holds_its_context_but_not_the_others) {
   CHECK_EQ(s.done(b, op).start_ns, 2 * kMs + 50'000);
 }
 
+TEST(a_lost_device_takes_every_client_down_and_stays_lost) {
+  Settings settings = tiny_settings();
+  CHECK(settings.faults.parse("lost:k@1").empty());
+  Simulation s(settings);
+  const uint32_t a = s.join(1), b = s.join(2);
+  const uint64_t cause = s.submit(a, with_body(kernel(kMs))), other = s.submit(b, kernel(kMs, "b"));
+  s.run();
+  CHECK_EQ(s.done(a, cause).status, +kDeviceUnavailable);
+  CHECK_EQ(s.done(b, other).status, +kDeviceUnavailable);
+  const uint32_t late = s.join(3);
+  s.run();
+  CHECK_EQ(s.peers[late].faults.size(), 1u);
+}
+
+TEST(a_slow_copy_lasts_its_factor_longer) {
+  Settings settings = tiny_settings();
+  CHECK(settings.faults.parse("slow:10@2").empty());
+  Simulation s(settings);
+  const uint32_t a = s.join();
+  for (int i = 0; i < 3; ++i) s.submit(a, of_kind(OpKind::kCopyHtoD, 500'000));
+  s.run();
+  CHECK_EQ(s.done(a, 1).end_ns, kMs);
+  CHECK_EQ(s.done(a, 2).end_ns, 11 * kMs);
+  CHECK_EQ(s.done(a, 3).end_ns, 12 * kMs);
+}
+
 TEST(unknown_fault_specs_are_named) {
-  for (const char* spec : {"oom", "oom@0", "oom@x", "launch@1", "hang:@1", "melt:vadd@1", "oom@1x"}) {
+  for (const char* spec : {"oom", "oom@0", "oom@x", "launch@1", "hang:@1", "melt:vadd@1", "oom@1x",
+                           "oom:@1", "oom:k@1", "slow@2", "slow:0@1", "slow:fast@1"}) {
     Faults faults;
     CHECK(faults.parse(std::string("oom@3,") + spec).find(spec) != std::string::npos);
   }
