@@ -1,0 +1,374 @@
+// Contexts: primary ones, created ones, and the stack of each thread.
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "api.h"
+#include "module.h"
+
+namespace softgpu {
+namespace {
+
+uint32_t sm_percent() {
+  const char* setting = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  const long percent = setting ? strtol(setting, nullptr, 10) : 0;
+  return percent >= 1 && percent <= 100 ? static_cast<uint32_t>(percent) : 100;
+}
+
+CUresult create_context(Call& call, int device, unsigned flags, Context** made) {
+  proto::MemReply reply;
+  if (!call.rt.ask_memory(call.lock, 1, device, proto::MemKind::kContext, &reply)) {
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  if (reply.status) return static_cast<CUresult>(reply.status);
+  auto* context = new Context;
+  context->device = device;
+  context->number = call.rt.next_number();
+  context->flags = flags;
+  context->allocation = reply.allocation;
+  call.rt.contexts.insert(context);
+  call.rt.post(proto::Type::kContextCreate,
+               proto::ContextCreate{{}, context->number, static_cast<uint32_t>(device),
+                                    sm_percent()});
+  context->legacy = make_stream(call.rt, context, CU_STREAM_DEFAULT, 0);
+  context->legacy->legacy = true;
+  *made = context;
+  return CUDA_SUCCESS;
+}
+
+// Everything of it goes; its own object stays, for threads that still have it on their stacks.
+void destroy_context(Call& call, Context* context) {
+  Runtime& rt = call.rt;
+  context->alive = false;
+  std::vector<uint64_t> ops;
+  for (const Stream* stream : context->streams) ops.push_back(stream->last_op);
+  rt.post(proto::Type::kContextDestroy, proto::ContextDestroy{{}, context->number});
+  rt.wait_for_ops(call.lock, ops);  // the device ends them all, with an error where they still ran
+  rt.contexts.erase(context);
+  for (Stream* stream : context->streams) {
+    rt.streams.erase(stream);
+    delete stream;
+  }
+  context->streams.clear();
+  context->legacy = nullptr;
+  for (auto it = rt.ranges.begin(); it != rt.ranges.end();) {
+    Range& range = it->second;
+    const bool ours = range.context == context && range.kind == RangeKind::kDevice;
+    if (ours) unmap_range(range);
+    if (ours) rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, range.allocation});
+    it = ours ? rt.ranges.erase(it) : std::next(it);
+  }
+  unload_modules_of(rt, context);
+  rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, context->allocation});
+  rt.flush();
+}
+
+CUresult create_and_push(CUcontext* out, unsigned flags, CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!out || (flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (device < 0 || static_cast<uint32_t>(device) >= call.rt.device.device_count) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  Context* context = nullptr;
+  const CUresult result = create_context(call, device, flags, &context);
+  if (result) return result;
+  this_thread().stack.push_back(context);
+  *out = reinterpret_cast<CUcontext>(context);
+  return CUDA_SUCCESS;
+}
+
+Context* current() {
+  const auto& stack = this_thread().stack;
+  return stack.empty() ? nullptr : stack.back();
+}
+
+bool bad_device(const Call& call, CUdevice device) {
+  return device < 0 || static_cast<uint32_t>(device) >= call.rt.device.device_count;
+}
+
+}  // namespace
+}  // namespace softgpu
+
+using namespace softgpu;
+
+SOFTGPU_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  const auto index = static_cast<size_t>(device);
+  if (!call.rt.primary[index]) {
+    Context* made = nullptr;
+    const CUresult result = create_context(call, device, call.rt.primary_flags[index], &made);
+    if (result) return result;
+    made->primary = true;
+    if (call.rt.primary[index]) {
+      destroy_context(call, made);  // another thread was faster while this one asked for memory
+    } else {
+      call.rt.primary[index] = made;
+    }
+  }
+  ++call.rt.primary_references[index];
+  *out = reinterpret_cast<CUcontext>(call.rt.primary[index]);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  const auto index = static_cast<size_t>(device);
+  if (call.rt.primary_references[index] == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--call.rt.primary_references[index] == 0) {
+    Context* context = std::exchange(call.rt.primary[index], nullptr);
+    if (context) destroy_context(call, context);
+  }
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDevicePrimaryCtxRelease(CUdevice device) {
+  return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+SOFTGPU_API cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  Context* context = std::exchange(call.rt.primary[static_cast<size_t>(device)], nullptr);
+  if (context) destroy_context(call, context);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDevicePrimaryCtxReset(CUdevice device) { return cuDevicePrimaryCtxReset_v2(device); }
+
+SOFTGPU_API cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags, int* active) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+  *flags = call.rt.primary_flags[static_cast<size_t>(device)];
+  *active = call.rt.primary[static_cast<size_t>(device)] != nullptr;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  if ((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto index = static_cast<size_t>(device);
+  call.rt.primary_flags[index] = flags;
+  if (call.rt.primary[index]) call.rt.primary[index]->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
+  return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
+
+SOFTGPU_API cuCtxCreate(CUcontext* out, unsigned int flags, CUdevice device) {
+  return create_and_push(out, flags, device);
+}
+
+SOFTGPU_API cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) {
+  return create_and_push(out, flags, device);
+}
+
+SOFTGPU_API cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int count, unsigned int flags,
+                           CUdevice device) {
+  if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return create_and_push(out, flags, device);
+}
+
+SOFTGPU_API cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags,
+                           CUdevice device) {
+  if (params && params->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return create_and_push(out, flags, device);
+}
+
+SOFTGPU_API cuCtxDestroy_v2(CUcontext handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  auto* context = checked<Context>(call.rt.contexts, handle);
+  if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  auto& stack = this_thread().stack;
+  if (!stack.empty() && stack.back() == context) stack.pop_back();
+  destroy_context(call, context);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+
+SOFTGPU_API cuCtxPushCurrent_v2(CUcontext handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (handle && !checked<Context>(call.rt.contexts, handle)) return CUDA_ERROR_INVALID_CONTEXT;
+  this_thread().stack.push_back(reinterpret_cast<Context*>(handle));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxPushCurrent(CUcontext handle) { return cuCtxPushCurrent_v2(handle); }
+
+SOFTGPU_API cuCtxPopCurrent_v2(CUcontext* out) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  auto& stack = this_thread().stack;
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (out) *out = reinterpret_cast<CUcontext>(stack.back());
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxPopCurrent(CUcontext* out) { return cuCtxPopCurrent_v2(out); }
+
+SOFTGPU_API cuCtxSetCurrent(CUcontext handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  auto& stack = this_thread().stack;
+  if (!handle) {
+    if (!stack.empty()) stack.pop_back();
+    return CUDA_SUCCESS;
+  }
+  auto* context = checked<Context>(call.rt.contexts, handle);
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stack.empty()) {
+    stack.push_back(context);
+  } else {
+    stack.back() = context;
+  }
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetCurrent(CUcontext* out) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUcontext>(current());
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetDevice(CUdevice* device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current()->device;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
+  if (!handle) return cuCtxGetDevice(device);
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  const auto* context = checked<Context>(call.rt.contexts, handle);
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetId(CUcontext handle, unsigned long long* id) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  const auto* context = handle ? checked<Context>(call.rt.contexts, handle) : current();
+  if (!context) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
+  *id = context->number;
+  return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(Call& call, Context* context) {
+  std::vector<uint64_t> ops;
+  for (const Stream* stream : context->streams) ops.push_back(stream->last_op);
+  call.rt.wait_for_ops(call.lock, ops);
+  if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  return context->alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+SOFTGPU_API cuCtxSynchronize() {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  return synchronize(call, call.context);
+}
+
+SOFTGPU_API cuCtxSynchronize_v2(CUcontext handle) {
+  if (!handle) return cuCtxSynchronize();
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  auto* context = checked<Context>(call.rt.contexts, handle);
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->error ? context->error : synchronize(call, context);
+}
+
+SOFTGPU_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (least) *least = 0;
+  if (greatest) *greatest = kGreatestPriority;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetFlags(unsigned int* flags) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  *flags = call.context->flags;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
+  if (handle ? !checked<Context>(call.rt.contexts, handle) : !current()) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+
+static const std::map<int, size_t>& default_limits() {
+  static const auto* table = new std::map<int, size_t>{
+      {CU_LIMIT_STACK_SIZE, 1024},
+      {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
+      {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20},
+      {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64},
+  };
+  return *table;
+}
+
+SOFTGPU_API cuCtxGetLimit(size_t* value, CUlimit limit) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  const auto known = default_limits().find(limit);
+  if (known == default_limits().end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  const auto own = call.context->limits.find(limit);
+  *value = own == call.context->limits.end() ? known->second : own->second;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxSetLimit(CUlimit limit, size_t value) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!default_limits().count(limit)) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  call.context->limits[limit] = value;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetCacheConfig(CUfunc_cache* config) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  *config = CU_FUNC_CACHE_PREFER_NONE;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxSetCacheConfig(CUfunc_cache) {
+  Call call(Call::kContext);
+  return call.error;
+}

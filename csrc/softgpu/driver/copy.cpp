@@ -1,0 +1,219 @@
+// Copies and memsets.
+//
+// A copy from pageable memory reads it before the call returns, one into pageable memory has ended
+// when the call returns; only copies between device and pinned memory are truly asynchronous.
+#include <cstdlib>
+#include <cstring>
+
+#include "api.h"
+#include "execute.h"
+
+namespace softgpu {
+namespace {
+
+enum class Side { kHost, kPinned, kDevice };
+
+struct Rows {
+  const void* source;
+  void* destination;
+  size_t bytes, height, source_pitch, destination_pitch;
+};
+
+// What a pointer is; false when a device pointer was needed and this is none.
+bool side_of(Runtime& rt, const void* pointer, size_t bytes, bool must_be_device, Side* side) {
+  const Range* range = find_range(rt, reinterpret_cast<uintptr_t>(pointer), bytes);
+  if (!range) {
+    *side = Side::kHost;
+    return !must_be_device;
+  }
+  const bool host = range->kind == RangeKind::kHost || range->kind == RangeKind::kRegistered;
+  *side = host ? Side::kPinned : Side::kDevice;
+  return true;
+}
+
+size_t extent(size_t bytes, size_t height, size_t pitch) {
+  return height == 0 ? 0 : (height - 1) * pitch + bytes;
+}
+
+// Pageable sources are read now, whatever the stream has before this copy.
+bool stage(Op* op, const Rows& rows) {
+  const size_t bytes = rows.bytes * rows.height;
+  op->heap = malloc(bytes);
+  if (!op->heap) return false;
+  for (size_t row = 0; row < rows.height; ++row) {
+    memcpy(static_cast<char*>(op->heap) + row * rows.bytes,
+           static_cast<const char*>(rows.source) + row * rows.source_pitch, rows.bytes);
+  }
+  op->source = op->heap;
+  op->source_pitch = rows.bytes;
+  return true;
+}
+
+OpKind kind_of(Side source, Side destination) {
+  if (source != Side::kDevice && destination == Side::kDevice) return OpKind::kCopyHtoD;
+  if (source == Side::kDevice && destination != Side::kDevice) return OpKind::kCopyDtoH;
+  return OpKind::kCopyDtoD;
+}
+
+enum Direction { kAny, kToDevice, kToHost, kInDevice };
+
+CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool asynchronous) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (rows.bytes == 0 || rows.height == 0) return CUDA_SUCCESS;
+  if (!rows.source || !rows.destination) return CUDA_ERROR_INVALID_VALUE;
+  Runtime& rt = on.call.rt;
+  Side source, destination;
+  if (!side_of(rt, rows.source, extent(rows.bytes, rows.height, rows.source_pitch),
+               direction == kToHost || direction == kInDevice, &source) ||
+      !side_of(rt, rows.destination, extent(rows.bytes, rows.height, rows.destination_pitch),
+               direction == kToDevice || direction == kInDevice, &destination)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  rt.wait_for_room(on.call.lock, on.stream->context);
+  Op* op = rt.new_op(kind_of(source, destination), on.stream);
+  op->body = run_copy;
+  op->source = rows.source;
+  op->destination = rows.destination;
+  op->bytes = rows.bytes;
+  op->height = rows.height;
+  op->source_pitch = rows.source_pitch;
+  op->destination_pitch = rows.destination_pitch;
+  const bool waits = !asynchronous || destination == Side::kHost;
+  if (!waits && source == Side::kHost && !stage(op, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Context* context = on.stream->context;
+  const uint64_t id = rt.submit(op);
+  if (!waits) return CUDA_SUCCESS;
+  rt.wait_for_ops(on.call.lock, {id});
+  return rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+Rows line(const void* source, void* destination, size_t bytes) {
+  return {source, destination, bytes, 1, bytes, bytes};
+}
+const void* from_device(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
+void* to_device(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
+
+// A memset of device memory is asynchronous in both flavours.
+CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstream handle) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (shape.bytes == 0 || shape.height == 0) return CUDA_SUCCESS;
+  Runtime& rt = on.call.rt;
+  const size_t whole = extent(shape.bytes, shape.height, shape.destination_pitch);
+  if (to % width != 0 || !find_range(rt, to, whole)) return CUDA_ERROR_INVALID_VALUE;
+  rt.wait_for_room(on.call.lock, on.stream->context);
+  Op* op = rt.new_op(OpKind::kMemset, on.stream);
+  op->body = run_memset;
+  op->destination = to_device(to);
+  op->destination_pitch = shape.destination_pitch;
+  op->bytes = shape.bytes;
+  op->height = shape.height;
+  op->value = value;
+  op->width_or_flags = width;
+  Context* context = on.stream->context;
+  rt.submit(op);
+  return context->error;
+}
+
+CUresult set_line(CUdeviceptr to, uint64_t value, unsigned width, size_t count, CUstream handle) {
+  return set(to, value, width, line(nullptr, nullptr, count * width), handle);
+}
+
+CUresult set_rows(CUdeviceptr to, size_t pitch, uint64_t value, unsigned element, size_t width,
+                  size_t height, CUstream handle) {
+  if (element * width > pitch && height > 1) return CUDA_ERROR_INVALID_VALUE;
+  return set(to, value, element, {nullptr, nullptr, element * width, height, 0, pitch}, handle);
+}
+
+CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool asynchronous) {
+  if (!c) return CUDA_ERROR_INVALID_VALUE;
+  if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const auto* source = c->srcMemoryType == CU_MEMORYTYPE_HOST
+                           ? static_cast<const char*>(c->srcHost)
+                           : static_cast<const char*>(from_device(c->srcDevice));
+  auto* destination = c->dstMemoryType == CU_MEMORYTYPE_HOST
+                          ? static_cast<char*>(c->dstHost)
+                          : static_cast<char*>(to_device(c->dstDevice));
+  const size_t source_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes;
+  const size_t destination_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes;
+  if (c->WidthInBytes > source_pitch || c->WidthInBytes > destination_pitch) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return copy({source + c->srcY * source_pitch + c->srcXInBytes,
+               destination + c->dstY * destination_pitch + c->dstXInBytes, c->WidthInBytes,
+               c->Height, source_pitch, destination_pitch},
+              kAny, handle, asynchronous);
+}
+
+}  // namespace
+}  // namespace softgpu
+
+using namespace softgpu;
+
+SOFTGPU_API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+  return copy(line(from, to_device(to), bytes), kToDevice, nullptr, false);
+}
+SOFTGPU_API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  return copy(line(from, to_device(to), bytes), kToDevice, stream, true);
+}
+SOFTGPU_API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+  return copy(line(from_device(from), to, bytes), kToHost, nullptr, false);
+}
+SOFTGPU_API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return copy(line(from_device(from), to, bytes), kToHost, stream, true);
+}
+SOFTGPU_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return copy(line(from_device(from), to_device(to), bytes), kInDevice, nullptr, true);
+}
+SOFTGPU_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return copy(line(from_device(from), to_device(to), bytes), kInDevice, stream, true);
+}
+SOFTGPU_API cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return copy(line(from_device(from), to_device(to), bytes), kAny, nullptr, false);
+}
+SOFTGPU_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return copy(line(from_device(from), to_device(to), bytes), kAny, stream, true);
+}
+SOFTGPU_API cuMemcpy2D_v2(const CUDA_MEMCPY2D* c) { return copy_2d(c, nullptr, false); }
+SOFTGPU_API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* c) { return copy_2d(c, nullptr, false); }
+SOFTGPU_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream stream) {
+  return copy_2d(c, stream, true);
+}
+
+SOFTGPU_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  return set_line(to, value, 1, count, nullptr);
+}
+SOFTGPU_API cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return set_line(to, value, 2, count, nullptr);
+}
+SOFTGPU_API cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count) {
+  return set_line(to, value, 4, count, nullptr);
+}
+SOFTGPU_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return set_line(to, value, 1, count, stream);
+}
+SOFTGPU_API cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return set_line(to, value, 2, count, stream);
+}
+SOFTGPU_API cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream) {
+  return set_line(to, value, 4, count, stream);
+}
+SOFTGPU_API cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                            size_t height) {
+  return set_rows(to, pitch, value, 1, width, height, nullptr);
+}
+SOFTGPU_API cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
+                             size_t height) {
+  return set_rows(to, pitch, value, 4, width, height, nullptr);
+}
+SOFTGPU_API cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                              size_t height, CUstream stream) {
+  return set_rows(to, pitch, value, 1, width, height, stream);
+}
+SOFTGPU_API cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
+                               size_t height, CUstream stream) {
+  return set_rows(to, pitch, value, 4, width, height, stream);
+}

@@ -1,0 +1,87 @@
+// cuGetErrorName and cuGetErrorString.
+#include "api.h"
+
+namespace {
+
+struct Row {
+  CUresult value;
+  const char* name;
+  const char* text;
+};
+
+#define ROW(name, text) {name, #name, text},
+const Row kRows[] = {
+    ROW(CUDA_SUCCESS, "no error")
+    ROW(CUDA_ERROR_INVALID_VALUE, "invalid argument")
+    ROW(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")
+    ROW(CUDA_ERROR_NOT_INITIALIZED, "initialization error")
+    ROW(CUDA_ERROR_DEINITIALIZED, "driver shutting down")
+    ROW(CUDA_ERROR_PROFILER_DISABLED, "profiler disabled while using external profiling tool")
+    ROW(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")
+    ROW(CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable")
+    ROW(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")
+    ROW(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")
+    ROW(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")
+    ROW(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")
+    ROW(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed")
+    ROW(CUDA_ERROR_UNMAP_FAILED, "unmapping of buffer object failed")
+    ROW(CUDA_ERROR_ALREADY_MAPPED, "resource already mapped")
+    ROW(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")
+    ROW(CUDA_ERROR_NOT_MAPPED, "resource not mapped")
+    ROW(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")
+    ROW(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, "exclusive-thread device already in use by another thread")
+    ROW(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices")
+    ROW(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")
+    ROW(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid")
+    ROW(CUDA_ERROR_FILE_NOT_FOUND, "file not found")
+    ROW(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "shared object initialization failed")
+    ROW(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")
+    ROW(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")
+    ROW(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")
+    ROW(CUDA_ERROR_NOT_FOUND, "named symbol not found")
+    ROW(CUDA_ERROR_NOT_READY, "device not ready")
+    ROW(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")
+    ROW(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")
+    ROW(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")
+    ROW(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process")
+    ROW(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")
+    ROW(CUDA_ERROR_ASSERT, "device-side assert triggered")
+    ROW(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+        "part or all of the requested memory range is already mapped")
+    ROW(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+        "pointer does not correspond to a registered memory region")
+    ROW(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")
+    ROW(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch")
+    ROW(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")
+    ROW(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")
+    ROW(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        "operation failed due to a previous error during capture")
+    ROW(CUDA_ERROR_TIMEOUT, "wait operation timed out")
+    ROW(CUDA_ERROR_UNKNOWN, "unknown error")
+};
+#undef ROW
+
+const Row* find(CUresult error) {
+  for (const Row& row : kRows) {
+    if (row.value == error) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+SOFTGPU_API cuGetErrorName(CUresult error, const char** name) {
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  const Row* row = find(error);
+  *name = row ? row->name : nullptr;
+  return row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFTGPU_API cuGetErrorString(CUresult error, const char** text) {
+  if (!text) return CUDA_ERROR_INVALID_VALUE;
+  const Row* row = find(error);
+  *text = row ? row->text : nullptr;
+  return row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

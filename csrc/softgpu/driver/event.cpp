@@ -1,0 +1,88 @@
+// Events: markers in a stream that carry the device's time.
+#include "api.h"
+
+using namespace softgpu;
+
+SOFTGPU_API cuEventCreate(CUevent* out, unsigned int flags) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (!out || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  auto* event = new Event;
+  event->context = call.context;
+  event->flags = flags;
+  call.rt.events.insert(event);
+  *out = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuEventDestroy_v2(CUevent handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  auto* event = checked<Event>(call.rt.events, handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  call.rt.events.erase(event);
+  event->destroyed = true;
+  if (event->pending_ops == 0) delete event;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
+
+SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int) {
+  StreamCall on;
+  if (const CUresult bad = on.find(stream)) return bad;
+  auto* event = checked<Event>(on.call.rt.events, handle);
+  if (!event || event->context != on.stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  Op* op = on.call.rt.new_op(OpKind::kEvent, on.stream);
+  op->event = event;
+  on.call.rt.submit(op);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuEventRecord(CUevent handle, CUstream stream) {
+  return cuEventRecordWithFlags(handle, stream, 0);
+}
+
+SOFTGPU_API cuEventQuery(CUevent handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  const auto* event = checked<Event>(call.rt.events, handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = event->context;
+  const uint64_t op = event->op;
+  if (call.rt.live(op)) call.rt.let_time_pass(call.lock, op);
+  if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  return call.rt.live(op) ? CUDA_ERROR_NOT_READY : context->error;
+}
+
+SOFTGPU_API cuEventSynchronize(CUevent handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  const auto* event = checked<Event>(call.rt.events, handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = event->context;
+  call.rt.wait_for_ops(call.lock, {event->op});
+  return call.rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+SOFTGPU_API cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  const auto* start = checked<Event>(call.rt.events, from);
+  const auto* end = checked<Event>(call.rt.events, to);
+  if (!start || !end) return CUDA_ERROR_INVALID_HANDLE;
+  if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+  if (start->op == 0 || end->op == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  call.rt.flush();
+  if (call.rt.live(start->op) || call.rt.live(end->op)) return CUDA_ERROR_NOT_READY;
+  const auto difference_ns = static_cast<int64_t>(end->end_ns - start->end_ns);
+  *milliseconds = static_cast<float>(static_cast<double>(difference_ns) * 1e-6);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
+  return cuEventElapsedTime_v2(milliseconds, from, to);
+}

@@ -1,0 +1,143 @@
+#include "execute.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+namespace softgpu {
+namespace {
+
+// A body that touches a page it has no right to gets an error, as a kernel on a GPU does; the
+// program's own faults go on to whoever handled them before.
+thread_local sigjmp_buf* t_guard = nullptr;
+struct sigaction g_previous_segv, g_previous_bus;
+
+void on_fault(int signal_number, siginfo_t* info, void* context) {
+  if (t_guard) siglongjmp(*t_guard, 1);
+  const struct sigaction& previous = signal_number == SIGBUS ? g_previous_bus : g_previous_segv;
+  if (previous.sa_flags & SA_SIGINFO) {
+    previous.sa_sigaction(signal_number, info, context);
+  } else if (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN) {
+    // Returning repeats the access; now with the default action.
+    sigaction(signal_number, &previous, nullptr);
+  } else {
+    previous.sa_handler(signal_number);
+  }
+}
+
+void watch_faults() {
+  // Each time: a program (faulthandler) may have put its own handler over ours.
+  struct sigaction now;
+  sigaction(SIGSEGV, nullptr, &now);
+  if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault) return;
+  struct sigaction ours{};
+  ours.sa_sigaction = on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigaction(SIGSEGV, &ours, &g_previous_segv);
+  sigaction(SIGBUS, &ours, &g_previous_bus);
+}
+
+template <class Body>
+CUresult guarded(Body body) {
+  watch_faults();
+  sigjmp_buf guard;
+  // Without the mask: handlers of synchronous faults leave it alone (SA_NODEFER).
+  if (sigsetjmp(guard, 0) != 0) {
+    t_guard = nullptr;
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  t_guard = &guard;
+  body();
+  t_guard = nullptr;
+  return CUDA_SUCCESS;
+}
+
+bool holds(uint64_t now, uint64_t wanted, unsigned flags, size_t bytes) {
+  const uint64_t mask = bytes == 4 ? UINT32_MAX : UINT64_MAX;
+  now &= mask;
+  wanted &= mask;
+  switch (flags & 3U) {
+    case CU_STREAM_WAIT_VALUE_GEQ:  // cyclic, as documented
+      return bytes == 4 ? static_cast<int32_t>(now - wanted) >= 0
+                        : static_cast<int64_t>(now - wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ: return now == wanted;
+    case CU_STREAM_WAIT_VALUE_AND: return (now & wanted) != 0;
+    default: return ((now | wanted) ^ mask) != 0;  // NOR
+  }
+}
+
+}  // namespace
+
+CUresult run_kernel(Op& op) {
+  char* shared = static_cast<char*>(calloc(1, op.shared_bytes + 64));
+  const tandem::KernelLaunch launch{{op.grid[0], op.grid[1], op.grid[2]},
+                                    {op.block[0], op.block[1], op.block[2]},
+                                    op.params,
+                                    shared};
+  const CUresult result = guarded([&] { op.function->entry->run(&launch); });
+  free(shared);
+  return result;
+}
+
+CUresult run_copy(Op& op) {
+  return guarded([&] {
+    for (size_t row = 0; row < op.height; ++row) {
+      memmove(static_cast<char*>(op.destination) + row * op.destination_pitch,
+              static_cast<const char*>(op.source) + row * op.source_pitch, op.bytes);
+    }
+  });
+}
+
+CUresult run_memset(Op& op) {
+  return guarded([&] {
+    const size_t width = op.width_or_flags;
+    for (size_t row = 0; row < op.height; ++row) {
+      char* at = static_cast<char*>(op.destination) + row * op.destination_pitch;
+      if (width == 1) {
+        memset(at, static_cast<int>(op.value), op.bytes);
+      } else {
+        for (size_t i = 0; i < op.bytes; i += width) memcpy(at + i, &op.value, width);
+      }
+    }
+  });
+}
+
+CUresult run_host_function(Op& op) {
+  op.host_function(op.user);
+  return CUDA_SUCCESS;
+}
+
+CUresult run_callback(Op& op) {
+  op.callback(op.handle, CUDA_SUCCESS, op.user);
+  return CUDA_SUCCESS;
+}
+
+CUresult run_write_value(Op& op) {
+  return guarded([&] {
+    // Release: pairs with the acquire of a reader on another thread or in another process.
+    if (op.bytes == 4) {
+      __atomic_store_n(static_cast<uint32_t*>(op.destination), static_cast<uint32_t>(op.value),
+                       __ATOMIC_RELEASE);
+    } else {
+      __atomic_store_n(static_cast<uint64_t*>(op.destination), op.value, __ATOMIC_RELEASE);
+    }
+  });
+}
+
+CUresult run_wait_value(Op& op) {
+  bool satisfied = true;
+  const CUresult result = guarded([&] {
+    // Acquire: pairs with the release of whoever writes the word.
+    const uint64_t now =
+        op.bytes == 4 ? __atomic_load_n(static_cast<uint32_t*>(op.destination), __ATOMIC_ACQUIRE)
+                      : __atomic_load_n(static_cast<uint64_t*>(op.destination), __ATOMIC_ACQUIRE);
+    satisfied = holds(now, op.value, op.width_or_flags, op.bytes);
+  });
+  op.unsatisfied = !satisfied;
+  return result;
+}
+
+}  // namespace softgpu

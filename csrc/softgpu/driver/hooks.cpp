@@ -1,0 +1,51 @@
+// softgpu_hooks.h: how the daemon and the shim take part in the device's clock.
+#include "softgpu_hooks.h"
+
+#include "api.h"
+
+using namespace softgpu;
+
+#define SOFTGPU_HOOK extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// True when the device runs on the virtual clock; connects if this process has not yet.
+bool on_virtual_clock() {
+  Runtime& rt = runtime();
+  return rt.start(0) == CUDA_SUCCESS && rt.is_virtual();
+}
+
+}  // namespace
+
+SOFTGPU_HOOK uint64_t softgpu_now_ns() {
+  Call call(Call::kNothing);
+  return call.rt.now_ns();
+}
+
+SOFTGPU_HOOK int softgpu_clock_is_virtual() { return on_virtual_clock(); }
+
+SOFTGPU_HOOK void softgpu_wait_until_ns(uint64_t deadline_ns) {
+  Call call(Call::kNothing);
+  if (call.rt.now_ns() >= deadline_ns) return;
+  if (!call.error) return call.rt.wait(call.lock, [] { return false; }, deadline_ns);
+  const timespec until{static_cast<time_t>(deadline_ns / 1'000'000'000),
+                       static_cast<long>(deadline_ns % 1'000'000'000)};
+  call.lock.unlock();
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+}
+
+SOFTGPU_HOOK void softgpu_wait_begin() {
+  Call call(Call::kNothing);
+  if (call.error || !call.rt.is_virtual()) return;
+  this_thread().outside = true;
+  call.rt.flush();
+  call.rt.thread_ends();
+}
+
+SOFTGPU_HOOK void softgpu_wait_end() {
+  // Being a driver call is what makes the thread take part again.
+  const Call call(Call::kNothing);
+}
+
+SOFTGPU_HOOK void softgpu_observe() { runtime().start(proto::kObserver); }

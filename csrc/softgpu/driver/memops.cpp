@@ -1,0 +1,78 @@
+// Stream memory operations: a stream writes or waits for a word in device or mapped host memory.
+#include "api.h"
+#include "execute.h"
+
+namespace softgpu {
+namespace {
+
+CUresult word(StreamCall& on, OpKind kind, CUdeviceptr address, uint64_t value, size_t bytes,
+              unsigned flags) {
+  Runtime& rt = on.call.rt;
+  if (address % bytes != 0 || !find_range(rt, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  rt.wait_for_room(on.call.lock, on.stream->context);
+  Op* op = rt.new_op(kind, on.stream);
+  op->body = kind == OpKind::kMemOpWrite ? run_write_value : run_wait_value;
+  op->destination = reinterpret_cast<void*>(address);
+  op->value = value;
+  op->bytes = bytes;
+  op->width_or_flags = flags;
+  rt.submit(op);
+  return CUDA_SUCCESS;
+}
+
+CUresult one(CUstream stream, OpKind kind, CUdeviceptr address, uint64_t value, size_t bytes,
+             unsigned flags) {
+  StreamCall on;
+  if (const CUresult bad = on.find(stream)) return bad;
+  return word(on, kind, address, value, bytes, flags);
+}
+
+CUresult batch_member(StreamCall& on, const CUstreamBatchMemOpParams& p) {
+  switch (p.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return word(on, OpKind::kMemOpWait, p.waitValue.address, p.waitValue.value, 4,
+                  p.waitValue.flags);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return word(on, OpKind::kMemOpWait, p.waitValue.address, p.waitValue.value64, 8,
+                  p.waitValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return word(on, OpKind::kMemOpWrite, p.writeValue.address, p.writeValue.value, 4, 0);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return word(on, OpKind::kMemOpWrite, p.writeValue.address, p.writeValue.value64, 8, 0);
+    case CU_STREAM_MEM_OP_BARRIER:
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_SUCCESS;  // everything is ordered here
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace
+}  // namespace softgpu
+
+using namespace softgpu;
+
+SOFTGPU_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                    unsigned int flags) {
+  return one(stream, OpKind::kMemOpWrite, address, value, 4, flags);
+}
+SOFTGPU_API cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                    unsigned int flags) {
+  return one(stream, OpKind::kMemOpWrite, address, value, 8, flags);
+}
+SOFTGPU_API cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                   unsigned int flags) {
+  return one(stream, OpKind::kMemOpWait, address, value, 4, flags);
+}
+SOFTGPU_API cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                   unsigned int flags) {
+  return one(stream, OpKind::kMemOpWait, address, value, 8, flags);
+}
+SOFTGPU_API cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                                  CUstreamBatchMemOpParams* params, unsigned int flags) {
+  StreamCall on;
+  if (const CUresult bad = on.find(stream)) return bad;
+  if (!params || count > 256 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    if (const CUresult bad = batch_member(on, params[i])) return bad;
+  }
+  return CUDA_SUCCESS;
+}

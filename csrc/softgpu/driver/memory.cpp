@@ -1,0 +1,267 @@
+// Linear device memory, pinned host memory and what pointers say of themselves.
+//
+// Device memory is host memory of this process that the device process has agreed to: its ledger
+// decides, we only map pages. A device pointer is their address.
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "api.h"
+
+namespace softgpu {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void* map_pages(size_t bytes) {
+  void* pages = mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return pages == MAP_FAILED ? nullptr : pages;
+}
+
+void add_range(Call& call, void* begin, size_t bytes, RangeKind kind, uint64_t allocation,
+               unsigned flags) {
+  Range range{reinterpret_cast<uintptr_t>(begin), bytes, kind, call.context, call.context->device};
+  range.allocation = allocation;
+  range.flags = flags;
+  range.id = call.rt.next_number();
+  call.rt.ranges.emplace(range.begin, std::move(range));
+}
+
+CUresult allocate(Call& call, size_t bytes, CUdeviceptr* out) {
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  proto::MemReply reply;
+  if (!call.rt.ask_memory(call.lock, bytes, call.context->device, proto::MemKind::kLinear,
+                          &reply)) {
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  if (reply.status) return static_cast<CUresult>(reply.status);
+  void* pages = map_pages(bytes);
+  if (!pages) {
+    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, reply.allocation});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  add_range(call, pages, bytes, RangeKind::kDevice, reply.allocation, 0);
+  *out = reinterpret_cast<CUdeviceptr>(pages);
+  return CUDA_SUCCESS;
+}
+
+// As on a GPU, freeing waits for the work that may still use the memory.
+CUresult release(Call& call, uintptr_t begin) {
+  const auto found = call.rt.ranges.find(begin);
+  if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kDevice) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<uint64_t> ops;
+  for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
+  call.rt.wait_for_ops(call.lock, ops);
+  const auto again = call.rt.ranges.find(begin);
+  if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;  // freed twice at once
+  unmap_range(again->second);
+  call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, again->second.allocation});
+  call.rt.ranges.erase(again);
+  if (!call.rt.is_virtual()) call.rt.flush();
+  return call.rt.life == Life::kReady ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+CUresult host_allocate(void** out, size_t bytes, unsigned flags) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (!out || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  *out = nullptr;
+  if (bytes == 0) return CUDA_SUCCESS;
+  *out = map_pages(bytes);
+  if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
+  add_range(call, *out, bytes, RangeKind::kHost, 0, flags);
+  return CUDA_SUCCESS;
+}
+
+bool is_host(const Range& range) {
+  return range.kind == RangeKind::kHost || range.kind == RangeKind::kRegistered;
+}
+
+}  // namespace
+
+void unmap_range(Range& range) {
+  munmap(reinterpret_cast<void*>(range.begin), round_up(range.bytes, kPage));
+}
+
+}  // namespace softgpu
+
+using namespace softgpu;
+
+SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  return allocate(call, bytes, out);
+}
+
+SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                               unsigned int element) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!pitch || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
+  const size_t row = round_up(width, 512);
+  const CUresult result = allocate(call, row * height, out);
+  if (result == CUDA_SUCCESS) *pitch = row;
+  return result;
+}
+
+SOFTGPU_API cuMemFree_v2(CUdeviceptr pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  return pointer ? release(call, pointer) : CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!free_bytes || !total_bytes) return CUDA_ERROR_INVALID_VALUE;
+  proto::MemInfoReply reply;
+  if (!call.rt.ask_memory_info(call.lock, call.context->device, &reply)) {
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  *free_bytes = reply.free_bytes;
+  *total_bytes = reply.total_bytes;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  const Range* range = find_range(call.rt, pointer, 1);
+  if (!range || range->kind == RangeKind::kRegistered) return CUDA_ERROR_NOT_FOUND;
+  if (base) *base = range->begin;
+  if (bytes) *bytes = range->bytes;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
+  return host_allocate(out, bytes, flags);
+}
+
+SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) { return host_allocate(out, bytes, 0); }
+
+SOFTGPU_API cuMemFreeHost(void* pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!pointer) return CUDA_SUCCESS;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  const auto found = call.rt.ranges.find(begin);
+  if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kHost) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<uint64_t> ops;
+  for (const Stream* stream : call.context->streams) ops.push_back(stream->last_op);
+  call.rt.wait_for_ops(call.lock, ops);
+  const auto again = call.rt.ranges.find(begin);
+  if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
+  unmap_range(again->second);
+  call.rt.ranges.erase(again);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (!pointer || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  if (find_range(call.rt, begin, 1) || find_range(call.rt, begin + bytes - 1, 1)) {
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  add_range(call, pointer, bytes, RangeKind::kRegistered, 0, flags);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostUnregister(void* pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!pointer) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = call.rt.ranges.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kRegistered) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  call.rt.ranges.erase(found);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, unsigned int flags) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Range* range = find_range(call.rt, reinterpret_cast<uintptr_t>(pointer), 1);
+  if (!range || !is_host(*range)) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUdeviceptr>(pointer);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostGetFlags(unsigned int* flags, void* pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  const Range* range = find_range(call.rt, reinterpret_cast<uintptr_t>(pointer), 1);
+  if (!range || range->kind != RangeKind::kHost) return CUDA_ERROR_INVALID_VALUE;
+  *flags = range->flags;
+  return CUDA_SUCCESS;
+}
+
+template <class T>
+static CUresult put(void* to, T value) {
+  memcpy(to, &value, sizeof value);
+  return CUDA_SUCCESS;
+}
+
+static CUresult pointer_attribute(void* to, CUpointer_attribute attribute, const Range& range,
+                                  CUdeviceptr pointer) {
+  const bool host = is_host(range);
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return put(to, reinterpret_cast<CUcontext>(
+                         range.kind == RangeKind::kReserved ? nullptr : range.context));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return put<unsigned>(to, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(to, pointer);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return host ? put(to, reinterpret_cast<void*>(pointer)) : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put<unsigned long long>(to, range.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put<unsigned>(to, 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put<int>(to, range.device);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put<unsigned>(to, 0);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put<CUdeviceptr>(to, range.begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put<size_t>(to, range.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED: return put<unsigned>(to, 1);
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+SOFTGPU_API cuPointerGetAttribute(void* to, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!to) return CUDA_ERROR_INVALID_VALUE;
+  const Range* range = find_range(call.rt, pointer, 1);
+  return range ? pointer_attribute(to, attribute, *range, pointer) : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Unlike the single one it succeeds for memory that the driver does not know, and answers zero.
+SOFTGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** to,
+                                   CUdeviceptr pointer) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!attributes || !to) return CUDA_ERROR_INVALID_VALUE;
+  const Range* range = find_range(call.rt, pointer, 1);
+  for (unsigned i = 0; i < count; ++i) {
+    if (range && pointer_attribute(to[i], attributes[i], *range, pointer) == CUDA_SUCCESS) continue;
+    if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+      put<int>(to[i], -2);
+    } else {
+      put<unsigned>(to[i], 0);
+    }
+  }
+  return CUDA_SUCCESS;
+}

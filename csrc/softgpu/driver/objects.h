@@ -1,0 +1,132 @@
+// What the driver's opaque handles point to. Every field is protected by Runtime::mutex unless its
+// comment says otherwise.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "protocol.h"
+#include "tandem_kernel_abi.h"
+
+namespace softgpu {
+
+using tandem::softgpu::OpKind;
+
+struct Context;
+struct Module;
+
+struct Stream {
+  Context* context;
+  uint64_t number;       // the device process knows it by this
+  uint64_t last_op = 0;  // newest operation submitted; 0 = none yet
+  unsigned flags = 0;
+  int priority = 0;
+  bool legacy = false;
+  bool destroyed = false;    // by the program; the object goes with its last operation
+  uint32_t pending_ops = 0;  // submitted, not done
+  bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
+};
+
+struct Event {
+  Context* context;
+  unsigned flags = 0;
+  uint64_t op = 0;      // newest record; 0 = never recorded
+  uint64_t end_ns = 0;  // of the newest record, once it is done
+  bool destroyed = false;
+  uint32_t pending_ops = 0;
+};
+
+struct Function {
+  Module* module;
+  std::string name;
+  const tandem::KernelEntry* entry;
+  uint32_t params_bytes = 0;
+  std::map<int, int> attributes;  // set by the program
+};
+
+// A loaded image. Also stands for a CUlibrary; a Function stands for a CUkernel likewise.
+struct Module {
+  Context* context;  // null for libraries: they belong to the process
+  void* handle = nullptr;
+  int memory_fd = -1;
+  uint64_t base = 0;
+  std::map<std::string, Function*> functions;
+  std::vector<uintptr_t> globals;  // starts of the ranges registered for its variables
+};
+
+enum class RangeKind { kDevice, kHost, kRegistered, kGlobal, kReserved };
+
+struct Mapping {  // one cuMemMap inside a reserved range
+  size_t bytes;
+  struct Physical* physical;
+  uint64_t offset;
+};
+
+struct Physical {  // cuMemCreate
+  int fd;
+  size_t bytes;
+  uint64_t allocation;  // the device process knows it by this; 0 = imported, paid for elsewhere
+  CUmemAllocationProp prop;
+  uint32_t references;  // the handle's and one for every mapping
+};
+
+struct Range {
+  uintptr_t begin;
+  size_t bytes;
+  RangeKind kind;
+  Context* context;
+  int device;
+  uint64_t allocation = 0;
+  unsigned flags = 0;
+  uint64_t id = 0;                        // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  std::map<uintptr_t, Mapping> mappings{};  // kReserved only
+};
+
+struct Context {
+  int device;
+  uint64_t number;
+  unsigned flags = 0;
+  bool primary = false;
+  bool alive = true;
+  CUresult error = CUDA_SUCCESS;  // sticks until the context is destroyed
+  uint32_t pending_ops = 0;
+  Stream* legacy = nullptr;
+  std::vector<Stream*> streams;  // every live one, the default streams included
+  std::map<int, size_t> limits;
+  uint64_t allocation = 0;  // what the context itself occupies
+};
+
+constexpr uint32_t kInlineParamBytes = 256;
+
+// One submitted operation. Its owner is the runtime's table until DONE; while it executes, the
+// executor alone reads the body's fields.
+struct Op {
+  uint64_t id;
+  OpKind kind;
+  Stream* stream;
+  Event* event;
+  // The body: returns a CUresult; sets `unsatisfied` when a wait has to be tried again.
+  CUresult (*body)(Op&);
+  bool unsatisfied;
+  void* destination;
+  const void* source;
+  size_t bytes, height, destination_pitch, source_pitch;  // height 1: plain
+  uint64_t value;
+  unsigned width_or_flags;
+  Function* function;
+  uint32_t grid[3], block[3], shared_bytes;
+  CUhostFn host_function;
+  CUstreamCallback callback;
+  void* user;
+  CUstream handle;  // as the program wrote it, for its callback
+  char* params;  // inline_params or heap
+  void* heap;    // freed with the operation
+  alignas(16) char inline_params[kInlineParamBytes];
+};
+
+}  // namespace softgpu

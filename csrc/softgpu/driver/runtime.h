@@ -1,0 +1,197 @@
+// The process-wide state of the software driver: the connection to the device process, the
+// submitted operations, and who waits for what.
+//
+// One mutex protects all of it. Three kinds of threads take it: the program's own, inside driver
+// calls; the connection thread, for every packet received; and the executor, which runs bodies
+// without it and takes it to hand in their results.
+//
+// Virtual time. `running_` counts known threads that are not waiting in here, plus packets and
+// bodies being worked on. Whoever brings it to zero tells the device IDLE. Whoever satisfies a wait
+// counts the woken thread as running before it lets go of the mutex, so IDLE is never said in
+// between and a run repeats exactly.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "objects.h"
+#include "protocol.h"
+
+namespace softgpu {
+
+namespace proto = tandem::softgpu;
+using Lock = std::unique_lock<std::mutex>;
+
+enum class Life { kFresh, kReady, kLost, kForked };
+
+struct Waiter {
+  bool (*ready)(void*);
+  void* argument;
+  uint64_t deadline_ns;
+  bool woken = false;
+  std::condition_variable changed;
+};
+
+class Runtime {
+ public:
+  std::mutex mutex;
+  Life life = Life::kFresh;
+  proto::Welcome device{};
+
+  std::unordered_set<const void*> contexts, streams, events, modules, functions;
+  std::map<uintptr_t, Range> ranges;
+  std::unordered_map<uint64_t, Physical*> physicals;
+  std::vector<Context*> primary;
+  std::vector<uint32_t> primary_references;
+  std::vector<unsigned> primary_flags;
+
+  // Connect, starting the device process if need be. `flags` of Hello.
+  CUresult start(uint32_t flags);
+  // The child of a fork owns nothing of its parent's connection.
+  void forget_after_fork();
+
+  bool is_virtual() const { return device.clock == static_cast<uint32_t>(proto::ClockKind::kVirtual); }
+  uint64_t now_ns() const;
+  uint64_t next_number() { return ++last_number_; }
+
+  // Append a message for the device; it leaves with the next flush.
+  template <class Message>
+  void post(proto::Type type, Message message) {
+    message.header = {static_cast<uint16_t>(type), sizeof message, 0};
+    append(&message, sizeof message);
+  }
+  void flush();
+  // Post, then wait for the reply that carries `request`. False when the device is gone.
+  bool ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::MemKind kind,
+                  proto::MemReply* reply);
+  bool ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply* reply);
+
+  Op* new_op(OpKind kind, Stream* stream);
+  void release(Op* op);  // one that was not submitted, or is done
+  // Hand an operation to the device, after what `stream` orders before it and after `after`.
+  uint64_t submit(Op* op, std::vector<uint64_t> after = {});
+  bool live(uint64_t op) const;
+  // Wait until the context has room for one more operation, as a hardware queue does.
+  void wait_for_room(Lock& lock, Context* context);
+  void wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops);
+  // What a host-side synchronisation with `stream` has to see done.
+  std::vector<uint64_t> tail_of(const Stream* stream) const;
+
+  // Block until ready() holds, the clock passes the deadline, or the device is gone.
+  template <class Ready>
+  void wait(Lock& lock, Ready ready, uint64_t deadline_ns = proto::kNever) {
+    wait_erased(lock, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready, deadline_ns);
+  }
+  // A poll that would answer "not ready" gives virtual time a chance to pass, else a polling loop
+  // would stop the clock that it polls.
+  void let_time_pass(Lock& lock, uint64_t op);
+
+  void thread_begins();
+  void thread_ends();
+
+
+ private:
+  void append(const void* message, size_t bytes);
+  void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns);
+  void wake_satisfied();
+  void settle_after(int change);
+  void say_idle_if_settled();
+  void write_submit(const Op& op, const std::vector<uint64_t>& deps);
+  void order_after_barriers(const Stream* stream, std::vector<uint64_t>* deps) const;
+
+  void receive_loop(int fd);
+  void flush_loop(int fd);
+  void handle_packet(const char* packet, size_t bytes);
+  void handle(const proto::Header& header, const char* message);
+  void on_start(const proto::Start& start);
+  void on_done(const proto::Done& done);
+  void execute_loop();
+  void lose();
+
+  int fd_ = -1;
+  int wake_fd_ = -1;  // tells the connection thread of a batch to flush (real clock)
+  bool flush_armed_ = false;
+  uint32_t queue_limit_ = 1024;
+  uint64_t last_number_ = 0;
+  uint64_t last_time_ns_ = 0;  // virtual clock: newest time heard of
+
+  std::vector<char> outbox_;
+  std::deque<Op*> ops_;  // ops_[i] has id first_op_ + i; null once done
+  uint64_t first_op_ = 1;
+  uint64_t sent_pending_ = 0;  // submitted, not done
+  std::vector<Op*> spare_ops_;
+
+  std::unordered_map<uint64_t, proto::MemReply> memory_replies_;
+  std::unordered_map<uint64_t, proto::MemInfoReply> info_replies_;
+
+  std::vector<Waiter*> waiters_;
+  int running_ = 0;
+  uint64_t received_ = 0;
+  bool idle_due_ = true;  // something happened since the last IDLE
+  uint64_t idle_deadline_ns_ = 0;
+
+  std::deque<Op*> executable_;
+  Op* executing_ = nullptr;
+  std::condition_variable executable_changed_;
+};
+
+// Never destroyed: its threads outlive main().
+Runtime& runtime();
+
+// The state of one thread of the program.
+struct ThreadState {
+  bool known = false;
+  bool outside = false;          // between softgpu_wait_begin and _end
+  bool per_thread_default = false;  // inside a _ptsz or _ptds call
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::vector<Context*> stack;
+  struct DefaultStream {
+    Context* context;
+    Stream* stream;
+  };
+  std::vector<DefaultStream> default_streams;  // its per-thread stream in each context
+  ~ThreadState();
+};
+ThreadState& this_thread();
+extern thread_local bool t_in_body;  // this thread runs bodies: driver calls are not permitted
+
+// One driver call: takes the mutex and finds the current context.
+class Call {
+ public:
+  enum Need { kNothing, kContext };
+  explicit Call(Need need);
+  Runtime& rt;
+  Lock lock;
+  Context* context = nullptr;
+  CUresult error;
+};
+
+// The stream a handle means, 0, 1 and 2 included; null when it is not one.
+Stream* resolve_stream(Runtime& rt, Context* context, CUstream handle);
+Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority);
+constexpr int kGreatestPriority = -5;
+
+// Give back the pages of a range (its ledger entry is the caller's).
+void unmap_range(Range& range);
+
+// A driver call on a stream.
+struct StreamCall {
+  Call call{Call::kContext};
+  Stream* stream = nullptr;
+  CUresult find(CUstream handle);
+};
+
+// The live range that holds all of [address, address + bytes), or null.
+Range* find_range(Runtime& rt, uintptr_t address, size_t bytes);
+
+template <class T>
+T* checked(const std::unordered_set<const void*>& known, const void* handle) {
+  return known.count(handle) ? static_cast<T*>(const_cast<void*>(handle)) : nullptr;
+}
+
+}  // namespace softgpu

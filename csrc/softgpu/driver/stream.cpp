@@ -1,0 +1,172 @@
+// Streams, the default ones included.
+#include <algorithm>
+
+#include "api.h"
+
+namespace softgpu {
+
+Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority) {
+  auto* stream = new Stream;
+  stream->context = context;
+  stream->number = rt.next_number();
+  stream->flags = flags;
+  stream->priority = priority;
+  context->streams.push_back(stream);
+  rt.streams.insert(stream);
+  rt.post(proto::Type::kStreamCreate,
+          proto::StreamCreate{{}, context->number, stream->number, priority, 0});
+  return stream;
+}
+
+static Stream* per_thread_stream(Runtime& rt, Context* context) {
+  auto& own = this_thread().default_streams;
+  // A stream of a destroyed context is no longer in the set, even where its address is used again.
+  for (auto it = own.begin(); it != own.end(); ++it) {
+    if (it->context == context && rt.streams.count(it->stream)) return it->stream;
+  }
+  Stream* made = make_stream(rt, context, CU_STREAM_DEFAULT, 0);
+  own.push_back({context, made});
+  return made;
+}
+
+Stream* resolve_stream(Runtime& rt, Context* context, CUstream handle) {
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  const bool per_thread = value == 2 || (value == 0 && this_thread().per_thread_default);
+  if (per_thread) return per_thread_stream(rt, context);
+  if (value <= 1) return context->legacy;
+  return checked<Stream>(rt.streams, handle);
+}
+
+// The context that the call's stream lives in: its own, or the current one for default streams.
+CUresult StreamCall::find(CUstream handle) {
+  if (call.error) return call.error;
+  stream = resolve_stream(call.rt, call.context, handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  return stream->context->error;
+}
+
+}  // namespace softgpu
+
+using namespace softgpu;
+
+SOFTGPU_API cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!out || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int clamped = std::clamp(priority, kGreatestPriority, 0);
+  *out = reinterpret_cast<CUstream>(make_stream(call.rt, call.context, flags, clamped));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamCreate(CUstream* out, unsigned int flags) {
+  return cuStreamCreateWithPriority(out, flags, 0);
+}
+
+SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  auto* stream = checked<Stream>(call.rt.streams, handle);
+  if (!stream || stream->legacy) return CUDA_ERROR_INVALID_HANDLE;
+  auto& siblings = stream->context->streams;
+  siblings.erase(std::find(siblings.begin(), siblings.end(), stream));
+  call.rt.streams.erase(stream);
+  call.rt.post(proto::Type::kStreamDestroy, proto::StreamDestroy{{}, stream->number});
+  stream->destroyed = true;
+  if (stream->pending_ops == 0) delete stream;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
+
+SOFTGPU_API cuStreamQuery(CUstream handle) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  Runtime& rt = on.call.rt;
+  Context* context = on.stream->context;
+  for (const uint64_t op : rt.tail_of(on.stream)) {
+    if (!rt.live(op)) continue;
+    rt.let_time_pass(on.call.lock, op);
+    if (rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (rt.live(op)) return CUDA_ERROR_NOT_READY;
+  }
+  return context->error;
+}
+
+SOFTGPU_API cuStreamSynchronize(CUstream handle) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  Context* context = on.stream->context;
+  on.call.rt.wait_for_ops(on.call.lock, on.call.rt.tail_of(on.stream));
+  return on.call.rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  const auto* event = checked<Event>(on.call.rt.events, event_handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (!on.call.rt.live(event->op)) return CUDA_SUCCESS;
+  on.call.rt.submit(on.call.rt.new_op(OpKind::kEvent, on.stream), {event->op});
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetFlags(CUstream handle, unsigned int* flags) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  *flags = on.stream->flags;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetPriority(CUstream handle, int* priority) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!priority) return CUDA_ERROR_INVALID_VALUE;
+  *priority = on.stream->priority;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetId(CUstream handle, unsigned long long* id) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
+  *id = on.stream->number;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  *context = reinterpret_cast<CUcontext>(on.stream->context);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {
+  if (green) *green = nullptr;
+  return cuStreamGetCtx(handle, context);
+}
+
+SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  *device = on.stream->context->device;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!status) return CUDA_ERROR_INVALID_VALUE;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(*mode, this_thread().capture_mode);
+  return CUDA_SUCCESS;
+}
