@@ -14,7 +14,6 @@ TEMPLATE = """\
 # Made by `tandemd --print-unit`.
 [Unit]
 Description=Tandem GPU sharing daemon
-Documentation=man:tandemd(8)
 After=nvidia-persistenced.service
 
 [Service]

@@ -64,12 +64,8 @@ class Turns:
             takers.pop(exempt.key, None)
         holder = self._choose(takers, policy, options, now_ns)
         self._give(holder, options, now_ns)
-        # Work of these keeps a new holder waiting; a paused group only while it may still drain.
-        rivals = [
-            g
-            for g in groups
-            if g.key in takers or (g.paused and now_ns < g.closed_at_ns + options.drain_ns)
-        ]
+        # Work of these keeps a new holder waiting.
+        rivals = [g for g in groups if g.key in takers or _may_drain(g, options, now_ns)]
         for group in groups:
             should_open = self._should_open(group, rivals, takes_turns=group.key in takers)
             _set_gate(group, should_open=should_open, verdict=verdict, now_ns=now_ns)
@@ -212,6 +208,10 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
 
 def _takes_turns(group: Group, policy: Policy) -> bool:
     return not group.paused and not group.undrainable and not policy.always_open(group)
+
+
+def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
+    return paused.paused and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
 def _held_ns(group: Group, now_ns: int) -> int:

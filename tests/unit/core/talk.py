@@ -1,0 +1,152 @@
+"""Conversations with the scheduler: short words for events, and for what comes back."""
+
+from dataclasses import dataclass, field
+
+from tandemd.core.events import (
+    Action,
+    CloseGate,
+    JobExited,
+    JobPaused,
+    JobRegistered,
+    JobResumed,
+    JobUpdated,
+    OpenGate,
+    PolicyChanged,
+    ProcessAttached,
+    ProcessExited,
+    ProcessMapped,
+    Ticked,
+    UsageSampled,
+    WakeAt,
+)
+from tandemd.core.model import JobClass, JobSpec, Options, Usage, WaitReason
+from tandemd.core.scheduler import Scheduler
+
+MS = 1_000_000
+LATENCY, NORMAL, BATCH = JobClass.LATENCY, JobClass.NORMAL, JobClass.BATCH
+
+
+@dataclass
+class Talk:
+    """A scheduler and a clock that moves only when told to."""
+
+    options: Options = field(default_factory=Options)
+    now_ns: int = 1_000 * MS
+
+    def __post_init__(self):
+        self.core = Scheduler(self.options)
+        self.usages = {}
+        self.actions: list[Action] = []
+
+    def say(self, event) -> list[Action]:
+        self.actions = self.core.handle(event)
+        self.core.check_invariants()
+        return self.actions
+
+    def register(self, job_id, job_class=NORMAL, uid=1000, **spec):
+        spec = JobSpec(job_class=job_class, **spec)
+        return self.say(JobRegistered(now_ns=self.now_ns, job_id=job_id, uid=uid, spec=spec))
+
+    def attach(self, process_id, job_class=NORMAL, *, job_id=None, uid=1000, gpu=0, **spec):
+        self.usages[process_id] = Usage(process_id=process_id)
+        return self.say(
+            ProcessAttached(
+                now_ns=self.now_ns,
+                process_id=process_id,
+                job_id=process_id if job_id is None else job_id,
+                uid=uid,
+                gpu=gpu,
+                spec=JobSpec(job_class=job_class, **spec),
+            )
+        )
+
+    def map(self, process_id):
+        return self.say(ProcessMapped(now_ns=self.now_ns, process_id=process_id))
+
+    def leave(self, process_id):
+        del self.usages[process_id]
+        return self.say(ProcessExited(now_ns=self.now_ns, process_id=process_id))
+
+    def end(self, job_id):
+        return self.say(JobExited(now_ns=self.now_ns, job_id=job_id))
+
+    def pause(self, job_id):
+        return self.say(JobPaused(now_ns=self.now_ns, job_id=job_id))
+
+    def resume(self, job_id):
+        return self.say(JobResumed(now_ns=self.now_ns, job_id=job_id))
+
+    def update(self, job_id, **spec):
+        return self.say(JobUpdated(now_ns=self.now_ns, job_id=job_id, spec=JobSpec(**spec)))
+
+    def policy(self, name):
+        return self.say(PolicyChanged(now_ns=self.now_ns, policy=name))
+
+    def tick(self, after_ms=0.0):
+        self.now_ns += int(after_ms * MS)
+        return self.say(Ticked(now_ns=self.now_ns))
+
+    def sample(self, *processes, after_ms=0.0, **figures):
+        """The same new figures for each of the processes."""
+        self.now_ns += int(after_ms * MS)
+        for process_id in processes:
+            old = self.usages[process_id]
+            kept = {name: getattr(old, name) for name in old.__slots__}
+            self.usages[process_id] = Usage(**(kept | figures))
+        samples = tuple(self.usages[process_id] for process_id in processes)
+        return self.say(UsageSampled(now_ns=self.now_ns, samples=samples))
+
+    def works(self, *processes, after_ms=0.0, ran_ms=0.0):
+        """The processes have work on the GPU, and got so much GPU time since the last look."""
+        for process_id in processes:
+            done_ns = self.usages[process_id].exclusive_ns + int(ran_ms * MS)
+            actions = self.sample(
+                process_id,
+                after_ms=after_ms,
+                busy=True,
+                waiting_threads=0,
+                wait_reason=WaitReason.NONE,
+                exclusive_ns=done_ns,
+            )
+            after_ms = 0.0
+        return actions
+
+    def waits(self, *processes, after_ms=0.0, reason=WaitReason.GATE):
+        """A thread of each waits, and nothing of it is on the GPU."""
+        return self.sample(
+            *processes, after_ms=after_ms, busy=False, waiting_threads=1, wait_reason=reason
+        )
+
+    def rests(self, *processes, after_ms=0.0):
+        """The processes have no work."""
+        return self.sample(
+            *processes,
+            after_ms=after_ms,
+            busy=False,
+            waiting_threads=0,
+            wait_reason=WaitReason.NONE,
+        )
+
+    def is_open(self, process_id) -> bool:
+        job = self.core.jobs[self.core.processes[process_id].job_id]
+        return self.core.groups[job.group_key].open
+
+    def open_processes(self) -> set[int]:
+        return {p for p in self.core.processes if self.is_open(p)}
+
+    def of(self, kind, process_id=None) -> list[Action]:
+        """Actions of a kind in the last answer."""
+        return [
+            action
+            for action in self.actions
+            if isinstance(action, kind) and process_id in (None, getattr(action, "process_id", -1))
+        ]
+
+    @property
+    def gates(self) -> list[Action]:
+        return [a for a in self.actions if isinstance(a, OpenGate | CloseGate)]
+
+    @property
+    def wake_at_ms(self) -> float:
+        (wake,) = self.of(WakeAt)
+        return (wake.at_ns - self.now_ns) / MS

@@ -1,0 +1,328 @@
+from itertools import product
+
+import pytest
+from talk import BATCH, LATENCY, MS, NORMAL, Talk
+
+from tandemd.core.errors import IllegalTransitionError, UnknownJobError
+from tandemd.core.events import AnnounceJob, ForgetProcess, SetClass, SetLinger, SetMemoryLimit
+from tandemd.core.explain import explain
+from tandemd.core.model import NO_LIMIT, Job, JobSpec, JobState, Options, Usage, WaitReason
+from tandemd.core.states import TABLE, Stimulus, advance
+
+
+def job_in(state):
+    job = Job(job_id=0x7F3A, uid=1, arrival=0, created_ns=0, registered=True, spec=JobSpec())
+    job.state = state
+    job.tell(5, "something happened")
+    return job
+
+
+@pytest.mark.parametrize("pair", sorted(TABLE, key=str), ids=str)
+def test_every_row_of_the_table_leads_where_it_says(pair):
+    job = job_in(pair[0])
+
+    advance(job, pair[1])
+
+    assert job.state is TABLE[pair]
+
+
+@pytest.mark.parametrize("pair", sorted(set(product(JobState, Stimulus)) - set(TABLE), key=str))
+def test_a_pair_without_a_row_raises_with_the_story(pair):
+    with pytest.raises(IllegalTransitionError, match=r"j-7f3a is .*something happened"):
+        advance(job_in(pair[0]), pair[1])
+
+
+def test_every_state_but_the_last_can_end_or_empty():
+    ways_out = {state for state, stimulus in TABLE if stimulus in (Stimulus.EXITED, Stimulus.LEFT)}
+
+    assert ways_out == set(JobState) - {JobState.EXITED}
+
+
+def test_a_registered_job_outlives_its_processes():
+    talk = Talk()
+    talk.register(7)
+    talk.attach(1, job_id=7)
+
+    talk.leave(1)
+
+    assert talk.core.jobs[7].state is JobState.DETACHED
+
+
+def test_a_job_outlives_the_process_that_registered_it():
+    talk = Talk()
+    talk.register(7)
+    talk.attach(1, job_id=7)
+
+    talk.end(7)
+
+    assert talk.core.jobs[7].state is JobState.IDLE
+
+
+def test_a_job_ends_with_the_last_that_keeps_it():
+    talk = Talk()
+    talk.register(7)
+    talk.attach(1, job_id=7)
+    talk.end(7)
+
+    talk.leave(1)
+
+    assert talk.core.jobs == {}
+    assert talk.core.groups == {}
+    assert talk.of(ForgetProcess) == [ForgetProcess(process_id=1)]
+    assert AnnounceJob(job_id=7, kind="exited") in talk.actions
+
+
+def test_a_finished_job_keeps_its_figures_for_ten_minutes():
+    talk = Talk()
+    talk.attach(1)
+    talk.sample(1, exclusive_ns=3 * MS, shared_ns=MS, launches=5, steps=2)
+    talk.leave(1)
+
+    job = talk.core.job(1)
+
+    assert (job.gpu_ns, job.shared_ns, job.launches, job.steps) == (4 * MS, MS, 5, 2)
+    talk.tick(after_ms=600_001)
+    with pytest.raises(UnknownJobError, match="j-1"):
+        talk.core.job(1)
+
+
+def test_a_job_from_before_a_restart_is_made_again_when_its_process_returns():
+    talk = Talk()
+
+    talk.attach(1, LATENCY, job_id=0xABC)
+
+    assert talk.core.jobs[0xABC].spec.job_class is LATENCY
+
+
+def test_usage_of_a_process_that_left_is_ignored():
+    talk = Talk()
+    talk.attach(1)
+    talk.attach(2, job_id=1)
+    talk.leave(2)
+    talk.usages[2] = Usage(process_id=2)
+
+    talk.works(2)
+
+    assert talk.core.jobs[1].state is JobState.IDLE
+
+
+@pytest.mark.parametrize(
+    ("figures", "state"),
+    [
+        ({"busy": True}, JobState.RUNNING),
+        ({"busy": True, "waiting_threads": 1}, JobState.RUNNING),
+        ({"waiting_threads": 1, "wait_reason": WaitReason.GATE}, JobState.WAITING),
+        ({}, JobState.IDLE),
+    ],
+)
+def test_the_state_follows_what_the_processes_do(figures, state):
+    talk = Talk()
+    talk.attach(1)
+
+    talk.sample(1, launches=1, **figures)
+
+    assert talk.core.jobs[1].state is state
+
+
+def test_a_paused_job_stays_paused_whatever_its_processes_do():
+    talk = Talk()
+    talk.attach(1)
+    talk.pause(1)
+
+    talk.works(1)
+    talk.attach(2, job_id=1)
+
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_resuming_a_job_that_is_not_paused_changes_nothing():
+    talk = Talk()
+    talk.attach(1)
+
+    assert talk.resume(1) == []
+
+
+def test_a_job_paused_before_it_used_the_gpu_is_detached_when_resumed():
+    talk = Talk()
+    talk.register(7)
+    talk.pause(7)
+
+    talk.resume(7)
+
+    assert talk.core.jobs[7].state is JobState.DETACHED
+
+
+@pytest.mark.parametrize("word", ["pause", "resume", "end", "update"])
+def test_an_event_for_an_unknown_job_is_refused(word):
+    with pytest.raises(UnknownJobError, match="j-63"):
+        getattr(Talk(), word)(99)
+
+
+def test_a_process_of_a_latency_group_is_told_its_class_and_how_long_to_linger():
+    talk = Talk(Options(linger_ns=42))
+
+    talk.attach(1, LATENCY)
+
+    assert talk.of(SetClass) == [SetClass(process_id=1, job_class=LATENCY)]
+    assert talk.of(SetLinger) == [SetLinger(process_id=1, linger_ns=42)]
+
+
+def test_a_change_of_class_is_told_at_once():
+    talk = Talk()
+    talk.attach(1, NORMAL)
+
+    talk.update(1, job_class=BATCH)
+
+    assert talk.of(SetClass) == [SetClass(process_id=1, job_class=BATCH)]
+
+
+def test_an_update_does_not_move_a_job_to_another_group():
+    talk = Talk()
+    talk.attach(1, group="ranks")
+
+    talk.update(1, job_class=BATCH, group="elsewhere")
+
+    assert talk.core.jobs[1].spec.group == "ranks"
+
+
+def test_a_lone_process_may_use_the_whole_quota_of_its_job():
+    talk = Talk()
+
+    talk.attach(1, memory_bytes=1000)
+
+    assert talk.of(SetMemoryLimit) == [SetMemoryLimit(process_id=1, limit_bytes=1000)]
+
+
+def test_processes_of_a_job_share_its_quota():
+    talk = Talk()
+    talk.attach(1, memory_bytes=1000)
+    talk.attach(2, job_id=1)
+
+    talk.sample(1, device_bytes=300)
+
+    assert talk.of(SetMemoryLimit) == [SetMemoryLimit(process_id=2, limit_bytes=700)]
+
+
+def test_a_job_without_a_quota_has_no_limit():
+    talk = Talk()
+
+    talk.attach(1)
+
+    assert talk.of(SetMemoryLimit) == [SetMemoryLimit(process_id=1, limit_bytes=NO_LIMIT)]
+
+
+def said(talk, job_id):
+    return explain(talk.core, talk.core.job(job_id), talk.now_ns)
+
+
+def test_explain_names_who_has_the_gpu_and_a_bound():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    talk.works(1)
+    talk.waits(2)
+    talk.tick(after_ms=4)
+
+    summary = said(talk, 2).summary
+
+    assert summary == "waiting 4.0 ms: j-1 (class batch) has the gpu; at most 260 ms more"
+
+
+def test_explain_says_that_work_of_another_drains():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    talk.works(1)
+    talk.waits(2)
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    assert "it is next, once the work of j-1 has drained" in said(talk, 2).summary
+
+
+def test_explain_bounds_a_wait_behind_a_higher_class_by_max_hold():
+    talk = Talk()
+    talk.attach(1, NORMAL)
+    talk.attach(2, BATCH)
+    talk.works(1)
+    talk.waits(2)
+
+    assert said(talk, 2).summary.endswith("at most 20000 ms more")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (WaitReason.PRESENCE, "yields to j-1, which is busy"),
+        (WaitReason.WINDOW, "its window of 2 segments is full"),
+        (WaitReason.MEMORY, "waits for device memory"),
+    ],
+)
+def test_explain_names_the_reason_of_a_wait(reason, words):
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.attach(2, BATCH)
+    talk.works(1)
+
+    talk.waits(2, reason=reason)
+
+    assert words in said(talk, 2).summary
+
+
+def test_explain_tells_each_state_apart():
+    talk = Talk()
+    talk.register(7)
+    assert said(talk, 7).summary == "has not used the gpu yet"
+    talk.attach(1, job_id=7)
+    assert said(talk, 7).summary.startswith("idle")
+    talk.works(1)
+    assert said(talk, 7).summary.startswith("runs")
+    talk.pause(7)
+    assert "tandem resume j-7" in said(talk, 7).summary
+    talk.resume(7)
+    talk.sample(1, ungated=True)
+    assert said(talk, 7).summary.startswith("runs ungated")
+    talk.leave(1)
+    assert said(talk, 7).summary == "has left the gpu"
+    talk.end(7)
+    assert said(talk, 7).summary == "ended"
+
+
+def test_explain_names_the_paused_job_that_holds_its_group():
+    talk = Talk()
+    talk.attach(1, group="ranks")
+    talk.attach(2, group="ranks")
+    talk.pause(2)
+
+    assert said(talk, 1).summary == "held with its group 'ranks', of which j-2 is paused"
+
+
+def test_explain_lists_the_facts_of_sharing():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.attach(2, BATCH, group="ranks")
+    talk.attach(3, BATCH, group="ranks")
+
+    lines = said(talk, 2).lines
+
+    assert "shares the gpu with j-1 (latency)" in lines
+    assert "window: 2 segments of 100 us" in lines
+    assert any("2 processes" in line for line in lines)
+
+
+def test_explain_says_when_a_class_is_owed_time():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.attach(2, BATCH)
+    for _ in range(11):
+        talk.waits(2, after_ms=100, reason=WaitReason.PRESENCE)
+
+    assert any("owed" in line for line in said(talk, 2).lines)
+
+
+def test_the_story_keeps_the_newest_lines_and_no_repetitions():
+    job = job_in(JobState.IDLE)
+    for number in range(100):
+        job.tell(number, f"line {number}")
+        job.tell(number, f"line {number}")
+
+    assert [line for _, line in job.story] == [f"line {n}" for n in range(68, 100)]

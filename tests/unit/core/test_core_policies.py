@@ -1,0 +1,232 @@
+import pytest
+from talk import BATCH, LATENCY, NORMAL, Talk
+
+from tandemd.core.errors import UnknownPolicyError
+from tandemd.core.events import SetHonourPresence, SetPresence, SetWindow
+from tandemd.core.model import Options, WaitReason
+from tandemd.core.policy import POLICIES, policy_named
+
+
+def run(talk, contenders, duration_ms):
+    """A GPU that gives every millisecond to whoever is open; returns the milliseconds each got."""
+    got = dict.fromkeys(contenders, 0)
+    on_gpu = None
+    for _ in range(duration_ms):
+        if on_gpu is not None and not talk.is_open(on_gpu):
+            talk.waits(on_gpu, after_ms=1)  # a millisecond goes into the hand-over
+            on_gpu = None
+            continue
+        runner = next((p for p in contenders if talk.is_open(p)), None)
+        for process_id in contenders:
+            if process_id != runner:
+                talk.waits(process_id)
+        if runner is None:
+            talk.tick(after_ms=1)
+            continue
+        talk.works(runner, after_ms=1, ran_ms=1)
+        got[runner] += 1
+        on_gpu = runner
+    return got
+
+
+def test_fair_gives_equals_equal_gpu_time():
+    talk = Talk(Options(policy="fair"))
+    for process_id in (1, 2, 3):
+        talk.attach(process_id, BATCH)
+
+    got = run(talk, (1, 2, 3), 1000)
+
+    assert max(got.values()) - min(got.values()) <= 20
+    assert sum(got.values()) >= 850
+
+
+def test_fair_gives_gpu_time_by_weight():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, NORMAL)
+    talk.attach(2, BATCH)
+
+    got = run(talk, (1, 2), 2000)
+
+    assert got[1] / got[2] == pytest.approx(4, rel=0.1)
+
+
+def test_fair_does_not_save_up_idle_time():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    run(talk, (1,), 1000)
+
+    got = run(talk, (1, 2), 200)
+
+    assert got[1] >= 70
+
+
+def test_fifo_serves_the_earliest_job_until_it_has_no_work():
+    talk = Talk(Options(policy="fifo"))
+    talk.attach(1, BATCH)
+    talk.attach(2, LATENCY)
+
+    got = run(talk, (1, 2), 300)
+
+    assert got[2] == 0
+
+
+def test_fifo_gives_the_gpu_back_to_an_earlier_job_that_has_work_again():
+    talk = Talk(Options(policy="fifo"))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    talk.works(2)
+
+    talk.waits(1)
+    talk.waits(2, after_ms=1)
+
+    assert talk.open_processes() == {1}
+
+
+def test_latency_is_never_held_by_work_of_others():
+    talk = Talk()
+    talk.attach(1, BATCH)
+    talk.works(1)
+
+    talk.attach(2, LATENCY)
+    talk.works(2, after_ms=5)
+
+    assert talk.open_processes() == {1, 2}
+
+
+def test_normal_goes_before_batch():
+    talk = Talk()
+    talk.attach(1, BATCH)
+    talk.attach(2, NORMAL)
+    talk.works(1)
+
+    talk.waits(2)
+    talk.waits(1, after_ms=1)
+
+    assert talk.open_processes() == {2}
+
+
+def test_batch_gets_its_minimal_share_beside_normal_work_that_never_ends():
+    talk = Talk()
+    talk.attach(1, NORMAL)
+    talk.attach(2, BATCH)
+
+    got = run(talk, (1, 2), 10_000)
+
+    assert 0.04 <= got[2] / 10_000 <= 0.10
+
+
+def test_best_effort_work_is_windowed_as_soon_as_it_shares_the_gpu():
+    talk = Talk()
+    talk.attach(1, BATCH)
+    assert [a.segments for a in talk.of(SetWindow)] == [0]
+
+    talk.attach(2, LATENCY)
+
+    assert [(a.process_id, a.segments) for a in talk.of(SetWindow)] == [(1, 2), (2, 0)]
+
+
+def test_the_window_can_be_switched_off():
+    talk = Talk(Options(window_segments=0))
+    talk.attach(1, BATCH)
+
+    talk.attach(2, LATENCY)
+
+    assert [a.segments for a in talk.of(SetWindow)] == [0]
+
+
+def test_best_effort_looks_at_the_presence_of_higher_classes_once_they_are_mapped():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.attach(2, NORMAL)
+    talk.attach(3, BATCH)
+
+    talk.map(1)
+    assert talk.of(SetPresence) == [
+        SetPresence(process_id=2, looks_at=(1,)),
+        SetPresence(process_id=3, looks_at=(1,)),
+    ]
+    talk.map(2)
+
+    assert talk.of(SetPresence) == [SetPresence(process_id=3, looks_at=(1, 2))]
+
+
+def test_nobody_looks_at_a_process_that_left():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.attach(2, BATCH)
+    talk.map(1)
+
+    talk.leave(1)
+
+    assert talk.of(SetPresence) == [SetPresence(process_id=2, looks_at=())]
+
+
+def test_presence_of_another_gpu_is_not_looked_at():
+    talk = Talk()
+    talk.attach(1, LATENCY, gpu=0, group="both")
+    talk.attach(2, LATENCY, gpu=1, group="both")
+    talk.attach(3, BATCH, gpu=1)
+    talk.map(1)
+
+    talk.map(2)
+
+    assert talk.of(SetPresence) == [SetPresence(process_id=3, looks_at=(2,))]
+
+
+def test_presence_can_be_kept_within_a_uid():
+    talk = Talk(Options(presence_across_users=False))
+    talk.attach(1, LATENCY, uid=1)
+    talk.attach(2, BATCH, uid=2)
+
+    talk.map(1)
+
+    assert talk.of(SetPresence) == []
+
+
+def test_starved_best_effort_work_stops_yielding_until_it_got_its_share():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.attach(2, BATCH)
+    told = []
+    for _ in range(11):
+        talk.waits(2, after_ms=100, reason=WaitReason.PRESENCE)
+        told += talk.of(SetHonourPresence)
+
+    assert told == [SetHonourPresence(process_id=2, honour=False)]
+    talk.works(2, after_ms=55, ran_ms=55)
+    assert talk.of(SetHonourPresence) == [SetHonourPresence(process_id=2, honour=True)]
+
+
+def test_no_minimal_share_means_yielding_for_ever():
+    talk = Talk(Options(min_share=0))
+    talk.attach(1, LATENCY)
+    talk.attach(2, BATCH)
+
+    for _ in range(50):
+        talk.waits(2, after_ms=100, reason=WaitReason.PRESENCE)
+        assert talk.of(SetHonourPresence) == []
+
+
+def test_another_policy_decides_from_the_next_event_on():
+    talk = Talk(Options(policy="fifo"))
+    talk.attach(1, BATCH)
+    talk.attach(2, LATENCY)
+    talk.works(1)
+    assert not talk.is_open(2)
+
+    talk.policy("priority")
+
+    assert talk.is_open(2)
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones():
+    talk = Talk()
+
+    with pytest.raises(UnknownPolicyError, match="fair, fifo, priority"):
+        talk.policy("lottery")
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_every_policy_says_what_it_does(name):
+    assert len(policy_named(name).description) > 20

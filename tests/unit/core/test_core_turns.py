@@ -1,0 +1,296 @@
+import pytest
+from talk import BATCH, LATENCY, NORMAL, Talk
+
+from tandemd.core.events import CloseGate, OpenGate
+from tandemd.core.model import Options, WaitReason
+
+
+def two_at_work(policy="fair", **options):
+    """Two batch processes; the first has the turn and the second waits at its gate."""
+    talk = Talk(Options(policy=policy, **options))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    talk.works(1)
+    talk.waits(2)
+    return talk
+
+
+def test_a_lone_process_is_never_held():
+    talk = Talk()
+
+    talk.attach(1, BATCH)
+    talk.works(1, ran_ms=500, after_ms=500)
+
+    assert talk.gates == []
+    assert talk.is_open(1)
+
+
+def test_all_gates_are_open_while_nobody_has_work():
+    talk = Talk()
+
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+
+    assert talk.open_processes() == {1, 2}
+
+
+def test_the_first_with_work_takes_the_turn_and_the_others_are_held():
+    talk = Talk()
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+
+    talk.works(2)
+
+    assert talk.gates == [CloseGate(process_id=1)]
+
+
+def test_a_turn_passes_after_a_quantum_of_gpu_time():
+    talk = two_at_work()
+
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    assert talk.gates == [CloseGate(process_id=1)]
+
+
+def test_time_on_the_clock_without_gpu_time_does_not_end_a_turn():
+    talk = two_at_work()
+
+    talk.works(1, after_ms=100, ran_ms=9)
+
+    assert talk.gates == []
+
+
+def test_the_next_gate_opens_only_when_the_last_work_is_done():
+    talk = two_at_work()
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    talk.works(1, after_ms=1)
+    assert talk.gates == []
+    talk.waits(1, after_ms=1)
+
+    assert talk.gates == [OpenGate(process_id=2)]
+
+
+def test_a_holder_without_work_gives_up_its_turn_after_a_grace():
+    talk = two_at_work()
+
+    talk.rests(1, after_ms=0.5)
+    assert talk.gates == []
+    talk.tick(after_ms=1)
+
+    assert talk.gates == [CloseGate(process_id=1), OpenGate(process_id=2)]
+
+
+def test_the_scheduler_asks_to_be_woken_when_the_grace_ends():
+    talk = two_at_work()
+
+    talk.rests(1, after_ms=0.5)
+
+    # The last look at which it had work was when it was first seen.
+    assert talk.wake_at_ms == pytest.approx(0.5)
+
+
+def test_everything_opens_once_nobody_has_work():
+    talk = two_at_work()
+    talk.rests(1, 2)
+
+    talk.tick(after_ms=2)
+
+    assert talk.open_processes() == {1, 2}
+
+
+def test_a_holder_that_dies_passes_its_turn_on_at_once():
+    talk = two_at_work()
+
+    talk.leave(1)
+
+    assert OpenGate(process_id=2) in talk.gates
+
+
+def test_a_group_is_held_and_released_as_one():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, group="ranks")
+    talk.attach(2, BATCH, group="ranks")
+    talk.attach(3, BATCH)
+    talk.works(1)
+    talk.waits(3)
+
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    assert talk.gates == [CloseGate(process_id=1), CloseGate(process_id=2)]
+
+
+def test_a_group_waits_for_the_work_of_all_its_processes():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, group="ranks")
+    talk.attach(2, BATCH, group="ranks")
+    talk.attach(3, BATCH)
+    talk.works(1, 2)
+    talk.waits(3)
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    talk.rests(1, after_ms=1)
+    assert talk.gates == []
+    talk.rests(2)
+
+    assert talk.gates == [OpenGate(process_id=3)]
+
+
+def test_groups_of_the_same_name_but_other_uids_are_apart():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, group="ranks", uid=1000)
+    talk.attach(2, BATCH, group="ranks", uid=1001)
+
+    talk.works(1)
+
+    assert talk.gates == [CloseGate(process_id=2)]
+
+
+def test_processes_on_different_gpus_never_wait_for_each_other():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, gpu=0)
+    talk.attach(2, BATCH, gpu=1)
+
+    talk.works(1, 2)
+
+    assert talk.open_processes() == {1, 2}
+
+
+def test_a_group_on_two_gpus_takes_its_turn_on_both_at_once():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, gpu=0, group="ranks")
+    talk.attach(2, BATCH, gpu=1, group="ranks")
+    talk.attach(3, BATCH, gpu=0)
+    talk.attach(4, BATCH, gpu=1)
+
+    talk.works(1)
+
+    assert talk.open_processes() == {1, 2}
+
+
+def test_work_that_does_not_drain_reopens_the_gate():
+    talk = two_at_work()
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    talk.works(1, after_ms=251)
+
+    assert talk.gates == [OpenGate(process_id=1)]
+
+
+def test_a_reopened_group_is_tried_again_after_its_next_step():
+    talk = two_at_work()
+    talk.works(1, after_ms=10, ran_ms=10)
+    talk.works(1, after_ms=251)
+
+    talk.sample(1, steps=1, after_ms=5)
+
+    assert talk.gates == [CloseGate(process_id=1)]
+
+
+def test_after_three_failed_drains_a_group_takes_no_more_turns():
+    talk = two_at_work()
+    talk.works(1, after_ms=10, ran_ms=10)
+    for _ in range(3):
+        talk.works(1, after_ms=251)
+        talk.works(1, after_ms=1001)
+
+    assert talk.core.groups[1000, "j:1"].undrainable
+    assert talk.open_processes() == {1, 2}
+    assert any("undrainable" in line for _, line in talk.core.jobs[1].story)
+
+
+def test_a_successful_drain_forgives_earlier_failures():
+    talk = two_at_work()
+    talk.works(1, after_ms=10, ran_ms=10)
+    talk.works(1, after_ms=251)
+    talk.sample(1, steps=1)
+
+    talk.waits(1, after_ms=1)
+
+    assert talk.core.groups[1000, "j:1"].drain_failures == 0
+
+
+def test_no_hold_is_longer_than_max_hold_in_any_policy():
+    talk = two_at_work("fifo")
+
+    talk.works(1, after_ms=19_999, ran_ms=19_999)
+    assert talk.gates == []
+    talk.works(1, after_ms=1, ran_ms=1)
+
+    assert talk.gates == [CloseGate(process_id=1)]
+
+
+def test_a_breath_is_a_quantum_and_then_the_policy_rules_again():
+    talk = two_at_work("fifo")
+    talk.works(1, after_ms=20_000, ran_ms=20_000)
+    talk.waits(1, after_ms=1)
+    talk.works(2, after_ms=9, ran_ms=9)
+    assert talk.is_open(2)
+
+    talk.works(2, after_ms=1, ran_ms=1)
+    talk.waits(2, after_ms=1)
+
+    assert talk.open_processes() == {1}
+
+
+def test_a_paused_job_is_held_for_as_long_as_it_stays_paused():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.pause(1)
+
+    talk.waits(1, after_ms=60_000)
+    talk.tick(after_ms=60_000)
+
+    assert not talk.is_open(1)
+
+
+def test_pausing_one_job_of_a_group_holds_all_of_it():
+    talk = Talk()
+    talk.attach(1, NORMAL, group="ranks")
+    talk.attach(2, NORMAL, group="ranks")
+
+    talk.pause(2)
+
+    assert talk.gates == [CloseGate(process_id=1), CloseGate(process_id=2)]
+
+
+def test_resuming_opens_the_gate_again():
+    talk = Talk()
+    talk.attach(1)
+    talk.pause(1)
+
+    talk.resume(1)
+
+    assert talk.gates == [OpenGate(process_id=1)]
+
+
+def test_a_paused_job_that_does_not_drain_keeps_others_waiting_no_longer_than_the_drain_time():
+    talk = two_at_work()
+    talk.pause(1)
+    talk.works(1, after_ms=100)
+    assert not talk.is_open(2)
+
+    talk.works(1, after_ms=151)
+
+    assert talk.is_open(2)
+
+
+def test_a_process_that_joins_a_held_group_is_held():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, group="ranks")
+    talk.attach(2, BATCH)
+    talk.works(2)
+
+    talk.attach(3, BATCH, group="ranks")
+
+    assert talk.of(CloseGate, 3)
+
+
+def test_waiting_for_memory_is_no_claim_on_the_gpu():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+
+    talk.waits(1, reason=WaitReason.MEMORY)
+
+    assert talk.open_processes() == {1, 2}
