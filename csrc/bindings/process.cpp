@@ -40,7 +40,8 @@ void raise_os_error(const daemon::Failure& failure) {
   const std::string text = std::string(failure.call) + ": " + std::strerror(failure.error);
   const py::object error =
       py::reinterpret_borrow<py::object>(PyExc_OSError)(failure.error, py::str(text));
-  PyErr_SetObject(PyExc_OSError, error.ptr());
+  // OSError's constructor picks the subclass by the errno, such as PermissionError.
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw py::error_already_set();
 }
 

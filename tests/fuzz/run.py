@@ -1,0 +1,92 @@
+"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state...].
+
+What they find lands in build/fuzz/, as does the grown corpus; tests/fuzz/corpus/ holds the inputs
+to start from. The ordinary tests drive the same bodies from fixed seeds and need no clang.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests" / "fuzz"
+OUT = ROOT / "build" / "fuzz"
+TARGETS = ("codec", "state")
+FLAGS = [
+    "-std=c++17",
+    "-O1",
+    "-g",
+    "-pthread",
+    "-fsanitize=fuzzer,address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-Icsrc/core",
+]
+NEEDS = "apt-get install clang libclang-rt-14-dev (the latter in clang's own version)"
+
+
+def find_clang() -> str:
+    """The compiler, if it can link a fuzzer; else one line and exit code 1."""
+    clang = shutil.which("clang++")
+    if clang is None:
+        sys.exit(f"error: clang++ not found; {NEEDS}")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "probe.cpp"
+        source.write_text(
+            'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }\n'
+        )
+        probe = [clang, *FLAGS, str(source), "-o", str(Path(folder) / "probe")]
+        if subprocess.run(probe, capture_output=True, check=False, cwd=ROOT).returncode != 0:
+            sys.exit(f"error: {clang} cannot link a fuzzer; {NEEDS}")
+    return clang
+
+
+def build(clang: str, target: str) -> Path:
+    """Compile one fuzzer with everything it may call.
+
+    Raises:
+        subprocess.CalledProcessError: it does not compile; the compiler's words are on stderr.
+    """
+    sources = sorted((ROOT / "csrc/core/daemon").glob("*.cpp"))
+    program = OUT / f"{target}_fuzzer"
+    command = [clang, *FLAGS, *map(str, sources), str(HERE / f"{target}_fuzzer.cpp")]
+    subprocess.run([*command, "-o", str(program)], check=True, cwd=ROOT)
+    return program
+
+
+def fuzz(program: Path, target: str, seconds: int) -> bool:
+    """Fuzz for that long; False if it found something."""
+    grown = OUT / "corpus" / target
+    grown.mkdir(parents=True, exist_ok=True)
+    command = [str(program), str(grown), str(HERE / "corpus" / target)]
+    options = [f"-max_total_time={seconds}", f"-artifact_prefix={OUT}/{target}-", "-timeout=10"]
+    return subprocess.run([*command, *options], check=False, cwd=ROOT).returncode == 0
+
+
+def main() -> int:
+    """Build and run the fuzzers; 1 if one found something."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=30, help="for each target")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", default=[])
+    arguments = parser.parse_args()
+    targets = arguments.targets or list(TARGETS)
+    if unknown := set(targets) - set(TARGETS):
+        parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {TARGETS}")
+    if arguments.seconds < 1:
+        parser.error(f"--seconds is {arguments.seconds}, must be at least 1")
+    clang = find_clang()
+    OUT.mkdir(parents=True, exist_ok=True)
+    try:
+        programs = {target: build(clang, target) for target in targets}
+    except subprocess.CalledProcessError:
+        return 1
+    failed = [t for t, program in programs.items() if not fuzz(program, t, arguments.seconds)]
+    for target in failed:
+        print(f"{target}: found something, see build/fuzz/{target}-*")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
