@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 # enum tandem_mark_kind
-STEP, PHASE, CRITICAL, SLO = 1, 2, 3, 4
+STEP, PHASE_BEGIN, PHASE_END, CRITICAL, REQUEST_BEGIN, REQUEST_END = range(1, 7)
 
 _MASK = 2**64 - 1
 _NS_PER_MS = 1_000_000
@@ -35,7 +35,7 @@ def is_managed() -> bool:
 
 def step(number: int = 0) -> None:
     """Say that an iteration ended here; `number` is the program's own count of them."""
-    _mark(STEP, number, 0)
+    _mark(STEP, number)
 
 
 @contextmanager
@@ -45,11 +45,11 @@ def phase(name: str) -> Iterator[None]:
     with tandem.phase("prefill"): ...
     """
     name_hash = fnv1a(name.encode())
-    _mark(PHASE, name_hash, 1)
+    _mark(PHASE_BEGIN, name_hash)
     try:
         yield
     finally:
-        _mark(PHASE, name_hash, 0)
+        _mark(PHASE_END, name_hash)
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def critical(*, max_ms: float) -> Iterator[None]:
     try:
         yield
     finally:
-        _mark(CRITICAL, 0, 0)
+        _mark(CRITICAL, 0)
 
 
 def slo(
@@ -126,14 +126,14 @@ def _marked_async(
 @contextmanager
 def _request() -> Iterator[None]:
     number = next(_requests)
-    _mark(SLO, number, 1)
+    _mark(REQUEST_BEGIN, number)
     try:
         yield
     finally:
-        _mark(SLO, number, 0)
+        _mark(REQUEST_END, number)
 
 
-def _mark(kind: int, id_: int, value: int) -> None:
+def _mark(kind: int, id_: int, value: int = 0) -> None:
     shim = _shim()
     if shim is not None:
         shim.tandem_mark_v1(kind, id_ & _MASK, min(value, _MASK))

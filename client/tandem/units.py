@@ -129,7 +129,7 @@ def _clock(seconds: int) -> str:
 def _parse(text: str, *, units: dict[str, int], what: str, hint: str, fold: bool) -> int:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise UsageError(f"{what} {text!r} does not start with a number; {hint}")
+        raise UsageError(f"{what} {text!r} is not a number with a unit; {hint}")
     number, unit = match[1], match[2]
     factor = units.get(unit.lower() if fold else unit)
     if factor is None:

@@ -1,0 +1,129 @@
+"""REGISTER as `tandem run` packs it, held against the contract in csrc/core/wire.h."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tandem import _attach
+from tandem import _native as native
+from tandem._attach import Refused, Registered, Request, decode_answer, encode_register
+from tandem.errors import UnavailableError
+
+WIRE = (Path(__file__).parents[3] / "csrc/core/wire.h").read_text()
+WHOLE = Request(
+    priority="latency",
+    memory_bytes=20 * 2**30,
+    memory_min_bytes=2**30,
+    sm_percent=30,
+    slo_p99_ns=50_000_000,
+    preemptible=False,
+    name="llama",
+    group="serving",
+)
+
+
+def answer(kind, body, *, magic=_attach.MAGIC, version=1, size=None):
+    size = 16 + len(body) if size is None else size
+    return _attach.HEADER.pack(magic, version, kind, size, 0) + body
+
+
+def test_numbers_are_those_of_the_header():
+    def constant(name):
+        return int(re.search(rf"{name} = (\w+);", WIRE)[1], 0)
+
+    def member(name):
+        return int(re.search(rf"\b{name} = (\d+)", WIRE)[1])
+
+    assert constant("kMagic") == _attach.MAGIC
+    assert constant("kProtocolVersion") == _attach.PROTOCOL_VERSION
+    assert constant("kNameBytes") == _attach.NAME_BYTES
+    assert constant("kCommandBytes") == _attach.COMMAND_BYTES
+    assert constant("kMaxMessageBytes") == _attach.MAX_MESSAGE_BYTES
+    assert member("kRefused") == _attach.TYPE_REFUSED
+    assert member("kRegister") == _attach.TYPE_REGISTER
+    assert member("kRegistered") == _attach.TYPE_REGISTERED
+    assert member("kNoRoom") == _attach.REFUSED_NO_ROOM
+
+
+def test_sizes_are_those_of_the_header():
+    sizes = dict(re.findall(r"sizeof\((\w+)\) == (\d+)\b(?! \+)", WIRE))
+
+    assert _attach.HEADER.size == int(sizes["Header"])
+    assert _attach.REQUEST.size == int(sizes["Request"])
+    assert _attach.HEADER.size + _attach.REGISTERED.size == int(sizes["Registered"])
+    assert _attach.HEADER.size + _attach.REFUSED.size == int(sizes["Refused"])
+    assert len(encode_register(Request(), command="")) == int(sizes["Register"])
+
+
+def test_the_daemon_reads_what_we_write():
+    packet = native.decode(encode_register(WHOLE, command="python serve.py"))
+
+    assert isinstance(packet, native.Register)
+    assert packet.command == "python serve.py"
+    assert packet.request.job_class == 1
+    assert packet.request.memory_bytes == WHOLE.memory_bytes
+    assert packet.request.memory_min_bytes == WHOLE.memory_min_bytes
+    assert packet.request.sm_percent == 30
+    assert packet.request.slo_p99_ns == 50_000_000
+    assert packet.request.preemptible == 2
+    assert (packet.request.name, packet.request.group) == ("llama", "serving")
+
+
+def test_we_read_what_the_daemon_writes():
+    assert decode_answer(native.encode_registered(job_id=0x7F3A)) == Registered(job_id=0x7F3A)
+    refused = native.encode_refused(code=4, reason="no room")
+    assert decode_answer(refused) == Refused(code=4, reason="no room")
+
+
+def test_what_was_not_said_is_zero():
+    packet = encode_register(Request(), command="")
+
+    assert set(packet[_attach.HEADER.size :]) == {0}
+
+
+def test_a_long_command_is_cut_between_characters():
+    packet = encode_register(Request(), command="ä" * 200)
+
+    command = packet[-_attach.COMMAND_BYTES :].rstrip(b"\0")
+    assert command.decode() == "ä" * 127
+
+
+def test_a_newer_daemon_may_say_more():
+    longer = answer(_attach.TYPE_REGISTERED, _attach.REGISTERED.pack(7) + b"more")
+
+    assert decode_answer(longer) == Registered(job_id=7)
+
+
+@pytest.mark.parametrize(
+    ("packet", "complaint"),
+    [
+        (b"", "closed the connection"),
+        (b"short", "closed the connection"),
+        (b"x" * 40, "another protocol"),
+        (answer(8, _attach.REGISTERED.pack(7), version=2), r"another protocol \(version 2\)"),
+        (answer(8, _attach.REGISTERED.pack(7), size=999), "another protocol"),
+        (answer(8, b""), "unexpected answer"),
+        (answer(6, b"\0" * 10), "unexpected answer"),
+        (answer(2, b"\0" * 64), r"unexpected answer \(type 2\)"),
+    ],
+)
+def test_garbage_is_no_answer(packet, complaint):
+    with pytest.raises(UnavailableError, match=complaint):
+        decode_answer(packet)
+
+
+def test_a_reason_of_any_bytes_is_text():
+    packet = answer(6, _attach.REFUSED.pack(4, 0, b"\xff\xfe full"))
+
+    assert decode_answer(packet).reason.endswith(" full")
+
+
+def test_nobody_there_is_unavailable(tmp_path):
+    with pytest.raises(UnavailableError, match="No such file"):
+        _attach.register(tmp_path / "attach.sock", Request(), command="x")
+
+
+def test_a_path_too_long_for_a_socket_is_unavailable(tmp_path):
+    with pytest.raises(UnavailableError, match="too long"):
+        _attach.register(tmp_path / ("x" * 120), Request(), command="x")

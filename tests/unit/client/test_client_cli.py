@@ -1,0 +1,144 @@
+"""The command line as a whole: exit codes, and words for what went wrong."""
+
+import sys
+
+import pytest
+
+from tandem.cli import __main__ as cli
+from tandem.errors import ERRORS
+
+
+@pytest.fixture
+def tandem(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TANDEM_RUNTIME_DIR", str(tmp_path))
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["tandem", *words])
+        code = cli.main()
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def failing(error):
+    def command(**_):
+        raise error
+
+    return command
+
+
+def test_a_misspelt_command_is_guessed(tandem):
+    code, _, err = tandem("rnu")
+
+    assert code == 2
+    assert "no command 'rnu'; did you mean 'run'?" in err
+
+
+def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
+    code, _, err = tandem("run", "--priorty", "batch", "--", "true")
+
+    assert code == 2
+    assert "--priorty" in err
+    assert "Did you mean '--priority'?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["-m", "12XB"], "--memory '12XB' has the unknown unit 'XB'; use bytes or B, KiB"),
+        (["-p", "urgent"], "'urgent' is not one of 'latency', 'normal', 'batch'"),
+        (["--sm", "0"], "--sm '0' is neither a share (30%) nor a number of SMs"),
+        (["--sm", "130%"], "from 1% to 100%"),
+        (["--slo", "50ms"], "write it as p99=50ms"),
+        (["--memory-min", "40%"], "--memory-min '40%' has the unknown unit '%'"),
+        (["--env", "=x"], "--env '=x' is not NAME=VALUE"),
+        (["--nane", "x"], "--name"),
+        ([], "Missing argument 'COMMAND...'"),
+    ],
+)
+def test_bad_options_of_run(tandem, words, complaint):
+    code, out, err = tandem("run", *words, *(["--", "true"] if words else []))
+
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_options_after_the_command_are_its_own(tandem):
+    code, out, _ = tandem("run", "--dry-run", "true", "--priority", "x", "--bogus")
+
+    assert code == 0
+    assert out.endswith("true --priority x --bogus\n")
+
+
+def test_a_dry_run_prints_what_a_shell_can_run(tandem):
+    words = ["run", "--dry-run", "-p", "batch", "-m", "40%", "--env", "A=b c", "--", "true", "x y"]
+
+    code, out, _ = tandem(*words)
+
+    assert code == 0
+    assert out.startswith("env 'A=b c' LD_PRELOAD=")
+    assert "TANDEM_MEMORY=40%" in out
+    assert "TANDEM_PRIORITY=batch" in out
+    assert out.endswith("'x y'\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("/no/such/command", 127), ("no-such-command", 127), ("/etc/passwd", 126)]
+)
+def test_a_command_that_cannot_be_started(tandem, command, code):
+    exit_code, _, err = tandem("run", "--", command)
+
+    assert exit_code == code
+    assert err.startswith("error: ")
+    assert command in err
+    assert err.count("\n") == 1
+
+
+def test_without_a_daemon_required_is_refused(tandem):
+    code, _, err = tandem("run", "--require", "--", "true")
+
+    assert code == 125
+    assert "attach.sock: No such file or directory" in err
+    assert "start tandemd, or drop --require" in err
+
+
+@pytest.mark.parametrize(
+    "words", [["ps"], ["status"], ["gpus"], ["explain", "j-1"], ["pause", "j-1"], ["resume", "j-1"]]
+)
+def test_without_a_daemon_the_others_say_what_was_tried(tandem, tmp_path, words):
+    code, out, err = tandem(*words)
+
+    assert (code, out) == (7, "")
+    assert f"no daemon answers in {tmp_path} (TANDEM_RUNTIME_DIR)" in err
+    assert "start one with `tandemd`" in err
+
+
+def test_without_the_client_libraries_a_command_says_what_to_install(tandem, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tandem._client", raising=False)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+
+    code, _, err = tandem("ps")
+
+    assert code == 7
+    assert "pip install 'gpu-tandem[client]'" in err
+
+
+@pytest.mark.parametrize("row", ERRORS, ids=lambda row: row.error.__name__)
+def test_each_error_has_its_exit_code(tandem, monkeypatch, row):
+    monkeypatch.setattr("tandem.cli.ps.open_client", failing(row.error("cause; remedy")))
+
+    assert tandem("ps") == (row.exit_code, "", "error: cause; remedy\n")
+
+
+def test_control_c_is_130_and_only_ends_the_line(tandem, monkeypatch):
+    monkeypatch.setattr("tandem.cli.ps.open_client", failing(KeyboardInterrupt()))
+
+    assert tandem("ps") == (130, "", "\n")
+
+
+def test_versions_name_this_python(tandem):
+    code, out, _ = tandem("version")
+
+    assert code == 0
+    assert f"python         {sys.version.split()[0]}" in out

@@ -1,0 +1,140 @@
+"""Marks, outside the shim and into a fake one."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tandem
+from tandem import _marks, _paths
+
+HEADER = (Path(__file__).parents[3] / "shim/tandem_mark.h").read_text()
+
+
+class FakeShim:
+    def __init__(self):
+        self.marks = []
+
+    def tandem_mark_v1(self, kind, id_, value):
+        self.marks.append((kind, id_, value))
+        return 0
+
+    def tandem_is_managed_v1(self):
+        return 1
+
+
+@pytest.fixture
+def shim(monkeypatch):
+    fake = FakeShim()
+    monkeypatch.setattr(_marks, "_shim", lambda: fake)
+    return fake
+
+
+def test_kinds_are_those_of_the_header():
+    kinds = dict(re.findall(r"TANDEM_MARK_(\w+) = (\d+)", HEADER))
+
+    assert len(kinds) == 6
+    assert {name: getattr(_marks, name) for name in kinds} == {
+        name: int(number) for name, number in kinds.items()
+    }
+
+
+def test_outside_the_shim_nothing_happens():
+    @tandem.slo(p99_ms=50)
+    def handle(x):
+        return x + 1
+
+    tandem.step()
+    with tandem.phase("prefill"), tandem.critical(max_ms=5):
+        assert handle(1) == 2
+    assert tandem.is_managed() is False
+
+
+def test_the_shim_is_found_by_its_exported_function():
+    code = "import tandem; from tandem import _marks; tandem.step(3); print(_marks._shim() is None)"
+
+    def found_none(**more):
+        environ = {"PYTHONPATH": str(_paths.SHIM.parent.parent), **more}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    assert found_none() == "True"
+    assert found_none(LD_PRELOAD=str(_paths.SHIM), TANDEM_SOCKET="/nonexistent") == "False"
+
+
+def test_is_managed_is_what_the_shim_says(shim):
+    assert tandem.is_managed() is True
+
+
+def test_a_step_carries_its_number(shim):
+    tandem.step()
+    tandem.step(41)
+
+    assert shim.marks == [(1, 0, 0), (1, 41, 0)]
+
+
+def test_a_phase_begins_and_ends_with_the_hash_of_its_name(shim):
+    with tandem.phase("foobar"):
+        shim.marks.append("inside")
+
+    hash_of_foobar = 0x85944171F73967E8  # published test vector of FNV-1a
+    assert shim.marks == [(2, hash_of_foobar, 0), "inside", (3, hash_of_foobar, 0)]
+
+
+def test_a_phase_ends_when_its_block_raises(shim):
+    with pytest.raises(KeyError), tandem.phase("x"):
+        raise KeyError
+
+    assert [kind for kind, _, _ in shim.marks] == [2, 3]
+
+
+def test_a_critical_section_is_bounded_in_nanoseconds(shim):
+    with tandem.critical(max_ms=0.5):
+        pass
+
+    assert shim.marks == [(4, 0, 500_000), (4, 0, 0)]
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_bounds_must_be_positive(value):
+    with pytest.raises(ValueError, match="must be positive"), tandem.critical(max_ms=value):
+        pass
+    with pytest.raises(ValueError, match="must be positive"):
+        tandem.slo(p99_ms=value)
+
+
+def test_requests_are_numbered_and_may_overlap(shim):
+    @tandem.slo(p99_ms=50)
+    def handle(depth):
+        return handle(depth - 1) if depth else "done"
+
+    assert handle(1) == "done"
+
+    (_, outer, _), (_, inner, _), *ends = shim.marks
+    assert [kind for kind, _, _ in shim.marks] == [5, 5, 6, 6]
+    assert outer != inner
+    assert ends == [(6, inner, 0), (6, outer, 0)]
+
+
+def test_an_async_request_lasts_until_it_is_awaited(shim):
+    @tandem.slo(p99_ms=50)
+    async def handle():
+        await asyncio.sleep(0)
+        shim.marks.append("handled")
+        return 7
+
+    assert asyncio.run(handle()) == 7
+    assert [m if m == "handled" else m[0] for m in shim.marks] == [5, "handled", 6]
+
+
+def test_a_decorated_function_keeps_its_name():
+    @tandem.slo(p99_ms=50)
+    def handle():
+        """Serve."""
+
+    assert (handle.__name__, handle.__doc__) == ("handle", "Serve.")

@@ -1,0 +1,197 @@
+"""How commands print."""
+
+import json
+
+import pytest
+
+from tandem._results import Explanation, Gpu, Job, Wait
+from tandem.cli import _output, explain, ps
+from tandem.cli.set import parse_changes
+from tandem.errors import UsageError
+
+GIB = 2**30
+
+
+def job(**changes):
+    values = {
+        "name": "j-7f3a",
+        "display_name": "llama",
+        "uid": 1000,
+        "user": "srv",
+        "command": "python serve.py",
+        "gpu": "0",
+        "group": "",
+        "priority": "latency",
+        "memory_quota_bytes": 40 * GIB,
+        "memory_min_bytes": None,
+        "sm_percent": None,
+        "slo_p99_ns": None,
+        "preemptible": None,
+        "state": "running",
+        "reason": "",
+        "resident_bytes": 38 * GIB,
+        "swapped_bytes": 0,
+        "gpu_time_ns": 14_000_000,
+        "gpu_time_estimated": False,
+        "wait_time_ns": 200_000,
+        "launches": 12,
+        "steps": 3,
+        "share_ratio": 0.41,
+        "create_time_ns": 10**18,
+        "processes": (),
+        "etag": "1",
+    }
+    return Job(**(values | changes))
+
+
+def cells(**changes):
+    return dict(zip(ps.HEADER, ps.row(job(**changes), now_ns=10**18 + 192 * 10**9), strict=True))
+
+
+def test_a_row_of_ps():
+    assert cells() == {
+        "JOB": "j-7f3a",
+        "NAME": "llama",
+        "USER": "srv",
+        "CLASS": "latency",
+        "STATE": "running",
+        "GPU": "0",
+        "BUSY%": "41",
+        "MEM(res/quota)": "38 GiB / 40 GiB",
+        "WAIT": "200 us",
+        "GPU-TIME": "14 ms",
+        "AGE": "3:12",
+        "COMMAND": "python serve.py",
+    }
+
+
+def test_what_is_unknown_is_a_dash():
+    unknown = cells(display_name="", gpu="", memory_quota_bytes=None, command="", create_time_ns=0)
+
+    assert unknown["MEM(res/quota)"] == "38 GiB / -"
+    assert {unknown[name] for name in ("NAME", "GPU", "COMMAND", "AGE")} == {"-"}
+
+
+def test_a_user_without_a_name_is_its_uid():
+    assert cells(user="")["USER"] == "1000"
+
+
+def test_estimated_time_is_marked():
+    assert cells(gpu_time_estimated=True)["GPU-TIME"] == "~14 ms"
+
+
+def test_columns_are_aligned(capsys):
+    rows = [("a", "5", "x y"), ("long-name", "12345", "z")]
+
+    _output.print_table(("JOB", "WAIT", "COMMAND"), rows, right=("WAIT",))
+
+    assert capsys.readouterr().out == (
+        "JOB         WAIT  COMMAND\na              5  x y\nlong-name  12345  z\n"
+    )
+
+
+def test_a_table_without_rows_is_its_header(capsys):
+    _output.print_table(("JOB", "WAIT"), [])
+
+    assert capsys.readouterr().out == "JOB  WAIT\n"
+
+
+def test_other_users_cannot_move_our_cursor(capsys):
+    _output.print_table(("COMMAND",), [("a\x1b[2J\nb",)])
+
+    assert capsys.readouterr().out == "COMMAND\na?[2J?b\n"
+
+
+def test_a_pipe_gets_whole_lines_without_colours(capsys):
+    _output.print_table(("STATE", "COMMAND"), [("running", "x" * 500)])
+
+    assert capsys.readouterr().out.splitlines()[1] == "running  " + "x" * 500
+
+
+@pytest.fixture
+def terminal(capsys, monkeypatch):
+    monkeypatch.setattr(_output.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_a_terminal_gets_colours_unless_told_otherwise(terminal, monkeypatch):
+    assert _output.paint("waiting") == "\x1b[33mwaiting\x1b[0m"
+    assert _output.paint("j-7f3a") == "j-7f3a"
+
+    monkeypatch.setenv("NO_COLOR", "")
+    assert _output.paint("waiting") == "waiting"
+
+
+def test_a_terminal_gets_lines_that_fit(terminal, capsys):
+    _output.print_table(("JOB", "COMMAND"), [("j-1", "x" * 500)])
+
+    assert capsys.readouterr().out.splitlines()[1] == "j-1  " + "x" * 15
+
+
+def test_json_has_the_names_and_units_of_the_api(capsys):
+    _output.print_json([job()])
+
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert set(shown) == set(Job.__dataclass_fields__)
+    assert shown["resident_bytes"] == 38 * GIB
+
+
+def test_json_of_one_thing_is_an_object(capsys):
+    gpu = Gpu(
+        index=0,
+        uuid="GPU-0",
+        product_name="Tandem Software GPU",
+        mode="time",
+        memory_total_bytes=GIB,
+        memory_used_bytes=0,
+        sm_count=4,
+        busy_ratio=0.5,
+        software=True,
+    )
+
+    _output.print_json(gpu)
+
+    assert json.loads(capsys.readouterr().out)["busy_ratio"] == 0.5
+
+
+def test_an_explanation_as_text():
+    found = Explanation(
+        job="j-1",
+        summary="waiting: class latency holds the gpu",
+        lines=("next look at the end of the request",),
+        mode="time",
+        policy="priority",
+        waits=(Wait(reason="gate", total_ns=14_000_000), Wait(reason="memory", total_ns=0)),
+        story=("held for j-2",),
+    )
+
+    assert explain.lines(found) == [
+        "waiting: class latency holds the gpu",
+        "  next look at the end of the request",
+        "  mode time, policy priority",
+        "  waited so far: gate 14 ms",
+        "lately:",
+        "  held for j-2",
+    ]
+
+
+def test_changes_are_keys_and_values():
+    assert parse_changes(("priority=batch", "memory-min=1g")) == {
+        "priority": "batch",
+        "memory_min": "1g",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (("priority",), "'priority' is not KEY=VALUE"),
+        (("memory=",), "'memory=' is not KEY=VALUE"),
+        (("colour=red",), "cannot set 'colour'; known are priority, memory"),
+        (("sm=1%", "sm=2%"), "'sm' is given twice"),
+    ],
+)
+def test_bad_changes_are_refused(changes, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        parse_changes(changes)
