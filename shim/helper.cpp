@@ -33,6 +33,8 @@ namespace {
 
 constexpr uint64_t kQuietNs = 50'000;
 constexpr uint64_t kBusyRoundNs = 50'000;
+// A stream in full swing is closed by its own launches; looking that often would only take its CPU.
+constexpr uint64_t kLongestBusyRoundNs = 200'000;
 constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing open, the GPU still works
 constexpr uint64_t kIdleRoundNs = 100'000'000;
 constexpr uint64_t kVirtualIdleRoundNs = 1'000'000;
@@ -51,6 +53,7 @@ enum class Load { kIdle, kDraining, kOpen };
 
 struct Round {
   Load load = Load::kIdle;
+  bool in_full_swing = false;  // something was submitted less than kQuietNs ago
   void at_least(Load other) { load = std::max(load, other); }
 };
 
@@ -80,6 +83,7 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
   if (stream == kPerThreadStream) return;
   if (slot.last_submit_ns.load(std::memory_order_relaxed) + kQuietNs > now_ns) {
     round->at_least(Load::kOpen);
+    round->in_full_swing = true;
     return;
   }
   if (stream == kLegacyStream && others_went_on(channel, index)) {
@@ -139,10 +143,12 @@ Round look_after(Channel& channel) {
   return round;
 }
 
-uint64_t pause_ns(Load load) {
-  if (load == Load::kOpen) return kBusyRoundNs;
+uint64_t pause_ns(Round round) {
+  static uint64_t busy_ns = kBusyRoundNs;
+  busy_ns = round.in_full_swing ? std::min(busy_ns * 2, kLongestBusyRoundNs) : kBusyRoundNs;
+  if (round.load == Load::kOpen) return busy_ns;
   if (g_clock.is_virtual()) return kVirtualIdleRoundNs;
-  return load == Load::kDraining ? kDrainRoundNs : kIdleRoundNs;
+  return round.load == Load::kDraining ? kDrainRoundNs : kIdleRoundNs;
 }
 
 void drain_wake_fd(int fd) {
@@ -161,19 +167,19 @@ void sleep_on(int socket, uint64_t ns) {
   if (wanted[0].revents) drain_wake_fd(wake_fd);
 }
 
-void pause_after(const Channel& channel, Load load) {
+void pause_after(const Channel& channel, Round round) {
   if (g_clock.is_virtual()) {
-    g_clock.sleep_until_ns(g_clock.now_ns() + pause_ns(load));
+    g_clock.sleep_until_ns(g_clock.now_ns() + pause_ns(round));
     return;
   }
-  const bool idle = load == Load::kIdle;
+  const bool idle = round.load == Load::kIdle;
   if (idle) {
     // Announce, then look once more: a submission in between is seen here or sees the flag; the
     // rare one that does neither is found after kIdleRoundNs.
     g_helper_sleeps.store(true);
-    if (!all_idle(channel)) load = Load::kOpen;
+    if (!all_idle(channel)) round.load = Load::kOpen;
   }
-  sleep_on(channel.socket, pause_ns(load));
+  sleep_on(channel.socket, pause_ns(round));
   if (idle) g_helper_sleeps.store(false);
 }
 
@@ -206,7 +212,7 @@ void* run(void*) {
     } else if (!read_messages(*channel)) {
       lose_channel();
     } else {
-      pause_after(*channel, look_after(*channel).load);
+      pause_after(*channel, look_after(*channel));
     }
   }
   return nullptr;

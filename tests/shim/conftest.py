@@ -55,13 +55,13 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, 
     return library
 
 
-@pytest.fixture()
+@pytest.fixture
 def preload(shim_library: Path, fake_driver: Path, tmp_path: Path) -> Preload:
     """Shim over recording driver, with a runtime directory of its own."""
     return Preload(shim=shim_library, driver=fake_driver, folder=tmp_path)
 
 
-@pytest.fixture()
+@pytest.fixture
 def program(tmp_path: Path) -> Callable[..., Path]:
     """Compile a piece of C++; returns the program or library."""
 

@@ -16,7 +16,7 @@ LAUNCH, SEGMENT = 1, 12  # RecordKind
 WRITES = "cu.fake_count(b'cuStreamWriteValue64_v2')"
 
 
-@pytest.fixture()
+@pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
     listening = FakeDaemon(tmp_path)
     yield listening
