@@ -48,7 +48,9 @@ bool Poller::remove(uint64_t process_id) {
 void Poller::start() {
   if (started()) return;
   stopping_.store(false, std::memory_order_relaxed);
-  core_seen_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  const uint64_t now_ns = monotonic_ns();
+  core_seen_ns_.store(now_ns, std::memory_order_relaxed);
+  watcher_.stamp(now_ns);  // alone still: no thread to lock out
   poll_thread_ = start_thread("tandem-poll", [this] { run_polls(); });
   heartbeat_thread_ = start_thread("tandem-beat", [this] { run_heartbeat(); });
 }

@@ -40,7 +40,8 @@ class Poller {
   Poller& operator=(const Poller&) = delete;
   ~Poller() { stop(); }
 
-  // A process is stamped when it is added: its heartbeat starts fresh.
+  // A process is stamped when it is added, and all are when the threads start: no heartbeat begins
+  // stale.
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
   bool remove(uint64_t process_id);
 
