@@ -1,0 +1,113 @@
+"""The software GPU: a test device that implements the CUDA driver API without a GPU.
+
+    env = softgpu.environment(clock="virtual", folder=tmp_path)
+    subprocess.run([sys.executable, "program.py"], env=env)
+
+A program started with that environment finds our `libcuda.so.1`. Kernels for it are host code that
+g++ makes of an ordinary `.cu` file; see `compile_kernels`.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+LIBRARIES = _HERE / "lib"  # libcuda.so.1, libnvidia-ml.so.1
+DEVICE_PROGRAM = _HERE / "bin" / "tandem-softgpu"
+INCLUDE = _HERE / "include"  # tandem_kernel.h
+
+# Keyword of `environment` -> variable that the device process reads.
+OPTIONS = {
+    "folder": "TANDEM_SOFTGPU_DIR",
+    "clock": "TANDEM_SOFTGPU_CLOCK",
+    "mode": "TANDEM_SOFTGPU_MODE",
+    "profile": "TANDEM_SOFTGPU_PROFILE",
+    "timeline": "TANDEM_SOFTGPU_TIMELINE",
+    "faults": "TANDEM_SOFTGPU_FAULTS",
+    "devices": "TANDEM_SOFTGPU_DEVICES",
+    "start_clients": "TANDEM_SOFTGPU_START_CLIENTS",
+    "kernels": "TANDEM_SOFTGPU_KERNELS",
+}
+
+__all__ = [
+    "DEVICE_PROGRAM",
+    "INCLUDE",
+    "LIBRARIES",
+    "OPTIONS",
+    "compile_kernels",
+    "environment",
+    "runtime_folder",
+]
+
+
+def environment(
+    base: Mapping[str, str] | None = None, **options: str | int | Path | None
+) -> dict[str, str]:
+    """The environment of a program that shall run on the software GPU.
+
+    Args:
+        base: what to start from; the present environment by default.
+        options: settings of the device by the names in OPTIONS; None leaves one as it is. They
+            hold for the program that starts the device process; later ones join the device of
+            their folder as it is.
+
+    Raises:
+        TypeError: an option that is not in OPTIONS.
+    """
+    env = dict(os.environ if base is None else base)
+    paths = [p for p in env.get("LD_LIBRARY_PATH", "").split(os.pathsep) if p]
+    own = str(LIBRARIES)
+    env["LD_LIBRARY_PATH"] = os.pathsep.join([own, *(p for p in paths if p != own)])
+    for name, value in options.items():
+        if name not in OPTIONS:
+            msg = f"unknown option {name!r}; known are {', '.join(OPTIONS)}"
+            raise TypeError(msg)
+        if value is not None:
+            env[OPTIONS[name]] = str(value)
+    return env
+
+
+def runtime_folder(env: Mapping[str, str] | None = None) -> Path:
+    """Where a program with this environment looks for its device process."""
+    env = os.environ if env is None else env
+    if own := env.get("TANDEM_SOFTGPU_DIR"):
+        return Path(own)
+    for name in ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY"):
+        if folder := env.get(name):
+            return Path(folder) / "softgpu"
+    if xdg := env.get("XDG_RUNTIME_DIR"):
+        return Path(xdg) / "tandem" / "softgpu"
+    if os.access("/run/tandem", os.W_OK):
+        return Path("/run/tandem/softgpu")
+    return Path(f"/tmp/tandem-{os.getuid()}/softgpu")
+
+
+def compile_kernels(source: str | Path, output: str | Path | None = None) -> bytes:
+    """Compile a `.cu` file into an image for `cuModuleLoadData`, and return its bytes.
+
+    Every kernel in it needs a TANDEM_KERNEL line; tandem_kernel.h says how.
+
+    Args:
+        source: the `.cu` file.
+        output: where to keep the image too, as a shared object.
+
+    Raises:
+        FileNotFoundError: there is no g++ (or what CXX names) on this machine.
+        subprocess.CalledProcessError: the compiler refused; its words are on stderr.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        msg = f"{compiler!r} is not installed; the software GPU's kernels are compiled by it"
+        raise FileNotFoundError(msg)
+    with tempfile.TemporaryDirectory(prefix="tandem-kernels-") as folder:
+        made = Path(output) if output is not None else Path(folder) / "kernels.so"
+        flags = ["-x", "c++", "-std=c++17", "-O2", "-shared", "-fPIC"]
+        includes = ["-I", str(INCLUDE), "-include", str(INCLUDE / "tandem_kernel.h")]
+        command = [compiler, *flags, *includes, str(source), "-o", str(made)]
+        # Not the shim of the job that compiles, nor the software driver.
+        env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+        subprocess.run(command, check=True, env=env)
+        return made.read_bytes()
