@@ -313,12 +313,26 @@ const char* Engine::submit(Client* client, const Submit& message) {
     return nullptr;
   }
 
-  auto owned = std::make_unique<Op>();
-  Op* op = owned.get();
+  std::unique_ptr<Op> op = make_op(&stream->second, message);
+  for (uint32_t i = 0; i < message.dep_count; ++i) {
+    const auto dep = client->ops.find(message.dep[i]);
+    if (dep == client->ops.end()) continue;
+    dep->second->dependents.push_back(op.get());
+    ++op->pending_deps;
+  }
+  stream->second.queue.push_back(op.get());
+  Op* submitted = op.get();
+  client->ops.emplace(submitted->id, std::move(op));
+  make_ready_if_free(submitted);
+  return nullptr;
+}
+
+std::unique_ptr<Op> Engine::make_op(Stream* stream, const Submit& message) {
+  auto op = std::make_unique<Op>();
   op->id = message.op;
-  op->client = client;
-  op->stream = &stream->second;
-  op->context = op->stream->context;
+  op->stream = stream;
+  op->context = stream->context;
+  op->client = stream->context->client;
   op->kind = static_cast<OpKind>(message.kind);
   op->name = text_of(message.name);
   op->needs_body = message.needs_body != 0;
@@ -328,20 +342,12 @@ const char* Engine::submit(Client* client, const Submit& message) {
                   message.bytes_per_block};
     op->bytes = kernel_bytes(message);
     op->fault = faults_.next_kernel(op->name);
+    // A kernel that fails or hangs writes nothing.
     if (op->fault != FaultKind::kNone) op->needs_body = false;
   } else if (op->kind == OpKind::kCopyHtoD || op->kind == OpKind::kCopyDtoH) {
     op->slowness = faults_.next_copy_factor();
   }
-  for (uint32_t i = 0; i < message.dep_count; ++i) {
-    const auto dep = client->ops.find(message.dep[i]);
-    if (dep == client->ops.end()) continue;
-    dep->second->dependents.push_back(op);
-    ++op->pending_deps;
-  }
-  op->stream->queue.push_back(op);
-  client->ops.emplace(op->id, std::move(owned));
-  make_ready_if_free(op);
-  return nullptr;
+  return op;
 }
 
 const char* Engine::body(Client* client, const Body& message) {

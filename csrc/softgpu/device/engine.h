@@ -1,6 +1,6 @@
-// The device as a pure state machine: packets in, packets out. No I/O, no threads, no clock; the same
-// calls give the same answers, byte for byte. The edges (server.h) give it packets and the real time,
-// send what `take_output` returns and come back at `next_wake_real_ns`.
+// The device as a pure state machine: packets in, packets out. No I/O, no threads, no clock; the
+// same calls give the same answers, byte for byte. The edges (server.h) give it packets and the real
+// time, send what `take_output` returns and come back at `next_wake_real_ns`.
 //
 // On the real clock the device's time is the real time. On the virtual clock it stands still while
 // any client is busy, and otherwise goes on to whatever happens next; see protocol.h.
@@ -69,6 +69,7 @@ class Engine {
   const char* query(Client* client, const Query& message);
   const char* idle(Client* client, const Idle& message);
   const char* submit(Client* client, const Submit& message);
+  std::unique_ptr<Op> make_op(Stream* stream, const Submit& message);
   const char* body(Client* client, const Body& message);
   void condemn(Client* client, const std::string& why);
 

@@ -34,7 +34,7 @@ void Engine::run_real() {
 }
 
 // A discrete-event simulation: what happens now, who must hear of it, then on to the next time. It
-// stops whenever a client has something to do, and is called again when that one has said something.
+// stops whenever a client has something to do, and is called again once that one has spoken.
 void Engine::run_virtual() {
   while (!someone_is_busy()) {
     settle();
@@ -84,7 +84,8 @@ bool Engine::wake_next_sleeper() {
 uint64_t Engine::next_virtual_ns() const {
   uint64_t next_ns = next_device_event_ns();
   for (const auto& [id, client] : participants_) {
-    if (!client->left_behind && !client->condemned) next_ns = std::min(next_ns, client->deadline_ns);
+    if (client->left_behind || client->condemned) continue;
+    next_ns = std::min(next_ns, client->deadline_ns);
   }
   return next_ns;
 }

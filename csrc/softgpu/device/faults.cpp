@@ -13,8 +13,10 @@ struct Kind {
   enum Argument { kNoArgument, kName, kFactor } argument;
 };
 constexpr Kind kKinds[] = {
-    {"oom", FaultKind::kOutOfMemory, Kind::kNoArgument}, {"launch", FaultKind::kLaunchFailed, Kind::kName},
-    {"hang", FaultKind::kHang, Kind::kName},             {"lost", FaultKind::kDeviceLost, Kind::kName},
+    {"oom", FaultKind::kOutOfMemory, Kind::kNoArgument},
+    {"launch", FaultKind::kLaunchFailed, Kind::kName},
+    {"hang", FaultKind::kHang, Kind::kName},
+    {"lost", FaultKind::kDeviceLost, Kind::kName},
     {"slow", FaultKind::kSlowCopy, Kind::kFactor},
 };
 

@@ -14,7 +14,9 @@
 
 namespace tandem::softgpu {
 
-enum class FaultKind : uint8_t { kNone, kOutOfMemory, kLaunchFailed, kHang, kDeviceLost, kSlowCopy };
+enum class FaultKind : uint8_t {
+  kNone, kOutOfMemory, kLaunchFailed, kHang, kDeviceLost, kSlowCopy,
+};
 
 class Faults {
  public:

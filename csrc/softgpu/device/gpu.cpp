@@ -204,7 +204,7 @@ void Gpu::set_duration(Op* op, double duration_ns, uint64_t now_ns) {
   if (op->remaining <= 0 || (op->end_ns != kNever && op->duration_ns == duration_ns)) return;
   progress(op, now_ns);
   op->duration_ns = duration_ns;
-  // A whisker less before rounding up, or 1.0 ms computed as 1000000.0000001 ns would last a ns more.
+  // A whisker less before rounding up: 1 ms computed as 1000000.0000001 ns must not last a ns more.
   op->end_ns = now_ns + static_cast<uint64_t>(std::ceil(op->remaining * duration_ns - 1e-6));
 }
 

@@ -1,9 +1,9 @@
-// One modelled GPU: which kernels have the SMs, what the copy engines do, and when each operation ends.
+// One modelled GPU: which kernels have the SMs, what the copy engines do, and when operations end.
 //
 // Rules
 // 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
-// 2. `time` mode: one context has the compute engine. Its slice ends when one of its kernels ends or
-//    after slice_ns, but only while another context has a kernel; the next in turn gets it after
+// 2. `time` mode: one context has the compute engine. Its slice ends when one of its kernels ends
+//    or after slice_ns, but only while another context has a kernel; the next in turn gets it after
 //    switch_ns. A kernel cut off keeps its remaining work. `mps` mode: all contexts at once.
 // 3. Of the kernels that may run, urgent streams choose SMs first, then first come. A kernel takes
 //    what it demands or what is left, within its context's percentage; without any SM it waits.

@@ -47,8 +47,8 @@ struct Stream {
   std::deque<Op*> queue;
 };
 
-// One operation. Before it is ready it sits in its stream; then the Gpu (kernels, copies, memsets) or
-// the engine (everything that takes no device time) has it until it is done.
+// One operation. Before it is ready it sits in its stream; then the Gpu (kernels, copies, memsets)
+// or the engine (everything that takes no device time) has it until it is done.
 struct Op {
   uint64_t id = 0;
   Client* client = nullptr;
@@ -83,8 +83,8 @@ struct Op {
   uint32_t part = 0;
 };
 
-// Order among operations that are ready: urgent streams, then first come; ties are broken by numbers
-// that repeat from run to run, never by the order in which packets happened to arrive.
+// Order among operations that are ready: urgent streams, then first come; ties are broken by
+// numbers that repeat from run to run, never by the order in which packets happened to arrive.
 struct RunsBefore {
   bool operator()(const Op* a, const Op* b) const;
 };
@@ -106,7 +106,7 @@ struct Client {
   uint64_t spoke_real_ns = 0;
 
   Outbox replies;  // answers to requests: sent at once
-  Outbox events;   // START, DONE, TIME, FAULT: on the virtual clock sent when it is this client's turn
+  Outbox events;   // START, DONE, TIME, FAULT: on the virtual clock sent in this client's turn
   uint64_t sent_packets = 0;
 
   std::map<uint64_t, Context> contexts;

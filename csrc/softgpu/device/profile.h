@@ -1,5 +1,5 @@
-// The modelled GPUs: one table row a profile. Figures are the public peak ones of each product; `tiny`
-// is a made-up device slow enough for one CPU core to really execute what it models.
+// The modelled GPUs: one table row a profile. Figures are the public peak ones of each product;
+// `tiny` is a made-up device slow enough for one CPU core to really execute what it models.
 #pragma once
 
 #include <optional>

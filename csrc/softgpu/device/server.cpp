@@ -16,7 +16,7 @@
 namespace tandem::softgpu {
 namespace {
 
-constexpr uint64_t kSpinNs = 120'000;  // before a due time: a sleep may overshoot by about that much
+constexpr uint64_t kSpinNs = 120'000;  // before a due time: a sleep may overshoot by that much
 constexpr uint64_t kStartGraceNs = 10'000'000'000;  // for the first client, still starting up
 constexpr size_t kMaxUnsentBytes = 64 * 1024 * 1024;
 constexpr int kPacketsPerTurn = 64;  // of one client, before the others are looked at
@@ -176,8 +176,8 @@ bool Server::read_packets(Connection* connection) {
   return true;
 }
 
-// Carries out what the engine asks for, until it asks for nothing more. The timeline goes first: who
-// has heard of the end of an operation may read of it there.
+// Carries out what the engine asks for, until it asks for nothing more. The timeline goes first:
+// who has heard of the end of an operation may read of it there.
 void Server::perform() {
   for (;;) {
     Output output = engine_.take_output();

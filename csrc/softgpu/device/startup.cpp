@@ -48,7 +48,9 @@ void close_inherited(int keep_fd) {
 }
 
 std::string take_directory(const std::string& dir, UniqueFd* lock) {
-  if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) return failed("cannot create '" + dir + "'");
+  if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
+    return failed("cannot create '" + dir + "'");
+  }
   const std::string path = dir + "/softgpu.lock";
   *lock = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!*lock) return failed("cannot open '" + path + "'");
@@ -78,8 +80,8 @@ std::string listen_in(const std::string& dir, UniqueFd* listener) {
   const bool bound = *listener && bind(listener->get(), reinterpret_cast<sockaddr*>(&address),
                                        sizeof address) == 0;
   umask(old_mask);
-  if (!bound || listen(listener->get(), 1024) != 0) return failed("cannot listen on '" + path + "'");
-  return {};
+  if (bound && listen(listener->get(), 1024) == 0) return {};
+  return failed("cannot listen on '" + path + "'");
 }
 
 std::string open_timeline(const std::string& path, UniqueFd* timeline) {

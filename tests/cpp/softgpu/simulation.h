@@ -1,6 +1,6 @@
 // Drives the engine on the virtual clock: clients that execute bodies at once and say IDLE whenever
-// they have nothing to do. On the `tiny` profile 8 SMs do 1 flop a ns each and memory moves 1 byte a
-// ns, so figures in tests are nanoseconds.
+// they have nothing to do. On the `tiny` profile 8 SMs do 1 flop a ns each and memory moves 1 byte
+// a ns, so figures in tests are nanoseconds.
 #pragma once
 
 #include <cstdio>

@@ -231,3 +231,46 @@ TEST(a_killed_client_leaves_the_gpu_to_the_others_at_once) {
   CHECK_EQ(cut.end, kMs);
   CHECK(cut.last);
 }
+
+TEST(devices_work_side_by_side) {
+  Settings settings = tiny_settings();
+  settings.device_count = 2;
+  Simulation s(settings);
+  const uint32_t a = s.join(1), b = s.greet(2, 0);
+  s.send(b, Type::kContextCreate, ContextCreate{{}, 1, 1, 100});
+  s.stream(b, 1);
+  const uint64_t here = s.submit(a, kernel(kMs)), there = s.submit(b, kernel(kMs));
+  s.run();
+  CHECK_EQ(s.done(a, here).end_ns, kMs);
+  CHECK_EQ(s.done(b, there).end_ns, kMs);
+  CHECK_EQ(s.lines[0].gpu + s.lines[1].gpu, 1u);
+}
+
+TEST(a_switch_to_a_client_that_was_killed_meanwhile_goes_on_to_the_next) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2), c = s.join(3), timer = s.join(4);
+  s.submit(a, kernel(kMs, "a"));
+  s.submit(b, kernel(kMs, "b"));
+  const uint64_t op = s.submit(c, kernel(kMs, "c"));
+  s.peers[timer].goes_idle = false;
+  s.peers[timer].deadline_ns = kMs + kSwitchNs / 2;
+  s.idle(timer);
+  s.run();
+  s.close(b);
+  s.idle(timer);
+  CHECK_EQ(s.done(c, op).start_ns, kMs + 2 * kSwitchNs);
+}
+
+TEST(kernels_of_one_context_that_run_together_all_end_before_the_slice_is_over) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.stream(a, 2);
+  s.submit(a, kernel(kMs, "short", 1, 4));
+  const uint64_t next = s.submit(a, kernel(kMs, "next", 1, 4));
+  const uint64_t longer = s.submit(a, kernel(1.5 * kMs, "longer", 2, 4));
+  const uint64_t other = s.submit(b, kernel(kMs, "b"));
+  s.run();
+  CHECK_EQ(s.done(a, longer).end_ns, kMs * 3 / 2);
+  CHECK_EQ(s.done(b, other).start_ns, kMs * 3 / 2 + kSwitchNs);
+  CHECK_EQ(s.done(a, next).start_ns, kMs * 5 / 2 + 2 * kSwitchNs);
+}
