@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import generate_cli_docs
 import generate_stubs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,7 +50,13 @@ def everything() -> list[Generated]:
             remedy="make stubs",
             generate=generate_stubs.generate,
             exact=True,
-        )
+        ),
+        Generated(
+            folder=generate_cli_docs.OUTPUT,
+            remedy="python packaging/generate_cli_docs.py",
+            generate=generate_cli_docs.generate,
+            exact=False,
+        ),
     ]
     if API_GENERATOR.is_file():
         rows.append(

@@ -63,7 +63,7 @@ def print_table(
     """
     body = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(header), *body]) for i in range(len(header))]
-    if sys.stdout.isatty():
+    if on_terminal():
         before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
         widths[-1] = max(len(header[-1]), get_terminal_size().columns - before)
     figures = {header.index(name) for name in right}
@@ -78,7 +78,7 @@ def print_table(
 def paint(word: str) -> str:
     """A state in its colour, on a terminal without NO_COLOR; everything else as it is."""
     colour = _COLOURS.get(word.strip())
-    if colour is None or "NO_COLOR" in os.environ or not sys.stdout.isatty():
+    if colour is None or "NO_COLOR" in os.environ or not on_terminal():
         return word
     return click.style(word, fg=colour)
 
@@ -86,3 +86,8 @@ def paint(word: str) -> str:
 def printable(text: str) -> str:
     """`text` without what moves a terminal's cursor; other users choose names and commands."""
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def on_terminal() -> bool:
+    """Whether a person reads our output."""
+    return sys.stdout.isatty()

@@ -109,8 +109,8 @@ def test_a_pipe_gets_whole_lines_without_colours(capsys):
 
 
 @pytest.fixture
-def terminal(capsys, monkeypatch):
-    monkeypatch.setattr(_output.sys.stdout, "isatty", lambda: True)
+def terminal(monkeypatch):
+    monkeypatch.setattr(_output, "on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
