@@ -1,6 +1,6 @@
 // The device as a pure state machine: packets in, packets out. No I/O, no threads, no clock; the
-// same calls give the same answers, byte for byte. The edges (server.h) give it packets and the real
-// time, send what `take_output` returns and come back at `next_wake_real_ns`.
+// same calls give the same answers, byte for byte. The edges (server.h) give it packets and the
+// real time, send what `take_output` returns and come back at `next_wake_real_ns`.
 //
 // On the real clock the device's time is the real time. On the virtual clock it stands still while
 // any client is busy, and otherwise goes on to whatever happens next; see protocol.h.
