@@ -1,0 +1,94 @@
+#include "figures.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "../driver/connection.h"
+
+namespace softgpu {
+namespace {
+
+using namespace tandem::softgpu;
+
+bool ask(std::string* text) {
+  Welcome welcome{};
+  const int fd = connect_to_device(kQueryOnly, true, &welcome);
+  if (fd < 0) return false;
+  Query query{};
+  query.header = {static_cast<uint16_t>(Type::kQuery), sizeof query, 0};
+  query.what = 1;
+  std::vector<char> packet(kMaxPacketBytes);
+  ssize_t got = -1;
+  if (send(fd, &query, sizeof query, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof query)) {
+    do {
+      got = recv(fd, packet.data(), packet.size(), 0);
+    } while (got < 0 && errno == EINTR);
+  }
+  close(fd);
+  QueryReply reply;
+  if (got < static_cast<ssize_t>(sizeof reply)) return false;
+  memcpy(&reply, packet.data(), sizeof reply);
+  if (reply.text_bytes > static_cast<size_t>(got) - sizeof reply) return false;
+  text->assign(packet.data() + sizeof reply, reply.text_bytes);
+  return true;
+}
+
+// The document is flat and ours: a key's value is what follows it.
+std::string value_of(const std::string& text, const char* key, size_t from = 0) {
+  const std::string quoted = '"' + std::string(key) + "\":";
+  const size_t found = text.find(quoted, from);
+  if (found == std::string::npos) return "";
+  size_t begin = found + quoted.size();
+  const bool is_text = text[begin] == '"';
+  if (is_text) ++begin;
+  return text.substr(begin, text.find_first_of(is_text ? "\"" : ",}]", begin) - begin);
+}
+
+uint64_t number(const std::string& text, const char* key, size_t from = 0) {
+  return strtoull(value_of(text, key, from).c_str(), nullptr, 10);
+}
+
+DeviceFigures parse_device(const std::string& text) {
+  DeviceFigures d{};
+  d.name = value_of(text, "name");
+  d.uuid = value_of(text, "uuid");
+  d.clock_mhz = static_cast<uint32_t>(number(text, "clock_mhz"));
+  d.sm_count = static_cast<uint32_t>(number(text, "sm_count"));
+  d.total_bytes = number(text, "total_bytes");
+  d.used_bytes = number(text, "used_bytes");
+  d.gpu_ratio = strtod(value_of(text, "gpu_utilization_ratio").c_str(), nullptr);
+  d.memory_ratio = strtod(value_of(text, "memory_utilization_ratio").c_str(), nullptr);
+  const size_t capability = text.find("\"compute_capability\":[");
+  if (capability != std::string::npos) {
+    char* end;
+    d.major = static_cast<uint32_t>(strtoul(text.c_str() + capability + 22, &end, 10));
+    d.minor = static_cast<uint32_t>(strtoul(end + 1, nullptr, 10));
+  }
+  for (size_t at = text.find("{\"pid\":"); at != std::string::npos;
+       at = text.find("{\"pid\":", at + 1)) {
+    d.processes.push_back({static_cast<uint32_t>(number(text, "pid", at)),
+                           number(text, "used_bytes", at)});
+  }
+  return d;
+}
+
+}  // namespace
+
+bool read_figures(std::vector<DeviceFigures>* devices) {
+  std::string text;
+  if (!ask(&text)) return false;
+  devices->clear();
+  size_t at = text.find("{\"index\":");
+  while (at != std::string::npos) {
+    const size_t next = text.find("{\"index\":", at + 1);
+    devices->push_back(parse_device(text.substr(at, next - at)));
+    at = next;
+  }
+  return true;
+}
+
+}  // namespace softgpu
