@@ -26,12 +26,19 @@ bool is_record(const shm::Record& record) {
 
 }  // namespace
 
+size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after) {
+  if (after < head) return count;  // went back: nothing of this is worth anything
+  const uint64_t first_intact = after > kIntactMax ? after - kIntactMax : 0;
+  return first_intact > tail ? static_cast<size_t>(std::min<uint64_t>(first_intact - tail, count))
+                             : 0;
+}
+
 uint64_t RingReader::synchronise(uint64_t head) {
-  if (head < tail_ || head - tail_ > kPlausibleStep) {
+  const uint64_t waiting = head - tail_;  // a head that went back makes it huge
+  if (waiting > kPlausibleStep) {
     tail_ = head;
     return 1;  // how many is not to be known
   }
-  const uint64_t waiting = head - tail_;
   if (waiting <= kIntactMax) return 0;
   tail_ = head - kIntactMax;
   return waiting - kIntactMax;
@@ -49,10 +56,7 @@ RingReader::Result RingReader::read(const shm::RingHeader& header, const shm::Re
   }
   // Ordered after the copies by their acquire loads.
   const uint64_t after = header.head.load(std::memory_order_relaxed);
-  const uint64_t first_intact = after > kIntactMax ? after - kIntactMax : 0;
-  size_t torn = 0;
-  if (after < head) torn = count;  // went back: nothing of this is worth anything
-  else if (first_intact > tail_) torn = static_cast<size_t>(std::min<uint64_t>(first_intact - tail_, count));
+  const size_t torn = torn_records(tail_, count, head, after);
   shm::Record* const kept = std::copy_if(out + torn, out + count, out, is_record);
   result.copied = static_cast<size_t>(kept - out);
   result.dropped += count - result.copied;
@@ -62,9 +66,9 @@ RingReader::Result RingReader::read(const shm::RingHeader& header, const shm::Re
 
 uint64_t RingReader::skip(const shm::RingHeader& header) {
   const uint64_t head = header.head.load(std::memory_order_relaxed);
-  const uint64_t before = tail_;
+  const uint64_t passed = head - tail_;
   tail_ = head;
-  return head >= before && head - before <= kPlausibleStep ? head - before : 0;
+  return passed <= kPlausibleStep ? passed : 0;
 }
 
 }  // namespace tandem::daemon

@@ -14,6 +14,10 @@
 
 namespace tandem::daemon {
 
+// Of `count` records copied from number `tail` on, how many at the beginning the writer may have
+// touched meanwhile; `head` was read before the copy and `after` behind it.
+size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after);
+
 class RingReader {
  public:
   struct Result {

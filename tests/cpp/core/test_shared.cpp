@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -28,6 +30,14 @@ bool maps(int fd, int protection) {
   if (base == MAP_FAILED) return false;
   munmap(base, 4096);
   return true;
+}
+
+// Is the thread off the CPU? After its first line it can only be waiting for the futex.
+bool sleeps(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  return text.find(") S ") != std::string::npos;
 }
 
 }  // namespace
@@ -114,14 +124,30 @@ TEST(opening_the_gate_wakes_a_waiter_on_a_read_only_map) {
   CHECK(!received.map(channel->command_fd(), shm::kCommandBytes, false));
   const auto& gate = static_cast<const shm::CommandPage*>(received.base())->gate.gate;
 
+  std::atomic<pid_t> waiter_id{0};
   std::thread waiter([&] {
+    waiter_id.store(gettid());
     const FutexWaiter waiting{&gate, held};
-    const uint64_t deadline_ns = monotonic_ns() + 60'000'000'000;
-    while (gate.load(std::memory_order_acquire) == held) {
-      CHECK(futex_wait_any(&waiting, 1, deadline_ns) != Wake::kTimeout);
-    }
+    CHECK(futex_wait_any(&waiting, 1, monotonic_ns() + 60'000'000'000) == Wake::kChanged);
+    CHECK(gate.load(std::memory_order_acquire) != held);
   });
+  while (waiter_id.load() == 0 || !sleeps(waiter_id.load())) std::this_thread::yield();
   channel->set_gate(false);
+  waiter.join();
+}
+
+TEST(leaving_wakes_a_waiter_at_a_closed_gate) {
+  const auto channel = make_channel();
+  const uint32_t held = channel->set_gate(true);
+  const auto& gate = channel->pages()->command().gate.gate;
+  std::atomic<pid_t> waiter_id{0};
+  std::thread waiter([&] {
+    waiter_id.store(gettid());
+    const FutexWaiter waiting{&gate, held};
+    CHECK(futex_wait_any(&waiting, 1, monotonic_ns() + 60'000'000'000) == Wake::kChanged);
+  });
+  while (waiter_id.load() == 0 || !sleeps(waiter_id.load())) std::this_thread::yield();
+  channel->set_flags(shm::kFlagReleased);
   waiter.join();
 }
 

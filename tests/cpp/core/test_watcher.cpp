@@ -107,8 +107,8 @@ TEST(records_come_once_somebody_asks_with_their_ticks_as_nanoseconds) {
   watcher.add(job.channel->pages(), 1, 0);
   watcher.round(1000);
   CHECK(watcher.take_records(10).empty());
-  job.record(20, 1);
-  job.record(10, 0);
+  job.record(20, 0);
+  job.record(10, 1);
 
   watcher.round(2000);
   const auto runs = watcher.take_records(10);
