@@ -1,0 +1,146 @@
+#include "gate.h"
+
+#include <thread>
+
+#include "check.h"
+#include "pages.h"
+#include "wait.h"
+
+using namespace pages;
+using shm::WaitReason;
+
+namespace {
+
+// Until a thread has found `reason` in its way and is about to pause for it.
+void until_waiting(Channel* channel, WaitReason reason) {
+  while (channel->state->waits.reason != static_cast<uint32_t>(reason)) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST(an_open_gate_lets_everything_pass) {
+  Channel* channel = make_channel();
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK_EQ(channel->gate.admit().ns, 0u);
+}
+
+TEST(a_closed_gate_holds_until_it_opens) {
+  Channel* channel = make_channel();
+  auto& gate = command_of(channel).gate.gate;
+  gate = 2 | shm::kGateHold;
+  std::atomic<bool> through{false};
+  std::thread waiter([&] {
+    const Waited waited = channel->gate.admit();
+    CHECK(waited.reason == WaitReason::kGate);
+    through = true;
+  });
+  until_waiting(channel, WaitReason::kGate);
+  CHECK(!through);
+  CHECK_EQ(channel->state->control.gate_seen.load(), 2 | shm::kGateHold);
+  gate = 4;
+  futex_wake_all(gate);
+  waiter.join();
+  CHECK_EQ(channel->state->waits.waiting_threads.load(), 0u);
+  CHECK(channel->state->waits.total_ns[1] > 0);
+}
+
+TEST(a_lost_daemon_releases_every_waiter) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.gate = shm::kGateHold;
+  std::thread waiters[4];
+  for (std::thread& waiter : waiters) waiter = std::thread([&] { channel->gate.admit(); });
+  while (channel->state->waits.waiting_threads < 4) std::this_thread::yield();
+  channel->gate.lose();
+  for (std::thread& waiter : waiters) waiter.join();
+}
+
+TEST(an_old_tick_means_nobody_is_there) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.gate = shm::kGateHold;
+  command_of(channel).heartbeat.stale_ns = 1;
+  channel->gate.admit();
+  CHECK_EQ(channel->state->control.ungated.load(), 1u);
+}
+
+TEST(a_tick_from_the_far_future_is_garbage) {
+  Channel* channel = make_channel();
+  command_of(channel).heartbeat.tick_ns = UINT64_MAX;
+  CHECK(channel->gate.stale());
+}
+
+TEST(a_released_process_is_not_held) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.gate = shm::kGateHold;
+  command_of(channel).gate.flags = shm::kFlagReleased;
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+}
+
+TEST(a_busy_peer_in_the_mask_stands_in_the_way_and_others_do_not) {
+  Channel* channel = make_channel();
+  static shm::PresencePage peer;
+  peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
+  channel->gate.peers().page[5] = &peer;
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  command_of(channel).gate.presence_mask = 1u << 5 | 1u << 9;  // 9 is nobody
+  CHECK(channel->gate.obstacle() == WaitReason::kPresence);
+  command_of(channel).gate.flags = 0;
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+}
+
+TEST(a_peer_that_gets_idle_wakes_who_waits_for_it) {
+  Channel* channel = make_channel();
+  static shm::PresencePage peer;
+  peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
+  channel->gate.peers().page[0] = &peer;
+  command_of(channel).gate.presence_mask = 1;
+  std::thread waiter([&] { CHECK(channel->gate.admit().reason == WaitReason::kPresence); });
+  until_waiting(channel, WaitReason::kPresence);
+  peer.busy_until_ns = g_clock.now_ns();
+  futex_wake_all(low_half(peer.busy_until_ns));
+  waiter.join();
+}
+
+TEST(the_window_counts_unfinished_segments_of_all_streams) {
+  Channel* channel = make_channel();
+  channel->gate.slot_end = 3;
+  command_of(channel).gate.window_segments = 2;
+  channel->slots[0].issued = 7;
+  channel->slots[0].done = 6;
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  channel->slots[2].issued = 1;
+  CHECK(channel->gate.obstacle() == WaitReason::kWindow);
+  channel->slots[0].done = 9;  // ahead of issued for a moment: the marker overtook us
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+}
+
+TEST(the_window_opens_when_the_gpu_moves_on) {
+  Channel* channel = make_channel();
+  channel->gate.slot_end = 1;
+  command_of(channel).gate.window_segments = 1;
+  channel->slots[0].issued = 1;
+  std::thread waiter([&] { CHECK(channel->gate.admit().reason == WaitReason::kWindow); });
+  until_waiting(channel, WaitReason::kWindow);
+  channel->slots[0].done.store(1, std::memory_order_release);
+  waiter.join();
+}
+
+TEST(a_gpu_that_stands_still_does_not_hold_a_thread_for_ever) {
+  Channel* channel = make_channel();
+  channel->gate.slot_end = 1;
+  command_of(channel).gate.window_segments = 1;
+  channel->slots[0].issued = 5;
+  CHECK(channel->gate.admit().reason == WaitReason::kWindow);
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);  // until a marker passes
+  channel->slots[0].done = 1;
+  CHECK(channel->gate.obstacle() == WaitReason::kWindow);
+}
+
+TEST(garbage_in_the_command_page_is_survived) {
+  Channel* channel = make_channel();
+  std::memset(static_cast<void*>(&command_of(channel)), 0xff, sizeof(shm::CommandPage));
+  channel->gate.admit();
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);  // every bit set includes kFlagReleased
+  command_of(channel).gate.flags = 0;
+  channel->gate.admit();  // held, by a daemon whose tick is garbage
+  CHECK(channel->gate.stale());
+}

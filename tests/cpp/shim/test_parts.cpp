@@ -1,0 +1,210 @@
+// Durations, settings, memory, rings, presence: the small parts, one by one.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "durations.h"
+#include "memory.h"
+#include "pages.h"
+#include "presence.h"
+#include "ring_writer.h"
+#include "settings.h"
+
+using namespace pages;
+
+TEST(sizes_are_read_as_people_write_them) {
+  uint64_t bytes = 0;
+  CHECK(parse_bytes("20GiB", &bytes) && bytes == 20ull << 30);
+  CHECK(parse_bytes("8g", &bytes) && bytes == 8ull << 30);
+  CHECK(parse_bytes("1.5 kb", &bytes) && bytes == 1500);
+  CHECK(parse_bytes("4096", &bytes) && bytes == 4096);
+  for (const char* wrong : {"", "12XB", "GiB", "-1", "1 2", "99999999999999999999", "20000000TiB"})
+    CHECK(!parse_bytes(wrong, &bytes));
+}
+
+TEST(times_shares_and_job_ids_are_read) {
+  uint64_t value = 0;
+  uint32_t percent = 0;
+  CHECK(parse_duration_ns("50ms", &value) && value == 50'000'000);
+  CHECK(!parse_duration_ns("50", &value));
+  CHECK(parse_percent("40%", &percent) && percent == 40);
+  CHECK(!parse_percent("0%", &percent) && !parse_percent("101%", &percent));
+  CHECK(parse_job_id("j-7f3a", &value) && value == 0x7f3a);
+  CHECK(!parse_job_id("j-", &value) && !parse_job_id("j-xyz", &value));
+}
+
+TEST(the_socket_is_where_the_environment_says) {
+  unsetenv("TANDEM_SOCKET");
+  setenv("TANDEM_RUNTIME_DIR", "/somewhere", 1);
+  CHECK(std::strcmp(read_settings().socket_path, "/somewhere/attach.sock") == 0);
+  setenv("TANDEM_SOCKET", "/else/where.sock", 1);
+  CHECK(std::strcmp(read_settings().socket_path, "/else/where.sock") == 0);
+  unsetenv("TANDEM_SOCKET");
+  unsetenv("TANDEM_RUNTIME_DIR");
+}
+
+TEST(a_function_is_known_after_three_measurements_by_its_smallest) {
+  Duration* duration = g_durations.find(DurationTable::key_of(0x10, 64));
+  for (const uint64_t ns : {9'000u, 5'000u, 70'000u}) DurationTable::measured(*duration, ns);
+  CHECK_EQ(duration->ns.load(), 5'000u);
+  DurationTable::measured(*duration, 9'000);
+  CHECK_EQ(duration->ns.load(), 6'000u);
+  DurationTable::measured(*duration, 10'000'000);  // somebody else's turn: bounded
+  CHECK(duration->ns.load() < 12'000u);
+  CHECK(g_durations.find(DurationTable::key_of(0x10, 65'000)) != duration);
+  CHECK(g_durations.find(DurationTable::key_of(0x10, 100)) == duration);
+}
+
+TEST(a_full_table_says_so_instead_of_growing) {
+  int missing = 0;
+  for (uint64_t function = 1; function <= 20'000; ++function)
+    missing += g_durations.find(DurationTable::key_of(function << 12, 1)) == nullptr;
+  CHECK(missing > 0);
+}
+
+TEST(memory_counts_what_is_allocated_and_forgets_what_is_freed) {
+  memory::start_afresh();
+  for (CUdeviceptr address = 0x1000; address < 0x1000 + 5000 * 512; address += 512) {
+    CHECK(memory::reserve(512));
+    memory::remember(address, 512);
+  }
+  CHECK_EQ(memory::used_bytes(), 5000u * 512);
+  CHECK_EQ(memory::forget(0x1000), 512u);
+  memory::give_back(512);
+  CHECK_EQ(memory::forget(0x1000), 0u);  // twice: the driver's business
+  CHECK_EQ(memory::forget(77), 0u);
+  CHECK_EQ(memory::used_bytes(), 4999u * 512);
+  memory::start_afresh();
+}
+
+TEST(the_limit_refuses_what_would_exceed_it_and_survives_the_daemon) {
+  memory::start_afresh();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  command_of(channel).memory.limit_bytes = 1000;
+  CHECK(memory::reserve(600));
+  CHECK(!memory::reserve(401));
+  CHECK(!memory::reserve(UINT64_MAX));
+  CHECK_EQ(channel->state->memory.refused_count.load(), 2u);
+  size_t free_bytes = 5000, total_bytes = 9000;
+  memory::limit_view(&free_bytes, &total_bytes);
+  CHECK_EQ(free_bytes, 400u);
+  CHECK_EQ(total_bytes, 1000u);
+  g_channel = nullptr;
+  CHECK(!memory::reserve(401));
+  g_channel = channel;
+  command_of(channel).memory.limit_bytes = shm::kNoLimit;
+  CHECK(memory::reserve(401));
+  g_channel = nullptr;
+  memory::start_afresh();
+}
+
+TEST(threads_never_get_more_than_the_limit_together) {
+  memory::start_afresh();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  command_of(channel).memory.limit_bytes = 1000;
+  std::atomic<int> got{0};
+  std::thread threads[4];
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
+      for (int i = 0; i < 1000; ++i) got += memory::reserve(10);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(got.load(), 100);
+  command_of(channel).memory.limit_bytes = shm::kNoLimit;
+  memory::limit_bytes();
+  g_channel = nullptr;
+  memory::start_afresh();
+}
+
+TEST(sixteen_threads_get_rings_and_the_next_share_one) {
+  Channel* channel = make_channel();
+  std::vector<RingWriter> writers(19);
+  shm::Record record{};
+  for (uint32_t i = 0; i < 19; ++i) {
+    writers[i].claim(channel->state, i + 1);
+    record.value = i;
+    writers[i].put(record);
+  }
+  auto* headers = reinterpret_cast<shm::RingHeader*>(reinterpret_cast<char*>(channel->state) +
+                                                     shm::kRingHeadersOffset);
+  for (uint32_t i = 0; i < 16; ++i) CHECK_EQ(headers[i].head.load(), 1u);
+  CHECK_EQ(headers[16].head.load(), 3u);
+  writers[4].release();
+  RingWriter next;
+  next.claim(channel->state, 99);
+  next.put(record);
+  CHECK_EQ(headers[4].head.load(), 2u);  // continues, so that the reader never goes back
+}
+
+TEST(the_shared_ring_loses_nothing_while_it_is_not_crowded) {
+  Channel* channel = make_channel();
+  std::vector<RingWriter> taken(16);
+  for (uint32_t i = 0; i < 16; ++i) taken[i].claim(channel->state, i + 1);
+  std::thread threads[2];
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
+      RingWriter writer;
+      writer.claim(channel->state, 50);
+      for (int i = 0; i < 1000; ++i) writer.put(shm::Record{});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  auto* headers = reinterpret_cast<shm::RingHeader*>(reinterpret_cast<char*>(channel->state) +
+                                                     shm::kRingHeadersOffset);
+  CHECK(headers[16].head.load() <= 2000u && headers[16].head.load() >= 1000u);
+}
+
+TEST(a_latency_job_is_busy_while_it_works_and_lingers_after) {
+  Channel* channel = make_channel();
+  auto& until = channel->presence->busy_until_ns;
+  show_busy(*channel, 1'000);
+  CHECK_EQ(until.load(), 0u);  // not of the latency class: nobody looks
+  command_of(channel).gate.job_class = static_cast<uint32_t>(shm::JobClass::kLatency);
+  command_of(channel).gate.linger_ns = 300'000;
+  show_busy(*channel, 1'000);
+  const uint64_t ahead = until;
+  CHECK(ahead > 500'000'000);
+  show_busy(*channel, 2'000);
+  CHECK_EQ(until.load(), ahead);  // one store serves many launches
+  channel->gate.slot_end = 1;
+  channel->slots[0].open = 1;
+  show_idle_if_so(*channel, 3'000);
+  CHECK_EQ(until.load(), ahead);
+  channel->slots[0].open = 0;
+  show_idle_if_so(*channel, 4'000);
+  CHECK_EQ(until.load(), 304'000u);
+  show_idle_if_so(*channel, 9'000'000);  // later looks do not prolong it
+  CHECK_EQ(until.load(), 304'000u);
+}
+
+TEST(a_request_keeps_a_latency_job_busy_without_work) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.job_class = static_cast<uint32_t>(shm::JobClass::kLatency);
+  count_request(channel, 1);
+  const uint64_t now = g_clock.now_ns();
+  show_idle_if_so(*channel, now);
+  CHECK(channel->presence->busy_until_ns > now + 400'000'000);
+  count_request(channel, -1);
+  CHECK(channel->presence->busy_until_ns <= g_clock.now_ns());
+  count_request(channel, -1);  // one end too many counts for nothing
+  show_idle_if_so(*channel, g_clock.now_ns());
+  CHECK(channel->presence->busy_until_ns <= g_clock.now_ns());
+}
+
+TEST(the_clock_agrees_with_the_systems) {
+  Clock clock;
+  clock.start_real();
+  usleep(20'000);
+  clock.refine();
+  const uint64_t before = monotonic_ns();
+  const uint64_t ours = clock.now_ns();
+  const uint64_t after = monotonic_ns();
+  constexpr uint64_t kRateErrorNs = 100'000;  // of 20 ms: 0.5 %
+  CHECK(ours + kRateErrorNs >= before && ours <= after + kRateErrorNs);
+}
