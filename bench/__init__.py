@@ -1,4 +1,4 @@
-"""Measurements against the budgets of the project. `python -m bench NAME`, in the repository's root."""
+"""Measurements against the budgets of the project: `python -m bench NAME` in the root folder."""
 
 import sys
 from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tandem.demo.measure import Outcome, noise_ratio
@@ -37,9 +37,10 @@ class Conductor:
         Raises:
             WorkerError: the kernels do not compile, or do not run.
         """
-        place = find_place(clock=clock, folder=folder)
+        found = find_place(clock=clock, folder=folder)
+        measured = calibrate(found, folder / "calibrate")
+        place = replace(found, name=str(measured["name"]))
         say(f"device: {place.name} ({place.kind}), mode {place.mode}, {place.clock} clock")
-        measured = calibrate(place, folder / "calibrate")
         request_ns = int(measured["request_ns"])
         gap_ns = int(request_ns / SERVER_LOAD)
         say(

@@ -105,6 +105,8 @@ class Gpu:
         """Zeroed device memory; returns its address."""
         address = check(driver.cuMemAlloc(words * WORD_BYTES))
         check(driver.cuMemsetD32(address, 0, words))
+        # The set runs in the legacy stream, which our non-blocking streams do not wait for.
+        check(driver.cuStreamSynchronize(driver.CUstream(0)))
         return int(address)
 
     def free(self, address: int) -> None:

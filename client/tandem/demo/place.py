@@ -28,26 +28,24 @@ class Place:
     image: Path
     base_env: Mapping[str, str]
 
-    def env(self, folder: Path, *, clients: int) -> dict[str, str]:
+    def env(self, folder: Path) -> dict[str, str]:
         """Environment of processes that share the device in `folder`.
 
-        On the software GPU each folder has a device of its own, with its timeline, and on the
-        virtual clock time begins when `clients` processes are there.
+        On the software GPU each folder has a device of its own, with its timeline.
         """
         if self.kind == "nvidia":
             return dict(self.base_env)
         from tandem import softgpu
 
         folder.mkdir(parents=True, exist_ok=True)
-        return {
-            **softgpu.environment(self.base_env),
-            "TANDEM_SOFTGPU_DIR": str(folder),
-            "TANDEM_SOFTGPU_PROFILE": PROFILE,
-            "TANDEM_SOFTGPU_CLOCK": self.clock,
-            "TANDEM_SOFTGPU_MODE": self.mode,
-            "TANDEM_SOFTGPU_TIMELINE": str(folder / "timeline.jsonl"),
-            "TANDEM_SOFTGPU_START_CLIENTS": str(clients),
-        }
+        return softgpu.environment(
+            self.base_env,
+            folder=folder,
+            profile=PROFILE,
+            clock=self.clock,
+            mode=self.mode,
+            timeline=folder / "timeline.jsonl",
+        )
 
 
 def find_place(*, clock: str, folder: Path) -> Place:

@@ -111,31 +111,27 @@ class Daemon:
             WorkerError: it ended, or did not say READY=1 within ten seconds.
         """
         self._log = log
+        # How to start it by hand, with the same environment.
+        self.command = [sys.executable, "-m", "tandemd", *arguments]
         notify = runtime_dir / "notify"
         notify.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, log.open("ab") as output:
-            ready.bind(str(notify))
+        self._ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ready.bind(str(notify))
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*self.command(), *arguments],
+                self.command,
                 env={**env, "NOTIFY_SOCKET": str(notify)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
-            try:
-                self._await_ready(ready)
-            except BaseException:
-                self.close()
-                raise
-            finally:
-                notify.unlink(missing_ok=True)
         self.pid = self._process.pid
-
-    @staticmethod
-    def command() -> list[str]:
-        """How to start it by hand, with TANDEM_RUNTIME_DIR in the environment."""
-        return [sys.executable, "-m", "tandemd"]
+        try:
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -153,13 +149,14 @@ class Daemon:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=5)
         _end_group(self._process)
+        self._ready.close()
 
-    def _await_ready(self, ready: socket.socket) -> None:
-        ready.settimeout(0.1)
+    def _await_ready(self) -> None:
+        self._ready.settimeout(0.1)
         end = time.monotonic() + 10
         while time.monotonic() < end:
             with contextlib.suppress(TimeoutError):
-                if b"READY=1" in ready.recv(4096):
+                if b"READY=1" in self._ready.recv(4096):
                     return
             if self._process.poll() is not None:
                 break

@@ -72,7 +72,7 @@ class Scenario:
     def env(self) -> dict[str, str]:
         """What the workers and the daemon run with."""
         return {
-            **self.place.env(self.folder / "gpu", clients=len(self.roles)),
+            **self.place.env(self.folder / "gpu"),
             "TANDEM_RUNTIME_DIR": str(self.runtime_dir),
         }
 
@@ -97,18 +97,22 @@ class Scenario:
             worker = Worker(role, self._command(role), env=env, log=log)
             self._children.callback(worker.close)
             self.workers[role] = worker
-        for worker in self.workers.values():
-            worker.wait_for("ready", deadline_s=READY_S)
-        for worker in self.workers.values():
-            worker.go()
+        for event in ("up", "ready"):
+            for worker in self.workers.values():
+                worker.wait_for(event, deadline_s=READY_S)
+            for worker in self.workers.values():
+                worker.go()
 
     def start_daemon(self) -> None:
         """Start tandemd on the runtime directory; again after it was killed."""
         # Always a file of our own: the demo must not depend on what the machine's daemon is set to.
         config = self.folder / "tandemd.toml"
         config.write_text(self.config or "version = 1\n")
+        arguments = ["--config", str(config)]
+        if self.place.clock == "virtual":
+            arguments += ["--clock", "softgpu"]
         self.daemon = Daemon(
-            arguments=["--config", str(config)],
+            arguments=arguments,
             env=self.env,
             runtime_dir=self.runtime_dir,
             log=self.folder / "tandemd.log",
@@ -146,9 +150,7 @@ class Scenario:
 
     def _by_hand(self, daemon: Daemon) -> str:
         variables = [f"{name}={value}" for name, value in self.env.items() if _ours(name)]
-        again = shlex.join(
-            [*variables, *daemon.command(), "--config", str(self.folder / "tandemd.toml")]
-        )
+        again = shlex.join([*variables, *daemon.command])
         return (
             f"runtime directory {self.runtime_dir}\n"
             f"  look:      TANDEM_RUNTIME_DIR={self.runtime_dir} tandem ps\n"
@@ -195,9 +197,10 @@ def calibrate(place: Place, folder: Path) -> Message:
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(role="calibrate", image=str(place.image))
     command = worker_command(settings)
-    env = place.env(folder / "gpu", clients=1)
+    env = place.env(folder / "gpu")
     worker = Worker("calibrate", command, env=env, log=folder / "calibrate.log")
     try:
+        worker.go()
         return worker.wait_for("result", deadline_s=READY_S)
     finally:
         worker.close()

@@ -1,9 +1,15 @@
 """One process of the demo: `python -m tandem.demo.worker SETTINGS`.
 
-It talks in JSON lines on stdout: `ready` once it could start, `progress` now and then, `result`
-at the end. On the real clock it starts when a line comes on stdin. On the virtual clock nobody may
-wait for the outside world, so all start at the same multiple of `start_grid_ns`, which they agree
-on because they connected to the device together.
+It talks in JSON lines on stdout and takes lines on stdin:
+
+    up       -->  the program is loaded; a line lets it open the device
+    ready    -->  a line lets it begin
+    progress -->  after each request or iteration
+    result   -->  at the end
+
+On the real clock it is ready after a warm-up, and the line is the start. On the virtual clock it is
+ready as soon as it is on the device: time stands still while a process that is on it waits for stdin,
+so all of them read the same time, and begin at the next multiple of `start_grid_ns` but one.
 """
 
 from __future__ import annotations
@@ -24,14 +30,16 @@ from tandem.demo.trainer import Iteration, make_trainer
 def main() -> None:
     """Do what the settings on the command line say."""
     settings = Settings.from_json(sys.argv[1])
+    _say("up")
+    sys.stdin.readline()
     gpu = Gpu(Path(settings.image).read_bytes())
-    connected_ns = gpu.clock.now_ns()
+    joined_ns = _join(gpu, settings)
     if settings.role == "calibrate":
         _calibrate(gpu)
     elif settings.role == "server":
-        _serve(gpu, settings, connected_ns)
+        _serve(gpu, settings, joined_ns)
     else:
-        _train(gpu, settings, connected_ns)
+        _train(gpu, settings, joined_ns)
 
 
 def _calibrate(gpu: Gpu) -> None:
@@ -39,24 +47,32 @@ def _calibrate(gpu: Gpu) -> None:
     _say("result", name=gpu.name, blocks=blocks, request_ns=request_ns(gpu, blocks))
 
 
-def _serve(gpu: Gpu, settings: Settings, connected_ns: int) -> None:
+def _serve(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     server = Server(gpu, settings.blocks)
     server.infer(0)  # loads every function, outside the measured time
-    start_ns = _start_ns(gpu, settings, connected_ns)
+    start_ns = _start_ns(gpu, settings, joined_ns)
     _finish(server.serve(settings, start_ns), start_ns)
 
 
-def _train(gpu: Gpu, settings: Settings, connected_ns: int) -> None:
+def _train(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     trainer = make_trainer(gpu, settings.role, settings.blocks)
     trainer.iterate(1)
-    start_ns = _start_ns(gpu, settings, connected_ns)
+    start_ns = _start_ns(gpu, settings, joined_ns)
     _finish(trainer.train(settings, start_ns), start_ns)
 
 
-def _start_ns(gpu: Gpu, settings: Settings, connected_ns: int) -> int:
-    _say("ready")
+def _join(gpu: Gpu, settings: Settings) -> int:
+    """On the virtual clock: wait for the others; the time they all see."""
+    if settings.start_grid_ns:
+        _say("ready")
+        sys.stdin.readline()
+    return gpu.clock.now_ns()
+
+
+def _start_ns(gpu: Gpu, settings: Settings, joined_ns: int) -> int:
     if grid_ns := settings.start_grid_ns:
-        return (connected_ns // grid_ns + 2) * grid_ns  # at least one whole step to warm up
+        return (joined_ns // grid_ns + 2) * grid_ns  # at least one whole step to warm up
+    _say("ready")
     sys.stdin.readline()
     return gpu.clock.now_ns()
 
