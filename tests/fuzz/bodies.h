@@ -1,5 +1,5 @@
-// What the fuzzers do with their bytes. libFuzzer drives these bodies (tests/fuzz/*_fuzzer.cpp); the
-// ordinary C++ tests drive the same ones from a fixed seed. A broken promise is a trap.
+// What the fuzzers do with their bytes. libFuzzer drives these bodies (tests/fuzz/*_fuzzer.cpp);
+// the ordinary C++ tests drive the same ones from a fixed seed. A broken promise is a trap.
 #pragma once
 
 #include <algorithm>
@@ -59,9 +59,9 @@ inline void codec(const uint8_t* bytes, size_t size) {
 // A packet that is valid but for the given bytes: what random bytes alone never reach.
 inline void codec_from_valid(uint16_t type, const uint8_t* edits, size_t size) {
   uint8_t packet[sizeof(wire::Hello)] = {};
-  const size_t bytes = type == static_cast<uint16_t>(wire::Type::kHello)      ? sizeof(wire::Hello)
-                       : type == static_cast<uint16_t>(wire::Type::kRegister) ? sizeof(wire::Register)
-                                                                              : sizeof(wire::Mapped);
+  size_t bytes = sizeof(wire::Mapped);
+  if (type == static_cast<uint16_t>(wire::Type::kHello)) bytes = sizeof(wire::Hello);
+  if (type == static_cast<uint16_t>(wire::Type::kRegister)) bytes = sizeof(wire::Register);
   const wire::Header header{wire::kMagic, wire::kProtocolVersion, type,
                             static_cast<uint32_t>(bytes), 0};
   std::memcpy(packet, &header, sizeof(header));

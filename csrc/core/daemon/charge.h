@@ -1,9 +1,9 @@
 // Who pays for an interval of GPU time.
 //
-// While one group is busy on a GPU the whole interval is its own: exclusive. While several are, how
-// much each really got is not to be seen from outside: the interval is split evenly and kept apart as
-// shared, an estimate. Inside a group its busy processes split what the group is charged. No
-// nanosecond is lost or charged twice.
+// While one group is busy on a GPU the whole interval is its own: exclusive. While several are,
+// how much each really got is not to be seen from outside: the interval is split evenly and kept
+// apart as shared, an estimate. Inside a group its busy processes split what the group is charged.
+// No nanosecond is lost or charged twice.
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,9 @@ Problem check_characters(const char* message, const char* field, const char* tex
 // Senders truncate by bytes, so the last character of a full field may be cut off: it goes.
 Problem check_text(const char* message, const char* field, char* text, size_t bytes, Lines lines) {
   const size_t length = strnlen(text, bytes);
-  if (length == bytes) return problem("%s: %s is not terminated within %zu bytes", message, field, bytes);
+  if (length == bytes) {
+    return problem("%s: %s is not terminated within %zu bytes", message, field, bytes);
+  }
   const size_t valid = valid_utf8_bytes(text, length);
   const bool cut = length == bytes - 1 && is_cut_character(text + valid, length - valid);
   if (valid != length && !cut) {

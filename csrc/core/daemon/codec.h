@@ -1,5 +1,5 @@
-// The daemon's end of the attach socket: parses what shims and `tandem run` send, builds the answers.
-// A packet is believed only after every field of it was checked.
+// The daemon's end of the attach socket: parses what shims and `tandem run` send, builds the
+// answers. A packet is believed only after every field of it was checked.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kQuietRounds = 16;  // so many in a row before the period grows
 constexpr uint32_t kMaxDoublings = 16;
-// A round that took c is followed by at least 4c of rest when doorbells ring, 19c otherwise.
+// A round that took c is followed by at least 4c of rest if a doorbell rings, 19c otherwise.
 constexpr uint64_t kRestAfterDoorbell = 4;
 constexpr uint64_t kRest = 19;
 
@@ -76,7 +76,9 @@ Wake Poller::wait_until(uint64_t deadline_ns) {
   const uint32_t seen = seen_.load(std::memory_order_relaxed);
   const FutexWaiter waiter{&events_, seen};
   Wake wake = Wake::kChanged;
-  if (events_.load(std::memory_order_acquire) == seen) wake = futex_wait_any(&waiter, 1, deadline_ns);
+  if (events_.load(std::memory_order_acquire) == seen) {
+    wake = futex_wait_any(&waiter, 1, deadline_ns);
+  }
   const uint32_t events = events_.load(std::memory_order_acquire);
   if (events != seen) wake = Wake::kChanged;
   else if (wake == Wake::kChanged) wake = Wake::kInterrupted;  // woken for nothing: look again
@@ -132,9 +134,10 @@ void Poller::run_polls() {
     held.clear();
     const uint64_t cost_ns = round(&waiters, &held);
     const uint64_t now_ns = monotonic_ns();
-    const uint64_t rested_ns = now_ns + std::max(period_ns_ / 4, kRestAfterDoorbell * cost_ns);
-    futex_wait_any(waiters.data(), waiters.size(), now_ns + next_period(cost_ns));
-    // A job that rings without end must not keep the thread running: only a nudge cuts this short.
+    const uint64_t rested_ns = now_ns + std::max(period_ns_, kRestAfterDoorbell * cost_ns);
+    const uint64_t next_ns = now_ns + next_period(cost_ns);
+    // Only a long sleep is worth a doorbell: jobs ring at every wait, and may ring without end.
+    if (next_ns > rested_ns) futex_wait_any(waiters.data(), waiters.size(), next_ns);
     if (monotonic_ns() < rested_ns) futex_wait_any(waiters.data(), 1, rested_ns);
   }
 }

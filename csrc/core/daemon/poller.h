@@ -1,16 +1,16 @@
 // The daemon's two native threads around a Watcher, and the wait of its core.
 //
-//   poll thread       a round every period; ever rarer, down to the idle period, once nothing was
-//                     busy or waiting for a while; at once when a doorbell rings. Takes at most a
-//                     twentieth of a core, with doorbells a fifth
-//   heartbeat thread  stamps every command page each 100 ms, while the core is in wait() or came out
-//                     of it less than a second ago. A hung core so ends the heartbeat, and its jobs
-//                     go on ungated; a core that waits for long does not
+//   poll thread       a round every period; ever rarer, down to the idle period, once nothing
+//                     was busy or waiting for a while. A doorbell ends such a longer sleep at
+//                     once. Takes at most a twentieth of a core, with doorbells a fifth
+//   heartbeat thread  stamps every command page each 100 ms, while the core is in wait() or came
+//                     out of it less than a second ago. A hung core so ends the heartbeat, and
+//                     its jobs go on ungated; a core that waits for long does not
 //
 // With a virtual clock neither runs: the owner calls poll() and that stamps.
 //
-// Everything may be called from any thread; wait() by one at a time. `mutex_` guards the watcher, and
-// nothing is waited for under it.
+// Everything may be called from any thread; wait() by one at a time, start() and stop() by the
+// owner. `mutex_` guards the watcher, and nothing is waited for under it.
 #pragma once
 
 #include <atomic>

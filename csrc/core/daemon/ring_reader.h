@@ -1,10 +1,11 @@
 // Reads one telemetry ring without ever writing to it.
 //
 // The writer overwrites and never waits, so a copied record counts only if the writer cannot have
-// touched its place while it was copied. With N records in a ring and `head` read after the copy, the
-// writer may be filling record `head`, whose place is that of `head - N`: intact are the records after
-// that one, at most N - 1. Everything else is counted as dropped. Nothing here depends on the writer
-// being honest: a head that jumps or goes back costs at most one ring of work, and is resynchronised.
+// touched its place while it was copied. With N records in a ring and `head` read after the copy,
+// the writer may be filling record `head`, whose place is that of `head - N`: intact are the
+// records after that one, at most N - 1. Everything else is counted as dropped. Nothing here
+// depends on the writer being honest: a head that jumps or goes back costs at most one ring of
+// work, and is resynchronised.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +26,10 @@ class RingReader {
     uint64_t dropped = 0;  // lapped, torn, or not a record
   };
 
-  // Copies what was written since the last call, oldest first, at most `room` records. What does not
-  // fit stays for the next call.
-  Result read(const shm::RingHeader& header, const shm::Record* ring, shm::Record* out, size_t room);
+  // Copies what was written since the last call, oldest first, at most `room` records. What does
+  // not fit stays for the next call.
+  Result read(const shm::RingHeader& header, const shm::Record* ring, shm::Record* out,
+              size_t room);
 
   // Passes over what was written since the last call; returns how many records that were.
   uint64_t skip(const shm::RingHeader& header);

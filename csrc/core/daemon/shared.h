@@ -5,9 +5,9 @@
 //   state      read-only      SHRINK GROW SEAL
 //   presence   read-only      SHRINK GROW                         + FUTURE_WRITE SEAL
 //
-// FUTURE_WRITE spares maps that exist: the daemon's own of command, the job's own of presence. SEAL
-// comes last, for nothing can be added after it. Presence lacks SEAL until the job has mapped it, so
-// a job could seal it first; then seal_presence fails and the page must not be shown to peers.
+// FUTURE_WRITE spares maps that exist: the daemon's own of command, the job's own of presence.
+// SEAL comes last, for nothing can be added after it. Presence lacks SEAL until the job has mapped
+// it, so a job could seal it first; then seal_presence fails and peers must not see the page.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // One look at a state page, copied once and made harmless.
 //
-// The job may write anything there at any time. What leaves this file keeps these promises whatever
-// it wrote: counters never go back, counts and byte figures fit int64, the wait reason is a
-// WaitReason, points in time that must be in the past are, and figures agree with each other (nobody
-// waiting: no reason and no begin). A claim outside them is replaced by the nearest allowed value.
+// The job may write anything there at any time. What leaves this file keeps these promises
+// whatever it wrote: counters never go back, counts and byte figures fit int64, the wait reason is
+// a WaitReason, points in time that must be in the past are, and figures agree with each other
+// (nobody waiting: no reason and no begin). A claim outside them becomes the nearest allowed value.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ class Looker {
 
 TickClock tick_clock(const Pages& pages);
 
-// Did something happen that a scheduler cares about: busy or idle, a thread began or ended waiting, a
-// step, a phase, the doorbell, fail-open.
+// Did something happen that a scheduler cares about: busy or idle, a thread began or ended
+// waiting, a step, a phase, the doorbell, fail-open.
 bool notable(const Snapshot& before, const Snapshot& after);
 
 }  // namespace tandem::daemon

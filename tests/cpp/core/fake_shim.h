@@ -1,4 +1,4 @@
-// The job's side of a Channel for tests: maps the state and presence pages writable, as a shim does.
+// The job's side of a Channel for tests: maps the state and presence pages writable.
 #pragma once
 
 #include <cstdlib>

@@ -54,7 +54,9 @@ TEST(every_nanosecond_is_charged_exactly_once_on_each_busy_gpu) {
   for (int round = 0; round < 2000; ++round) {
     const uint64_t interval_ns = random() % 10'000'000;
     std::vector<Claim> claims(random() % 12);
-    for (Claim& c : claims) c = {static_cast<int>(random() % 3), static_cast<int64_t>(random() % 4), 0, 0};
+    for (Claim& c : claims) {
+      c = {static_cast<int>(random() % 3), static_cast<int64_t>(random() % 4), 0, 0};
+    }
     std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
       return std::make_tuple(a.gpu, a.group) < std::make_tuple(b.gpu, b.group);
     });

@@ -47,8 +47,8 @@ TEST(plausible_lies_in_a_state_page_become_clean_figures) {
   for (int i = 0; i < 1000; ++i) {
     std::vector<uint8_t> writes;
     for (int step = 0; step < 60; ++step) {
-      const auto word = static_cast<uint16_t>(
-          random() % 3 == 0 ? random() % 48 : random() % 3 == 0 ? 2560 + random() % 136 : random() % 3500);
+      const uint64_t words[] = {random() % 48, 2560 + random() % 136, random() % 3500};
+      const auto word = static_cast<uint16_t>(words[random() % 3]);
       const uint8_t place[] = {static_cast<uint8_t>(word & 0xff), static_cast<uint8_t>(word >> 8)};
       writes.insert(writes.end(), place, place + 2);
       for (int byte = 0; byte < 8; ++byte) {

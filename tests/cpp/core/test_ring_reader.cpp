@@ -70,7 +70,7 @@ TEST(a_lapped_reader_counts_what_it_lost) {
   std::vector<shm::Record> out(shm::kRingRecords);
   for (uint32_t i = 0; i < shm::kRingRecords + 10; ++i) ring->write();
 
-  const RingReader::Result result = reader.read(ring->header, ring->records, out.data(), out.size());
+  const auto result = reader.read(ring->header, ring->records, out.data(), out.size());
 
   CHECK_EQ(result.copied, kMost);
   CHECK_EQ(result.dropped, 11u);  // the place of the next record is never trusted

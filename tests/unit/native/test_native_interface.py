@@ -20,7 +20,7 @@ def declared() -> dict[str, set[str]]:
             names[node.name] = set()
         elif isinstance(node, ast.ClassDef):
             members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
-            fields = {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}  # type: ignore[union-attr]
+            fields = {ast.unparse(n.target) for n in node.body if isinstance(n, ast.AnnAssign)}
             names[node.name] = {m for m in members | fields if not m.startswith("_")}
     return names
 
