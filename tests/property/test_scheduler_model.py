@@ -1,0 +1,275 @@
+"""The scheduler against a model of the world it schedules.
+
+The model follows the gates it is told, lets processes compute only behind open ones, drains what is
+held, and remembers who was served and who was held how long. Invariants alone would let a dead job
+hold the GPU.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from tandemd.core.events import (
+    CloseGate,
+    ForgetProcess,
+    JobPaused,
+    JobResumed,
+    OpenGate,
+    PolicyChanged,
+    ProcessAttached,
+    ProcessExited,
+    UsageSampled,
+)
+from tandemd.core.model import JobClass, JobSpec, Options, Usage, WaitReason
+from tandemd.core.policy import POLICIES
+from tandemd.core.scheduler import Scheduler
+
+MS = 1_000_000
+QUANTUM_NS = 5 * MS
+MAX_HOLD_NS = 150 * MS
+SETTLED_LOOKS = 4  # looks after which nothing is left of the past
+
+
+@dataclass
+class Worker:
+    """A process as it is, not as the scheduler sees it."""
+
+    process_id: int
+    job_id: int
+    group: str
+    gpu: int
+    job_class: JobClass
+    is_open: bool = True
+    wants: bool = False
+    busy: bool = False
+    drains: bool = False  # held, and its last work is on the GPU for one more look
+    served_ns: int = 0
+    held_ns: int = 0  # wants, and its gate is closed, without a break
+
+    def usage(self) -> Usage:
+        held = self.wants and not self.busy
+        return Usage(
+            process_id=self.process_id,
+            busy=self.busy,
+            waiting_threads=int(held),
+            wait_reason=WaitReason.GATE if held else WaitReason.NONE,
+            exclusive_ns=self.served_ns,
+        )
+
+
+@dataclass
+class World:
+    policy: str = "priority"
+    workers: dict[int, Worker] = field(default_factory=dict)
+    paused_jobs: set[int] = field(default_factory=set)
+    calm_looks: int = 0  # since anything but time changed
+
+    def paused(self, worker: Worker) -> bool:
+        members = [w for w in self.workers.values() if w.group == worker.group]
+        return any(w.job_id in self.paused_jobs for w in members)
+
+    def class_of(self, group: str) -> JobClass:
+        return min(w.job_class for w in self.workers.values() if w.group == group)
+
+    def islands(self) -> list[list[Worker]]:
+        """Workers tied together by GPUs and groups."""
+        islands: list[list[Worker]] = []
+        for worker in self.workers.values():
+            mine = [
+                i for i in islands if any(o.gpu == worker.gpu or o.group == worker.group for o in i)
+            ]
+            islands = [i for i in islands if i not in mine]
+            islands.append([worker, *(o for i in mine for o in i)])
+        return islands
+
+
+class Sharing(RuleBasedStateMachine):
+    processes = Bundle("processes")
+
+    def __init__(self):
+        super().__init__()
+        self.options = Options(quantum_ns=QUANTUM_NS, max_hold_ns=MAX_HOLD_NS, min_share=0)
+        self.core = Scheduler(self.options)
+        self.world = World()
+        self.now_ns = 0
+        self.numbers = 0
+
+    def tell(self, event):
+        for action in self.core.handle(event):
+            match action:
+                case OpenGate(process_id=p):
+                    self.world.workers[p].is_open = True
+                case CloseGate(process_id=p):
+                    self.world.workers[p].is_open = False
+                case ForgetProcess(process_id=p):
+                    del self.world.workers[p]
+        self.world.calm_looks = 0
+
+    def look(self):
+        """A millisecond in which whoever may and wants to computes, and the rest drains."""
+        self.now_ns += MS
+        world = self.world
+        for worker in world.workers.values():
+            worker.drains = worker.busy and not worker.is_open and not worker.drains
+            worker.busy = worker.drains or (worker.wants and worker.is_open)
+        for gpu in (0, 1):
+            runners = [w for w in world.workers.values() if w.busy and w.gpu == gpu]
+            for worker in runners:
+                worker.served_ns += MS // len(runners)
+        for worker in world.workers.values():
+            waits = worker.wants and not worker.is_open and not world.paused(worker)
+            worker.held_ns = worker.held_ns + MS if waits else 0
+        calm = world.calm_looks
+        samples = tuple(worker.usage() for worker in world.workers.values())
+        self.tell(UsageSampled(now_ns=self.now_ns, samples=samples))
+        world.calm_looks = calm + 1
+
+    @rule(
+        target=processes,
+        job_class=st.sampled_from(JobClass),
+        group=st.sampled_from(["", "", "ranks"]),
+        gpu=st.sampled_from([0, 0, 1]),
+        wants=st.sampled_from([True, True, False]),
+    )
+    def attach(self, job_class, group, gpu, wants):
+        self.numbers += 1
+        number = self.numbers
+        self.world.workers[number] = Worker(
+            process_id=number,
+            job_id=number,
+            group=group or f"own {number}",
+            gpu=gpu,
+            job_class=job_class,
+            wants=wants,
+        )
+        spec = JobSpec(job_class=job_class, group=group)
+        self.tell(
+            ProcessAttached(
+                now_ns=self.now_ns, process_id=number, job_id=number, uid=1, gpu=gpu, spec=spec
+            )
+        )
+        return number
+
+    @rule(process=consumes(processes))
+    def leave(self, process):
+        self.world.paused_jobs.discard(process)
+        self.tell(ProcessExited(now_ns=self.now_ns, process_id=process))
+
+    @rule(process=processes, wants=st.booleans())
+    def change_its_mind(self, process, wants):
+        self.world.workers[process].wants = wants
+        self.world.calm_looks = 0
+
+    @rule(process=processes)
+    def pause(self, process):
+        self.world.paused_jobs.add(process)
+        self.tell(JobPaused(now_ns=self.now_ns, job_id=process))
+
+    @rule(process=processes)
+    def resume(self, process):
+        self.world.paused_jobs.discard(process)
+        self.tell(JobResumed(now_ns=self.now_ns, job_id=process))
+
+    @rule(name=st.sampled_from(sorted(POLICIES)))
+    def change_policy(self, name):
+        self.world.policy = name
+        self.tell(PolicyChanged(now_ns=self.now_ns, policy=name))
+
+    @rule(looks=st.sampled_from([1, 5, 20, 200]))
+    def time_passes(self, looks):
+        for _ in range(looks):
+            self.look()
+            self.check_settled()
+            self.check_holds()
+
+    @rule()
+    def equals_get_equal_service(self):
+        """Groups that want the GPU all along and have equal weight get equal time."""
+        for _ in range(SETTLED_LOOKS):
+            self.look()
+        before = {p: w.served_ns for p, w in self.world.workers.items()}
+        for _ in range(120):
+            self.look()
+        if self.world.policy == "fifo":
+            return
+        for island in self.world.islands():
+            self.check_fair(island, before)
+
+    def check_fair(self, island, before):
+        world = self.world
+        alone = [w for w in island if w.wants and not world.paused(w)]
+        if any(o.group == w.group and o is not w for w in alone for o in island):
+            return  # served time of a group is shared among its own processes
+        classes = {w.job_class for w in alone}
+        if JobClass.LATENCY in classes or len(classes) != 1 or len(alone) < 2:
+            return
+        gains = [w.served_ns - before[w.process_id] for w in alone]
+        # A quantum, what runs on while a hand-over is noticed, and the credit of a newcomer.
+        assert max(gains) - min(gains) <= 2 * (QUANTUM_NS + 2 * MS) + 2 * QUANTUM_NS, gains
+
+    def check_holds(self):
+        world = self.world
+        rivals = len({w.group for w in world.workers.values()})
+        bound_ns = MAX_HOLD_NS + rivals * (QUANTUM_NS + 4 * MS)
+        for worker in world.workers.values():
+            assert worker.held_ns <= bound_ns, f"{worker} is held longer than max_hold"
+
+    def check_settled(self):
+        """Someone runs if and only if someone wants to, and only one group at a time."""
+        if self.world.calm_looks < SETTLED_LOOKS:
+            return
+        for island in self.world.islands():
+            running = [w for w in island if w.busy]
+            groups = {w.group for w in running if not self.is_exempt(w)}
+            assert len(groups) <= 1, f"{groups} compute at the same time"
+        if self.world.calm_looks % 8 == 0:
+            self.note_progress()
+
+    def note_progress(self):
+        """Within any three looks somebody computes: a hand-over takes two."""
+        before = sum(w.served_ns for w in self.world.workers.values())
+        wanting = [w for w in self.world.workers.values() if w.wants]
+        wanting = [w for w in wanting if not self.world.paused(w)]
+        calm = self.world.calm_looks
+        for _ in range(3):
+            self.look()
+        after = sum(w.served_ns for w in self.world.workers.values())
+        assert (after > before) == bool(wanting), "the GPU idles while somebody wants it"
+        self.world.calm_looks = calm + 3
+
+    def is_exempt(self, worker):
+        is_latency = self.world.class_of(worker.group) is JobClass.LATENCY
+        return self.world.policy == "priority" and is_latency
+
+    @invariant()
+    def the_scheduler_agrees_with_itself(self):
+        self.core.check_invariants()
+
+    @invariant()
+    def no_group_is_split(self):
+        for worker in self.world.workers.values():
+            gates = {o.is_open for o in self.world.workers.values() if o.group == worker.group}
+            assert len(gates) == 1
+
+    @invariant()
+    def latency_is_never_held(self):
+        for worker in self.world.workers.values():
+            if self.is_exempt(worker) and not self.world.paused(worker):
+                assert worker.is_open
+
+    @invariant()
+    def paused_jobs_are_held(self):
+        for worker in self.world.workers.values():
+            assert not (self.world.paused(worker) and worker.is_open)
+
+
+TestSharing = Sharing.TestCase
+TestSharing.settings = settings(
+    max_examples=100,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+)
