@@ -31,6 +31,11 @@ class _Method(Protocol[_Request, _Answer]):
     ) -> _Answer: ...
 
 
+class _Stream(Protocol):
+    def __iter__(self) -> Iterator[pb.JobEvent]: ...
+    def cancel(self) -> bool: ...
+
+
 class Client:
     """A connection to the daemon of this machine; use it as a context manager, or close it.
 
@@ -141,16 +146,18 @@ class Client:
         return _convert.status(answer)
 
     def watch(self, *, deadline_s: float | None = None) -> Iterator[JobEvent]:
-        """Every change from now on; ends with DeadlineError, or when the iterator is closed.
+        """Every change from the moment this returns; closing the iterator ends it.
 
-        Blocks between events, without a deadline unless one is given.
+        The iterator blocks between events, and raises DeadlineError when a deadline is given and
+        passes.
         """
+        metadata = self._metadata(DEADLINE_S if deadline_s is None else deadline_s)
+        stream = self._jobs.WatchJobs(pb.WatchJobsRequest(), timeout=deadline_s, metadata=metadata)
+        stream.initial_metadata()  # the daemon sends it once nothing can be missed any more
+        return self._events(stream)
+
+    def _events(self, stream: _Stream) -> Iterator[JobEvent]:
         with _mapped(self._place):
-            stream = self._jobs.WatchJobs(
-                pb.WatchJobsRequest(),
-                timeout=deadline_s,
-                metadata=self._metadata(DEADLINE_S if deadline_s is None else deadline_s),
-            )
             try:
                 for event in stream:
                     yield _convert.job_event(event)

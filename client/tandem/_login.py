@@ -30,6 +30,7 @@ class Login:
             self._connection.settimeout(timeout_s)
             self._connection.connect(str(path))
             self.token = self._read_line()
+            self._connection.setblocking(False)  # from now on only looked at
         except BaseException as exc:
             self._connection.close()
             if isinstance(exc, TimeoutError):
@@ -41,7 +42,7 @@ class Login:
     def alive(self) -> bool:
         """Whether the daemon still holds the connection; False after it ended or restarted."""
         try:
-            return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+            return self._connection.recv(1, socket.MSG_PEEK) != b""
         except BlockingIOError:
             return True
         except OSError:

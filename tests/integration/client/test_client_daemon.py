@@ -1,0 +1,263 @@
+"""The client and the commands against a real daemon."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tandem import _attach
+from tandem._attach import Request
+from tandem._client import Client
+from tandem.errors import (
+    AccessError,
+    DeadlineError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
+
+
+@pytest.fixture
+def job(daemon, environ):
+    """A job that does nothing until the test ends; its name."""
+    asked = "-p normal -J sleeper -m 1GiB --slo p99=50ms --no-preemptible -G team"
+    show = "import os, sys; print(os.environ['TANDEM_JOB_ID'], flush=True); sys.stdin.read()"
+    words = ["run", *asked.split(), "--", sys.executable, "-c", show]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem.cli.__main__", *words],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process.stdout.readline().strip()
+    process.communicate()
+
+
+def test_the_status_names_the_daemon(client, daemon, runtime_dir):
+    status = client.status()
+
+    assert status.pid == daemon.pid
+    assert status.runtime_dir == str(runtime_dir)
+    assert status.policy == "priority"
+    assert status.jobs == 0
+
+
+def test_a_job_shows_what_was_asked_for(client, job):
+    (found,) = client.jobs()
+
+    assert client.job(job).name == found.name == job
+    assert found.display_name == "sleeper"
+    assert found.priority == "normal"
+    assert found.memory_quota_bytes == 2**30
+    assert found.slo_p99_ns == 50_000_000
+    assert found.preemptible is False
+    assert found.group == "team"
+    assert found.state == "starting"
+    assert "sys.stdin.read" in found.command
+
+
+def test_a_job_is_found_by_its_display_name(client, job):
+    assert client.job("sleeper").name == job
+
+
+def test_changes_are_seen(client, job):
+    changed = client.set(job, priority="batch", memory="none", slo="none", preemptible=True)
+
+    assert changed.priority == "batch"
+    assert (changed.memory_quota_bytes, changed.slo_p99_ns) == (None, None)
+    assert changed.preemptible is True
+    assert client.job(job).priority == "batch"
+
+
+def test_a_paused_job_is_paused_until_it_is_resumed(client, job):
+    assert client.pause(job).state == "paused"
+    assert client.job(job).state == "paused"
+    assert client.resume(job).state != "paused"
+
+
+def test_every_job_has_an_explanation(client, job):
+    found = client.explain(job)
+
+    assert found.job == job
+    assert found.summary
+    assert (found.mode, found.policy) == ("time", "priority")
+
+
+def test_changes_can_be_watched(client, job):
+    events = client.watch(deadline_s=20)
+
+    client.pause(job)
+
+    assert any(e.job.name == job and e.job.state == "paused" for e in events)
+    events.close()
+
+
+def test_a_watch_ends_with_its_deadline(client):
+    with pytest.raises(DeadlineError):
+        next(client.watch(deadline_s=0.3))
+
+
+def test_an_unknown_job_is_not_found(client):
+    with pytest.raises(NotFoundError, match="j-1"):
+        client.job("j-1")
+
+
+def test_bad_values_are_refused_before_the_daemon_sees_them(client, job):
+    with pytest.raises(UsageError, match="memory '12XB' has the unknown unit 'XB'"):
+        client.set(job, memory="12XB")
+    with pytest.raises(UsageError, match="priority 'urgent' is unknown; use latency, normal"):
+        client.set(job, priority="urgent")
+
+
+def test_a_change_of_nothing_is_refused(client, job):
+    with pytest.raises(UsageError, match="mask is empty"):
+        client.set(job)
+
+
+def test_a_client_survives_a_restart_of_the_daemon(client, daemon):
+    before = client.status().pid
+
+    daemon.kill()
+    with pytest.raises(UnavailableError, match="start one with `tandemd`"):
+        client.status(deadline_s=5)
+    daemon.start()
+
+    assert client.status(deadline_s=20).pid == daemon.pid != before
+
+
+def test_a_token_dies_with_its_connection(client, daemon):
+    client.status()
+    token = client._login.token
+    client._login.close()
+    client._login.alive = lambda: True  # keep the client from noticing
+
+    assert client.status().pid == daemon.pid  # it logs in again
+    assert client._login.token != token
+
+
+def test_a_call_without_a_token_is_refused(client):
+    class Stale:
+        token = "0" * 64
+
+        def alive(self):
+            return True
+
+        def close(self):
+            pass
+
+    client._login = Stale()
+    client._forget_token = lambda: None
+
+    with pytest.raises(AccessError, match="no valid token"):
+        client.status()
+
+
+def test_a_daemon_that_does_not_answer_is_too_slow(runtime_dir):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(str(runtime_dir / "login.sock"))
+        mute.listen()
+        client = Client(directory=str(runtime_dir))
+        with client, pytest.raises(DeadlineError, match=r"no token .* within 0\.1 s"):
+            client.status(deadline_s=0.1)
+
+
+def test_closing_twice_is_fine(daemon, runtime_dir):
+    client = Client(directory=str(runtime_dir))
+    client.status()
+
+    client.close()
+    client.close()
+
+
+def test_ps_is_a_table_or_json(tandem, job):
+    table = tandem("ps").stdout.splitlines()
+    (found,) = json.loads(tandem("ps", "--json").stdout)
+
+    assert table[0].split()[:5] == ["JOB", "NAME", "USER", "CLASS", "STATE"]
+    assert table[1].split()[:2] == [job, "sleeper"]
+    assert (found["name"], found["memory_quota_bytes"]) == (job, 2**30)
+
+
+def test_ps_of_another_user_is_empty(tandem, job):
+    assert tandem("ps", "-u", "nobody-of-this-name").stdout.count("\n") == 1
+
+
+def test_a_finished_job_is_shown_when_asked_for(tandem, daemon):
+    assert tandem("run", "-J", "short", "--", "/bin/true").returncode == 0
+
+    assert "short" not in tandem("ps").stdout
+    assert "exited" in tandem("ps", "-a").stdout
+
+
+def test_commands_change_a_job(tandem, client, job):
+    assert tandem("set", job, "priority=batch", "memory=2g").returncode == 0
+    assert tandem("pause", job).stdout == f"{job} is paused\n"
+    assert client.job(job).memory_quota_bytes == 2**31
+    assert tandem("resume", "sleeper").returncode == 0
+    assert client.job(job).state != "paused"
+
+
+def test_explain_names_the_policy(tandem, job):
+    assert "policy priority" in tandem("explain", job).stdout
+
+
+def test_an_unknown_job_is_exit_code_3(tandem, daemon):
+    done = tandem("explain", "j-1")
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "j-1" in done.stderr
+
+
+def test_status_as_json_has_the_gpus(tandem, daemon):
+    status = json.loads(tandem("status", "--json").stdout)
+
+    assert status["pid"] == daemon.pid
+    assert isinstance(status["gpus"], list)
+
+
+def test_doctor_finds_the_daemon(tandem, daemon):
+    findings = json.loads(tandem("doctor", "--json").stdout)
+
+    found = {f["check"]: f for f in findings}
+    assert found["daemon"]["level"] == "ok"
+    assert f"pid {daemon.pid}" in found["daemon"]["text"]
+    assert {found[n]["level"] for n in ("attach.sock", "login.sock", "tandemd.sock")} == {"ok"}
+    assert found["shim"]["level"] == "ok"
+
+
+def test_doctor_fails_without_a_daemon_and_says_what_to_do(tandem, runtime_dir):
+    done = tandem("doctor")
+
+    assert done.returncode == 1
+    assert "fail  daemon: no daemon answers in" in done.stdout
+    assert "-> start `tandemd`" in done.stdout
+
+
+def test_doctor_distrusts_a_directory_everybody_may_write_to(tandem, runtime_dir):
+    runtime_dir.chmod(0o777)
+
+    assert f"-> chmod go-w {runtime_dir}" in tandem("doctor").stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(environ, job):
+    command = f"'{sys.executable}' -m tandem.cli.__main__ ps --json | head -c 1"
+
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[", "")
+
+
+def test_the_daemon_takes_the_request_of_run_as_it_is(daemon, client, runtime_dir):
+    request = Request(priority="latency", name="direct", sm_percent=30)
+
+    answer = _attach.register(runtime_dir / "attach.sock", request, command="x")
+
+    assert isinstance(answer, _attach.Registered | _attach.Refused)

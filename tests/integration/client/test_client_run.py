@@ -1,0 +1,207 @@
+"""`tandem run` as a process, before a fake attach socket."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from tandem import _native as native
+from tandem import _paths
+
+REFUSED = native.encode_refused(code=3, reason="uid 7 may not")
+NO_ROOM = native.encode_refused(code=4, reason="no room for another process")
+REGISTERED = native.encode_registered(job_id=0x7F3A)
+
+SHOW = "import os; print(os.getpid(), os.environ.get('TANDEM_JOB_ID'), os.environ['LD_PRELOAD'])"
+
+
+def python(code):
+    return ("--", sys.executable, "-c", code)
+
+
+def test_the_job_is_registered_and_knows_its_name(tandem, attached):
+    daemon = attached(REGISTERED)
+
+    done = tandem("run", "-p", "batch", "-J", "train", "-m", "1g", *python(SHOW))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [str(done.pid), "j-7f3a", str(_paths.SHIM)]
+    request = native.decode(daemon.packets[0]).request
+    assert (request.job_class, request.name, request.memory_bytes) == (3, "train", 2**30)
+
+
+def test_the_process_becomes_the_command(tandem, attached):
+    daemon = attached(REGISTERED)
+
+    done = tandem("run", *python("import os; print(os.getpid())"))
+
+    assert daemon.pids == [done.pid]
+    assert done.stdout == f"{done.pid}\n"
+
+
+def test_the_daemon_sees_the_command_as_a_shell_would_take_it(tandem, attached):
+    daemon = attached(REGISTERED)
+
+    tandem("run", "--", "/bin/echo", "a b")
+
+    assert native.decode(daemon.packets[0]).command == "/bin/echo 'a b'"
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 125])
+def test_the_exit_code_is_that_of_the_command(tandem, attached, code):
+    attached(REGISTERED)
+
+    assert tandem("run", "--", "/bin/sh", "-c", f"exit {code}").returncode == code
+
+
+def test_the_command_dies_of_its_signal(tandem, attached):
+    attached(REGISTERED)
+
+    assert tandem("run", "--", "/bin/sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+
+
+def test_output_and_input_are_those_of_the_command(tandem, attached):
+    attached(REGISTERED)
+
+    done = tandem("run", "--", "/bin/bash", "-c", "seq 100000 | head -1; echo err >&2")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "err\n")
+
+
+def test_no_signal_is_ignored_that_was_not_before(tandem, attached):
+    attached(REGISTERED)
+    show = ("/bin/grep", "^Sig[BI]", "/proc/self/status")
+
+    ours = tandem("run", "--", *show).stdout
+
+    assert "SigIgn:\t0000000000000000" in ours
+    assert "SigBlk:\t0000000000000000" in ours
+
+
+def test_no_descriptor_is_left_to_the_command(tandem, attached):
+    attached(REGISTERED)
+
+    done = tandem("run", "--", "/bin/sh", "-c", "ls /proc/$$/fd")
+
+    assert set(done.stdout.split()) <= {"0", "1", "2", "10"}  # 10: a shell's own
+
+
+def test_without_a_daemon_the_command_runs_after_one_line(tandem, runtime_dir):
+    done = tandem("run", *python(SHOW))
+
+    assert done.returncode == 0
+    assert done.stdout.split() == [str(done.pid), "None", str(_paths.SHIM)]
+    assert done.stderr == (
+        f"tandem: warning: no daemon ({runtime_dir}/attach.sock: No such file or directory); "
+        "running unshared\n"
+    )
+
+
+def test_a_stale_socket_is_no_daemon(tandem, attached, runtime_dir):
+    fake = attached(REGISTERED)
+    (runtime_dir / "attach.sock").rename(runtime_dir / "x")
+    os.symlink(runtime_dir / "gone", runtime_dir / "attach.sock")
+
+    done = tandem("run", "--", "/bin/true")
+
+    assert done.returncode == 0
+    assert "running unshared" in done.stderr
+    assert fake.packets == []
+    (runtime_dir / "attach.sock").unlink()
+    (runtime_dir / "x").rename(runtime_dir / "attach.sock")
+
+
+def test_a_hung_daemon_costs_a_second_and_a_line(tandem, attached, runtime_dir):
+    attached(None)
+
+    done = tandem("run", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert f"no answer on {runtime_dir}/attach.sock within 1 s" in done.stderr
+
+
+def test_garbage_is_no_daemon(tandem, attached):
+    attached(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    done = tandem("run", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert "speaks another protocol" in done.stderr
+
+
+def test_a_refused_job_runs_unshared_and_says_why(tandem, attached):
+    attached(REFUSED)
+
+    done = tandem("run", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert done.stderr == ("tandem: warning: the daemon refuses: uid 7 may not; running unshared\n")
+
+
+@pytest.mark.parametrize("how", [{"words": ["--require"]}, {"variables": {"TANDEM_REQUIRE": "1"}}])
+def test_required_means_no_unshared_run(tandem, how):
+    command = [*how.get("words", []), "--", "/bin/echo", "ran"]
+
+    done = tandem("run", *command, **how.get("variables", {}))
+
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "start tandemd, or drop --require" in done.stderr
+
+
+@pytest.mark.parametrize(("reply", "code"), [(REFUSED, 125), (NO_ROOM, 75)])
+def test_a_required_job_that_is_refused_does_not_run(tandem, attached, reply, code):
+    attached(reply)
+
+    done = tandem("run", "--require", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("error: the daemon refuses: ")
+
+
+def test_a_command_that_does_not_exist_is_not_registered(tandem, attached):
+    daemon = attached(REGISTERED)
+
+    assert tandem("run", "--", "no-such-command").returncode == 127
+    assert tandem("run", "--", "/etc/passwd").returncode == 126
+    assert daemon.packets == []
+
+
+def test_a_disabled_run_is_a_bare_run(tandem, attached):
+    daemon = attached(REGISTERED)
+
+    done = tandem("run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD.", TANDEM_DISABLE="1")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, ".\n", "")
+    assert daemon.packets == []
+
+
+def test_a_script_without_interpreter_runs_as_in_a_shell(tandem, attached, tmp_path):
+    attached(REGISTERED)
+    script = tmp_path / "script"
+    script.write_text("echo ran $1\n")
+    script.chmod(0o755)
+
+    assert tandem("run", "--", script, "x").stdout == "ran x\n"
+
+
+def test_a_script_whose_interpreter_is_gone_is_127(tandem, attached, tmp_path):
+    attached(REGISTERED)
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+
+    done = tandem("run", "--", script)
+
+    assert done.returncode == 127
+    assert "cannot execute" in done.stderr
+
+
+def test_nested_runs_preload_once_and_register_twice(tandem, attached):
+    daemon = attached(REGISTERED)
+    inner = [sys.executable, "-m", "tandem.cli.__main__", "run", *python(SHOW)]
+
+    done = tandem("run", "-p", "batch", "--", *inner)
+
+    assert done.stdout.split()[2] == str(_paths.SHIM)
+    assert [native.decode(p).request.job_class for p in daemon.packets] == [3, 3]
