@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -162,8 +163,41 @@ Channel* map_channel(const Packet& packet, const wire::Welcome& welcome) {
   return channel;
 }
 
+using PeerPages = std::atomic<const shm::PresencePage*>[shm::kPresenceMax];
+
+void meet_peer(PeerPages& pages, const Packet& packet, uint32_t index) {
+  if (index >= shm::kPresenceMax || packet.fd_count != 1) return;
+  const void* page = map(packet.fd[0], shm::kPresenceBytes, PROT_READ);
+  if (!page) return;
+  // The previous page of that index stays mapped: a launching thread may be reading it.
+  pages[index].store(static_cast<const shm::PresencePage*>(page), std::memory_order_release);
+}
+
+// True when the packet was about a peer.
+bool handle_presence(PeerPages& pages, const Packet& packet) {
+  if (const auto* peer = packet.as<wire::Presence>(wire::Type::kPresence)) {
+    meet_peer(pages, packet, peer->index);
+    return true;
+  }
+  const auto* gone = packet.as<wire::Presence>(wire::Type::kPresenceGone);
+  if (gone && gone->index < shm::kPresenceMax)
+    pages[gone->index].store(nullptr, std::memory_order_release);
+  return gone != nullptr;
+}
+
+Channel* welcomed(const Packet& packet, const PeerPages& early) {
+  const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
+  Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;  // REFUSED or garbage
+  if (!channel) return nullptr;
+  for (uint32_t i = 0; i < shm::kPresenceMax; ++i)
+    channel->gate.peers().page[i].store(early[i].load(std::memory_order_relaxed),
+                                        std::memory_order_relaxed);
+  return channel;
+}
+
 Channel* shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
   if (!send_message(socket, hello)) return nullptr;
+  PeerPages early{};  // a peer's presence may overtake the welcome
   const uint64_t give_up_ns = monotonic_ns() + static_cast<uint64_t>(timeout_ms) * 1'000'000;
   for (;;) {
     const uint64_t now = monotonic_ns();
@@ -174,27 +208,8 @@ Channel* shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
     Packet packet;
     const int got = receive(socket, &packet);
     if (got < 0) return nullptr;
-    if (got == 0) continue;
-    const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
-    return welcome ? map_channel(packet, *welcome) : nullptr;  // REFUSED or garbage
-  }
-}
-
-void meet_peer(Channel& channel, const Packet& packet, uint32_t index) {
-  if (index >= shm::kPresenceMax || packet.fd_count != 1) return;
-  const void* page = map(packet.fd[0], shm::kPresenceBytes, PROT_READ);
-  if (!page) return;
-  const auto* peer = static_cast<const shm::PresencePage*>(page);
-  // The previous page of that index stays mapped: a launching thread may be reading it.
-  channel.gate.peers().page[index].store(peer, std::memory_order_release);
-}
-
-void handle(Channel& channel, const Packet& packet) {
-  if (const auto* peer = packet.as<wire::Presence>(wire::Type::kPresence)) {
-    meet_peer(channel, packet, peer->index);
-  } else if (const auto* gone = packet.as<wire::Presence>(wire::Type::kPresenceGone)) {
-    if (gone->index < shm::kPresenceMax)
-      channel.gate.peers().page[gone->index].store(nullptr, std::memory_order_release);
+    if (got == 0 || handle_presence(early, packet)) continue;
+    return welcomed(packet, early);
   }
 }
 
@@ -224,7 +239,7 @@ bool read_messages(Channel& channel) {
     const int got = receive(channel.socket, &packet);
     if (got < 0) return false;
     if (got == 0) return true;
-    handle(channel, packet);
+    handle_presence(channel.gate.peers().page, packet);
   }
 }
 

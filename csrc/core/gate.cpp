@@ -89,8 +89,18 @@ bool Gate::window_is_full(uint32_t window) const {
     const uint64_t issued = slots_[i].issued.load(std::memory_order_relaxed);
     if (issued > done) unfinished += issued - done;
   }
-  return unfinished >= window &&
-         stuck_at_.load(std::memory_order_relaxed) != passed_markers();
+  if (unfinished < window) return false;
+  const bool stuck = stuck_at_.load(std::memory_order_relaxed) == passed_markers();
+  return !stuck || unfinished - window >= added_room_.load(std::memory_order_relaxed);
+}
+
+// Work that only this thread would submit may be what the GPU waits for.
+void Gate::grow_window() {
+  const uint64_t passed = passed_markers();
+  const bool again = stuck_at_.exchange(passed, std::memory_order_relaxed) == passed;
+  const uint64_t room = again ? added_room_.load(std::memory_order_relaxed) : 0;
+  added_room_.store(std::min<uint64_t>(std::max<uint64_t>(room * 2, 1), uint64_t{1} << 20),
+                    std::memory_order_relaxed);
 }
 
 uint64_t Gate::passed_markers() const {
@@ -138,9 +148,7 @@ Waited Gate::wait() {
 
 void Gate::pause_for(WaitReason reason, uint64_t since_ns) {
   if (reason == WaitReason::kWindow && behind(clock_->now_ns(), since_ns) > kWindowPatienceNs) {
-    // Work that only this thread would submit may be what the GPU waits for: stop holding it back
-    // until a marker passes.
-    stuck_at_.store(passed_markers(), std::memory_order_relaxed);
+    grow_window();
     return;
   }
   if (clock_->is_virtual()) {

@@ -4,7 +4,8 @@
 // Rules
 // 1. The open path is a handful of relaxed loads; nothing is written unless the gate word changed.
 // 2. Every wait has an end: the gate opens, the daemon's socket closes (`lost`), its tick is older
-//    than stale_ns, or, for the window, the GPU made no progress for kWindowPatienceNs.
+//    than stale_ns, or, for the window, the GPU made no progress for kWindowPatienceNs: then the
+//    window grows, twice as much each time, until it does.
 // 3. What is read from shared memory is read once and bounded here, whatever it says.
 #pragma once
 
@@ -66,6 +67,7 @@ class Gate {
   void pause_for_window(uint64_t since_ns);
   [[nodiscard]] uint64_t next_predicted_end_ns() const;
   [[nodiscard]] uint64_t passed_markers() const;
+  void grow_window();
 
   const shm::CommandPage* command_ = nullptr;
   shm::StatePage* state_ = nullptr;
@@ -73,7 +75,10 @@ class Gate {
   const Clock* clock_ = nullptr;
   Peers peers_{};
   std::atomic<bool> lost_{false};             // helper: release in lose(); waiters: acquire
-  std::atomic<uint64_t> stuck_at_{UINT64_MAX};  // passed_markers() when the window was given up
+  // Room added to a window in which nothing moved, valid while passed_markers() is stuck_at_.
+  // Waiters: relaxed; two that grow it at once grow it once too often.
+  std::atomic<uint64_t> stuck_at_{UINT64_MAX};
+  std::atomic<uint64_t> added_room_{0};
 };
 
 }  // namespace tandem

@@ -127,12 +127,18 @@ TEST(the_window_opens_when_the_gpu_moves_on) {
 TEST(a_gpu_that_stands_still_does_not_hold_a_thread_for_ever) {
   Channel* channel = make_channel();
   channel->gate.slot_end = 1;
-  command_of(channel).gate.window_segments = 1;
-  channel->slots[0].issued = 5;
+  command_of(channel).gate.window_segments = 2;
+  channel->slots[0].issued = 2;
   CHECK(channel->gate.admit().reason == WaitReason::kWindow);
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);  // until a marker passes
-  channel->slots[0].done = 1;
+  channel->slots[0].issued = 3;
+  CHECK(channel->gate.obstacle() == WaitReason::kWindow);  // one more, not all it likes
+  CHECK(channel->gate.admit().reason == WaitReason::kWindow);
+  channel->slots[0].issued = 4;  // then twice as many
   CHECK(channel->gate.obstacle() == WaitReason::kWindow);
+  channel->slots[0].done = 1;
+  CHECK(channel->gate.obstacle() == WaitReason::kWindow);  // it moves: the window is itself again
+  channel->slots[0].done = 3;
+  CHECK(channel->gate.obstacle() == WaitReason::kNone);
 }
 
 TEST(garbage_in_the_command_page_is_survived) {
