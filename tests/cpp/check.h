@@ -40,8 +40,8 @@ inline bool add(Case* added) {
 
 #define CHECK_EQ(left, right)                                                     \
   do {                                                                            \
-    const auto& check_l = (left);                                                 \
-    const auto& check_r = (right);                                                \
+    const auto check_l = (left);                                                 \
+    const auto check_r = (right);                                                \
     if (!(check_l == check_r)) {                                                  \
       std::cerr << __FILE__ << ":" << __LINE__ << ": " #left " is " << +check_l   \
                 << ", " #right " is " << +check_r << "\n";                        \
