@@ -25,7 +25,7 @@ namespace {
 using proto::Header;
 using proto::Type;
 
-constexpr uint64_t kPollQuantumNs = 1'000;  // virtual time that one unsuccessful poll may let pass
+constexpr uint64_t kPollQuantumNs = 1'000;  // virtual time that the first of several polls lets pass
 constexpr long kBatchNs = 20'000;           // real clock: how long a launch may wait for company
 
 Runtime* g_runtime = nullptr;  // replaced only in a forked child, by its single thread
@@ -272,7 +272,13 @@ std::vector<uint64_t> Runtime::tail_of(const Stream* stream) const {
 void Runtime::let_time_pass(Lock& lock, uint64_t op) {
   flush();
   if (!is_virtual()) return;
-  const uint64_t deadline_ns = last_time_ns_ + kPollQuantumNs;
+  // Ever longer steps, or a loop over a long operation would take a million polls. A step ends with
+  // the operation, so the answer does not come late.
+  ThreadState& thread = this_thread();
+  if (thread.polled_op != op) thread.polled_since_ns = last_time_ns_;
+  thread.polled_op = op;
+  const uint64_t step_ns = (last_time_ns_ - thread.polled_since_ns) / 8;
+  const uint64_t deadline_ns = last_time_ns_ + std::max(kPollQuantumNs, step_ns);
   wait(lock, [&] { return !live(op); }, deadline_ns);
 }
 

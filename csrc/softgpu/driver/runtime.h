@@ -149,6 +149,7 @@ struct ThreadState {
   bool outside = false;          // between softgpu_wait_begin and _end
   bool per_thread_default = false;  // inside a _ptsz or _ptds call
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  uint64_t polled_op = 0, polled_since_ns = 0;  // the newest unsuccessful query
   std::vector<Context*> stack;
   struct DefaultStream {
     Context* context;

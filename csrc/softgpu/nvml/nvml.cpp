@@ -1,5 +1,7 @@
 // libnvidia-ml.so.1 of the software GPU. The prototypes are those of NVML's public reference,
 // written down here because nvml.h is not part of the packages that the build needs.
+#include <cuda.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -153,7 +155,7 @@ NVML_API nvmlSystemGetNVMLVersion(char* out, unsigned length) {
 }
 NVML_API nvmlSystemGetCudaDriverVersion_v2(int* version) {
   if (!version) return kInvalidArgument;
-  *version = 13000;
+  *version = CUDA_VERSION;
   return kSuccess;
 }
 NVML_API nvmlSystemGetCudaDriverVersion(int* version) {

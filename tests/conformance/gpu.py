@@ -1,0 +1,80 @@
+"""The little that every conformance body needs: checked calls and host memory."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+
+from cuda.bindings import driver as cu
+
+NOT_READY = cu.CUresult.CUDA_ERROR_NOT_READY
+
+
+def ok(result):
+    """The values of a call that has to succeed."""
+    status, *values = result
+    assert status == cu.CUresult.CUDA_SUCCESS, status
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def refused(result) -> str:
+    """The name of the error of a call that has to fail."""
+    assert result[0] != cu.CUresult.CUDA_SUCCESS
+    return result[0].name.removeprefix("CUDA_ERROR_")
+
+
+@contextlib.contextmanager
+def outside():
+    """Around waiting for another process or thread: on the virtual clock time passes meanwhile."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    hooks = [getattr(driver, f"softgpu_wait_{end}", int) for end in ("begin", "end")]
+    hooks[0]()
+    yield
+    hooks[1]()
+
+
+def u32(*values: int) -> array.array:
+    return array.array("I", values)
+
+
+def address(host: array.array) -> int:
+    return host.buffer_info()[0]
+
+
+class Gpu:
+    """A context with the test kernels loaded and current."""
+
+    def __init__(self) -> None:
+        ok(cu.cuInit(0))
+        self.device = ok(cu.cuDeviceGet(0))
+        self.context = ok(cu.cuDevicePrimaryCtxRetain(self.device))
+        ok(cu.cuCtxSetCurrent(self.context))
+        self.module = ok(cu.cuModuleLoadData(Path(os.environ["TEST_IMAGE"]).read_bytes()))
+
+    def function(self, name: str):
+        return ok(cu.cuModuleGetFunction(self.module, name.encode()))
+
+    def launch(self, name, values, types, *, stream=0, grid=1, block=1):
+        return cu.cuLaunchKernel(
+            self.function(name), grid, 1, 1, block, 1, 1, 0, stream, (values, types), 0
+        )
+
+    def affine(self, word, factor, addend, *, stream=0, slow=False) -> None:
+        name = "slow_affine" if slow else "affine"
+        types = (None, ctypes.c_uint, ctypes.c_uint)
+        ok(self.launch(name, (word, factor, addend), types, stream=stream))
+
+    def word(self, value: int):
+        """A device word with a value, written before anything else happens."""
+        pointer = ok(cu.cuMemAlloc(4))
+        ok(cu.cuMemsetD32(pointer, value, 1))
+        ok(cu.cuCtxSynchronize())
+        return pointer
+
+    def read(self, pointer, count: int = 1) -> list[int]:
+        host = u32(*[0] * count)
+        ok(cu.cuMemcpyDtoH(address(host), pointer, 4 * count))
+        return host.tolist()

@@ -1,0 +1,101 @@
+"""Processes that end at any moment, and a device process that does."""
+
+import os
+import signal
+
+import pytest
+
+READY = 'print("ready", flush=True)\n'
+BUSY = """
+gpu = Gpu(); word = gpu.word(1)
+big = ok(cu.cuMemAlloc(64 << 20))
+for i in range(100): gpu.affine(word, 3, i, slow=True)
+"""
+
+
+def memory_is_back(status):
+    return status["devices"][0]["used_bytes"] == 0
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+@pytest.mark.parametrize(
+    "moment",
+    ["while True: gpu.affine(word, 3, 1)", "while True: ok(cu.cuMemFree(ok(cu.cuMemAlloc(4096))))"],
+)
+def test_a_killed_program_gives_its_memory_back_and_others_go_on(gpu, clock, moment):
+    gpu.options["clock"] = clock
+    other = gpu.start(
+        "gpu = Gpu()\n"
+        + READY
+        + """
+with outside(): sys.stdin.readline()
+word = gpu.word(7); gpu.affine(word, 2, 1); print(gpu.read(word))
+"""
+    )
+    assert other.stdout.readline() == "ready\n"
+    killed = gpu.start(BUSY + READY + moment)
+    assert killed.stdout.readline() == "ready\n"
+
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+
+    out, err = other.communicate("go\n", timeout=60)
+    assert out == "[15]\n", err
+    gpu.wait_until(memory_is_back)
+
+
+def test_a_program_may_end_with_work_in_flight(gpu):
+    gpu.options["clock"] = "real"
+    gpu.run(BUSY)
+
+    gpu.wait_until(memory_is_back)
+
+
+def test_calls_fail_when_the_device_process_dies(gpu):
+    gpu.options["clock"] = "real"
+    child = gpu.start(
+        BUSY
+        + READY
+        + """
+print(refused(cu.cuCtxSynchronize()), refused(cu.cuMemAlloc(16)))
+"""
+    )
+    assert child.stdout.readline() == "ready\n"
+
+    (device,) = list(device_processes(gpu.folder))
+    os.kill(device, signal.SIGKILL)
+
+    out, err = child.communicate(timeout=30)
+    assert out == "DEVICE_UNAVAILABLE DEVICE_UNAVAILABLE\n", err
+
+
+def device_processes(folder):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"tandem-softgpu") and str(folder).encode() in words:
+            yield int(pid)
+
+
+def test_without_a_device_program_cuinit_says_so(gpu, tmp_path):
+    missing = str(tmp_path / "missing")
+    child = gpu.start("print(refused(cu.cuInit(0)))", TANDEM_SOFTGPU_BIN=missing)
+    out, err = child.communicate(timeout=30)
+
+    assert out == "SYSTEM_NOT_READY\n"
+    assert missing in err
+
+
+def test_a_program_that_catches_its_own_faults_still_does(gpu):
+    child = gpu.start("""
+import faulthandler; faulthandler.enable()
+gpu = Gpu(); gpu.affine(gpu.word(1), 2, 0); ok(cu.cuCtxSynchronize())
+ctypes.string_at(8)
+""")
+    err = child.communicate(timeout=30)[1]
+
+    assert child.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in err
