@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import socket
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 
 def notify(state: str) -> None:
     """Send `READY=1`, `WATCHDOG=1`, `STOPPING=1`..; nothing happens outside systemd."""
@@ -13,8 +17,11 @@ def notify(state: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.sendto(state.encode(), address)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
+            manager.sendto(state.encode(), address)
+    except OSError as error:
+        log.warning("service manager does not listen, continuing without it", error=str(error))
 
 
 def watchdog_period_s() -> float | None:

@@ -1,0 +1,135 @@
+"""A shim in Python: the attach protocol by hand, and the three pages mapped.
+
+Written from csrc/core/wire.h and shm_layout.h, not from the daemon's code. Also a program, for
+tests that need a client of another uid or one that can be killed:
+
+    fake_shim.py SOCKET [--uid N] [--job N] [--class N]    attaches, prints its WELCOME, waits
+"""
+
+import argparse
+import array
+import json
+import mmap
+import os
+import socket
+import struct
+import sys
+
+MAGIC = 0x4D444E54
+HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
+LATENCY, NORMAL, BATCH = 1, 2, 3
+HEADER = struct.Struct("=IHHII")
+REQUEST = struct.Struct("=IIQQQII64s64s")
+GATE_OFFSET, FLAGS_OFFSET, WINDOW_OFFSET, CLASS_OFFSET, MASK_OFFSET = 64, 68, 72, 76, 96
+WAITS_OFFSET, SLOTS_OFFSET = 192, 4096
+FLAG_RELEASED = 4
+
+
+def packet(kind, body=b"", *, version=1):
+    return HEADER.pack(MAGIC, version, kind, HEADER.size + len(body), 0) + body
+
+
+def request(*, job_class=NORMAL, name="", group=""):
+    return REQUEST.pack(job_class, 0, 0, 0, 0, 0, 0, name.encode(), group.encode())
+
+
+def hello(*, job_id=0, layouts=(1, 1), version=1, **asked):
+    head = struct.pack("=IIIIQ", *layouts, 0x000100, 1, job_id)
+    return packet(
+        HELLO, head + request(**asked) + struct.pack("=II", 0, 0) + bytes(256), version=version
+    )
+
+
+def register(command="train", **asked):
+    return packet(REGISTER, request(**asked) + struct.pack("256s", command.encode()))
+
+
+class Shim:
+    """One connection; `attach` makes it a process with pages."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(str(path))
+        self.fds = []
+
+    def receive(self):
+        """Type and body of the next packet, and the fds that came with it; type 0 at the end."""
+        room = socket.CMSG_SPACE(16 * 4)
+        data, rights, _, _ = self.socket.recvmsg(4096, room)
+        fds = array.array("i")
+        for _, _, payload in rights:
+            fds.frombytes(payload)
+        self.fds += fds
+        if not data:
+            return 0, b"", []
+        magic, _, kind, size, _ = HEADER.unpack_from(data)
+        assert magic == MAGIC
+        assert size == len(data)
+        return kind, data[HEADER.size :], list(fds)
+
+    def attach(self, *, mapped=True, **asked):
+        self.socket.send(hello(**asked))
+        kind, body, fds = self.receive()
+        assert kind == WELCOME, body
+        self.layout, self.clock, self.process_id, self.job_id, state_bytes = struct.unpack_from(
+            "=IIQQQ", body
+        )
+        self.command = mmap.mmap(fds[0], 4096, prot=mmap.PROT_READ)
+        self.state = mmap.mmap(fds[1], state_bytes)
+        self.presence = mmap.mmap(fds[2], 4096)
+        if mapped:
+            self.socket.send(packet(MAPPED))
+        return self
+
+    def refusal(self, data):
+        """Send something bad; code and reason of the refusal, then nothing but the end."""
+        self.socket.send(data)
+        kind, body, _ = self.receive()
+        assert kind == REFUSED, kind
+        assert self.receive()[0] == 0
+        code, _, reason = struct.unpack("=II160s", body)
+        return code, reason.rstrip(b"\0").decode()
+
+    def word(self, offset):
+        return struct.unpack_from("=I", self.command, offset)[0]
+
+    @property
+    def is_held(self):
+        return bool(self.word(GATE_OFFSET) & 1)
+
+    @property
+    def presence_mask(self):
+        return struct.unpack_from("=Q", self.command, MASK_OFFSET)[0]
+
+    def work(self, *, busy, waiting=False):
+        """Claim work on the GPU, or a thread that waits at the gate."""
+        struct.pack_into("=QQQII", self.state, SLOTS_OFFSET, int(busy), 0, 7, 0, 1)
+        struct.pack_into("=II", self.state, WAITS_OFFSET, int(waiting), int(waiting))
+
+    def close(self):
+        self.socket.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("socket")
+    parser.add_argument("--uid", type=int)
+    parser.add_argument("--job", type=int, default=0)
+    parser.add_argument("--class", type=int, default=NORMAL, dest="job_class")
+    options = parser.parse_args()
+    if options.uid is not None:
+        os.setgroups([])
+        os.setgid(options.uid)
+        os.setuid(options.uid)
+    shim = Shim(options.socket).attach(job_id=options.job, job_class=options.job_class)
+    seen = {"job_id": shim.job_id, "process_id": shim.process_id}
+    print(json.dumps(seen), flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+import fcntl
+import os
+import signal
+import stat
+import struct
+import subprocess
+import sys
+
+import pytest
+from conftest import until
+from fake_shim import (
+    BATCH,
+    CLASS_OFFSET,
+    FLAG_RELEASED,
+    FLAGS_OFFSET,
+    HELLO,
+    LATENCY,
+    MAPPED,
+    PRESENCE,
+    PRESENCE_GONE,
+    REGISTERED,
+    WINDOW_OFFSET,
+    hello,
+    packet,
+    register,
+)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
+NOBODY = 65534
+
+
+def test_a_shim_gets_three_sealed_pages_that_nobody_else_can_open(daemon):
+    shim = daemon.start().shim()
+
+    for fd in shim.fds:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o600
+        assert seals & fcntl.F_SEAL_SHRINK
+        assert seals & fcntl.F_SEAL_GROW
+    assert not shim.is_held
+
+
+def test_best_effort_is_shown_the_presence_of_a_latency_process_and_loses_it_with_it(daemon):
+    batch = daemon.start().shim(job_class=BATCH)
+    latency = daemon.shim(job_class=LATENCY)
+
+    kind, body, fds = batch.receive()
+    assert (kind, struct.unpack("=II", body), len(fds)) == (PRESENCE, (0, LATENCY), 1)
+    until(lambda: batch.presence_mask == 1, what="the mask names the presence entry")
+    latency.close()
+
+    assert batch.receive()[0] == PRESENCE_GONE
+    until(lambda: batch.presence_mask == 0, what="the mask is empty again")
+
+
+def test_best_effort_is_windowed_while_it_shares_the_gpu(daemon):
+    batch = daemon.start().shim(job_class=BATCH)
+    assert batch.word(WINDOW_OFFSET) == 0
+
+    daemon.shim(job_class=LATENCY)
+
+    assert batch.word(WINDOW_OFFSET) == 2
+
+
+def test_two_at_work_take_turns(daemon):
+    first = daemon.start("--policy", "fifo").shim(job_class=BATCH)
+    second = daemon.shim(job_class=BATCH)
+    first.work(busy=True)
+    second.work(busy=False, waiting=True)
+    until(lambda: second.is_held, what="the second is held")
+    assert not first.is_held
+
+    first.work(busy=False)
+
+    until(lambda: not second.is_held, what="the second has its turn")
+
+
+def test_latency_is_not_held_while_best_effort_works(daemon):
+    batch = daemon.start().shim(job_class=BATCH)
+    other = daemon.shim(job_class=BATCH)
+    latency = daemon.shim(job_class=LATENCY)
+    latency.work(busy=True)
+    batch.work(busy=True)
+    other.work(busy=False, waiting=True)
+
+    until(lambda: batch.is_held or other.is_held, what="best effort takes turns")
+
+    assert not latency.is_held
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"garbage", "7"),
+        (bytes(472), "magic"),
+        (hello()[:100], "100"),
+        (packet(99, bytes(100)), "99"),
+        (packet(HELLO), "16"),
+        (packet(MAPPED), "HELLO"),
+        (os.urandom(4096), "magic"),
+    ],
+)
+def test_garbage_is_refused_with_a_reason_and_the_daemon_goes_on(daemon, data, words):
+    daemon.start()
+
+    code, reason = daemon.connect().refusal(data)
+
+    assert code in (1, 2)
+    assert words in reason
+    assert not daemon.shim().is_held
+
+
+def test_another_protocol_is_refused_as_such(daemon):
+    code, reason = daemon.start().connect().refusal(hello(version=9))
+
+    assert (code, "9" in reason) == (1, True)
+
+
+def test_another_layout_is_refused_as_such(daemon):
+    code, reason = daemon.start().connect().refusal(hello(layouts=(7, 8)))
+
+    assert (code, "layouts 7 to 8" in reason) == (1, True)
+
+
+def test_a_second_hello_ends_the_connection(daemon):
+    shim = daemon.start().shim()
+
+    shim.socket.send(hello())
+
+    assert shim.receive()[0] == 6
+    with daemon.rpc() as rpc:
+        until(lambda: not rpc.jobs(), what="its lease is over")
+
+
+def test_a_killed_client_is_forgotten(daemon):
+    with daemon.start().client() as client:
+        client.stdout.readline()
+        with daemon.rpc() as rpc:
+            assert len(rpc.jobs()) == 1
+
+            client.send_signal(signal.SIGKILL)
+
+            until(lambda: not rpc.jobs(), what="the job is gone")
+            (finished,) = rpc.jobs(show_finished=True)
+            assert finished.processes == []
+
+
+def test_a_dead_holder_does_not_keep_the_gpu(daemon):
+    holder = daemon.start("--policy", "fifo").shim(job_class=BATCH)
+    waiter = daemon.shim(job_class=BATCH)
+    holder.work(busy=True)
+    waiter.work(busy=False, waiting=True)
+    until(lambda: waiter.is_held, what="the second is held")
+
+    holder.close()
+
+    until(lambda: not waiter.is_held, what="the second has the gpu")
+
+
+def test_a_registered_job_lives_as_long_as_its_process(daemon):
+    daemon.start()
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[2]); import fake_shim as f;"
+        "s = f.Shim(sys.argv[1]);"
+        "s.socket.send(f.register('my train', name='t')); print(s.receive()[0], flush=True);"
+        "s.close(); sys.stdin.read()"
+    )
+    here = os.path.dirname(__file__)
+    arguments = [sys.executable, "-c", program, str(daemon.attach_path), here]
+    with (
+        subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as launcher,
+        daemon.rpc() as rpc,
+    ):
+        assert launcher.stdout.readline() == f"{REGISTERED}\n"
+        (job,) = rpc.jobs()
+        assert (job.display_name, job.command, job.status.state) == ("t", "my train", 1)
+
+        launcher.stdin.close()
+        launcher.wait(10)
+
+        until(lambda: not rpc.jobs(), what="the job ends with its process")
+
+
+def test_a_process_joins_the_registered_job_it_names(daemon):
+    launcher = daemon.start().connect()
+    launcher.socket.send(register(job_class=BATCH))
+    _, body, _ = launcher.receive()
+    (job_id,) = struct.unpack_from("=Q", body)
+
+    shim = daemon.shim(job_id=job_id)
+
+    assert shim.job_id == job_id
+    assert shim.word(CLASS_OFFSET) == BATCH
+
+
+def test_a_job_is_made_again_under_its_number_after_a_restart(daemon):
+    job_id = daemon.start().shim().job_id
+    daemon.stop(signal.SIGKILL)
+
+    again = daemon.start().shim(job_id=job_id)
+
+    assert again.job_id == job_id
+
+
+@as_root
+def test_a_client_of_another_uid_cannot_join_a_job_and_is_clamped(daemon):
+    mine = daemon.start().shim(job_class=BATCH)
+
+    options = ("--uid", str(NOBODY), "--job", str(mine.job_id), "--class", str(LATENCY))
+    with daemon.client(*options) as client, daemon.rpc() as rpc:
+        client.stdout.readline()
+        jobs = {job.uid: job for job in rpc.jobs()}
+
+    assert jobs[NOBODY].name != jobs[0].name
+    assert getattr(jobs[NOBODY].spec, "class") == 2
+
+
+def test_two_hundred_processes_attach_at_once(daemon):
+    daemon.start()
+    connections = [daemon.connect() for _ in range(200)]
+
+    for shim in connections:
+        shim.socket.send(hello())
+    answers = [shim.receive() for shim in connections]
+
+    assert {len(fds) for _, _, fds in answers} == {3}
+    with daemon.rpc() as rpc:
+        assert len(rpc.jobs()) == 200
+
+
+def test_stopping_the_daemon_releases_everybody(daemon):
+    holder = daemon.start("--policy", "fifo").shim(job_class=BATCH)
+    held = daemon.shim(job_class=BATCH)
+    holder.work(busy=True)
+    held.work(busy=False, waiting=True)
+    until(lambda: held.is_held, what="the second is held")
+
+    assert daemon.stop(signal.SIGTERM) == 0
+
+    assert not held.is_held
+    assert held.word(FLAGS_OFFSET) & FLAG_RELEASED
+    assert held.receive()[0] == 0
+    assert not daemon.attach_path.exists()
+
+
+def test_a_second_daemon_says_who_has_the_directory(daemon):
+    daemon.start()
+
+    second = daemon.run()
+
+    assert second.returncode == 4
+    assert f"pid {daemon.process.pid}" in second.stderr
+    assert not daemon.shim().is_held
+
+
+def test_stale_sockets_are_replaced(daemon):
+    daemon.start()
+    daemon.stop(signal.SIGKILL)
+    assert daemon.attach_path.exists()
+
+    daemon.start()
+
+    assert not daemon.shim().is_held

@@ -1,0 +1,83 @@
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tandemd.unit import render
+
+PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+
+
+def test_a_valid_configuration_is_said_to_be_so(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text(
+        'version = 1\n[class.batch]\nweight = 2\n[limits.user.ann]\nmax_class = "latency"\n'
+    )
+
+    answer = daemon.run("--config", str(config), "--check-config")
+
+    assert (answer.returncode, answer.stdout) == (0, "the configuration is valid\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[scheduler]\npolcy = 1\n", "scheduler.polcy: unknown key"),
+        ('[scheduler]\npolicy = "lottery"\n', "no policy is named 'lottery'"),
+        ("[scheduler]\nquantum_ms = -1\n", "scheduler.quantum_ms: Input should be greater"),
+        ("[scheduler\n", "config.toml: "),
+        ("version = 2\n", "version: "),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
+    config = daemon.base / "config.toml"
+    config.write_text(text)
+
+    answer = daemon.run("--config", str(config), "--check-config")
+
+    assert answer.returncode == 2
+    assert words in answer.stderr
+
+
+def test_a_drop_in_wins_and_is_named_when_it_is_wrong(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text("")
+    (daemon.base / "config.d").mkdir()
+    (daemon.base / "config.d" / "50-team.toml").write_text("[daemon]\nprivcy = 1\n")
+
+    answer = daemon.run("--config", str(config), "--check-config")
+
+    assert "50-team.toml: daemon.privcy: unknown key" in answer.stderr
+
+
+def test_a_runtime_directory_too_long_for_a_socket_is_refused(daemon):
+    answer = daemon.run("--runtime-dir", str(daemon.base / ("x" * 120)))
+
+    assert answer.returncode == 2
+    assert "too long" in answer.stderr
+
+
+def test_help_has_examples_and_an_unknown_option_is_an_error(daemon):
+    assert "examples:" in daemon.run("--help").stdout
+    assert daemon.run("--polcy", "fair").returncode == 2
+
+
+def test_the_packaged_unit_is_what_the_program_prints():
+    assert (PACKAGING / "tandemd.service").read_text() == render(Path("/usr/bin/tandemd"))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_accepts_the_unit(tmp_path):
+    unit = tmp_path / "tandemd.service"
+    unit.write_text(render(Path(shutil.which("true"))))
+
+    answer = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (answer.returncode, answer.stderr) == (0, "")

@@ -1,0 +1,223 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import grpc
+import pytest
+from conftest import until
+from fake_shim import BATCH, CLASS_OFFSET, NORMAL
+from google.protobuf.field_mask_pb2 import FieldMask
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tandem._wire import tandem_pb2 as pb
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
+NOBODY = 65534
+
+
+def status_of(call, *arguments, **options):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, **options)
+    return caught.value.code(), caught.value.details()
+
+
+def test_status_tells_what_the_daemon_is(daemon):
+    with daemon.start("--policy", "fair").rpc() as rpc:
+        daemon.shim()
+        status = rpc.call(rpc.daemon_service.GetStatus, pb.GetStatusRequest())
+
+    assert (status.pid, status.policy, status.clock) == (daemon.process.pid, "fair", "monotonic")
+    assert (status.jobs, status.processes) == (1, 1)
+
+
+def test_a_call_without_a_token_is_turned_away(daemon):
+    with daemon.start().rpc() as rpc:
+        code, details = status_of(rpc.job_service.ListJobs, pb.ListJobsRequest())
+
+    assert code is grpc.StatusCode.UNAUTHENTICATED
+    assert "login socket" in details
+
+
+def test_a_token_dies_with_its_connection(daemon):
+    with daemon.start().rpc() as rpc:
+        rpc.jobs()
+
+        rpc.login.shutdown(socket.SHUT_RDWR)
+
+        def is_void():
+            try:
+                rpc.jobs()
+            except grpc.RpcError as error:
+                return error.code() is grpc.StatusCode.UNAUTHENTICATED
+            return False
+
+        until(is_void, what="the token is void")
+
+
+def test_health_needs_no_token(daemon):
+    with daemon.start().rpc() as rpc:
+        stub = health_pb2_grpc.HealthStub(rpc.channel)
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_pausing_closes_the_gate_and_resuming_opens_it(daemon):
+    shim = daemon.start().shim(name="nb")
+    with daemon.rpc() as rpc:
+        paused = rpc.call(rpc.job_service.PauseJob, pb.JobName(name="nb"))
+        assert (paused.status.state, shim.is_held) == (pb.STATE_PAUSED, True)
+
+        rpc.call(rpc.job_service.ResumeJob, pb.JobName(name="nb"))
+
+        assert not shim.is_held
+
+
+def test_an_update_changes_what_its_mask_names(daemon):
+    shim = daemon.start().shim(name="nb", job_class=NORMAL)
+    spec = pb.JobSpec(memory_quota_bytes=5, sm_percent=7)
+    setattr(spec, "class", pb.CLASS_BATCH)
+    request = pb.UpdateJobRequest(
+        job=pb.Job(name="nb", spec=spec), update_mask=FieldMask(paths=["spec.class"])
+    )
+
+    with daemon.rpc() as rpc:
+        job = rpc.call(rpc.job_service.UpdateJob, request)
+
+    assert getattr(job.spec, "class") == pb.CLASS_BATCH
+    assert job.spec.sm_percent == 0
+    assert shim.word(CLASS_OFFSET) == BATCH
+
+
+@pytest.mark.parametrize("paths", [[], ["spec.group"], ["uid"]])
+def test_an_update_of_what_cannot_change_is_refused(daemon, paths):
+    daemon.start().shim(name="nb")
+    request = pb.UpdateJobRequest(job=pb.Job(name="nb"), update_mask=FieldMask(paths=paths))
+
+    with daemon.rpc() as rpc:
+        code, _ = status_of(rpc.call, rpc.job_service.UpdateJob, request)
+
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_an_update_of_a_job_that_changed_meanwhile_is_refused(daemon):
+    daemon.start().shim(name="nb")
+    mask = FieldMask(paths=["spec.sm_percent"])
+    job = pb.Job(name="nb", etag="00000000", spec=pb.JobSpec(sm_percent=3))
+
+    with daemon.rpc() as rpc:
+        request = pb.UpdateJobRequest(job=job, update_mask=mask)
+        code, _ = status_of(rpc.call, rpc.job_service.UpdateJob, request)
+
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_an_unknown_name_and_an_ambiguous_one_are_not_found(daemon):
+    daemon.start()
+    daemon.shim(name="twin")
+    daemon.shim(name="twin")
+
+    with daemon.rpc() as rpc:
+        explain = rpc.job_service.ExplainJob
+        unknown = status_of(rpc.call, explain, pb.JobName(name="nobody"))
+        ambiguous = status_of(rpc.call, explain, pb.JobName(name="twin"))
+
+    assert unknown[0] is ambiguous[0] is grpc.StatusCode.NOT_FOUND
+    assert "several jobs" in ambiguous[1]
+
+
+def test_explain_says_who_has_the_gpu(daemon):
+    holder = daemon.start("--policy", "fifo").shim(job_class=BATCH, name="first")
+    waiter = daemon.shim(job_class=BATCH, name="second")
+    holder.work(busy=True)
+    waiter.work(busy=False, waiting=True)
+    until(lambda: waiter.is_held, what="the second is held")
+
+    with daemon.rpc() as rpc:
+        answer = rpc.call(rpc.job_service.ExplainJob, pb.JobName(name="second"))
+
+    assert "has the gpu" in answer.summary
+    assert answer.mode == pb.MODE_TIME
+    assert any("gate closed" in line for line in answer.story)
+
+
+def test_jobs_come_a_page_at_a_time(daemon):
+    daemon.start()
+    for _ in range(3):
+        daemon.shim()
+
+    with daemon.rpc() as rpc:
+        list_jobs = rpc.job_service.ListJobs
+        first = rpc.call(list_jobs, pb.ListJobsRequest(page_size=2))
+        rest = rpc.call(
+            list_jobs, pb.ListJobsRequest(page_size=2, page_token=first.next_page_token)
+        )
+        bad, _ = status_of(rpc.call, list_jobs, pb.ListJobsRequest(page_token="-1"))
+
+    assert (len(first.jobs), len(rest.jobs), rest.next_page_token) == (2, 1, "")
+    assert bad is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_watcher_hears_of_changes(daemon):
+    with daemon.start().rpc() as rpc:
+        events = rpc.job_service.WatchJobs(pb.WatchJobsRequest(), metadata=rpc.metadata)
+        list(events.initial_metadata())
+        daemon.shim(name="nb")
+
+        kinds = {next(events).kind for _ in range(2)}
+        events.cancel()
+
+    assert kinds == {"idle", "attached"}
+
+
+def test_an_admin_changes_the_policy(daemon):
+    with daemon.start().rpc() as rpc:
+        policy = rpc.call(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name="fair"))
+        code, details = status_of(
+            rpc.call, rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name="lottery")
+        )
+
+    assert policy.name == "fair"
+    assert list(policy.available) == ["fair", "fifo", "priority"]
+    assert (code, "lottery" in details) == (grpc.StatusCode.NOT_FOUND, True)
+
+
+@as_root
+def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemon):
+    daemon.start().shim(name="mine")
+    program = (
+        "import os, sys, grpc, pathlib; sys.path[:0] = sys.argv[2:];"
+        "from conftest import Rpc; from tandem._wire import tandem_pb2 as pb;"
+        "import grpc._channel; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
+        "rpc = Rpc(pathlib.Path(sys.argv[1])); (job,) = rpc.jobs(); print(repr(job.command));\n"
+        "for call, request in ((rpc.job_service.PauseJob, pb.JobName(name='mine')),"
+        "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair'))):\n"
+        " try: rpc.call(call, request)\n"
+        " except grpc.RpcError as error: print(error.code().name)\n"
+        "os._exit(0)"
+    )
+    command = [sys.executable, "-c", program, str(daemon.runtime), os.path.dirname(__file__)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+    assert answer.stdout.split() == ["''", "PERMISSION_DENIED", "PERMISSION_DENIED"]
+
+
+def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on_error(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text('[scheduler]\npolicy = "fair"\n')
+    with daemon.start("--config", str(config)).rpc() as rpc:
+
+        def policy():
+            return rpc.call(rpc.policy_service.GetPolicy, pb.GetPolicyRequest()).name
+
+        config.write_text('[scheduler]\npolicy = "fifo"\n')
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: policy() == "fifo", what="the new policy decides")
+
+        config.write_text('[scheduler]\npolcy = "fair"\n')
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "scheduler.polcy" in daemon.log.read_text(), what="the error is logged")
+
+        assert policy() == "fifo"
