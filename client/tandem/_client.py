@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,15 +168,22 @@ class Client:
     def _call(
         self, method: _Method[_Request, _Answer], request: _Request, deadline_s: float
     ) -> _Answer:
+        end_s = time.monotonic() + deadline_s
         with _mapped(self._place):
             try:
-                return method(request, timeout=deadline_s, metadata=self._metadata(deadline_s))
+                return self._attempt(method, request, end_s)
             except grpc.RpcError as exc:
                 if exc.code() is not grpc.StatusCode.UNAUTHENTICATED:
                     raise
             # The daemon started anew a moment ago and does not know the token; nothing was done.
             self._forget_token()
-            return method(request, timeout=deadline_s, metadata=self._metadata(deadline_s))
+            return self._attempt(method, request, end_s)
+
+    def _attempt(
+        self, method: _Method[_Request, _Answer], request: _Request, end_s: float
+    ) -> _Answer:
+        metadata = self._metadata(_left(end_s))
+        return method(request, timeout=_left(end_s), metadata=metadata)
 
     def _metadata(self, deadline_s: float) -> _Metadata:
         with self._lock:
@@ -194,6 +202,10 @@ class Client:
             if self._login is not None:
                 self._login.close()
                 self._login = None
+
+
+def _left(end_s: float) -> float:
+    return max(0.001, end_s - time.monotonic())
 
 
 def _place(directory: str | None) -> RuntimeDir:

@@ -72,7 +72,7 @@ def plan(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     job = {**environ, **launch.extra}
     program = find_program(launch.command[0], path=job.get("PATH", os.defpath))
     socket = _paths.attach_socket(job, uid=uid)
-    managed = not job.get("TANDEM_DISABLE", "").strip("0")
+    managed = job.get("TANDEM_DISABLE") != "1"
     if managed:
         job |= _job_environment(launch, job, socket=socket)
     return Plan(

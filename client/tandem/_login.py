@@ -30,11 +30,11 @@ class Login:
             self._connection.settimeout(timeout_s)
             self._connection.connect(str(path))
             self.token = self._read_line()
-            self._connection.setblocking(False)  # from now on only looked at
+            self._connection.settimeout(0)  # from now on only looked at
         except BaseException as exc:
             self._connection.close()
             if isinstance(exc, TimeoutError):
-                raise DeadlineError(f"no token on {path} within {timeout_s:g} s") from exc
+                raise DeadlineError(f"no token on {path} within {timeout_s:.2g} s") from exc
             if isinstance(exc, OSError):
                 raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
             raise

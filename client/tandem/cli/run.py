@@ -83,7 +83,10 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     help="Objective of the job's requests: p99=50ms.",
 )
 @click.option(
-    "--preemptible/--no-preemptible", default=None, help="Whether the job may be held for others."
+    "--preemptible/--no-preemptible",
+    default=None,
+    envvar="TANDEM_PREEMPTIBLE",
+    help="Whether the job may be held for others.",
 )
 @click.option("-J", "--name", default="", envvar="TANDEM_NAME", help="Name of the job.")
 @click.option(
