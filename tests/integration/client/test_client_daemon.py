@@ -18,7 +18,6 @@ from tandem.errors import (
     UsageError,
 )
 
-
 VOID = "0" * 64
 
 
@@ -139,13 +138,14 @@ def test_a_client_whose_token_is_void_logs_in_again(client, daemon):
     assert client._login.token != VOID
 
 
-def test_a_call_without_a_token_is_refused(client):
+def test_a_call_with_a_void_token_is_refused(client, monkeypatch):
     client.status()
     client._login.token = VOID
-    client._forget_token = lambda: None  # or it would log in again
 
-    with pytest.raises(AccessError, match="no valid token"):
-        client.status()
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "_forget_token", lambda: None)  # or it would log in again
+        with pytest.raises(AccessError, match="no valid token"):
+            client.status()
 
 
 def test_a_daemon_that_does_not_answer_is_too_slow(runtime_dir):
