@@ -18,8 +18,10 @@ bool on_virtual_clock() {
 }  // namespace
 
 SOFTGPU_HOOK uint64_t softgpu_now_ns() {
-  Call call(Call::kNothing);
-  return call.rt.now_ns();
+  // Not a driver call: who only reads the clock does not take part in it.
+  Runtime& rt = runtime();
+  const Lock lock(rt.mutex);
+  return rt.now_ns();
 }
 
 SOFTGPU_HOOK int softgpu_clock_is_virtual() { return on_virtual_clock(); }

@@ -284,16 +284,17 @@ void Runtime::let_time_pass(Lock& lock, uint64_t op) {
 
 // ---- who runs, who waits
 
-void Runtime::thread_begins() {
+void Runtime::thread_begins(Lock& lock) {
   ++running_;
   this_thread().known = true;
   this_thread().outside = false;
   if (!is_virtual() || life != Life::kReady) return;
-  // The device may believe that this process is idle: take part again before doing anything, and
-  // learn the present time.
-  proto::Header sync{static_cast<uint16_t>(Type::kSyncTime), sizeof sync, 0};
+  // The device may believe that this process is idle: any message makes it busy again, and the
+  // answer to this one is the present time.
+  const proto::Header sync{static_cast<uint16_t>(Type::kSyncTime), sizeof sync, 0};
   append(&sync, sizeof sync);
-  flush();
+  const uint64_t heard = times_heard_;
+  wait(lock, [&] { return times_heard_ > heard; });
 }
 
 void Runtime::thread_ends() { settle_after(-1); }
@@ -400,6 +401,7 @@ void Runtime::handle(const Header& header, const char* message) {
     case Type::kStart: return on_start(read<proto::Start>(message));
     case Type::kDone: return on_done(read<proto::Done>(message));
     case Type::kTime:
+      ++times_heard_;
       last_time_ns_ = std::max(last_time_ns_, read<proto::Time>(message).now_ns);
       return;
     case Type::kMemReply: {
@@ -525,7 +527,7 @@ Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {
     return;
   }
   ThreadState& thread = this_thread();
-  if (!thread.known || thread.outside) rt.thread_begins();
+  if (!thread.known || thread.outside) rt.thread_begins(lock);
   if (need == kNothing) return;
   if (thread.stack.empty() || !thread.stack.back()) {
     error = CUDA_ERROR_INVALID_CONTEXT;

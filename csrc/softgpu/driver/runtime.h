@@ -91,7 +91,8 @@ class Runtime {
   // would stop the clock that it polls.
   void let_time_pass(Lock& lock, uint64_t op);
 
-  void thread_begins();
+  // The thread takes part from now on; on the virtual clock this learns the present time.
+  void thread_begins(Lock& lock);
   void thread_ends();
 
 
@@ -119,6 +120,7 @@ class Runtime {
   uint32_t queue_limit_ = 1024;
   uint64_t last_number_ = 0;
   uint64_t last_time_ns_ = 0;  // virtual clock: newest time heard of
+  uint64_t times_heard_ = 0;   // TIME messages so far
 
   std::vector<char> outbox_;
   std::deque<Op*> ops_;  // ops_[i] has id first_op_ + i; null once done
