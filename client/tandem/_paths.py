@@ -9,7 +9,7 @@ ATTACH_SOCKET = "attach.sock"
 LOGIN_SOCKET = "login.sock"
 RPC_SOCKET = "tandemd.sock"
 
-SHIM = Path(__file__).parent / "libtandem.so"
+SHIM = Path(__file__).absolute().parent / "libtandem.so"
 
 _SYSTEM = Path("/run/tandem")
 _SUN_PATH_BYTES = 108  # of sockaddr_un, with the final NUL
