@@ -10,15 +10,22 @@ LONG = 40.0  # virtual seconds: more than any of these tests needs to act in
 PATIENCE_S = 120
 
 
-def attached_names(tandem, scenario):
-    return {job["display_name"] for job in tandem(scenario, "ps")["jobs"] if job["processes"]}
+def scheduled_pids(tandem, scenario):
+    """Processes that are attached and were charged GPU time."""
+    jobs = [job for job in tandem(scenario, "ps") if job["gpu_time_ns"] > 0]
+    return {process["pid"] for job in jobs for process in job["processes"]}
+
+
+def pids(scenario, *roles):
+    return {scenario.workers[role].pid for role in roles}
 
 
 def wait_until(condition, *, worker, step):
     """Let the worker finish `step` items at a time until the condition holds."""
     done = 0
     while not condition():
-        done = worker.wait_for("progress", deadline_s=PATIENCE_S, done=done + step)["done"]
+        message = worker.wait_for("progress", deadline_s=PATIENCE_S, done=done + step)
+        done = message["done"]
 
 
 def test_jobs_finish_right_when_the_daemon_is_killed(lab, tmp_path):
@@ -42,8 +49,8 @@ def test_jobs_attach_to_a_restarted_daemon(lab, tmp_path, tandem):
 
         scenario.start_daemon()
 
-        everybody = {"server", "vision", "language"}
-        wait_until(lambda: attached_names(tandem, scenario) == everybody, worker=server, step=20)
+        everybody = pids(scenario, "server", "vision", "language")
+        wait_until(lambda: scheduled_pids(tandem, scenario) == everybody, worker=server, step=20)
         assert all(w.all_correct for w in scenario.finish().workers)
 
 
@@ -66,8 +73,8 @@ def test_a_killed_trainer_is_forgotten_and_its_memory_is_back(lab, tmp_path, tan
 
         victim.send(signal.SIGKILL)
 
-        others = {"server", "language"}
-        wait_until(lambda: attached_names(tandem, scenario) == others, worker=server, step=20)
+        others = pids(scenario, "server", "language")
+        wait_until(lambda: scheduled_pids(tandem, scenario) == others, worker=server, step=20)
         after = tandem(scenario, "softgpu", "status")
         assert str(victim.pid) in str(before)
         assert str(victim.pid) not in str(after)
