@@ -55,6 +55,9 @@ class Scheduler:
         self.turns: dict[frozenset[int], Turns] = {}
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
+        self._home: dict[GroupKey, frozenset[int]] = {}  # group -> its island
+        self._touched: set[frozenset[int]] = set()  # islands of which a fact changed
+        self._wakes: dict[frozenset[int], int | None] = {}  # when each wants to decide again
         self._overdue: set[tuple[frozenset[int], int]] = set()  # island, tier
         self._arrivals = 0
         self._group_numbers = 0
@@ -111,10 +114,8 @@ class Scheduler:
 
     def island_of(self, group: Group) -> tuple[list[Group], Turns] | None:
         """The groups it competes with, itself included, and their turn; None without processes."""
-        for gpus, members in self.islands.items():
-            if group in members:
-                return members, self.turns[gpus]
-        return None
+        gpus = self._home.get(group.key)
+        return None if gpus is None else (self.islands[gpus], self.turns[gpus])
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the scheduler contradicts itself."""
@@ -275,12 +276,15 @@ class Scheduler:
             self._move(job, _stimulus(job), event.now_ns, actions)
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
-        wanted = group.wants
+        wanted, was_busy, steps = group.wants, group.busy, group.steps
         group.served_ns += charge_ns
         group.virtual_ns += charge_ns / self.options.weight(group.job_class)
         _refresh(group, now_ns)
         if group.wants and not wanted:
             self._forget_old_credit(group)
+        stepped = group.steps != steps and group.reopened_steps is not None
+        if (wanted, was_busy) != (group.wants, group.busy) or stepped:
+            self._touched.add(self._home[group.key])
 
     def _forget_old_credit(self, group: Group) -> None:
         """Idle time is not saved up: at most two quanta before the others."""
@@ -310,12 +314,11 @@ class Scheduler:
         if self._structure_changed:
             self.islands = islands_of(self.groups.values())
             self.turns = {gpus: self.turns.get(gpus) or Turns() for gpus in self.islands}
-        verdicts = [
-            self.turns[gpus].decide(
-                members, policy=self.policy, options=self.options, now_ns=now_ns
-            )
-            for gpus, members in self.islands.items()
-        ]
+            self._home = {g.key: gpus for gpus, members in self.islands.items() for g in members}
+            self._wakes = {}
+        verdicts = self._decide(now_ns)
+        if not verdicts and not self._structure_changed:
+            return
         overdue = {
             (gpus, tier)
             for gpus, turns in self.turns.items()
@@ -331,7 +334,26 @@ class Scheduler:
         for verdict in verdicts:
             self._tell_story(verdict, now_ns)
         self._structure_changed = False
-        self._tell_wake(verdicts, now_ns, actions)
+        self._tell_wake(now_ns, actions)
+
+    def _decide(self, now_ns: int) -> list[Verdict]:
+        """Let the islands decide for which something changed, or whose time has come.
+
+        GPU time passes no faster than real time, so a quantum cannot end before the island wakes.
+        """
+        verdicts = []
+        for gpus, members in self.islands.items():
+            wake_at_ns = self._wakes.get(gpus)
+            due = wake_at_ns is not None and now_ns >= wake_at_ns
+            if not (self._structure_changed or due or gpus in self._touched):
+                continue
+            verdict = self.turns[gpus].decide(
+                members, policy=self.policy, options=self.options, now_ns=now_ns
+            )
+            self._wakes[gpus] = verdict.wake_at_ns
+            verdicts.append(verdict)
+        self._touched.clear()
+        return verdicts
 
     def _tell_settings(self, actions: list[Action]) -> None:
         for gpus, members in self.islands.items():
@@ -381,8 +403,8 @@ class Scheduler:
         key = found[1].holder if found else None
         return None if key is None or key == group.key else self.groups.get(key)
 
-    def _tell_wake(self, verdicts: list[Verdict], now_ns: int, actions: list[Action]) -> None:
-        wishes = [v.wake_at_ns for v in verdicts if v.wake_at_ns is not None]
+    def _tell_wake(self, now_ns: int, actions: list[Action]) -> None:
+        wishes = [at_ns for at_ns in self._wakes.values() if at_ns is not None]
         wake_at_ns = min(wishes, default=None)
         passed = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
@@ -393,10 +415,11 @@ class Scheduler:
 def _refresh(group: Group, now_ns: int) -> None:
     """Take the group's facts from its processes."""
     usages = [process.usage for process in group.processes.values()]
+    wanted = group.wants
     group.busy = any(usage.busy for usage in usages)
     group.wants = any(usage.wants_gpu for usage in usages)
     group.steps = sum(usage.steps for usage in usages)
-    if group.wants:
+    if group.wants or wanted:
         group.last_wanted_ns = now_ns
     if not usages:
         group.open, group.drained, group.hold_since_ns = True, True, None
