@@ -116,8 +116,10 @@ Waited Gate::wait() {
   uint64_t spent[shm::kWaitReasonCount] = {};
   uint64_t now = start, reason_since = start;
   WaitReason last = WaitReason::kNone;
-  waits.waiting_threads.fetch_add(1, std::memory_order_relaxed);
   waits.since_ns.store(start, std::memory_order_relaxed);
+  waits.reason.store(static_cast<uint32_t>(obstacle()), std::memory_order_relaxed);
+  // release: whoever counts this waiter also sees since when and why.
+  waits.waiting_threads.fetch_add(1, std::memory_order_release);
   // Somebody wants the GPU: the daemon should not have to wait for its next poll to learn it.
   state_->control.doorbell.fetch_add(1, std::memory_order_release);
   futex_wake_all(state_->control.doorbell);
@@ -138,10 +140,10 @@ Waited Gate::wait() {
     spent[static_cast<uint32_t>(reason)] += after - now;
     now = after;
   }
-  waits.waiting_threads.fetch_sub(1, std::memory_order_relaxed);
   for (uint32_t i = 0; i < shm::kWaitReasonCount; ++i) {
     if (spent[i]) waits.total_ns[i].fetch_add(spent[i], std::memory_order_relaxed);
   }
+  waits.waiting_threads.fetch_sub(1, std::memory_order_release);
   const auto longest = std::max_element(spent, spent + shm::kWaitReasonCount) - spent;
   return {now - start, static_cast<WaitReason>(longest)};
 }

@@ -6,7 +6,8 @@ import array
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +16,7 @@ from tandem import _native
 RECORD_BYTES = 64
 SLOTS_OFFSET = 4096
 LOOP = """
-import ctypes, sys
+import ctypes, os, sys
 cu = ctypes.CDLL("libcuda.so.1")
 shim = ctypes.CDLL(None)
 def launch(stream=5, function=9):
@@ -30,6 +31,11 @@ def memory():
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     cu.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     return free.value >> 20, total.value >> 20
+def in_child(body):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(body())
+    return os.waitpid(pid, 0)[1]
 for line in sys.stdin:
     print(repr(eval(line)), flush=True)
 """
@@ -116,10 +122,16 @@ class FakeDaemon:
         )
         assert isinstance(_native.decode(connection.recv(4096)), _native.Mapped)
 
-    def attach(self, *, hold: bool = False) -> Attached:
-        """Take the next process in."""
+    def attach(
+        self, *, hold: bool = False, job_class: int = 2, peers: Sequence[Attached] = ()
+    ) -> Attached:
+        """Take the next process in; it hears of `peers` before its welcome."""
         connection, hello = self.accept()
+        for index, peer in enumerate(peers):
+            peer.introduce_to(connection, index)
         process = _native.Process(process_id=41, job_id=1)
+        process.set_class(job_class=job_class)
+        process.set_presence_mask(mask=(1 << len(peers)) - 1)
         process.set_flags(honour_presence=True, telemetry=True)
         process.set_stale(stale_ns=3_600 * 10**9)  # a debugger's pause is no hung daemon
         process.stamp(tick_ns=monotonic_ns())
@@ -146,6 +158,12 @@ class Attached:
         self._poller = _native.Poller()
         self._poller.add(process, group=1)
 
+    def introduce_to(self, other: socket.socket, index: int) -> None:
+        """Show this process's presence to another one."""
+        packet = _native.encode_presence(index=index, job_class=1)
+        descriptors = array.array("i", [self.process.fds[2]])
+        other.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())])
+
     def snapshot(self) -> _native.Snapshot:
         """The state page as it is now."""
         self._poller.poll(now_ns=monotonic_ns())
@@ -167,6 +185,4 @@ class Attached:
 
 def monotonic_ns() -> int:
     """The attach clock."""
-    import time
-
     return time.monotonic_ns()

@@ -11,9 +11,10 @@ using shm::WaitReason;
 
 namespace {
 
-// Until a thread has found `reason` in its way and is about to pause for it.
+// Until a thread waits for `reason`. It may not have paused yet, and then never does.
 void until_waiting(Channel* channel, WaitReason reason) {
-  while (channel->state->waits.reason != static_cast<uint32_t>(reason)) std::this_thread::yield();
+  while (channel->state->waits.waiting_threads == 0) std::this_thread::yield();
+  CHECK(channel->state->waits.reason == static_cast<uint32_t>(reason));
 }
 
 }  // namespace
@@ -30,8 +31,7 @@ TEST(a_closed_gate_holds_until_it_opens) {
   gate = 2 | shm::kGateHold;
   std::atomic<bool> through{false};
   std::thread waiter([&] {
-    const Waited waited = channel->gate.admit();
-    CHECK(waited.reason == WaitReason::kGate);
+    channel->gate.admit();
     through = true;
   });
   until_waiting(channel, WaitReason::kGate);
@@ -41,7 +41,6 @@ TEST(a_closed_gate_holds_until_it_opens) {
   futex_wake_all(gate);
   waiter.join();
   CHECK_EQ(channel->state->waits.waiting_threads.load(), 0u);
-  CHECK(channel->state->waits.total_ns[1] > 0);
 }
 
 TEST(a_lost_daemon_releases_every_waiter) {
@@ -93,7 +92,7 @@ TEST(a_peer_that_gets_idle_wakes_who_waits_for_it) {
   peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
   channel->gate.peers().page[0] = &peer;
   command_of(channel).gate.presence_mask = 1;
-  std::thread waiter([&] { CHECK(channel->gate.admit().reason == WaitReason::kPresence); });
+  std::thread waiter([&] { channel->gate.admit(); });
   until_waiting(channel, WaitReason::kPresence);
   peer.busy_until_ns = g_clock.now_ns();
   futex_wake_all(low_half(peer.busy_until_ns));
@@ -118,7 +117,7 @@ TEST(the_window_opens_when_the_gpu_moves_on) {
   channel->gate.slot_end = 1;
   command_of(channel).gate.window_segments = 1;
   channel->slots[0].issued = 1;
-  std::thread waiter([&] { CHECK(channel->gate.admit().reason == WaitReason::kWindow); });
+  std::thread waiter([&] { channel->gate.admit(); });
   until_waiting(channel, WaitReason::kWindow);
   channel->slots[0].done.store(1, std::memory_order_release);
   waiter.join();
