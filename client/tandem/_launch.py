@@ -9,6 +9,7 @@ import errno
 import os
 import shlex
 import signal
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
 
+_DIRECTORY = "is a directory"
 _PRINTABLE_NAME_BYTES = _attach.NAME_BYTES - 1
 
 
@@ -101,18 +103,33 @@ def find_program(name: str, *, path: str) -> str:
     Raises:
         LaunchError: 127 not found, 126 found but not executable.
     """
-    folders = [""] if "/" in name else path.split(os.pathsep)
-    unusable = None
-    for folder in folders:
-        candidate = os.path.join(folder, name) if name else ""
-        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+    if not name:
+        raise LaunchError("command '' not found", exit_code=EXIT_NOT_FOUND)
+    refusal = ""
+    for folder in [""] if "/" in name else path.split(os.pathsep):
+        candidate = os.path.join(folder, name)
+        problem = _problem_with(candidate)
+        if problem == "":
             return candidate
-        if os.path.exists(candidate) and ("/" in name or os.path.isfile(candidate)):
-            unusable = candidate
-    if unusable is not None:
-        kind = "a directory" if os.path.isdir(unusable) else "not executable"
-        raise LaunchError(f"{unusable!r} is {kind}", exit_code=EXIT_NOT_EXECUTABLE)
+        # As execvp(3): go on along the path, and remember what might have been meant.
+        if problem is not None and ("/" in name or problem != _DIRECTORY):
+            refusal = f"{candidate!r} {problem}"
+    if refusal:
+        raise LaunchError(refusal, exit_code=EXIT_NOT_EXECUTABLE)
     raise LaunchError(f"command {name!r} not found", exit_code=EXIT_NOT_FOUND)
+
+
+def _problem_with(candidate: str) -> str | None:
+    # What keeps it from being executed, "" if nothing, None if it does not exist.
+    try:
+        mode = os.stat(candidate).st_mode
+    except PermissionError:
+        return "is in a folder that you may not enter"
+    except OSError:
+        return None
+    if stat.S_ISDIR(mode):
+        return _DIRECTORY
+    return "" if os.access(candidate, os.X_OK) else "is not executable"
 
 
 def preload(library: Path, present: str) -> str:

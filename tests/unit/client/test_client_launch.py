@@ -167,6 +167,17 @@ def test_a_command_that_cannot_be_executed_is_126(tmp_path):
         assert caught.value.exit_code == 126
 
 
+def test_a_command_in_a_folder_one_may_not_enter_is_126(monkeypatch):
+    def closed(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(_launch.os, "stat", closed)  # root may enter every real folder
+
+    with pytest.raises(LaunchError, match="may not enter") as caught:
+        find_program("/hidden/tool", path="")
+    assert caught.value.exit_code == 126
+
+
 def test_a_directory_is_126(tmp_path):
     with pytest.raises(LaunchError, match="is a directory") as caught:
         find_program(str(tmp_path), path="")
