@@ -1,5 +1,5 @@
-// What operations do when the device says START. Bodies run on the executor thread, one at a time,
-// without the runtime's mutex.
+// What operations do when the device says START. Bodies run one at a time, without the runtime's
+// mutex; see Runtime::take_executable for the thread.
 #pragma once
 
 #include "objects.h"

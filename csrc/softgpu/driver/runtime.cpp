@@ -381,7 +381,7 @@ void Runtime::receive_loop(int fd) {
 }
 
 void Runtime::handle_packet(const char* packet, size_t bytes) {
-  const Lock lock(mutex);
+  Lock lock(mutex);
   ++received_;
   idle_due_ = true;
   for (size_t at = 0; at + sizeof(Header) <= bytes;) {
@@ -392,7 +392,11 @@ void Runtime::handle_packet(const char* packet, size_t bytes) {
     at += header.size;
   }
   wake_satisfied();
-  if (!is_virtual()) flush();
+  if (is_virtual()) {
+    execute_here(lock);
+  } else {
+    flush();
+  }
   say_idle_if_settled();
 }
 
@@ -430,8 +434,9 @@ void Runtime::on_start(const proto::Start& start) {
   last_time_ns_ = std::max(last_time_ns_, start.now_ns);
   if (!live(start.op)) return;
   ++running_;  // until its result is posted
-  executable_.push_back(ops_[start.op - first_op_]);
-  executable_changed_.notify_one();
+  Op* op = ops_[start.op - first_op_];
+  executable_.push_back(op);
+  if (!is_virtual() || op->kind == OpKind::kHostFunc) executable_changed_.notify_one();
 }
 
 void Runtime::on_done(const proto::Done& done) {
@@ -462,7 +467,7 @@ void Runtime::on_done(const proto::Done& done) {
     --running_;
     return release(op);
   }
-  if (op != executing_) release(op);
+  if (std::find(executing_.begin(), executing_.end(), op) == executing_.end()) release(op);
 }
 
 void Runtime::release(Op* op) {
@@ -471,26 +476,50 @@ void Runtime::release(Op* op) {
   spare_ops_.push_back(op);
 }
 
+// Bodies run on one thread, the kernels' static __shared__ relies on it: on the real clock the
+// executor; on the virtual one, where the device waits for this process anyway, the thread that
+// received START, without a hand-over. Host functions are the executor's on both: they may block.
+Op* Runtime::take_executable(bool by_executor) {
+  const bool everything = by_executor && !is_virtual();
+  const auto mine = [&](const Op* op) {
+    return everything || (op->kind == OpKind::kHostFunc) == by_executor;
+  };
+  const auto found = std::find_if(executable_.begin(), executable_.end(), mine);
+  if (found == executable_.end()) return nullptr;
+  Op* op = *found;
+  executable_.erase(found);
+  return op;
+}
+
 void Runtime::execute_loop() {
   t_in_body = true;
   Lock lock(mutex);
   for (;;) {
-    executable_changed_.wait(lock, [&] { return !executable_.empty(); });
-    Op* op = executable_.front();
-    executable_.pop_front();
-    const uint64_t id = op->id;
-    executing_ = op;
-    op->unsatisfied = false;
-    lock.unlock();
-    const CUresult status = op->body(*op);
-    lock.lock();
-    executing_ = nullptr;
-    post(Type::kBody,
-         proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0});
-    if (!live(id)) release(op);
-    if (!is_virtual()) flush();
-    settle_after(-1);
+    Op* op = nullptr;
+    executable_changed_.wait(lock, [&] { return (op = take_executable(true)) != nullptr; });
+    execute(lock, op);
   }
+}
+
+void Runtime::execute_here(Lock& lock) {
+  t_in_body = true;
+  while (Op* op = take_executable(false)) execute(lock, op);
+  t_in_body = false;
+}
+
+void Runtime::execute(Lock& lock, Op* op) {
+  const uint64_t id = op->id;
+  executing_.push_back(op);
+  op->unsatisfied = false;
+  lock.unlock();
+  const CUresult status = op->body(*op);
+  lock.lock();
+  executing_.erase(std::find(executing_.begin(), executing_.end(), op));
+  post(Type::kBody,
+       proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0});
+  if (!live(id)) release(op);
+  if (!is_virtual()) flush();
+  settle_after(-1);
 }
 
 // The device process is gone, or ended us. Nobody may wait for it any longer.

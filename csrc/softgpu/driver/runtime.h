@@ -112,6 +112,9 @@ class Runtime {
   void on_start(const proto::Start& start);
   void on_done(const proto::Done& done);
   void execute_loop();
+  void execute(Lock& lock, Op* op);
+  void execute_here(Lock& lock);
+  Op* take_executable(bool by_executor);
   void lose();
 
   int fd_ = -1;
@@ -138,7 +141,7 @@ class Runtime {
   uint64_t idle_deadline_ns_ = 0;
 
   std::deque<Op*> executable_;
-  Op* executing_ = nullptr;
+  std::vector<Op*> executing_;  // at most one for each thread that runs bodies
   std::condition_variable executable_changed_;
 };
 
