@@ -233,6 +233,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
 
 
 def main() -> None:
+    """Build what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--variant", choices=VARIANTS, default="release")
     parser.add_argument("names", nargs="*", metavar="TARGET")

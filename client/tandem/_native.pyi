@@ -1,8 +1,8 @@
 """Types of the pybind11 module: the daemon's side of shared memory, and the attach messages.
 
 Thread-safety: a `Process` belongs to the thread that made it, except `stamp`; `Poller.wake` may be
-called from any thread; everything else of `Poller` from the one that owns it. Calls that wait release
-the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, or the virtual clock).
+called from any thread; everything else of `Poller` from the one that owns it. Calls that wait
+release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, or the virtual clock).
 """
 
 from typing import final

@@ -1,4 +1,4 @@
-"""Builds the C++ tests in one variant and runs every program: python tests/cpp/run.py --variant asan."""
+"""Builds the C++ tests in one variant and runs every program."""
 
 import argparse
 import os
@@ -28,7 +28,11 @@ def main() -> int:
     failed = []
     for name, program in programs.items():
         done = subprocess.run(
-            [str(program)], env={**os.environ, **OPTIONS}, timeout=300, capture_output=True, text=True
+            [str(program)],
+            env={**os.environ, **OPTIONS},
+            timeout=300,
+            capture_output=True,
+            text=True,
         )
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
         print(f"{variant} {name}: {last if done.returncode == 0 else 'FAILED'}")

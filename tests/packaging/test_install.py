@@ -1,0 +1,80 @@
+"""What a user gets from `pip install .`: the wheel, in an environment of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Built here already, or not part of a checkout.
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", "obj", ".*_cache")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment that holds the wheel and click; returns its bin folder."""
+    work = tmp_path_factory.mktemp("install")
+    shutil.copytree(ROOT, work / "source", ignore=LEFT_OUT, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "-q"]
+    offline = ["--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [*pip, "wheel", *offline, "-w", str(work), "."],
+        cwd=work / "source",
+        check=True,
+        timeout=600,
+    )
+    (wheel,) = work.glob("gpu_tandem-*.whl")
+    venv.create(work / "env", with_pip=False)
+    site = next((work / "env/lib").glob("python*")) / "site-packages"
+    subprocess.run(
+        [*pip, "install", *offline, "--target", str(site), str(wheel)], check=True, timeout=300
+    )
+    import click
+
+    shutil.copytree(Path(click.__file__).parent, site / "click")
+    return work / "env/bin"
+
+
+def _run(*command: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **extra}
+    return subprocess.run(
+        command, env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_wheel_runs_a_command_under_the_shim_with_click_alone(installed: Path, tmp_path: Path):
+    python = str(installed / "python")
+
+    done = _run(
+        python, "-m", "tandem.cli", "run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD; exit 7",
+        TANDEM_RUNTIME_DIR=str(tmp_path),
+    )  # fmt: skip
+
+    assert done.returncode == 7
+    assert done.stdout.strip().endswith("tandem/libtandem.so")
+    assert Path(done.stdout.strip()).is_file()
+
+
+def test_the_wheel_carries_the_software_gpu_and_its_kernel_header(installed: Path):
+    package = next((installed.parent / "lib").glob("python*")) / "site-packages/tandem/softgpu"
+
+    names = {str(p.relative_to(package)) for p in package.rglob("*") if p.is_file()}
+
+    assert {"lib/libcuda.so.1", "lib/libnvidia-ml.so.1", "bin/tandem-softgpu"} <= names
+    assert any(name.endswith("tandem_kernel.h") for name in names)
+
+
+def test_a_missing_prerequisite_gets_one_clear_line():
+    script = ROOT / "packaging/check_prerequisites.sh"
+
+    done = _run("sh", str(script), "/nonexistent/python3")
+
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "python3-venv" in done.stderr
