@@ -15,7 +15,7 @@ from tandem.demo.place import Place
 from tandem.demo.process import Daemon, Message, Worker
 from tandem.demo.settings import Settings
 
-VIRTUAL_GRID_NS = 5_000_000_000
+VIRTUAL_GRID_NS = 2_000_000_000
 READY_S = 60.0
 FINISH_SLACK_S = 90.0
 CLASS_OF_ROLE = {"server": "latency"}  # the others are batch
