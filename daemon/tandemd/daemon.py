@@ -157,7 +157,7 @@ class Daemon:
             max_per_uid=self._config.daemon.max_processes_per_uid,
         )
         self._sessions.attach = self._attach
-        self._sessions.handle = self._loop.handle
+        self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
 
     def _deliver(self, message: Message) -> None:

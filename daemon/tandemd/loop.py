@@ -66,6 +66,8 @@ class Loop:
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
         self._seen: dict[int, tuple[object, ...]] = {}
+        self._unsettled = False
+        self._afterwards: list[Callable[[], None]] = []
 
     def post(self, errand: Callable[[], None]) -> None:
         """Run something on the loop's thread, soon and in order."""
@@ -115,6 +117,26 @@ class Loop:
         for action in self.scheduler.handle(event):
             self.perform(action)
 
+    def note(self, event: Event, *, afterwards: Callable[[], None] | None = None) -> None:
+        """Take in an event whose conclusions can wait for the end of this round.
+
+        A thousand processes that attach at once are then decided about a few times, not a thousand
+        times; `afterwards` runs when they are.
+        """
+        for action in self.scheduler.apply(event):
+            self.perform(action)
+        self._unsettled = True
+        if afterwards is not None:
+            self._afterwards.append(afterwards)
+
+    def _settle(self, now_ns: int) -> None:
+        self._unsettled = False
+        for action in self.scheduler.settle(now_ns):
+            self.perform(action)
+        afterwards, self._afterwards = self._afterwards, []
+        for errand in afterwards:
+            errand()
+
     def perform(self, action: Action) -> None:
         """Carry one action out."""
         match action:
@@ -146,6 +168,8 @@ class Loop:
         self.last_round_ns = now_ns
         for _ in range(len(self._posted)):
             self._posted.popleft()()
+        if self._unsettled:
+            self._settle(now_ns)
         due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if due:
             self._wake_at_ns = None

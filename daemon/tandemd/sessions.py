@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import structlog
 
@@ -51,6 +51,13 @@ class ProcessInfo:
     attached_ns: int
 
 
+class Note(Protocol):
+    """Hands an event to the core; `afterwards` runs once its conclusions were performed."""
+
+    def __call__(self, event: Event, *, afterwards: Callable[[], None] | None = None) -> None:
+        """Call from the loop's thread."""
+
+
 class Sessions:
     """Who is attached, by connection."""
 
@@ -66,7 +73,7 @@ class Sessions:
     ) -> None:
         self.limits = limits
         self.attach: AttachServer  # set by whoever made both
-        self.handle: Callable[[Event], None]  # the loop's: to the core, and perform what it asks
+        self.note: Note  # the loop's
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
         self._scheduler = scheduler
@@ -109,7 +116,7 @@ class Sessions:
         spec = self._spec(uid, packet.request)
         self.commands[job_id] = packet.command
         self._launched[connection.number] = job_id
-        self.handle(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec))
+        self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec))
         log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         self.attach.send(connection, _native.encode_registered(job_id=job_id))
 
@@ -132,7 +139,7 @@ class Sessions:
         self.info[process_id] = ProcessInfo(pid=connection.peer.pid, attached_ns=now_ns)
         self._channels.open(process_id, pages)
         gpu = self._gpu_index.of(hello.device_uuids)
-        self.handle(
+        self.note(
             ProcessAttached(
                 now_ns=now_ns,
                 process_id=process_id,
@@ -140,15 +147,18 @@ class Sessions:
                 uid=uid,
                 gpu=gpu,
                 spec=self._spec(uid, hello.request),
-            )
+            ),
+            # Not before its gate and settings are what the core wants them to be.
+            afterwards=lambda: self._welcome(connection, process_id, job_id, pages),
         )
         group = self._scheduler.groups[self._scheduler.jobs[job_id].group_key]
         self._poller.add(pages, group=group.number, gpu=gpu)
-        self._welcome(connection, process_id, job_id, pages)
 
     def _welcome(
         self, connection: Connection, process_id: int, job_id: int, pages: _native.Process
     ) -> None:
+        if process_id not in self._connections:
+            return  # gone already
         packet = _native.encode_welcome(
             process_id=process_id,
             job_id=job_id,
@@ -165,17 +175,17 @@ class Sessions:
             self.attach.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
             return
         self._channels.mapped(process_id)
-        self.handle(ProcessMapped(now_ns=now_ns, process_id=process_id))
+        self.note(ProcessMapped(now_ns=now_ns, process_id=process_id))
 
     def _gone(self, connection: Connection, now_ns: int) -> None:
         job_id = self._launched.pop(connection.number, None)
         if job_id is not None and job_id in self._scheduler.jobs:
-            self.handle(JobExited(now_ns=now_ns, job_id=job_id))
+            self.note(JobExited(now_ns=now_ns, job_id=job_id))
         process_id = self._processes.pop(connection.number, None)
         if process_id is None:
             return
         self._poller.remove(process_id=process_id)
-        self.handle(ProcessExited(now_ns=now_ns, process_id=process_id))
+        self.note(ProcessExited(now_ns=now_ns, process_id=process_id))
         self._channels.close(process_id)
         self._connections.pop(process_id, None)
         self.info.pop(process_id, None)

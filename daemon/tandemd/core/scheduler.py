@@ -3,7 +3,7 @@
 Rules
 1. It owns all jobs, groups and processes; nothing else changes them. No clock, no I/O: the same
    events give the same actions.
-2. Every event first changes facts, then `_settle` compares what should be with what was told, and
+2. Every event first changes facts, then `settle` compares what should be with what was told, and
    returns the difference. Gates close before others open.
 """
 
@@ -36,7 +36,7 @@ from tandemd.core.events import (
 from tandemd.core.islands import islands_of
 from tandemd.core.model import Group, GroupKey, Job, JobSpec, JobState, Options, Process, Usage
 from tandemd.core.policy import policy_named
-from tandemd.core.settings import Settings, settings_for
+from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.turns import Turns, Verdict
 
@@ -68,6 +68,14 @@ class Scheduler:
         """Apply one event; return the actions it calls for, in order.
 
         Raises:
+            CoreError: as `apply`.
+        """
+        return [*self.apply(event), *self.settle(event.now_ns)]
+
+    def apply(self, event: Event) -> list[Action]:
+        """Take in the facts of one event; `settle` draws the conclusions, once for many.
+
+        Raises:
             UnknownJobError: the event names a job that does not exist.
             UnknownPolicyError: the event names a policy that does not exist.
             IllegalTransitionError: a bug: the event cannot happen now.
@@ -89,7 +97,12 @@ class Scheduler:
                 self._structure_changed = True
             case _:
                 assert_never(event)
-        self._settle(event.now_ns, actions)
+        return actions
+
+    def settle(self, now_ns: int) -> list[Action]:
+        """Compare what should be with what was told; return the difference, in order."""
+        actions: list[Action] = []
+        self._settle(now_ns, actions)
         return actions
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
@@ -358,10 +371,11 @@ class Scheduler:
     def _tell_settings(self, actions: list[Action]) -> None:
         for gpus, members in self.islands.items():
             turns = self.turns[gpus]
+            views = Views(members, policy=self.policy, options=self.options)
             for group in members:
                 overdue = turns.overdue(self.policy.tier(group))
                 for process_id, settings in settings_for(
-                    group, members, policy=self.policy, options=self.options, overdue=overdue
+                    group, views, policy=self.policy, options=self.options, overdue=overdue
                 ):
                     old = self._told.get(process_id)
                     if settings != old:

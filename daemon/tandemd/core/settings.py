@@ -52,39 +52,62 @@ class Settings:
             yield SetPresence(process_id=process_id, looks_at=self.looks_at)
 
 
+class Views:
+    """Whom the processes of an island look at; alike for all of a class on a GPU.
+
+    A policy's `yields_to` depends on the two classes only, and a group has one class: nobody looks
+    at the own group.
+    """
+
+    def __init__(self, island: list[Group], *, policy: Policy, options: Options) -> None:
+        self.shared = len(island) > 1
+        self._policy = policy
+        self._across = options.presence_across_users
+        self._by_class: dict[JobClass, list[Group]] = {}
+        for group in island:
+            self._by_class.setdefault(group.job_class, []).append(group)
+        self._known: dict[tuple[JobClass, int, int], tuple[int, ...]] = {}
+
+    def of(self, group: Group, gpu: int) -> tuple[int, ...]:
+        """The mapped processes on the GPU to which the group yields, most urgent first."""
+        uid = -1 if self._across else group.key[0]
+        key = (group.job_class, gpu, uid)
+        if key not in self._known:
+            self._known[key] = tuple(self._look(group, gpu, uid))[:PRESENCE_MAX]
+        return self._known[key]
+
+    def _look(self, group: Group, gpu: int, uid: int) -> Iterator[int]:
+        for job_class in sorted(self._by_class):
+            others = self._by_class[job_class]
+            if not self._policy.yields_to(group, others[0]):
+                continue
+            yield from sorted(
+                process.process_id
+                for other in others
+                if uid in (-1, other.key[0])
+                for process in other.processes.values()
+                if process.mapped and process.gpu == gpu
+            )
+
+
 def settings_for(
-    group: Group, island: list[Group], *, policy: Policy, options: Options, overdue: bool
+    group: Group, views: Views, *, policy: Policy, options: Options, overdue: bool
 ) -> Iterator[tuple[int, Settings]]:
     """The settings of every process of a group, beside the other groups of its island."""
-    shares = len(island) > 1
-    segments = options.window_segments if shares and policy.windowed(group) else 0
+    job_class = group.job_class
+    segments = options.window_segments if views.shared and policy.windowed(group) else 0
     for process in group.processes.values():
         yield (
             process.process_id,
             Settings(
-                job_class=group.job_class,
+                job_class=job_class,
                 window=(segments, options.segment_ns),
-                looks_at=_looks_at(process, group, island, policy, options),
+                looks_at=views.of(group, process.gpu),
                 honour=not overdue,
                 memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
-                linger_ns=options.linger_ns if group.job_class is JobClass.LATENCY else 0,
+                linger_ns=options.linger_ns if job_class is JobClass.LATENCY else 0,
             ),
         )
-
-
-def _looks_at(
-    process: Process, group: Group, island: list[Group], policy: Policy, options: Options
-) -> tuple[int, ...]:
-    peers = [
-        (other.job_class, peer.process_id)
-        for other in island
-        if other is not group
-        and policy.yields_to(group, other)
-        and (options.presence_across_users or other.key[0] == group.key[0])
-        for peer in other.processes.values()
-        if peer.mapped and peer.gpu == process.gpu
-    ]
-    return tuple(process_id for _, process_id in sorted(peers)[:PRESENCE_MAX])
 
 
 def _memory_limit(process: Process, job: Job) -> int:
