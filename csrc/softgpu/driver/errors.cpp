@@ -29,8 +29,10 @@ const Row kRows[] = {
     ROW(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")
     ROW(CUDA_ERROR_NOT_MAPPED, "resource not mapped")
     ROW(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")
-    ROW(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, "exclusive-thread device already in use by another thread")
-    ROW(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices")
+    ROW(CUDA_ERROR_CONTEXT_ALREADY_IN_USE,
+        "exclusive-thread device already in use by another thread")
+    ROW(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
+        "peer access is not supported between these two devices")
     ROW(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")
     ROW(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid")
     ROW(CUDA_ERROR_FILE_NOT_FOUND, "file not found")

@@ -18,10 +18,11 @@ bool before(const NameRow& row, const char* base) { return strcmp(row.base, base
 
 // The newest flavour not newer than `version`; the wanted kind of default stream where it has one.
 Found look_up(const char* base, int version, bool per_thread) {
-  const NameRow* row = std::lower_bound(softgpu::name_rows_begin(), softgpu::name_rows_end(), base, before);
+  const NameRow* const end = softgpu::name_rows_end();
+  const NameRow* row = std::lower_bound(softgpu::name_rows_begin(), end, base, before);
   Found found{nullptr, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
   int best = -1;
-  for (; row != softgpu::name_rows_end() && strcmp(row->base, base) == 0; ++row) {
+  for (; row != end && strcmp(row->base, base) == 0; ++row) {
     if (row->per_thread && !per_thread) continue;
     if (row->since > version) {
       if (!found.function) found.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;

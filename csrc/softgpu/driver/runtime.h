@@ -55,7 +55,9 @@ class Runtime {
   // The child of a fork owns nothing of its parent's connection.
   void forget_after_fork();
 
-  bool is_virtual() const { return device.clock == static_cast<uint32_t>(proto::ClockKind::kVirtual); }
+  bool is_virtual() const {
+    return device.clock == static_cast<uint32_t>(proto::ClockKind::kVirtual);
+  }
   uint64_t now_ns() const;
   uint64_t next_number() { return ++last_number_; }
 

@@ -1,0 +1,209 @@
+// What arrives from the device process: STARTs are executed, DONEs complete operations, replies and
+// times wake whoever waits for them.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime.h"
+
+namespace softgpu {
+namespace {
+
+using proto::Header;
+using proto::Type;
+
+constexpr long kBatchNs = 20'000;           // real clock: how long a launch may wait for company
+
+template <class Message>
+Message read(const char* from) {
+  Message message{};
+  Header header;
+  memcpy(&header, from, sizeof header);
+  memcpy(&message, from, std::min<size_t>(sizeof message, header.size));
+  return message;
+}
+
+}  // namespace
+
+void Runtime::receive_loop(int fd) {
+  std::vector<char> packet(proto::kMaxPacketBytes);
+  pollfd fds[2] = {{fd, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
+  bool batch_open = false;
+  for (;;) {
+    const timespec batch{0, kBatchNs};
+    if (ppoll(fds, 2, batch_open ? &batch : nullptr, nullptr) < 0 && errno != EINTR) break;
+    if (batch_open) {
+      const Lock lock(mutex);
+      flush();
+      batch_open = false;
+    }
+    if (fds[1].revents) {
+      uint64_t count;
+      (void)!::read(wake_fd_, &count, sizeof count);
+      batch_open = true;
+    }
+    if (!fds[0].revents) continue;
+    const ssize_t got = recv(fd, packet.data(), packet.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    handle_packet(packet.data(), static_cast<size_t>(got));
+  }
+  const Lock lock(mutex);
+  lose();
+}
+
+void Runtime::handle_packet(const char* packet, size_t bytes) {
+  Lock lock(mutex);
+  ++received_;
+  idle_due_ = true;
+  for (size_t at = 0; at + sizeof(Header) <= bytes;) {
+    Header header;
+    memcpy(&header, packet + at, sizeof header);
+    if (header.size < sizeof header || header.size > bytes - at) break;
+    handle(header, packet + at);
+    at += header.size;
+  }
+  wake_satisfied();
+  if (is_virtual()) {
+    execute_here(lock);
+  } else {
+    flush();
+  }
+  say_idle_if_settled();
+}
+
+void Runtime::handle(const Header& header, const char* message) {
+  switch (static_cast<Type>(header.type)) {
+    case Type::kStart: return on_start(read<proto::Start>(message));
+    case Type::kDone: return on_done(read<proto::Done>(message));
+    case Type::kTime:
+      ++times_heard_;
+      last_time_ns_ = std::max(last_time_ns_, read<proto::Time>(message).now_ns);
+      return;
+    case Type::kMemReply: {
+      const auto reply = read<proto::MemReply>(message);
+      memory_replies_[reply.request] = reply;
+      return;
+    }
+    case Type::kMemInfoReply: {
+      const auto reply = read<proto::MemInfoReply>(message);
+      info_replies_[reply.request] = reply;
+      return;
+    }
+    case Type::kFault: {
+      const auto fault = read<proto::Fault>(message);
+      for (const void* known : contexts) {
+        auto* context = static_cast<Context*>(const_cast<void*>(known));
+        if (context->number == fault.context) context->error = static_cast<CUresult>(fault.status);
+      }
+      return;
+    }
+    default: return;
+  }
+}
+
+void Runtime::on_start(const proto::Start& start) {
+  last_time_ns_ = std::max(last_time_ns_, start.now_ns);
+  if (!live(start.op)) return;
+  ++running_;  // until its result is posted
+  Op* op = ops_[start.op - first_op_];
+  executable_.push_back(op);
+  if (!is_virtual() || op->kind == OpKind::kHostFunc) executable_changed_.notify_one();
+}
+
+void Runtime::on_done(const proto::Done& done) {
+  last_time_ns_ = std::max(last_time_ns_, done.end_ns);
+  if (!live(done.op)) return;
+  Op* op = ops_[done.op - first_op_];
+  Stream* stream = op->stream;
+  if (done.status != 0 && stream->context->error == CUDA_SUCCESS) {
+    stream->context->error = static_cast<CUresult>(done.status);
+  }
+  if (op->event) {
+    if (op->event->op == op->id) op->event->end_ns = done.end_ns;
+    if (--op->event->pending_ops == 0 && op->event->destroyed) delete op->event;
+  }
+  --sent_pending_;
+  --stream->context->pending_ops;
+  if (--stream->pending_ops == 0 && stream->destroyed) delete stream;
+  ops_[done.op - first_op_] = nullptr;
+  while (!ops_.empty() && !ops_.front()) {
+    ops_.pop_front();
+    ++first_op_;
+  }
+  // A cancelled operation may still be with the executor, which then gives it back.
+  if (op->unsatisfied || op->body == nullptr) return release(op);
+  const auto queued = std::find(executable_.begin(), executable_.end(), op);
+  if (queued != executable_.end()) {
+    executable_.erase(queued);
+    --running_;
+    return release(op);
+  }
+  if (std::find(executing_.begin(), executing_.end(), op) == executing_.end()) release(op);
+}
+
+void Runtime::release(Op* op) {
+  free(op->heap);
+  op->heap = nullptr;
+  spare_ops_.push_back(op);
+}
+
+// Bodies run on one thread, the kernels' static __shared__ relies on it: on the real clock the
+// executor; on the virtual one, where the device waits for this process anyway, the thread that
+// received START, without a hand-over. Host functions are the executor's on both: they may block.
+Op* Runtime::take_executable(bool by_executor) {
+  const bool everything = by_executor && !is_virtual();
+  const auto mine = [&](const Op* op) {
+    return everything || (op->kind == OpKind::kHostFunc) == by_executor;
+  };
+  const auto found = std::find_if(executable_.begin(), executable_.end(), mine);
+  if (found == executable_.end()) return nullptr;
+  Op* op = *found;
+  executable_.erase(found);
+  return op;
+}
+
+void Runtime::execute_loop() {
+  t_in_body = true;
+  Lock lock(mutex);
+  for (;;) {
+    Op* op = nullptr;
+    executable_changed_.wait(lock, [&] { return (op = take_executable(true)) != nullptr; });
+    execute(lock, op);
+  }
+}
+
+void Runtime::execute_here(Lock& lock) {
+  t_in_body = true;
+  while (Op* op = take_executable(false)) execute(lock, op);
+  t_in_body = false;
+}
+
+void Runtime::execute(Lock& lock, Op* op) {
+  const uint64_t id = op->id;
+  executing_.push_back(op);
+  op->unsatisfied = false;
+  lock.unlock();
+  const CUresult status = op->body(*op);
+  lock.lock();
+  executing_.erase(std::find(executing_.begin(), executing_.end(), op));
+  post(Type::kBody,
+       proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0});
+  if (!live(id)) release(op);
+  if (!is_virtual()) flush();
+  settle_after(-1);
+}
+
+// The device process is gone, or ended us. Nobody may wait for it any longer.
+void Runtime::lose() {
+  if (life != Life::kReady) return;
+  life = Life::kLost;
+  wake_satisfied();
+}
+
+}  // namespace softgpu
