@@ -2,7 +2,7 @@
 
 Thread-safety: a `Process` belongs to the thread that made it, except `stamp`; `Poller.wake` may be
 called from any thread; everything else of `Poller` from the one that owns it. Calls that wait
-release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, or the virtual clock).
+release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, or virtual time).
 """
 
 from typing import final

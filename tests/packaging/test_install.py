@@ -10,8 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Built here already, or not part of a checkout.
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", "obj", ".*_cache")
+# Not part of a checkout, or not of the package; what is compiled already is not compiled again.
+LEFT_OUT = shutil.ignore_patterns(
+    ".git",
+    ".venv",
+    "__pycache__",
+    "*.egg-info",
+    ".*_cache",
+    "asan",
+    "tsan",
+    "fuzz",
+    "stubs-venv",
+    "tests",
+)
 
 pytestmark = pytest.mark.slow
 
