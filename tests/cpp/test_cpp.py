@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "csrc"))
 
-import ninja_build - the build script is no package
+import ninja_build
 
 
 @pytest.mark.timeout(600)  # the first program of an area compiles all of its sources
