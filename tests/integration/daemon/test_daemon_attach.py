@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import until
 from fake_shim import (
     BATCH,
     CLASS_OFFSET,
@@ -24,6 +23,7 @@ from fake_shim import (
     packet,
     register,
 )
+from running_daemon import until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY = 65534

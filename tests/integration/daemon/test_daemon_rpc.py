@@ -6,10 +6,10 @@ import sys
 
 import grpc
 import pytest
-from conftest import until
 from fake_shim import BATCH, CLASS_OFFSET, NORMAL
 from google.protobuf.field_mask_pb2 import FieldMask
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from running_daemon import until
 
 from tandem._wire import tandem_pb2 as pb
 
@@ -189,7 +189,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
     daemon.start().shim(name="mine")
     program = (
         "import os, sys, grpc, pathlib; sys.path[:0] = sys.argv[2:];"
-        "from conftest import Rpc; from tandem._wire import tandem_pb2 as pb;"
+        "from running_daemon import Rpc; from tandem._wire import tandem_pb2 as pb;"
         "import grpc._channel; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
         "rpc = Rpc(pathlib.Path(sys.argv[1])); (job,) = rpc.jobs(); print(repr(job.command));\n"
         "for call, request in ((rpc.job_service.PauseJob, pb.JobName(name='mine')),"

@@ -1,0 +1,132 @@
+"""A real tandemd in a directory of its own, and its RPC client."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import fake_shim
+import grpc
+
+from tandem._wire import tandem_pb2 as pb
+from tandem._wire import tandem_pb2_grpc as pb_grpc
+
+READY_S = 30
+
+
+def until(fact, *, what, within_s=10.0):
+    """Wait for something another process does; its order in time is not what is tested."""
+    deadline = time.monotonic() + within_s
+    while not fact():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.002)
+
+
+class RunningDaemon:
+    """One daemon process. `start` may be called again after it ended."""
+
+    def __init__(self, base: Path):
+        self.base = base
+        self.runtime = base / "rt"
+        self.log = base / "log"
+        self.process: subprocess.Popen | None = None
+        self.shims: list[fake_shim.Shim] = []
+
+    @property
+    def attach_path(self):
+        return self.runtime / "attach.sock"
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "tandemd", "--runtime-dir", str(self.runtime), *arguments]
+
+    def environment(self):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "WATCHDOG"))}
+        return kept | {"NOTIFY_SOCKET": str(self.base / "notify")}
+
+    def start(self, *arguments):
+        (self.base / "notify").unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, self.log.open("a") as log:
+            notify.bind(str(self.base / "notify"))
+            notify.settimeout(READY_S)
+            self.process = subprocess.Popen(
+                self.command(*arguments), env=self.environment(), stderr=log
+            )
+            assert notify.recv(256).startswith(b"READY=1")
+        return self
+
+    def run(self, *arguments):
+        """Run another one to its end."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def stop(self, by=signal.SIGTERM):
+        if self.process is None:
+            return None
+        self.process.send_signal(by)
+        code = self.process.wait(20)
+        self.process = None
+        return code
+
+    def shim(self, **asked):
+        return self.connect().attach(**asked)
+
+    def connect(self):
+        shim = fake_shim.Shim(self.attach_path)
+        self.shims.append(shim)
+        return shim
+
+    @contextmanager
+    def client(self, *options):
+        """A shim in a process of its own."""
+        program = [sys.executable, fake_shim.__file__, str(self.attach_path), *options]
+        with subprocess.Popen(
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @contextmanager
+    def rpc(self):
+        with Rpc(self.runtime) as rpc:
+            yield rpc
+
+
+class Rpc:
+    """Login, channel and stubs."""
+
+    def __init__(self, runtime: Path):
+        self.login = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.login.settimeout(10)
+        self.login.connect(str(runtime / "login.sock"))
+        token = self.login.makefile().readline().strip()
+        self.metadata = (("authorization", f"Bearer {token}"),)
+        self.channel = grpc.insecure_channel(f"unix:{runtime / 'tandemd.sock'}")
+        self.job_service = pb_grpc.JobServiceStub(self.channel)
+        self.daemon_service = pb_grpc.DaemonServiceStub(self.channel)
+        self.policy_service = pb_grpc.PolicyServiceStub(self.channel)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.channel.close()
+        self.login.close()
+
+    def jobs(self, **options):
+        request = pb.ListJobsRequest(**options)
+        return self.call(self.job_service.ListJobs, request).jobs
+
+    def call(self, method, request):
+        return method(request, metadata=self.metadata, timeout=10)

@@ -1,0 +1,155 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from tandem.errors import UsageError
+from tandemd.config import Config, load
+from tandemd.core.model import JobClass, Options
+from tandemd.edges.gpus import Gpu, GpuIndex, uuid_bytes
+from tandemd.edges.notify import notify, watchdog_period_s
+from tandemd.limits import Identity, Limits
+from tandemd.recent import Recent
+from tandemd.runtime import runtime_dir
+
+LATENCY, NORMAL, BATCH = JobClass.LATENCY, JobClass.NORMAL, JobClass.BATCH
+SECOND = 1_000_000_000
+
+
+def limits(**options):
+    people = {7: ("ann", {"serving", "staff"}), 8: ("bob", {"staff"})}
+
+    def identify(uid):
+        user, groups = people.get(uid, (str(uid), set()))
+        return Identity(uid=uid, user=user, groups=frozenset(groups))
+
+    return Limits(identify=identify, **options)
+
+
+def test_a_class_above_the_ceiling_is_clamped_and_one_below_is_kept():
+    assert limits().clamp(8, LATENCY) is NORMAL
+    assert limits().clamp(8, BATCH) is BATCH
+
+
+def test_root_and_the_daemons_own_uid_have_no_ceiling():
+    some = limits(trusted_uids=frozenset({0, 8}))
+
+    assert some.clamp(0, LATENCY) is some.clamp(8, LATENCY) is LATENCY
+
+
+def test_the_most_generous_limit_that_names_somebody_holds():
+    some = limits(users={"ann": BATCH}, groups={"serving": LATENCY}, default=NORMAL)
+
+    assert some.ceiling(7) is LATENCY
+    assert some.ceiling(8) is NORMAL
+
+
+def test_a_user_can_be_named_by_number_and_be_given_less_than_others():
+    assert limits(users={"8": BATCH}).ceiling(8) is BATCH
+
+
+def test_admins_are_looked_up_by_group():
+    some = limits(admin_group="serving")
+
+    assert (some.is_admin(7), some.is_admin(8), some.is_admin(0)) == (True, False, True)
+
+
+def test_an_empty_configuration_is_the_cores_own_defaults():
+    assert Config().options() == Options()
+
+
+def test_the_command_line_overrides_the_file_within_its_bounds():
+    assert Config().overridden({"policy": "fifo"}).options().policy == "fifo"
+    with pytest.raises(UsageError, match="window_segments"):
+        Config().overridden({"window_segments": -1})
+
+
+def test_units_of_the_file_become_nanoseconds(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("[scheduler]\nquantum_ms = 2.5\nmax_hold_s = 3\nlinger_us = 7\n")
+
+    options = load(path).options()
+
+    assert (options.quantum_ns, options.max_hold_ns, options.linger_ns) == (
+        2_500_000,
+        3 * SECOND,
+        7_000,
+    )
+
+
+def test_a_missing_file_that_was_named_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        load(tmp_path / "absent.toml")
+
+
+def test_every_setting_is_in_the_manual():
+    manual = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text()
+    config = Config()
+
+    for table in ("daemon", "scheduler"):
+        for key in type(getattr(config, table)).model_fields:
+            assert f"`{table}.{key}`" in manual
+
+
+def test_shares_are_of_the_last_second():
+    recent = Recent()
+    for tenth in range(31):
+        recent.look({"a": tenth * SECOND // 20, "b": 0}, tenth * SECOND // 10)
+
+    assert recent.share("a") == pytest.approx(0.5, abs=0.01)
+    assert (recent.share("b"), recent.share("unknown")) == (0, 0)
+
+
+def test_shares_are_none_before_there_were_two_looks():
+    recent = Recent()
+    recent.look({"a": 5}, 0)
+
+    assert recent.share("a") == 0
+
+
+def test_gpus_are_known_by_uuid_and_new_ones_get_the_next_index():
+    known = uuid_bytes("GPU-00112233-4455-6677-8899-aabbccddeeff")
+    index = GpuIndex([Gpu(index=0, uuid=known)])
+
+    assert known == bytes.fromhex("00112233445566778899aabbccddeeff")
+    assert index.of([known]) == 0
+    assert index.of([b"x" * 16]) == index.of([b"x" * 16]) == 1
+    assert index.of([]) == 0
+
+
+def test_a_uuid_that_is_none_is_zeros():
+    assert uuid_bytes("GPU-nonsense") == bytes(16)
+
+
+def test_the_service_manager_hears_and_its_absence_is_survived(tmp_path, monkeypatch):
+    path = tmp_path / "n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        notify("READY=1")
+        assert manager.recv(64) == b"READY=1"
+
+    notify("STOPPING=1")
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    notify("STOPPING=1")
+
+
+def test_the_watchdog_is_fed_twice_as_often_as_asked(monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "10000000")
+    assert watchdog_period_s() == 5
+    monkeypatch.delenv("WATCHDOG_USEC")
+    assert watchdog_period_s() is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "uid", "path"),
+    [
+        ({"TANDEM_RUNTIME_DIR": "/a", "RUNTIME_DIRECTORY": "/b"}, 0, "/a"),
+        ({"RUNTIME_DIRECTORY": "/b:/c", "XDG_RUNTIME_DIR": "/x"}, 0, "/b"),
+        ({"XDG_RUNTIME_DIR": "/x"}, 5, "/x/tandem"),
+        ({}, 0, "/run/tandem"),
+        ({}, 5, "/tmp/tandem-5"),
+    ],
+)
+def test_the_runtime_directory_is_looked_for_in_one_order(environment, uid, path):
+    assert runtime_dir(environment, uid=uid) == Path(path)
