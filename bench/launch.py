@@ -19,7 +19,7 @@ from bench.bars import bar, show, show_bars, smallest_median
 from bench.stage import Stage, stage
 
 ROUNDS = 7
-GROUPS = 2000
+GROUPS = 200
 ADDED_LIMIT_NS = 25
 LATENCY_ACTIVE_LIMIT_NS = 120
 

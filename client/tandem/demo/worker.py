@@ -8,8 +8,8 @@ It talks in JSON lines on stdout and takes lines on stdin:
     result   -->  at the end
 
 On the real clock it is ready after a warm-up, and the line is the start. On the virtual clock it is
-ready as soon as it is on the device: time stands still while a process that is on it waits for stdin,
-so all of them read the same time, and begin at the next multiple of `start_grid_ns` but one.
+ready as soon as it is on the device: time stands still while a process on it waits for stdin, so
+all of them read the same time, and begin at the next multiple of `start_grid_ns` but one.
 """
 
 from __future__ import annotations
