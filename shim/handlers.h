@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -13,6 +14,8 @@
 #include "lookup.h"
 #include "memory.h"
 #include "observe.h"
+#include "session.h"
+#include "settings.h"
 #include "slots.h"
 #include "submit.h"
 
@@ -255,6 +258,20 @@ CUresult memory_info(size_t* free_bytes, size_t* total_bytes) {
   managed_channel();
   const CUresult result = Call::real(free_bytes, total_bytes);
   if (result == CUDA_SUCCESS) memory::limit_view(free_bytes, total_bytes);
+  return result;
+}
+
+// Asked before there is a context, too: then the limit is what `tandem run` agreed with the daemon.
+template <class Call>
+CUresult total_memory(size_t* bytes, CUdevice device) {
+  managed_channel();
+  const CUresult result = Call::real(bytes, device);
+  if (result != CUDA_SUCCESS || !bytes) return result;
+  if (g_session.load(std::memory_order_acquire) == SessionState::kFresh) {
+    *bytes = std::min<uint64_t>(*bytes, agreed_limit(*bytes));
+  } else {
+    memory::limit_view(nullptr, bytes);
+  }
   return result;
 }
 

@@ -249,4 +249,13 @@ Settings read_settings() {
   return settings;
 }
 
+uint64_t agreed_limit(uint64_t device_bytes) {
+  const char* asked = text_of("TANDEM_MEMORY");
+  if (!asked || !text_of("TANDEM_JOB_ID") || is_on("TANDEM_DISABLE")) return shm::kNoLimit;
+  uint32_t percent = 0;
+  if (parse_percent(asked, &percent)) return device_bytes / 100 * percent;
+  uint64_t bytes = 0;
+  return parse_bytes(asked, &bytes) ? bytes : shm::kNoLimit;
+}
+
 }  // namespace tandem::shim

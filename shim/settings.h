@@ -7,8 +7,8 @@
 //   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
 //   TANDEM_PRIORITY   latency | normal | batch not said
 //   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
-//   TANDEM_MEMORY_MIN 4GiB                   not said  memory that stays resident
-//   TANDEM_PREEMPTIBLE 0 | 1                 not said
+//   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
+//   TANDEM_PREEMPTIBLE 0 | 1                   not said
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME, TANDEM_GROUP   text           none
@@ -32,6 +32,10 @@ struct Settings {
 
 // A wrong value is one line on stderr and the default.
 Settings read_settings();
+
+// The memory limit of a process that has not attached yet: what it asks for, when a daemon has
+// registered its job with that request; else shm::kNoLimit.
+uint64_t agreed_limit(uint64_t device_bytes);
 
 // Parsers, for tests: false when `text` is not of their form.
 bool parse_bytes(const char* text, uint64_t* bytes);

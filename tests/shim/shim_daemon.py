@@ -31,6 +31,10 @@ def memory():
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     cu.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     return free.value >> 20, total.value >> 20
+def total():
+    size = ctypes.c_size_t()
+    cu.cuDeviceTotalMem_v2(ctypes.byref(size), 0)
+    return size.value >> 20
 def in_child(body):
     pid = os.fork()
     if pid == 0:
@@ -47,7 +51,7 @@ class Job:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-c", LOOP],
-            env=dict(environment) | {"FAKE_CONTEXT": "1"},
+            env={"FAKE_CONTEXT": "1"} | dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -29,6 +29,8 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
     wishes = {
         "TANDEM_PRIORITY": "latency",
         "TANDEM_MEMORY": "40%",
+        "TANDEM_MEMORY_MIN": "64MiB",
+        "TANDEM_PREEMPTIBLE": "0",
         "TANDEM_SM": "30%",
         "TANDEM_SLO": "p99=50ms",
         "TANDEM_NAME": "llama",
@@ -44,6 +46,8 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert result == 0
         assert (request.job_class, request.sm_percent, request.name) == (1, 30, "llama")
         assert request.memory_bytes == 400 * MIB  # of the driver's 1000 MiB
+        assert request.memory_min_bytes == 64 * MIB
+        assert request.preemptible == 2  # no
         assert request.slo_p99_ns == 50_000_000
         assert attached.hello.job_id == 0x7F3A
         assert attached.hello.device_uuids == [b"\x07" * 16]
@@ -169,7 +173,7 @@ def test_without_a_daemon_a_job_runs_and_says_nothing(preload: Preload) -> None:
 
 
 def test_a_wrong_wish_is_one_line_and_the_default(preload: Preload, daemon: FakeDaemon) -> None:
-    wishes = {"TANDEM_MEMORY": "12XB", "TANDEM_PRIORITY": "urgent"}
+    wishes = {"TANDEM_MEMORY": "12XB", "TANDEM_PRIORITY": "urgent", "TANDEM_PREEMPTIBLE": "maybe"}
     with Job(preload.environment(**wishes)) as job:
         job.start("launch()")
         attached = daemon.attach()
@@ -211,6 +215,7 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
 
         assert (code, refused) == (0, OUT_OF_MEMORY)
         assert job.do("memory()") == (39, 100)
+        assert job.do("total()") == 100
         assert job.do(f"free({address})") == 0
         assert job.do(f"alloc({60 * MIB})")[0] == 0
         assert job.do("free(12345)") == 0  # not one of ours: the driver's business
@@ -218,6 +223,32 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
         attached.connection.close()
         daemon.close()
         assert job.do(f"alloc({60 * MIB})")[0] == OUT_OF_MEMORY  # limits outlive the daemon
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "300MiB"}, 300),
+        ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "40%"}, 400),
+        ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "2GiB"}, 1000),
+        ({"TANDEM_JOB_ID": "j-1"}, 1000),
+        ({"TANDEM_MEMORY": "300MiB"}, 1000),  # no daemon took it
+        ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "300MiB", "TANDEM_DISABLE": "1"}, 1000),
+    ],
+)
+def test_a_registered_job_sees_its_limit_before_it_has_a_context(
+    said: dict[str, str], shown: int, preload: Preload
+) -> None:
+    with Job(preload.environment(FAKE_CONTEXT="0", **said)) as job:
+        assert job.do("total()") == shown
+        assert job.end() == ""
+
+
+def test_a_job_that_found_no_daemon_sees_the_whole_device(preload: Preload) -> None:
+    said = {"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "300MiB"}
+    with Job(preload.environment(**said)) as job:
+        assert job.do("launch()") == 0
+        assert job.do("total()") == 1000
 
 
 def test_the_window_waits_for_the_gpu(preload: Preload, daemon: FakeDaemon) -> None:
