@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "execute.h"
 #include "runtime.h"
 
 namespace softgpu {
@@ -121,8 +122,10 @@ void Runtime::on_done(const proto::Done& done) {
   if (!live(done.op)) return;
   Op* op = ops_[done.op - first_op_];
   Stream* stream = op->stream;
-  if (done.status != 0 && stream->context->error == CUDA_SUCCESS) {
-    stream->context->error = static_cast<CUresult>(done.status);
+  CUresult status = static_cast<CUresult>(done.status);
+  if (op->kind == OpKind::kMemOpWrite && status == CUDA_SUCCESS) status = run_write_value(*op);
+  if (status != CUDA_SUCCESS && stream->context->error == CUDA_SUCCESS) {
+    stream->context->error = status;
   }
   if (op->event) {
     if (op->event->op == op->id) op->event->end_ns = done.end_ns;
