@@ -94,7 +94,8 @@ FAKE(cuDevicePrimaryCtxGetState)(CUdevice, unsigned* flags, int* active) {
   return CUDA_SUCCESS;
 }
 FAKE(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice) {
-  *bytes = 1000u << 20;
+  count("cuDeviceTotalMem_v2");
+  if (bytes) *bytes = 1000u << 20;
   return CUDA_SUCCESS;
 }
 FAKE(cuEventCreate)(CUevent* event, unsigned) {
