@@ -38,6 +38,12 @@ def demo(as_json: bool, seconds: float | None, clock: str, keep: bool, trace: Pa
 
     Takes the NVIDIA GPU where there is one, else the software GPU. Exits with 1 when a checksum is
     wrong.
+
+    \b
+    Examples:
+      tandem demo
+      tandem demo --clock virtual --trace demo.json
+      tandem demo --json | jq .ratios
     """
     from tandem.demo.conductor import Conductor
     from tandem.demo.process import WorkerError
