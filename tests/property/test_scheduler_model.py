@@ -7,7 +7,7 @@ hold the GPU.
 
 from dataclasses import dataclass, field
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -266,10 +266,4 @@ class Sharing(RuleBasedStateMachine):
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(
-    max_examples=100,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,
-)
+TestSharing.settings = settings(max_examples=100, stateful_step_count=30)
