@@ -13,13 +13,12 @@ from tandem.demo.scenario import Scenario
 from tandem.demo.settings import ROLES, TRAINERS
 
 SECONDS = 30.0
-DRY_SECONDS = 3.0
 PROBE_GAP_NS = 50_000_000
 
 
 def measure(bench: Bench) -> dict[str, Any]:
     """The demo's report, of torch programs."""
-    seconds = DRY_SECONDS if bench.dry else SECONDS
+    seconds = bench.seconds(SECONDS)
     request_ns = _request_ns(bench)
     gap_ns = int(request_ns / SERVER_LOAD)
 

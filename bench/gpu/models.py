@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-DEVICE = "cuda"
-VISION_BATCH, IMAGE = 128, 64
-LANGUAGE_BATCH, SEQUENCE, VOCABULARY, WIDTH, LAYERS = 16, 256, 8192, 512, 8
-SERVER_BATCH, SERVER_INPUTS, SERVER_LAYERS = 8, 4, 12
-
 Step = Callable[[], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Where the models are, and how big they are there."""
+
+    device: str
+    vision_widths: tuple[int, ...]
+    vision_batch: int
+    image: int
+    width: int
+    layers: int
+    language_batch: int
+    sequence: int
+    vocabulary: int
+    server_layers: int
+    server_batch: int
+    server_inputs: int = 4
+
+
+SCALES = {
+    "cuda": Scale(
+        device="cuda",
+        vision_widths=(64, 128, 256, 512),
+        vision_batch=128,
+        image=64,
+        width=512,
+        layers=8,
+        language_batch=16,
+        sequence=256,
+        vocabulary=8192,
+        server_layers=12,
+        server_batch=8,
+    ),
+    # For trying the programs where there is no GPU.
+    "cpu": Scale(
+        device="cpu",
+        vision_widths=(8, 16),
+        vision_batch=4,
+        image=16,
+        width=32,
+        layers=2,
+        language_batch=2,
+        sequence=16,
+        vocabulary=128,
+        server_layers=2,
+        server_batch=2,
+    ),
+}
 
 
 class Block(nn.Module):
@@ -36,28 +81,39 @@ class Block(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def resnet() -> nn.Module:
-    """Eight blocks in four widths."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
-    width = 64
-    for outputs in (64, 128, 256, 512):
-        layers += [Block(width, outputs, 1 if outputs == width else 2), Block(outputs, outputs, 1)]
-        width = outputs
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 1000)]
-    return nn.Sequential(*layers)
+class Resnet(nn.Module):
+    """Two blocks in each width."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        width = widths[0]
+        layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1, bias=False)]
+        layers += [nn.BatchNorm2d(width), nn.ReLU()]
+        for outputs in widths:
+            stride = 1 if outputs == width else 2
+            layers += [Block(width, outputs, stride), Block(outputs, outputs, 1)]
+            width = outputs
+        self.layers = nn.Sequential(*layers)
+        self.head = nn.Linear(width, 1000)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits for every image."""
+        # A mean: the backward pass of adaptive pooling is not repeatable on a GPU.
+        logits: Tensor = self.head(self.layers(images).mean((2, 3)))
+        return logits
 
 
 class Transformer(nn.Module):
     """A decoder-sized stack of encoder layers with embeddings and a head."""
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, scale: Scale, layers: int) -> None:
         super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.embed = nn.Embedding(scale.vocabulary, scale.width)
         layer = nn.TransformerEncoderLayer(
-            WIDTH, nhead=8, dim_feedforward=4 * WIDTH, dropout=0.0, batch_first=True
+            scale.width, nhead=8, dim_feedforward=4 * scale.width, dropout=0.0, batch_first=True
         )
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.head = nn.Linear(scale.width, scale.vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits for every position."""
@@ -65,28 +121,22 @@ class Transformer(nn.Module):
         return logits
 
 
-def make_server_model() -> tuple[Callable[[Tensor], Tensor], list[Tensor]]:
+def make_server_model(scale: Scale) -> tuple[Callable[[Tensor], Tensor], list[Tensor]]:
     """A function that answers one request on the host, and the requests there are."""
-    model = Transformer(SERVER_LAYERS).to(DEVICE).eval()
-    inputs = [torch.randint(VOCABULARY, (SERVER_BATCH, SEQUENCE)) for _ in range(SERVER_INPUTS)]
+    model = Transformer(scale, scale.server_layers).to(scale.device).eval()
+    shape = (scale.server_batch, scale.sequence)
+    inputs = [torch.randint(scale.vocabulary, shape) for _ in range(scale.server_inputs)]
 
     def infer(tokens: Tensor) -> Tensor:
         with torch.inference_mode():
-            return model(tokens.to(DEVICE))[:, -1].argmax(-1).cpu()
+            return model(tokens.to(scale.device))[:, -1].argmax(-1).cpu()
 
     return infer, inputs
 
 
-def make_trainer_step(role: str) -> tuple[Step, Callable[[], list[Tensor]]]:
+def make_trainer_step(role: str, scale: Scale) -> tuple[Step, Callable[[], list[Tensor]]]:
     """One iteration that returns the loss, and the parameters. `vision-graph`: in a CUDA graph."""
-    if role == "language":
-        model: nn.Module = Transformer(LAYERS).to(DEVICE)
-        x = torch.randint(VOCABULARY, (LANGUAGE_BATCH, SEQUENCE), device=DEVICE)
-        y = torch.randint(VOCABULARY, (LANGUAGE_BATCH * SEQUENCE,), device=DEVICE)
-    else:
-        model = resnet().to(DEVICE)
-        x = torch.randn(VISION_BATCH, 3, IMAGE, IMAGE, device=DEVICE)
-        y = torch.randint(1000, (VISION_BATCH,), device=DEVICE)
+    model, x, y = _task(role, scale)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
 
     def iterate() -> Tensor:
@@ -99,6 +149,20 @@ def make_trainer_step(role: str) -> tuple[Step, Callable[[], list[Tensor]]]:
 
     run = _captured(iterate) if role.endswith("-graph") else iterate
     return (lambda: float(run())), (lambda: list(model.parameters()))
+
+
+def _task(role: str, scale: Scale) -> tuple[nn.Module, Tensor, Tensor]:
+    """A model, its input and the answers wanted."""
+    if role == "language":
+        batch, words = scale.language_batch, scale.vocabulary
+        model: nn.Module = Transformer(scale, scale.layers)
+        x = torch.randint(words, (batch, scale.sequence))
+        y = torch.randint(words, (batch * scale.sequence,))
+    else:
+        model = Resnet(scale.vision_widths)
+        x = torch.randn(scale.vision_batch, 3, scale.image, scale.image)
+        y = torch.randint(1000, (scale.vision_batch,))
+    return model.to(scale.device), x.to(scale.device), y.to(scale.device)
 
 
 def _captured(iterate: Callable[[], Tensor]) -> Callable[[], Tensor]:

@@ -1,57 +1,106 @@
 """Names, merges and shows the results of the parts.
 
-`results label [--dry]` prints <date>-<gpu>; `results merge PARTS FILE` writes one file and a table.
+results label [WHERE]          print <date>-<gpu>
+results machine FILE           what ran here: GPU, driver, versions, commit
+results merge PARTS FILE       the parts' files into one, which keeps what it has of others
+results join FILE... TARGET    several such files into one
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bench.gpu.part import GPU, NO_GPU
 from tandem.demo.place import probe
+
+PACKAGES = ("torch", "cuda-bindings", "grpcio", "protobuf")
+SMI = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
 Figures = Mapping[str, Any]
 
 
-def main() -> int:
+def main() -> None:
     """Do what the first argument says."""
-    if sys.argv[1] == "label":
-        print(label(dry="--dry" in sys.argv))
-        return 0
-    merge(Path(sys.argv[2]), Path(sys.argv[3]))
-    return 0
+    verb, *words = sys.argv[1:]
+    match verb:
+        case "label":
+            print(label(where=words[0] if words else GPU))
+        case "machine":
+            Path(words[0]).write_text(json.dumps(machine()))
+        case "merge":
+            merge(Path(words[0]), Path(words[1]))
+        case "join":
+            join([Path(w) for w in words[:-1]], Path(words[-1]))
+        case _:
+            sys.exit(f"error: unknown verb {verb!r}\n{__doc__}")
 
 
-def label(*, dry: bool) -> str:
+def label(*, where: str) -> str:
     """Date and device, as a file name; ends the program where a GPU is wanted and missing."""
-    if dry:
-        device = "dry-run"
+    if where != GPU:
+        device = f"dry-run-{where}"
     else:
         found = probe(os.environ)
         if found is None:
-            sys.exit("error: no NVIDIA GPU here; DRY=1 tries the plumbing on the software GPU")
+            sys.exit(NO_GPU)
         device = re.sub(r"[^a-z0-9]+", "-", str(found["name"]).lower()).strip("-")
     return f"{datetime.now(UTC):%Y-%m-%d}-{device}"
 
 
+def machine() -> dict[str, Any]:
+    """What the figures depend on; None for what is not there."""
+    return {
+        "gpu": _said_by(SMI),
+        "commit": _said_by(COMMIT),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
 def merge(parts: Path, output: Path) -> None:
     """One object with a key per part; a failed part says so beside what it had written."""
-    merged: dict[str, Any] = {}
+    merged = _read(output)
     for path in sorted(parts.glob("*.json")):
         merged[path.stem] = json.loads(path.read_text())
     for path in sorted(parts.glob("*.failed")):
-        merged.setdefault(path.stem, {}).update(json.loads(path.read_text()))
+        merged[path.stem] = {**_read(parts / f"{path.stem}.json"), **_read(path)}
+    _write(merged, output)
+
+
+def join(sources: list[Path], target: Path) -> None:
+    """Later files win."""
+    merged: dict[str, Any] = {}
+    for path in sources:
+        merged.update(json.loads(path.read_text()))
+    _write(merged, target)
+
+
+def _write(merged: Figures, output: Path) -> None:
     output.write_text(json.dumps(merged, indent=1) + "\n")
     for name, figures in merged.items():
         print(f"{name}")
         _show(figures, depth=1)
     print(f"results: {output}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
 
 
 def _show(figures: Figures, *, depth: int) -> None:
@@ -63,5 +112,20 @@ def _show(figures: Figures, *, depth: int) -> None:
             print("  " * depth + f"{name:<32} {value}")
 
 
+def _said_by(command: tuple[str, ...]) -> str | None:
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return child.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,8 +1,9 @@
 """Part `same_results`: sharing changes no bit of what a program computes.
 
-Each trainer runs a fixed number of iterations alone and bare, then all run together under Tandem;
-the digests of their parameters and losses must agree. In a dry run the demo's programs check
-themselves against the CPU.
+Each program runs alone and bare, twice, so that one which does not repeat itself is found out; then
+all run together under Tandem. The digests must agree: a trainer's of the losses and parameters
+after a fixed number of iterations, the server's of its answers. On the software GPU the demo's
+programs check themselves against the CPU, and have no digest.
 """
 
 from __future__ import annotations
@@ -10,38 +11,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.gpu.part import Bench, main, say
+from bench.gpu.part import CPU, GPU, SOFTWARE, Bench, main, say
 from tandem.demo.measure import WorkerReport
 from tandem.demo.scenario import Scenario
-from tandem.demo.settings import ROLES, TRAINERS
+from tandem.demo.settings import ROLES
 
-SECONDS = 20.0
-DRY_SECONDS = 3.0
-ITERATIONS = 60
+SECONDS = 10.0
+ITERATIONS = {GPU: 300, CPU: 20, SOFTWARE: 0}
 GAP_NS = 30_000_000
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Whether each role's digest is the same in both runs."""
-    alone = {role: _reports(bench, [role], managed=False)[0] for role in TRAINERS}
-    together = {w.role: w for w in _reports(bench, ROLES, managed=True)}
-    figures: dict[str, Any] = {"server_correct": together["server"].all_correct}
-    for role in TRAINERS:
-        same = alone[role].digest == together[role].digest
-        figures[f"{role}_same"] = same and together[role].all_correct
-        say(f"{role}: {'same' if figures[f'{role}_same'] else 'DIFFERENT'}")
-    return {**figures, "ok": all(figures.values())}
+    """Whether each role's digest is the same in all runs."""
+    roles = (*ROLES, "vision-graph") if bench.where == GPU else ROLES
+    alone = {}
+    for role in roles:
+        say(f"{role}: alone, twice")
+        alone[role] = [_reports(bench, [role], number=n)[0] for n in (1, 2)]
+    say("together under Tandem")
+    together = _reports(bench, roles, managed=True)
+    figures: dict[str, Any] = {"mode": bench.place.mode}
+    for report in together:
+        figures[report.role] = compare(*alone[report.role], report)
+        say(f"{report.role}: {figures[report.role]['verdict']}")
+    same = all(f["verdict"] == "same" for f in figures.values() if isinstance(f, dict))
+    return {**figures, "ok": same}
 
 
-def _reports(bench: Bench, roles: Sequence[str], *, managed: bool) -> Sequence[WorkerReport]:
-    seconds = DRY_SECONDS if bench.dry else SECONDS
+def compare(first: WorkerReport, second: WorkerReport, shared: WorkerReport) -> dict[str, str]:
+    """What two runs alone and one under Tandem say together."""
+    digests = {r.digest for r in (first, second)}
+    if not (first.all_correct and second.all_correct):
+        verdict = "wrong even alone"
+    elif len(digests) > 1:
+        verdict = "not repeatable alone"
+    elif not shared.all_correct:
+        verdict = "wrong under tandem"
+    else:
+        verdict = "same" if shared.digest in digests else "different under tandem"
+    return {"verdict": verdict, "alone": first.digest[:12], "tandem": shared.digest[:12]}
+
+
+def _reports(
+    bench: Bench, roles: Sequence[str], *, managed: bool = False, number: int = 0
+) -> Sequence[WorkerReport]:
+    seconds = bench.seconds(SECONDS)
+    iterations = ITERATIONS[bench.where]
     with Scenario(
         name="together" if managed else "alone",
         place=bench.place,
-        program=bench.program(seconds=seconds, gap_ns=GAP_NS, iterations=ITERATIONS),
+        program=bench.program(seconds=seconds, gap_ns=GAP_NS, iterations=iterations),
         roles=roles,
         seconds=seconds,
-        folder=bench.folder / "-".join(["same", *roles, str(managed)]),
+        folder=bench.folder / "-".join(["same", *roles, str(number)]),
         managed=managed,
     ) as scenario:
         return scenario.run().workers

@@ -1,22 +1,26 @@
-"""Part `tests`: pytest -m gpu. In a dry run the tests only collect."""
+"""Part `tests`: programs on a real GPU, tests/gpu.
+
+On the CPU those of them that need no GPU; on the software GPU, where torch does not start, the
+tests are only collected.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
-from bench.gpu.part import Bench, main
+from bench.gpu.part import CPU, GPU, SOFTWARE, Bench, main
+from bench.gpu.pytests import run_tests
 
-NO_TESTS = 5  # pytest's code for nothing selected
+OPTIONS = {
+    GPU: ["-m", "gpu"],
+    CPU: ["-m", "not gpu"],
+    SOFTWARE: ["-m", "gpu", "--collect-only"],
+}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Run them and report pytest's exit code."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
-    command += ["tests/gpu", *(["--collect-only"] if bench.dry else [])]
-    code = subprocess.run(command, check=False).returncode
-    return {"pytest_exit_code": code, "ok": code in {0, NO_TESTS}}
+    """What pytest found."""
+    return run_tests("tests/gpu", OPTIONS[bench.where])
 
 
 if __name__ == "__main__":

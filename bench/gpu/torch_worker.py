@@ -1,6 +1,6 @@
 """A torch program that plays a role of the demo: `python -m bench.gpu.torch_worker ORDERS`.
 
-Models are written here, with random weights; it speaks the JSON lines of tandem.demo.worker. With
+It speaks the JSON lines of tandem.demo.worker. A server reports a digest of its answers. With
 `iterations` a trainer does exactly that many and reports a digest of its losses and parameters.
 """
 
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.gpu.part import deterministic
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # repeatable; read by the import
 
-deterministic()
+import torch  # noqa: E402
 
-import torch  # noqa: E402 - after the environment is set
-
-from bench.gpu.models import make_server_model, make_trainer_step  # noqa: E402
+from bench.gpu.models import SCALES, make_server_model, make_trainer_step  # noqa: E402
 from tandem.demo.arrivals import poisson_ns  # noqa: E402
 
 SEED = 20
@@ -32,6 +30,7 @@ class Orders:
     """The command line."""
 
     role: str
+    device: str  # of models.SCALES
     seconds: float
     gap_ns: int
     iterations: int
@@ -41,8 +40,12 @@ def main() -> None:
     """Play the role."""
     orders = Orders(**json.loads(sys.argv[1]))
     torch.manual_seed(SEED)
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    torch.use_deterministic_algorithms(mode=True)
     torch.backends.cudnn.benchmark = False
+    if orders.device == "cpu":
+        torch.set_num_threads(1)
+    _say("up")
+    sys.stdin.readline()
     if orders.role == "server":
         _serve(orders)
     else:
@@ -50,11 +53,11 @@ def main() -> None:
 
 
 def _serve(orders: Orders) -> None:
-    infer, inputs = make_server_model()
+    infer, inputs = make_server_model(SCALES[orders.device])
     expected = [infer(x) for x in inputs]
     for _ in range(WARM_UP):
         infer(inputs[0])
-    start_ns = _begin()
+    start_ns = _begin(orders)
     items = []
     arrivals = poisson_ns(seed=SEED, mean_gap_ns=orders.gap_ns, until_ns=int(orders.seconds * 1e9))
     for number, arrival_ns in enumerate(arrivals):
@@ -72,15 +75,15 @@ def _serve(orders: Orders) -> None:
                 "correct": correct,
             }
         )
-    _say("result", start_ns=start_ns, items=items)
+    _say("result", start_ns=start_ns, items=items, digest=_digest([], expected))
 
 
 def _train(orders: Orders) -> None:
-    step, parameters = make_trainer_step(orders.role)
+    step, parameters = make_trainer_step(orders.role, SCALES[orders.device])
     if not orders.iterations:
         for _ in range(WARM_UP):
             step()
-    start_ns = _begin()
+    start_ns = _begin(orders)
     items: list[dict[str, Any]] = []
     losses: list[float] = []
     begin_ns = time.monotonic_ns() - start_ns
@@ -90,7 +93,7 @@ def _train(orders: Orders) -> None:
         correct = losses[-1] == losses[-1]  # not a NaN
         items.append({"begin_ns": begin_ns, "end_ns": end_ns, "correct": correct})
         begin_ns = end_ns
-    digest = _digest(losses, parameters) if orders.iterations else ""
+    digest = _digest(losses, parameters()) if orders.iterations else ""
     _say("result", start_ns=start_ns, items=items, digest=digest)
 
 
@@ -100,15 +103,16 @@ def _more(orders: Orders, done: int, now_ns: int) -> bool:
     return now_ns < orders.seconds * 1e9
 
 
-def _digest(losses: list[float], parameters: Callable[[], list[torch.Tensor]]) -> str:
+def _digest(losses: list[float], tensors: list[torch.Tensor]) -> str:
     state = hashlib.sha256(json.dumps(losses).encode())
-    for tensor in parameters():
+    for tensor in tensors:
         state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return state.hexdigest()
 
 
-def _begin() -> int:
-    torch.cuda.synchronize()
+def _begin(orders: Orders) -> int:
+    if orders.device == "cuda":
+        torch.cuda.synchronize()
     _say("ready")
     sys.stdin.readline()
     return time.monotonic_ns()
