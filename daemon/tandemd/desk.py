@@ -19,7 +19,6 @@ from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
 from tandemd.core.model import Job, JobClass, JobState
 from tandemd.core.policy import POLICIES
-from tandemd.edges.clock import wall_ns
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.limits import Limits, identity_of
 from tandemd.loop import Change, Loop
@@ -35,7 +34,7 @@ from tandemd.views import (
 )
 
 MAX_WATCHERS = 8
-WATCH_BACKLOG = 4096
+WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
 
 
 class Desk:
@@ -198,18 +197,19 @@ class Desk:
         Raises:
             CapacityError: too many watch already.
         """
-        events: queue.Queue[Event | None] = queue.Queue(maxsize=WATCH_BACKLOG)
+        events: queue.Queue[Event | None] = queue.Queue(maxsize=WATCH_BACKLOG + 1)
 
         def tell(change: Change) -> None:
             core = self._loop.scheduler
             job = core.jobs.get(change.job_id) or core.finished.get(change.job_id)
             if job is None or not self._may_see(uid, job):
                 return
-            at_ns = wall_ns(self._loop.clock, change.at_ns)
-            try:
-                events.put_nowait(Event(wall_ns=at_ns, kind=change.kind, job=self._view(uid, job)))
-            except queue.Full:
+            if events.qsize() >= WATCH_BACKLOG:
                 self._loop.watchers.discard(tell)
+                events.put_nowait(None)  # nobody else puts, so there is room
+                return
+            at_ns = self._loop.calendar.wall_ns(change.at_ns)
+            events.put_nowait(Event(wall_ns=at_ns, kind=change.kind, job=self._view(uid, job)))
 
         self._loop.ask(lambda: self._begin_watch(tell))
         try:
@@ -268,7 +268,7 @@ class Desk:
         return job
 
     def _view(self, uid: int, job: Job) -> JobView:
-        clock, core = self._loop.clock, self._loop.scheduler
+        clock, core, calendar = self._loop.clock, self._loop.scheduler, self._loop.calendar
         open_to_all = self.privacy == "open"
         command = self._sessions.commands.get(job.job_id, "")
         info = self._sessions.info
@@ -280,11 +280,11 @@ class Desk:
             spec=job.spec,
             state=job.state,
             reason=explain(core, job, clock.now_ns()).summary,
-            created_wall_ns=wall_ns(clock, job.created_ns),
+            created_wall_ns=calendar.wall_ns(job.created_ns),
             processes=tuple(
                 ProcessView(
                     pid=info[p.process_id].pid,
-                    attached_wall_ns=wall_ns(clock, info[p.process_id].attached_ns),
+                    attached_wall_ns=calendar.wall_ns(info[p.process_id].attached_ns),
                     device_bytes=p.usage.device_bytes,
                     ungated=p.usage.ungated,
                     dropped_records=p.usage.dropped_records,

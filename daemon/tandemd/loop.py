@@ -22,7 +22,7 @@ from tandemd.core.model import Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
-from tandemd.edges.clock import Clock
+from tandemd.edges.clock import Calendar, Clock
 from tandemd.recent import Recent
 
 VIRTUAL_ROUND_NS = 1_000_000
@@ -55,6 +55,7 @@ class Loop:
     ) -> None:
         self.scheduler = scheduler
         self.clock = clock
+        self.calendar = Calendar(clock)
         self.poller = poller
         self.channels = channels
         self.recent = Recent()

@@ -167,6 +167,7 @@ class Sessions:
         job = f"j-{job_id:x}"
         log.info("attached", job=job, pid=connection.peer.pid, uid=connection.peer.uid)
         self.attach.send(connection, packet, pages.fds)
+        self._channels.welcomed(process_id)
 
     def _mapped(self, connection: Connection, now_ns: int) -> None:
         process_id = self._processes.get(connection.number)

@@ -34,6 +34,8 @@ class Channel:
     job_class: JobClass = JobClass.NORMAL
     honour: bool = True
     presence_fd: int | None = None  # once mapped and sealed
+    welcomed: bool = False
+    looks_at: set[int] = field(default_factory=set)  # peers' process ids, as the core wants it
     shown: dict[int, int] = field(default_factory=dict)  # peer's process id -> index
 
 
@@ -49,6 +51,12 @@ class Channels:
         """Take a freshly attached process."""
         pages.set_stale(stale_ns=STALE_NS)
         self._channels[process_id] = Channel(process_id=process_id, pages=pages)
+
+    def welcomed(self, process_id: int) -> None:
+        """The process was sent WELCOME: what else it has to hear may follow."""
+        channel = self._channels[process_id]
+        channel.welcomed = True
+        self._show(channel)
 
     def mapped(self, process_id: int) -> None:
         """The process mapped its presence page: seal it, so that peers can be shown it."""
@@ -75,7 +83,10 @@ class Channels:
             case CloseGate(process_id=process_id):
                 self._channels[process_id].pages.set_gate(hold=True)
             case SetPresence(process_id=process_id, looks_at=looks_at):
-                self._show(self._channels[process_id], set(looks_at))
+                watcher = self._channels[process_id]
+                watcher.looks_at = set(looks_at)
+                if watcher.welcomed:
+                    self._show(watcher)
             case SetWindow() | SetHonourPresence() | SetMemoryLimit() | SetClass() | SetLinger():
                 self._set(self._channels[action.process_id], action)
             case _:
@@ -100,7 +111,8 @@ class Channels:
             case SetLinger():
                 pages.set_linger(linger_ns=action.linger_ns)
 
-    def _show(self, watcher: Channel, looks_at: set[int]) -> None:
+    def _show(self, watcher: Channel) -> None:
+        looks_at = watcher.looks_at & self._channels.keys()
         gone = {peer: index for peer, index in watcher.shown.items() if peer not in looks_at}
         for peer in gone:
             del watcher.shown[peer]

@@ -78,6 +78,16 @@ class SoftGpuClock:
         self._wait(deadline_ns)
 
 
-def wall_ns(clock: Clock, at_ns: int) -> int:
-    """Unix time of a moment of the attach clock; only for display."""
-    return time.time_ns() - (clock.now_ns() - at_ns)
+class Calendar:
+    """Unix time of moments of the attach clock; only for display.
+
+    The distance between the two is taken once, so that a moment has one date however often it is
+    asked for. Steps of the wall clock and suspends since then are not followed.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._offset_ns = time.time_ns() - clock.now_ns()
+
+    def wall_ns(self, at_ns: int) -> int:
+        """Unix time of that moment."""
+        return self._offset_ns + at_ns

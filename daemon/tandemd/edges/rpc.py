@@ -133,7 +133,9 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
                 except queue.Empty:
                     continue
                 if event is None:
-                    raise errors.CapacityError("the watcher is too slow; watch again")
+                    raise errors.CapacityError(
+                        "the watcher is too slow, it missed changes; list the jobs and watch again"
+                    )
                 yield event_message(event)
 
 

@@ -53,6 +53,19 @@ def test_best_effort_is_shown_the_presence_of_a_latency_process_and_loses_it_wit
     until(lambda: batch.presence_mask == 0, what="the mask is empty again")
 
 
+def test_a_newcomer_is_welcomed_before_it_is_shown_its_peers(daemon):
+    latency = daemon.start().shim(job_class=LATENCY)
+    with daemon.rpc() as rpc:  # its answer comes after the MAPPED before it
+        until(lambda: len(rpc.jobs()) == 1, what="the latency process is known")
+
+    batch = daemon.shim(job_class=BATCH)  # asserts that the first packet is WELCOME
+
+    kind, body, fds = batch.receive()
+    assert (kind, struct.unpack("=II", body), len(fds)) == (PRESENCE, (0, LATENCY), 1)
+    until(lambda: batch.presence_mask == 1, what="the mask names the presence entry")
+    assert not latency.is_held
+
+
 def test_best_effort_is_windowed_while_it_shares_the_gpu(daemon):
     batch = daemon.start().shim(job_class=BATCH)
     assert batch.word(WINDOW_OFFSET) == 0

@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from running_daemon import until
 
 from tandem._wire import tandem_pb2 as pb
+from tandem._wire import tandem_pb2_grpc as pb_grpc
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY = 65534
@@ -170,6 +171,42 @@ def test_a_watcher_hears_of_changes(daemon):
         events.cancel()
 
     assert kinds == {"idle", "attached"}
+
+
+def test_a_job_was_created_at_one_moment(daemon):
+    daemon.start().shim(name="nb")
+
+    with daemon.rpc() as rpc:
+        looks = [rpc.jobs()[0] for _ in range(20)]
+
+    moments = {
+        (job.create_time.ToNanoseconds(), job.processes[0].attach_time.ToNanoseconds())
+        for job in looks
+    }
+    assert len(moments) == 1
+
+
+@pytest.mark.slow
+def test_a_watcher_that_does_not_read_is_told_so_in_the_end(daemon):
+    job_id = daemon.start().shim(name="nb").job_id
+    for _ in range(50):  # large events: what the socket holds is soon full
+        daemon.shim(job_id=job_id)
+    # A window that does not grow, and a connection of its own.
+    options = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
+    address = f"unix:{daemon.runtime / 'tandemd.sock'}"
+    with daemon.rpc() as rpc, grpc.insecure_channel(address, options=options) as channel:
+        watch = pb_grpc.JobServiceStub(channel).WatchJobs
+        slow = watch(pb.WatchJobsRequest(), metadata=rpc.metadata)
+        list(slow.initial_metadata())
+
+        for _ in range(600):  # more than the daemon keeps and the socket holds
+            rpc.call(rpc.job_service.PauseJob, pb.JobName(name="nb"))
+            rpc.call(rpc.job_service.ResumeJob, pb.JobName(name="nb"))
+
+        code, details = status_of(list, slow)
+        assert len(rpc.jobs()) == 1
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "too slow" in details
 
 
 def test_an_admin_changes_the_policy(daemon):
