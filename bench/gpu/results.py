@@ -1,9 +1,8 @@
-"""Names, merges and shows the results of the parts.
+"""Names, merges and shows the results of the parts; one verb a call.
 
-results label [WHERE]          print <date>-<gpu>
-results machine FILE           what ran here: GPU, driver, versions, commit
-results merge PARTS FILE       the parts' files into one, which keeps what it has of others
-results join FILE... TARGET    several such files into one
+`label [WHERE]` prints <date>-<gpu>. `machine FILE` writes what ran here: GPU, driver, versions.
+`merge PARTS FILE` puts the parts' files into one, which keeps what it has of other parts.
+`join FILE... TARGET` makes one of several such files.
 """
 
 from __future__ import annotations

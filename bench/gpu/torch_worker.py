@@ -16,10 +16,10 @@ from typing import Any
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # repeatable; read by the import
 
-import torch  # noqa: E402
+import torch
 
-from bench.gpu.models import SCALES, make_server_model, make_trainer_step  # noqa: E402
-from tandem.demo.arrivals import poisson_ns  # noqa: E402
+from bench.gpu.models import SCALES, make_server_model, make_trainer_step
+from tandem.demo.arrivals import poisson_ns
 
 SEED = 20
 WARM_UP = 5

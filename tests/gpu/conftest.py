@@ -1,0 +1,30 @@
+"""A daemon on a runtime directory of its own."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tandem.demo.process import Daemon
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def daemon():
+    """Starts one; the environment in which `tandem run` finds it."""
+    # pytest's own folders have names too long for a socket.
+    folder = Path(tempfile.mkdtemp(prefix="tandem-"))
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
+    paths = [str(ROOT / "client"), str(ROOT / "daemon")]
+    paths += [p for p in own.get("PYTHONPATH", "").split(os.pathsep) if p]
+    environ = own | {
+        "TANDEM_RUNTIME_DIR": str(folder),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    started = Daemon(env=environ, runtime_dir=folder, log=folder / "tandemd.log")
+    yield environ
+    started.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,94 @@
+"""Torch prints the same under Tandem as without, on a real GPU; what can, on the CPU too."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).with_name("programs.py")
+DEADLINE_S = 200
+
+pytestmark = [
+    pytest.mark.timeout(2 * DEADLINE_S + 40),
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+]
+
+
+def run(name, device, *, environ, prefix=(), **more):
+    command = [*prefix, sys.executable, str(PROGRAMS), name, device]
+    child = subprocess.run(
+        command,
+        env=environ | more,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout
+    return child
+
+
+def assert_same_under_tandem(name, device, daemon, **more):
+    tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "--"]
+
+    bare = run(name, device, environ=daemon, **more)
+    managed = run(name, device, environ=daemon, prefix=tandem, **more)
+
+    assert managed.stdout == bare.stdout
+    assert "managed: False" in bare.stderr
+    # Without a driver call there is nothing to manage.
+    assert f"managed: {device == 'cuda'}" in managed.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eager_small_kernels",
+        "streams_and_events",
+        "cuda_graph",
+        "loader_by_fork",
+        "loader_by_spawn",
+        "tensors_between_processes",
+    ],
+)
+def test_a_program_computes_the_same_on_the_gpu(name, daemon):
+    assert_same_under_tandem(name, "cuda", daemon)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("setting", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
+def test_every_allocator_works_on_the_gpu(setting, daemon):
+    assert_same_under_tandem("allocator", "cuda", daemon, PYTORCH_CUDA_ALLOC_CONF=setting)
+
+
+@pytest.mark.gpu
+def test_one_launch_at_a_time_works_on_the_gpu(daemon):
+    assert_same_under_tandem("eager_small_kernels", "cuda", daemon, CUDA_LAUNCH_BLOCKING="1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["eager_small_kernels", "loader_by_fork", "loader_by_spawn", "tensors_between_processes"],
+)
+def test_a_program_computes_the_same_on_the_cpu(name, daemon):
+    assert_same_under_tandem(name, "cpu", daemon)
+
+
+@pytest.mark.slow
+def test_the_shim_alone_prints_nothing_and_changes_nothing(daemon):
+    from tandem import _launch
+
+    shim = Path(_launch.__file__).with_name("libtandem.so")
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_")}
+    environ["PYTHONPATH"] = daemon["PYTHONPATH"]
+
+    bare = run("loader_by_fork", "cpu", environ=environ)
+    shimmed = run("loader_by_fork", "cpu", environ=environ, LD_PRELOAD=str(shim))
+
+    assert (shimmed.stdout, shimmed.stderr) == (bare.stdout, bare.stderr)
