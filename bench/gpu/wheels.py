@@ -19,11 +19,13 @@ PINNED = {"grpcio-health-checking": "1.63.2"}
 PACKAGES = (
     "annotated-types",
     "grpcio-health-checking",
+    "hypothesis",
     "msgspec",
     "pydantic",
     "pydantic_core",
     "pytest-timeout",
     "setuptools",
+    "sortedcontainers",
     "structlog",
     "typing-inspection",
 )
