@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 
+#include "driver.h"
 #include "wire.h"
 
 namespace tandem::shim {
@@ -195,22 +196,50 @@ Channel* welcomed(const Packet& packet, const PeerPages& early) {
   return channel;
 }
 
+// Waits until there is something to read, or give_up_ns has come. On the virtual clock the daemon
+// answers in one of its rounds, so we look after each millisecond of virtual time and the run
+// repeats; a daemon that keeps other time gets real time after that.
+class Patience {
+ public:
+  explicit Patience(int timeout_ms)
+      : give_up_ns_(monotonic_ns() + static_cast<uint64_t>(timeout_ms) * 1'000'000),
+        rounds_(g_clock.is_virtual() ? timeout_ms : 0) {}
+
+  // False: time is over.
+  bool wait(int socket) {
+    if (rounds_ > 0) {
+      --rounds_;
+      g_clock.sleep_until_ns(g_clock.now_ns() + 1'000'000);
+      return true;
+    }
+    const uint64_t now = monotonic_ns();
+    if (now >= give_up_ns_) return false;
+    pollfd wanted{socket, POLLIN, 0};
+    const int left_ms = static_cast<int>((give_up_ns_ - now) / 1'000'000) + 1;
+    const bool leave_clock = g_clock.is_virtual() && g_driver.softgpu_wait_begin;
+    if (leave_clock) g_driver.softgpu_wait_begin();
+    const int ready = poll(&wanted, 1, left_ms);
+    const bool failed = ready < 0 && errno != EINTR;
+    if (leave_clock) g_driver.softgpu_wait_end();
+    return !failed;
+  }
+
+ private:
+  uint64_t give_up_ns_;
+  int rounds_;
+};
+
 Channel* shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
   if (!send_message(socket, hello)) return nullptr;
   PeerPages early{};  // a peer's presence may overtake the welcome
-  const uint64_t give_up_ns = monotonic_ns() + static_cast<uint64_t>(timeout_ms) * 1'000'000;
-  for (;;) {
-    const uint64_t now = monotonic_ns();
-    if (now >= give_up_ns) return nullptr;
-    pollfd wanted{socket, POLLIN, 0};
-    const int left_ms = static_cast<int>((give_up_ns - now) / 1'000'000) + 1;
-    if (poll(&wanted, 1, left_ms) < 0 && errno != EINTR) return nullptr;
+  for (Patience patience(timeout_ms); patience.wait(socket);) {
     Packet packet;
     const int got = receive(socket, &packet);
     if (got < 0) return nullptr;
     if (got == 0 || handle_presence(early, packet)) continue;
     return welcomed(packet, early);
   }
+  return nullptr;
 }
 
 }  // namespace

@@ -98,11 +98,7 @@ void start_session() {
 }
 
 bool attach(int timeout_ms) {
-  // On the virtual clock the daemon's own threads may need time to pass before they answer.
-  const bool is_virtual = g_clock.is_virtual();
-  if (is_virtual && g_driver.softgpu_wait_begin) g_driver.softgpu_wait_begin();
   Channel* channel = attach_to_daemon(g_settings, g_hello, timeout_ms);
-  if (is_virtual && g_driver.softgpu_wait_end) g_driver.softgpu_wait_end();
   if (!channel) return false;
   auto& shared = channel->state->memory;
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);

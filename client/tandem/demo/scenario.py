@@ -97,11 +97,13 @@ class Scenario:
             worker = Worker(role, self._command(role), env=env, log=log)
             self._children.callback(worker.close)
             self.workers[role] = worker
-        for event in ("up", "ready"):
-            for worker in self.workers.values():
-                worker.wait_for(event, deadline_s=READY_S)
-            for worker in self.workers.values():
-                worker.go()
+            worker.wait_for("up", deadline_s=READY_S)
+        # One after the other: they have the same numbers, as jobs and on the device, in every run.
+        for worker in self.workers.values():
+            worker.go()
+            worker.wait_for("ready", deadline_s=READY_S)
+        for worker in self.workers.values():
+            worker.go()
 
     def start_daemon(self) -> None:
         """Start tandemd on the runtime directory; again after it was killed."""

@@ -63,10 +63,13 @@ def _train(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
 
 def _join(gpu: Gpu, settings: Settings) -> int:
     """On the virtual clock: wait for the others; the time they all see."""
-    if settings.start_grid_ns:
-        _say("ready")
-        sys.stdin.readline()
-    return gpu.clock.now_ns()
+    if not settings.start_grid_ns:
+        return gpu.clock.now_ns()
+    _say("ready")
+    sys.stdin.readline()
+    joined_ns = gpu.clock.now_ns()
+    gpu.clock.wait_until_ns(joined_ns + 1)  # from here on the device wakes one process at a time
+    return joined_ns
 
 
 def _start_ns(gpu: Gpu, settings: Settings, joined_ns: int) -> int:
