@@ -61,7 +61,6 @@ def machine() -> dict[str, Any]:
     """What the figures depend on; None for what is not there."""
     return {
         "gpu": _said_by(SMI),
-        "commit": _said_by(COMMIT),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
@@ -72,10 +71,10 @@ def machine() -> dict[str, Any]:
 def merge(parts: Path, output: Path) -> None:
     """One object with a key per part; a failed part says so beside what it had written."""
     merged = _read(output)
-    for path in sorted(parts.glob("*.json")):
-        merged[path.stem] = json.loads(path.read_text())
-    for path in sorted(parts.glob("*.failed")):
-        merged[path.stem] = {**_read(parts / f"{path.stem}.json"), **_read(path)}
+    commit = _said_by(COMMIT)  # with each part: the file may hold parts of several runs
+    for name in sorted({path.stem for path in parts.iterdir()}):
+        failure, figures = (_read(parts / f"{name}.{kind}") for kind in ("failed", "json"))
+        merged[name] = {"commit": commit, **failure, **figures}
     _write(merged, output)
 
 
