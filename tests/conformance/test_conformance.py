@@ -1,4 +1,4 @@
-"""Each body of bodies.py on the software GPU, on both clocks, and with -m gpu on a real one."""
+"""Each body of bodies.py on the software GPU and with -m gpu on a real one, bare and managed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,11 @@ BODIES = [
 ]
 
 
-def run_body(name: str, env: dict[str, str]) -> None:
-    command = [sys.executable, str(HERE / "bodies.py"), name]
+TANDEM_RUN = (sys.executable, "-m", "tandem.cli", "run", "--require", "--")
+
+
+def run_body(name: str, env: dict[str, str], prefix: Sequence[str] = ()) -> None:
+    command = [*prefix, sys.executable, str(HERE / "bodies.py"), name]
     child = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=60, check=False
     )
@@ -46,6 +50,19 @@ def test_on_the_software_gpu(name, clock, image, tmp_path):
 
 
 @pytest.fixture(scope="session")
+def served(image, serve, clean_env, tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("gpu")
+    base = {**clean_env, "TEST_IMAGE": str(image)}
+    return serve(softgpu.environment(base, folder=folder, clock="real", profile="tiny"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BODIES)
+def test_on_the_software_gpu_under_tandem(name, served):
+    run_body(name, served, TANDEM_RUN)
+
+
+@pytest.fixture(scope="session")
 def gpu_image(tmp_path_factory) -> Path:
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not Path(nvcc).is_file():
@@ -60,3 +77,14 @@ def gpu_image(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", BODIES)
 def test_on_a_gpu(name, gpu_image):
     run_body(name, {**os.environ, "TEST_IMAGE": str(gpu_image)})
+
+
+@pytest.fixture(scope="session")
+def gpu_served(gpu_image, serve, clean_env) -> dict[str, str]:
+    return serve({**clean_env, "TEST_IMAGE": str(gpu_image)})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", BODIES)
+def test_on_a_gpu_under_tandem(name, gpu_served):
+    run_body(name, gpu_served, TANDEM_RUN)
