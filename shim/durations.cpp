@@ -6,13 +6,8 @@ namespace tandem::shim {
 
 DurationTable g_durations;
 
-uint64_t DurationTable::key_of(uint64_t function, uint32_t blocks) {
-  const uint64_t magnitude = blocks ? 32u - static_cast<unsigned>(__builtin_clz(blocks)) : 0u;
-  return (function << 6 | magnitude) | uint64_t{1} << 63;  // never 0
-}
-
-Duration* DurationTable::find(uint64_t key) {
-  const uint64_t hash = key * 0x9e3779b97f4a7c15u >> 40;
+Duration* DurationTable::probe(uint64_t key) {
+  const uint64_t hash = place_of(key);
   for (uint32_t i = 0; i < kProbes; ++i) {
     Duration& entry = entries_[(hash + i) % kEntries];
     uint64_t held = entry.key.load(std::memory_order_relaxed);

@@ -18,10 +18,17 @@ struct Duration {
 
 class DurationTable {
  public:
-  static uint64_t key_of(uint64_t function, uint32_t blocks);
+  static uint64_t key_of(uint64_t function, uint32_t blocks) {
+    const uint64_t magnitude = blocks ? 32u - static_cast<unsigned>(__builtin_clz(blocks)) : 0u;
+    return (function << 6 | magnitude) | uint64_t{1} << 63;  // never 0
+  }
 
   // Lock-free; null when the key's neighbourhood is full: such a function stays unknown.
-  Duration* find(uint64_t key);
+  Duration* find(uint64_t key) {
+    Duration& first = entries_[place_of(key) % kEntries];
+    if (__builtin_expect(first.key.load(std::memory_order_relaxed) == key, 1)) return &first;
+    return probe(key);
+  }
 
   // One measurement. Helper thread only.
   static void measured(Duration& duration, uint64_t ns);
@@ -29,6 +36,8 @@ class DurationTable {
  private:
   static constexpr uint32_t kEntries = 4096;
   static constexpr uint32_t kProbes = 16;
+  static uint64_t place_of(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 40; }
+  Duration* probe(uint64_t key);
   Duration entries_[kEntries];
 };
 

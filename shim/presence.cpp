@@ -17,13 +17,7 @@ std::atomic<int> g_requests{0};
 
 }  // namespace
 
-bool is_latency_class(const Channel& channel) {
-  return channel.command->gate.job_class.load(std::memory_order_relaxed) ==
-         static_cast<uint32_t>(shm::JobClass::kLatency);
-}
-
-void show_busy(Channel& channel, uint64_t now_ns) {
-  if (!is_latency_class(channel)) return;
+void move_busy_ahead(Channel& channel, uint64_t now_ns) {
   auto& until = channel.presence->busy_until_ns;
   if (until.load(std::memory_order_relaxed) < now_ns + kRefreshNs)
     until.store(now_ns + kAheadNs, std::memory_order_release);  // peers: acquire in the gate

@@ -7,8 +7,16 @@
 
 namespace tandem::shim {
 
+inline bool is_latency_class(const Channel& channel) {
+  return channel.command->gate.job_class.load(std::memory_order_relaxed) ==
+         static_cast<uint32_t>(shm::JobClass::kLatency);
+}
+
 // Work was submitted: far ahead. At most one store, and only when the word must move.
-void show_busy(Channel& channel, uint64_t now_ns);
+void move_busy_ahead(Channel& channel, uint64_t now_ns);
+inline void show_busy(Channel& channel, uint64_t now_ns) {
+  if (is_latency_class(channel)) move_busy_ahead(channel, now_ns);
+}
 
 // If nothing is outstanding and no request runs: busy until now + linger, and peers that wait are
 // woken to see the new end. Sync return and helper thread.
@@ -16,7 +24,5 @@ void show_idle_if_so(Channel& channel, uint64_t now_ns);
 
 // tandem_mark_v1: a request began (+1) or ended (-1) somewhere in the process.
 void count_request(Channel* channel, int change);
-
-bool is_latency_class(const Channel& channel);
 
 }  // namespace tandem::shim

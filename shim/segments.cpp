@@ -55,22 +55,6 @@ void mark(Channel& channel, uint32_t index) {
 
 }  // namespace
 
-uint64_t segment_ns(const Channel& channel) {
-  const uint64_t wanted = channel.command->gate.segment_ns.load(std::memory_order_relaxed);
-  return wanted ? std::clamp(wanted, kMinSegmentNs, kMaxSegmentNs) : kDefaultSegmentNs;
-}
-
-// Plain stores: two threads that share a stream may lose a count to each other, never all of it, and
-// the next marker settles it.
-uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
-  shm::Slot& slot = channel.slots[index];
-  const uint64_t est = slot.open_est_ns.load(std::memory_order_relaxed) + est_ns;
-  slot.open.store(slot.open.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  slot.open_est_ns.store(est, std::memory_order_relaxed);
-  slot.last_submit_ns.store(now_ns, std::memory_order_relaxed);
-  return est;
-}
-
 void close_segment(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   if (channel.slots[index].open.load(std::memory_order_relaxed) == 0) return;

@@ -1,6 +1,7 @@
 // Work between two markers of a stream: counted as it is submitted, closed by a marker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "channel.h"
@@ -11,10 +12,22 @@ inline constexpr uint64_t kMinSegmentNs = 10'000;
 inline constexpr uint64_t kMaxSegmentNs = 100'000'000;
 inline constexpr uint64_t kDefaultSegmentNs = 100'000;
 
-uint64_t segment_ns(const Channel& channel);
+inline uint64_t segment_ns(const Channel& channel) {
+  const uint64_t wanted = channel.command->gate.segment_ns.load(std::memory_order_relaxed);
+  return wanted ? std::clamp(wanted, kMinSegmentNs, kMaxSegmentNs) : kDefaultSegmentNs;
+}
 
 // One submission of about est_ns was taken by the driver. Returns the open segment's estimate.
-uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns);
+// Plain stores: two threads that share a stream may lose a count to each other, never all of it, and
+// the next marker settles it.
+inline uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
+  shm::Slot& slot = channel.slots[index];
+  const uint64_t est = slot.open_est_ns.load(std::memory_order_relaxed) + est_ns;
+  slot.open.store(slot.open.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  slot.open_est_ns.store(est, std::memory_order_relaxed);
+  slot.last_submit_ns.store(now_ns, std::memory_order_relaxed);
+  return est;
+}
 
 // Puts a marker behind what the slot has open. Does nothing when nothing is open, when another
 // thread is at it, or where a marker is not allowed now.

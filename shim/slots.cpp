@@ -108,7 +108,7 @@ bool is_live(const StreamSlot& slot) {
   return slot.stream.load(std::memory_order_acquire) < kStreamRetired;
 }
 
-uint32_t slot_of(Channel& channel, uint64_t stream) {
+uint32_t look_up_slot(Channel& channel, uint64_t stream) {
   ThreadState& thread = g_thread;
   const uint64_t context = is_default_stream(stream) ? current_context() : 0;
   if (thread.channel == &channel && thread.stream == stream && thread.context == context &&

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "channel.h"
+#include "thread_state.h"
 
 namespace tandem::shim {
 
@@ -23,7 +24,20 @@ inline CUstream as_stream(uint64_t stream) { return reinterpret_cast<CUstream>(s
 
 // The calling thread's slot for `stream` (normalised); kNoSlot when all are taken, when there is no
 // context, or when another thread is making one right now.
-uint32_t slot_of(Channel& channel, uint64_t stream);
+uint32_t look_up_slot(Channel& channel, uint64_t stream);
+inline uint32_t slot_of(Channel& channel, uint64_t stream) {
+  // Nearly always that of the thread's last submission. A default stream is one of the current
+  // context, which has to be asked for.
+  const ThreadState& thread = g_thread;
+  if (__builtin_expect(!is_default_stream(stream) && thread.channel == &channel &&
+                           thread.stream == stream && thread.slot != kNoSlot &&
+                           channel.streams[thread.slot].stream.load(std::memory_order_acquire) ==
+                               stream,
+                       1)) {
+    return thread.slot;
+  }
+  return look_up_slot(channel, stream);
+}
 
 // Tries to own the slot's private fields. The owner is short: one or two driver calls.
 bool try_own(StreamSlot& slot);

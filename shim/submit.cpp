@@ -12,6 +12,9 @@ namespace tandem::shim {
 namespace {
 
 constexpr uint32_t kSampleEvery = 1024;  // launches of a thread between two samples of known functions
+// The same while the first samples of one are on their way: one may have failed, but to sample every
+// launch until the helper has read them would cost a burst of launches dear.
+constexpr uint32_t kSampleUnknownEvery = 16;
 constexpr uint64_t kCopyStartNs = 2'000;
 
 void record_wait(Channel& channel, const Waited& waited) {
@@ -37,8 +40,9 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   if (seen < kSamplesWanted) duration->seen.store(seen + 1, std::memory_order_relaxed);
   ticket->close_after = seen < kSamplesWanted;
   ticket->est_ns = duration->ns.load(std::memory_order_relaxed);
-  const bool wanted = duration->samples.load(std::memory_order_relaxed) < kSamplesWanted ||
-                      ++g_thread.launches % kSampleEvery == 0;
+  const bool known = duration->samples.load(std::memory_order_relaxed) >= kSamplesWanted;
+  const bool wanted = seen < kSamplesWanted ||
+                      ++g_thread.launches % (known ? kSampleEvery : kSampleUnknownEvery) == 0;
   if (ticket->est_ns == 0) ticket->est_ns = segment_ns(channel);
   if (!wanted || submission.programmatic || channel.observe || any_capture() ||
       ticket->slot == kNoSlot) {
@@ -51,20 +55,20 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
 }
 
 void record_submission(const Ticket& ticket, const Submission& submission, uint64_t ticks) {
-  shm::Record record;
-  record.ticks = ticks;
-  record.kind = static_cast<uint8_t>(submission.kind);
-  record.flags = 0;
-  record.slot = static_cast<uint16_t>(ticket.slot);
-  record.thread = thread_id();
-  record.stream = submission.stream;
-  record.object = submission.object;
-  record.bytes = submission.bytes;
-  record.grid_blocks = submission.blocks;
-  record.block_threads = submission.threads;
-  record.duration_ns = ticket.est_ns;
-  record.value = submission.direction;
-  write_record(*ticket.channel, record);
+  fill_record(*ticket.channel, [&](shm::Record& record) {
+    record.ticks = ticks;
+    record.kind = static_cast<uint8_t>(submission.kind);
+    record.flags = 0;
+    record.slot = static_cast<uint16_t>(ticket.slot);
+    record.thread = thread_id();
+    record.stream = submission.stream;
+    record.object = submission.object;
+    record.bytes = submission.bytes;
+    record.grid_blocks = submission.blocks;
+    record.block_threads = submission.threads;
+    record.duration_ns = ticket.est_ns;
+    record.value = submission.direction;
+  });
 }
 
 // Programmatic launches overlap: a marker between two of them would end that, so their segments get

@@ -18,6 +18,8 @@ pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
 void give_ring_back(void*) { g_thread.ring.release(); }
 void make_exit_key() { pthread_key_create(&g_exit_key, give_ring_back); }
 
+}  // namespace
+
 void claim_ring(Channel& channel) {
   pthread_once(&g_exit_key_once, make_exit_key);
   pthread_setspecific(g_exit_key, &g_thread);
@@ -25,18 +27,13 @@ void claim_ring(Channel& channel) {
   g_thread.ring.claim(channel.state, thread_id());
 }
 
-}  // namespace
-
-uint32_t thread_id() {
-  if (g_thread.tid == 0) g_thread.tid = static_cast<uint32_t>(syscall(SYS_gettid));
+uint32_t ask_thread_id() {
+  g_thread.tid = static_cast<uint32_t>(syscall(SYS_gettid));
   return g_thread.tid;
 }
 
 void write_record(Channel& channel, const shm::Record& record) {
-  const uint32_t flags = channel.command->gate.flags.load(std::memory_order_relaxed);
-  if (!(flags & shm::kFlagTelemetry)) return;
-  if (!g_thread.ring.belongs_to(channel.state)) claim_ring(channel);
-  g_thread.ring.put(record);
+  fill_record(channel, [&record](shm::Record& place) { place = record; });
 }
 
 }  // namespace tandem::shim

@@ -24,10 +24,23 @@ struct ThreadState {
 // __thread, not thread_local: no wrapper function around each access.
 extern __thread ThreadState g_thread __attribute__((tls_model("initial-exec")));
 
-// Writes a record into this thread's ring; claims the ring on first use. Does nothing while the
-// daemon wants no telemetry.
-void write_record(Channel& channel, const shm::Record& record);
+uint32_t ask_thread_id();
+inline uint32_t thread_id() {
+  return __builtin_expect(g_thread.tid != 0, 1) ? g_thread.tid : ask_thread_id();
+}
 
-uint32_t thread_id();
+void claim_ring(Channel& channel);
+
+// Lets `write` fill a record in this thread's ring; claims the ring on first use. Does nothing while
+// the daemon wants no telemetry.
+template <class Write>
+void fill_record(Channel& channel, Write write) {
+  const uint32_t flags = channel.command->gate.flags.load(std::memory_order_relaxed);
+  if (!(flags & shm::kFlagTelemetry)) return;
+  if (__builtin_expect(!g_thread.ring.belongs_to(channel.state), 0)) claim_ring(channel);
+  g_thread.ring.fill(write);
+}
+
+void write_record(Channel& channel, const shm::Record& record);
 
 }  // namespace tandem::shim

@@ -44,27 +44,6 @@ bool Gate::stale() const {
   return behind(now, tick) > limit || behind(tick, now) > kTickAheadNs;
 }
 
-void Gate::acknowledge(uint32_t word) {
-  auto& seen = state_->control.gate_seen;
-  if (seen.load(std::memory_order_relaxed) != word) seen.store(word, std::memory_order_release);
-}
-
-WaitReason Gate::obstacle() {
-  const shm::CommandGate& gate = command_->gate;
-  const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
-  const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
-  acknowledge(word);
-  if (flags & shm::kFlagReleased) return WaitReason::kNone;
-  if (word & shm::kGateHold) return WaitReason::kGate;
-  if (flags & shm::kFlagHonourPresence) {
-    const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
-    if (mask && peer_is_busy(mask, nullptr, nullptr)) return WaitReason::kPresence;
-  }
-  const uint32_t window = gate.window_segments.load(std::memory_order_relaxed);
-  if (window && window_is_full(window)) return WaitReason::kWindow;
-  return WaitReason::kNone;
-}
-
 bool Gate::peer_is_busy(uint64_t mask, uint64_t* until_ns,
                         const std::atomic<uint64_t>** word) const {
   const uint64_t now = clock_->now_ns();

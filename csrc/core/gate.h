@@ -38,7 +38,21 @@ class Gate {
   }
 
   // What stands against a submission now, kNone if nothing does.
-  [[nodiscard]] shm::WaitReason obstacle();
+  [[nodiscard]] shm::WaitReason obstacle() {
+    const shm::CommandGate& gate = command_->gate;
+    const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
+    const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
+    acknowledge(word);
+    if (flags & shm::kFlagReleased) return shm::WaitReason::kNone;
+    if (word & shm::kGateHold) return shm::WaitReason::kGate;
+    if (flags & shm::kFlagHonourPresence) {
+      const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
+      if (mask && peer_is_busy(mask, nullptr, nullptr)) return shm::WaitReason::kPresence;
+    }
+    const uint32_t window = gate.window_segments.load(std::memory_order_relaxed);
+    if (window && window_is_full(window)) return shm::WaitReason::kWindow;
+    return shm::WaitReason::kNone;
+  }
 
   // The daemon is gone: nobody waits for it any more. Helper thread.
   void lose();
@@ -48,7 +62,10 @@ class Gate {
   [[nodiscard]] bool stale() const;
 
   // Acknowledges the gate word, for a daemon that waits for the hold to have been seen.
-  void acknowledge(uint32_t word);
+  void acknowledge(uint32_t word) {
+    auto& seen = state_->control.gate_seen;
+    if (seen.load(std::memory_order_relaxed) != word) seen.store(word, std::memory_order_release);
+  }
 
   Peers& peers() { return peers_; }
   [[nodiscard]] const shm::CommandPage& command() const { return *command_; }
