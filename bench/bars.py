@@ -1,14 +1,28 @@
-"""Figures against limits, and the table they are shown in."""
+"""Figures against limits, the table they are shown in, and progress on stderr."""
 
 from __future__ import annotations
 
+import math
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+Bar = dict[str, Any]
 
 
-def bar(value: float, limit: float) -> dict[str, float | bool]:
-    """One figure with its limit; good when it is not above it."""
-    return {"value": round(value, 4), "limit": limit, "ok": value <= limit}
+def bar(value: float, limit: float, *, doubt: str = "") -> Bar:
+    """One figure with its limit: good when it is not above it, and nothing speaks against it.
+
+    `doubt` says why the figure is not worth its name; such a bar is never good.
+    """
+    if not doubt and not math.isfinite(value):
+        doubt = "it could not be measured"
+    shown = round(value, 4) if math.isfinite(value) else None
+    found: Bar = {"value": shown, "limit": limit, "ok": not doubt and value <= limit}
+    if doubt:
+        found["reason"] = doubt
+    return found
 
 
 def smallest_median(rounds: Sequence[Sequence[float]]) -> float:
@@ -16,14 +30,19 @@ def smallest_median(rounds: Sequence[Sequence[float]]) -> float:
     return min(statistics.median(values) for values in rounds)
 
 
+def progress(text: str) -> None:
+    """Say on stderr what is going on."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def show(figures: Mapping[str, float], unit: str) -> None:
     """Print figures one a line."""
     for name, value in figures.items():
-        print(f"  {name:<28} {value:>12.1f} {unit}")
+        print(f"  {name:<28} {value:>14,.4g} {unit}".rstrip())
 
 
-def show_bars(bars: Mapping[str, Mapping[str, float | bool]]) -> None:
+def show_bars(bars: Mapping[str, Bar]) -> None:
     """Print each bar with its limit and whether it holds."""
     for name, one in bars.items():
-        verdict = "ok" if one["ok"] else "OVER"
-        print(f"  {name:<28} {one['value']:>12} of {one['limit']:<10} {verdict}")
+        verdict = "ok" if one["ok"] else one.get("reason", "OVER")
+        print(f"  {name:<28} {one['value']!s:>14} of {one['limit']:<10} {verdict}")

@@ -34,7 +34,24 @@ static inline void* driver_function(const char* name) {
   return found;
 }
 
+// The driver's own function, past whatever is preloaded: by glibc's dlsym, not by the one a preloaded
+// library may put in its place.
+static inline void* bare_function(const char* name) {
+  static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+  void* found = nullptr;
+  for (int i = 0; i < 3 && found == nullptr; i++) found = dlvsym(RTLD_NEXT, "dlsym", kVersions[i]);
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (found != nullptr && driver != nullptr)
+    found = ((void* (*)(void*, const char*))found)(driver, name);
+  if (found == nullptr) {
+    fprintf(stderr, "the driver lacks %s\n", name);
+    exit(1);
+  }
+  return found;
+}
+
 #define DRIVER(type, name) ((decltype(&type))driver_function(name))
+#define BARE(type, name) ((decltype(&type))bare_function(name))
 
 static inline uint64_t now_ns(void) {
   struct timespec now;

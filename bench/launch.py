@@ -1,79 +1,125 @@
 """What the shim adds to a launch.
 
-Four variants of one C program take turns, seven rounds, each on the same CPU: bare software driver,
-shim loaded but switched off, shim attached to a daemon, and attached while a latency-class job
-computes now and then. A variant's figure is the smallest of its seven medians.
+One C program times, in turn and in the same process, groups of launches by the driver's own
+function (bare) and by the one a program finds. Variants of it take turns, seven rounds, each wholly
+on one CPU that nothing else of the measurement uses. Figures are smallest of seven medians.
+
+    passthrough      the shim loaded and switched off
+    full             attached, gate open, telemetry on, segments so long that no marker is needed
+    latency_peer     the same beside a latency job whose presence word moves all the time but never
+                     lies ahead: the cost of looking, not the wait, which is meant
+    latency_class    the same as the latency job itself, whose own presence has to be moved
+    usual_segments   as full, with segments of the usual length: launches and their share of markers
+    tandemd          a batch job under the real daemon, as it comes
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from bench.bars import bar, show, show_bars, smallest_median
-from bench.stage import Stage, stage
+from bench.bars import bar, progress, show, show_bars, smallest_median
+from bench.one_job_daemon import LATENCY_CLASS, LONG_SEGMENT_NS, Treatment, listening, one_job
+from bench.stage import NotMeasuredError, Stage, stage
 
 ROUNDS = 7
-GROUPS = 200
+GROUPS = 60
+LAUNCHES = 32 * GROUPS  # at least, a run
+RUN_S = 20.0
 ADDED_LIMIT_NS = 25
 LATENCY_ACTIVE_LIMIT_NS = 120
 
 Rounds = dict[str, list[list[float]]]
 
 
+ATTACHED = {
+    "full": Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False),
+    "latency_peer": Treatment(segment_ns=LONG_SEGMENT_NS),
+    "latency_class": Treatment(job_class=LATENCY_CLASS, segment_ns=LONG_SEGMENT_NS, has_peer=False),
+    "usual_segments": Treatment(has_peer=False),
+}
+
+
 def run() -> dict[str, Any]:
     """Measure, print a table, return the result."""
-    cpu = max(os.sched_getaffinity(0))
+    cpus = os.sched_getaffinity(0)
+    cpu = max(cpus)
+    if len(cpus) > 1:
+        os.sched_setaffinity(0, cpus - {cpu})  # inherited by all but the measured program
     with stage() as place:
         rounds = _measure(place, cpu)
     figures = _figures(rounds)
+    doubt = ""
+    if abs(figures["noise_ns"]) > ADDED_LIMIT_NS / 2:
+        doubt = "the machine is too busy: the same function twice differs by half the budget"
     bars = {
-        "added_ns": bar(figures["added_ns"], ADDED_LIMIT_NS),
-        "latency_active_added_ns": bar(figures["latency_active_added_ns"], LATENCY_ACTIVE_LIMIT_NS),
+        "added_ns": bar(figures["added_ns"], ADDED_LIMIT_NS, doubt=doubt),
+        "latency_active_added_ns": bar(
+            figures["latency_active_added_ns"], LATENCY_ACTIVE_LIMIT_NS, doubt=doubt
+        ),
     }
     print(f"launch, smallest of {ROUNDS} interleaved medians, on CPU {cpu}")
     show(figures, "ns")
     show_bars(bars)
     ratios = {
-        f"{name}_vs_bare": round(figures[f"{name}_ns"] / figures["bare_ns"], 4)
-        for name in ("passthrough", "full")
+        f"{name}_vs_bare": round(1 + figures[f"{key}added_ns"] / figures["bare_ns"], 4)
+        for name, key in (("passthrough", "passthrough_"), ("full", ""), ("tandemd", "tandemd_"))
     }
     return {"bench": "launch", **figures, "ratios": ratios, "bars": bars}
 
 
 def _measure(place: Stage, cpu: int) -> dict[str, Rounds]:
-    program, job = place.compile("launch.c"), place.compile("latency_job.c")
-    image = place.kernels()
-    batch = place.shimmed(TANDEM_PRIORITY="batch")
     found: dict[str, Rounds] = defaultdict(lambda: defaultdict(list))
-    with place.daemon():
-        for _ in range(ROUNDS):
-            variants = {"bare": place.env, "passthrough": {**batch, "TANDEM_DISABLE": "1"}}
-            variants["full"] = batch
-            for name, env in variants.items():
-                _one(found[name], program, image, env, cpu)
-            with _job(job, image, place.shimmed(TANDEM_PRIORITY="latency")):
-                _one(found["latency_active"], program, image, batch, cpu)
+    batch = place.shimmed(TANDEM_PRIORITY="batch")
+    with place.device():
+        for number in range(1, ROUNDS + 1):
+            progress(f"round {number} of {ROUNDS}")
+            _plain(place, found["alone"], place.env, cpu)
+            _plain(place, found["passthrough"], {**batch, "TANDEM_DISABLE": "1"}, cpu)
+            with listening(place.attach_socket) as listener:
+                for name, wanted in ATTACHED.items():
+                    _attached(place, listener, found[name], wanted, cpu)
+        with place.daemon():
+            for number in range(1, ROUNDS + 1):
+                progress(f"with tandemd, round {number} of {ROUNDS}")
+                _plain(place, found["tandemd"], batch, cpu)
     return found
 
 
-def _one(rounds: Rounds, program: Path, image: Path, env: Mapping[str, str], cpu: int) -> None:
-    """Run the program once, pinned, and add its figures as a round."""
-    child = subprocess.run(
-        ["taskset", "-c", str(cpu), str(program), str(image), str(GROUPS)],
-        env=dict(env),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+def _plain(place: Stage, rounds: Rounds, env: Mapping[str, str], cpu: int) -> None:
+    with place.running(_command(place, cpu), env) as child:
+        _read(child, rounds)
+
+
+def _attached(
+    place: Stage, listener: socket.socket, rounds: Rounds, wanted: Treatment, cpu: int
+) -> None:
+    """Run the program once under the hand-moved daemon."""
+    command = _command(place, cpu)
+    with place.running(command, place.shimmed()) as child, one_job(listener, wanted) as job:
+        if wanted.has_peer:
+            job.flutter()
+        _read(child, rounds)
+    if job.records < LAUNCHES:
+        msg = f"the job wrote {job.records} records for {LAUNCHES} launches: it was not recorded"
+        raise NotMeasuredError(msg)
+
+
+def _command(place: Stage, cpu: int) -> list[str]:
+    return [str(place.compile("launch.c")), str(place.kernels()), str(GROUPS), str(cpu)]
+
+
+def _read(child: subprocess.Popen[str], rounds: Rounds) -> None:
+    """Add what the program prints as a round."""
+    output, _ = child.communicate(timeout=RUN_S)
+    if child.returncode != 0:
+        raise NotMeasuredError(f"the launching program ended with {child.returncode}")
     values: dict[str, list[float]] = defaultdict(list)
-    for line in child.stdout.splitlines():
+    for line in output.splitlines():
         name, value = line.split()
         values[name].append(float(value))
     for name, one in values.items():
@@ -81,36 +127,23 @@ def _one(rounds: Rounds, program: Path, image: Path, env: Mapping[str, str], cpu
 
 
 def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
-    launch = {name: smallest_median(rounds["launch"]) for name, rounds in found.items()}
-    query = {name: smallest_median(rounds["query"]) for name, rounds in found.items()}
-    added = launch["full"] - launch["bare"]
+    added = {name: _added(rounds, "") for name, rounds in found.items()}
+    full = added["full"]
     figures = {
-        "bare_ns": launch["bare"],
-        "passthrough_ns": launch["passthrough"],
-        "full_ns": launch["full"],
-        "added_ns": added,
-        "latency_active_added_ns": launch["latency_active"] - launch["bare"],
-        "marker_ns": query["full"] - query["bare"] - added,
-        "rdtsc_ns": smallest_median(found["bare"]["rdtsc"]),
+        "alone_ns": smallest_median(found["alone"]["bare"]),  # a process without the shim
+        "bare_ns": smallest_median(found["full"]["bare"]),
+        "full_ns": smallest_median(found["full"]["found"]),
+        "added_ns": full,
+        "latency_active_added_ns": max(added["latency_peer"], added["latency_class"]),
+        "marker_ns": _added(found["full"], "_query") - full,
+        "usual_segments_marker_share_ns": added["usual_segments"] - full,
+        "noise_ns": added["alone"],  # the same function twice: 0 but for the noise
+        "rdtsc_ns": smallest_median(found["alone"]["rdtsc"]),
     }
+    others = set(added) - {"alone", "full", "usual_segments"}
+    figures |= {f"{name}_added_ns": added[name] for name in sorted(others)}
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-@contextmanager
-def _job(program: Path, image: Path, env: Mapping[str, str]) -> Iterator[None]:
-    """The latency job, from its first request until the block ends."""
-    child = subprocess.Popen(
-        [str(program), str(image)],
-        env=dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        if child.stdout is None or child.stdout.readline().strip() != "ready":
-            msg = "the latency job did not start"
-            raise RuntimeError(msg)
-        yield
-    finally:
-        child.kill()
-        child.communicate()
+def _added(rounds: Rounds, suffix: str) -> float:
+    return smallest_median(rounds[f"found{suffix}"]) - smallest_median(rounds[f"bare{suffix}"])

@@ -1,6 +1,7 @@
 """The daemon's side of the channel for one job, moved by hand: no policy and no loop.
 
-It speaks the real protocol with the real library, so what is measured is the data plane alone.
+It speaks the real protocol with the real library and has the daemon's two native threads behind it,
+so what is measured is the data plane alone.
 """
 
 from __future__ import annotations
@@ -11,40 +12,61 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tandem import _native
 
 ACCEPT_S = 10.0
-STAMP_PERIOD_S = 0.05
+BEAT_NS = 50_000_000
+FLUTTER_S = 50e-6
 STALE_NS = 2_000_000_000
 BUSY_UNTIL_OFFSET = 8  # of shm::PresencePage
 LATENCY_CLASS, BATCH_CLASS = 1, 3
+LONG_SEGMENT_NS = 100_000_000  # so long that no launch closes one
+USUAL_SEGMENT_NS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Treatment:
+    """How the daemon treats the job. With `has_peer` the job looks at the peer's presence."""
+
+    job_class: int = BATCH_CLASS
+    segment_ns: int = USUAL_SEGMENT_NS
+    has_peer: bool = True
 
 
 class OneJob:
     """One attached process with one peer of the latency class. Owned by the thread that made it."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, treatment: Treatment) -> None:
+        """Answer the HELLO of `connection`."""
         self._connection = connection
         self.process = _native.Process(process_id=1, job_id=1)
         self._peer = _native.Process(process_id=2, job_id=2)
         self._presence = mmap.mmap(self._peer.fds[2], mmap.PAGESIZE)
         self.process.stamp(tick_ns=time.monotonic_ns())
         self.process.set_stale(stale_ns=STALE_NS)
-        self.process.set_class(job_class=BATCH_CLASS)
+        self.process.set_class(job_class=treatment.job_class)
+        self.process.set_window(segments=0, segment_ns=treatment.segment_ns)
         self.process.set_flags(honour_presence=True, telemetry=True)
-        self.process.set_presence_mask(mask=1)
+        self.process.set_presence_mask(mask=1 if treatment.has_peer else 0)
+        self.records = 0  # that the job wrote, once closed
         self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
         self._greet()
+        self._spawn(self._poll)
 
-    def busy_for(self, length_ns: int) -> int:
-        """Make the peer busy; returns when that began."""
-        now = time.monotonic_ns()
-        struct.pack_into("<Q", self._presence, BUSY_UNTIL_OFFSET, now + length_ns)
-        return now
+    @property
+    def peer_presence_fd(self) -> int:
+        """The peer's presence page, for a program that plays the peer."""
+        return self._peer.fds[2]
+
+    def flutter(self) -> None:
+        """Let the peer's presence move all the time, and never into the future."""
+        self._spawn(self._flutter)
 
     def open_gate(self) -> int:
         """Open the gate; returns when that began."""
@@ -53,10 +75,12 @@ class OneJob:
         return now
 
     def close(self) -> None:
-        """End the connection and the heartbeat."""
+        """End the connection and the threads."""
         self._stopped.set()
-        self._heart.join()
+        for thread in self._threads:
+            thread.join()
         self._connection.close()
+        self._presence.close()
 
     def _greet(self) -> None:
         hello = _native.decode(self._connection.recv(4096))
@@ -68,12 +92,24 @@ class OneJob:
         self._connection.recv(4096)  # MAPPED
         present = _native.encode_presence(index=0, job_class=LATENCY_CLASS)
         _send(self._connection, present, (self._peer.fds[2],))
-        self._heart = threading.Thread(target=self._beat, daemon=True)
-        self._heart.start()
 
-    def _beat(self) -> None:
-        while not self._stopped.wait(STAMP_PERIOD_S):
-            self.process.stamp(tick_ns=time.monotonic_ns())
+    def _spawn(self, body: Callable[[], None]) -> None:
+        thread = threading.Thread(target=body, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _poll(self) -> None:
+        poller = _native.Poller()
+        poller.add(self.process, group=1)
+        poller.start()
+        while not self._stopped.is_set():
+            poller.wait(timeout_ns=BEAT_NS)
+        self.records = poller.snapshots()[0].records
+        poller.stop()
+
+    def _flutter(self) -> None:
+        while not self._stopped.wait(FLUTTER_S):
+            struct.pack_into("<Q", self._presence, BUSY_UNTIL_OFFSET, time.monotonic_ns() - 1)
 
 
 @contextmanager
@@ -83,7 +119,22 @@ def listening(path: Path) -> Iterator[socket.socket]:
         listener.bind(str(path))
         listener.listen()
         listener.settimeout(ACCEPT_S)
-        yield listener
+        try:
+            yield listener
+        finally:
+            path.unlink()
+
+
+@contextmanager
+def one_job(listener: socket.socket, treatment: Treatment) -> Iterator[OneJob]:
+    """The next process that attaches."""
+    connection, _ = listener.accept()
+    connection.settimeout(ACCEPT_S)
+    job = OneJob(connection, treatment)
+    try:
+        yield job
+    finally:
+        job.close()
 
 
 def _send(connection: socket.socket, packet: bytes, fds: tuple[int, ...]) -> None:

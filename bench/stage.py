@@ -1,24 +1,36 @@
-"""A scratch device and daemon for a measurement, and the programs compiled for it."""
+"""A scratch device and daemon for a measurement, and the programs compiled for it.
+
+Everything a measurement starts is on a leash (leash.c): it ends with the measurement, even one that
+is killed.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import ninja_build
 from tandem import softgpu
-from tandem.demo.process import Daemon
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 CORE = ROOT / "csrc/core"
 SHIM = ROOT / "client/tandem/libtandem.so"
+READY_S = 10.0
+STOP_S = 5.0
+
+
+class NotMeasuredError(RuntimeError):
+    """A measurement could not be made; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +39,12 @@ class Stage:
 
     folder: Path
     env: dict[str, str]
+    _programs: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def attach_socket(self) -> Path:
+        """Where a daemon on this stage listens."""
+        return self.folder / "run" / "attach.sock"
 
     def shimmed(self, **extra: str) -> dict[str, str]:
         """Environment of a program that runs under the shim."""
@@ -34,34 +52,85 @@ class Stage:
 
     def compile(self, source: str) -> Path:
         """One C or C++ program of this folder."""
-        output = self.folder / Path(source).stem
-        include = ninja_build.cuda_include()
-        command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
-        command += ["-isystem", str(include), "-D__CUDA_API_VERSION_INTERNAL", f"-I{CORE}"]
-        subprocess.run(
-            [*command, str(HERE / source), "-o", str(output), "-ldl", "-pthread"], check=True
-        )
-        return output
+        if source not in self._programs:
+            output = self.folder / Path(source).stem
+            include = ninja_build.cuda_include()
+            command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
+            command += ["-isystem", str(include), "-D__CUDA_API_VERSION_INTERNAL", f"-I{CORE}"]
+            command += [str(HERE / source), "-o", str(output), "-ldl", "-pthread"]
+            subprocess.run(command, check=True)
+            self._programs[source] = output
+        return self._programs[source]
 
     def kernels(self) -> Path:
         """The image with the empty kernel."""
         output = self.folder / "noop.so"
-        softgpu.compile_kernels(HERE / "noop.cu", output)
+        if not output.exists():
+            softgpu.compile_kernels(HERE / "noop.cu", output)
         return output
 
     @contextmanager
-    def daemon(self, arguments: Sequence[str] = ()) -> Iterator[Daemon]:
-        """A tandemd on this stage."""
-        daemon = Daemon(
-            env=self.env,
-            runtime_dir=self.folder / "run",
-            log=self.folder / "tandemd.log",
-            arguments=arguments,
-        )
+    def running(
+        self, command: Sequence[str | Path], env: Mapping[str, str], log: Path | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A program on a leash, with pipes for stdin and stdout; killed at the end."""
+        # A session of its own: Ctrl-C reaches only the measurement, which then ends the others.
+        # The leash, not the program, is what the preloaded library would otherwise start with.
+        with (log or Path(os.devnull)).open("ab") as errors:
+            child = subprocess.Popen(
+                [str(self.compile("leash.c")), *map(str, command)],
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors if log else None,
+                text=True,
+                start_new_session=True,
+            )
         try:
-            yield daemon
+            yield child
         finally:
-            daemon.close()
+            child.kill()
+            child.communicate()
+
+    @contextmanager
+    def device(self) -> Iterator[None]:
+        """A device process that lives as long as the block."""
+        command = [self.compile("keeper.c"), self.kernels()]
+        with self.running(command, self.env) as child:
+            if _first_line(child) != "ready":
+                raise NotMeasuredError("the software GPU did not start")
+            yield
+
+    @contextmanager
+    def daemon(self) -> Iterator[subprocess.Popen[str]]:
+        """A tandemd on this stage, from its READY=1."""
+        log = self.folder / "tandemd.log"
+        notify = self.folder / "notify"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
+            ready.bind(str(notify))
+            env = {**self.env, "NOTIFY_SOCKET": str(notify)}
+            with self.running([sys.executable, "-m", "tandemd"], env, log) as child:
+                _await_ready(ready, child, log)
+                yield child
+                child.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=STOP_S)
+        notify.unlink()
+
+
+def _first_line(child: subprocess.Popen[str]) -> str:
+    return child.stdout.readline().strip() if child.stdout else ""
+
+
+def _await_ready(ready: socket.socket, child: subprocess.Popen[str], log: Path) -> None:
+    ready.settimeout(0.1)
+    end = time.monotonic() + READY_S
+    while time.monotonic() < end and child.poll() is None:
+        with suppress(TimeoutError):
+            if b"READY=1" in ready.recv(4096):
+                return
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
+    raise NotMeasuredError(f"tandemd did not become ready\n{tail}".rstrip())
 
 
 @contextmanager
