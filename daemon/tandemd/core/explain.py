@@ -101,10 +101,7 @@ def _facts(
         f"mode time: kernels of two processes never overlap; policy {options.policy}",
         f"class {group.job_class.name.lower()}",
     ]
-    if len(group.jobs) > 1 or len(group.processes) > 1:
-        lines.append(f"held and released with {group.title}: {len(group.processes)} processes")
-    if group.undrainable:
-        lines.append("undrainable: it is windowed, but takes no turns")
+    lines += _of_group(group)
     if found is None:
         return lines
     island, turns = found
@@ -120,6 +117,19 @@ def _facts(
         lines.append(
             f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
         )
+    return lines
+
+
+def _of_group(group: Group) -> list[str]:
+    lines = []
+    if len(group.jobs) > 1 or len(group.processes) > 1:
+        lines.append(f"held and released with {group.title}: {len(group.processes)} processes")
+    if waiting := sum(p.usage.waiting_threads for p in group.processes.values()):
+        lines.append(f"threads waiting now: {waiting}")
+    if group.undrainable:
+        lines.append("undrainable: it is windowed, but takes no turns")
+    if group.dozing:
+        lines.append("takes no turns until it has work on the gpu: it only waits at its open gate")
     return lines
 
 

@@ -187,6 +187,8 @@ class Group:
     reopened_steps: int | None = None  # reopened after a failed drain, until this many steps passed
     reopened_until_ns: int = 0
     undrainable: bool = False
+    unused_since_ns: int | None = None  # since when its gate is open and it only waits
+    dozing: bool = False  # it did so for too long: no claim until it submits something
 
     @property
     def job_class(self) -> JobClass:

@@ -9,7 +9,9 @@ Rules
    then is closed again; after `drain_tries` failures it is undrainable and takes no more turns.
 4. A group with work is held no longer than `max_hold_ns` at a stretch: then it gets a quantum, in
    any policy.
-5. A tier that is owed its minimal share goes before everyone else (see shares.py).
+5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
+   GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
+6. A tier that is owed its minimal share goes before everyone else (see shares.py).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tandemd.core.policy import Policy
 from tandemd.core.shares import Debt
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
+UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
 LOOK_AGAIN_NS = 1_000_000  # the shortest useful wait: one round of the poller
 
 
@@ -57,11 +60,14 @@ class Turns:
         """Set `open` of every group; return what changed."""
         groups = list(groups)
         verdict = Verdict()
-        takers = {g.key: g for g in groups if _takes_turns(g, policy)}
-        self._account(takers, policy, options, now_ns)
-        _check_drains(takers.values(), options, now_ns, verdict)
+        for group in groups:
+            _watch_use(group, now_ns)
+        claimants = {g.key: g for g in groups if _may_claim(g, policy)}
+        self._account(claimants, policy, options, now_ns)
+        _check_drains(claimants.values(), options, now_ns, verdict)
         for exempt in verdict.exempted:
-            takers.pop(exempt.key, None)
+            claimants.pop(exempt.key, None)
+        takers = {key: g for key, g in claimants.items() if not g.dozing}
         holder = self._choose(takers, policy, options, now_ns)
         self._give(holder, options, now_ns)
         # Work of these keeps a new holder waiting.
@@ -71,7 +77,7 @@ class Turns:
             _set_gate(group, should_open=should_open, verdict=verdict, now_ns=now_ns)
             if not group.drained:
                 verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
-        self._plan_wake(takers, policy, options, now_ns, verdict)
+        self._plan_wake(claimants, policy, options, now_ns, verdict)
         return verdict
 
     def overdue(self, tier: int) -> bool:
@@ -80,12 +86,12 @@ class Turns:
         return debt is not None and debt.overdue
 
     def _account(
-        self, takers: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
+        self, claimants: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
     ) -> None:
         elapsed_ns = 0 if self.looked_ns is None else max(0, now_ns - self.looked_ns)
         self.looked_ns = now_ns
         tiers: dict[int, list[Group]] = {}
-        for group in takers.values():
+        for group in claimants.values():
             tiers.setdefault(policy.tier(group), []).append(group)
         for tier in self.debts.keys() - tiers.keys():
             del self.debts[tier]
@@ -99,7 +105,7 @@ class Turns:
                 wants=any(g.wants for g in members),
                 options=options,
             )
-        self.served_before_ns = {key: group.served_ns for key, group in takers.items()}
+        self.served_before_ns = {key: group.served_ns for key, group in claimants.items()}
 
     def _choose(
         self, takers: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
@@ -171,23 +177,25 @@ class Turns:
 
     def _plan_wake(
         self,
-        takers: dict[GroupKey, Group],
+        claimants: dict[GroupKey, Group],
         policy: Policy,
         options: Options,
         now_ns: int,
         verdict: Verdict,
     ) -> None:
-        holder = takers.get(self.holder) if self.holder is not None else None
+        holder = claimants.get(self.holder) if self.holder is not None else None
         if holder is not None and not holder.wants:
             verdict.wake(holder.last_wanted_ns + options.idle_grace_ns)
-        waiting = [g for g in takers.values() if g.wants and g is not holder]
+        waiting = [g for g in claimants.values() if g.wants and g is not holder]
         if holder is not None and waiting:
+            if holder.unused_since_ns is not None:
+                verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
             left_ns = quantum_ns - (holder.served_ns - self.turn_served_ns)
             verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
             left_ns = options.max_hold_ns - max(_held_ns(g, now_ns) for g in waiting)
             verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
-        for group in takers.values():
+        for group in claimants.values():
             if group.reopened_steps is not None:
                 verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
             if group.wants and (due_ns := self.debts[policy.tier(group)].due_in_ns(options)):
@@ -206,7 +214,19 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
         group.hold_since_ns = now_ns
 
 
-def _takes_turns(group: Group, policy: Policy) -> bool:
+def _watch_use(group: Group, now_ns: int) -> None:
+    if group.busy or not group.wants:
+        group.unused_since_ns = None
+        group.dozing = False
+    elif not group.open:
+        group.unused_since_ns = None
+    elif group.unused_since_ns is None:
+        group.unused_since_ns = now_ns
+    elif now_ns - group.unused_since_ns >= UNUSED_NS:
+        group.dozing = True
+
+
+def _may_claim(group: Group, policy: Policy) -> bool:
     return not group.paused and not group.undrainable and not policy.always_open(group)
 
 

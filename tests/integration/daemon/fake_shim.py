@@ -22,7 +22,8 @@ HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=IIQQQII64s64s")
 GATE_OFFSET, FLAGS_OFFSET, WINDOW_OFFSET, CLASS_OFFSET, MASK_OFFSET = 64, 68, 72, 76, 96
 WAITS_OFFSET, SLOTS_OFFSET = 192, 4096
-FLAG_RELEASED = 4
+FLAG_HONOUR_PRESENCE, FLAG_RELEASED = 1, 4
+STATE_HEADER_BYTES = 64
 
 
 def packet(kind, body=b"", *, version=1):
@@ -97,6 +98,10 @@ class Shim:
     @property
     def is_held(self):
         return bool(self.word(GATE_OFFSET) & 1)
+
+    @property
+    def honours_presence(self):
+        return bool(self.word(FLAGS_OFFSET) & FLAG_HONOUR_PRESENCE)
 
     @property
     def presence_mask(self):

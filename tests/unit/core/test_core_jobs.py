@@ -309,6 +309,30 @@ def test_explain_lists_the_facts_of_sharing():
     assert any("2 processes" in line for line in lines)
 
 
+def test_explain_counts_the_threads_that_wait_now():
+    talk = Talk()
+    talk.attach(1, BATCH)
+    talk.pause(1)
+    talk.waits(1)
+
+    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
+
+    assert "threads waiting now: 1" in explained.lines
+
+
+def test_explain_tells_of_a_claim_that_was_lost():
+    talk = Talk()
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    talk.waits(1)
+    talk.tick(after_ms=1)
+    talk.tick(after_ms=1000)
+
+    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
+
+    assert any("until it has work on the gpu" in line for line in explained.lines)
+
+
 def test_explain_says_when_a_class_is_owed_time():
     talk = Talk()
     talk.attach(1, LATENCY)

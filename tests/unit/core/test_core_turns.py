@@ -71,6 +71,39 @@ def test_the_next_gate_opens_only_when_the_last_work_is_done():
     assert talk.gates == [OpenGate(process_id=2)]
 
 
+@pytest.mark.parametrize("policy", ["fifo", "fair", "priority"])
+def test_a_holder_that_only_waits_at_its_open_gate_loses_its_claim(policy):
+    talk = two_at_work(policy)
+    talk.waits(1, after_ms=1)
+    assert talk.open_processes() == {1}
+
+    talk.tick(after_ms=1000)
+
+    assert talk.open_processes() == {1, 2}  # an open gate it does not use is in nobody's way
+    talk.works(2, after_ms=1)
+    talk.tick(after_ms=5000)
+    assert talk.open_processes() == {1, 2}
+
+
+def test_a_claim_comes_back_with_work_on_the_gpu():
+    talk = two_at_work()
+    talk.waits(1, after_ms=1)
+    talk.tick(after_ms=1000)
+    talk.works(2, after_ms=1)
+
+    talk.works(1, after_ms=1)
+
+    assert talk.open_processes() == {2}
+
+
+def test_the_scheduler_comes_round_when_a_turn_goes_unused():
+    talk = two_at_work("fifo", min_share=0.0)
+
+    talk.waits(1, after_ms=1)
+
+    assert talk.wake_at_ms == 1000
+
+
 def test_a_holder_without_work_gives_up_its_turn_after_a_grace():
     talk = two_at_work()
 
