@@ -1,0 +1,164 @@
+"""A daemon on the software GPU's virtual clock, and programs under `tandem run` for a test."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tandem import softgpu
+from tandem._client import Client
+from tandem.softgpu._query import device_status
+
+CONFORMANCE = Path(__file__).parents[2] / "conformance"
+DEADLINE_S = 30
+WAITING = "threads waiting now: 1"  # a line of `tandem explain`
+# Evaluates a line at a time. Virtual time passes while it waits for one.
+LOOP = """
+import ctypes, os, sys
+from cuda.bindings import driver as cu
+from gpu import Gpu, ok, outside, refused
+gpu = Gpu(); word = gpu.word(7)
+def alloc(size):
+    status, address = cu.cuMemAlloc(size)
+    return address if status == 0 else status.name
+def free(address):
+    return cu.cuMemFree(address)[0].name
+def memory():
+    return ok(cu.cuMemGetInfo()) + (ok(cu.cuDeviceTotalMem(gpu.device)),)
+def compute():
+    gpu.affine(word, 2, 1, slow=True); return gpu.read(word)
+def for_ever(call):
+    call(); say("going")
+    while True: call()
+def say(text):
+    print(repr(text), flush=True)
+say("ready")
+while True:
+    with outside(): line = sys.stdin.readline()
+    if not line: break
+    say(eval(line))
+"""
+
+
+class Job:
+    """A program that evaluates one expression at a time, started by `launcher`."""
+
+    def __init__(self, name, *launcher, env):
+        self.name = name
+        self._process = subprocess.Popen(
+            [*launcher, sys.executable, "-c", LOOP],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid  # tandem run execs
+        assert self.result() == "ready"
+
+    def start(self, expression):
+        """Begin evaluating; `result` waits for it."""
+        self._process.stdin.write(expression + "\n")
+        self._process.stdin.flush()
+
+    def result(self):
+        line = self._process.stdout.readline()
+        assert line, f"'{self.name}' ended with code {self._process.wait(DEADLINE_S)}"
+        return eval(line)
+
+    def do(self, expression):
+        self.start(expression)
+        return self.result()
+
+    def kill(self):
+        self.close()
+
+    def end(self):
+        """Close its input; its exit code."""
+        self._process.communicate(timeout=DEADLINE_S)
+        return self._process.returncode
+
+    def close(self):
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+class Place:
+    """A folder with a software GPU, a daemon and jobs."""
+
+    def __init__(self, folder, image):
+        self.folder = folder
+        self.jobs = []
+        self.daemon = None
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
+        own |= {"TANDEM_RUNTIME_DIR": str(folder), "TEST_IMAGE": str(image)}
+        own["PYTHONPATH"] = os.pathsep.join([str(CONFORMANCE), own.get("PYTHONPATH", "")])
+        gpu = folder / "gpu"
+        gpu.mkdir()
+        self.env = softgpu.environment(own, folder=gpu, profile="tiny", clock="virtual")
+
+    def start_daemon(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
+            ready.bind(str(self.folder / "ready"))
+            ready.settimeout(DEADLINE_S)
+            with (self.folder / "log").open("a") as log:
+                self.daemon = subprocess.Popen(
+                    [sys.executable, "-m", "tandemd", "--clock", "softgpu"],
+                    env=self.env | {"NOTIFY_SOCKET": str(self.folder / "ready")},
+                    stderr=log,
+                )
+            assert ready.recv(4096).startswith(b"READY=1")
+        (self.folder / "ready").unlink()
+
+    def stop_daemon(self, by=signal.SIGTERM):
+        self.daemon.send_signal(by)
+        return self.daemon.wait(DEADLINE_S)
+
+    def job(self, name, *options):
+        """A job of its own, under `tandem run`."""
+        tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
+        self.jobs.append(Job(name, *tandem, *options, "--", env=self.env))
+        return self.jobs[-1]
+
+    def joining(self, job):
+        """One more process of a job: started with the environment of its first."""
+        self.jobs.append(Job(job.name, env=job.do("dict(os.environ)")))
+        return self.jobs[-1]
+
+    def tandem(self, *words):
+        done = subprocess.run(
+            [sys.executable, "-m", "tandem.cli", *words],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def client(self):
+        return Client(directory=str(self.folder))
+
+    def used_bytes(self):
+        """What the device's ledger counts, contexts included."""
+        return json.loads(device_status(self.folder / "gpu"))["devices"][0]["used_bytes"]
+
+    def close(self):
+        for job in self.jobs:
+            job.close()
+        if self.daemon is not None:
+            self.daemon.kill()
+            self.daemon.wait(DEADLINE_S)
+
+
+def until(fact, *, what, within_s=20.0):
+    """Wait for something another process does; its order in time is not what is tested."""
+    deadline = time.monotonic() + within_s
+    while not fact():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.002)
