@@ -71,8 +71,11 @@ void publish(void (*change)(shm::StateMemory&)) {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (!channel) return;
   shm::StateMemory& shared = channel->state->memory;
-  const uint64_t used = used_bytes();
-  shared.device_bytes.store(used, std::memory_order_relaxed);
+  // Two threads may publish at once: whoever stored an older figure sees that and stores again.
+  // seq_cst pairs with the changes of g_used in reserve and give_back.
+  uint64_t used = g_used.load();
+  for (shared.device_bytes.store(used); used != g_used.load(); shared.device_bytes.store(used))
+    used = g_used.load();
   uint64_t peak = shared.peak_bytes.load(std::memory_order_relaxed);
   while (peak < used &&
          !shared.peak_bytes.compare_exchange_weak(peak, used, std::memory_order_relaxed)) {
@@ -103,15 +106,15 @@ bool reserve(uint64_t bytes) {
       });
       return false;
     }
-  } while (!g_used.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  } while (!g_used.compare_exchange_weak(used, used + bytes));
   return true;
 }
 
 void give_back(uint64_t bytes) {
   uint64_t used = used_bytes();
-  while (!g_used.compare_exchange_weak(used, used - std::min(used, bytes),
-                                       std::memory_order_relaxed)) {
+  while (!g_used.compare_exchange_weak(used, used - std::min(used, bytes))) {
   }
+  publish(nullptr);
 }
 
 void remember(CUdeviceptr address, uint64_t bytes) {

@@ -217,6 +217,7 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
         assert job.do("memory()") == (39, 100)
         assert job.do("total()") == 100
         assert job.do(f"free({address})") == 0
+        assert attached.snapshot().device_bytes == 1
         assert job.do(f"alloc({60 * MIB})")[0] == 0
         assert job.do("free(12345)") == 0  # not one of ours: the driver's business
         assert attached.until("refused_count", 1).peak_bytes == 60 * MIB + 1
