@@ -1,0 +1,95 @@
+"""What runs the parts of `make gpu`: a limit that leaves nothing behind, one file of results."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.gpu import results
+from bench.gpu.same_results import compare
+
+from tandem.demo.measure import WorkerReport
+
+ROOT = Path(__file__).resolve().parents[2]
+# A child in a session of its own, as the programs of a part are; it holds our pipe open.
+LEAVE_A_CHILD = (
+    "import subprocess, sys; "
+    "subprocess.Popen(['sleep', '600'], start_new_session=True); "
+    "print('started', flush=True); "
+)
+
+
+def limited(seconds, code):
+    command = [sys.executable, "-m", "bench.gpu.limit", str(seconds), sys.executable, "-c", code]
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with child:
+        assert child.stdout.readline() == b"started\n"
+        code = child.wait(timeout=100)
+        # Once nobody holds the pipe open any more, its end can be read.
+        assert select.select([child.stdout], [], [], 10)[0]
+        assert child.stdout.read() == b""
+        return code
+
+
+@pytest.mark.slow
+def test_a_part_is_ended_with_the_programs_it_started():
+    assert limited(8, LEAVE_A_CHILD + "import time; time.sleep(600)") == 124
+
+
+def test_what_a_finished_part_left_behind_is_ended():
+    assert limited(100, LEAVE_A_CHILD + "sys.exit(3)") == 3
+
+
+def test_a_failed_part_stands_beside_the_others(tmp_path, capsys):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "demo.json").write_text('{"ok": true}')
+    (parts / "overhead.failed").write_text('{"failed": 124}')
+    output = tmp_path / "results.json"
+    output.write_text('{"tests": {"passed": 4}}')
+
+    results.merge(parts, output)
+
+    merged = json.loads(output.read_text())
+    assert merged["tests"] == {"passed": 4}
+    assert merged["demo"]["ok"] is True
+    assert merged["overhead"]["failed"] == 124
+    assert "124" in capsys.readouterr().out
+
+
+def test_files_of_several_runs_become_one(tmp_path):
+    for name in ("demo", "tests"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({name: {"ok": True}}))
+    target = tmp_path / "all.json"
+
+    results.join([tmp_path / "demo.json", tmp_path / "tests.json"], target)
+
+    assert set(json.loads(target.read_text())) == {"demo", "tests"}
+
+
+def report(digest, *, correct=True):
+    return WorkerReport(
+        role="vision",
+        pid=os.getpid(),
+        exit_code=0,
+        start_ns=0,
+        items=({"correct": correct},),
+        digest=digest,
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdict"),
+    [
+        ((report("a"), report("a"), report("a")), "same"),
+        ((report("a"), report("a"), report("b")), "different under tandem"),
+        ((report("a"), report("b"), report("a")), "not repeatable alone"),
+        ((report("a"), report("a", correct=False), report("a")), "wrong even alone"),
+        ((report("a"), report("a"), report("a", correct=False)), "wrong under tandem"),
+    ],
+)
+def test_three_runs_give_a_verdict(runs, verdict):
+    assert compare(*runs)["verdict"] == verdict
