@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.stage import Stage
+from bench.stage import NotMeasuredError, Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,17 +22,11 @@ class Crowd:
 @contextmanager
 def crowd(place: Stage, count: int) -> Iterator[Crowd]:
     """Attach `count` processes at once and keep them."""
-    program = place.compile("attach.cpp")
-    socket = place.folder / "run" / "attach.sock"
-    child = subprocess.Popen(
-        [str(program), str(socket), str(count)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    command: list[str | Path] = [place.compile("attach.cpp"), place.attach_socket, str(count)]
+    with place.running(command, place.env) as child:
         words = child.stdout.readline().split() if child.stdout else []
+        if not words:
+            raise NotMeasuredError("the crowd ended without a report")
         fields = dict(zip(words[::2], map(int, words[1::2]), strict=True))
         yield Crowd(**fields)
-    finally:
         child.communicate()  # its stdin ends, and with it the crowd

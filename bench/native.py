@@ -9,7 +9,7 @@ import struct
 import time
 from typing import Any
 
-from bench.bars import bar, show, show_bars
+from bench.bars import bar, progress, show, show_bars
 from tandem import _native
 
 PROCESSES = 100
@@ -96,6 +96,7 @@ def round_us() -> float:
 
 def run() -> dict[str, Any]:
     """Measure, print a table, return the result."""
+    progress("draining full rings, then looking at idle processes")
     figures = {
         "drain_records_per_s": round(drain_per_s()),
         "idle_cpu_ratio": round(idle_cpu_ratio(), 5),

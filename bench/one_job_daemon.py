@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.stage import NotMeasuredError
 from tandem import _native
 
 ACCEPT_S = 10.0
@@ -24,6 +25,7 @@ BEAT_NS = 50_000_000
 FLUTTER_S = 50e-6
 STALE_NS = 2_000_000_000
 BUSY_UNTIL_OFFSET = 8  # of shm::PresencePage
+WAITING_THREADS_OFFSET = 192  # of shm::StatePage
 LATENCY_CLASS, BATCH_CLASS = 1, 3
 LONG_SEGMENT_NS = 100_000_000  # so long that no launch closes one
 USUAL_SEGMENT_NS = 100_000
@@ -53,6 +55,7 @@ class OneJob:
         self.process.set_window(segments=0, segment_ns=treatment.segment_ns)
         self.process.set_flags(honour_presence=True, telemetry=True)
         self.process.set_presence_mask(mask=1 if treatment.has_peer else 0)
+        self._state = mmap.mmap(self.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
         self.records = 0  # that the job wrote, once closed
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -68,6 +71,14 @@ class OneJob:
         """Let the peer's presence move all the time, and never into the future."""
         self._spawn(self._flutter)
 
+    def await_waiting(self, patience_s: float) -> None:
+        """Return once a thread of the job waits."""
+        end = time.monotonic() + patience_s
+        while struct.unpack_from("<I", self._state, WAITING_THREADS_OFFSET)[0] == 0:
+            if time.monotonic() > end:
+                raise NotMeasuredError(f"no thread of the job waited within {patience_s:g} s")
+            time.sleep(0.0005)
+
     def open_gate(self) -> int:
         """Open the gate; returns when that began."""
         now = time.monotonic_ns()
@@ -81,6 +92,7 @@ class OneJob:
             thread.join()
         self._connection.close()
         self._presence.close()
+        self._state.close()
 
     def _greet(self) -> None:
         hello = _native.decode(self._connection.recv(4096))
