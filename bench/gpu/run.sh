@@ -49,6 +49,10 @@ fi
 
 label="$("$PYTHON" -m bench.gpu.results label "$where")" || exit 1
 "$PYTHON" -m bench.gpu.results machine "$scratch/parts/machine.json"
+if [ "$where" = gpu ]; then
+  # The first import reads gigabytes from a cold disk, which the parts' deadlines do not foresee.
+  "$PYTHON" -c "import torch; print('torch', torch.__version__, torch.ones(1, device='cuda'))"
+fi
 failed=0
 for part in ${PART:-$parts}; do
   part="${part//-/_}"
