@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import array
+import fcntl
+import mmap
+import os
 import socket
 import subprocess
 import sys
@@ -13,6 +16,7 @@ from types import TracebackType
 
 from tandem import _native
 
+COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
 SLOTS_OFFSET = 4096
 LOOP = """
@@ -117,10 +121,17 @@ class FakeDaemon:
         assert isinstance(hello, _native.Hello)
         return connection, hello
 
-    def welcome(self, connection: socket.socket, process: _native.Process) -> None:
-        """WELCOME with the three memfds; returns when the shim said MAPPED."""
+    def welcome(
+        self,
+        connection: socket.socket,
+        process: _native.Process,
+        *,
+        command_fd: int | None = None,
+    ) -> None:
+        """WELCOME with three memfds, or another first one; returns when the shim said MAPPED."""
         packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=0)
-        descriptors = array.array("i", process.fds)
+        command, *others = process.fds
+        descriptors = array.array("i", [command if command_fd is None else command_fd, *others])
         connection.sendmsg(
             [packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
         )
@@ -148,6 +159,22 @@ class FakeDaemon:
         for connection in (*self._connections, self._listener):
             connection.close()
         self.path.unlink(missing_ok=True)
+
+
+class CommandPage:
+    """A command page with a proper header that a test may fill with anything."""
+
+    def __init__(self, process: _native.Process) -> None:
+        self.fd = os.memfd_create("command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, COMMAND_BYTES)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        self._page = mmap.mmap(self.fd, COMMAND_BYTES)
+        with mmap.mmap(process.fds[0], COMMAND_BYTES, prot=mmap.PROT_READ) as original:
+            self._page[:] = original[:]
+
+    def fill(self, garbage: bytes) -> None:
+        """Overwrite everything but the header."""
+        self._page[HEADER_BYTES:] = garbage.ljust(COMMAND_BYTES, b"\0")[HEADER_BYTES:]
 
 
 class Attached:

@@ -1,11 +1,12 @@
 """Attaching, gate, fail-open, memory limit, fork: a real process against a daemon's socket."""
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shim_daemon import FakeDaemon, Job
+from shim_daemon import CommandPage, FakeDaemon, Job
 from shim_support import Preload
 
 from tandem import _native
@@ -155,6 +156,29 @@ def test_any_other_answer_leaves_the_job_alone(
 
         assert job.result() == 0
         assert job.do("shim.tandem_is_managed_v1()") == 0
+        assert job.end() == ""
+
+
+@pytest.mark.parametrize("seed", [*range(6), None])
+def test_garbage_in_the_command_page_neither_crashes_nor_holds_a_job(
+    seed: int | None, preload: Preload, daemon: FakeDaemon
+) -> None:
+    generator = random.Random(seed)
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        connection, _ = daemon.accept()
+        process = _native.Process(process_id=41, job_id=1)
+        page = CommandPage(process)
+        daemon.welcome(connection, process, command_fd=page.fd)
+        page.fill(b"\xff" * 4096 if seed is None else generator.randbytes(4096))
+
+        assert job.result() == 0
+        assert job.do("[launch(function=f) for f in range(20)]") == [0] * 20
+        assert job.do("cu.cuCtxSynchronize()") == 0
+        assert job.do("alloc(4096)[0]") in (0, OUT_OF_MEMORY)  # the one thing that stays closed
+        assert job.do("memory()") <= (1000, 1000)
+        connection.close()
+        assert job.do("launch()") == 0
         assert job.end() == ""
 
 
