@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -153,9 +154,11 @@ class Scenario:
     def _by_hand(self, daemon: Daemon) -> str:
         variables = [f"{name}={value}" for name, value in self.env.items() if _ours(name)]
         again = shlex.join([*variables, *daemon.command])
+        # `make demo` runs from an environment that need not be on the PATH.
+        tandem = "tandem" if shutil.which("tandem") else f"{sys.executable} -m tandem.cli"
         return (
             f"runtime directory {self.runtime_dir}\n"
-            f"  look:      TANDEM_RUNTIME_DIR={self.runtime_dir} tandem ps\n"
+            f"  look:      TANDEM_RUNTIME_DIR={self.runtime_dir} {tandem} ps\n"
             f"  kill it:   kill -9 {daemon.pid}\n"
             f"  hang it:   kill -STOP {daemon.pid}\n"
             f"  start it:  env {again}\n"
