@@ -30,7 +30,6 @@ def explain(job: str, as_json: bool) -> None:
 def lines(found: Explanation) -> list[str]:
     """The explanation as text."""
     text = [found.summary, *(f"  {line}" for line in found.lines)]
-    text.append(f"  mode {found.mode or 'unknown'}, policy {found.policy or 'unknown'}")
     waits = [f"{w.reason} {format_duration(w.total_ns)}" for w in found.waits if w.total_ns]
     text.append("  waited so far: " + (", ".join(waits) or "never"))
     if found.story:

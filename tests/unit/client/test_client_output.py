@@ -169,7 +169,6 @@ def test_an_explanation_as_text():
     assert explain.lines(found) == [
         "waiting: class latency holds the gpu",
         "  next look at the end of the request",
-        "  mode time, policy priority",
         "  waited so far: gate 14 ms",
         "lately:",
         "  held for j-2",

@@ -1,0 +1,62 @@
+"""Ctrl-C in the middle of the demo, and what is left."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def processes_below(folder):
+    """Pids whose environment or command line names the folder."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = b"".join(
+                Path("/proc", pid, name).read_bytes() for name in ("environ", "cmdline")
+            )
+        except OSError:
+            continue
+        if bytes(folder) in text and int(pid) != os.getpid():
+            found.append(int(pid))
+    return found
+
+
+@pytest.mark.parametrize("option", ["--keep", "--json"])
+def test_ctrl_c_in_the_managed_scenario_ends_every_child_and_removes_the_folder(option):
+    folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # pytest's own is too long for a socket
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "tandem.cli", "demo", "--seconds", "0.5", option],
+        env=os.environ | {"TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for line in demo.stderr:
+            if line.startswith("tandem:"):
+                break
+        if option == "--keep":
+            assert demo.stderr.readline().startswith("runtime directory")
+
+        demo.send_signal(signal.SIGINT)
+
+        _, rest = demo.communicate(timeout=30)
+        assert demo.returncode == 130
+        assert "Traceback" not in rest
+        end = time.monotonic() + 10  # the device process leaves two seconds after its last client
+        while processes_below(folder):
+            assert time.monotonic() < end, processes_below(folder)
+            time.sleep(0.05)
+        assert list(folder.iterdir()) == []
+    finally:
+        demo.kill()
+        demo.communicate()
+        shutil.rmtree(folder)
