@@ -77,6 +77,7 @@ def load(verb: Verb) -> click.Command:
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gpu-tandem", message="tandem %(version)s")
 def tandem() -> None:
     """Several unmodified deep-learning jobs share one NVIDIA GPU.
 

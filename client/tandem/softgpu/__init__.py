@@ -8,6 +8,7 @@ g++ makes of an ordinary `.cu` file; see `compile_kernels`.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -98,15 +99,15 @@ def compile_kernels(source: str | Path, output: str | Path | None = None) -> byt
         FileNotFoundError: there is no g++ (or what CXX names) on this machine.
         subprocess.CalledProcessError: the compiler refused; its words are on stderr.
     """
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        msg = f"{compiler!r} is not installed; the software GPU's kernels are compiled by it"
+    compiler = shlex.split(os.environ.get("CXX", "")) or ["g++"]  # as in make: "ccache g++"
+    if shutil.which(compiler[0]) is None:
+        msg = f"{compiler[0]!r} is not installed; the software GPU's kernels are compiled by it"
         raise FileNotFoundError(msg)
     with tempfile.TemporaryDirectory(prefix="tandem-kernels-") as folder:
         made = Path(output) if output is not None else Path(folder) / "kernels.so"
         flags = ["-x", "c++", "-std=c++17", "-O2", "-shared", "-fPIC"]
         includes = ["-I", str(INCLUDE), "-include", str(INCLUDE / "tandem_kernel.h")]
-        command = [compiler, *flags, *includes, str(source), "-o", str(made)]
+        command = [*compiler, *flags, *includes, str(source), "-o", str(made)]
         # Not the shim of the job that compiles, nor the software driver.
         env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
         subprocess.run(command, check=True, env=env)

@@ -72,3 +72,13 @@ def test_an_unknown_profile_is_refused(tandem):
 
     assert done.returncode == 2
     assert "known are h200, a100, rtx4090, tiny" in done.stderr
+
+
+def test_the_compiler_may_be_named_with_arguments(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "env g++")
+    source = tmp_path / "nothing.cu"
+    source.write_text("__global__ void nothing() {}\n")
+
+    softgpu.compile_kernels(source, tmp_path / "nothing.so")
+
+    assert (tmp_path / "nothing.so").is_file()
