@@ -18,10 +18,11 @@ def image(tmp_path_factory):
 
 
 @pytest.fixture
-def place(image):
+def place(image, request):
+    """On the virtual clock unless a test says otherwise."""
     # pytest's own folders have names too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
-    place = Place(folder, image)
+    place = Place(folder, image, clock=getattr(request, "param", "virtual"))
     try:
         place.start_daemon()
         yield place

@@ -1,4 +1,4 @@
-"""A daemon on the software GPU's virtual clock, and programs under `tandem run` for a test."""
+"""A daemon on the software GPU, and programs under `tandem run` for a test."""
 
 import json
 import os
@@ -90,7 +90,7 @@ class Job:
 class Place:
     """A folder with a software GPU, a daemon and jobs."""
 
-    def __init__(self, folder, image):
+    def __init__(self, folder, image, clock):
         self.folder = folder
         self.jobs = []
         self.daemon = None
@@ -99,7 +99,7 @@ class Place:
         own["PYTHONPATH"] = os.pathsep.join([str(CONFORMANCE), own.get("PYTHONPATH", "")])
         gpu = folder / "gpu"
         gpu.mkdir()
-        self.env = softgpu.environment(own, folder=gpu, profile="tiny", clock="virtual")
+        self.env = softgpu.environment(own, folder=gpu, profile="tiny", clock=clock)
 
     def start_daemon(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:

@@ -17,6 +17,7 @@ def held(place):
     return job
 
 
+@pytest.mark.parametrize("place", ["virtual", "real"], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_daemon_that_is_asked_to_end_releases_everybody(place, held, number):
     assert place.stop_daemon(number) == 0
