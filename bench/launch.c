@@ -11,7 +11,7 @@
 
 #include "driver.h"
 
-enum { kGroup = 32, kDrainEvery = 8, kMaxGroups = 4096, kWarmUps = 20, kWarmUpUs = 500 };
+enum { kGroup = 32, kDrainEvery = 8, kMaxGroups = 4096, kWarmUps = 20, kQueryGroups = 16, kWarmUpUs = 500 };
 
 // The calls that are timed, as a program finds them or as the driver has them.
 struct Calls {
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
   warm_up(&ready, &found);
   figures(&ready, &bare, &found, false, groups);
-  figures(&ready, &bare, &found, true, groups / 4);
+  figures(&ready, &bare, &found, true, kQueryGroups);
   printf("rdtsc %.2f\n", rdtsc_ns());
   return 0;
 }

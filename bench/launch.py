@@ -27,7 +27,8 @@ from bench.one_job_daemon import LATENCY_CLASS, LONG_SEGMENT_NS, Treatment, list
 from bench.stage import NotMeasuredError, Stage, stage
 
 ROUNDS = 7
-GROUPS = 60
+GROUPS = 40
+FULL_GROUPS = 160  # where the budget is tight
 LAUNCHES = 32 * GROUPS  # at least, a run
 RUN_S = 20.0
 ADDED_LIMIT_NS = 25
@@ -91,7 +92,7 @@ def _measure(place: Stage, cpu: int) -> dict[str, Rounds]:
 
 
 def _plain(place: Stage, rounds: Rounds, env: Mapping[str, str], cpu: int) -> None:
-    with place.running(_command(place, cpu), env) as child:
+    with place.running(_command(place, cpu, GROUPS), env) as child:
         _read(child, rounds)
 
 
@@ -99,7 +100,8 @@ def _attached(
     place: Stage, listener: socket.socket, rounds: Rounds, wanted: Treatment, cpu: int
 ) -> None:
     """Run the program once under the hand-moved daemon."""
-    command = _command(place, cpu)
+    groups = FULL_GROUPS if wanted is ATTACHED["full"] else GROUPS
+    command = _command(place, cpu, groups)
     with place.running(command, place.shimmed()) as child, one_job(listener, wanted) as job:
         if wanted.has_peer:
             job.flutter()
@@ -109,8 +111,8 @@ def _attached(
         raise NotMeasuredError(msg)
 
 
-def _command(place: Stage, cpu: int) -> list[str]:
-    return [str(place.compile("launch.c")), str(place.kernels()), str(GROUPS), str(cpu)]
+def _command(place: Stage, cpu: int, groups: int) -> list[str]:
+    return [str(place.compile("launch.c")), str(place.kernels()), str(groups), str(cpu)]
 
 
 def _read(child: subprocess.Popen[str], rounds: Rounds) -> None:
