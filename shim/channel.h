@@ -31,10 +31,12 @@ struct StreamSlot {
   std::atomic<uint32_t> device;
   std::atomic<bool> blocking;    // synchronises with the legacy stream
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
+  std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
   // Try-lock of whoever issues a marker, retires the slot or reads its events. Nobody blocks on it:
   // destroyers spin for a bounded time, all others go away.
   std::atomic<bool> busy;
   // Under `busy`:
+  uint64_t launches_told;  // of `launches`, to the daemon
   MarkBy mark_by;
   CUdeviceptr done_address;
   CUevent events[kPendingEvents];  // fallback: event i carries marker event_value[i]

@@ -33,8 +33,18 @@ void record_segment(Channel& channel, uint32_t index, uint64_t value, uint64_t e
   write_record(channel, record);
 }
 
+// Once a segment, so that launching threads share no counter.
+void tell_launches(Channel& channel, StreamSlot& slot) {
+  const uint64_t launches = slot.launches.load(std::memory_order_relaxed);
+  if (launches == slot.launches_told) return;
+  channel.state->marks.launches.fetch_add(launches - slot.launches_told,
+                                          std::memory_order_relaxed);
+  slot.launches_told = launches;
+}
+
 void mark(Channel& channel, uint32_t index) {
   shm::Slot& slot = channel.slots[index];
+  tell_launches(channel, channel.streams[index]);
   // Read before the marker goes in: what others add from here on may come after it, and stays open.
   const uint64_t open = slot.open.load(std::memory_order_acquire);
   const uint64_t est_ns = slot.open_est_ns.load(std::memory_order_relaxed);

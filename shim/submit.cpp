@@ -82,6 +82,10 @@ void count(const Ticket& ticket, const Submission& submission, uint64_t now_ns) 
   Channel& channel = *ticket.channel;
   StreamSlot& slot = channel.streams[ticket.slot];
   const uint64_t open_ns = add_to_segment(channel, ticket.slot, ticket.est_ns, now_ns);
+  if (submission.kind == shm::RecordKind::kLaunch || submission.kind == shm::RecordKind::kGraph) {
+    slot.launches.store(slot.launches.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
+  }
   if (submission.programmatic && !slot.programmatic.load(std::memory_order_relaxed))
     slot.programmatic.store(true, std::memory_order_relaxed);
   const bool full = open_ns >= close_at_ns(channel, slot);

@@ -95,7 +95,7 @@ class Desk:
                 summary=found.summary,
                 lines=found.lines,
                 policy=core.options.policy,
-                wait_ns=job.wait_ns,
+                wait_ns=job.waited_ns(now_ns),
                 story=tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story),
             )
 
@@ -295,7 +295,7 @@ class Desk:
             gpus=tuple(sorted({p.gpu for p in job.processes.values()})),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
-            wait_ns=sum(job.wait_ns),
+            wait_ns=sum(job.waited_ns(clock.now_ns())),
             launches=job.launches,
             steps=job.steps,
             share=self._loop.recent.share(("job", job.job_id)),

@@ -231,6 +231,7 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         busy=snapshot.busy,
         waiting_threads=snapshot.waiting_threads,
         wait_reason=WaitReason(reason) if reason <= WaitReason.MEMORY else WaitReason.NONE,
+        wait_since_ns=snapshot.wait_since_ns,
         wait_total_ns=tuple(snapshot.wait_total_ns),
         exclusive_ns=snapshot.exclusive_ns,
         shared_ns=snapshot.shared_ns,

@@ -89,3 +89,13 @@ def test_a_missing_prerequisite_gets_one_clear_line():
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "python3-venv" in done.stderr
+
+
+def test_the_daemon_says_which_extra_it_needs(installed: Path):
+    python = str(installed / "python")
+
+    done = _run(python, "-c", "import tandemd; tandemd.main()")
+
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "[daemon]" in done.stderr

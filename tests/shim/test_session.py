@@ -227,6 +227,18 @@ def test_observing_writes_records_and_nothing_else(preload: Preload, daemon: Fak
         assert job.do(WRITES) == 0
 
 
+def test_launches_are_counted(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+
+        job.do("[launch(function=8) for _ in range(9)]")
+        job.do("cu.cuCtxSynchronize()")
+
+        attached.until("launches", 10)
+
+
 def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
         job.start("alloc(1)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tandem.errors import UnavailableError
+from tandem.errors import StateError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,16 +34,16 @@ def open_client() -> "Client":
     """A client of the daemon; what it needs is loaded only here.
 
     Raises:
-        UnavailableError: the client's libraries are not installed.
+        StateError: the client's libraries are not installed.
     """
     try:
         from tandem._client import Client
     except ModuleNotFoundError as exc:
         if exc.name not in ("grpc", "google", "google.protobuf"):
             raise
-        raise UnavailableError(
+        raise StateError(
             f"this command needs {exc.name}, which is not installed; "
-            "pip install 'gpu-tandem[client]'"
+            "install Tandem with its [client] extra: pip install '.[client]'"
         ) from exc
     return Client()
 

@@ -311,6 +311,14 @@ NVML_API nvmlDeviceGetCudaComputeCapability(Handle handle, int* major, int* mino
   *minor = static_cast<int>(device.minor);
   return kSuccess;
 }
+// NVML counts FP32 lanes, not SMs: so many an SM, by architecture.
+NVML_API nvmlDeviceGetNumGpuCores(Handle handle, unsigned* cores) {
+  DeviceFigures device;
+  if (const int bad = figures_of(handle, &device)) return bad;
+  if (!cores) return kInvalidArgument;
+  *cores = device.sm_count * (device.major == 8 && device.minor == 0 ? 64 : 128);
+  return kSuccess;
+}
 NVML_API nvmlDeviceGetMaxClockInfo(Handle handle, unsigned kind, unsigned* mhz) {
   DeviceFigures device;
   if (const int bad = figures_of(handle, &device)) return bad;

@@ -71,7 +71,8 @@ class Usage:
     busy: bool = False  # work the GPU has not finished
     waiting_threads: int = 0
     wait_reason: WaitReason = WaitReason.NONE
-    wait_total_ns: tuple[int, ...] = (0, 0, 0, 0, 0)  # by WaitReason
+    wait_since_ns: int = 0  # when the newest of the waiting threads began
+    wait_total_ns: tuple[int, ...] = (0, 0, 0, 0, 0)  # by WaitReason; waits that have ended
     exclusive_ns: int = 0  # GPU time while no other group was busy
     shared_ns: int = 0  # its part of intervals with several groups: an estimate
     device_bytes: int = 0
@@ -79,6 +80,13 @@ class Usage:
     steps: int = 0
     ungated: bool = False
     dropped_records: int = 0
+
+    def waited_ns(self, now_ns: int) -> tuple[int, ...]:
+        """Time its threads waited, by WaitReason, the wait in progress included."""
+        waited = list(self.wait_total_ns)
+        if self.waiting_threads and self.wait_since_ns:
+            waited[self.wait_reason] += max(0, now_ns - self.wait_since_ns)
+        return tuple(waited)
 
     @property
     def wants_gpu(self) -> bool:
@@ -150,10 +158,9 @@ class Job:
         """Iteration marks so far."""
         return self.retired_steps + sum(p.usage.steps for p in self.processes.values())
 
-    @property
-    def wait_ns(self) -> tuple[int, ...]:
+    def waited_ns(self, now_ns: int) -> tuple[int, ...]:
         """Time its threads waited, by WaitReason."""
-        rows = [p.usage.wait_total_ns for p in self.processes.values()]
+        rows = [p.usage.waited_ns(now_ns) for p in self.processes.values()]
         return tuple(sum(column) for column in zip(self.retired_wait_ns, *rows, strict=True))
 
     def tell(self, now_ns: int, line: str) -> None:

@@ -142,6 +142,7 @@ pynvml.nvmlInit()
 assert pynvml.nvmlDeviceGetCount() == 1
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
 assert pynvml.nvmlDeviceGetName(device).startswith("Tandem Software GPU")
+assert pynvml.nvmlDeviceGetNumGpuCores(device) % 64 == 0
 (process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
 assert process.pid == os.getpid() and process.usedGpuMemory >= 100 << 20
 memory = pynvml.nvmlDeviceGetMemoryInfo(device)

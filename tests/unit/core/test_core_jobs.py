@@ -350,3 +350,16 @@ def test_the_story_keeps_the_newest_lines_and_no_repetitions():
         job.tell(number, f"line {number}")
 
     assert [line for _, line in job.story] == [f"line {n}" for n in range(68, 100)]
+
+
+def test_a_wait_in_progress_counts_as_waited():
+    usage = Usage(
+        process_id=1,
+        waiting_threads=1,
+        wait_reason=WaitReason.GATE,
+        wait_since_ns=10 * MS,
+        wait_total_ns=(0, 5 * MS, 0, 0, 0),
+    )
+
+    assert usage.waited_ns(30 * MS) == (0, 25 * MS, 0, 0, 0)
+    assert usage.waited_ns(5 * MS) == (0, 5 * MS, 0, 0, 0)
