@@ -207,6 +207,11 @@ class Attached:
             if getattr(snapshot, wanted) == value:
                 return snapshot
 
+    def until_in_use(self) -> None:
+        """Look until the helper thread has: a re-attached process uses its channel from then on."""
+        while self.snapshot().helper_tick_ns == 0:
+            pass
+
     def records(self) -> list[bytes]:
         """Records since the last call."""
         self._poller.poll(now_ns=monotonic_ns())

@@ -127,6 +127,7 @@ def test_a_lost_daemon_is_found_again(preload: Preload, daemon: FakeDaemon) -> N
 
         first.connection.close()
         second = daemon.attach(hold=True)
+        second.until_in_use()
         job.start("launch()")
         second.until("waiting_threads", 1)
         second.process.set_gate(hold=False)

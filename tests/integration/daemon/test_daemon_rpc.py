@@ -233,7 +233,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
         "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair'))):\n"
         " try: rpc.call(call, request)\n"
         " except grpc.RpcError as error: print(error.code().name)\n"
-        "os._exit(0)"
+        "sys.stdout.flush(); os._exit(0)"
     )
     command = [sys.executable, "-c", program, str(daemon.runtime), os.path.dirname(__file__)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
