@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "csrc"))
 import ninja_build
 
 
+@pytest.mark.slow  # to compile; `make sanitize` runs them all anyway
 @pytest.mark.timeout(600)  # the first program of an area compiles all of its sources
 @pytest.mark.parametrize("name", sorted(ninja_build.test_targets()))
 def test_cpp(name: str) -> None:
