@@ -215,7 +215,10 @@ class Group:
     @property
     def title(self) -> str:
         """Short name for stories: its jobs."""
-        return ", ".join(job.display_name for job in self.jobs.values())
+        return ", ".join(
+            f"{job.display_name} {job.spec.name!r}" if job.spec.name else job.display_name
+            for job in self.jobs.values()
+        )
 
     def tell(self, now_ns: int, line: str) -> None:
         """Add a line to the story of every job in it."""
