@@ -93,8 +93,10 @@ def targets() -> dict[str, Target]:
             output="libtandem.so",
             sources=(*core, "shim/*.cpp"),
             flags=f"-Icsrc/core -Ishim -Ibuild/generated {cuda} {PRELOADED}",
+            # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
+            # is loaded, which every process of a job pays.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
-            "-Wl,--version-script=shim/exports.map -ldl",
+            "-Wl,-Bsymbolic -Wl,--version-script=shim/exports.map -ldl",
             inputs=("shim/exports.map",),
         ),
         "softgpu-cuda": Target(

@@ -87,6 +87,8 @@ class Loop:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
+                if self._unsettled:  # whoever asks must not see facts without their conclusions
+                    self._settle(self.clock.now_ns())
                 answer.set_result(question())
             except Exception as error:  # belongs to whoever asked
                 answer.set_exception(error)

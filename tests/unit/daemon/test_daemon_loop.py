@@ -1,0 +1,32 @@
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+from tandem import _native
+from tandemd.core.events import ProcessAttached, ProcessExited
+from tandemd.core.explain import explain
+from tandemd.core.model import JobSpec
+from tandemd.core.scheduler import Scheduler
+from tandemd.edges.clock import MonotonicClock
+from tandemd.loop import Loop
+
+
+def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
+    channels = SimpleNamespace(perform=lambda action: None)
+    loop = Loop(
+        scheduler=Scheduler(), clock=MonotonicClock(), poller=_native.Poller(), channels=channels
+    )
+    for number in (1, 2):
+        spec = JobSpec(name=f"job {number}")
+        loop.handle(
+            ProcessAttached(now_ns=1, process_id=number, job_id=number, uid=0, gpu=0, spec=spec)
+        )
+    loop.post(lambda: loop.note(ProcessExited(now_ns=2, process_id=1)))
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(
+            loop.ask, lambda: explain(loop.scheduler, loop.scheduler.jobs[2], now_ns=3)
+        )
+        while not answer.done():
+            loop._round(notable=False)
+
+    assert "job 1" not in " ".join([answer.result().summary, *answer.result().lines])
