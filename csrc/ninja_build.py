@@ -94,9 +94,9 @@ def targets() -> dict[str, Target]:
             sources=(*core, "shim/*.cpp"),
             flags=f"-Icsrc/core -Ishim -Ibuild/generated {cuda} {PRELOADED}",
             # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
-            # is loaded, which every process of a job pays.
+            # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
-            "-Wl,-Bsymbolic -Wl,--version-script=shim/exports.map -ldl",
+            "-Wl,-Bsymbolic -Wl,-z,noseparate-code -Wl,--version-script=shim/exports.map -ldl",
             inputs=("shim/exports.map",),
         ),
         "softgpu-cuda": Target(

@@ -12,8 +12,12 @@
 namespace tandem::shim {
 namespace {
 
+// Names stand in the rows themselves: a pointer would be a relocation each, 30 us of work for the
+// loader in every process, and these tables are for those that use CUDA.
+using Name = char[56];
+
 struct Wrapper {
-  const char* symbol;
+  Name symbol;
   void* function;      // ours
   void* const* real;   // the driver's, null while or when there is none
 };
@@ -27,8 +31,8 @@ const Wrapper kWrappers[] = {
 };
 
 struct Version {
-  const char* base;
-  const char* exported;
+  Name base;
+  Name exported;
   int since;
   bool per_thread;
 };
@@ -41,7 +45,7 @@ const Version kVersions[] = {
 };
 
 template <class Row, size_t n>
-const Row* first_not_before(const Row (&rows)[n], const char* key, const char* Row::*field) {
+const Row* first_not_before(const Row (&rows)[n], const char* key, Name Row::*field) {
   size_t low = 0, high = n;
   while (low < high) {
     const size_t middle = (low + high) / 2;
