@@ -20,6 +20,7 @@ BENCHES = {
     "attach": "how long a crowd of processes needs to attach",
     "gate": "from an opened gate to the next launch, and from a busy server to the last one",
     "idle": "what the daemon costs with 100 attached processes that do nothing",
+    "calls": "what the shim adds to allocations, events and synchronisation",
     "start": "what preloading costs a program that never uses CUDA",
     "native": "telemetry the daemon drains a second, and the cost of looking at idle processes",
 }

@@ -50,13 +50,16 @@ class Stage:
         """Environment of a program that runs under the shim."""
         return {**self.env, "LD_PRELOAD": str(SHIM), **extra}
 
+    def cuda_flags(self) -> list[str]:
+        """What the compiler needs to find cuda.h."""
+        return ["-isystem", str(ninja_build.cuda_include()), "-D__CUDA_API_VERSION_INTERNAL"]
+
     def compile(self, source: str) -> Path:
         """One C or C++ program of this folder."""
         if source not in self._programs:
             output = self.folder / Path(source).stem
-            include = ninja_build.cuda_include()
             command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
-            command += ["-isystem", str(include), "-D__CUDA_API_VERSION_INTERNAL", f"-I{CORE}"]
+            command += [*self.cuda_flags(), f"-I{CORE}"]
             command += [str(HERE / source), "-o", str(output), "-ldl", "-pthread"]
             subprocess.run(command, check=True)
             self._programs[source] = output

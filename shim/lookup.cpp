@@ -16,16 +16,25 @@ namespace {
 // loader in every process, and these tables are for those that use CUDA.
 using Name = char[56];
 
+struct Symbol {
+  Name name;
+};
+
 struct Wrapper {
-  Name symbol;
   void* function;      // ours
   void* const* real;   // the driver's, null while or when there is none
 };
 
-// Sorted as calls.def is, by strcmp; tests/shim checks the order.
+// Sorted as calls.def is, by strcmp; tests/shim checks the order. Row i of the wrappers belongs to
+// symbol i; apart, because the loader writes to the page of a pointer.
+const Symbol kSymbols[] = {
+#define CALL(name, klass, handler, reason) {#name},
+#include "calls.def"
+#undef CALL
+};
 const Wrapper kWrappers[] = {
 #define CALL(name, klass, handler, reason) \
-  {#name, reinterpret_cast<void*>(&::name), reinterpret_cast<void* const*>(&g_driver.name)},
+  {reinterpret_cast<void*>(&::name), reinterpret_cast<void* const*>(&g_driver.name)},
 #include "calls.def"
 #undef CALL
 };
@@ -56,10 +65,9 @@ const Row* first_not_before(const Row (&rows)[n], const char* key, Name Row::*fi
 }
 
 const Wrapper* row_of(const char* symbol) {
-  const Wrapper* row = first_not_before(kWrappers, symbol, &Wrapper::symbol);
-  const bool found = row != kWrappers + sizeof(kWrappers) / sizeof(*kWrappers) &&
-                     std::strcmp(row->symbol, symbol) == 0;
-  return found ? row : nullptr;
+  const Symbol* found = first_not_before(kSymbols, symbol, &Symbol::name);
+  if (found == kSymbols + sizeof(kSymbols) / sizeof(*kSymbols)) return nullptr;
+  return std::strcmp(found->name, symbol) == 0 ? kWrappers + (found - kSymbols) : nullptr;
 }
 
 // NULL, with the message dlerror gives for a name that is nowhere.
