@@ -1,4 +1,4 @@
-"""Each body of bodies.py on the software GPU and with -m gpu on a real one, bare and managed."""
+"""Each body of bodies/ on the software GPU and with -m gpu on a real one, bare and managed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ pytest.importorskip("cuda.bindings")
 
 HERE = Path(__file__).parent
 BODIES = [
-    node.name
-    for node in ast.parse((HERE / "bodies.py").read_text()).body
+    f"{path.stem}-{node.name}"
+    for path in sorted((HERE / "bodies").glob("[!_]*.py"))
+    for node in ast.parse(path.read_text()).body
     if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
 ]
 
@@ -28,7 +29,7 @@ TANDEM_RUN = (sys.executable, "-m", "tandem.cli", "run", "--require", "--")
 
 
 def run_body(name: str, env: dict[str, str], prefix: Sequence[str] = ()) -> None:
-    command = [*prefix, sys.executable, str(HERE / "bodies.py"), name]
+    command = [*prefix, sys.executable, str(HERE / "bodies"), *name.split("-")]
     child = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,0 +1,68 @@
+"""Linear and host memory: copies, memsets, attributes."""
+
+from __future__ import annotations
+
+import ctypes
+
+from cuda.bindings import driver as cu
+from gpu import Gpu, address, ok, refused, u32
+
+
+def a_pageable_source_may_change_after_the_call():
+    gpu = Gpu()
+    stream, word, copy = ok(cu.cuStreamCreate(1)), gpu.word(0), gpu.word(0)
+    host = u32(42)
+    gpu.affine(word, 1, 1, stream=stream, slow=True)
+    ok(cu.cuMemcpyHtoDAsync(copy, address(host), 4, stream))
+    host[0] = 99
+    ok(cu.cuStreamSynchronize(stream))
+    assert gpu.read(copy) == [42]
+
+
+def a_pinned_source_is_read_when_the_copy_runs():
+    gpu = Gpu()
+    stream, word, copy = ok(cu.cuStreamCreate(1)), gpu.word(0), gpu.word(0)
+    pinned = ok(cu.cuMemHostAlloc(4096, 0))
+    view = (ctypes.c_uint * 1).from_address(pinned)
+    view[0] = 42
+    gpu.affine(word, 1, 1, stream=stream, slow=True)
+    ok(cu.cuMemcpyHtoDAsync(copy, pinned, 4, stream))
+    view[0] = 99
+    ok(cu.cuStreamSynchronize(stream))
+    assert gpu.read(copy) == [99]
+    ok(cu.cuMemFreeHost(pinned))
+
+
+def memsets_write_each_width():
+    gpu = Gpu()
+    data = ok(cu.cuMemAlloc(16))
+    ok(cu.cuMemsetD8(data, 0x11, 16))
+    ok(cu.cuMemsetD16(int(data) + 4, 0x2222, 2))
+    ok(cu.cuMemsetD32(int(data) + 8, 0x33333333, 1))
+    assert gpu.read(data, 4) == [0x11111111, 0x22222222, 0x33333333, 0x11111111]
+    assert refused(cu.cuMemsetD32(int(data) + 2, 0, 1)) == "INVALID_VALUE"
+
+
+def pointers_tell_what_they_are():
+    gpu = Gpu()
+    data = ok(cu.cuMemAlloc(1000))
+    base, size = ok(cu.cuMemGetAddressRange(int(data) + 500))
+    assert (int(base), size) == (int(data), 1000)
+    which = cu.CUpointer_attribute
+    kind, host = which.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, u32(0)
+    assert ok(cu.cuPointerGetAttribute(kind, data)) == cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    pinned = ok(cu.cuMemHostAlloc(64, 0))
+    assert ok(cu.cuPointerGetAttribute(kind, pinned)) == cu.CUmemorytype.CU_MEMORYTYPE_HOST
+    ordinal = which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    assert ok(cu.cuPointerGetAttribute(ordinal, data)) == int(gpu.device)
+    assert refused(cu.cuPointerGetAttribute(kind, address(host))) == "INVALID_VALUE"
+
+
+def freed_memory_is_free_again():
+    Gpu()
+    before = ok(cu.cuMemGetInfo())[0]
+    data = ok(cu.cuMemAlloc(256 << 20))
+    assert before - ok(cu.cuMemGetInfo())[0] >= 256 << 20
+    ok(cu.cuMemFree(data))
+    assert ok(cu.cuMemGetInfo())[0] == before
+    assert refused(cu.cuMemFree(data)) == "INVALID_VALUE"
