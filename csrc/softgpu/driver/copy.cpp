@@ -2,7 +2,6 @@
 //
 // A copy from pageable memory reads it before the call returns, one into pageable memory has ended
 // when the call returns; only copies between device and pinned memory are truly asynchronous.
-#include <cstdlib>
 #include <cstring>
 
 #include "api.h"
@@ -36,16 +35,15 @@ size_t extent(size_t bytes, size_t height, size_t pitch) {
 }
 
 // Pageable sources are read now, whatever the stream has before this copy.
-bool stage(Op* op, const Rows& rows) {
-  const size_t bytes = rows.bytes * rows.height;
-  op->heap = malloc(bytes);
-  if (!op->heap) return false;
+bool stage(Work* work, const Rows& rows) {
+  char* to = work->payload.reserve(rows.bytes * rows.height);
+  if (!to) return false;
   for (size_t row = 0; row < rows.height; ++row) {
-    memcpy(static_cast<char*>(op->heap) + row * rows.bytes,
+    memcpy(to + row * rows.bytes,
            static_cast<const char*>(rows.source) + row * rows.source_pitch, rows.bytes);
   }
-  op->source = op->heap;
-  op->source_pitch = rows.bytes;
+  work->source = nullptr;
+  work->source_pitch = rows.bytes;
   return true;
 }
 
@@ -59,7 +57,7 @@ enum Direction { kAny, kToDevice, kToHost, kInDevice };
 
 CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool asynchronous) {
   StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
+  if (const CUresult bad = on.find_with_room(handle)) return bad;
   if (rows.bytes == 0 || rows.height == 0) return CUDA_SUCCESS;
   if (!rows.source || !rows.destination) return CUDA_ERROR_INVALID_VALUE;
   Runtime& rt = on.call.rt;
@@ -70,20 +68,21 @@ CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool async
                direction == kToDevice || direction == kInDevice, &destination)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  rt.wait_for_room(on.call.lock, on.stream->context);
-  Op* op = rt.new_op(kind_of(source, destination), on.stream);
-  op->body = run_copy;
-  op->source = rows.source;
-  op->destination = rows.destination;
-  op->bytes = rows.bytes;
-  op->height = rows.height;
-  op->source_pitch = rows.source_pitch;
-  op->destination_pitch = rows.destination_pitch;
+  Work work;
+  work.kind = kind_of(source, destination);
+  work.body = run_copy;
+  work.source = rows.source;
+  work.destination = rows.destination;
+  work.bytes = rows.bytes;
+  work.height = rows.height;
+  work.source_pitch = rows.source_pitch;
+  work.destination_pitch = rows.destination_pitch;
   const bool waits = !asynchronous || destination == Side::kHost;
-  if (!waits && source == Side::kHost && !stage(op, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!waits && source == Side::kHost && !stage(&work, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
   Context* context = on.stream->context;
-  const uint64_t id = rt.submit(op);
-  if (!waits) return CUDA_SUCCESS;
+  uint64_t id = 0;
+  const CUresult refused = on.enqueue(work, &id);
+  if (refused || !waits) return refused;
   rt.wait_for_ops(on.call.lock, {id});
   return rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
@@ -97,23 +96,21 @@ void* to_device(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); 
 // A memset of device memory is asynchronous in both flavours.
 CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstream handle) {
   StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
+  if (const CUresult bad = on.find_with_room(handle)) return bad;
   if (shape.bytes == 0 || shape.height == 0) return CUDA_SUCCESS;
   Runtime& rt = on.call.rt;
   const size_t whole = extent(shape.bytes, shape.height, shape.destination_pitch);
   if (to % width != 0 || !find_range(rt, to, whole)) return CUDA_ERROR_INVALID_VALUE;
-  rt.wait_for_room(on.call.lock, on.stream->context);
-  Op* op = rt.new_op(OpKind::kMemset, on.stream);
-  op->body = run_memset;
-  op->destination = to_device(to);
-  op->destination_pitch = shape.destination_pitch;
-  op->bytes = shape.bytes;
-  op->height = shape.height;
-  op->value = value;
-  op->width_or_flags = width;
-  Context* context = on.stream->context;
-  rt.submit(op);
-  return context->error;
+  Work work;
+  work.kind = OpKind::kMemset;
+  work.body = run_memset;
+  work.destination = to_device(to);
+  work.destination_pitch = shape.destination_pitch;
+  work.bytes = shape.bytes;
+  work.height = shape.height;
+  work.value = value;
+  work.width_or_flags = width;
+  return on.enqueue(work);
 }
 
 CUresult set_line(CUdeviceptr to, uint64_t value, unsigned width, size_t count, CUstream handle) {

@@ -35,10 +35,9 @@ SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
   if (const CUresult bad = on.find(stream)) return bad;
   auto* event = checked<Event>(on.call.rt.events, handle);
   if (!event || event->context != on.stream->context) return CUDA_ERROR_INVALID_HANDLE;
-  Op* op = on.call.rt.new_op(OpKind::kEvent, on.stream);
-  op->event = event;
-  on.call.rt.submit(op);
-  return CUDA_SUCCESS;
+  Work work;
+  work.event = event;
+  return on.enqueue(work);
 }
 
 SOFTGPU_API cuEventRecord(CUevent handle, CUstream stream) {

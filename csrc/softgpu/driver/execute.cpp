@@ -71,73 +71,74 @@ bool holds(uint64_t now, uint64_t wanted, unsigned flags, size_t bytes) {
 
 }  // namespace
 
-CUresult run_kernel(Op& op) {
-  char* shared = static_cast<char*>(calloc(1, op.shared_bytes + 64));
-  const tandem::KernelLaunch launch{{op.grid[0], op.grid[1], op.grid[2]},
-                                    {op.block[0], op.block[1], op.block[2]},
-                                    op.params,
+CUresult run_kernel(const Work& work) {
+  char* shared = static_cast<char*>(calloc(1, work.shared_bytes + 64));
+  const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
+                                    {work.block[0], work.block[1], work.block[2]},
+                                    work.payload.data(),
                                     shared};
-  const CUresult result = guarded([&] { op.function->entry->run(&launch); });
+  const CUresult result = guarded([&] { work.function->entry->run(&launch); });
   free(shared);
   return result;
 }
 
-CUresult run_copy(Op& op) {
+CUresult run_copy(const Work& work) {
+  const auto* from =
+      work.source ? static_cast<const char*>(work.source) : work.payload.data();
   return guarded([&] {
-    for (size_t row = 0; row < op.height; ++row) {
-      memmove(static_cast<char*>(op.destination) + row * op.destination_pitch,
-              static_cast<const char*>(op.source) + row * op.source_pitch, op.bytes);
+    for (size_t row = 0; row < work.height; ++row) {
+      memmove(static_cast<char*>(work.destination) + row * work.destination_pitch,
+              from + row * work.source_pitch, work.bytes);
     }
   });
 }
 
-CUresult run_memset(Op& op) {
+CUresult run_memset(const Work& work) {
   return guarded([&] {
-    const size_t width = op.width_or_flags;
-    for (size_t row = 0; row < op.height; ++row) {
-      char* at = static_cast<char*>(op.destination) + row * op.destination_pitch;
+    const size_t width = work.width_or_flags;
+    for (size_t row = 0; row < work.height; ++row) {
+      char* at = static_cast<char*>(work.destination) + row * work.destination_pitch;
       if (width == 1) {
-        memset(at, static_cast<int>(op.value), op.bytes);
+        memset(at, static_cast<int>(work.value), work.bytes);
       } else {
-        for (size_t i = 0; i < op.bytes; i += width) memcpy(at + i, &op.value, width);
+        for (size_t i = 0; i < work.bytes; i += width) memcpy(at + i, &work.value, width);
       }
     }
   });
 }
 
-CUresult run_host_function(Op& op) {
-  op.host_function(op.user);
+CUresult run_host_function(const Work& work) {
+  work.host_function(work.user);
   return CUDA_SUCCESS;
 }
 
-CUresult run_callback(Op& op) {
-  op.callback(op.handle, CUDA_SUCCESS, op.user);
+CUresult run_callback(const Work& work) {
+  work.callback(work.handle, CUDA_SUCCESS, work.user);
   return CUDA_SUCCESS;
 }
 
-CUresult run_write_value(Op& op) {
+CUresult run_write_value(const Work& work) {
   return guarded([&] {
     // Release: pairs with the acquire of a reader on another thread or in another process.
-    if (op.bytes == 4) {
-      __atomic_store_n(static_cast<uint32_t*>(op.destination), static_cast<uint32_t>(op.value),
+    if (work.bytes == 4) {
+      __atomic_store_n(static_cast<uint32_t*>(work.destination), static_cast<uint32_t>(work.value),
                        __ATOMIC_RELEASE);
     } else {
-      __atomic_store_n(static_cast<uint64_t*>(op.destination), op.value, __ATOMIC_RELEASE);
+      __atomic_store_n(static_cast<uint64_t*>(work.destination), work.value, __ATOMIC_RELEASE);
     }
   });
 }
 
-CUresult run_wait_value(Op& op) {
+CUresult run_wait_value(const Work& work) {
   bool satisfied = true;
   const CUresult result = guarded([&] {
     // Acquire: pairs with the release of whoever writes the word.
     const uint64_t now =
-        op.bytes == 4 ? __atomic_load_n(static_cast<uint32_t*>(op.destination), __ATOMIC_ACQUIRE)
-                      : __atomic_load_n(static_cast<uint64_t*>(op.destination), __ATOMIC_ACQUIRE);
-    satisfied = holds(now, op.value, op.width_or_flags, op.bytes);
+        work.bytes == 4 ? __atomic_load_n(static_cast<uint32_t*>(work.destination), __ATOMIC_ACQUIRE)
+                      : __atomic_load_n(static_cast<uint64_t*>(work.destination), __ATOMIC_ACQUIRE);
+    satisfied = holds(now, work.value, work.width_or_flags, work.bytes);
   });
-  op.unsatisfied = !satisfied;
-  return result;
+  return result || satisfied ? result : CUDA_ERROR_NOT_READY;
 }
 
 }  // namespace softgpu

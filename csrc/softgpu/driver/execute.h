@@ -6,12 +6,12 @@
 
 namespace softgpu {
 
-CUresult run_kernel(Op& op);
-CUresult run_copy(Op& op);    // `height` rows of `bytes`
-CUresult run_memset(Op& op);  // `height` rows of `bytes`, elements of width_or_flags bytes
-CUresult run_host_function(Op& op);
-CUresult run_callback(Op& op);
-CUresult run_write_value(Op& op);  // `bytes` 4 or 8
-CUresult run_wait_value(Op& op);
+CUresult run_kernel(const Work& work);
+CUresult run_copy(const Work& work);  // `height` rows of `bytes`; no source: from the payload
+CUresult run_memset(const Work& work);  // `height` rows of `bytes`, elements of width_or_flags bytes
+CUresult run_host_function(const Work& work);
+CUresult run_callback(const Work& work);
+CUresult run_write_value(const Work& work);  // `bytes` 4 or 8
+CUresult run_wait_value(const Work& work);   // NOT_READY: the condition does not hold yet
 
 }  // namespace softgpu

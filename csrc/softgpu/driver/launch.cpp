@@ -1,5 +1,4 @@
 // Kernel launches and host functions.
-#include <cstdlib>
 #include <cstring>
 
 #include "api.h"
@@ -29,7 +28,7 @@ CUresult check(const Shape& shape) {
 }
 
 // `extra`: a list of tags and values that ends with CU_LAUNCH_PARAM_END.
-CUresult copy_extra(const Function& function, void** extra, Op* op) {
+CUresult copy_extra(const Function& function, void** extra, char* to) {
   const void* buffer = nullptr;
   size_t bytes = 0;
   for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
@@ -44,20 +43,19 @@ CUresult copy_extra(const Function& function, void** extra, Op* op) {
   if (bytes < function.params_bytes || (!buffer && function.params_bytes > 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (function.params_bytes > 0) memcpy(op->params, buffer, function.params_bytes);
+  if (function.params_bytes > 0) memcpy(to, buffer, function.params_bytes);
   return CUDA_SUCCESS;
 }
 
-CUresult copy_params(const Function& function, void** params, void** extra, Op* op) {
-  if (function.params_bytes > kInlineParamBytes) {
-    op->heap = op->params = static_cast<char*>(malloc(function.params_bytes));
-  }
-  if (extra) return params ? CUDA_ERROR_INVALID_VALUE : copy_extra(function, extra, op);
+CUresult copy_params(const Function& function, void** params, void** extra, Payload* payload) {
+  char* to = payload->reserve(function.params_bytes);
+  if (!to) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (extra) return params ? CUDA_ERROR_INVALID_VALUE : copy_extra(function, extra, to);
   const tandem::KernelEntry& entry = *function.entry;
   if (!params) return entry.param_count == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < entry.param_count; ++i) {
     if (!params[i]) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(op->params + entry.param_offset[i], params[i], entry.param_size[i]);
+    memcpy(to + entry.param_offset[i], params[i], entry.param_size[i]);
   }
   return CUDA_SUCCESS;
 }
@@ -65,25 +63,19 @@ CUresult copy_params(const Function& function, void** params, void** extra, Op* 
 CUresult launch(CUfunction handle, const Shape& shape, CUstream stream, void** params,
                 void** extra) {
   StreamCall on;
-  if (const CUresult bad = on.find(stream)) return bad;
-  Runtime& rt = on.call.rt;
-  auto* function = checked<Function>(rt.functions, handle);
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
+  auto* function = checked<Function>(on.call.rt.functions, handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult bad = check(shape)) return bad;
-  rt.wait_for_room(on.call.lock, on.stream->context);
-  if (rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  Op* op = rt.new_op(OpKind::kKernel, on.stream);
-  if (const CUresult bad = copy_params(*function, params, extra, op)) {
-    rt.release(op);
-    return bad;
-  }
-  op->body = run_kernel;
-  op->function = function;
-  memcpy(op->grid, shape.grid, sizeof op->grid);
-  memcpy(op->block, shape.block, sizeof op->block);
-  op->shared_bytes = shape.shared_bytes;
-  rt.submit(op);
-  return CUDA_SUCCESS;
+  Work work;
+  work.kind = OpKind::kKernel;
+  work.body = run_kernel;
+  work.function = function;
+  memcpy(work.grid, shape.grid, sizeof work.grid);
+  memcpy(work.block, shape.block, sizeof work.block);
+  work.shared_bytes = shape.shared_bytes;
+  if (const CUresult bad = copy_params(*function, params, extra, &work.payload)) return bad;
+  return on.enqueue(work);
 }
 
 }  // namespace
@@ -115,28 +107,26 @@ SOFTGPU_API cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned in
 
 SOFTGPU_API cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user) {
   StreamCall on;
-  if (const CUresult bad = on.find(stream)) return bad;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  on.call.rt.wait_for_room(on.call.lock, on.stream->context);
-  Op* op = on.call.rt.new_op(OpKind::kHostFunc, on.stream);
-  op->body = run_host_function;
-  op->host_function = function;
-  op->user = user;
-  on.call.rt.submit(op);
-  return CUDA_SUCCESS;
+  Work work;
+  work.kind = OpKind::kHostFunc;
+  work.body = run_host_function;
+  work.host_function = function;
+  work.user = user;
+  return on.enqueue(work);
 }
 
 SOFTGPU_API cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* user,
                                 unsigned int flags) {
   StreamCall on;
-  if (const CUresult bad = on.find(stream)) return bad;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
   if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  on.call.rt.wait_for_room(on.call.lock, on.stream->context);
-  Op* op = on.call.rt.new_op(OpKind::kHostFunc, on.stream);
-  op->body = run_callback;
-  op->callback = callback;
-  op->handle = stream;
-  op->user = user;
-  on.call.rt.submit(op);
-  return CUDA_SUCCESS;
+  Work work;
+  work.kind = OpKind::kHostFunc;
+  work.body = run_callback;
+  work.callback = callback;
+  work.handle = stream;
+  work.user = user;
+  return on.enqueue(work);
 }

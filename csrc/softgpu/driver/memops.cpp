@@ -9,23 +9,22 @@ CUresult word(StreamCall& on, OpKind kind, CUdeviceptr address, uint64_t value, 
               unsigned flags) {
   Runtime& rt = on.call.rt;
   if (address % bytes != 0 || !find_range(rt, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  rt.wait_for_room(on.call.lock, on.stream->context);
-  Op* op = rt.new_op(kind, on.stream);
+  Work work;
+  work.kind = kind;
   // A write has no body for the device to wait for: a store takes a GPU no time, a round trip would
   // stop the stream for tens of microseconds. It is done when DONE arrives (Runtime::on_done).
-  if (kind == OpKind::kMemOpWait) op->body = run_wait_value;
-  op->destination = reinterpret_cast<void*>(address);
-  op->value = value;
-  op->bytes = bytes;
-  op->width_or_flags = flags;
-  rt.submit(op);
-  return CUDA_SUCCESS;
+  if (kind == OpKind::kMemOpWait) work.body = run_wait_value;
+  work.destination = reinterpret_cast<void*>(address);
+  work.value = value;
+  work.bytes = bytes;
+  work.width_or_flags = flags;
+  return on.enqueue(work);
 }
 
 CUresult one(CUstream stream, OpKind kind, CUdeviceptr address, uint64_t value, size_t bytes,
              unsigned flags) {
   StreamCall on;
-  if (const CUresult bad = on.find(stream)) return bad;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
   return word(on, kind, address, value, bytes, flags);
 }
 
@@ -71,7 +70,7 @@ SOFTGPU_API cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint6
 SOFTGPU_API cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                   CUstreamBatchMemOpParams* params, unsigned int flags) {
   StreamCall on;
-  if (const CUresult bad = on.find(stream)) return bad;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
   if (!params || count > 256 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     if (const CUresult bad = batch_member(on, params[i])) return bad;

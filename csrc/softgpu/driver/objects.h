@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "payload.h"
 #include "protocol.h"
 #include "tandem_kernel_abi.h"
 
@@ -101,32 +102,35 @@ struct Context {
   uint64_t allocation = 0;  // what the context itself occupies
 };
 
-constexpr uint32_t kInlineParamBytes = 256;
+// What an operation does: a value, the same whether it is submitted to a stream, recorded by a
+// capture or held by a graph's node.
+struct Work {
+  OpKind kind = OpKind::kEvent;
+  // What the client executes when the device says START; null where there is nothing to execute.
+  // NOT_READY means that a wait has to be tried again.
+  CUresult (*body)(const Work&) = nullptr;
+  Event* event = nullptr;  // to be recorded
+  void* destination = nullptr;
+  const void* source = nullptr;
+  size_t bytes = 0, height = 1, destination_pitch = 0, source_pitch = 0;  // height 1: plain
+  uint64_t value = 0;
+  unsigned width_or_flags = 0;
+  Function* function = nullptr;
+  uint32_t grid[3] = {}, block[3] = {}, shared_bytes = 0;
+  CUhostFn host_function = nullptr;
+  CUstreamCallback callback = nullptr;
+  void* user = nullptr;
+  CUstream handle = nullptr;  // as the program wrote it, for its callback
+  Payload payload;            // a kernel's parameters, or bytes of the program that were read early
+};
 
 // One submitted operation. Its owner is the runtime's table until DONE; while it executes, the
-// executor alone reads the body's fields.
+// executor alone reads the work.
 struct Op {
   uint64_t id;
-  OpKind kind;
   Stream* stream;
-  Event* event;
-  // The body: returns a CUresult; sets `unsatisfied` when a wait has to be tried again.
-  CUresult (*body)(Op&);
-  bool unsatisfied;
-  void* destination;
-  const void* source;
-  size_t bytes, height, destination_pitch, source_pitch;  // height 1: plain
-  uint64_t value;
-  unsigned width_or_flags;
-  Function* function;
-  uint32_t grid[3], block[3], shared_bytes;
-  CUhostFn host_function;
-  CUstreamCallback callback;
-  void* user;
-  CUstream handle;  // as the program wrote it, for its callback
-  char* params;  // inline_params or heap
-  void* heap;    // freed with the operation
-  alignas(16) char inline_params[kInlineParamBytes];
+  bool unsatisfied;  // a wait whose condition did not hold when it was last tried
+  Work work;
 };
 
 }  // namespace softgpu

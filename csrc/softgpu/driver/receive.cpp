@@ -114,7 +114,7 @@ void Runtime::on_start(const proto::Start& start) {
   ++running_;  // until its result is posted
   Op* op = ops_[start.op - first_op_];
   executable_.push_back(op);
-  if (!is_virtual() || op->kind == OpKind::kHostFunc) executable_changed_.notify_one();
+  if (!is_virtual() || op->work.kind == OpKind::kHostFunc) executable_changed_.notify_one();
 }
 
 void Runtime::on_done(const proto::Done& done) {
@@ -123,13 +123,15 @@ void Runtime::on_done(const proto::Done& done) {
   Op* op = ops_[done.op - first_op_];
   Stream* stream = op->stream;
   CUresult status = static_cast<CUresult>(done.status);
-  if (op->kind == OpKind::kMemOpWrite && status == CUDA_SUCCESS) status = run_write_value(*op);
+  if (op->work.kind == OpKind::kMemOpWrite && status == CUDA_SUCCESS) {
+    status = run_write_value(op->work);
+  }
   if (status != CUDA_SUCCESS && stream->context->error == CUDA_SUCCESS) {
     stream->context->error = status;
   }
-  if (op->event) {
-    if (op->event->op == op->id) op->event->end_ns = done.end_ns;
-    if (--op->event->pending_ops == 0 && op->event->destroyed) delete op->event;
+  if (Event* event = op->work.event) {
+    if (event->op == op->id) event->end_ns = done.end_ns;
+    if (--event->pending_ops == 0 && event->destroyed) delete event;
   }
   --sent_pending_;
   --stream->context->pending_ops;
@@ -140,7 +142,7 @@ void Runtime::on_done(const proto::Done& done) {
     ++first_op_;
   }
   // A cancelled operation may still be with the executor, which then gives it back.
-  if (op->unsatisfied || op->body == nullptr) return release(op);
+  if (op->unsatisfied || op->work.body == nullptr) return release(op);
   const auto queued = std::find(executable_.begin(), executable_.end(), op);
   if (queued != executable_.end()) {
     executable_.erase(queued);
@@ -151,8 +153,7 @@ void Runtime::on_done(const proto::Done& done) {
 }
 
 void Runtime::release(Op* op) {
-  free(op->heap);
-  op->heap = nullptr;
+  op->work = Work();  // what it holds must not live as long as the spare operation
   spare_ops_.push_back(op);
 }
 
@@ -162,7 +163,7 @@ void Runtime::release(Op* op) {
 Op* Runtime::take_executable(bool by_executor) {
   const bool everything = by_executor && !is_virtual();
   const auto mine = [&](const Op* op) {
-    return everything || (op->kind == OpKind::kHostFunc) == by_executor;
+    return everything || (op->work.kind == OpKind::kHostFunc) == by_executor;
   };
   const auto found = std::find_if(executable_.begin(), executable_.end(), mine);
   if (found == executable_.end()) return nullptr;
@@ -192,8 +193,10 @@ void Runtime::execute(Lock& lock, Op* op) {
   executing_.push_back(op);
   op->unsatisfied = false;
   lock.unlock();
-  const CUresult status = op->body(*op);
+  CUresult status = op->work.body(op->work);
   lock.lock();
+  op->unsatisfied = status == CUDA_ERROR_NOT_READY;
+  if (op->unsatisfied) status = CUDA_SUCCESS;
   executing_.erase(std::find(executing_.begin(), executing_.end(), op));
   post(Type::kBody,
        proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0});

@@ -45,6 +45,23 @@ void spawn(Body body) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// What the device has to know of the work.
+void describe(const Work& work, proto::Submit* message) {
+  message->kind = static_cast<uint32_t>(work.kind);
+  message->needs_body = work.body != nullptr;
+  message->bytes = work.bytes * work.height;
+  if (work.kind != OpKind::kKernel) return;
+  message->grid_blocks = uint64_t{work.grid[0]} * work.grid[1] * work.grid[2];
+  message->block_threads = work.block[0] * work.block[1] * work.block[2];
+  const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
+                                    {work.block[0], work.block[1], work.block[2]},
+                                    work.payload.data(),
+                                    nullptr};
+  work.function->entry->cost(&launch, &message->flops_per_block, &message->bytes_per_block);
+  const std::string& name = work.function->name;
+  memcpy(message->name, name.data(), std::min<size_t>(name.size(), sizeof message->name - 1));
+}
+
 void before_fork() { runtime().mutex.lock(); }
 void after_fork_in_parent() { runtime().mutex.unlock(); }
 void after_fork_in_child() { runtime().forget_after_fork(); }
@@ -141,22 +158,6 @@ bool Runtime::ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply*
   return true;
 }
 
-Op* Runtime::new_op(OpKind kind, Stream* stream) {
-  Op* op;
-  if (spare_ops_.empty()) {
-    op = new Op;
-  } else {
-    op = spare_ops_.back();
-    spare_ops_.pop_back();
-  }
-  memset(static_cast<void*>(op), 0, offsetof(Op, inline_params));
-  op->kind = kind;
-  op->stream = stream;
-  op->params = op->inline_params;
-  op->height = 1;
-  return op;
-}
-
 bool Runtime::live(uint64_t op) const {
   return op >= first_op_ && op - first_op_ < ops_.size() && ops_[op - first_op_] != nullptr;
 }
@@ -176,16 +177,15 @@ void Runtime::order_after_barriers(const Stream* stream, std::vector<uint64_t>* 
   }
 }
 
-uint64_t Runtime::submit(Op* op, std::vector<uint64_t> deps) {
-  order_after_barriers(op->stream, &deps);
+uint64_t Runtime::submit(Stream* stream, const Work& work, std::vector<uint64_t> deps) {
+  order_after_barriers(stream, &deps);
   while (deps.size() > proto::kMaxDeps) {
     // More than one message can carry: markers in the same stream take the first ones.
-    Op* marker = new_op(OpKind::kEvent, op->stream);
     const auto end = deps.begin() + proto::kMaxDeps;
-    write_submit(*marker, {deps.begin(), end});
+    write_submit(stream, Work(), {deps.begin(), end});
     deps.erase(deps.begin(), end);
   }
-  write_submit(*op, deps);
+  write_submit(stream, work, deps);
   if (!is_virtual()) {
     if (sent_pending_ == 1) {
       flush();  // the device has nothing else to do
@@ -195,21 +195,30 @@ uint64_t Runtime::submit(Op* op, std::vector<uint64_t> deps) {
       (void)!::write(wake_fd_, &one, sizeof one);
     }
   }
-  return op->stream->last_op;
+  return stream->last_op;
 }
 
-void Runtime::write_submit(const Op& given, const std::vector<uint64_t>& deps) {
-  Op* op = const_cast<Op*>(&given);
+void Runtime::write_submit(Stream* stream, const Work& given, const std::vector<uint64_t>& deps) {
+  Op* op;
+  if (spare_ops_.empty()) {
+    op = new Op;
+  } else {
+    op = spare_ops_.back();
+    spare_ops_.pop_back();
+  }
   op->id = first_op_ + ops_.size();
+  op->stream = stream;
+  op->unsatisfied = false;
+  op->work = given;
+  const Work& work = op->work;
   ops_.push_back(op);
   ++sent_pending_;
-  Stream* stream = op->stream;
   stream->last_op = op->id;
   ++stream->pending_ops;
   ++stream->context->pending_ops;
-  if (op->event) {
-    op->event->op = op->id;
-    ++op->event->pending_ops;
+  if (work.event) {
+    work.event->op = op->id;
+    ++work.event->pending_ops;
   }
 
   proto::Submit message;
@@ -220,28 +229,14 @@ void Runtime::write_submit(const Op& given, const std::vector<uint64_t>& deps) {
   message.op = op->id;
   message.context = stream->context->number;
   message.stream = stream->number;
-  message.kind = static_cast<uint32_t>(op->kind);
-  message.needs_body = op->body != nullptr;
-  message.bytes = op->bytes * op->height;
   message.dep_count = static_cast<uint32_t>(deps.size());
   if (!deps.empty()) memcpy(message.dep, deps.data(), deps.size() * sizeof deps[0]);
-  if (op->kind == OpKind::kKernel) {
-    message.grid_blocks = uint64_t{op->grid[0]} * op->grid[1] * op->grid[2];
-    message.block_threads = op->block[0] * op->block[1] * op->block[2];
-    const tandem::KernelLaunch launch{{op->grid[0], op->grid[1], op->grid[2]},
-                                      {op->block[0], op->block[1], op->block[2]},
-                                      op->params,
-                                      nullptr};
-    op->function->entry->cost(&launch, &message.flops_per_block, &message.bytes_per_block);
-    const std::string& name = op->function->name;
-    memcpy(message.name, name.data(), std::min<size_t>(name.size(), sizeof message.name - 1));
-  }
+  describe(work, &message);
   append(&message, bytes);
 }
 
 void Runtime::wait_for_room(Lock& lock, Context* context) {
-  if (context->pending_ops < queue_limit_) return;
-  wait(lock, [&] { return context->pending_ops < queue_limit_; });
+  wait(lock, [&] { return has_room(context); });
 }
 
 void Runtime::wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops) {

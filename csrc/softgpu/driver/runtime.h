@@ -73,11 +73,11 @@ class Runtime {
                   proto::MemReply* reply);
   bool ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply* reply);
 
-  Op* new_op(OpKind kind, Stream* stream);
-  void release(Op* op);  // one that was not submitted, or is done
-  // Hand an operation to the device, after what `stream` orders before it and after `after`.
-  uint64_t submit(Op* op, std::vector<uint64_t> after = {});
+  // Hand work to the device, after what `stream` orders before it and after `after`. Returns the
+  // operation's number. Driver calls do not come here but to StreamCall::enqueue.
+  uint64_t submit(Stream* stream, const Work& work, std::vector<uint64_t> after = {});
   bool live(uint64_t op) const;
+  bool has_room(const Context* context) const { return context->pending_ops < queue_limit_; }
   // Wait until the context has room for one more operation, as a hardware queue does.
   void wait_for_room(Lock& lock, Context* context);
   void wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops);
@@ -104,7 +104,8 @@ class Runtime {
   void wake_satisfied();
   void settle_after(int change);
   void say_idle_if_settled();
-  void write_submit(const Op& op, const std::vector<uint64_t>& deps);
+  void write_submit(Stream* stream, const Work& work, const std::vector<uint64_t>& deps);
+  void release(Op* op);
   void order_after_barriers(const Stream* stream, std::vector<uint64_t>* deps) const;
 
   void receive_loop(int fd);
@@ -192,6 +193,11 @@ struct StreamCall {
   Call call{Call::kContext};
   Stream* stream = nullptr;
   CUresult find(CUstream handle);
+  // For calls that enqueue: also waits until there is room for one more operation, which lets go of
+  // the mutex. Whatever the caller looks up afterwards stays valid until it enqueues.
+  CUresult find_with_room(CUstream handle);
+  // The only door to a stream for what a program asks for.
+  CUresult enqueue(const Work& work, uint64_t* operation = nullptr);
 };
 
 // The live range that holds all of [address, address + bytes), or null.

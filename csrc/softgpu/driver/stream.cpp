@@ -45,6 +45,20 @@ CUresult StreamCall::find(CUstream handle) {
   return stream->context->error;
 }
 
+CUresult StreamCall::find_with_room(CUstream handle) {
+  if (const CUresult bad = find(handle)) return bad;
+  if (call.rt.has_room(stream->context)) return CUDA_SUCCESS;
+  call.rt.wait_for_room(call.lock, stream->context);
+  if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  return find(handle);  // it may have been destroyed meanwhile
+}
+
+CUresult StreamCall::enqueue(const Work& work, uint64_t* operation) {
+  const uint64_t id = call.rt.submit(stream, work);
+  if (operation) *operation = id;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace softgpu
 
 using namespace softgpu;
@@ -108,7 +122,7 @@ SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned in
   const auto* event = checked<Event>(on.call.rt.events, event_handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (!on.call.rt.live(event->op)) return CUDA_SUCCESS;
-  on.call.rt.submit(on.call.rt.new_op(OpKind::kEvent, on.stream), {event->op});
+  on.call.rt.submit(on.stream, Work(), {event->op});
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,45 @@
+// Bytes that a Work carries.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace softgpu {
+
+// A few bytes lie inside; many are shared by all copies, so copying is cheap either way. They are
+// filled once, right after `reserve`, and do not change any more.
+class Payload {
+ public:
+  Payload() {}  // the bytes inside stay as they are: they are written before they are read
+  Payload(const Payload& other) { *this = other; }
+  Payload& operator=(const Payload& other) {
+    if (this == &other) return *this;
+    bytes_ = other.bytes_;
+    many_ = other.many_;
+    if (!many_ && bytes_ > 0) memcpy(few_, other.few_, bytes_);
+    return *this;
+  }
+
+  // Where to write `bytes` bytes; null when there is no memory for them.
+  char* reserve(size_t bytes) {
+    bytes_ = bytes;
+    many_.reset();
+    if (bytes <= sizeof few_) return few_;
+    many_.reset(static_cast<char*>(malloc(bytes)), free);
+    return many_.get();
+  }
+  // For copies of the owner the address stays the same only above kInsideBytes.
+  const char* data() const { return many_ ? many_.get() : few_; }
+  size_t size() const { return bytes_; }
+
+  static constexpr size_t kInsideBytes = 256;
+
+ private:
+  size_t bytes_ = 0;
+  std::shared_ptr<char> many_;
+  alignas(16) char few_[kInsideBytes];
+};
+
+}  // namespace softgpu
