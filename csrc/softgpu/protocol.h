@@ -36,6 +36,7 @@ inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxDeps = 24;
 inline constexpr uint32_t kNameBytes = 64;
+inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint64_t kNever = UINT64_MAX;
 inline constexpr uint32_t kObserverPatienceMs = 2000;
 
@@ -43,6 +44,7 @@ enum class Type : uint16_t {
   kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,
   kMemReserve, kMemReply, kMemRelease, kMemInfo, kMemInfoReply,
   kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
+  kStreamConfine,
 };
 
 struct Header {
@@ -107,6 +109,11 @@ struct StreamCreate {
   uint64_t context, stream;  // stream: client's number, unique in the client
   int32_t priority;          // lower number = more urgent, as in CUDA
   uint32_t reserved;
+};
+struct StreamConfine {  // its kernels use these SMs only: a green context's stream
+  Header header;
+  uint64_t stream;
+  uint64_t sms[kMaxSms / 64];  // bit i % 64 of word i / 64 is SM i
 };
 struct StreamDestroy {
   Header header;

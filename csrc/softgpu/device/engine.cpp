@@ -1,23 +1,14 @@
 #include "engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 
 namespace tandem::softgpu {
 namespace {
 
-// Far above what a program needs; a client beyond them is broken, and must not exhaust the process.
-constexpr size_t kMaxContexts = 4096;
-constexpr size_t kMaxStreams = 65536;
-constexpr size_t kMaxLiveOps = 1'000'000;
 constexpr uint32_t kFirstObserver = 1'000'000;  // observers come after all workers in ties
 constexpr uint32_t kFirstQuery = 2'000'000;
-
-std::string text_of(const char (&field)[kNameBytes]) {
-  return std::string(field, strnlen(field, kNameBytes));
-}
 
 template <typename Message>
 bool copy_message(const uint8_t* from, size_t bytes, Message* to) {
@@ -32,13 +23,6 @@ bool copy_submit(const uint8_t* from, size_t bytes, Submit* to) {
   std::memcpy(to, from, bytes);
   const size_t sent = (bytes - offsetof(Submit, dep)) / sizeof to->dep[0];
   return to->dep_count <= kMaxDeps && to->dep_count <= sent;
-}
-
-bool sensible(double amount) { return std::isfinite(amount) && amount >= 0; }
-
-uint64_t kernel_bytes(const Submit& message) {
-  const double bytes = static_cast<double>(message.grid_blocks) * message.bytes_per_block;
-  return bytes < 1e18 ? static_cast<uint64_t>(bytes) : uint64_t{1'000'000'000'000'000'000};
 }
 
 }  // namespace
@@ -148,6 +132,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kContextCreate: return with(ContextCreate{}, &Engine::context_create);
     case Type::kContextDestroy: return with(ContextDestroy{}, &Engine::context_destroy);
     case Type::kStreamCreate: return with(StreamCreate{}, &Engine::stream_create);
+    case Type::kStreamConfine: return with(StreamConfine{}, &Engine::stream_confine);
     case Type::kStreamDestroy: return with(StreamDestroy{}, &Engine::stream_destroy);
     case Type::kMemReserve: return with(MemReserve{}, &Engine::mem_reserve);
     case Type::kMemRelease: return with(MemRelease{}, &Engine::mem_release);
@@ -166,7 +151,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
 
 const char* Engine::hello(Client* client, const Hello& message) {
   if (client->role != Role::kUnknown) return "a second HELLO";
-  client->name = text_of(message.name);
+  client->name = name_of(message.name);
   Welcome welcome{};
   welcome.protocol = kProtocol;
   if (message.protocol != kProtocol) {
@@ -197,87 +182,6 @@ const char* Engine::hello(Client* client, const Hello& message) {
   return nullptr;
 }
 
-const char* Engine::context_create(Client* client, const ContextCreate& message) {
-  if (message.device >= gpus_.size()) return "a context on a device that does not exist";
-  if (message.sm_percent == 0 || message.sm_percent > 100) return "an SM percentage not in 1..100";
-  if (client->contexts.size() >= kMaxContexts) return "too many contexts";
-  Context context{client, message.context, message.device, message.sm_percent, kSuccess};
-  if (lost_.count(message.device)) {
-    context.poison = kDeviceUnavailable;
-    client->events.add(Type::kFault, Fault{{}, message.context, kDeviceUnavailable, 0});
-  }
-  const bool fresh = client->contexts.emplace(message.context, context).second;
-  return fresh ? nullptr : "a context number that is in use";
-}
-
-const char* Engine::context_destroy(Client* client, const ContextDestroy& message) {
-  const auto found = client->contexts.find(message.context);
-  if (found == client->contexts.end()) return nullptr;
-  Context* context = &found->second;
-  cancel_all(context, kContextIsDestroyed);
-  for (auto it = client->streams.begin(); it != client->streams.end();) {
-    it = it->second.context == context ? client->streams.erase(it) : std::next(it);
-  }
-  gpus_[context->gpu].forget(*context);
-  client->contexts.erase(found);
-  return nullptr;
-}
-
-const char* Engine::stream_create(Client* client, const StreamCreate& message) {
-  const auto context = client->contexts.find(message.context);
-  if (context == client->contexts.end()) return "a stream in a context that does not exist";
-  if (client->streams.size() >= kMaxStreams) return "too many streams";
-  Stream stream{&context->second, message.stream, message.priority, false, {}};
-  const bool fresh = client->streams.emplace(message.stream, std::move(stream)).second;
-  return fresh ? nullptr : "a stream number that is in use";
-}
-
-const char* Engine::stream_destroy(Client* client, const StreamDestroy& message) {
-  const auto found = client->streams.find(message.stream);
-  if (found == client->streams.end()) return nullptr;
-  found->second.closing = true;
-  if (found->second.queue.empty()) client->streams.erase(found);
-  return nullptr;
-}
-
-const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
-  if (message.kind > static_cast<uint32_t>(MemKind::kContext)) return "an unknown kind of memory";
-  MemReply reply{};
-  reply.request = message.request;
-  const auto kind = static_cast<MemKind>(message.kind);
-  // What a context occupies is the profile's, whatever the client says.
-  const uint64_t bytes = kind == MemKind::kContext ? profile_->context_bytes : message.bytes;
-  if (message.device >= gpus_.size()) {
-    reply.status = kInvalidDevice;
-  } else if (bytes == 0) {
-    reply.status = kInvalidValue;
-  } else if (kind != MemKind::kContext && faults_.refuse_reservation()) {
-    reply.status = kOutOfMemory;
-  } else if (!gpus_[message.device].ledger().reserve(last_allocation_ + 1, client->connection,
-                                                     bytes, kind)) {
-    reply.status = kOutOfMemory;
-  } else {
-    reply.allocation = ++last_allocation_;
-  }
-  client->replies.add(Type::kMemReply, reply);
-  return nullptr;
-}
-
-const char* Engine::mem_release(Client* client, const MemRelease& message) {
-  for (Gpu& gpu : gpus_) {
-    if (gpu.ledger().release(message.allocation, client->connection)) break;
-  }
-  return nullptr;
-}
-
-const char* Engine::mem_info(Client* client, const MemInfo& message) {
-  if (message.device >= gpus_.size()) return "a device that does not exist";
-  const Ledger& ledger = gpus_[message.device].ledger();
-  client->replies.add(Type::kMemInfoReply, MemInfoReply{{}, message.request, ledger.free_bytes(),
-                                                        ledger.total_bytes()});
-  return nullptr;
-}
-
 const char* Engine::query(Client* client, const Query& message) {
   if (message.what > 1) return "an unknown query";
   QueryReply reply{};
@@ -292,81 +196,6 @@ const char* Engine::idle(Client* client, const Idle& message) {
   if (message.received < client->sent_packets) return nullptr;
   client->busy = false;
   client->deadline_ns = message.deadline_ns;
-  return nullptr;
-}
-
-const char* Engine::submit(Client* client, const Submit& message) {
-  if (message.kind > static_cast<uint32_t>(OpKind::kMemOpWait)) return "an unknown operation kind";
-  if (message.op <= client->last_op) return "an operation number that does not increase";
-  if (!sensible(message.flops_per_block) || !sensible(message.bytes_per_block)) {
-    return "flops or bytes that are not a number from 0";
-  }
-  if (client->ops.size() >= kMaxLiveOps) return "more operations than the device can queue";
-  client->last_op = message.op;
-
-  const auto stream = client->streams.find(message.stream);
-  const bool known = stream != client->streams.end() && !stream->second.closing &&
-                     stream->second.context->number == message.context;
-  const uint32_t poison = known ? stream->second.context->poison : kInvalidHandle;
-  if (poison != kSuccess) {
-    client->events.add(Type::kDone, Done{{}, message.op, now_ns_, now_ns_, poison, 0});
-    return nullptr;
-  }
-
-  std::unique_ptr<Op> op = make_op(&stream->second, message);
-  for (uint32_t i = 0; i < message.dep_count; ++i) {
-    const auto dep = client->ops.find(message.dep[i]);
-    if (dep == client->ops.end()) continue;
-    dep->second->dependents.push_back(op.get());
-    ++op->pending_deps;
-  }
-  stream->second.queue.push_back(op.get());
-  Op* submitted = op.get();
-  client->ops.emplace(submitted->id, std::move(op));
-  make_ready_if_free(submitted);
-  return nullptr;
-}
-
-std::unique_ptr<Op> Engine::make_op(Stream* stream, const Submit& message) {
-  auto op = std::make_unique<Op>();
-  op->id = message.op;
-  op->stream = stream;
-  op->context = stream->context;
-  op->client = stream->context->client;
-  op->kind = static_cast<OpKind>(message.kind);
-  op->name = text_of(message.name);
-  op->needs_body = message.needs_body != 0;
-  op->bytes = message.bytes;
-  if (op->kind == OpKind::kKernel) {
-    op->kernel = {message.grid_blocks, message.block_threads, message.flops_per_block,
-                  message.bytes_per_block};
-    op->bytes = kernel_bytes(message);
-    op->fault = faults_.next_kernel(op->name);
-    // A kernel that fails or hangs writes nothing.
-    if (op->fault != FaultKind::kNone) op->needs_body = false;
-  } else if (op->kind == OpKind::kCopyHtoD || op->kind == OpKind::kCopyDtoH) {
-    op->slowness = faults_.next_copy_factor();
-  }
-  return op;
-}
-
-const char* Engine::body(Client* client, const Body& message) {
-  const auto found = client->ops.find(message.op);
-  if (found == client->ops.end()) return nullptr;  // cancelled meanwhile
-  Op* op = found->second.get();
-  if (!op->started || !op->needs_body || op->body_done) return "a BODY that nothing STARTed";
-  if (waits_.count(op)) return "a second BODY for one START";
-  if (op->kind == OpKind::kMemOpWait && message.wait && message.status == kSuccess) {
-    // Ask again soon, then ever more rarely: an eighth of the time it has waited, 20 us to 1 ms.
-    const uint64_t waited_ns = now_ns_ - op->start_ns;
-    op->retry_ns = now_ns_ + std::min<uint64_t>(std::max<uint64_t>(waited_ns / 8, 20'000),
-                                                1'000'000);
-    waits_.insert(op);
-    return nullptr;
-  }
-  op->body_done = true;
-  op->status = message.status;
-  if (op->kind >= OpKind::kHostFunc) instant_.insert(op);
   return nullptr;
 }
 

@@ -56,12 +56,13 @@ class Engine {
     }
   };
 
-  // Messages (engine.cpp). Each returns what is wrong with it: nullptr, or words for the log.
+  // Messages. Each returns what is wrong with it: nullptr, or words for the log.
   const char* dispatch(Client* client, Type type, const uint8_t* message, size_t bytes);
   const char* hello(Client* client, const Hello& message);
   const char* context_create(Client* client, const ContextCreate& message);
   const char* context_destroy(Client* client, const ContextDestroy& message);
   const char* stream_create(Client* client, const StreamCreate& message);
+  const char* stream_confine(Client* client, const StreamConfine& message);
   const char* stream_destroy(Client* client, const StreamDestroy& message);
   const char* mem_reserve(Client* client, const MemReserve& message);
   const char* mem_release(Client* client, const MemRelease& message);
@@ -73,7 +74,7 @@ class Engine {
   const char* body(Client* client, const Body& message);
   void condemn(Client* client, const std::string& why);
 
-  // Operations (engine_ops.cpp).
+  // Operations from SUBMIT to DONE (engine_ops.cpp).
   void make_ready_if_free(Op* op);
   void settle();
   bool collect_ended();

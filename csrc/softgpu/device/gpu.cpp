@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "placement.h"
+
 namespace tandem::softgpu {
 namespace {
 
 constexpr double kLongestNs = 1e18;  // 31 years: keeps sums of times inside 64 bits
-
-std::pair<uint32_t, uint64_t> key_of(const Context& context) {
-  return {context.client->id, context.number};
-}
 
 void insert_in_order(std::vector<Op*>* ops, Op* op) {
   ops->insert(std::upper_bound(ops->begin(), ops->end(), op, RunsBefore()), op);
@@ -27,7 +25,7 @@ bool erase(std::vector<Op*>* ops, Op* op) {
 
 Gpu::Gpu(const DeviceInfo& device, const Arbitration& arbitration, Timeline* timeline)
     : device_(device),
-      arbitration_(arbitration),
+      turns_(arbitration),
       timeline_(timeline),
       ledger_(device.memory_bytes) {}
 
@@ -46,12 +44,7 @@ void Gpu::remove(Op* op, uint64_t now_ns) {
   if (!was_here || !op->started) return;
   progress(op, now_ns);
   if (op->sms > 0 || op->kind != OpKind::kKernel) timeline_->part(*op, now_ns, true);
-  op->sms = 0;
-}
-
-void Gpu::forget(const Context& context) {
-  // The number may come back with another context, which must then pay for its switch.
-  if (active_ == key_of(context)) active_->second = kNever;
+  op->leave_sms();
 }
 
 std::vector<Op*> Gpu::collect(uint64_t now_ns) {
@@ -63,7 +56,7 @@ std::vector<Op*> Gpu::collect(uint64_t now_ns) {
     ops->erase(keep, ops->end());
   };
   sweep(&kernels_);
-  if (!ended.empty()) kernel_ended_ = true;
+  if (!ended.empty()) turns_.kernel_ended();
   sweep(&movers_);
   sweep(&copy_queues_[0]);
   sweep(&copy_queues_[1]);
@@ -80,17 +73,18 @@ bool Gpu::take_if_ended(Op* op, uint64_t now_ns) {
   if (!op->started || !on_engine || op->remaining > 0) return false;
   if (op->needs_body && !op->body_done) return false;
   timeline_->part(*op, now_ns, true);
-  op->sms = 0;
+  op->leave_sms();
   return true;
 }
 
 std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
   std::vector<Op*> started;
-  arbitrate(now_ns);
-  const std::vector<uint32_t> sms = allot_sms(now_ns);
+  hand_over(now_ns);
+  const std::vector<SmSet> places = place_kernels(
+      device_, kernels_, [&](const Op& op) { return turns_.may_run(op, now_ns); });
   for (size_t i = 0; i < kernels_.size(); ++i) {
-    if (sms[i] > 0) begin(kernels_[i], now_ns, &started);
-    set_sms(kernels_[i], sms[i], now_ns);
+    if (places[i].any()) begin(kernels_[i], now_ns, &started);
+    set_sms(kernels_[i], places[i], now_ns);
   }
   for (Op* op : movers_) begin(op, now_ns, &started);
   feed_copy_engines(now_ns, &started);
@@ -99,79 +93,19 @@ std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
   return started;
 }
 
+void Gpu::hand_over(uint64_t now_ns) {
+  const Context* next = turns_.hand_over(kernels_, now_ns);
+  if (!next) return;
+  for (Op* op : kernels_) set_sms(op, SmSet(), now_ns);
+  const uint64_t until_ns = turns_.switch_until_ns();
+  if (until_ns > now_ns) timeline_->context_switch(*next, now_ns, until_ns);
+}
+
 void Gpu::begin(Op* op, uint64_t now_ns, std::vector<Op*>* started) {
   if (op->started) return;
   op->started = true;
   op->start_ns = op->since_ns = op->part_start_ns = now_ns;
   started->push_back(op);
-}
-
-// The first context after the active one, in the order of their numbers, that has a kernel.
-const Context* Gpu::next_in_turn() const {
-  const Context* first = nullptr;
-  const Context* after = nullptr;
-  for (const Op* op : kernels_) {
-    const Context* context = op->context;
-    if (active_ == key_of(*context)) continue;
-    if (!first || key_of(*context) < key_of(*first)) first = context;
-    if (active_ && key_of(*context) < *active_) continue;
-    if (!after || key_of(*context) < key_of(*after)) after = context;
-  }
-  return after ? after : first;
-}
-
-bool Gpu::wants_compute(const ContextKey& key) const {
-  return std::any_of(kernels_.begin(), kernels_.end(),
-                     [&](const Op* op) { return key_of(*op->context) == key; });
-}
-
-void Gpu::arbitrate(uint64_t now_ns) {
-  if (arbitration_.mode == Mode::kMps) return;
-  const Context* next = next_in_turn();
-  others_wait_ = next != nullptr;
-  if (!others_wait_) kernel_ended_ = false;
-  if (!next || now_ns < switch_until_ns_) return;
-  if (!active_ || !wants_compute(*active_)) return give_compute_to(*next, now_ns);
-
-  const bool running = std::any_of(kernels_.begin(), kernels_.end(),
-                                   [](const Op* op) { return op->sms > 0; });
-  const bool kernel_end = kernel_ended_ && !running;
-  const bool slice_end = now_ns - slice_start_ns_ >= arbitration_.slice_ns;
-  if (kernel_end || slice_end) give_compute_to(*next, now_ns);
-}
-
-void Gpu::give_compute_to(const Context& next, uint64_t now_ns) {
-  const bool first_ever = !active_;
-  for (Op* op : kernels_) set_sms(op, 0, now_ns);
-  active_ = key_of(next);
-  switch_until_ns_ = now_ns + (first_ever ? 0 : arbitration_.switch_ns);
-  slice_start_ns_ = switch_until_ns_;
-  kernel_ended_ = false;
-  others_wait_ = next_in_turn() != nullptr;
-  if (switch_until_ns_ > now_ns) timeline_->context_switch(next, now_ns, switch_until_ns_);
-}
-
-// SMs for each of kernels_, by rule 3. While others wait and a kernel of this slice has ended, what
-// already runs may end but nothing new begins: the slice is over.
-std::vector<uint32_t> Gpu::allot_sms(uint64_t now_ns) const {
-  const bool exclusive = arbitration_.mode == Mode::kTime;
-  std::vector<uint32_t> sms(kernels_.size(), 0);
-  if (exclusive && now_ns < switch_until_ns_) return sms;
-  uint32_t left = device_.sm_count;
-  std::map<ContextKey, uint32_t> taken;
-  for (size_t i = 0; i < kernels_.size() && left > 0; ++i) {
-    const Op* op = kernels_[i];
-    const ContextKey key = key_of(*op->context);
-    if (exclusive && active_ != key) continue;
-    if (exclusive && others_wait_ && kernel_ended_ && op->sms == 0) continue;
-    const uint32_t cap =
-        std::max(1u, (device_.sm_count * op->context->sm_percent + 50) / 100);
-    uint32_t& mine = taken[key];
-    sms[i] = std::min({sm_demand(device_, op->kernel), left, cap - std::min(cap, mine)});
-    mine += sms[i];
-    left -= sms[i];
-  }
-  return sms;
 }
 
 void Gpu::progress(Op* op, uint64_t now_ns) const {
@@ -183,8 +117,8 @@ void Gpu::progress(Op* op, uint64_t now_ns) const {
   op->since_ns = now_ns;
 }
 
-void Gpu::set_sms(Op* op, uint32_t sms, uint64_t now_ns) {
-  if (op->sms == sms) return;
+void Gpu::set_sms(Op* op, const SmSet& place, uint64_t now_ns) {
+  if (op->sm_set == place) return;
   progress(op, now_ns);
   if (op->sms > 0) {
     if (now_ns > op->part_start_ns) {
@@ -193,7 +127,8 @@ void Gpu::set_sms(Op* op, uint32_t sms, uint64_t now_ns) {
     }
     op->end_ns = kNever;
   }
-  op->sms = sms;
+  op->sm_set = place;
+  op->sms = count_of(place);
   op->duration_ns = -1;  // share() sets it
   op->part_start_ns = now_ns;
   op->part_remaining = op->remaining;
@@ -261,12 +196,7 @@ uint64_t Gpu::next_event_ns() const {
   for (const std::vector<Op*>& queue : copy_queues_) {
     for (const Op* op : queue) next = std::min(next, op->end_ns);
   }
-  if (arbitration_.mode == Mode::kMps || kernels_.empty() || !active_) return next;
-  const bool running = std::any_of(kernels_.begin(), kernels_.end(),
-                                   [](const Op* op) { return op->sms > 0; });
-  if (!running) return std::min(next, switch_until_ns_);
-  if (others_wait_) next = std::min(next, slice_start_ns_ + arbitration_.slice_ns);
-  return next;
+  return std::min(next, turns_.next_event_ns(kernels_));
 }
 
 }  // namespace tandem::softgpu

@@ -2,11 +2,8 @@
 //
 // Rules
 // 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
-// 2. `time` mode: one context has the compute engine. Its slice ends when one of its kernels ends
-//    or after slice_ns, but only while another context has a kernel; the next in turn gets it after
-//    switch_ns. A kernel cut off keeps its remaining work. `mps` mode: all contexts at once.
-// 3. Of the kernels that may run, urgent streams choose SMs first, then first come. A kernel takes
-//    what it demands or what is left, within its context's percentage; without any SM it waits.
+// 2. Who has the compute engine: turns.h. A kernel cut off keeps its remaining work.
+// 3. Which SMs a kernel gets of those that may run: placement.h. Without any it waits.
 // 4. Progress is a fluid: each kernel's duration is that of roofline.h at its present share, and is
 //    looked at anew whenever anything starts or ends.
 // 5. HtoD and DtoH have an engine each, one copy at a time. DtoD and memsets only use bandwidth.
@@ -16,8 +13,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "busy_window.h"
@@ -25,14 +20,9 @@
 #include "model.h"
 #include "profile.h"
 #include "timeline.h"
+#include "turns.h"
 
 namespace tandem::softgpu {
-
-struct Arbitration {
-  Mode mode = Mode::kTime;
-  uint64_t slice_ns = 2'000'000;
-  uint64_t switch_ns = 50'000;
-};
 
 class Gpu {
  public:
@@ -40,7 +30,7 @@ class Gpu {
 
   void add(Op* op);
   void remove(Op* op, uint64_t now_ns);  // cancelled, or its client is gone
-  void forget(const Context& context);
+  void forget(const Context& context) { turns_.forget(context); }
 
   // Takes out what has ended by now_ns, in order of op and client.
   std::vector<Op*> collect(uint64_t now_ns);
@@ -56,15 +46,9 @@ class Gpu {
   const BusyWindow& memory_busy() const { return memory_busy_; }
 
  private:
-  using ContextKey = std::pair<uint32_t, uint64_t>;  // client id, context number
-
-  bool wants_compute(const ContextKey& key) const;
-  const Context* next_in_turn() const;
-  void arbitrate(uint64_t now_ns);
-  void give_compute_to(const Context& next, uint64_t now_ns);
-  std::vector<uint32_t> allot_sms(uint64_t now_ns) const;
+  void hand_over(uint64_t now_ns);
   void begin(Op* op, uint64_t now_ns, std::vector<Op*>* started);
-  void set_sms(Op* op, uint32_t sms, uint64_t now_ns);
+  void set_sms(Op* op, const SmSet& place, uint64_t now_ns);
   void set_duration(Op* op, double duration_ns, uint64_t now_ns);
   void progress(Op* op, uint64_t now_ns) const;
   void feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started);
@@ -73,7 +57,7 @@ class Gpu {
   bool take_if_ended(Op* op, uint64_t now_ns);
 
   DeviceInfo device_;
-  Arbitration arbitration_;
+  Turns turns_;
   Timeline* timeline_;
   Ledger ledger_;
   BusyWindow compute_busy_, memory_busy_;
@@ -81,13 +65,6 @@ class Gpu {
   std::vector<Op*> kernels_;                      // ready or running, in RunsBefore order
   std::vector<Op*> movers_;                       // DtoD and memsets, all running
   std::array<std::vector<Op*>, 2> copy_queues_;   // HtoD, DtoH; the first one runs
-
-  // `time` mode.
-  std::optional<ContextKey> active_;
-  uint64_t switch_until_ns_ = 0;
-  uint64_t slice_start_ns_ = 0;
-  bool kernel_ended_ = false;  // in this slice, while others were waiting
-  bool others_wait_ = false;
 };
 
 }  // namespace tandem::softgpu

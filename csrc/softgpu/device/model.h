@@ -1,6 +1,7 @@
 // What the device process knows of its clients: plain values, owned and changed by the engine.
 #pragma once
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "outbox.h"
 #include "protocol.h"
 #include "roofline.h"
+#include "sm_set.h"
 
 namespace tandem::softgpu {
 
@@ -27,6 +29,10 @@ enum Status : uint32_t {
   kContextIsDestroyed = 709,
   kLaunchFailed = 719,
 };
+
+inline std::string name_of(const char (&field)[kNameBytes]) {
+  return std::string(field, strnlen(field, kNameBytes));
+}
 
 struct Client;
 struct Op;
@@ -43,7 +49,9 @@ struct Stream {
   Context* context = nullptr;
   uint64_t number = 0;
   int32_t priority = 0;
-  bool closing = false;  // destroyed by the client; goes when its last operation has ended
+  bool closing = false;   // destroyed by the client; goes when its last operation has ended
+  bool confined = false;  // to `sms`: a green context's
+  SmSet sms;
   std::deque<Op*> queue;
 };
 
@@ -77,10 +85,16 @@ struct Op {
   double duration_ns = 0;
   uint64_t since_ns = 0;       // `remaining` was right then
   uint64_t end_ns = kNever;    // while it progresses
-  uint32_t sms = 0;
+  SmSet sm_set;                // a kernel's present place
+  uint32_t sms = 0;            // how many these are
   uint64_t part_start_ns = 0;  // of the timeline line being written
   double part_remaining = 1;
   uint32_t part = 0;
+
+  void leave_sms() {
+    sm_set.reset();
+    sms = 0;
+  }
 };
 
 // Order among operations that are ready: urgent streams, then first come; ties are broken by
@@ -97,7 +111,8 @@ struct Client {
   int32_t pid = 0;
   Role role = Role::kUnknown;
   std::string name;
-  bool condemned = false;  // misbehaved: the edge is about to close it
+  uint32_t mps_server = 0;  // whose client it is; 0: none's
+  bool condemned = false;   // misbehaved: the edge is about to close it
 
   // Virtual clock.
   bool busy = false;

@@ -18,7 +18,7 @@ struct Line {  // of the timeline
   unsigned long start = 0, end = 0, context = 0, stream = 0, bytes = 0, op = 0;
   unsigned gpu = 0, sms = 0, client = 0, part = 0;
   int pid = 0;
-  std::string kind, name;
+  std::string kind, name, sm_set;
   bool last = false;
 };
 
@@ -35,6 +35,8 @@ inline Line parse_line(const std::string& text) {
               "\",\"sms\":%u,\"bytes\":%lu,\"op\":%lu,\"client\":%u,\"part\":%u,\"last\":%7[a-z]",
               &line.sms, &line.bytes, &line.op, &line.client, &line.part, last);
   std::snprintf(name, sizeof name, "%s", text.substr(quote, end - quote).c_str());
+  const size_t set = text.find("\"sm_set\":\"", end) + 10;
+  line.sm_set = text.substr(set, text.find('"', set) - set);
   line.kind = kind;
   line.name = name;
   line.last = std::strcmp(last, "true") == 0;

@@ -17,7 +17,7 @@ TYPES = [
     *("hello", "welcome", "context_create", "context_destroy", "stream_create", "stream_destroy"),
     *("mem_reserve", "mem_reply", "mem_release", "mem_info", "mem_info_reply"),
     *("submit", "start", "body", "done", "idle", "time"),
-    *("query", "query_reply", "fault", "sync_time"),
+    *("query", "query_reply", "fault", "sync_time", "stream_confine"),
 ]
 NUMBER = {name: i + 1 for i, name in enumerate(TYPES)}
 KINDS = ["kernel", "htod", "dtoh", "dtod", "memset", "host", "event", "memop_write", "memop_wait"]
@@ -44,6 +44,7 @@ LAYOUT = {
     "query_reply": "QII",
     "fault": "QII",
     "sync_time": "",
+    "stream_confine": "QQQQQ",
 }
 
 

@@ -1,0 +1,110 @@
+// Contexts, streams and memory: what clients create, and what of it is refused.
+#include "engine.h"
+
+namespace tandem::softgpu {
+namespace {
+
+// Far above what a program needs; a client beyond them is broken, and must not exhaust the process.
+constexpr size_t kMaxContexts = 4096;
+constexpr size_t kMaxStreams = 65536;
+
+}  // namespace
+
+const char* Engine::context_create(Client* client, const ContextCreate& message) {
+  if (message.device >= gpus_.size()) return "a context on a device that does not exist";
+  if (message.sm_percent == 0 || message.sm_percent > 100) return "an SM percentage not in 1..100";
+  if (client->contexts.size() >= kMaxContexts) return "too many contexts";
+  Context context{client, message.context, message.device, message.sm_percent, kSuccess};
+  if (lost_.count(message.device)) {
+    context.poison = kDeviceUnavailable;
+    client->events.add(Type::kFault, Fault{{}, message.context, kDeviceUnavailable, 0});
+  }
+  const bool fresh = client->contexts.emplace(message.context, context).second;
+  return fresh ? nullptr : "a context number that is in use";
+}
+
+const char* Engine::context_destroy(Client* client, const ContextDestroy& message) {
+  const auto found = client->contexts.find(message.context);
+  if (found == client->contexts.end()) return nullptr;
+  Context* context = &found->second;
+  cancel_all(context, kContextIsDestroyed);
+  for (auto it = client->streams.begin(); it != client->streams.end();) {
+    it = it->second.context == context ? client->streams.erase(it) : std::next(it);
+  }
+  gpus_[context->gpu].forget(*context);
+  client->contexts.erase(found);
+  return nullptr;
+}
+
+const char* Engine::stream_create(Client* client, const StreamCreate& message) {
+  const auto context = client->contexts.find(message.context);
+  if (context == client->contexts.end()) return "a stream in a context that does not exist";
+  if (client->streams.size() >= kMaxStreams) return "too many streams";
+  Stream stream;
+  stream.context = &context->second;
+  stream.number = message.stream;
+  stream.priority = message.priority;
+  const bool fresh = client->streams.emplace(message.stream, std::move(stream)).second;
+  return fresh ? nullptr : "a stream number that is in use";
+}
+
+const char* Engine::stream_confine(Client* client, const StreamConfine& message) {
+  const auto found = client->streams.find(message.stream);
+  if (found == client->streams.end()) return "SMs for a stream that does not exist";
+  Stream& stream = found->second;
+  const SmSet sms = sm_set_of(message.sms);
+  const SmSet all = first_sms(gpus_[stream.context->gpu].device().sm_count);
+  if (sms.none() || (sms & ~all).any()) return "SMs that the device does not have";
+  if (!stream.queue.empty()) return "SMs for a stream that has work";
+  stream.confined = true;
+  stream.sms = sms;
+  return nullptr;
+}
+
+const char* Engine::stream_destroy(Client* client, const StreamDestroy& message) {
+  const auto found = client->streams.find(message.stream);
+  if (found == client->streams.end()) return nullptr;
+  found->second.closing = true;
+  if (found->second.queue.empty()) client->streams.erase(found);
+  return nullptr;
+}
+
+const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
+  if (message.kind > static_cast<uint32_t>(MemKind::kContext)) return "an unknown kind of memory";
+  MemReply reply{};
+  reply.request = message.request;
+  const auto kind = static_cast<MemKind>(message.kind);
+  // What a context occupies is the profile's, whatever the client says.
+  const uint64_t bytes = kind == MemKind::kContext ? profile_->context_bytes : message.bytes;
+  if (message.device >= gpus_.size()) {
+    reply.status = kInvalidDevice;
+  } else if (bytes == 0) {
+    reply.status = kInvalidValue;
+  } else if (kind != MemKind::kContext && faults_.refuse_reservation()) {
+    reply.status = kOutOfMemory;
+  } else if (!gpus_[message.device].ledger().reserve(last_allocation_ + 1, client->connection,
+                                                     bytes, kind)) {
+    reply.status = kOutOfMemory;
+  } else {
+    reply.allocation = ++last_allocation_;
+  }
+  client->replies.add(Type::kMemReply, reply);
+  return nullptr;
+}
+
+const char* Engine::mem_release(Client* client, const MemRelease& message) {
+  for (Gpu& gpu : gpus_) {
+    if (gpu.ledger().release(message.allocation, client->connection)) break;
+  }
+  return nullptr;
+}
+
+const char* Engine::mem_info(Client* client, const MemInfo& message) {
+  if (message.device >= gpus_.size()) return "a device that does not exist";
+  const Ledger& ledger = gpus_[message.device].ledger();
+  client->replies.add(Type::kMemInfoReply, MemInfoReply{{}, message.request, ledger.free_bytes(),
+                                                        ledger.total_bytes()});
+  return nullptr;
+}
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,48 @@
+#include "placement.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace tandem::softgpu {
+namespace {
+
+// Moves up to `wanted` SMs of `from` into `chosen`, lowest index first.
+void take(const SmSet& from, uint32_t wanted, SmSet* chosen) {
+  for (size_t i = 0; i < from.size() && count_of(*chosen) < wanted; ++i) {
+    if (from[i]) chosen->set(i);
+  }
+}
+
+}  // namespace
+
+std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*>& kernels,
+                                 const std::function<bool(const Op&)>& may_run) {
+  std::vector<SmSet> places(kernels.size());
+  const SmSet all = first_sms(device.sm_count);
+  SmSet left = all;
+  SmSet confined_to, held;
+  for (const Op* op : kernels) {
+    if (op->stream->confined && may_run(*op)) confined_to |= op->stream->sms;
+    held |= op->sm_set;
+  }
+  std::map<const Context*, uint32_t> taken;
+  for (size_t i = 0; i < kernels.size() && left.any(); ++i) {
+    const Op& op = *kernels[i];
+    if (!may_run(op)) continue;
+    const SmSet usable = left & (op.stream->confined ? op.stream->sms : all);
+    const uint32_t cap = std::max(1u, (device.sm_count * op.context->sm_percent + 50) / 100);
+    uint32_t& mine = taken[op.context];
+    const uint32_t wanted = std::min(sm_demand(device, op.kernel), cap - std::min(cap, mine));
+    SmSet& place = places[i];
+    take(usable & op.sm_set, wanted, &place);
+    take(usable & ~held & ~confined_to, wanted, &place);
+    take(usable & ~held, wanted, &place);
+    take(usable, wanted, &place);
+    mine += count_of(place);
+    left &= ~place;
+  }
+  return places;
+}
+
+}  // namespace tandem::softgpu
