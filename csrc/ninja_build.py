@@ -123,6 +123,13 @@ def targets() -> dict[str, Target]:
     }
 
 
+# The part of the software driver that only looks at bytes: tested without a device process.
+IMAGE_SOURCES = [
+    f"csrc/softgpu/driver/{name}.cpp"
+    for name in ("bytes", "decompress", "elf_image", "fatbin", "image", "link_image", "ptx_header")
+]
+
+
 def test_targets() -> dict[str, Target]:
     """One program for each tests/cpp/<area>/test_*.cpp, linked with that area's sources.
 
@@ -130,7 +137,11 @@ def test_targets() -> dict[str, Target]:
     """
     areas = {
         "core": ("csrc/core/*.cpp csrc/core/daemon/*.cpp", "-Icsrc/core"),
-        "softgpu": ("csrc/softgpu/device/*.cpp", "-Icsrc/softgpu -Icsrc/softgpu/device"),
+        "softgpu": (
+            f"csrc/softgpu/device/*.cpp {' '.join(IMAGE_SOURCES)}",
+            "-Icsrc/softgpu -Icsrc/softgpu/device -Icsrc/softgpu/driver "
+            f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
+        ),
         "shim": (
             "csrc/core/*.cpp shim/*.cpp",
             f"-Icsrc/core -Ishim -Ibuild/generated -isystem {cuda_include()} "

@@ -1,24 +1,36 @@
 // What can be learnt from the bytes of a module image, without running any of it.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <cuda.h>
+
 #include <string>
 #include <vector>
 
+#include "bytes.h"
+#include "kernel_traits.h"
+
 namespace softgpu {
 
-enum class ImageKind { kKernelLibrary, kCubin, kPtx, kFatbin, kUnknown };
+enum class ImageKind { kKernelLibrary, kCubin, kLinked, kPtx, kFatbin, kFatbinWrapper, kBroken };
 
-struct Image {
-  ImageKind kind = ImageKind::kUnknown;
-  size_t bytes = 0;                   // of the ELF image
-  uint64_t entries_offset = 0;        // of .tandem_kernels from the load address
-  uint64_t entries_bytes = 0;
-  std::vector<std::string> kernels;   // names, where the format shows them (PTX, cubin)
+struct ImageKernel {
+  std::string name;
+  KernelTraits traits;
 };
 
-// `image` is as long as it says itself: that is all cuModuleLoadData is told.
-Image inspect_image(const void* image);
+struct Image {
+  ImageKind kind = ImageKind::kBroken;
+  CUresult error = CUDA_ERROR_INVALID_IMAGE;  // kBroken: what the load call answers
+  std::string problem;                        // kBroken: for the error log
+  Bytes bytes;                                // as long as the image says it is
+  uint64_t entries_offset = 0;                // of .tandem_kernels from the load address
+  uint64_t entries_bytes = 0;
+  Bytes linked;                      // kLinked: the inputs, see link_image.h
+  uint32_t arch = 0;                 // cubin and PTX: 90 for sm_90; 0 where the image is silent
+  std::vector<ImageKernel> kernels;  // where the format shows them (PTX, cubin)
+};
+
+// `given` may go on behind the image.
+Image inspect_image(Bytes given);
 
 }  // namespace softgpu

@@ -2,12 +2,13 @@
 // and their functions and kernels are a Function.
 #pragma once
 
-#include "runtime.h"
+#include "loader.h"
 
 namespace softgpu {
 
-CUresult load_image(Runtime& rt, Context* context, const void* image, Module** made);
-CUresult load_file(Runtime& rt, Context* context, const char* path, Module** made);
+CUresult load_image(Runtime& rt, Context* context, Bytes image, LoadLog* log, Module** made);
+// The bytes of a file; FILE_NOT_FOUND for what cannot be read.
+CUresult read_file(const char* path, std::string* bytes);
 void unload(Runtime& rt, Module* module);
 void unload_modules_of(Runtime& rt, Context* context);
 

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernel_traits.h"
 #include "payload.h"
 #include "protocol.h"
 #include "tandem_kernel_abi.h"
@@ -47,17 +48,21 @@ struct Function {
   std::string name;
   const tandem::KernelEntry* entry;
   uint32_t params_bytes = 0;
-  std::map<int, int> attributes;  // set by the program
+  KernelTraits traits{};
+  std::map<int, int> attributes{};  // set by the program
+};
+
+struct HostLibrary {  // a kernel library in this process
+  void* handle;       // of dlopen; null when it could not be loaded
+  int memory_fd;      // the file that it was loaded from
 };
 
 // A loaded image. Also stands for a CUlibrary; a Function stands for a CUkernel likewise.
 struct Module {
   Context* context;  // null for libraries: they belong to the process
-  void* handle = nullptr;
-  int memory_fd = -1;
-  uint64_t base = 0;
-  std::map<std::string, Function*> functions;
-  std::vector<uintptr_t> globals;  // starts of the ranges registered for its variables
+  std::vector<HostLibrary> libraries{};
+  std::map<std::string, Function*> functions{};
+  std::vector<uintptr_t> globals{};  // starts of the ranges registered for its variables
 };
 
 enum class RangeKind { kDevice, kHost, kRegistered, kGlobal, kReserved };
