@@ -20,6 +20,8 @@
 // Shared memory of a size known only at launch: TANDEM_DYNAMIC_SHARED(float, tile); for nvcc
 // #define TANDEM_DYNAMIC_SHARED(type, name) extern __shared__ type name[].
 //
+// tandem_smid() is the SM that a block runs on; for nvcc, asm("mov.u32 %0, %%smid;" : "=r"(sm)).
+//
 // Theory of operation. The threads of a block run one after another on one carrier fiber. Only when
 // a thread reaches __syncthreads does it keep that fiber, and a new carrier goes on with the
 // threads that have not begun; so a kernel without barriers never switches stacks. Blocks run one
@@ -71,6 +73,8 @@ struct KernelLaunch {
   uint32_t grid[3], block[3];
   const char* params;  // packed as on a device: every parameter at its offset
   char* dynamic_shared;
+  const uint32_t* sms;  // the SMs that the launch may use; null: 0 to sm_count - 1
+  uint32_t sm_count;
 };
 struct alignas(64) KernelEntry {  // 64: the linker lays entries end to end, without gaps
   uint32_t abi, param_count;
@@ -81,6 +85,8 @@ struct alignas(64) KernelEntry {  // 64: the linker lays entries end to end, wit
 };
 
 static thread_local char* g_dynamic_shared;
+static thread_local const uint32_t* g_sms;
+static thread_local uint32_t g_sm_count;
 static thread_local double g_flops, g_bytes;
 
 class Block {
@@ -216,6 +222,8 @@ inline void place(const KernelLaunch* launch) {
   gridDim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
   blockDim = dim3(launch->block[0], launch->block[1], launch->block[2]);
   g_dynamic_shared = launch->dynamic_shared;
+  g_sms = launch->sms;
+  g_sm_count = launch->sm_count;
 }
 
 template <auto kFunction>
@@ -257,6 +265,14 @@ void cost(const KernelLaunch* launch, double* flops, double* bytes) {
 }
 
 }  // namespace tandem
+
+// The SM of this block, PTX's %smid: blocks go round the SMs that the launch may use.
+static inline uint32_t tandem_smid() {
+  if (tandem::g_sm_count == 0) return 0;
+  const uint64_t block = blockIdx.x + gridDim.x * (blockIdx.y + uint64_t{gridDim.y} * blockIdx.z);
+  const auto nth = static_cast<uint32_t>(block % tandem::g_sm_count);
+  return tandem::g_sms ? tandem::g_sms[nth] : nth;
+}
 
 static inline void __syncthreads() { tandem::Block::current()->sync(); }
 static inline void __threadfence() {}

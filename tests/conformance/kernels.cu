@@ -53,3 +53,15 @@ TANDEM_KERNEL(count_up, 1, 4)
 
 extern "C" __global__ void poke(unsigned* where) { *where = 1; }
 TANDEM_KERNEL(poke, 0, 4)
+
+// The SM that each block ran on.
+extern "C" __global__ void note_sm(unsigned* sms) {
+#ifdef __CUDACC__
+  unsigned sm;
+  asm("mov.u32 %0, %%smid;" : "=r"(sm));
+  sms[blockIdx.x] = sm;
+#else
+  sms[blockIdx.x] = tandem_smid();
+#endif
+}
+TANDEM_KERNEL(note_sm, 1, 4)

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "api.h"
+#include "context.h"
+#include "green_context.h"
 #include "module.h"
 
 namespace softgpu {
@@ -40,6 +42,7 @@ CUresult create_context(Call& call, int device, unsigned flags, Context** made) 
 void destroy_context(Call& call, Context* context) {
   Runtime& rt = call.rt;
   context->alive = false;
+  end_green_contexts_of(rt, context);
   std::vector<uint64_t> ops;
   for (const Stream* stream : context->streams) ops.push_back(stream->last_op);
   rt.post(proto::Type::kContextDestroy, proto::ContextDestroy{{}, context->number});
@@ -90,15 +93,8 @@ bool bad_device(const Call& call, CUdevice device) {
 }
 
 }  // namespace
-}  // namespace softgpu
 
-using namespace softgpu;
-
-SOFTGPU_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
-  Call call(Call::kNothing);
-  if (call.error) return call.error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+CUresult retain_primary(Call& call, int device, Context** out) {
   const auto index = static_cast<size_t>(device);
   if (!call.rt.primary[index]) {
     Context* made = nullptr;
@@ -112,14 +108,11 @@ SOFTGPU_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
     }
   }
   ++call.rt.primary_references[index];
-  *out = reinterpret_cast<CUcontext>(call.rt.primary[index]);
+  *out = call.rt.primary[index];
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  Call call(Call::kNothing);
-  if (call.error) return call.error;
-  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+CUresult release_primary(Call& call, int device) {
   const auto index = static_cast<size_t>(device);
   if (call.rt.primary_references[index] == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--call.rt.primary_references[index] == 0) {
@@ -127,6 +120,25 @@ SOFTGPU_API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     if (context) destroy_context(call, context);
   }
   return CUDA_SUCCESS;
+}
+
+}  // namespace softgpu
+
+using namespace softgpu;
+
+SOFTGPU_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  return retain_primary(call, device, reinterpret_cast<Context**>(out));
+}
+
+SOFTGPU_API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  return release_primary(call, device);
 }
 
 SOFTGPU_API cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -194,7 +206,7 @@ SOFTGPU_API cuCtxDestroy_v2(CUcontext handle) {
   if (call.error) return call.error;
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   auto* context = checked<Context>(call.rt.contexts, handle);
-  if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context || context->primary || context->green) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = this_thread().stack;
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   destroy_context(call, context);
@@ -282,17 +294,19 @@ SOFTGPU_API cuCtxGetId(CUcontext handle, unsigned long long* id) {
 }
 
 static CUresult synchronize(Call& call, Context* context) {
+  Context* home = home_of(context);
+  if (home->error) return home->error;
   std::vector<uint64_t> ops;
-  for (const Stream* stream : context->streams) ops.push_back(stream->last_op);
+  for (const Stream* stream : streams_of(context)) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);
   if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  return context->alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->alive ? home->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 SOFTGPU_API cuCtxSynchronize() {
   Call call(Call::kContext);
   if (call.error) return call.error;
-  return synchronize(call, call.context);
+  return synchronize(call, current());
 }
 
 SOFTGPU_API cuCtxSynchronize_v2(CUcontext handle) {
@@ -300,8 +314,7 @@ SOFTGPU_API cuCtxSynchronize_v2(CUcontext handle) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
   auto* context = checked<Context>(call.rt.contexts, handle);
-  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->error ? context->error : synchronize(call, context);
+  return context ? synchronize(call, context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 SOFTGPU_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {

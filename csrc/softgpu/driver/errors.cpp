@@ -61,6 +61,9 @@ const Row kRows[] = {
     ROW(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
         "operation failed due to a previous error during capture")
     ROW(CUDA_ERROR_TIMEOUT, "wait operation timed out")
+    ROW(CUDA_ERROR_INVALID_RESOURCE_TYPE, "invalid resource type")
+    ROW(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "invalid resource configuration")
+    ROW(CUDA_ERROR_STREAM_DETACHED, "operation not permitted on a detached stream")
     ROW(CUDA_ERROR_UNKNOWN, "unknown error")
 };
 #undef ROW

@@ -71,12 +71,16 @@ bool holds(uint64_t now, uint64_t wanted, unsigned flags, size_t bytes) {
 
 }  // namespace
 
+thread_local ExecutingSms t_sms;
+
 CUresult run_kernel(const Work& work) {
   char* shared = static_cast<char*>(calloc(1, work.shared_bytes + 64));
   const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
                                     {work.block[0], work.block[1], work.block[2]},
                                     work.payload.data(),
-                                    shared};
+                                    shared,
+                                    t_sms.index,
+                                    t_sms.count};
   const CUresult result = guarded([&] { work.function->entry->run(&launch); });
   free(shared);
   return result;

@@ -6,6 +6,13 @@
 
 namespace softgpu {
 
+// The SMs of the stream whose kernel this thread executes; no indices: all of the device.
+struct ExecutingSms {
+  const uint32_t* index = nullptr;
+  uint32_t count = 0;
+};
+extern thread_local ExecutingSms t_sms;
+
 CUresult run_kernel(const Work& work);
 CUresult run_copy(const Work& work);  // `height` rows of `bytes`; no source: from the payload
 CUresult run_memset(const Work& work);  // `height` rows of `bytes`, elements of width_or_flags bytes

@@ -20,6 +20,7 @@ namespace softgpu {
 using tandem::softgpu::OpKind;
 
 struct Context;
+struct GreenContext;
 struct Module;
 
 struct Stream {
@@ -29,6 +30,8 @@ struct Stream {
   unsigned flags = 0;
   int priority = 0;
   bool legacy = false;
+  GreenContext* green = nullptr;  // whose SMs it uses; null: the device's
+  bool detached = false;          // its green context is gone
   bool destroyed = false;    // by the program; the object goes with its last operation
   uint32_t pending_ops = 0;  // submitted, not done
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
@@ -105,6 +108,8 @@ struct Context {
   std::vector<Stream*> streams;  // every live one, the default streams included
   std::map<int, size_t> limits;
   uint64_t allocation = 0;  // what the context itself occupies
+  GreenContext* green = nullptr;  // this is only the view of that one, see green_context.h
+  uint64_t awaited_op = 0;        // of cuCtxWaitEvent: new streams begin after it
 };
 
 // What an operation does: a value, the same whether it is submitted to a stream, recorded by a

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "execute.h"
+#include "green_context.h"
 #include "runtime.h"
 
 namespace softgpu {
@@ -192,6 +193,12 @@ void Runtime::execute(Lock& lock, Op* op) {
   const uint64_t id = op->id;
   executing_.push_back(op);
   op->unsatisfied = false;
+  const Stream* stream = op->stream;
+  if (const GreenContext* green = stream->green) {
+    t_sms = {green->sms.data(), static_cast<uint32_t>(green->sms.size())};
+  } else {
+    t_sms = {nullptr, device.device[stream->context->device].sm_count};
+  }
   lock.unlock();
   CUresult status = op->work.body(op->work);
   lock.lock();

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "connection.h"
+#include "green_context.h"
 
 namespace softgpu {
 namespace {
@@ -56,7 +57,9 @@ void describe(const Work& work, proto::Submit* message) {
   const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
                                     {work.block[0], work.block[1], work.block[2]},
                                     work.payload.data(),
-                                    nullptr};
+                                    nullptr,
+                                    nullptr,
+                                    0};
   work.function->entry->cost(&launch, &message->flops_per_block, &message->bytes_per_block);
   const std::string& name = work.function->name;
   memcpy(message->name, name.data(), std::min<size_t>(name.size(), sizeof message->name - 1));
@@ -166,12 +169,13 @@ bool Runtime::live(uint64_t op) const {
 void Runtime::order_after_barriers(const Stream* stream, std::vector<uint64_t>* deps) const {
   const Context* context = stream->context;
   if (!stream->legacy) {
-    const Stream* legacy = context->legacy;
+    const Stream* legacy = stream->green ? stream->green->legacy : context->legacy;
     if (stream->blocking() && legacy && live(legacy->last_op)) deps->push_back(legacy->last_op);
     return;
   }
   for (const Stream* other : context->streams) {
-    if (other != stream && other->blocking() && live(other->last_op)) {
+    const bool ordered = other != stream && other->green == stream->green && other->blocking();
+    if (ordered && live(other->last_op)) {
       deps->push_back(other->last_op);
     }
   }
@@ -362,7 +366,10 @@ Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {
     return;
   }
   context = thread.stack.back();
-  error = context->alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const bool alive = context->alive;
+  green = context->green;
+  context = home_of(context);
+  error = alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 Range* find_range(Runtime& rt, uintptr_t address, size_t bytes) {

@@ -177,11 +177,12 @@ class Call {
   Runtime& rt;
   Lock lock;
   Context* context = nullptr;
+  GreenContext* green = nullptr;  // current is the view of that one, `context` its primary one
   CUresult error;
 };
 
 // The stream a handle means, 0, 1 and 2 included; null when it is not one.
-Stream* resolve_stream(Runtime& rt, Context* context, CUstream handle);
+Stream* resolve_stream(const Call& call, CUstream handle);
 Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority);
 constexpr int kGreatestPriority = -5;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "green_context.h"
 
 namespace softgpu {
 
@@ -29,19 +30,21 @@ static Stream* per_thread_stream(Runtime& rt, Context* context) {
   return made;
 }
 
-Stream* resolve_stream(Runtime& rt, Context* context, CUstream handle) {
+Stream* resolve_stream(const Call& call, CUstream handle) {
   const auto value = reinterpret_cast<uintptr_t>(handle);
   const bool per_thread = value == 2 || (value == 0 && this_thread().per_thread_default);
-  if (per_thread) return per_thread_stream(rt, context);
-  if (value <= 1) return context->legacy;
-  return checked<Stream>(rt.streams, handle);
+  if (per_thread && call.green) return nullptr;  // a green context has none
+  if (per_thread) return per_thread_stream(call.rt, call.context);
+  if (value <= 1) return call.green ? call.green->legacy : call.context->legacy;
+  return checked<Stream>(call.rt.streams, handle);
 }
 
 // The context that the call's stream lives in: its own, or the current one for default streams.
 CUresult StreamCall::find(CUstream handle) {
   if (call.error) return call.error;
-  stream = resolve_stream(call.rt, call.context, handle);
+  stream = resolve_stream(call, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->detached) return CUDA_ERROR_STREAM_DETACHED;
   return stream->context->error;
 }
 
@@ -70,7 +73,10 @@ SOFTGPU_API cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int pr
     return CUDA_ERROR_INVALID_VALUE;
   }
   const int clamped = std::clamp(priority, kGreatestPriority, 0);
-  *out = reinterpret_cast<CUstream>(make_stream(call.rt, call.context, flags, clamped));
+  Stream* stream = make_stream(call.rt, call.context, flags, clamped);
+  if (call.green) confine(call.rt, stream, call.green);
+  wait_for_awaited(call.rt, stream);
+  *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }
 
@@ -154,13 +160,18 @@ SOFTGPU_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
   StreamCall on;
   if (const CUresult bad = on.find(handle)) return bad;
   if (!context) return CUDA_ERROR_INVALID_VALUE;
-  *context = reinterpret_cast<CUcontext>(on.stream->context);
+  const GreenContext* green = on.stream->green;
+  *context = reinterpret_cast<CUcontext>(green ? green->view : on.stream->context);
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {
-  if (green) *green = nullptr;
-  return cuStreamGetCtx(handle, context);
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  *context = reinterpret_cast<CUcontext>(on.stream->context);
+  if (green) *green = reinterpret_cast<CUgreenCtx>(on.stream->green);
+  return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {

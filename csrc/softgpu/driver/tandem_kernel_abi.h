@@ -10,6 +10,8 @@ struct KernelLaunch {
   uint32_t grid[3], block[3];
   const char* params;
   char* dynamic_shared;
+  const uint32_t* sms;
+  uint32_t sm_count;
 };
 struct alignas(64) KernelEntry {
   uint32_t abi, param_count;

@@ -1,0 +1,214 @@
+"""Green contexts: parts of a device's SMs for streams of its primary context."""
+
+from __future__ import annotations
+
+import ctypes
+
+from cuda.bindings import driver as cu
+from gpu import Gpu, ok, refused
+
+SM = cu.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
+FINE = 1  # CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
+DEFAULT_STREAM = 1
+NON_BLOCKING = 1
+BAD_CONFIGURATION = ("INVALID_VALUE", "INVALID_RESOURCE_CONFIGURATION")
+
+
+def _all_sms(gpu):
+    return ok(cu.cuDeviceGetDevResource(gpu.device, SM))
+
+
+def _split(resource, groups, sms, flags=FINE):
+    """(results, remainder) of a split by count."""
+    results, count, remainder = ok(cu.cuDevSmResourceSplitByCount(groups, resource, flags, sms))
+    return results[:count], remainder
+
+
+def _green(gpu, *resources):
+    desc = ok(cu.cuDevResourceGenerateDesc(list(resources), len(resources)))
+    return ok(cu.cuGreenCtxCreate(desc, gpu.device, DEFAULT_STREAM))
+
+
+def _halves(gpu):
+    """Two green contexts on disjoint SMs."""
+    whole = _all_sms(gpu)
+    results, _ = _split(whole, 2, whole.sm.smCount // 4)
+    return [_green(gpu, part) for part in results]
+
+
+def _stream(green):
+    return ok(cu.cuGreenCtxStreamCreate(green, NON_BLOCKING, 0))
+
+
+def _sms_used(gpu, stream):
+    blocks = 256
+    noted = ok(cu.cuMemAlloc(4 * blocks))
+    ok(gpu.launch("note_sm", (noted,), (None,), stream=stream, grid=blocks))
+    ok(cu.cuStreamSynchronize(stream))
+    used = set(gpu.read(noted, blocks))
+    ok(cu.cuMemFree(noted))
+    return used
+
+
+def a_split_gives_disjoint_groups_of_one_size():
+    gpu = Gpu()
+    whole = _all_sms(gpu)
+    count = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    assert whole.sm.smCount == ok(cu.cuDeviceGetAttribute(count, gpu.device))
+    possible = ok(cu.cuDevSmResourceSplitByCount(0, whole, FINE, 2))[1]
+    assert possible >= 2
+    results, remainder = _split(whole, 2, 2)
+    sizes = [part.sm.smCount for part in results]
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1] >= 2
+    assert sum(sizes) + (remainder.sm.smCount if remainder.type == SM else 0) == whole.sm.smCount
+    fewer, _ = _split(whole, possible + 100, 2)
+    assert len(fewer) == possible
+
+
+def the_usual_granularity_is_that_of_the_architecture():
+    gpu = Gpu()
+    whole = _all_sms(gpu)
+    major = ok(cu.cuDeviceComputeCapability(gpu.device))[0]
+    least = 8 if major >= 9 else 4
+    results, _ = _split(whole, 1, 1, flags=0)
+    assert results[0].sm.smCount >= least
+    assert results[0].sm.smCount % (8 if major >= 9 else 2) == 0
+
+
+def wrong_splits_are_refused():
+    gpu = Gpu()
+    whole = _all_sms(gpu)
+    more = whole.sm.smCount + 1
+    assert refused(cu.cuDevSmResourceSplitByCount(1, whole, 0, more)) in BAD_CONFIGURATION
+    assert refused(cu.cuDevSmResourceSplitByCount(1, whole, 1 << 20, 8)) == "INVALID_VALUE"
+    invalid = cu.CUdevResource()
+    assert refused(cu.cuDevSmResourceSplitByCount(1, invalid, 0, 8)) in (
+        "INVALID_RESOURCE_TYPE",
+        *BAD_CONFIGURATION,
+    )
+    results, _ = _split(whole, 1, 2)
+    assert refused(cu.cuDevSmResourceSplitByCount(1, results[0], FINE, 2)) in (
+        "INVALID_RESOURCE_TYPE",
+        *BAD_CONFIGURATION,
+    )
+    wrong_type = cu.CUdevResourceType.CU_DEV_RESOURCE_TYPE_INVALID
+    assert refused(cu.cuDeviceGetDevResource(gpu.device, wrong_type)) in (
+        "INVALID_RESOURCE_TYPE",
+        "INVALID_VALUE",
+    )
+    assert refused(cu.cuDeviceGetDevResource(99, SM)) == "INVALID_DEVICE"
+
+
+def descriptors_join_groups_of_one_split_only():
+    gpu = Gpu()
+    whole = _all_sms(gpu)
+    (a, b), _ = _split(whole, 2, 2)
+    (other,), _ = _split(whole, 1, 2)
+    both = _green(gpu, a, b)
+    assert ok(cu.cuGreenCtxGetDevResource(both, SM)).sm.smCount == a.sm.smCount + b.sm.smCount
+    ok(cu.cuGreenCtxDestroy(both))
+    assert refused(cu.cuDevResourceGenerateDesc([a, other], 2)) == "INVALID_RESOURCE_CONFIGURATION"
+    assert refused(cu.cuDevResourceGenerateDesc([], 0)) == "INVALID_VALUE"
+
+
+def kernels_stay_on_the_sms_of_their_green_context():
+    gpu = Gpu()
+    greens = _halves(gpu)
+    used = [_sms_used(gpu, _stream(green)) for green in greens]
+    assert used[0]
+    assert used[1]
+    assert not used[0] & used[1]
+    for green, sms in zip(greens, used, strict=True):
+        assert len(sms) <= ok(cu.cuGreenCtxGetDevResource(green, SM)).sm.smCount
+
+
+def a_green_context_can_be_divided_again():
+    gpu = Gpu()
+    whole = _all_sms(gpu)
+    (half,), _ = _split(whole, 1, whole.sm.smCount // 2)
+    green = _green(gpu, half)
+    own = ok(cu.cuGreenCtxGetDevResource(green, SM))
+    assert own.sm.smCount == half.sm.smCount
+    quarters, _ = _split(own, 2, 2)
+    used = [_sms_used(gpu, _stream(_green(gpu, part))) for part in quarters]
+    assert not used[0] & used[1]
+    assert used[0] | used[1] <= _sms_used(gpu, _stream(green)) or own.sm.smCount > 4
+
+
+def a_green_context_works_as_a_context():
+    gpu = Gpu()
+    green = _halves(gpu)[0]
+    word = gpu.word(5)
+    context = ok(cu.cuCtxFromGreenCtx(green))
+    assert int(ok(cu.cuCtxFromGreenCtx(green))) == int(context)
+    ok(cu.cuCtxSetCurrent(context))
+    assert int(ok(cu.cuCtxGetCurrent())) == int(context)
+    assert int(ok(cu.cuCtxGetDevice())) == int(gpu.device)
+    stream = ok(cu.cuStreamCreate(0))
+    gpu.affine(word, 2, 1, stream=stream)
+    ok(cu.cuCtxSynchronize())
+    assert gpu.read(word) == [11]
+    assert int(ok(cu.cuStreamGetGreenCtx(stream))) == int(green)
+    assert int(ok(cu.cuStreamGetCtx(stream))) == int(context)
+    used = _sms_used(gpu, stream)
+    assert len(used) <= ok(cu.cuCtxGetDevResource(context, SM)).sm.smCount
+    ok(cu.cuCtxSetCurrent(gpu.context))
+    assert int(ok(cu.cuStreamGetGreenCtx(ok(cu.cuStreamCreate(0))))) == 0
+
+
+def streams_tell_their_green_context():
+    gpu = Gpu()
+    green = _halves(gpu)[0]
+    stream = _stream(green)
+    assert int(ok(cu.cuStreamGetGreenCtx(stream))) == int(green)
+    assert int(ok(cu.cuStreamGetCtx(stream))) == int(ok(cu.cuCtxFromGreenCtx(green)))
+    # A blocking stream is none for a green context.
+    assert refused(cu.cuGreenCtxStreamCreate(green, 0, 0)) == "INVALID_VALUE"
+    if hasattr(cu, "cuGreenCtxGetId"):
+        ids = {int(ok(cu.cuGreenCtxGetId(g))) for g in [green, *_halves(gpu)]}
+        assert len(ids) == 3
+
+
+def streams_are_detached_when_their_green_context_goes():
+    gpu = Gpu()
+    green, other = _halves(gpu)
+    stream, kept = _stream(green), _stream(other)
+    word = gpu.word(1)
+    gpu.affine(word, 2, 1, stream=stream)
+    ok(cu.cuStreamSynchronize(stream))
+    ok(cu.cuGreenCtxDestroy(green))
+    assert refused(cu.cuStreamSynchronize(stream)) == "STREAM_DETACHED"
+    types = (None, ctypes.c_uint, ctypes.c_uint)
+    assert refused(gpu.launch("affine", (word, 2, 1), types, stream=stream)) == "STREAM_DETACHED"
+    ok(cu.cuStreamDestroy(stream))
+    gpu.affine(word, 2, 1, stream=kept)
+    ok(cu.cuStreamSynchronize(kept))
+    assert gpu.read(word) == [7]
+
+
+def a_green_context_holds_its_primary_context():
+    gpu = Gpu()
+    green = _halves(gpu)[0]
+    ok(cu.cuDevicePrimaryCtxRelease(gpu.device))
+    assert ok(cu.cuDevicePrimaryCtxGetState(gpu.device))[1] == 1
+    stream = _stream(green)
+    ok(cu.cuStreamSynchronize(stream))
+
+
+def green_contexts_wait_for_each_other_by_events():
+    gpu = Gpu()
+    first, second = _halves(gpu)
+    streams = [_stream(first), _stream(first)]
+    later = _stream(second)
+    words = [gpu.word(1), gpu.word(1)]
+    event = ok(cu.cuEventCreate(0))
+    for stream, word in zip(streams, words, strict=True):
+        gpu.affine(word, 3, 1, stream=stream, slow=True)
+    ok(cu.cuGreenCtxRecordEvent(first, event))
+    ok(cu.cuGreenCtxWaitEvent(second, event))
+    for word in words:
+        gpu.affine(word, 10, 5, stream=later)
+    ok(cu.cuStreamSynchronize(later))
+    assert [gpu.read(word) for word in words] == [[45], [45]]
+    assert refused(cu.cuGreenCtxRecordEvent(first, 0)) == "INVALID_HANDLE"
