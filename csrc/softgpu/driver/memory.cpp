@@ -54,6 +54,7 @@ CUresult release(Call& call, uintptr_t begin) {
   if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (found->second.context->error) return found->second.context->error;
   std::vector<uint64_t> ops;
   for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);
@@ -111,8 +112,9 @@ SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, si
   return result;
 }
 
+// An address belongs to one context, so it is given back whatever context is current, or none.
 SOFTGPU_API cuMemFree_v2(CUdeviceptr pointer) {
-  Call call(Call::kContext);
+  Call call(Call::kNothing);
   if (call.error) return call.error;
   return pointer ? release(call, pointer) : CUDA_SUCCESS;
 }
@@ -147,7 +149,7 @@ SOFTGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
 SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) { return host_allocate(out, bytes, 0); }
 
 SOFTGPU_API cuMemFreeHost(void* pointer) {
-  Call call(Call::kContext);
+  Call call(Call::kNothing);
   if (call.error) return call.error;
   if (!pointer) return CUDA_SUCCESS;
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
@@ -156,7 +158,7 @@ SOFTGPU_API cuMemFreeHost(void* pointer) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::vector<uint64_t> ops;
-  for (const Stream* stream : call.context->streams) ops.push_back(stream->last_op);
+  for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);
   const auto again = call.rt.ranges.find(begin);
   if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -180,7 +182,7 @@ SOFTGPU_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags
 }
 
 SOFTGPU_API cuMemHostUnregister(void* pointer) {
-  Call call(Call::kContext);
+  Call call(Call::kNothing);
   if (call.error) return call.error;
   if (!pointer) return CUDA_ERROR_INVALID_VALUE;
   const auto found = call.rt.ranges.find(reinterpret_cast<uintptr_t>(pointer));

@@ -66,3 +66,17 @@ def freed_memory_is_free_again():
     ok(cu.cuMemFree(data))
     assert ok(cu.cuMemGetInfo())[0] == before
     assert refused(cu.cuMemFree(data)) == "INVALID_VALUE"
+
+
+def memory_is_freed_whichever_context_is_current_or_none():
+    Gpu()
+    device_memory, pinned = ok(cu.cuMemAlloc(64)), ok(cu.cuMemHostAlloc(64, 0))
+    more = ok(cu.cuMemAlloc(64))
+    other = ok(cu.cuCtxCreate(None, 0, 0))
+    ok(cu.cuMemFree(more))
+    ok(cu.cuCtxDestroy(other))
+    ok(cu.cuCtxSetCurrent(0))
+    ok(cu.cuMemFree(device_memory))
+    ok(cu.cuMemFreeHost(pinned))
+    assert refused(cu.cuMemFree(device_memory)) == "INVALID_VALUE"
+    assert refused(cu.cuMemAlloc(64)) == "INVALID_CONTEXT"

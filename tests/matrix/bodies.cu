@@ -1,0 +1,18 @@
+// The kernels of the programs, for images whose machine code nobody can execute here.
+#ifndef TANDEM_KERNEL
+#define TANDEM_KERNEL(...)
+#endif
+
+extern "C" __global__ void saxpy(float a, const float* x, const float* y, float* out, size_t n) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a * x[i] + y[i];
+}
+TANDEM_KERNEL(saxpy, 2.0 * blockDim.x, 12.0 * blockDim.x)
+
+template <typename T>
+__global__ void vector_add(const T* a, const T* b, T* c, size_t n) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}
+template __global__ void vector_add<float>(const float*, const float*, float*, size_t);
+TANDEM_KERNEL(vector_add<float>, blockDim.x, 12.0 * blockDim.x)

@@ -1,0 +1,66 @@
+"""nvitop and gpustat beside a job: what they show of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tandem import softgpu
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+JOB = Path(__file__).parent / "programs" / "hold.py"
+JOB_MIB = 256 + 8  # its buffer, and what a context occupies
+
+
+@pytest.fixture
+def env(tmp_path):
+    # Monitors are watched by people: they run where time passes.
+    return softgpu.environment(folder=tmp_path, clock="real", profile="tiny")
+
+
+@contextlib.contextmanager
+def job(clients, env):
+    with subprocess.Popen(
+        [clients.python, str(JOB)],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "holding\n"
+        yield process
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+def ask(command, env) -> str:
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_gpustat_shows_a_job(clients, env):
+    with job(clients, env) as process:
+        shown = json.loads(ask([clients.tool("gpustat"), "--json"], env))
+
+    (gpu,) = shown["gpus"]
+    assert gpu["name"] == "Tandem Software GPU (tiny)"
+    assert (gpu["memory.used"], gpu["memory.total"]) == (JOB_MIB, 1024)
+    (entry,) = gpu["processes"]
+    assert (entry["pid"], entry["gpu_memory_usage"]) == (process.pid, JOB_MIB)
+    assert entry["full_command"] == [clients.python, str(JOB)]
+
+
+def test_nvitop_shows_a_job(clients, env):
+    with job(clients, env) as process:
+        shown = ask([clients.tool("nvitop"), "--once", "--ascii"], env)
+
+    (gpu,) = [line for line in shown.splitlines() if f"{JOB_MIB}.0MiB / 1024MiB" in line]
+    assert "Default" in gpu  # the compute mode
+    (entry,) = [line for line in shown.splitlines() if f" {process.pid} C " in line]
+    assert f"{JOB_MIB}.0MiB" in entry
