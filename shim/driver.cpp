@@ -3,11 +3,12 @@
 #include <dlfcn.h>
 
 #include "real_dlsym.h"
+#include "tracing.h"
 
 namespace tandem::shim {
 
 Driver g_driver;
-std::atomic<bool> g_driver_ready{false};
+std::atomic<Way> g_way{Way::kUnknown};
 
 namespace {
 
@@ -20,7 +21,7 @@ void find(void* library, const char* name, Function& function) {
 
 // Two threads may do this at once: both write the same values.
 bool resolve_driver() {
-  if (g_driver_ready.load(std::memory_order_acquire)) return true;
+  if (g_way.load(std::memory_order_acquire) != Way::kUnknown) return true;
   // RTLD_NOLOAD: a library that is there, or nothing. The handle is kept for good, so that the
   // functions stay where they are.
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -36,7 +37,8 @@ bool resolve_driver() {
   find(library, "softgpu_wait_until_ns", g_driver.softgpu_wait_until_ns);
   find(library, "softgpu_wait_begin", g_driver.softgpu_wait_begin);
   find(library, "softgpu_wait_end", g_driver.softgpu_wait_end);
-  g_driver_ready.store(true, std::memory_order_release);  // pairs with the acquire in driver()
+  // Pairs with the acquire in driver() and the entries.
+  g_way.store(tracing::start() ? Way::kTraced : Way::kFast, std::memory_order_release);
   return true;
 }
 

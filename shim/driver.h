@@ -26,15 +26,22 @@ struct Driver {
   void (*softgpu_wait_end)() = nullptr;
 };
 
-// Filled by resolve_driver; never changes after g_driver_ready is set.
+// How an exported function goes about a call.
+enum class Way : uint8_t {
+  kUnknown,  // the driver has not been looked at
+  kFast,
+  kTraced,
+};
+
+// Filled by resolve_driver; never changes after g_way is set.
 extern Driver g_driver;
-extern std::atomic<bool> g_driver_ready;  // release in resolve_driver, acquire in driver()
+extern std::atomic<Way> g_way;  // release in resolve_driver, acquire in driver() and the entries
 
 // False while no libcuda.so.1 is in the process.
 bool resolve_driver();
 
 inline const Driver& driver() {
-  if (!g_driver_ready.load(std::memory_order_acquire)) resolve_driver();
+  if (g_way.load(std::memory_order_acquire) == Way::kUnknown) resolve_driver();
   return g_driver;
 }
 

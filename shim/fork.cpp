@@ -10,6 +10,7 @@
 #include "session.h"
 #include "thread_state.h"
 #include "timing.h"
+#include "tracing.h"
 
 namespace tandem::shim {
 namespace {
@@ -25,6 +26,7 @@ void become_child() {
   reset_shared_ring_lock();
   g_thread = ThreadState{};
   g_captures.store(0);
+  tracing::become_child();
   // Off stays off; otherwise begin again at the next call that needs a context.
   if (g_session.load() != SessionState::kOff) g_session.store(SessionState::kFresh);
 }

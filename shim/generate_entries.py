@@ -2,7 +2,10 @@
 
     generate_entries.py --cuda-include DIR --out build/generated
 
-- shim_entries.inc: SHIM_ENTRY(symbol, handler, (parameters), (arguments)), expanded by entry.cpp.
+- shim_entries.inc: SHIM_ENTRY(symbol, handler, (parameters), (arguments), how a trace shows them),
+  expanded by entry.cpp.
+- trace_calls.inc: the same for the readers of traces: every call with its parameters and how each
+  was written down, and the enumerations in them. JSON in a C++ string.
 - shim_signatures.json: symbol -> parameter types, for the tests' recording driver.
 
 A symbol of calls.def that the header lacks is an error: the table and the header must agree.
@@ -30,34 +33,92 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     arguments = parser.parse_args()
     table = Path(__file__).with_name("calls.def").read_text()
-    prototypes = _prototypes(arguments.cuda_include)
-    entries, signatures = [], {}
-    for symbol, _, handler, _ in ROW.findall(table):
+    header = _preprocessed(arguments.cuda_include)
+    prototypes = _prototypes(header)
+    entries, signatures, calls = [], {}, []
+    for symbol, group, handler, _ in ROW.findall(table):
         if symbol not in prototypes:
             sys.exit(f"error: calls.def names '{symbol}', which cuda.h does not declare")
         parameters = prototypes[symbol]
         declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
         passed = ", ".join(name for _, name in parameters)
-        entries.append(f"SHIM_ENTRY({symbol}, {handler}, ({declared}), ({passed}))")
+        shown = "".join(_shown(kind, name) for kind, name in parameters)
+        entries.append(f"SHIM_ENTRY({symbol}, {handler}, ({declared}), ({passed}), {shown})")
+        calls.append(_described(symbol, group, parameters))
         signatures[symbol] = [kind for kind, _ in parameters]
     _write(arguments.out / "shim_entries.inc", "\n".join(entries) + "\n")
     _write(arguments.out / "shim_signatures.json", json.dumps(signatures, indent=1) + "\n")
+    described = json.dumps({"calls": calls, "enums": _enumerations(header)}, separators=(",", ":"))
+    # In pieces: the standard promises no more than 64 KiB for one literal.
+    pieces = [described[i : i + 8000] for i in range(0, len(described), 8000)]
+    text = "\n".join(f'R"json({piece})json"' for piece in pieces)
+    _write(arguments.out / "trace_calls.inc", text + "\n")
 
 
-def _prototypes(include: Path) -> dict[str, list[tuple[str, str]]]:
-    """Every function of cuda.h: name -> (type, name) of each parameter."""
+# Parameter type -> member of tracing::Arguments; all others are `value`.
+SHAPES = {
+    "CUdeviceptr *": "out",
+    "CUdriverProcAddressQueryResult *": "out",
+    "CUgraph *": "out",
+    "const CUDA_MEMCPY2D *": "copy2d",
+    "const CUDA_MEMCPY3D *": "copy3d",
+    "const CUlaunchConfig *": "config",
+    "const char *": "text",
+    "size_t *": "out",
+}
+ENUMERATIONS = (
+    "CUdriverProcAddressQueryResult",
+    "CUmemorytype",
+    "CUresult",
+    "CUstreamCaptureMode",
+)
+
+
+def _shape(kind: str, name: str) -> str:
+    if name == "kernelParams":
+        return "kernel"
+    return "out" if name == "pfn" else SHAPES.get(kind, "value")
+
+
+def _shown(kind: str, name: str) -> str:
+    shape = _shape(kind, name)
+    return f".{shape}(f, {name})" if shape == "kernel" else f".{shape}({name})"
+
+
+def _described(symbol: str, group: str, parameters: list[tuple[str, str]]) -> dict[str, object]:
+    described = [{"name": n, "type": k, "shape": _shape(k, n)} for k, n in parameters]
+    return {"name": symbol, "class": group, "parameters": described}
+
+
+def _enumerations(header: str) -> dict[str, dict[str, str]]:
+    """Number, as JSON has it, -> name, for each enumeration that a trace shows."""
+    found = {}
+    for name in ENUMERATIONS:
+        body = re.search(rf"typedef enum \w+ \{{([^}}]*)\}} {name};", header)
+        if body is None:
+            sys.exit(f"error: cuda.h does not declare the enumeration '{name}'")
+        members = re.findall(r"(\w+)\s*=\s*(0[xX][0-9a-fA-F]+|\d+)", body[1])
+        found[name] = {str(int(number, 0)): member for member, number in reversed(members)}
+    return found
+
+
+def _preprocessed(include: Path) -> str:
     command = [os.environ.get("CXX", "g++"), "-E", "-P", "-xc++", "-D__CUDA_API_VERSION_INTERNAL"]
     source = "#include <cuda.h>\n"
-    text = subprocess.run(
+    return subprocess.run(
         [*command, "-isystem", str(include), "-"],
         input=source,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
+
+
+def _prototypes(header: str) -> dict[str, list[tuple[str, str]]]:
+    """Every function of cuda.h: name -> (type, name) of each parameter."""
     return {
         name: [_parameter(p) for p in parameters.split(",") if p.strip() not in ("", "void")]
-        for name, parameters in PROTOTYPE.findall(text)
+        for name, parameters in PROTOTYPE.findall(header)
     }
 
 

@@ -12,6 +12,7 @@
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME, TANDEM_GROUP   text           none
+//   TANDEM_TRACE_CALLS          set by `tandem trace calls`; read in tracing.cpp
 #pragma once
 
 #include <cstdint>

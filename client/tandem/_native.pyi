@@ -149,3 +149,35 @@ class Poller:
         Records are kept from the first call on, and for five seconds after each. `ticks` is already
         converted to nanoseconds; 0 where the job has not said how.
         """
+
+TRACE_VERSION: int
+TRACE_CALLS: str
+
+@final
+class Tracer:
+    """The memory traced processes write their calls to. Belongs to one thread."""
+
+    def __init__(self, *, device_times: bool, wait_ms: int, key: int) -> None:
+        """Make it; a traced thread waits `wait_ms` for room before it counts a loss.
+
+        Raises:
+            OSError: a system call failed; the text says which.
+        """
+
+    @property
+    def fd(self) -> int:
+        """What a traced process opens, as /proc/PID/fd/N; stays ours."""
+
+    @property
+    def lost(self) -> int:
+        """Calls that were not recorded, so far."""
+
+    @property
+    def threads(self) -> int:
+        """Traced threads that have not been found to have ended."""
+
+    def drain(self, *, look_for_dead: bool) -> bytes:
+        """The records written since the last time: chunks, each with a kChunk record before it.
+
+        With `look_for_dead` it also asks the kernel which threads were killed, and frees theirs.
+        """

@@ -13,4 +13,5 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_messages(module);
   tandem::bindings::add_process(module);
   tandem::bindings::add_poller(module);
+  tandem::bindings::add_trace(module);
 }

@@ -185,8 +185,11 @@ struct alignas(64) RingHeader {
 enum class RecordKind : uint8_t {
   kNone = 0, kLaunch = 1, kCopy = 2, kMemset = 3, kAlloc = 4, kFree = 5, kSync = 6, kEventRecord = 7,
   kEventWait = 8, kMemOp = 9, kHostFunc = 10, kMark = 11, kSegment = 12, kGraph = 13, kWait = 14,
+  // Only in traces of calls, never in a telemetry ring: trace_layout.h says what they hold.
+  kCall = 15, kWords = 16, kText = 17, kFunction = 18, kProcess = 19, kDeviceTime = 20, kLost = 21,
+  kChunk = 22, kEnd = 23,
 };
-inline constexpr uint8_t kRecordKindCount = 15;
+inline constexpr uint8_t kRecordKindCount = 15;  // of telemetry rings
 
 struct Record {
   uint64_t ticks;        // see StateControl::ns_per_tick_q32

@@ -34,6 +34,7 @@ COMMANDS = {
         target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
     ),
     "demo": Verb(target="tandem.cli.demo:demo", help="Show three programs sharing one GPU."),
+    "trace": Verb(target="tandem.cli.trace:trace", help="Print or record driver calls."),
     "softgpu": Verb(target="tandem.cli.softgpu:softgpu", help="Use the software GPU."),
     "version": Verb(target="tandem.cli.version:version_", help="Print the versions."),
 }

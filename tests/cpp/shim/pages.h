@@ -63,7 +63,7 @@ inline void make_driver() {
     return *address = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
   };
   g_driver.cuStreamWriteValue64_v2 = write_value;
-  g_driver_ready = true;
+  g_way = Way::kFast;
 }
 
 // A fresh attachment; leaked, as a real one is.

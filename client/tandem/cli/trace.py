@@ -1,0 +1,254 @@
+"""`tandem trace`: which driver calls a command makes."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO, TypeVar
+
+import click
+
+from tandem.errors import UsageError
+from tandem.trace.file import FileWriter, Recording, new_header, read
+from tandem.trace.filters import Keep, parse_filters
+from tandem.trace.lines import Printer, Stamp
+from tandem.trace.records import Call, Decoder, Item, Lost
+from tandem.trace.summary import Summary
+from tandem.trace.table import Table, parse_table
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def view_options(command: _Command) -> _Command:
+    """What to show, and how."""
+    for option in reversed(
+        [
+            click.option(
+                "-e",
+                "filters",
+                multiple=True,
+                metavar="trace=WHAT|status=WHICH",
+                help="Only these calls: names, patterns or classes separated by commas, or "
+                "failed, success, unfinished; ! negates. May be repeated.",
+            ),
+            click.option("-c", "counts", is_flag=True, help="Print a table of counts and times."),
+            click.option("-C", "both", is_flag=True, help="Print the calls, then the table."),
+            click.option("-t", "stamps", is_flag=True, help="Begin lines with the time."),
+            click.option(
+                "-r", "relative", is_flag=True, help="Begin lines with the time since the last."
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON with stable names."),
+            click.option(
+                "--limit", type=click.IntRange(min=0), help="Print no more than so many calls."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The options above."""
+
+    filters: tuple[str, ...]
+    counts: bool
+    both: bool
+    stamps: bool
+    relative: bool
+    as_json: bool
+    limit: int | None
+
+    @property
+    def stamp(self) -> Stamp:
+        """What lines begin with."""
+        if self.relative:
+            return Stamp.RELATIVE
+        return Stamp.TIME if self.stamps else Stamp.NONE
+
+
+class Shown:
+    """Prints calls as they come, and the table at the end."""
+
+    def __init__(self, view: View, table: Table, output: TextIO, *, lines: bool = True) -> None:
+        self._keep: Keep = parse_filters(view.filters, table)
+        self._printer = Printer(table, stamp=view.stamp, as_json=view.as_json)
+        self._output = output
+        self._left = view.limit if lines and (view.both or not view.counts) else 0
+        self._as_json = view.as_json
+        self._summary = Summary() if view.counts or view.both else None
+
+    def add(self, items: Iterable[Item]) -> None:
+        """Show what the filters keep."""
+        for item in items:
+            if isinstance(item, Lost):
+                self._print(item)
+            elif isinstance(item, Call) and self._keep(item):
+                self._print(item)
+                if self._summary:
+                    self._summary.add(item)
+        self._output.flush()
+
+    def _print(self, item: Call | Lost) -> None:
+        if self._left == 0:
+            return
+        if self._left is not None:
+            self._left -= 1
+        print(self._printer.line(item), file=self._output)
+
+    def finish(self) -> None:
+        """Print the table, if one was asked for."""
+        if self._summary is None:
+            return
+        if self._as_json:
+            print(json.dumps({"summary": self._summary.as_dicts()}), file=self._output)
+        else:
+            print("\n".join(self._summary.lines()), file=self._output)
+        self._output.flush()
+
+
+@click.group()
+def trace() -> None:
+    """Print, record and look at the driver calls of a command.
+
+    \b
+    Examples:
+      tandem trace calls -- python train.py
+      tandem trace calls -o run.trace -- python train.py
+      tandem trace show run.trace
+    """
+
+
+@trace.command(context_settings={"allow_interspersed_args": False})
+@view_options
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Record into this file instead of printing; -c and -C still print.",
+)
+@click.option(
+    "--device-times",
+    is_flag=True,
+    help="Time launches on the GPU, with an event before and after each.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def calls(
+    command: tuple[str, ...], output: Path | None, device_times: bool, **options: object
+) -> int:
+    """Run COMMAND and print each driver call that it and its children make.
+
+    Lines go to stderr, as strace has them: process, call, arguments, result, duration. Seen are the
+    calls that the preload library intercepts (memory, copies, launches, synchronisation, events,
+    captures; docs/interception.md lists them), and no others. No daemon is needed; one that is
+    there is attached to as usual, unless TANDEM_DISABLE=1.
+
+    Times are CLOCK_MONOTONIC, or the device's on the virtual clock of the software GPU. With
+    --device-times every launch is bracketed by two timing events: that costs it about as much
+    again, and kernels that follow one another closely get a gap.
+
+    \b
+    Exit code: that of the command, 128+N if signal N ended it, or
+      125  tandem failed       126  the command cannot be executed
+      127  command not found
+
+    \b
+    Examples:
+      tandem trace calls -e trace=memory,copy -- python train.py
+      tandem trace calls -c -e status=failed -- python train.py
+      tandem trace calls --device-times -o run.trace -- python train.py
+      tandem trace calls -- tandem softgpu run -- python program.py
+    """
+    from tandem._native import TRACE_CALLS
+    from tandem.trace.tracer import TracedCommand
+
+    table = parse_table(TRACE_CALLS)
+    view = View(**options)  # type: ignore[arg-type]
+    shown = Shown(view, table, sys.stderr, lines=output is None or view.both)
+    with ExitStack() as stack:
+        writer = None
+        if output is not None:
+            stream = stack.enter_context(_create(output))
+            writer = FileWriter(stream, new_header(command, device_times=device_times, table=table))
+        decoder = Decoder(table)
+
+        def consume(records: bytes) -> None:
+            if writer:
+                writer.add(records)
+            if output is None or view.counts or view.both:
+                shown.add(_in_order(decoder.feed(records)))
+
+        traced = TracedCommand(command, os.environ, device_times=device_times)
+        status = traced.follow(consume)
+        if writer:
+            writer.finish(status=status, lost=traced.lost)
+    shown.finish()
+    if traced.lost:
+        click.echo(f"tandem: warning: {traced.lost} calls were not recorded", err=True)
+    return status
+
+
+@trace.command()
+@view_options
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def show(file: Path, **options: object) -> None:
+    """Print a recording, with the options of `tandem trace calls`.
+
+    \b
+    Examples:
+      tandem trace show run.trace
+      tandem trace show -c run.trace
+      tandem trace show -e 'trace=!lookup' --json run.trace
+    """
+    recording = read(file)
+    shown = Shown(View(**options), recording.header.table, sys.stdout)  # type: ignore[arg-type]
+    shown.add(recording.calls)
+    shown.finish()
+    warn(recording, file)
+
+
+@trace.command()
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="File to write.",
+)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def export(file: Path, output: Path) -> None:
+    """Write a recording as Chrome JSON, for ui.perfetto.dev or chrome://tracing.
+
+    \b
+    Examples:
+      tandem trace export run.trace -o run.json
+    """
+    from tandem.trace.chrome import write
+
+    recording = read(file)
+    with _create(output) as stream:
+        write(recording, stream)
+    warn(recording, file)
+
+
+def warn(recording: Recording, file: Path) -> None:
+    """Say what the recording lacks."""
+    if not recording.is_complete:
+        click.echo(f"tandem: warning: '{file}' ends early; what follows was not recorded", err=True)
+    if recording.lost:
+        click.echo(f"tandem: warning: '{file}' lacks {recording.lost} calls", err=True)
+
+
+def _in_order(items: Iterable[Item]) -> Sequence[Item]:
+    # Threads come one after the other; their calls belong between each other.
+    return sorted(items, key=lambda item: item.number if isinstance(item, Call) else 0)
+
+
+def _create(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as exc:
+        raise UsageError(f"cannot write '{path}': {exc.strerror}; choose another -o") from exc

@@ -1,0 +1,1 @@
+"""Traces of driver calls: recording, showing, exporting and replaying them."""

@@ -1,0 +1,80 @@
+"""Recordings as Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing open.
+
+Calls are slices of their threads. Of a launch only its length on the GPU is known, not its begin:
+it is drawn when its call has ended and the launch before it in its stream is over, which is the
+earliest it can have been.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from tandem.trace.file import Recording
+from tandem.trace.lines import arguments_of
+from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
+
+_STREAM_NAMES = {LEGACY_STREAM: "legacy stream", PER_THREAD_STREAM: "per-thread stream"}
+
+Event = dict[str, object]
+
+
+def write(recording: Recording, stream: BinaryIO) -> None:
+    """Write the whole recording."""
+    stream.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+    separator = b""
+    for event in events(recording):
+        stream.write(separator + json.dumps(event, separators=(",", ":")).encode())
+        separator = b",\n"
+    stream.write(b"\n]}\n")
+
+
+def events(recording: Recording) -> Iterator[Event]:
+    """Names of processes and streams, then a slice for each call and each timed launch."""
+    for process in recording.processes:
+        yield _name("process_name", process.pid, 0, f"{process.name} ({process.pid})")
+    rows = _StreamRows()
+    for call in recording.calls:
+        if call.duration_ns is None:
+            continue
+        yield _slice(call, recording)
+        if call.device_ns is not None:
+            yield from rows.slices(call)
+
+
+class _StreamRows:
+    """A row below its process for every stream."""
+
+    def __init__(self) -> None:
+        self._free_ns: dict[tuple[int, int], int] = {}
+        self._rows: dict[tuple[int, int], int] = {}
+
+    def slices(self, call: Call) -> Iterator[Event]:
+        stream = call.stream or LEGACY_STREAM
+        key = (call.pid, stream)
+        row = self._rows.setdefault(key, (1 << 30) + len(self._rows))
+        if key not in self._free_ns:
+            name = _STREAM_NAMES.get(stream, f"stream {stream:#x}")
+            yield _name("thread_name", call.pid, row, f"GPU {name} (begins are estimates)")
+        start = max(call.start_ns + (call.duration_ns or 0), self._free_ns.get(key, 0))
+        self._free_ns[key] = start + (call.device_ns or 0)
+        name = call.function.name if call.function else call.type.base
+        yield _complete(name or call.type.base, "gpu", call.pid, row, start, call.device_ns or 0)
+
+
+def _slice(call: Call, recording: Recording) -> Event:
+    event = _complete(
+        call.type.base, call.type.group, call.pid, call.tid, call.start_ns, call.duration_ns or 0
+    )
+    table = recording.header.table
+    result = table.result_name(call.result or 0)
+    event["args"] = {**dict(arguments_of(call, table)), "result": result}
+    return event
+
+
+def _complete(name: str, group: str, pid: int, tid: int, start_ns: int, ns: int) -> Event:
+    times = {"ts": start_ns / 1000, "dur": ns / 1000}
+    return {"ph": "X", "name": name, "cat": group, "pid": pid, "tid": tid, **times}
+
+
+def _name(kind: str, pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}

@@ -1,0 +1,270 @@
+"""From 64-byte records to calls. csrc/core/trace_layout.h is the contract; nothing is believed."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tandem.trace.table import CallType, Table
+
+RECORD = struct.Struct("<QBBHIQQQIIQQ")  # shm::Record
+RECORD_BYTES = RECORD.size
+_WORDS = struct.Struct("<6Q")
+_PAYLOAD_OFFSET, _PAYLOAD_BYTES = 16, 48
+
+CALL, WORDS, TEXT, FUNCTION, PROCESS, DEVICE_TIME, LOST, CHUNK, END = range(15, 24)
+_NO_STREAM = 2**64 - 1
+_MAX_WORDS, _MAX_TEXT = 96, 4096
+_HOST_TIME, _UNFINISHED, _TIMED, _CUT = 1, 2, 4, 8
+_VIRTUAL = 2
+
+LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
+
+
+class DamagedError(ValueError):
+    """A record that no writer writes; carries its number, counted from 0.
+
+    Not raised for a file that merely ends too early.
+    """
+
+    def __init__(self, text: str, *, record: int) -> None:
+        super().__init__(text)
+        self.record = record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A kernel, as the driver described it."""
+
+    handle: int
+    name: str
+    parameters: tuple[tuple[int, int], ...]  # offset and size in bytes of each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A traced process."""
+
+    pid: int
+    parent_pid: int
+    name: str
+    is_virtual: bool  # times are of the software GPU's virtual clock
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One call. Times are nanoseconds of CLOCK_MONOTONIC, or of the device's virtual clock."""
+
+    type: CallType
+    pid: int
+    tid: int
+    number: int  # of the call among all, in the order in which they began
+    start_ns: int
+    duration_ns: int | None  # None: it never returned
+    result: int | None
+    stream: int | None  # 1 and 2 are the legacy and the per-thread default stream
+    context: int  # current afterwards, 0 = none
+    words: tuple[int, ...]
+    text: str
+    function: Function | None
+    has_host_time: bool  # its time is CLOCK_MONOTONIC although the device's clock is virtual
+    is_cut: bool  # more kernel parameters than were recorded
+    device_ns: int | None = None  # how long the launch lasted on the GPU, if that was measured
+
+    @property
+    def failed(self) -> bool:
+        """Whether the driver refused; "not yet" of a query is no refusal."""
+        return self.result not in (None, 0, 600)  # 600: CUDA_ERROR_NOT_READY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Calls of a thread that could not be written, before what comes next from it."""
+
+    pid: int
+    tid: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The command has ended, and so does the trace."""
+
+    status: int  # its exit code
+    lost: int  # calls
+
+
+Item = Call | Process | Lost | End
+
+
+class Decoder:
+    """Reads chunks in the order in which they were written. Remembers functions and processes."""
+
+    def __init__(self, table: Table) -> None:
+        self._known = _Known(table)
+        self._base = 0  # records of earlier feeds
+        self.is_cut_short = False  # the last chunk ended before its records did
+
+    def feed(self, data: bytes) -> Iterator[Item]:
+        """The items in whole chunks of records; a partial record or chunk at the end is left out.
+
+        Raises:
+            DamagedError: a record that cannot be.
+        """
+        count = len(data) // RECORD_BYTES
+        at = 0
+        while at < count:
+            head = RECORD.unpack_from(data, at * RECORD_BYTES)
+            kind = head[1]
+            if kind == END:
+                yield End(status=head[6] & 0xFF, lost=head[11])
+                at += 1
+                continue
+            if kind != CHUNK:
+                raise self._damaged(at, f"has kind {kind} where a chunk begins")
+            length = head[7]
+            whole = min(length, count - at - 1)
+            self.is_cut_short = whole < length
+            chunk = _Chunk(self._known, data, head, begin=at + 1, end=at + 1 + whole)
+            try:
+                yield from chunk.items()
+            except DamagedError as exc:
+                raise self._damaged(exc.record, str(exc)) from exc
+            self.is_cut_short |= chunk.is_cut_short
+            at += 1 + whole
+        self._base += count
+
+    def _damaged(self, at: int, text: str) -> DamagedError:
+        return DamagedError(text, record=self._base + at)
+
+
+class _Known:
+    """What earlier records have told."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.functions: dict[tuple[int, int], dict[int, Function]] = {}  # by process and thread
+        self.timed: dict[int, Call] = {}  # whose device time may still come
+
+
+class _Chunk:
+    """The records of one thread."""
+
+    def __init__(
+        self, known: _Known, data: bytes, head: tuple[int, ...], *, begin: int, end: int
+    ) -> None:
+        self._known = known
+        self._data = data
+        self._pid = head[6]
+        self._tid = head[4]
+        self._at = begin
+        self._end = end
+        self._functions = known.functions.setdefault((self._pid, self._tid), {})
+        self.is_cut_short = False
+
+    def items(self) -> Iterator[Item]:
+        while self._at < self._end:
+            first = self._at
+            head = RECORD.unpack_from(self._data, first * RECORD_BYTES)
+            self._at += 1
+            match head[1]:
+                case 15 | 18 | 19:  # CALL, FUNCTION, PROCESS: with words and text
+                    payload = self._payload(head)
+                    if payload is None:  # the chunk was cut here
+                        self.is_cut_short = True
+                        return
+                    item = self._event(first, head, *payload)
+                    if item is not None:
+                        yield item
+                case 20:
+                    self._device_time(head)
+                case 21:
+                    yield Lost(pid=self._pid, tid=self._tid, count=head[11])
+                case kind:
+                    raise self._damaged(first, f"has kind {kind}")
+
+    def _payload(self, head: tuple[int, ...]) -> tuple[tuple[int, ...], str] | None:
+        # Words and text that follow a head; None when the data end first.
+        first = self._at - 1
+        word_count, text_bytes = head[8], head[9]
+        if word_count > _MAX_WORDS or text_bytes > _MAX_TEXT:
+            raise self._damaged(first, f"has {word_count} words and {text_bytes} bytes of text")
+        word_records, text_records = -(-word_count // 6), -(-text_bytes // _PAYLOAD_BYTES)
+        if self._at + word_records + text_records > self._end:
+            return None
+        words: list[int] = []
+        for _ in range(word_records):
+            words += _WORDS.unpack_from(self._data, self._take(WORDS))
+        text = b""
+        for _ in range(text_records):
+            offset = self._take(TEXT)
+            text += self._data[offset : offset + _PAYLOAD_BYTES]
+        return tuple(words[:word_count]), text[:text_bytes].decode(errors="replace")
+
+    def _take(self, kind: int) -> int:
+        # The offset of the next record's payload; the record must be of that kind.
+        start = self._at * RECORD_BYTES
+        found = self._data[start + 8]
+        if found != kind:
+            raise self._damaged(self._at, f"has kind {found} where {kind} continues a call")
+        self._at += 1
+        return start + _PAYLOAD_OFFSET
+
+    def _event(
+        self, first: int, head: tuple[int, ...], words: tuple[int, ...], text: str
+    ) -> Item | None:
+        match head[1]:
+            case 15:
+                return self._call(first, head, words, text)
+            case 18:
+                parameters = tuple((w >> 32, w & 0xFFFFFFFF) for w in words)
+                function = Function(handle=head[6], name=text, parameters=parameters)
+                self._functions[function.handle] = function
+                return None
+            case _:
+                return self._process(head, text)
+
+    def _process(self, head: tuple[int, ...], text: str) -> Process:
+        is_virtual = head[7] == _VIRTUAL
+        return Process(pid=self._pid, parent_pid=head[5], name=text, is_virtual=is_virtual)
+
+    def _call(self, first: int, head: tuple[int, ...], words: tuple[int, ...], text: str) -> Call:
+        table = self._known.table
+        if head[3] >= len(table.calls):
+            raise self._damaged(first, f"is of call {head[3]}; there are {len(table.calls)}")
+        kind = table.calls[head[3]]
+        flags = head[2]
+        is_finished = not flags & _UNFINISHED
+        if is_finished and len(words) < kind.words:
+            raise self._damaged(
+                first, f"has {len(words)} words for {kind.name}, which takes {kind.words}"
+            )
+        call = Call(
+            type=kind,
+            pid=self._pid,
+            tid=self._tid,
+            number=head[6],
+            start_ns=head[0],
+            duration_ns=head[10] if is_finished else None,
+            result=head[11] if is_finished else None,
+            stream=None if head[5] == _NO_STREAM else head[5],
+            context=head[7],
+            words=words,
+            text=text,
+            function=self._function_of(kind, words),
+            has_host_time=bool(flags & _HOST_TIME),
+            is_cut=bool(flags & _CUT),
+        )
+        if flags & _TIMED:
+            self._known.timed[call.number] = call
+        return call
+
+    def _function_of(self, kind: CallType, words: tuple[int, ...]) -> Function | None:
+        handle = kind.value(words, "f")
+        return None if handle is None else self._functions.get(handle)
+
+    def _device_time(self, head: tuple[int, ...]) -> None:
+        if call := self._known.timed.pop(head[6], None):
+            call.device_ns = head[10]
+
+    def _damaged(self, at: int, text: str) -> DamagedError:
+        return DamagedError(text, record=at)

@@ -1,0 +1,137 @@
+"""What a trace's calls are: names, parameters, and the enumerations among them.
+
+The table comes from `shim/calls.def` and `cuda.h` when the shim is built. A file carries the one it
+was recorded with, so that it can be read by any later version.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# How many words the shim writes for a parameter of each shape; see shim/tracing.h.
+SHAPE_WORDS = {
+    "value": 1,
+    "text": 1,
+    "kernel": 1,
+    "out": 2,
+    "config": 10,
+    "copy2d": 17,
+    "copy3d": 16,
+}
+
+_SUFFIXES = ("_ptsz", "_ptds", "_v2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a call."""
+
+    name: str
+    type: str
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallType:
+    """One call of the driver."""
+
+    name: str
+    group: str  # submit, copy, memory, sync, order, capture, context or lookup
+    parameters: tuple[Parameter, ...]
+    offsets: tuple[int, ...]  # of the first word of each parameter
+    words: int  # of all parameters
+
+    @property
+    def base(self) -> str:
+        """The name as programs write it: `cuMemAlloc` for `cuMemAlloc_v2_ptsz`."""
+        name = self.name
+        for suffix in _SUFFIXES:
+            name = name.removesuffix(suffix)
+        return name
+
+    def value(self, words: tuple[int, ...], name: str) -> int | None:
+        """The first word of a parameter; None if the call has no such one."""
+        for parameter, offset in zip(self.parameters, self.offsets, strict=True):
+            if parameter.name == name and offset < len(words):
+                return words[offset]
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """All calls, by their number in a trace, and number -> name of each enumeration."""
+
+    calls: tuple[CallType, ...]
+    enums: Mapping[str, Mapping[int, str]]
+
+    def result_name(self, result: int) -> str:
+        """The name of a CUresult."""
+        return self.enums.get("CUresult", {}).get(result, f"CUresult({result})")
+
+
+def parse_table(text: str) -> Table:
+    """The table from its JSON.
+
+    Raises:
+        ValueError: it is none; the text says where.
+    """
+    return table_of(json.loads(text))
+
+
+def table_of(value: object) -> Table:
+    """The table from the value of its JSON.
+
+    Raises:
+        ValueError: it is none; the text says where.
+    """
+    try:
+        calls = tuple(_call(row) for row in value["calls"])  # type: ignore[index]
+        enums = {
+            str(name): {int(number): str(member) for number, member in members.items()}
+            for name, members in value["enums"].items()  # type: ignore[index]
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        msg = f"its table of calls is wrong: {type(exc).__name__} {exc}"
+        raise ValueError(msg) from exc
+    return Table(calls=calls, enums=enums)
+
+
+def _call(row: Mapping[str, object]) -> CallType:
+    parameters = tuple(
+        Parameter(name=str(p["name"]), type=str(p["type"]), shape=str(p["shape"]))
+        for p in row["parameters"]  # type: ignore[attr-defined]
+    )
+    for parameter in parameters:
+        if parameter.shape not in SHAPE_WORDS:
+            msg = f"{row['name']} has a parameter of the unknown shape {parameter.shape!r}"
+            raise ValueError(msg)
+    group = str(row["class"]).removeprefix("k").lower()
+    sizes = [SHAPE_WORDS[p.shape] for p in parameters]
+    offsets = tuple(sum(sizes[:i]) for i in range(len(sizes)))
+    return CallType(
+        name=str(row["name"]),
+        group=group,
+        parameters=parameters,
+        offsets=offsets,
+        words=sum(sizes),
+    )
+
+
+def to_json(table: Table) -> dict[str, object]:
+    """What `table_of` reads."""
+    return {
+        "calls": [
+            {
+                "name": call.name,
+                "class": f"k{call.group.capitalize()}",
+                "parameters": [
+                    {"name": p.name, "type": p.type, "shape": p.shape} for p in call.parameters
+                ],
+            }
+            for call in table.calls
+        ],
+        "enums": {
+            name: {str(number): member for number, member in members.items()}
+            for name, members in table.enums.items()
+        },
+    }

@@ -1,0 +1,116 @@
+"""Runs a command with its driver calls traced, and hands on what it and its children write."""
+
+import os
+import secrets
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from tandem import _launch, _paths
+from tandem._native import Tracer
+
+VARIABLE = "TANDEM_TRACE_CALLS"
+ROUND_MS = 5
+LOOK_FOR_DEAD_ROUNDS = 20  # asking the kernel about every thread costs more than a look at its ring
+WAIT_MS = 2000  # how long a traced thread waits for us before it goes on unrecorded
+
+Consume = Callable[[bytes], None]
+
+
+def traced_environment(tracer: Tracer, key: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a traced command.
+
+    Raises:
+        LaunchError: there is no usable shim (125).
+    """
+    preload = _launch.preload(_paths.SHIM, environ.get("LD_PRELOAD", ""))
+    place = f"/proc/{os.getpid()}/fd/{tracer.fd}:{key:x}"
+    return {**environ, "LD_PRELOAD": preload, VARIABLE: place}
+
+
+class TracedCommand:
+    """A running command, and the memory its calls arrive in."""
+
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], *, device_times: bool
+    ) -> None:
+        """Start `command`.
+
+        Raises:
+            LaunchError: it does not exist (127), cannot be executed (126), or there is no usable
+                shim (125).
+        """
+        key = secrets.randbits(63)
+        self._tracer = Tracer(device_times=device_times, wait_ms=WAIT_MS, key=key)
+        program = _launch.find_program(command[0], path=environ.get("PATH", os.defpath))
+        env = traced_environment(self._tracer, key, environ)
+        try:
+            self._process = subprocess.Popen(list(command), executable=program, env=env)
+        except OSError as exc:
+            raise _launch.LaunchError(
+                f"cannot execute {program!r}: {exc.strerror}",
+                exit_code=_launch.EXIT_NOT_EXECUTABLE,
+            ) from exc
+        self._interrupts = 0
+
+    @property
+    def lost(self) -> int:
+        """Calls that were not recorded."""
+        return self._tracer.lost
+
+    def follow(self, consume: Consume) -> int:
+        """Hand on records until the command and the traced ones of its children have ended.
+
+        Returns:
+            The exit code of the command, 128 + N if signal N ended it. A second interrupt ends the
+            waiting for children that outlive it.
+        """
+        pidfd = os.pidfd_open(self._process.pid)
+        try:
+            with self._signals():
+                self._rounds(pidfd, consume)
+                status = self._process.wait()
+                self._stragglers(consume)
+        finally:
+            os.close(pidfd)
+        return status if status >= 0 else 128 - status
+
+    def _rounds(self, pidfd: int, consume: Consume) -> None:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        rounds = 0
+        while not poll.poll(ROUND_MS):
+            rounds += 1
+            self._drain(consume, look_for_dead=rounds % LOOK_FOR_DEAD_ROUNDS == 0)
+
+    def _stragglers(self, consume: Consume) -> None:
+        # The command is gone; children of it may not be.
+        self._drain(consume, look_for_dead=True)
+        while self._tracer.threads and self._interrupts < 2:
+            select.select([], [], [], ROUND_MS * LOOK_FOR_DEAD_ROUNDS / 1000)
+            self._drain(consume, look_for_dead=True)
+
+    def _drain(self, consume: Consume, *, look_for_dead: bool) -> None:
+        if records := self._tracer.drain(look_for_dead=look_for_dead):
+            consume(records)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Interrupts reach the command from the terminal; what else ends us is passed on to it."""
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            self._process.send_signal(number)
+
+        def count(_number: int, _frame: FrameType | None) -> None:
+            self._interrupts += 1
+
+        wanted = {signal.SIGINT: count, signal.SIGQUIT: count, signal.SIGTERM: pass_on}
+        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

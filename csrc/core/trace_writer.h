@@ -1,0 +1,61 @@
+// One thread's end of a trace: claims a ring and writes events into it. No heap, no lock.
+#pragma once
+
+#include <cstdint>
+
+#include "trace_layout.h"
+
+namespace tandem::trace {
+
+// A traced process's view: the header and the ring headers. Null until opened.
+class TraceMap {
+ public:
+  // `place` is "PATH:KEY", the key in hexadecimal. False, and nothing changed, when that is no trace
+  // of this version.
+  bool open(const char* place);
+
+  [[nodiscard]] bool is_open() const { return header_ != nullptr; }
+  [[nodiscard]] bool device_times() const { return header_->device_times != 0; }
+  [[nodiscard]] TraceHeader& header() const { return *header_; }
+  [[nodiscard]] TraceRing& ring(uint32_t index) const { return rings_[index]; }
+  [[nodiscard]] int descriptor() const { return fd_; }
+
+ private:
+  TraceHeader* header_ = nullptr;
+  TraceRing* rings_ = nullptr;
+  int fd_ = -1;
+};
+
+// Events are at most this long; it bounds the time that a commit may need.
+inline constexpr uint32_t kMaxWords = 96;
+inline constexpr uint32_t kMaxText = 4096;
+
+class TraceWriter {
+ public:
+  // Takes a free ring; waits for one as long as for room. False: none was to be had.
+  bool claim(const TraceMap& map, uint32_t pid, uint32_t tid);
+  [[nodiscard]] bool has_ring() const { return ring_ != nullptr; }
+
+  // The call that is being made, for the reader of a process that dies in it.
+  void enter(uint64_t call, uint64_t number, uint64_t now_ns);
+  void leave();
+
+  // Writes a whole event, or counts a loss and returns false.
+  bool put(const shm::Record& head, const uint64_t* words, const char* text);
+
+  void give_back();  // thread exit
+  void forget();     // the child of a fork: the ring is the parent's
+
+ private:
+  bool wait_for_room(uint64_t records);
+  shm::Record& next() { return data_[head_++ % kTraceRingRecords]; }
+
+  TraceRing* ring_ = nullptr;
+  shm::Record* data_ = nullptr;
+  uint64_t head_ = 0;
+  uint64_t tail_ = 0;  // as last seen
+  uint32_t wait_ms_ = 0;
+  bool is_stalled_ = false;  // nobody read for wait_ms: drop without waiting until somebody does
+};
+
+}  // namespace tandem::trace

@@ -1,0 +1,71 @@
+// What is different about a call's real function, and afterwards, while calls are traced.
+#pragma once
+
+#include <cuda.h>
+
+#include "driver.h"
+#include "handlers.h"
+#include "tracing.h"
+#include "tracing_times.h"
+
+namespace tandem::shim::tracing {
+
+constexpr bool is_launch(const char* name) {
+  return contains(name, "cuLaunchKernel") || contains(name, "cuLaunchCooperativeKernel") ||
+         contains(name, "cuGraphLaunch");
+}
+
+// The stream of a launch. False: it must not be timed, since that would change what it does.
+template <class First, class... Rest>
+bool stream_of(CUstream* stream, First first, Rest... rest) {
+  if constexpr (std::is_same_v<First, CUstream>) {
+    return *stream = first, true;
+  } else if constexpr (std::is_same_v<First, const CUlaunchConfig*>) {
+    if (!first || handlers::is_programmatic(*first)) return false;
+    return *stream = first->hStream, true;
+  } else if constexpr (sizeof...(Rest) > 0) {
+    return stream_of(stream, rest...);
+  } else {
+    return false;
+  }
+}
+
+template <class Call>
+struct Traced : Call {
+  template <class... A>
+  static CUresult real(A... arguments) {
+    if constexpr (is_launch(Call::kName)) {
+      CUstream stream = nullptr;
+      if (wants_device_times() && stream_of(&stream, arguments...)) {
+        // A per-thread flavour's default stream is another one than the events' own.
+        if (!stream && Call::kPerThread) stream = CU_STREAM_PER_THREAD;
+        EventPair* pair = begin_device_time(stream);
+        const CUresult result = Call::real(arguments...);
+        if (pair) end_device_time(pair, stream, result == CUDA_SUCCESS);
+        return result;
+      }
+    } else if constexpr (contains(Call::kName, "cuCtxDestroy")) {
+      if (wants_device_times()) drop_device_times(arguments..., -1);
+    } else if constexpr (contains(Call::kName, "cuDevicePrimaryCtx")) {
+      if (wants_device_times()) drop_device_times(nullptr, arguments...);
+    }
+    return Call::real(arguments...);
+  }
+};
+
+constexpr uint32_t kPatience = 8;  // unfinished launches looked at where nothing says they ended
+
+// Calls that name no stream, and those that wait, are where launches are found to have ended.
+template <class Call>
+void after(const Arguments& arguments) {
+  if (!wants_device_times()) return;
+  if constexpr (contains(Call::kName, "Synchronize")) {
+    collect_device_times(~uint32_t{0});
+  } else if (arguments.stream() == trace::kNoTraceStream || contains(Call::kName, "Query")) {
+    collect_device_times(kPatience);
+  } else {
+    collect_device_times(1);
+  }
+}
+
+}  // namespace tandem::shim::tracing

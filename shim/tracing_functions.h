@@ -1,0 +1,60 @@
+// The kernels a traced thread has launched: their names and parameters, asked of the driver once.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "trace_writer.h"
+
+namespace tandem::shim::tracing {
+
+inline constexpr uint32_t kMaxParameters = 32;
+
+struct FunctionNote {
+  uint64_t handle = 0;
+  uint64_t name_hash = 0;  // a handle may be another function's after its module was unloaded
+  uint32_t count = 0;
+  bool has_more = false;
+  uint32_t offset[kMaxParameters];
+  uint32_t bytes[kMaxParameters];
+};
+
+// A direct-mapped table: a function that lost its place is asked and told again.
+class FunctionNotes {
+ public:
+  // The note of `function`; `tell` writes a kFunction event for one not told yet.
+  template <class Tell>
+  const FunctionNote& look_up(CUfunction function, Tell tell) {
+    const char* name = name_of(function);
+    FunctionNote& note = place_of(function);
+    const uint64_t hash = hash_of(name);
+    const auto handle = reinterpret_cast<uint64_t>(function);
+    if (note.handle == handle && note.name_hash == hash) return note;
+    ask(function, &note);
+    uint64_t words[kMaxParameters];
+    for (uint32_t i = 0; i < note.count; ++i)
+      words[i] = uint64_t{note.offset[i]} << 32 | note.bytes[i];
+    shm::Record head = head_of(note, name);
+    head.object = handle;
+    const bool is_told = tell(head, words, name);
+    note.handle = is_told ? handle : 0;  // for want of room: the next launch tries again
+    note.name_hash = hash;
+    return note;
+  }
+
+ private:
+  static constexpr uint32_t kNotes = 256;
+
+  static const char* name_of(CUfunction function);
+  static uint64_t hash_of(const char* name);
+  static void ask(CUfunction function, FunctionNote* note);
+  static shm::Record head_of(const FunctionNote& note, const char* name);
+  FunctionNote& place_of(CUfunction function) {
+    return notes_[(reinterpret_cast<uint64_t>(function) * 0x9e3779b97f4a7c15u) >> 56];
+  }
+
+  FunctionNote notes_[kNotes];
+};
+
+}  // namespace tandem::shim::tracing

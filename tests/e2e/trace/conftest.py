@@ -1,0 +1,50 @@
+"""Programs on the software GPU under `tandem trace`."""
+
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from traced_program import CONFORMANCE, VADD, Tandem
+
+from tandem import softgpu
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    softgpu.compile_kernels(CONFORMANCE / "kernels.cu", path)
+    return path
+
+
+@contextmanager
+def command_line(image):
+    """On the virtual clock, with a timeline."""
+    with tempfile.TemporaryDirectory(prefix="tandem-", ignore_cleanup_errors=True) as folder:
+        timeline = Path(folder) / "timeline.jsonl"
+        options = {"clock": "virtual", "profile": "tiny", "timeline": timeline}
+        env = softgpu.environment(None, folder=folder, **options)
+        env |= {"TANDEM_RUNTIME_DIR": folder, "TANDEM_SOFTGPU_LINGER_MS": "50"}
+        env |= {"TEST_IMAGE": str(image)}
+        env["PYTHONPATH"] = os.pathsep.join([str(CONFORMANCE), os.environ.get("PYTHONPATH", "")])
+        env.pop("LD_PRELOAD", None)
+        yield Tandem(env=env, timeline=timeline)
+
+
+@pytest.fixture
+def tandem(image):
+    """With a device of its own: one that others have used switches contexts first."""
+    with command_line(image) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def recording(image, tmp_path_factory):
+    """A vector addition, recorded with the times of its kernels."""
+    path = tmp_path_factory.mktemp("recording") / "vadd.trace"
+    words = ("trace", "calls", "--device-times", "-o", path, "--", sys.executable, "-c", VADD)
+    with command_line(image) as made:
+        made(*words)
+    return path

@@ -1,0 +1,64 @@
+"""A program to trace, and the command line that traces it."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+CONFORMANCE = Path(__file__).parents[2] / "conformance"
+DEADLINE_S = 60
+VADD = """
+import ctypes
+from gpu import Gpu, address, ok, u32
+from cuda.bindings import driver as cu
+gpu = Gpu()
+count = 1024
+host = u32(*range(count))
+a, b = (ok(cu.cuMemAlloc(4 * count)) for _ in range(2))
+stream = ok(cu.cuStreamCreate(1))
+ok(cu.cuMemcpyHtoDAsync(a, address(host), 4 * count, stream))
+types = (None, None, None, ctypes.c_int)
+for _ in range(3):
+    ok(gpu.launch("vadd", (a, a, b, count), types, stream=stream, grid=4, block=256))
+ok(cu.cuStreamSynchronize(stream))
+assert cu.cuMemAlloc(1 << 50)[0] == 2
+for pointer in (a, b):
+    ok(cu.cuMemFree(pointer))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a command has printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self):
+        return self.err.splitlines()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tandem:
+    """The command line, with a software GPU of its own."""
+
+    env: dict[str, str]
+    timeline: Path
+
+    def __call__(self, *words, check=True):
+        done = subprocess.run(
+            self.command(*words),
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    @staticmethod
+    def command(*words):
+        return [sys.executable, "-m", "tandem.cli.__main__", *map(str, words)]
