@@ -7,6 +7,7 @@
 #include "context.h"
 #include "green_context.h"
 #include "module.h"
+#include "pool.h"
 
 namespace softgpu {
 namespace {
@@ -56,11 +57,17 @@ void destroy_context(Call& call, Context* context) {
   context->legacy = nullptr;
   for (auto it = rt.ranges.begin(); it != rt.ranges.end();) {
     Range& range = it->second;
-    const bool ours = range.context == context && range.kind == RangeKind::kDevice;
+    const bool ours =
+        range.context == context && range.kind == RangeKind::kDevice && !range.pool;
     if (ours) unmap_range(range);
     if (ours) rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, range.allocation});
     it = ours ? rt.ranges.erase(it) : std::next(it);
   }
+  const bool last = std::none_of(rt.contexts.begin(), rt.contexts.end(), [&](const void* other) {
+    return static_cast<const Context*>(other)->device == context->device;
+  });
+  if (last) empty_pools(rt, context->device);
+  reap_frees(rt);
   unload_modules_of(rt, context);
   rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, context->allocation});
   rt.flush();
@@ -300,6 +307,7 @@ static CUresult synchronize(Call& call, Context* context) {
   for (const Stream* stream : streams_of(context)) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);
   if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  pools_synchronized(call.rt, home, nullptr);
   return context->alive ? home->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 

@@ -1,5 +1,6 @@
 // Events: markers in a stream that carry the device's time.
 #include "api.h"
+#include "pool.h"
 
 using namespace softgpu;
 
@@ -37,7 +38,9 @@ SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
   if (!event || event->context != on.stream->context) return CUDA_ERROR_INVALID_HANDLE;
   Work work;
   work.event = event;
-  return on.enqueue(work);
+  const CUresult refused = on.enqueue(work);
+  if (!refused) note_record(on.call.rt, event, on.stream);
+  return refused;
 }
 
 SOFTGPU_API cuEventRecord(CUevent handle, CUstream stream) {
@@ -63,7 +66,9 @@ SOFTGPU_API cuEventSynchronize(CUevent handle) {
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   Context* context = event->context;
   call.rt.wait_for_ops(call.lock, {event->op});
-  return call.rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (call.rt.events.count(event)) pools_saw_event(call.rt, *event);
+  return context->error;
 }
 
 SOFTGPU_API cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {

@@ -6,14 +6,13 @@
 
 #include <cstring>
 
-#include "api.h"
+#include "memory.h"
+#include "pool.h"
 
 namespace softgpu {
 namespace {
 
 constexpr size_t kPage = 4096;
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 void* map_pages(size_t bytes) {
   void* pages = mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE,
@@ -32,18 +31,16 @@ void add_range(Call& call, void* begin, size_t bytes, RangeKind kind, uint64_t a
 
 CUresult allocate(Call& call, size_t bytes, CUdeviceptr* out) {
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  proto::MemReply reply;
-  if (!call.rt.ask_memory(call.lock, bytes, call.context->device, proto::MemKind::kLinear,
-                          &reply)) {
-    return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  }
-  if (reply.status) return static_cast<CUresult>(reply.status);
+  uint64_t allocation = 0;
+  const CUresult bad = reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear,
+                                      &allocation);
+  if (bad) return bad;
   void* pages = map_pages(bytes);
   if (!pages) {
-    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, reply.allocation});
+    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, allocation});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  add_range(call, pages, bytes, RangeKind::kDevice, reply.allocation, 0);
+  add_range(call, pages, bytes, RangeKind::kDevice, allocation, 0);
   *out = reinterpret_cast<CUdeviceptr>(pages);
   return CUDA_SUCCESS;
 }
@@ -55,6 +52,10 @@ CUresult release(Call& call, uintptr_t begin) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (found->second.context->error) return found->second.context->error;
+  if (found->second.pool) {
+    free_now(call.rt, found->second);
+    return CUDA_SUCCESS;
+  }
   std::vector<uint64_t> ops;
   for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);
@@ -86,6 +87,20 @@ bool is_host(const Range& range) {
 }
 
 }  // namespace
+
+CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
+                        uint64_t* allocation) {
+  proto::MemReply reply;
+  for (bool again = true; again;) {
+    if (!call.rt.ask_memory(call.lock, bytes, device, kind, &reply)) {
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
+    // What pools only keep for later is given up before anybody goes without.
+    again = reply.status == CUDA_ERROR_OUT_OF_MEMORY && trim_device(call.rt, device) > 0;
+  }
+  *allocation = reply.allocation;
+  return static_cast<CUresult>(reply.status);
+}
 
 void unmap_range(Range& range) {
   munmap(reinterpret_cast<void*>(range.begin), round_up(range.bytes, kPage));
@@ -238,6 +253,8 @@ static CUresult pointer_attribute(void* to, CUpointer_attribute attribute, const
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put<CUdeviceptr>(to, range.begin);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put<size_t>(to, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED: return put<unsigned>(to, 1);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return put(to, reinterpret_cast<CUmemoryPool>(range.pool));
     default: return CUDA_ERROR_NOT_SUPPORTED;
   }
 }

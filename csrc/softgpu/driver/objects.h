@@ -34,6 +34,8 @@ struct Stream {
   bool detached = false;          // its green context is gone
   bool destroyed = false;    // by the program; the object goes with its last operation
   uint32_t pending_ops = 0;  // submitted, not done
+  // Through events: the newest operation of each other stream that ours come after.
+  std::map<uint64_t, uint64_t> comes_after{};
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 };
 
@@ -44,6 +46,8 @@ struct Event {
   uint64_t end_ns = 0;  // of the newest record, once it is done
   bool destroyed = false;
   uint32_t pending_ops = 0;
+  uint64_t stream = 0;                         // number of the stream it was recorded in
+  std::map<uint64_t, uint64_t> comes_after{};  // that stream's at the time, and itself
 };
 
 struct Function {
@@ -84,6 +88,8 @@ struct Physical {  // cuMemCreate
   uint32_t references;  // the handle's and one for every mapping
 };
 
+struct Pool;
+
 struct Range {
   uintptr_t begin;
   size_t bytes;
@@ -94,6 +100,13 @@ struct Range {
   unsigned flags = 0;
   uint64_t id = 0;                        // CU_POINTER_ATTRIBUTE_BUFFER_ID
   std::map<uintptr_t, Mapping> mappings{};  // kReserved only
+  Pool* pool = nullptr;                     // whose memory it is; then `allocation` is 0
+};
+
+// cuMemFreeAsync of memory that is not a pool's: it goes when these operations are done.
+struct LateFree {
+  Range range;
+  std::vector<uint64_t> after;
 };
 
 struct Context {

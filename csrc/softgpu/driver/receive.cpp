@@ -11,6 +11,7 @@
 
 #include "execute.h"
 #include "green_context.h"
+#include "pool.h"
 #include "runtime.h"
 
 namespace softgpu {
@@ -70,6 +71,7 @@ void Runtime::handle_packet(const char* packet, size_t bytes) {
     handle(header, packet + at);
     at += header.size;
   }
+  if (!late_frees.empty() || !pools.empty()) reap_frees(*this);
   wake_satisfied();
   if (is_virtual()) {
     execute_here(lock);

@@ -254,6 +254,13 @@ std::vector<uint64_t> Runtime::tail_of(const Stream* stream) const {
   return ops;
 }
 
+std::vector<uint64_t> Runtime::frontier_of(const Stream* stream) const {
+  std::vector<uint64_t> ops;
+  if (live(stream->last_op)) ops.push_back(stream->last_op);
+  order_after_barriers(stream, &ops);
+  return ops;
+}
+
 void Runtime::let_time_pass(Lock& lock, uint64_t op) {
   flush();
   if (!is_virtual()) return;

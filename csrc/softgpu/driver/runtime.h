@@ -46,6 +46,9 @@ class Runtime {
   std::unordered_set<const void*> contexts, streams, events, modules, functions;
   std::map<uintptr_t, Range> ranges;
   std::unordered_map<uint64_t, Physical*> physicals;
+  std::vector<Pool*> pools;            // every one, with the destroyed ones that still hold memory
+  std::map<int, Pool*> current_pools;  // by device, where it is not the default one
+  std::vector<LateFree> late_frees;
   std::vector<Context*> primary;
   std::vector<uint32_t> primary_references;
   std::vector<unsigned> primary_flags;
@@ -83,6 +86,8 @@ class Runtime {
   void wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops);
   // What a host-side synchronisation with `stream` has to see done.
   std::vector<uint64_t> tail_of(const Stream* stream) const;
+  // What the next operation of the stream would come after and is not done yet.
+  std::vector<uint64_t> frontier_of(const Stream* stream) const;
 
   // Block until ready() holds, the clock passes the deadline, or the device is gone.
   template <class Ready>

@@ -3,6 +3,7 @@
 
 #include "api.h"
 #include "green_context.h"
+#include "pool.h"
 
 namespace softgpu {
 
@@ -118,8 +119,11 @@ SOFTGPU_API cuStreamSynchronize(CUstream handle) {
   StreamCall on;
   if (const CUresult bad = on.find(handle)) return bad;
   Context* context = on.stream->context;
-  on.call.rt.wait_for_ops(on.call.lock, on.call.rt.tail_of(on.stream));
-  return on.call.rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+  Runtime& rt = on.call.rt;
+  rt.wait_for_ops(on.call.lock, rt.tail_of(on.stream));
+  if (rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (rt.streams.count(on.stream)) pools_synchronized(rt, context, on.stream);
+  return context->error;
 }
 
 SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
@@ -127,6 +131,7 @@ SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned in
   if (const CUresult bad = on.find(handle)) return bad;
   const auto* event = checked<Event>(on.call.rt.events, event_handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  note_wait(on.call.rt, on.stream, *event);
   if (!on.call.rt.live(event->op)) return CUDA_SUCCESS;
   on.call.rt.submit(on.stream, Work(), {event->op});
   return CUDA_SUCCESS;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api.h"
+#include "memory.h"
 
 namespace softgpu {
 namespace {
@@ -137,18 +137,18 @@ SOFTGPU_API cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   if (call.error) return call.error;
   if (!out || !whole(bytes) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_prop(call.rt, prop)) return bad;
-  proto::MemReply reply;
-  if (!call.rt.ask_memory(call.lock, bytes, prop->location.id, proto::MemKind::kVmm, &reply)) {
-    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  uint64_t allocation = 0;
+  if (const CUresult bad = reserve_memory(call, bytes, prop->location.id, proto::MemKind::kVmm,
+                                          &allocation)) {
+    return bad;
   }
-  if (reply.status) return static_cast<CUresult>(reply.status);
   const int fd = memfd_create("softgpu-vmm", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     if (fd >= 0) close(fd);
-    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, reply.allocation});
+    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, allocation});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *out = add_physical(call.rt, new Physical{fd, bytes, reply.allocation, *prop, 1});
+  *out = add_physical(call.rt, new Physical{fd, bytes, allocation, *prop, 1});
   return CUDA_SUCCESS;
 }
 

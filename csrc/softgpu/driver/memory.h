@@ -1,0 +1,13 @@
+// Memory that the device process has agreed to.
+#pragma once
+
+#include "api.h"
+
+namespace softgpu {
+
+// Ask the ledger for memory; what pools of the device do not use is given back first where it is
+// short. Gives up the lock while it waits.
+CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
+                        uint64_t* allocation);
+
+}  // namespace softgpu
