@@ -93,14 +93,20 @@ Rows line(const void* source, void* destination, size_t bytes) {
 const void* from_device(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
 void* to_device(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
-// A memset of device memory is asynchronous in both flavours.
-CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstream handle) {
+enum class Flavour { kPlain, kAsync };
+
+// A memset of device memory is asynchronous in both flavours; the plain one of pinned memory waits.
+CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstream handle,
+             Flavour flavour) {
   StreamCall on;
   if (const CUresult bad = on.find_with_room(handle)) return bad;
   if (shape.bytes == 0 || shape.height == 0) return CUDA_SUCCESS;
   Runtime& rt = on.call.rt;
   const size_t whole = extent(shape.bytes, shape.height, shape.destination_pitch);
-  if (to % width != 0 || !find_range(rt, to, whole)) return CUDA_ERROR_INVALID_VALUE;
+  Side side;
+  if (to % width != 0 || !side_of(rt, to_device(to), whole, true, &side)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   Work work;
   work.kind = OpKind::kMemset;
   work.body = run_memset;
@@ -110,17 +116,24 @@ CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstrea
   work.height = shape.height;
   work.value = value;
   work.width_or_flags = width;
-  return on.enqueue(work);
+  Context* context = on.stream->context;
+  uint64_t id = 0;
+  const CUresult refused = on.enqueue(work, &id);
+  if (refused || flavour == Flavour::kAsync || side == Side::kDevice) return refused;
+  rt.wait_for_ops(on.call.lock, {id});
+  return rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-CUresult set_line(CUdeviceptr to, uint64_t value, unsigned width, size_t count, CUstream handle) {
-  return set(to, value, width, line(nullptr, nullptr, count * width), handle);
+CUresult set_line(CUdeviceptr to, uint64_t value, unsigned width, size_t count, CUstream handle,
+                  Flavour flavour) {
+  return set(to, value, width, line(nullptr, nullptr, count * width), handle, flavour);
 }
 
 CUresult set_rows(CUdeviceptr to, size_t pitch, uint64_t value, unsigned element, size_t width,
-                  size_t height, CUstream handle) {
+                  size_t height, CUstream handle, Flavour flavour) {
   if (element * width > pitch && height > 1) return CUDA_ERROR_INVALID_VALUE;
-  return set(to, value, element, {nullptr, nullptr, element * width, height, 0, pitch}, handle);
+  const Rows shape{nullptr, nullptr, element * width, height, 0, pitch};
+  return set(to, value, element, shape, handle, flavour);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool asynchronous) {
@@ -181,36 +194,36 @@ SOFTGPU_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream stream) {
 }
 
 SOFTGPU_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-  return set_line(to, value, 1, count, nullptr);
+  return set_line(to, value, 1, count, nullptr, Flavour::kPlain);
 }
 SOFTGPU_API cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-  return set_line(to, value, 2, count, nullptr);
+  return set_line(to, value, 2, count, nullptr, Flavour::kPlain);
 }
 SOFTGPU_API cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count) {
-  return set_line(to, value, 4, count, nullptr);
+  return set_line(to, value, 4, count, nullptr, Flavour::kPlain);
 }
 SOFTGPU_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return set_line(to, value, 1, count, stream);
+  return set_line(to, value, 1, count, stream, Flavour::kAsync);
 }
 SOFTGPU_API cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
-  return set_line(to, value, 2, count, stream);
+  return set_line(to, value, 2, count, stream, Flavour::kAsync);
 }
 SOFTGPU_API cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream) {
-  return set_line(to, value, 4, count, stream);
+  return set_line(to, value, 4, count, stream, Flavour::kAsync);
 }
 SOFTGPU_API cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                             size_t height) {
-  return set_rows(to, pitch, value, 1, width, height, nullptr);
+  return set_rows(to, pitch, value, 1, width, height, nullptr, Flavour::kPlain);
 }
 SOFTGPU_API cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
                              size_t height) {
-  return set_rows(to, pitch, value, 4, width, height, nullptr);
+  return set_rows(to, pitch, value, 4, width, height, nullptr, Flavour::kPlain);
 }
 SOFTGPU_API cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                               size_t height, CUstream stream) {
-  return set_rows(to, pitch, value, 1, width, height, stream);
+  return set_rows(to, pitch, value, 1, width, height, stream, Flavour::kAsync);
 }
 SOFTGPU_API cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
                                size_t height, CUstream stream) {
-  return set_rows(to, pitch, value, 4, width, height, stream);
+  return set_rows(to, pitch, value, 4, width, height, stream, Flavour::kAsync);
 }

@@ -1,0 +1,14 @@
+// Start and stop of a profiler. None is attached, so nothing changes.
+#include "api.h"
+
+using namespace softgpu;
+
+SOFTGPU_API cuProfilerStart() {
+  const Call call(Call::kContext);
+  return call.error;
+}
+
+SOFTGPU_API cuProfilerStop() {
+  const Call call(Call::kContext);
+  return call.error;
+}
