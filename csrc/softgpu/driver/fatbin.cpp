@@ -48,6 +48,16 @@ bool describe(const EntryHeader& header, Bytes payload, FatbinEntry* entry) {
 bool is_fatbin(Bytes image) { return begins_with(image, kMagic); }
 bool is_fatbin_wrapper(Bytes image) { return begins_with(image, kWrapperMagic); }
 
+size_t fatbin_length(Bytes image) {
+  ContainerHeader container;
+  Bytes body;
+  if (!image.read(0, &container) ||
+      !image.part(container.header_bytes, container.bytes, &body)) {
+    return image.size;
+  }
+  return container.header_bytes + body.size;
+}
+
 bool read_fatbin(Bytes image, std::vector<FatbinEntry>* entries) {
   ContainerHeader container;
   Bytes body;

@@ -25,6 +25,8 @@ struct FatbinEntry {
 
 bool is_fatbin(Bytes image);
 bool is_fatbin_wrapper(Bytes image);
+// What the container says it is long; no more than `image` holds.
+size_t fatbin_length(Bytes image);
 // The entries of known kinds, in file order; false when the container is broken.
 bool read_fatbin(Bytes image, std::vector<FatbinEntry>* entries);
 

@@ -3,31 +3,13 @@
 
 #include "api.h"
 #include "execute.h"
+#include "launch_plan.h"
+#include "module.h"
 
 namespace softgpu {
 namespace {
 
-struct Shape {
-  uint32_t grid[3], block[3], shared_bytes;
-};
-
-constexpr uint32_t kMaxGridYZ = 65535;
-constexpr uint32_t kMaxDynamicSharedBytes = 101376;
-
-CUresult check(const Shape& shape) {
-  uint64_t threads = 1;
-  for (int i = 0; i < 3; ++i) {
-    if (shape.grid[i] == 0 || shape.block[i] == 0) return CUDA_ERROR_INVALID_VALUE;
-    threads *= shape.block[i];
-  }
-  if (shape.grid[0] > INT32_MAX || shape.grid[1] > kMaxGridYZ || shape.grid[2] > kMaxGridYZ ||
-      shape.block[2] > 64 || threads > 1024 || shape.shared_bytes > kMaxDynamicSharedBytes) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
-}
-
-// `extra`: a list of tags and values that ends with CU_LAUNCH_PARAM_END.
+// `extra`: a list of tags and values that ends with CU_LAUNCH_PARAM_END, which is null.
 CUresult copy_extra(const Function& function, void** extra, char* to) {
   const void* buffer = nullptr;
   size_t bytes = 0;
@@ -60,22 +42,38 @@ CUresult copy_params(const Function& function, void** params, void** extra, Payl
   return CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction handle, const Shape& shape, CUstream stream, void** params,
-                void** extra) {
+CUresult record(StreamCall* on, Event* event) {
+  if (!event) return CUDA_SUCCESS;
+  Work work;
+  work.event = event;
+  return on->enqueue(work);
+}
+
+CUresult launch(CUfunction handle, const CUlaunchConfig& config, void** params, void** extra) {
   StreamCall on;
-  if (const CUresult bad = on.find_with_room(stream)) return bad;
-  auto* function = checked<Function>(on.call.rt.functions, handle);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult bad = check(shape)) return bad;
+  if (const CUresult bad = on.find_with_room(config.hStream)) return bad;
+  Function* function;
+  Runtime& rt = on.call.rt;
+  if (const CUresult bad = resolve_function(rt, on.stream->context, handle, &function)) return bad;
+  // "The context associated with this stream must match that associated with function f."
+  if (function->module->context != on.stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  LaunchPlan plan;
+  if (const CUresult bad = plan_launch(rt, *function, config, LaunchUse::kLaunch, &plan)) {
+    return bad;
+  }
   Work work;
   work.kind = OpKind::kKernel;
   work.body = run_kernel;
   work.function = function;
-  memcpy(work.grid, shape.grid, sizeof work.grid);
-  memcpy(work.block, shape.block, sizeof work.block);
-  work.shared_bytes = shape.shared_bytes;
+  memcpy(work.grid, plan.grid, sizeof work.grid);
+  memcpy(work.block, plan.block, sizeof work.block);
+  work.shared_bytes = plan.shared_bytes;
   if (const CUresult bad = copy_params(*function, params, extra, &work.payload)) return bad;
-  return on.enqueue(work);
+  function->loaded = true;
+  if (const CUresult bad = on.enqueue(work)) return bad;
+  // Both fire when the kernel has ended: later than a GPU may, never too early.
+  if (const CUresult bad = record(&on, plan.programmatic_event)) return bad;
+  return record(&on, plan.completion_event);
 }
 
 }  // namespace
@@ -87,22 +85,23 @@ SOFTGPU_API cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsig
                            unsigned int bx, unsigned int by, unsigned int bz,
                            unsigned int shared_bytes, CUstream stream, void** params,
                            void** extra) {
-  return launch(f, {{gx, gy, gz}, {bx, by, bz}, shared_bytes}, stream, params, extra);
+  return launch(f, {gx, gy, gz, bx, by, bz, shared_bytes, stream, nullptr, 0}, params, extra);
 }
 
-SOFTGPU_API cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** params, void** extra) {
-  if (!c || (c->numAttrs > 0 && !c->attrs)) return CUDA_ERROR_INVALID_VALUE;
-  const Shape shape{{c->gridDimX, c->gridDimY, c->gridDimZ},
-                    {c->blockDimX, c->blockDimY, c->blockDimZ},
-                    c->sharedMemBytes};
-  return launch(f, shape, c->hStream, params, extra);
+SOFTGPU_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                             void** extra) {
+  return config ? launch(f, *config, params, extra) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFTGPU_API cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy,
                                       unsigned int gz, unsigned int bx, unsigned int by,
                                       unsigned int bz, unsigned int shared_bytes, CUstream stream,
                                       void** params) {
-  return launch(f, {{gx, gy, gz}, {bx, by, bz}, shared_bytes}, stream, params, nullptr);
+  CUlaunchAttribute cooperative{};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  return launch(f, {gx, gy, gz, bx, by, bz, shared_bytes, stream, &cooperative, 1}, params,
+                nullptr);
 }
 
 SOFTGPU_API cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user) {

@@ -138,6 +138,13 @@ CUresult borrow_bodies(const Loading& loading, const Image& image) {
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
+Bytes unwrapped(Bytes wrapper) {
+  constexpr size_t kPointerAt = 8;
+  const void* container = nullptr;
+  wrapper.read(kPointerAt, &container);
+  return readable_from(container);
+}
+
 // A cubin runs on devices of its own major capability from its minor one on; PTX on all from its
 // own capability on.
 bool runs_on(uint32_t device, FatbinKind kind, uint32_t arch) {
@@ -203,13 +210,6 @@ CUresult load_fatbin(const Loading& loading, Bytes given) {
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-CUresult load_wrapped(const Loading& loading, Bytes wrapper) {
-  constexpr size_t kPointerAt = 8;
-  const void* container = nullptr;
-  if (!wrapper.read(kPointerAt, &container) || !container) return CUDA_ERROR_INVALID_IMAGE;
-  return load_fatbin(loading, readable_from(container));
-}
-
 CUresult load_linked(const Loading& loading, Bytes section) {
   std::vector<Bytes> inputs;
   if (!read_linked_inputs(section, &inputs)) return CUDA_ERROR_INVALID_IMAGE;
@@ -229,7 +229,7 @@ CUresult load(const Loading& outer, Bytes given) {
     case ImageKind::kLinked: return load_linked(loading, image.linked);
     case ImageKind::kPtx: return load_ptx(loading, image);
     case ImageKind::kFatbin: return load_fatbin(loading, given);
-    case ImageKind::kFatbinWrapper: return load_wrapped(loading, given);
+    case ImageKind::kFatbinWrapper: return load_fatbin(loading, unwrapped(given));
     case ImageKind::kBroken: break;
   }
   complain(loading, image.problem);
@@ -238,13 +238,22 @@ CUresult load(const Loading& outer, Bytes given) {
 
 }  // namespace
 
-uint32_t device_arch(const Runtime& rt, const Context* context) {
-  const auto& device = rt.device.device[context ? context->device : 0];
-  return device.compute_major * 10 + device.compute_minor;
+std::string copy_image(Bytes given) {
+  const Image image = inspect_image(given);
+  Bytes whole = image.bytes;
+  if (image.kind == ImageKind::kFatbinWrapper) whole = unwrapped(given);
+  if (is_fatbin(whole)) whole.size = fatbin_length(whole);
+  return {whole.data, whole.size};
+}
+
+uint32_t arch_of_device(const Runtime& rt, int device) {
+  const auto& info = rt.device.device[device];
+  return info.compute_major * 10 + info.compute_minor;
 }
 
 CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log) {
-  return load({rt, module, log, device_arch(rt, module->context), 0}, image);
+  const int device = module->context ? module->context->device : 0;  // all are of one profile
+  return load({rt, module, log, arch_of_device(rt, device), 0}, image);
 }
 
 }  // namespace softgpu

@@ -17,7 +17,10 @@ struct LoadLog {
 // loaded until then, for unload().
 CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log);
 
-// 90 for compute capability 9.0; of the context's device, or of the first one for libraries.
-uint32_t device_arch(const Runtime& rt, const Context* context);
+// The image alone, as a copy that needs nothing of the program's memory; what follows it is left out.
+std::string copy_image(Bytes image);
+
+// 90 for compute capability 9.0.
+uint32_t arch_of_device(const Runtime& rt, int device);
 
 }  // namespace softgpu

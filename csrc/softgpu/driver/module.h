@@ -1,5 +1,4 @@
-// Loaded images. A module belongs to a context, a library to the process; both are a Module here,
-// and their functions and kernels are a Function.
+// Loaded images: modules of a context, and libraries, which have a module in each context.
 #pragma once
 
 #include "loader.h"
@@ -11,5 +10,21 @@ CUresult load_image(Runtime& rt, Context* context, Bytes image, LoadLog* log, Mo
 CUresult read_file(const char* path, std::string* bytes);
 void unload(Runtime& rt, Module* module);
 void unload_modules_of(Runtime& rt, Context* context);
+// Unloading waits for what runs: a program may unload right after a launch it did not wait for.
+CUresult wait_for_all_work(Call& call);
+
+// CUDA_MODULE_LOADING: kernels are loaded when first needed, which is the default, or at once.
+bool loads_lazily();
+// The library's module in a context, made on first use.
+CUresult module_in(Runtime& rt, Library* library, Context* context, Module** found);
+// With eager loading a new context gets the modules of all libraries.
+CUresult load_libraries_into(Runtime& rt, Context* context);
+
+// What a launch may name: a CUfunction, or a CUkernel, which means its function in `context`.
+// INVALID_HANDLE for anything else.
+CUresult resolve_function(Runtime& rt, Context* context, const void* handle, Function** found);
+CUresult find_function(Module* module, const char* name, Function** found);
+CUresult find_global(Runtime& rt, Module* module, const char* name, CUdeviceptr* address,
+                     size_t* bytes);
 
 }  // namespace softgpu

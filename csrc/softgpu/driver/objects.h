@@ -57,6 +57,23 @@ struct Function {
   uint32_t params_bytes = 0;
   KernelTraits traits{};
   std::map<int, int> attributes{};  // set by the program
+  const struct Kernel* kernel = nullptr;  // that it is the function of, in a library
+  bool loaded = false;                    // what cuFuncIsLoaded says
+};
+
+// A kernel of a library, on all devices. Its function in a context is made when first asked for.
+struct Kernel {
+  struct Library* library;
+  const Function* function;                        // in the library's own module
+  std::map<int, std::map<int, int>> attributes{};  // by device; set by the program
+};
+
+// CUlibrary: an image of the process, with a module of its own in each context that uses it.
+struct Library {
+  std::string image;
+  std::map<std::string, Kernel*> kernels{};
+  Module* own = nullptr;  // of no context: loaded to learn what is in it
+  std::map<Context*, Module*> modules{};
 };
 
 struct HostLibrary {  // a kernel library in this process
@@ -64,9 +81,10 @@ struct HostLibrary {  // a kernel library in this process
   int memory_fd;      // the file that it was loaded from
 };
 
-// A loaded image. Also stands for a CUlibrary; a Function stands for a CUkernel likewise.
+// A loaded image.
 struct Module {
-  Context* context;  // null for libraries: they belong to the process
+  Context* context;             // null for a library's own
+  Library* library = nullptr;   // that it is the module of
   std::vector<HostLibrary> libraries{};
   std::map<std::string, Function*> functions{};
   std::vector<uintptr_t> globals{};  // starts of the ranges registered for its variables
