@@ -203,6 +203,16 @@ void read_cubin(const Elf64_Ehdr& header, const std::vector<Section>& sections, 
 
 }  // namespace
 
+bool find_sections(Bytes elf, std::string_view name, std::vector<Bytes>* found) {
+  Elf64_Ehdr header;
+  std::vector<Section> sections;
+  if (!elf.read(0, &header) || !read_sections(elf, header, &sections)) return false;
+  for (const Section& section : sections) {
+    if (section.name == name) found->push_back(section.content);
+  }
+  return true;
+}
+
 void inspect_elf(Bytes given, Image* image) {
   Elf64_Ehdr header;
   if (!given.read(0, &header)) return void(fail(image, "the ELF header is cut off"));

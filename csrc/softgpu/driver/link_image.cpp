@@ -2,7 +2,11 @@
 
 #include <elf.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "elf_image.h"
+#include "fatbin.h"
 
 namespace softgpu {
 namespace {
@@ -10,6 +14,43 @@ namespace {
 struct LinkedInput {
   uint64_t bytes;
 };
+
+struct ArchiveMember {  // of ar(1); fields are text, filled with spaces
+  char name[16], date[12], user[6], group[6], mode[8], size[10], end[2];
+};
+static_assert(sizeof(ArchiveMember) == 60);
+
+constexpr std::string_view kArchiveMagic = "!<arch>\n";
+
+bool read_archive(Bytes archive, std::vector<Bytes>* members) {
+  for (size_t at = kArchiveMagic.size(); at < archive.size;) {
+    ArchiveMember header;
+    Bytes content;
+    size_t bytes = 0;
+    if (!archive.read(at, &header)) return false;
+    const auto parsed = std::from_chars(header.size, header.size + sizeof header.size, bytes);
+    if (parsed.ec != std::errc() || !archive.part(at + sizeof header, bytes, &content)) return false;
+    const bool index = header.name[0] == '/' && (header.name[1] < '0' || header.name[1] > '9');
+    if (!index) members->push_back(content);
+    at += sizeof header + bytes + bytes % 2;
+  }
+  return true;
+}
+
+// A section of fat binaries, one after the other, with zeros between them.
+void split_fatbins(Bytes section, std::vector<Bytes>* images) {
+  while (section.size >= sizeof(uint64_t)) {
+    if (!is_fatbin(section)) {
+      section = {section.data + sizeof(uint64_t), section.size - sizeof(uint64_t)};
+      continue;
+    }
+    Bytes one = section;
+    one.size = fatbin_length(section);
+    images->push_back(one);
+    const size_t step = std::min(section.size, (one.size + 7) / 8 * 8);
+    section = {section.data + step, section.size - step};
+  }
+}
 
 size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -37,6 +78,34 @@ Elf64_Ehdr elf_header(uint32_t arch) {
 }
 
 }  // namespace
+
+bool find_device_code(Bytes input, std::vector<Bytes>* images) {
+  const bool archive =
+      input.size >= kArchiveMagic.size() &&
+      memcmp(input.data, kArchiveMagic.data(), kArchiveMagic.size()) == 0;
+  if (archive) {
+    std::vector<Bytes> members;
+    if (!read_archive(input, &members)) return false;
+    for (const Bytes member : members) {
+      if (!find_device_code(member, images)) return false;
+    }
+    return true;
+  }
+  Elf64_Ehdr header;
+  const bool object = input.read(0, &header) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                      header.e_type == ET_REL && header.e_machine != kMachineCuda;
+  if (!object) {
+    images->push_back(input);
+    return true;
+  }
+  std::vector<Bytes> sections;
+  if (!find_sections(input, ".nv_fatbin", &sections) ||
+      !find_sections(input, "__nv_relfatbin", &sections)) {
+    return false;
+  }
+  for (const Bytes section : sections) split_fatbins(section, images);
+  return true;
+}
 
 std::string make_linked_image(const std::vector<std::string>& inputs, uint32_t arch) {
   std::string body;

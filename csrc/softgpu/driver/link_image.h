@@ -3,12 +3,17 @@
 // from outside, so it may be stored and loaded by another process.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "bytes.h"
 
 namespace softgpu {
+
+// What a host object (`nvcc -c`) or an archive of them carries for devices: the fat binaries in their
+// sections, or the input itself where it is an image. False when it is broken.
+bool find_device_code(Bytes input, std::vector<Bytes>* images);
 
 std::string make_linked_image(const std::vector<std::string>& inputs, uint32_t arch);
 // False when the section is broken.

@@ -44,7 +44,7 @@ class Runtime {
   proto::Welcome device{};
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
-      kernels;
+      kernels, links;
   std::map<uintptr_t, Range> ranges;
   std::unordered_map<uint64_t, Physical*> physicals;
   std::vector<Pool*> pools;            // every one, with the destroyed ones that still hold memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 from cuda.bindings import driver as cu
@@ -206,3 +207,39 @@ def images_that_cannot_be_loaded_say_why():
     new = b".version 99.0\n.target sm_80\n.address_size 64\n\0"
     assert refused(cu.cuModuleLoadData(new)) == "UNSUPPORTED_PTX_VERSION"
     assert refused(cu.cuModuleLoad(b"/no/such/file")) == "FILE_NOT_FOUND"
+
+
+def what_was_linked_can_be_loaded_after_the_link_is_gone():
+    gpu = Gpu()
+    kinds = cu.CUjitInputType
+    with open(os.environ["TEST_IMAGE"], "rb") as file:
+        image = file.read()
+    state = ok(cu.cuLinkCreate(0, [], []))
+    ok(cu.cuLinkAddData(state, kinds.CU_JIT_INPUT_CUBIN, image, len(image), b"kernels", 0, [], []))
+    cubin, size = ok(cu.cuLinkComplete(state))
+    linked = ctypes.string_at(cubin, size)
+    ok(cu.cuLinkDestroy(state))
+    assert linked.startswith(b"\x7fELF")
+    module = ok(cu.cuModuleLoadData(linked))
+    word = gpu.word(4)
+    function = ok(cu.cuModuleGetFunction(module, b"affine"))
+    types = (None, ctypes.c_uint, ctypes.c_uint)
+    ok(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, ((word, 3, 1), types), 0))
+    assert gpu.read(word) == [13]
+    ok(cu.cuModuleUnload(module))
+
+
+def a_link_refuses_what_is_no_code():
+    Gpu()
+    kinds = cu.CUjitInputType
+    state = ok(cu.cuLinkCreate(0, [], []))
+
+    def add(kind, data):
+        return cu.cuLinkAddData(state, kind, data, len(data), b"input", 0, [], [])
+
+    assert refused(add(kinds.CU_JIT_INPUT_PTX, b"this is no PTX\0")) == "INVALID_PTX"
+    new = b".version 99.0\n.target sm_80\n.address_size 64\n\0"
+    assert refused(add(kinds.CU_JIT_INPUT_PTX, new)) == "UNSUPPORTED_PTX_VERSION"
+    missing = cu.cuLinkAddFile(state, kinds.CU_JIT_INPUT_PTX, b"/no/such/file", 0, [], [])
+    assert refused(missing) == "FILE_NOT_FOUND"
+    ok(cu.cuLinkDestroy(state))

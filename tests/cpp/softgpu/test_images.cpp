@@ -118,6 +118,23 @@ std::string info_attribute(uint8_t attribute, const std::vector<uint32_t>& words
   return out;
 }
 
+std::string archive_of(const std::string& content) {
+  char header[61];
+  snprintf(header, sizeof header, "%-16s%-12d%-6d%-6d%-8d%-10zu`\n", "code.o/", 0, 0, 0, 0,
+           content.size());
+  return "!<arch>\n" + std::string(header, 60) + content + (content.size() % 2 ? "\n" : "");
+}
+
+// Every kind of image, whole and well.
+std::vector<std::string> seeds() {
+  const std::string lz4{"\x28""ab\x02\x00\x10""!", 7};
+  const std::string fat =
+      fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0) + fatbin_entry(2, 90, 0x2011, lz4, 15));
+  const std::string object =
+      cubin({{".text.f", "code"}, {".nv.info.f", info_attribute(5, {1, 2, 3})}});
+  return {kPtx, object, fat, make_linked_image({kPtx, "x"}, 90), archive_of(fat)};
+}
+
 // Everything that loading does before it runs anything.
 void look_at(Bytes bytes) {
   const Image image = inspect_image(bytes);
@@ -127,6 +144,10 @@ void look_at(Bytes bytes) {
     if (read_linked_inputs(image.linked, &inputs)) {
       for (Bytes input : inputs) inspect_image(input);
     }
+  }
+  std::vector<Bytes> device_code;
+  if (find_device_code(bytes, &device_code)) {
+    for (Bytes found : device_code) inspect_image(found);
   }
   std::vector<FatbinEntry> entries;
   if (image.kind != ImageKind::kFatbin || !read_fatbin(bytes, &entries)) return;
@@ -222,6 +243,17 @@ TEST(what_the_linker_made_gives_its_inputs_back) {
   CHECK(inspect_image(inputs[1]).kind == ImageKind::kPtx);
 }
 
+TEST(archives_and_objects_give_their_device_code) {
+  const std::string fat = fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0));
+  const std::string archive = archive_of(fat);
+  std::vector<Bytes> found;
+  CHECK(find_device_code(view(archive), &found));
+  CHECK_EQ(found.size(), size_t{1});
+  CHECK(std::string(found[0].data, found[0].size) == fat);
+  found.clear();
+  CHECK(!find_device_code(view(archive.substr(0, archive.size() - 8)), &found));
+}
+
 TEST(readable_memory_ends_where_the_pages_do) {
   const std::string text(100, 'x');
   CHECK(readable_from(text.data()).size >= 100);
@@ -229,12 +261,7 @@ TEST(readable_memory_ends_where_the_pages_do) {
 }
 
 TEST(no_cut_of_an_image_is_read_behind_its_end) {
-  const std::string lz4{"\x28""ab\x02\x00\x10""!", 7};
-  const std::vector<std::string> seeds = {
-      kPtx, cubin({{".text.f", "code"}, {".nv.info.f", info_attribute(5, {1, 2, 3})}}),
-      fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0) + fatbin_entry(2, 90, 0x2011, lz4, 15)),
-      make_linked_image({kPtx, "x"}, 90)};
-  for (const std::string& seed : seeds) {
+  for (const std::string& seed : seeds()) {
     for (size_t length = 0; length <= seed.size(); ++length) {
       look_at(Exact(seed.substr(0, length)).view());
     }
@@ -242,14 +269,10 @@ TEST(no_cut_of_an_image_is_read_behind_its_end) {
 }
 
 TEST(no_flipped_byte_of_an_image_is_believed) {
-  const std::string lz4{"\x28""ab\x02\x00\x10""!", 7};
-  const std::vector<std::string> seeds = {
-      kPtx, cubin({{".text.f", "code"}, {".nv.info.f", info_attribute(5, {1, 2, 3})}}),
-      fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0) + fatbin_entry(2, 90, 0x2011, lz4, 15)),
-      make_linked_image({kPtx, "x"}, 90)};
+  const std::vector<std::string> whole = seeds();
   std::mt19937 random(20);
   for (int round = 0; round < 20'000; ++round) {
-    std::string image = seeds[random() % seeds.size()];
+    std::string image = whole[random() % whole.size()];
     for (uint32_t flips = 1 + random() % 4; flips > 0; --flips) {
       // Values at the edges break more than others do.
       const char values[] = {0, 1, 127, -1, -128, static_cast<char>(random())};

@@ -79,3 +79,24 @@ host = Path("/proc/self/exe").read_bytes()
 assert refused(load(host)) == "NO_BINARY_FOR_GPU"
 """
     )
+
+
+def test_logs_and_their_sizes_go_back_to_the_program(gpu):
+    gpu.run(
+        PROGRAM
+        + """
+log = ctypes.create_string_buffer(b"x" * 256, 256)
+options = (ctypes.c_int * 3)(5, 6, 2)  # error log, its size, wall time
+values = (ctypes.c_void_p * 3)(ctypes.addressof(log), 40, 7)
+module = ctypes.c_void_p()
+load_ex = libcuda.cuModuleLoadDataEx
+assert load_ex(ctypes.byref(module), b"no PTX at all", 3, options, values) == 218
+assert values[1] == 39 == len(log.value) and log.raw[40:] == b"x" * 216
+assert ctypes.c_float.from_buffer(values, 16).value >= 0
+assert load_ex(ctypes.byref(module), library, 3, options, values) == 0
+assert not values[1] and log.value == b""
+options[0] = 99
+assert load_ex(ctypes.byref(module), library, 3, options, values) == 1
+assert load_ex(ctypes.byref(module), library, 3, None, values) == 1
+"""
+    )
