@@ -16,3 +16,7 @@ __global__ void vector_add(const T* a, const T* b, T* c, size_t n) {
 }
 template __global__ void vector_add<float>(const float*, const float*, float*, size_t);
 TANDEM_KERNEL(vector_add<float>, blockDim.x, 12.0 * blockDim.x)
+
+// x = x * a + b, by one thread: order shows.
+extern "C" __global__ void affine(unsigned* x, unsigned a, unsigned b) { *x = *x * a + b; }
+TANDEM_KERNEL(affine, 2, 8)

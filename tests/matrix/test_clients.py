@@ -36,6 +36,7 @@ def run(
         "core_compile",
         "core_device",
         "core_memory",
+        "core_pools",
         "numba_compile",
         "numba_memory",
         "nvml",
