@@ -22,6 +22,7 @@ PLACES = {
     "softgpu-cuda": "tandem/softgpu/lib/libcuda.so.1",
     "softgpu-nvml": "tandem/softgpu/lib/libnvidia-ml.so.1",
     "softgpu-device": "tandem/softgpu/bin/tandem-softgpu",
+    "softgpu-mps": "tandem/softgpu/bin/nvidia-cuda-mps-control",
 }
 
 

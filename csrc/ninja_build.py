@@ -120,6 +120,13 @@ def targets() -> dict[str, Target]:
             link="-static-libstdc++ -static-libgcc",
             shared=False,
         ),
+        "softgpu-mps": Target(
+            output="nvidia-cuda-mps-control",
+            sources=("csrc/softgpu/mps/*.cpp",),
+            flags="-Icsrc/softgpu",
+            link="-static-libstdc++ -static-libgcc -ldl",
+            shared=False,
+        ),
     }
 
 

@@ -44,7 +44,7 @@ enum class Type : uint16_t {
   kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,
   kMemReserve, kMemReply, kMemRelease, kMemInfo, kMemInfoReply,
   kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
-  kStreamConfine,
+  kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate,
 };
 
 struct Header {
@@ -58,6 +58,7 @@ enum class Mode : uint32_t { kTime = 0, kMps = 1 };
 enum HelloFlags : uint32_t {
   kObserver = 1,   // takes part in the clock, submits nothing (the daemon)
   kQueryOnly = 2,  // NVML, status: no part in the clock, does not keep the device alive
+  kMpsServer = 4,  // no part in the clock; its connection is the life of an MPS server
 };
 
 struct Hello {
@@ -92,6 +93,24 @@ struct Welcome {
   uint32_t device_count;
   uint32_t reserved;
   DeviceInfo device[kMaxDevices];
+};
+
+// The first message of a client under MPS: from then on its contexts share the GPU in space with
+// those of the server's other clients. Server 0 stands for a device that is in `mps` mode as a whole.
+struct JoinMps {
+  Header header;
+  uint32_t server;    // client_id that the server was welcomed with
+  uint32_t priority;  // 0 normal, 1 below normal
+  uint64_t memory_limit_bytes[kMaxDevices];  // of this client; kNever: none
+};
+struct JoinReply {
+  Header header;
+  uint32_t status;  // CUresult
+  uint32_t reserved;
+};
+struct MpsTerminate {  // server -> device: end the work of one of its clients
+  Header header;
+  uint32_t pid, reserved;
 };
 
 struct ContextCreate {

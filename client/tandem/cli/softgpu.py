@@ -89,7 +89,7 @@ def env(**options: str | int | Path | None) -> None:
       eval "$(tandem softgpu env --clock virtual)"
     """
     wanted = device.environment(None, **_absolute(options))
-    for name in ("LD_LIBRARY_PATH", *device.OPTIONS.values()):
+    for name in ("LD_LIBRARY_PATH", "PATH", *device.OPTIONS.values()):
         if name in wanted:
             click.echo(f"export {name}={shlex.quote(wanted[name])}")
 

@@ -62,6 +62,9 @@ def environment(
     paths = [p for p in env.get("LD_LIBRARY_PATH", "").split(os.pathsep) if p]
     own = str(LIBRARIES)
     env["LD_LIBRARY_PATH"] = os.pathsep.join([own, *(p for p in paths if p != own)])
+    programs = str(DEVICE_PROGRAM.parent)  # nvidia-cuda-mps-control
+    paths = [p for p in env.get("PATH", os.defpath).split(os.pathsep) if p]
+    env["PATH"] = os.pathsep.join([programs, *(p for p in paths if p != programs)])
     for name, value in options.items():
         if name not in OPTIONS:
             msg = f"unknown option {name!r}; known are {', '.join(OPTIONS)}"

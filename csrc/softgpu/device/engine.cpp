@@ -48,6 +48,7 @@ uint32_t Engine::open(int32_t pid, uint64_t real_now_ns) {
   client->connection = ++last_connection_;
   client->pid = pid;
   client->spoke_real_ns = real_now_ns;
+  client->memory_limit_bytes.fill(kNever);
   clients_.emplace(client->connection, std::move(client));
   return last_connection_;
 }
@@ -57,7 +58,7 @@ Client* Engine::find(uint32_t connection) {
   return found == clients_.end() ? nullptr : found->second.get();
 }
 
-size_t Engine::lease_count() const { return participants_.size(); }
+size_t Engine::lease_count() const { return participants_.size() + mps_servers_.size(); }
 
 void Engine::handle(uint32_t connection, const uint8_t* packet, size_t bytes,
                     uint64_t real_now_ns) {
@@ -101,7 +102,8 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   if (clock_ == ClockKind::kReal) run(real_now_ns);
   drop_everything_of(client);
   for (Gpu& gpu : gpus_) gpu.ledger().release_all(connection);
-  participants_.erase(client->id);
+  if (client->takes_part()) participants_.erase(client->id);
+  leave_mps(*client);
   clients_.erase(connection);
   run(real_now_ns);
 }
@@ -126,7 +128,10 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kQuery: return with(Query{}, &Engine::query);
     default: break;
   }
-  if (!client->takes_part()) return "a message that a query connection may not send";
+  if (client->role == Role::kMpsServer && type == Type::kMpsTerminate) {
+    return with(MpsTerminate{}, &Engine::mps_terminate);
+  }
+  if (!client->takes_part()) return "a message that such a connection may not send";
   switch (type) {
     case Type::kIdle: return with(Idle{}, &Engine::idle);
     case Type::kContextCreate: return with(ContextCreate{}, &Engine::context_create);
@@ -136,6 +141,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kStreamDestroy: return with(StreamDestroy{}, &Engine::stream_destroy);
     case Type::kMemReserve: return with(MemReserve{}, &Engine::mem_reserve);
     case Type::kMemRelease: return with(MemRelease{}, &Engine::mem_release);
+    case Type::kJoinMps: return with(JoinMps{}, &Engine::join_mps);
     case Type::kBody: return with(Body{}, &Engine::body);
     case Type::kSyncTime:
       client->replies.add(Type::kTime, Time{{}, now_ns_});
@@ -161,6 +167,10 @@ const char* Engine::hello(Client* client, const Hello& message) {
   if (message.flags & kQueryOnly) {
     client->role = Role::kQuery;
     client->id = kFirstQuery + ++last_query_;
+  } else if (message.flags & kMpsServer) {
+    client->role = Role::kMpsServer;
+    client->id = ++last_mps_server_;
+    mps_servers_.emplace(client->id, client);
   } else if (message.flags & kObserver) {
     client->role = Role::kObserver;
     client->id = kFirstObserver + ++last_observer_;

@@ -72,6 +72,8 @@ class Engine {
   const char* submit(Client* client, const Submit& message);
   std::unique_ptr<Op> make_op(Stream* stream, const Submit& message);
   const char* body(Client* client, const Body& message);
+  const char* join_mps(Client* client, const JoinMps& message);
+  const char* mps_terminate(Client* client, const MpsTerminate& message);
   void condemn(Client* client, const std::string& why);
 
   // Operations from SUBMIT to DONE (engine_ops.cpp).
@@ -87,6 +89,12 @@ class Engine {
   void poison(const Context& context, uint32_t status);
   void drop_everything_of(Client* client);
   uint64_t next_device_event_ns() const;
+
+  // MPS (engine_mps.cpp).
+  size_t mps_client_count(uint32_t server) const;
+  void end_mps_client(Client* client, uint32_t status);
+  void note_mps_fault(const Client& client, uint32_t status);
+  void leave_mps(const Client& gone);
 
   // Time (engine_clock.cpp).
   void run(uint64_t real_now_ns);
@@ -111,8 +119,9 @@ class Engine {
 
   std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
   std::map<uint32_t, Client*> participants_;             // by id: the order of every tie
+  std::map<uint32_t, Client*> mps_servers_;              // by id, a number of their own
   uint32_t last_connection_ = 0;
-  uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0;
+  uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;
   std::set<uint32_t> lost_;  // devices that an injected fault took down
   uint64_t last_allocation_ = 0;
   uint64_t ops_done_ = 0;

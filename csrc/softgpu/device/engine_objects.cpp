@@ -1,4 +1,6 @@
 // Contexts, streams and memory: what clients create, and what of it is refused.
+#include <algorithm>
+
 #include "engine.h"
 
 namespace tandem::softgpu {
@@ -8,6 +10,13 @@ namespace {
 constexpr size_t kMaxContexts = 4096;
 constexpr size_t kMaxStreams = 65536;
 
+// An MPS client may be limited to less than the device has.
+bool beyond_limit(const Client& client, const Ledger& ledger, uint32_t gpu, uint64_t bytes) {
+  const uint64_t limit = client.memory_limit_bytes[gpu];
+  const uint64_t used = ledger.used_bytes(client.connection);
+  return limit != kNever && (used > limit || bytes > limit - used);
+}
+
 }  // namespace
 
 const char* Engine::context_create(Client* client, const ContextCreate& message) {
@@ -15,9 +24,9 @@ const char* Engine::context_create(Client* client, const ContextCreate& message)
   if (message.sm_percent == 0 || message.sm_percent > 100) return "an SM percentage not in 1..100";
   if (client->contexts.size() >= kMaxContexts) return "too many contexts";
   Context context{client, message.context, message.device, message.sm_percent, kSuccess};
-  if (lost_.count(message.device)) {
-    context.poison = kDeviceUnavailable;
-    client->events.add(Type::kFault, Fault{{}, message.context, kDeviceUnavailable, 0});
+  context.poison = lost_.count(message.device) ? uint32_t{kDeviceUnavailable} : client->fate;
+  if (context.poison != kSuccess) {
+    client->events.add(Type::kFault, Fault{{}, message.context, context.poison, 0});
   }
   const bool fresh = client->contexts.emplace(message.context, context).second;
   return fresh ? nullptr : "a context number that is in use";
@@ -82,6 +91,8 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
     reply.status = kInvalidValue;
   } else if (kind != MemKind::kContext && faults_.refuse_reservation()) {
     reply.status = kOutOfMemory;
+  } else if (beyond_limit(*client, gpus_[message.device].ledger(), message.device, bytes)) {
+    reply.status = kOutOfMemory;
   } else if (!gpus_[message.device].ledger().reserve(last_allocation_ + 1, client->connection,
                                                      bytes, kind)) {
     reply.status = kOutOfMemory;
@@ -102,8 +113,14 @@ const char* Engine::mem_release(Client* client, const MemRelease& message) {
 const char* Engine::mem_info(Client* client, const MemInfo& message) {
   if (message.device >= gpus_.size()) return "a device that does not exist";
   const Ledger& ledger = gpus_[message.device].ledger();
-  client->replies.add(Type::kMemInfoReply, MemInfoReply{{}, message.request, ledger.free_bytes(),
-                                                        ledger.total_bytes()});
+  uint64_t free_bytes = ledger.free_bytes();
+  const uint64_t limit = client->memory_limit_bytes[message.device];
+  if (limit != kNever) {
+    const uint64_t used = std::min(limit, ledger.used_bytes(client->connection));
+    free_bytes = std::min(free_bytes, limit - used);
+  }
+  client->replies.add(Type::kMemInfoReply,
+                      MemInfoReply{{}, message.request, free_bytes, ledger.total_bytes()});
   return nullptr;
 }
 

@@ -154,15 +154,18 @@ void Engine::cancel_all(Context* context, uint32_t status) {
 // the device, as on a GPU, and so does the loss of the device in any mode.
 void Engine::poison(const Context& failed, uint32_t status) {
   const bool whole_device = mode_ == Mode::kMps || lost_.count(failed.gpu) > 0;
+  const uint32_t server = failed.client->mps_server;
   for (auto& [id, client] : participants_) {
     for (auto& [number, context] : client->contexts) {
-      const bool hit = &context == &failed || (whole_device && context.gpu == failed.gpu);
+      const bool shares = whole_device || (server != 0 && client->mps_server == server);
+      const bool hit = &context == &failed || (shares && context.gpu == failed.gpu);
       if (!hit || context.poison != kSuccess) continue;
       context.poison = status;
       client->events.add(Type::kFault, Fault{{}, number, status, 0});
       cancel_all(&context, status);
     }
   }
+  note_mps_fault(*failed.client, status);
 }
 
 void Engine::drop_everything_of(Client* client) {

@@ -1,6 +1,7 @@
 // What the device process knows of its clients: plain values, owned and changed by the engine.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -28,6 +29,11 @@ enum Status : uint32_t {
   kInvalidHandle = 400,
   kContextIsDestroyed = 709,
   kLaunchFailed = 719,
+  kMpsConnectionFailed = 805,
+  kMpsRpcFailure = 806,
+  kMpsServerNotReady = 807,
+  kMpsMaxClientsReached = 808,
+  kMpsClientTerminated = 810,
 };
 
 inline std::string name_of(const char (&field)[kNameBytes]) {
@@ -103,7 +109,7 @@ struct RunsBefore {
   bool operator()(const Op* a, const Op* b) const;
 };
 
-enum class Role : uint8_t { kUnknown, kWorker, kObserver, kQuery };
+enum class Role : uint8_t { kUnknown, kWorker, kObserver, kQuery, kMpsServer };
 
 struct Client {
   uint32_t connection = 0;
@@ -111,7 +117,11 @@ struct Client {
   int32_t pid = 0;
   Role role = Role::kUnknown;
   std::string name;
-  uint32_t mps_server = 0;  // whose client it is; 0: none's
+  uint32_t mps_server = 0;    // whose client it is; 0: none's
+  uint32_t mps_priority = 0;  // larger is less urgent, before all stream priorities
+  bool mps_fault = false;     // of a server: until the clients that a fault hit have gone
+  uint32_t fate = kSuccess;   // what every context of it has come to
+  std::array<uint64_t, kMaxDevices> memory_limit_bytes;  // kNever: none
   bool condemned = false;   // misbehaved: the edge is about to close it
 
   // Virtual clock.
@@ -135,7 +145,8 @@ struct Client {
 
 inline bool RunsBefore::operator()(const Op* a, const Op* b) const {
   const auto key = [](const Op* op) {
-    return std::make_tuple(op->stream->priority, op->ready_ns, op->client->id, op->id);
+    return std::make_tuple(op->client->mps_priority, op->stream->priority, op->ready_ns,
+                           op->client->id, op->id);
   };
   return key(a) < key(b);
 }

@@ -34,6 +34,7 @@ const char* role_name(Role role) {
     case Role::kWorker: return "worker";
     case Role::kObserver: return "observer";
     case Role::kQuery: return "query";
+    case Role::kMpsServer: return "mps_server";
     case Role::kUnknown: break;
   }
   return "unknown";

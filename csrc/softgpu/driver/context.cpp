@@ -1,5 +1,6 @@
 // Contexts: primary ones, created ones, and the stack of each thread.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -12,10 +13,9 @@
 namespace softgpu {
 namespace {
 
-uint32_t sm_percent() {
-  const char* setting = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-  const long percent = setting ? strtol(setting, nullptr, 10) : 0;
-  return percent >= 1 && percent <= 100 ? static_cast<uint32_t>(percent) : 100;
+// The share of the SMs that MPS gives the contexts of this process.
+uint32_t sm_percent(const Runtime& rt) {
+  return std::clamp(static_cast<uint32_t>(std::ceil(rt.mps.percent)), 1U, 100U);
 }
 
 CUresult create_context(Call& call, int device, unsigned flags, Context** made) {
@@ -32,7 +32,7 @@ CUresult create_context(Call& call, int device, unsigned flags, Context** made) 
   call.rt.contexts.insert(context);
   call.rt.post(proto::Type::kContextCreate,
                proto::ContextCreate{{}, context->number, static_cast<uint32_t>(device),
-                                    sm_percent()});
+                                    sm_percent(call.rt)});
   context->legacy = make_stream(call.rt, context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;
   *made = context;

@@ -64,6 +64,22 @@ const Row kRows[] = {
     ROW(CUDA_ERROR_INVALID_RESOURCE_TYPE, "invalid resource type")
     ROW(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "invalid resource configuration")
     ROW(CUDA_ERROR_STREAM_DETACHED, "operation not permitted on a detached stream")
+    ROW(CUDA_ERROR_ECC_UNCORRECTABLE,
+        "uncorrectable ECC error encountered")
+    ROW(CUDA_ERROR_MPS_CONNECTION_FAILED,
+        "MPS client failed to connect to the MPS control daemon or the MPS server")
+    ROW(CUDA_ERROR_MPS_RPC_FAILURE,
+        "the remote procedural call between the MPS server and the MPS client failed")
+    ROW(CUDA_ERROR_MPS_SERVER_NOT_READY,
+        "MPS server is not ready to accept new MPS client requests")
+    ROW(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+        "the hardware resources required to create MPS client have been exhausted")
+    ROW(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
+        "the hardware resources required to support device connections have been exhausted")
+    ROW(CUDA_ERROR_MPS_CLIENT_TERMINATED,
+        "the MPS client has been terminated by the server")
+    ROW(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
+        "exec affinity is not supported")
     ROW(CUDA_ERROR_UNKNOWN, "unknown error")
 };
 #undef ROW

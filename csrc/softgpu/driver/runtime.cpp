@@ -85,6 +85,7 @@ void Runtime::forget_after_fork() {
   const bool was_started = life != Life::kFresh;
   if (fd_ >= 0) close(fd_);  // else a killed parent would seem to live on in its child
   if (wake_fd_ >= 0) close(wake_fd_);
+  if (mps.control_fd >= 0) close(mps.control_fd);
   g_runtime = new Runtime;  // the old one's mutex and threads are not ours
   if (was_started) g_runtime->life = Life::kForked;
   this_thread() = ThreadState();
@@ -95,10 +96,17 @@ CUresult Runtime::start(uint32_t flags) {
   if (life == Life::kReady) return CUDA_SUCCESS;
   if (life == Life::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   if (life == Life::kLost) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (const CUresult bad = look_for_mps(&mps)) return bad;
   fd_ = connect_to_device(flags, true, &device);
   if (fd_ < 0) return CUDA_ERROR_SYSTEM_NOT_READY;
-  life = Life::kReady;
   received_ = 1;  // WELCOME
+  if (mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps)) {
+    if (const CUresult bad = join_mps(fd_, mps)) return leave_after(bad);
+    ++received_;
+  } else {
+    mps = MpsMembership();  // the limits are those of MPS only
+  }
+  life = Life::kReady;
   last_time_ns_ = device.now_ns;
   if (const char* limit = getenv("TANDEM_SOFTGPU_QUEUE")) {
     queue_limit_ = static_cast<uint32_t>(std::max(1L, strtol(limit, nullptr, 10)));
@@ -113,6 +121,15 @@ CUresult Runtime::start(uint32_t flags) {
   spawn([this, fd = fd_] { receive_loop(fd); });
   spawn([this] { execute_loop(); });
   return CUDA_SUCCESS;
+}
+
+// A start that failed leaves nothing behind, so that it can be tried again.
+CUresult Runtime::leave_after(CUresult error) {
+  close(fd_);
+  fd_ = -1;
+  if (mps.control_fd >= 0) close(mps.control_fd);
+  mps = MpsMembership();
+  return error;
 }
 
 uint64_t Runtime::now_ns() const { return is_virtual() ? last_time_ns_ : monotonic_ns(); }

@@ -19,6 +19,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "mps.h"
 #include "objects.h"
 #include "protocol.h"
 
@@ -42,6 +43,7 @@ class Runtime {
   std::mutex mutex;
   Life life = Life::kFresh;
   proto::Welcome device{};
+  MpsMembership mps;  // fixed when the driver starts
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
@@ -105,6 +107,7 @@ class Runtime {
 
 
  private:
+  CUresult leave_after(CUresult error);
   void append(const void* message, size_t bytes);
   void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns);
   void wake_satisfied();

@@ -1,0 +1,117 @@
+// What the MPS control program knows and decides: servers, their clients, limits, commands.
+//
+// Rules
+// 1. A server serves clients of one user; there is at most one server that is not on its way out.
+// 2. A client waits until a server of its user is up. Another user's server is ended once it has no
+//    clients, and clients that came later wait behind those that wait already.
+// 3. Limits set for a server, and defaults for servers to come, hold for clients that come later.
+//
+// Does no I/O: the edge (daemon.cpp) tells it what happened and does what World asks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "mps_settings.h"
+
+namespace tandem::softgpu::mps {
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual pid_t start_server(uid_t uid) = 0;  // -1: it cannot be started
+  virtual void tell_server(pid_t server, const std::string& text) = 0;
+  virtual void end_server(pid_t server, bool by_force) = 0;
+  virtual void reply(int connection, const std::string& text) = 0;
+  virtual void log(const std::string& line) = 0;
+  virtual std::string command_of(pid_t pid) = 0;  // for `ps`
+};
+
+struct Limits {
+  double percent = 100;
+  uint32_t priority = 0;
+  MpsMemoryLimits memory;
+};
+
+class Control {
+ public:
+  explicit Control(World* world) : world_(world) {}
+
+  Limits defaults;
+
+  void client_came(int connection, pid_t pid, uid_t uid);
+  void connection_closed(int connection);
+  void server_said(pid_t server, const std::string& text);
+  void server_ended(pid_t server);
+  void command(int connection, uid_t uid, const std::string& line);
+  void time_is_up();  // of `quit -t`
+
+  bool finished() const { return quitting_ && servers_.empty(); }
+  double quit_timeout_s() const { return quit_timeout_s_; }  // negative: none runs
+
+ private:
+  enum class State { kStarting, kActive, kFault, kEnding };
+  struct Server {
+    uid_t uid = 0;
+    State state = State::kStarting;
+    uint32_t number = 0;  // of the device process
+    std::vector<std::string> devices;
+    Limits limits;
+  };
+  struct Client {
+    pid_t pid = 0;
+    uid_t uid = 0;
+    pid_t server = 0;  // 0: waits for one
+    uint64_t order = 0;
+  };
+  using Words = std::vector<std::string>;
+  using Handler = std::string (Control::*)(const Words& words);
+  struct Command {
+    const char* name;
+    size_t fewest, most;  // words after the name
+    Handler handler;
+    const char* usage;
+  };
+  static const Command kCommands[];
+
+  void admit();
+  void start(uid_t uid);
+  void end(pid_t server, bool by_force);
+  size_t clients_of(pid_t server) const;
+  std::string welcome(const Server& server) const;
+  Server* find_server(const std::string& pid, std::string* error);
+
+  std::string get_server_list(const Words& words);
+  std::string get_server_status(const Words& words);
+  std::string start_server(const Words& words);
+  std::string shutdown_server(const Words& words);
+  std::string get_client_list(const Words& words);
+  std::string get_device_client_list(const Words& words);
+  std::string set_default_percentage(const Words& words);
+  std::string get_default_percentage(const Words& words);
+  std::string set_percentage(const Words& words);
+  std::string get_percentage(const Words& words);
+  std::string set_default_memory(const Words& words);
+  std::string get_default_memory(const Words& words);
+  std::string set_memory(const Words& words);
+  std::string get_memory(const Words& words);
+  std::string set_default_priority(const Words& words);
+  std::string get_default_priority(const Words& words);
+  std::string ps(const Words& words);
+  std::string terminate_client(const Words& words);
+  std::string quit(const Words& words);
+
+  World* world_;
+  std::map<pid_t, Server> servers_;
+  std::map<int, Client> clients_;  // by connection
+  uint64_t clients_so_far_ = 0;
+  bool quitting_ = false;
+  double quit_timeout_s_ = -1;
+  int quitter_ = -1;  // its connection is answered when all is done
+};
+
+}  // namespace tandem::softgpu::mps

@@ -1,0 +1,96 @@
+#include "server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "../driver/connection.h"
+#include "protocol.h"
+
+namespace tandem::softgpu::mps {
+namespace {
+
+std::string uuid_text(const uint8_t (&uuid)[16]) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                  uuid[i]);
+    text += digits;
+  }
+  return text;
+}
+
+// It lies beside this one; a program, unlike a library, cannot ask where it was loaded from.
+void name_device_program() {
+  char path[4096];
+  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (bytes <= 0) return;
+  const std::string self(path, static_cast<size_t>(bytes));
+  const std::string program = self.substr(0, self.rfind('/')) + "/tandem-softgpu";
+  setenv("TANDEM_SOFTGPU_BIN", program.c_str(), 0);
+}
+
+void tell(int control, const std::string& text) {
+  (void)!send(control, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+// False when the control program has gone.
+bool obey(int control, int device) {
+  char text[256] = "";
+  const ssize_t got = recv(control, text, sizeof text - 1, 0);
+  if (got <= 0) return false;
+  unsigned pid = 0;
+  if (std::sscanf(text, "terminate %u", &pid) == 1) {
+    const MpsTerminate message{
+        {static_cast<uint16_t>(Type::kMpsTerminate), sizeof message, 0}, pid, 0};
+    (void)!send(device, &message, sizeof message, MSG_NOSIGNAL);
+  }
+  return true;
+}
+
+// False when the device process has gone.
+bool relay(int control, int device) {
+  alignas(8) char packet[kMaxPacketBytes];
+  const ssize_t got = recv(device, packet, sizeof packet, 0);
+  if (got <= 0) return false;
+  for (size_t at = 0; at + sizeof(Header) <= static_cast<size_t>(got);) {
+    Header header;
+    std::memcpy(&header, packet + at, sizeof header);
+    if (header.size < sizeof header || header.size > static_cast<size_t>(got) - at) break;
+    if (header.type == static_cast<uint16_t>(Type::kFault) && header.size == sizeof(Fault)) {
+      Fault fault;
+      std::memcpy(&fault, packet + at, sizeof fault);
+      tell(control, fault.status ? "fault " + std::to_string(fault.status) : "active");
+    }
+    at += header.size;
+  }
+  return true;
+}
+
+}  // namespace
+
+int serve(int control) {
+  Welcome welcome{};
+  name_device_program();
+  const int device = ::softgpu::connect_to_device(kMpsServer, true, &welcome);
+  if (device < 0) return 1;
+  std::string ready = "ready " + std::to_string(welcome.client_id);
+  for (uint32_t i = 0; i < welcome.device_count; ++i) {
+    ready += " " + uuid_text(welcome.device[i].uuid);
+  }
+  tell(control, ready);
+  pollfd fds[2] = {{control, POLLIN, 0}, {device, POLLIN, 0}};
+  for (;;) {
+    if (poll(fds, 2, -1) < 0) continue;
+    if (fds[1].revents && !relay(control, device)) return 1;
+    if (fds[0].revents && !obey(control, device)) return 0;
+  }
+}
+
+}  // namespace tandem::softgpu::mps
