@@ -44,7 +44,7 @@ sanitize: setup  ## C++ tests under ASan/UBSan and TSan
 fuzz: setup  ## libFuzzer on the wire and the channel (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
 
-bench: setup  ## measure against the budgets (BENCH=launch|attach|gate|idle|native)
+bench: setup  ## measure against the budgets (BENCH=launch|gate|decide|..; all: python -m bench -h)
 	@$(BIN)/python -m bench $(or $(BENCH),launch)
 
 gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)

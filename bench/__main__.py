@@ -22,6 +22,7 @@ BENCHES = {
     "idle": "what the daemon costs with 100 attached processes that do nothing",
     "calls": "what the shim adds to allocations, events and synchronisation",
     "start": "what preloading costs a program that never uses CUDA",
+    "decide": "how long the scheduler takes to decide with 100 jobs",
     "native": "telemetry the daemon drains a second, and the cost of looking at idle processes",
 }
 DEADLINE_S = 58

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.bars import bar, progress, show, show_bars, smallest_median
 from bench.one_job_daemon import LONG_SEGMENT_NS, Treatment, listening, one_job
-from bench.stage import HERE, NotMeasuredError, Stage, stage
+from bench.stage import HERE, NotMeasuredError, Stage, read_round, stage
 
 ROUNDS = 5
 GROUPS = 400
@@ -36,7 +36,7 @@ def run() -> dict[str, Any]:
                 progress(f"round {number} of {ROUNDS}")
                 with place.running([program, GROUPS], env) as child:
                     with one_job(listener, WANTED) as job:
-                        _read(child, rounds)
+                        read_round(child, rounds)
                     if job.records < GROUPS:
                         raise NotMeasuredError("the job wrote no records: it was not attached")
     figures = {name: smallest_median(values) for name, values in rounds.items()}
@@ -61,15 +61,3 @@ def _empty_driver(place: Stage) -> Path:
     command += [str(HERE / "empty_driver.cpp"), "-o", str(folder / "libcuda.so.1")]
     subprocess.run(command, check=True)
     return folder
-
-
-def _read(child: subprocess.Popen[str], rounds: dict[str, list[list[float]]]) -> None:
-    output, _ = child.communicate(timeout=20)
-    if child.returncode != 0:
-        raise NotMeasuredError(f"the calling program ended with {child.returncode}")
-    values: dict[str, list[float]] = defaultdict(list)
-    for line in output.splitlines():
-        name, value = line.split()
-        values[name].append(float(value))
-    for name, one in values.items():
-        rounds[name].append(one)

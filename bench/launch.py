@@ -17,20 +17,18 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from bench.bars import bar, progress, show, show_bars, smallest_median
 from bench.one_job_daemon import LATENCY_CLASS, LONG_SEGMENT_NS, Treatment, listening, one_job
-from bench.stage import NotMeasuredError, Stage, stage
+from bench.stage import NotMeasuredError, Stage, read_round, stage
 
 ROUNDS = 7
 GROUPS = 40
 FULL_GROUPS = 160  # where the budget is tight
 LAUNCHES = 32 * GROUPS  # at least, a run
-RUN_S = 20.0
 ADDED_LIMIT_NS = 25
 LATENCY_ACTIVE_LIMIT_NS = 120
 
@@ -93,7 +91,7 @@ def _measure(place: Stage, cpu: int) -> dict[str, Rounds]:
 
 def _plain(place: Stage, rounds: Rounds, env: Mapping[str, str], cpu: int) -> None:
     with place.running(_command(place, cpu, GROUPS), env) as child:
-        _read(child, rounds)
+        read_round(child, rounds)
 
 
 def _attached(
@@ -105,7 +103,7 @@ def _attached(
     with place.running(command, place.shimmed()) as child, one_job(listener, wanted) as job:
         if wanted.has_peer:
             job.flutter()
-        _read(child, rounds)
+        read_round(child, rounds)
     if job.records < LAUNCHES:
         msg = f"the job wrote {job.records} records for {LAUNCHES} launches: it was not recorded"
         raise NotMeasuredError(msg)
@@ -113,19 +111,6 @@ def _attached(
 
 def _command(place: Stage, cpu: int, groups: int) -> list[str]:
     return [str(place.compile("launch.c")), str(place.kernels()), str(groups), str(cpu)]
-
-
-def _read(child: subprocess.Popen[str], rounds: Rounds) -> None:
-    """Add what the program prints as a round."""
-    output, _ = child.communicate(timeout=RUN_S)
-    if child.returncode != 0:
-        raise NotMeasuredError(f"the launching program ended with {child.returncode}")
-    values: dict[str, list[float]] = defaultdict(list)
-    for line in output.splitlines():
-        name, value = line.split()
-        values[name].append(float(value))
-    for name, one in values.items():
-        rounds[name].append(one)
 
 
 def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ CORE = ROOT / "csrc/core"
 SHIM = ROOT / "client/tandem/libtandem.so"
 READY_S = 10.0
 STOP_S = 5.0
+ROUND_S = 20.0
 
 
 class NotMeasuredError(RuntimeError):
@@ -119,6 +121,24 @@ class Stage:
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=STOP_S)
         notify.unlink()
+
+
+def read_round(child: subprocess.Popen[str], rounds: dict[str, list[list[float]]]) -> None:
+    """Add what a measuring program prints, `name value` a line, as one round of each name.
+
+    Raises:
+        NotMeasuredError: the program failed.
+        subprocess.TimeoutExpired: it did not end.
+    """
+    output, _ = child.communicate(timeout=ROUND_S)
+    if child.returncode != 0:
+        raise NotMeasuredError(f"the measuring program ended with {child.returncode}")
+    values: dict[str, list[float]] = defaultdict(list)
+    for line in output.splitlines():
+        name, value = line.split()
+        values[name].append(float(value))
+    for name, one in values.items():
+        rounds[name].append(one)
 
 
 def _first_line(child: subprocess.Popen[str]) -> str:

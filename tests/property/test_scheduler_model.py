@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from tandemd.core.events import (
-    CloseGate,
+    CloseGates,
     ForgetProcess,
     JobPaused,
     JobResumed,
-    OpenGate,
+    OpenGates,
     PolicyChanged,
     ProcessAttached,
     ProcessExited,
@@ -99,10 +99,9 @@ class Sharing(RuleBasedStateMachine):
     def tell(self, event):
         for action in self.core.handle(event):
             match action:
-                case OpenGate(process_id=p):
-                    self.world.workers[p].is_open = True
-                case CloseGate(process_id=p):
-                    self.world.workers[p].is_open = False
+                case OpenGates(process_ids=process_ids) | CloseGates(process_ids=process_ids):
+                    for p in process_ids:
+                        self.world.workers[p].is_open = isinstance(action, OpenGates)
                 case ForgetProcess(process_id=p):
                     del self.world.workers[p]
         self.world.calm_looks = 0

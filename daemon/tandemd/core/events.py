@@ -129,17 +129,17 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenGate:
-    """Let the process submit work."""
+class OpenGates:
+    """Let the processes submit work."""
 
-    process_id: int
+    process_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseGate:
-    """Hold the process at its next submission."""
+class CloseGates:
+    """Hold the processes at their next submission."""
 
-    process_id: int
+    process_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +161,9 @@ class SetPresence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetHonourPresence:
-    """Whether the process yields to busy presence; off while its class is owed time."""
+    """Whether the processes yield to busy presence; off while their class is owed time."""
 
-    process_id: int
+    process_ids: tuple[int, ...]
     honour: bool
 
 
@@ -214,8 +214,8 @@ class WakeAt:
 
 
 Action = (
-    OpenGate
-    | CloseGate
+    OpenGates
+    | CloseGates
     | SetWindow
     | SetPresence
     | SetHonourPresence

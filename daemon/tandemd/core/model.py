@@ -251,4 +251,4 @@ class Options:
 
     def weight(self, job_class: JobClass) -> int:
         """Share of GPU time a class gets beside the others."""
-        return dict(self.weights)[job_class]
+        return next(weight for of, weight in self.weights if of is job_class)

@@ -16,7 +16,7 @@ from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
     AnnounceJob,
-    CloseGate,
+    CloseGates,
     Event,
     ForgetProcess,
     JobExited,
@@ -24,11 +24,12 @@ from tandemd.core.events import (
     JobRegistered,
     JobResumed,
     JobUpdated,
-    OpenGate,
+    OpenGates,
     PolicyChanged,
     ProcessAttached,
     ProcessExited,
     ProcessMapped,
+    SetHonourPresence,
     Ticked,
     UsageSampled,
     WakeAt,
@@ -59,6 +60,7 @@ class Scheduler:
         self._touched: set[frozenset[int]] = set()  # islands of which a fact changed
         self._wakes: dict[frozenset[int], int | None] = {}  # when each wants to decide again
         self._overdue: set[tuple[frozenset[int], int]] = set()  # island, tier
+        self._bold: set[int] = set()  # processes told not to honour presence
         self._arrivals = 0
         self._group_numbers = 0
         self._structure_changed = True
@@ -296,18 +298,20 @@ class Scheduler:
         if group.wants and not wanted:
             self._forget_old_credit(group)
         stepped = group.steps != steps and group.reopened_steps is not None
+        if self._structure_changed:
+            return  # everybody will be looked at
+        gpus = self._home[group.key]
+        self.turns[gpus].note(group)
         if (wanted, was_busy) != (group.wants, group.busy) or stepped:
-            self._touched.add(self._home[group.key])
+            self._touched.add(gpus)
 
     def _forget_old_credit(self, group: Group) -> None:
         """Idle time is not saved up: at most two quanta before the others."""
         found = self.island_of(group)
-        active = [g.virtual_ns for g in found[0] if g.wants and g is not group] if found else []
-        if not active:
-            active = [g.virtual_ns for g in found[0] if g is not group] if found else []
-        if active:
+        least_ns = found[1].least_virtual_ns(but=group) if found else None
+        if least_ns is not None:
             credit_ns = 2 * self.options.quantum_ns / self.options.weight(group.job_class)
-            group.virtual_ns = max(group.virtual_ns, min(active) - credit_ns)
+            group.virtual_ns = max(group.virtual_ns, least_ns - credit_ns)
 
     def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
         if not advance(job, stimulus):
@@ -324,30 +328,41 @@ class Scheduler:
     # Decisions
 
     def _settle(self, now_ns: int, actions: list[Action]) -> None:
-        if self._structure_changed:
-            self.islands = islands_of(self.groups.values())
-            self.turns = {gpus: self.turns.get(gpus) or Turns() for gpus in self.islands}
-            self._home = {g.key: gpus for gpus, members in self.islands.items() for g in members}
-            self._wakes = {}
+        whole = self._structure_changed
+        if whole:
+            self._seat()
         verdicts = self._decide(now_ns)
-        if not verdicts and not self._structure_changed:
+        if not verdicts and not whole:
             return
-        overdue = {
-            (gpus, tier)
-            for gpus, turns in self.turns.items()
-            for tier in turns.debts
-            if turns.overdue(tier)
-        }
-        exempted = any(verdict.exempted for verdict in verdicts)
-        if self._structure_changed or exempted or overdue != self._overdue:
-            self._overdue = overdue
+        self._structure_changed = False
+        if whole:
             self._tell_settings(actions)
-        if self._structure_changed or any(v.opened or v.closed for v in verdicts):
-            self._tell_gates(actions)
+        self._tell_honour(actions, whole=whole or any(v.exempted for v in verdicts))
+        if whole:
+            groups = [group for members in self.islands.values() for group in members]
+            wrong = [
+                (group.open, process_id)
+                for group in groups
+                for process_id in group.processes
+                if self._gates[process_id] is not group.open
+            ]
+            closed = [process_id for is_open, process_id in wrong if not is_open]
+            opened = [process_id for is_open, process_id in wrong if is_open]
+        else:
+            closed = [p for verdict in verdicts for g in verdict.closed for p in g.processes]
+            opened = [p for verdict in verdicts for g in verdict.opened for p in g.processes]
+        self._tell_gates(closed, opened, actions)
         for verdict in verdicts:
             self._tell_story(verdict, now_ns)
-        self._structure_changed = False
         self._tell_wake(now_ns, actions)
+
+    def _seat(self) -> None:
+        self.islands = islands_of(self.groups.values())
+        self.turns = {gpus: self.turns.get(gpus) or Turns() for gpus in self.islands}
+        self._home = {g.key: gpus for gpus, members in self.islands.items() for g in members}
+        self._wakes = {}
+        for gpus, members in self.islands.items():
+            self.turns[gpus].seat(members, self.policy)
 
     def _decide(self, now_ns: int) -> list[Verdict]:
         """Let the islands decide for which something changed, or whose time has come.
@@ -355,56 +370,65 @@ class Scheduler:
         GPU time passes no faster than real time, so a quantum cannot end before the island wakes.
         """
         verdicts = []
-        for gpus, members in self.islands.items():
+        for gpus, turns in self.turns.items():
             wake_at_ns = self._wakes.get(gpus)
             due = wake_at_ns is not None and now_ns >= wake_at_ns
             if not (self._structure_changed or due or gpus in self._touched):
                 continue
-            verdict = self.turns[gpus].decide(
-                members, policy=self.policy, options=self.options, now_ns=now_ns
-            )
+            verdict = turns.decide(policy=self.policy, options=self.options, now_ns=now_ns)
             self._wakes[gpus] = verdict.wake_at_ns
             verdicts.append(verdict)
         self._touched.clear()
         return verdicts
 
     def _tell_settings(self, actions: list[Action]) -> None:
-        for gpus, members in self.islands.items():
-            turns = self.turns[gpus]
+        for members in self.islands.values():
             views = Views(members, policy=self.policy, options=self.options)
             for group in members:
-                overdue = turns.overdue(self.policy.tier(group))
                 for process_id, settings in settings_for(
-                    group, views, policy=self.policy, options=self.options, overdue=overdue
+                    group, views, policy=self.policy, options=self.options
                 ):
                     old = self._told.get(process_id)
                     if settings != old:
                         actions.extend(settings.changes_from(old, process_id))
                         self._told[process_id] = settings
 
-    def _tell_gates(self, actions: list[Action]) -> None:
-        opened: list[Action] = []
-        for members in self.islands.values():
-            for group in members:
-                for process_id in group.processes:
-                    if self._gates[process_id] == group.open:
-                        continue
-                    self._gates[process_id] = group.open
-                    if group.open:
-                        opened.append(OpenGate(process_id=process_id))
-                    else:
-                        actions.append(CloseGate(process_id=process_id))
-        actions.extend(opened)
+    def _tell_honour(self, actions: list[Action], *, whole: bool) -> None:
+        """Who need not yield to presence: the tiers that are owed time.
+
+        Apart from the other settings, since it changes while the jobs do not.
+        """
+        overdue = {(gpus, tier) for gpus, t in self.turns.items() for tier in t.overdue_tiers}
+        if not whole and overdue == self._overdue:
+            return
+        self._overdue = overdue
+        bold = {
+            process_id
+            for gpus, tier in overdue
+            for group in self.turns[gpus].members_of(tier)
+            for process_id in group.processes
+        }
+        was_bold, self._bold = self._bold & self.processes.keys(), bold
+        for changed, honour in ((was_bold - bold, True), (bold - was_bold, False)):
+            if changed:
+                actions.append(SetHonourPresence(process_ids=tuple(sorted(changed)), honour=honour))
+
+    def _tell_gates(self, closed: list[int], opened: list[int], actions: list[Action]) -> None:
+        """Gates close before others open."""
+        if closed:
+            self._gates.update(dict.fromkeys(closed, False))
+            actions.append(CloseGates(process_ids=tuple(closed)))
+        if opened:
+            self._gates.update(dict.fromkeys(opened, True))
+            actions.append(OpenGates(process_ids=tuple(opened)))
 
     def _tell_story(self, verdict: Verdict, now_ns: int) -> None:
-        for group in verdict.closed:
-            if group.paused:
-                continue  # its state said so already
+        for group in verdict.held:
             holder = self._holder_beside(group)
             who = f"{holder.title} has the gpu" if holder else "the gpu is being handed over"
-            group.tell(now_ns, f"gate closed: {who}")
-        for group in verdict.opened:
-            group.tell(now_ns, "gate opened")
+            group.tell(now_ns, f"held: {who}")
+        for group in verdict.released:
+            group.tell(now_ns, "its gate opened")
         for group in verdict.exempted:
             group.tell(
                 now_ns,

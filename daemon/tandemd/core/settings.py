@@ -1,4 +1,4 @@
-"""What each process is told besides its gate: a pure function of the jobs on its island.
+"""What each process is told besides gate and honour: a pure function of the jobs on its island.
 
 Settings change when the set of jobs changes, not when work comes and goes, so they are computed
 whole and compared with what was told last.
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from tandemd.core.events import (
     Action,
     SetClass,
-    SetHonourPresence,
     SetLinger,
     SetMemoryLimit,
     SetPresence,
@@ -26,12 +25,11 @@ PRESENCE_MAX = 64  # shm::kPresenceMax: how many others a process can look at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything a process is told except its gate."""
+    """What a process is told that depends on the jobs only."""
 
     job_class: JobClass
     window: tuple[int, int]  # segments, nanoseconds a segment
     looks_at: tuple[int, ...] = ()
-    honour: bool = True
     memory_limit_bytes: int = NO_LIMIT
     linger_ns: int = 0
 
@@ -46,8 +44,6 @@ class Settings:
             yield SetLinger(process_id=process_id, linger_ns=self.linger_ns)
         if old is None or old.memory_limit_bytes != self.memory_limit_bytes:
             yield SetMemoryLimit(process_id=process_id, limit_bytes=self.memory_limit_bytes)
-        if old is None or old.honour != self.honour:
-            yield SetHonourPresence(process_id=process_id, honour=self.honour)
         if (() if old is None else old.looks_at) != self.looks_at:
             yield SetPresence(process_id=process_id, looks_at=self.looks_at)
 
@@ -91,7 +87,7 @@ class Views:
 
 
 def settings_for(
-    group: Group, views: Views, *, policy: Policy, options: Options, overdue: bool
+    group: Group, views: Views, *, policy: Policy, options: Options
 ) -> Iterator[tuple[int, Settings]]:
     """The settings of every process of a group, beside the other groups of its island."""
     job_class = group.job_class
@@ -103,7 +99,6 @@ def settings_for(
                 job_class=job_class,
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpu),
-                honour=not overdue,
                 memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
                 linger_ns=options.linger_ns if job_class is JobClass.LATENCY else 0,
             ),

@@ -12,6 +12,10 @@ Rules
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
    GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
 6. A tier that is owed its minimal share goes before everyone else (see shares.py).
+
+A decision looks only at the groups that changed, the holder, and the first in each line
+(roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
+begin on a quiet GPU, and the last to end, move everybody's gate.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
+from tandemd.core.roster import Roster
 from tandemd.core.shares import Debt
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
@@ -34,6 +39,8 @@ class Verdict:
 
     opened: list[Group] = field(default_factory=list)
     closed: list[Group] = field(default_factory=list)
+    held: list[Group] = field(default_factory=list)  # have work and began to wait at the gate
+    released: list[Group] = field(default_factory=list)  # had work and waited at the gate
     exempted: list[Group] = field(default_factory=list)  # became undrainable
     wake_at_ns: int | None = None
 
@@ -42,176 +49,241 @@ class Verdict:
         self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
 
 
-@dataclass(slots=True)
 class Turns:
     """The turn on one island, and what each of its tiers is owed."""
 
-    holder: GroupKey | None = None
-    turn_served_ns: int = 0  # the holder's served time when its turn began
-    breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
-    breath_until_ns: int = 0
-    debts: dict[int, Debt] = field(default_factory=dict)
-    looked_ns: int | None = None
-    served_before_ns: dict[GroupKey, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.holder: GroupKey | None = None
+        self._holder: Group | None = None
+        self._turn_served_ns = 0  # the holder's served time when its turn began
+        self._breath = False  # a turn given by rule 4: whole, whatever the policy says
+        self._breath_until_ns = 0
+        self._debts: dict[int, Debt] = {}
+        self._looked_ns: int | None = None
+        self._roster = Roster()
+        self._changed: dict[GroupKey, Group] = {}
 
-    def decide(
-        self, groups: Iterable[Group], *, policy: Policy, options: Options, now_ns: int
-    ) -> Verdict:
-        """Set `open` of every group; return what changed."""
-        groups = list(groups)
-        verdict = Verdict()
-        for group in groups:
-            _watch_use(group, now_ns)
-        claimants = {g.key: g for g in groups if _may_claim(g, policy)}
-        self._account(claimants, policy, options, now_ns)
-        _check_drains(claimants.values(), options, now_ns, verdict)
-        for exempt in verdict.exempted:
-            claimants.pop(exempt.key, None)
-        takers = {key: g for key, g in claimants.items() if not g.dozing}
-        holder = self._choose(takers, policy, options, now_ns)
-        self._give(holder, options, now_ns)
-        # Work of these keeps a new holder waiting.
-        rivals = [g for g in groups if g.key in takers or _may_drain(g, options, now_ns)]
-        for group in groups:
-            should_open = self._should_open(group, rivals, takes_turns=group.key in takers)
-            _set_gate(group, should_open=should_open, verdict=verdict, now_ns=now_ns)
-            if not group.drained:
-                verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
-        self._plan_wake(claimants, policy, options, now_ns, verdict)
-        return verdict
+    def seat(self, members: Iterable[Group], policy: Policy) -> None:
+        """Take the groups of the island as they are now: one came or left, or its job changed."""
+        self._roster.seat(members, policy)
+        self._changed = dict(self._roster.members)
+        self._holder = self._roster.members.get(self.holder) if self.holder else None
+
+    def note(self, group: Group) -> None:
+        """A fact of the group changed; `decide` will look at it."""
+        self._changed[group.key] = group
+
+    @property
+    def overdue_tiers(self) -> set[int]:
+        """Tiers that go first and yield to nobody, until they got what they are owed."""
+        return {tier for tier, debt in self._debts.items() if debt.overdue}
 
     def overdue(self, tier: int) -> bool:
-        """The tier goes first and yields to nobody, until it got what it is owed."""
-        debt = self.debts.get(tier)
+        """Whether it is one of them."""
+        debt = self._debts.get(tier)
         return debt is not None and debt.overdue
 
-    def _account(
-        self, claimants: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
-    ) -> None:
-        elapsed_ns = 0 if self.looked_ns is None else max(0, now_ns - self.looked_ns)
-        self.looked_ns = now_ns
-        tiers: dict[int, list[Group]] = {}
-        for group in claimants.values():
-            tiers.setdefault(policy.tier(group), []).append(group)
-        for tier in self.debts.keys() - tiers.keys():
-            del self.debts[tier]
-        for tier, members in tiers.items():
-            served_ns = sum(
-                g.served_ns - self.served_before_ns.get(g.key, g.served_ns) for g in members
-            )
-            self.debts.setdefault(tier, Debt()).account(
+    def members_of(self, tier: int) -> list[Group]:
+        """The groups that take turns in a tier."""
+        return self._roster.of_tier(tier)
+
+    def least_virtual_ns(self, *, but: Group) -> float | None:
+        """Least weighted service of those with work, or else of all; None = nobody else."""
+        for groups in (self._roster.wanting, self._roster.members.values()):
+            found = [group.virtual_ns for group in groups if group is not but]
+            if found:
+                return min(found)
+        return None
+
+    def decide(self, *, policy: Policy, options: Options, now_ns: int) -> Verdict:
+        """Set `open` of every group; return what changed."""
+        verdict, roster = Verdict(), self._roster
+        changed, self._changed = self._changed, {}
+        for group in (*changed.values(), *roster.unused):
+            _watch_use(group, now_ns)
+            roster.rank(group, policy)
+            changed[group.key] = group
+        self._account(changed.values(), options, now_ns)
+        for group in self._check_drains(options, now_ns, verdict):
+            changed[group.key] = group
+        before = self._holder
+        self._give(self._choose(policy, options, now_ns), options, now_ns)
+        if (before is None) != (self._holder is None):
+            self._flip_quiet(now_ns, verdict)
+        for member in (before, self._holder):
+            if member is not None and member.key in roster.members:
+                changed[member.key] = member
+        self._set_gates(changed.values(), options, now_ns, verdict)
+        self._plan_wake(policy, options, now_ns, verdict)
+        return verdict
+
+    def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> None:
+        elapsed_ns = 0 if self._looked_ns is None else max(0, now_ns - self._looked_ns)
+        self._looked_ns = now_ns
+        served_ns = self._roster.take_served(changed)
+        for tier in self._debts.keys() - self._roster.tiers:
+            del self._debts[tier]
+        for tier in self._roster.tiers:
+            debt = self._debts.get(tier)
+            if debt is None:
+                debt = self._debts[tier] = Debt()
+            debt.account(
                 waited_ns=elapsed_ns,
-                served_ns=served_ns,
-                wants=any(g.wants for g in members),
+                served_ns=served_ns.get(tier, 0),
+                wants=self._roster.wants(tier),
                 options=options,
             )
-        self.served_before_ns = {key: group.served_ns for key, group in claimants.items()}
 
-    def _choose(
-        self, takers: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
-    ) -> Group | None:
-        holder = takers.get(self.holder) if self.holder is not None else None
-        wanting = [g for g in takers.values() if g.wants and g is not holder]
-        if holder is not None and not self._is_idle(holder, options, now_ns):
-            if self.breath and not self._breathed(holder, options, now_ns):
-                return holder
-            starved = max(wanting, key=lambda g: _held_ns(g, now_ns), default=None)
-            if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
-                return starved
-            challenger = self._first(wanting, policy)
-            if challenger is None or not self._passes_on(holder, challenger, policy, options):
-                return holder
+    def _check_drains(self, options: Options, now_ns: int, verdict: Verdict) -> list[Group]:
+        roster = self._roster
+        # One that was paused while it was reopened is in both.
+        watched = list({g.key: g for g in (*roster.draining, *roster.reopened)}.values())
+        for group in watched:
+            if roster.may_claim(group):
+                _check_drain(group, options, now_ns, verdict)
+            elif not group.busy:
+                group.drained = True
+        for group in verdict.exempted:
+            roster.exempt(group)
+        return watched
+
+    def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
+        holder = self._holder
+        if holder is not None and not self._roster.takes_turns(holder):
+            holder = None
+        challenger = self._first(but=holder)
+        if holder is None or self._is_idle(holder, options, now_ns):
             return challenger
-        return self._first(wanting, policy)
+        if self._breath and not self._breathed(holder, options, now_ns):
+            return holder
+        starved = self._roster.held.first(but=holder)
+        if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
+            return starved
+        if challenger is None or not self._passes_on(holder, challenger, policy, options):
+            return holder
+        return challenger
+
+    def _first(self, *, but: Group | None) -> Group | None:
+        """The first of the most urgent tier in which someone waits; overdue tiers before others."""
+        best: tuple[bool, int, Group] | None = None
+        for tier, line in self._roster.lines.items():
+            group = line.first(but=but)
+            if group is None:
+                continue
+            rank = (not self.overdue(tier), tier, group)
+            if best is None or rank[:2] < best[:2]:
+                best = rank
+        return None if best is None else best[2]
 
     def _passes_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
-        theirs, ours = (self.overdue(policy.tier(g)) for g in (challenger, holder))
+        theirs, ours = (self.overdue(self._roster.tier(g)) for g in (challenger, holder))
         if theirs != ours:
             return theirs
         if policy.preempts(challenger, holder):
             return True
         if policy.preempts(holder, challenger):
             return False
-        served_ns = holder.served_ns - self.turn_served_ns
+        served_ns = holder.served_ns - self._turn_served_ns
         quantum_ns = policy.quantum_ns(options)
         if quantum_ns is None or served_ns < quantum_ns:
             return False
         return policy.order(challenger) <= policy.order(holder)
 
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
-        served_ns = holder.served_ns - self.turn_served_ns
-        return served_ns >= options.quantum_ns or now_ns >= self.breath_until_ns
-
-    def _first(self, groups: list[Group], policy: Policy) -> Group | None:
-        def rank(group: Group) -> tuple[bool, int, float, int]:
-            tier = policy.tier(group)
-            return (not self.overdue(tier), tier, policy.order(group), group.arrival)
-
-        return min(groups, key=rank, default=None)
+        served_ns = holder.served_ns - self._turn_served_ns
+        return served_ns >= options.quantum_ns or now_ns >= self._breath_until_ns
 
     def _is_idle(self, holder: Group, options: Options, now_ns: int) -> bool:
         return not holder.wants and now_ns - holder.last_wanted_ns >= options.idle_grace_ns
 
     def _give(self, holder: Group | None, options: Options, now_ns: int) -> None:
         key = None if holder is None else holder.key
+        self._holder = holder
         if key == self.holder:
             return
         self.holder = key
-        self.breath = False
+        self._breath = False
         if holder is None:
             return
-        self.turn_served_ns = holder.served_ns
-        self.breath = _held_ns(holder, now_ns) >= options.max_hold_ns
-        self.breath_until_ns = now_ns + REOPEN_NS
+        self._turn_served_ns = holder.served_ns
+        self._breath = _held_ns(holder, now_ns) >= options.max_hold_ns
+        self._breath_until_ns = now_ns + REOPEN_NS
 
-    def _should_open(self, group: Group, rivals: list[Group], *, takes_turns: bool) -> bool:
-        if group.paused:
-            return False
-        if not takes_turns or self.holder is None:
-            return True
-        if group.key != self.holder:
-            return group.reopened_steps is not None
-        return group.open or not any(r.busy for r in rivals if r is not group)
+    def _flip_quiet(self, now_ns: int, verdict: Verdict) -> None:
+        """Open or close everyone without work at once: nothing of theirs drains or waits.
 
-    def _plan_wake(
-        self,
-        claimants: dict[GroupKey, Group],
-        policy: Policy,
-        options: Options,
-        now_ns: int,
-        verdict: Verdict,
+        Others are not concerned: while nobody has the turn, nobody who takes turns has work.
+        """
+        should_open, holder = self._holder is None, self._holder
+        moved = verdict.opened if should_open else verdict.closed
+        for group in self._roster.quiet:
+            if group.open is not should_open and group is not holder:
+                group.open = should_open
+                group.drained = True
+                group.closed_at_ns = now_ns
+                moved.append(group)
+
+    def _set_gates(
+        self, groups: Iterable[Group], options: Options, now_ns: int, verdict: Verdict
     ) -> None:
-        holder = claimants.get(self.holder) if self.holder is not None else None
+        roster = self._roster
+        # Work of these keeps a new holder waiting.
+        rivals = [g for g in roster.busy if roster.takes_turns(g) or _may_drain(g, options, now_ns)]
+        for group in groups:
+            should_open = self._should_open(group, rivals)
+            if should_open != group.open:
+                (verdict.opened if should_open else verdict.closed).append(group)
+                group.open = should_open
+                group.drained = should_open or not group.busy
+                group.closed_at_ns = now_ns
+                group.unused_since_ns = None
+            _watch_hold(group, now_ns, verdict)
+            roster.place(group)
+        for group in roster.draining:
+            if group.paused and not _may_drain(group, options, now_ns):
+                continue  # nobody waits for it any longer
+            verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
+
+    def _should_open(self, group: Group, rivals: list[Group]) -> bool:
+        if not self._roster.takes_turns(group):
+            return not group.paused
+        if self._holder is None:
+            return True
+        if group is not self._holder:
+            return group.reopened_steps is not None
+        return group.open or not any(r is not group for r in rivals)
+
+    def _plan_wake(self, policy: Policy, options: Options, now_ns: int, verdict: Verdict) -> None:
+        roster, holder = self._roster, self._holder
         if holder is not None and not holder.wants:
             verdict.wake(holder.last_wanted_ns + options.idle_grace_ns)
-        waiting = [g for g in claimants.values() if g.wants and g is not holder]
-        if holder is not None and waiting:
+        if holder is not None and roster.someone_wants(but=holder):
             if holder.unused_since_ns is not None:
                 verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
-            left_ns = quantum_ns - (holder.served_ns - self.turn_served_ns)
+            left_ns = quantum_ns - (holder.served_ns - self._turn_served_ns)
             verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
-            left_ns = options.max_hold_ns - max(_held_ns(g, now_ns) for g in waiting)
-            verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
-        for group in claimants.values():
-            if group.reopened_steps is not None:
-                verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
-            if group.wants and (due_ns := self.debts[policy.tier(group)].due_in_ns(options)):
+            starved = roster.held.first(but=holder)
+            held_ns = 0 if starved is None else _held_ns(starved, now_ns)
+            verdict.wake(now_ns + max(options.max_hold_ns - held_ns, LOOK_AGAIN_NS))
+        for group in roster.reopened:
+            verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
+        for tier, debt in self._debts.items():
+            if roster.wants(tier) and (due_ns := debt.due_in_ns(options)):
                 verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
 
 
-def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int) -> None:
-    if should_open != group.open:
-        (verdict.opened if should_open else verdict.closed).append(group)
-        group.open = should_open
-        group.drained = should_open or not group.busy
-        group.closed_at_ns = now_ns
-    if group.open or group.paused or not group.wants:
-        group.hold_since_ns = None
+def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
+    if group.open or not group.wants or group.paused:
+        if group.hold_since_ns is not None:
+            group.hold_since_ns = None
+            if group.open:
+                verdict.released.append(group)
     elif group.hold_since_ns is None:
         group.hold_since_ns = now_ns
+        verdict.held.append(group)
 
 
 def _watch_use(group: Group, now_ns: int) -> None:
@@ -226,10 +298,6 @@ def _watch_use(group: Group, now_ns: int) -> None:
         group.dozing = True
 
 
-def _may_claim(group: Group, policy: Policy) -> bool:
-    return not group.paused and not group.undrainable and not policy.always_open(group)
-
-
 def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
     return paused.paused and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
@@ -238,18 +306,17 @@ def _held_ns(group: Group, now_ns: int) -> int:
     return 0 if group.hold_since_ns is None else now_ns - group.hold_since_ns
 
 
-def _check_drains(takers: Iterable[Group], options: Options, now_ns: int, verdict: Verdict) -> None:
-    for group in takers:
-        if group.reopened_steps is not None:
-            passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
-            if passed or not group.busy:
-                group.reopened_steps = None
-        elif not group.open and not group.drained:
-            if not group.busy:
-                group.drained = True
-                group.drain_failures = 0
-            elif now_ns - group.closed_at_ns >= options.drain_ns:
-                _fail_drain(group, options, now_ns, verdict)
+def _check_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
+    if group.reopened_steps is not None:
+        passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
+        if passed or not group.busy:
+            group.reopened_steps = None
+    elif not group.open and not group.drained:
+        if not group.busy:
+            group.drained = True
+            group.drain_failures = 0
+        elif now_ns - group.closed_at_ns >= options.drain_ns:
+            _fail_drain(group, options, now_ns, verdict)
 
 
 def _fail_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from tandem import _native
 from tandemd.core.events import (
     Action,
-    CloseGate,
-    OpenGate,
+    CloseGates,
+    OpenGates,
     SetClass,
     SetHonourPresence,
     SetLinger,
@@ -32,7 +32,6 @@ class Channel:
     process_id: int
     pages: _native.Process
     job_class: JobClass = JobClass.NORMAL
-    honour: bool = True
     presence_fd: int | None = None  # once mapped and sealed
     welcomed: bool = False
     looks_at: set[int] = field(default_factory=set)  # peers' process ids, as the core wants it
@@ -50,6 +49,7 @@ class Channels:
     def open(self, process_id: int, pages: _native.Process) -> None:
         """Take a freshly attached process."""
         pages.set_stale(stale_ns=STALE_NS)
+        pages.set_flags(honour_presence=True, telemetry=True)
         self._channels[process_id] = Channel(process_id=process_id, pages=pages)
 
     def welcomed(self, process_id: int) -> None:
@@ -78,16 +78,19 @@ class Channels:
     def perform(self, action: Action) -> None:
         """Carry an action out; those that are not about a channel are ignored."""
         match action:
-            case OpenGate(process_id=process_id):
-                self._channels[process_id].pages.set_gate(hold=False)
-            case CloseGate(process_id=process_id):
-                self._channels[process_id].pages.set_gate(hold=True)
+            case OpenGates(process_ids=process_ids) | CloseGates(process_ids=process_ids):
+                for process_id in process_ids:
+                    self._channels[process_id].pages.set_gate(hold=isinstance(action, CloseGates))
+            case SetHonourPresence(process_ids=process_ids, honour=honour):
+                for process_id in process_ids:
+                    pages = self._channels[process_id].pages
+                    pages.set_flags(honour_presence=honour, telemetry=True)
             case SetPresence(process_id=process_id, looks_at=looks_at):
                 watcher = self._channels[process_id]
                 watcher.looks_at = set(looks_at)
                 if watcher.welcomed:
                     self._show(watcher)
-            case SetWindow() | SetHonourPresence() | SetMemoryLimit() | SetClass() | SetLinger():
+            case SetWindow() | SetMemoryLimit() | SetClass() | SetLinger():
                 self._set(self._channels[action.process_id], action)
             case _:
                 pass
@@ -95,14 +98,12 @@ class Channels:
     def _set(
         self,
         channel: Channel,
-        action: SetWindow | SetHonourPresence | SetMemoryLimit | SetClass | SetLinger,
+        action: SetWindow | SetMemoryLimit | SetClass | SetLinger,
     ) -> None:
         pages = channel.pages
         match action:
             case SetWindow():
                 pages.set_window(segments=action.segments, segment_ns=action.segment_ns)
-            case SetHonourPresence():
-                pages.set_flags(honour_presence=action.honour, telemetry=True)
             case SetMemoryLimit():
                 pages.set_memory_limit(limit_bytes=action.limit_bytes)
             case SetClass():

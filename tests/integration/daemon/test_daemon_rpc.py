@@ -141,7 +141,7 @@ def test_explain_says_who_has_the_gpu(daemon):
 
     assert "has the gpu" in answer.summary
     assert answer.mode == pb.MODE_TIME
-    assert any("gate closed" in line for line in answer.story)
+    assert any("held: " in line for line in answer.story)
 
 
 def test_jobs_come_a_page_at_a_time(daemon):

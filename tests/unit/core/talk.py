@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from tandemd.core.events import (
     Action,
-    CloseGate,
+    CloseGates,
     JobExited,
     JobPaused,
     JobRegistered,
     JobResumed,
     JobUpdated,
-    OpenGate,
+    OpenGates,
     PolicyChanged,
     ProcessAttached,
     ProcessExited,
@@ -139,14 +139,19 @@ class Talk:
         return [
             action
             for action in self.actions
-            if isinstance(action, kind) and process_id in (None, getattr(action, "process_id", -1))
+            if isinstance(action, kind) and (process_id is None or process_id in _whose(action))
         ]
 
     @property
     def gates(self) -> list[Action]:
-        return [a for a in self.actions if isinstance(a, OpenGate | CloseGate)]
+        return [a for a in self.actions if isinstance(a, OpenGates | CloseGates)]
 
     @property
     def wake_at_ms(self) -> float:
         (wake,) = self.of(WakeAt)
         return (wake.at_ns - self.now_ns) / MS
+
+
+def _whose(action: Action) -> tuple[int, ...]:
+    one = (action.process_id,) if hasattr(action, "process_id") else ()
+    return getattr(action, "process_ids", one)

@@ -193,9 +193,9 @@ def test_starved_best_effort_work_stops_yielding_until_it_got_its_share():
         talk.waits(2, after_ms=100, reason=WaitReason.PRESENCE)
         told += talk.of(SetHonourPresence)
 
-    assert told == [SetHonourPresence(process_id=2, honour=False)]
+    assert told == [SetHonourPresence(process_ids=(2,), honour=False)]
     talk.works(2, after_ms=55, ran_ms=55)
-    assert talk.of(SetHonourPresence) == [SetHonourPresence(process_id=2, honour=True)]
+    assert talk.of(SetHonourPresence) == [SetHonourPresence(process_ids=(2,), honour=True)]
 
 
 def test_no_minimal_share_means_yielding_for_ever():

@@ -1,7 +1,7 @@
 import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk
 
-from tandemd.core.events import CloseGate, OpenGate
+from tandemd.core.events import CloseGates, OpenGates
 from tandemd.core.model import Options, WaitReason
 
 
@@ -41,7 +41,7 @@ def test_the_first_with_work_takes_the_turn_and_the_others_are_held():
 
     talk.works(2)
 
-    assert talk.gates == [CloseGate(process_id=1)]
+    assert talk.gates == [CloseGates(process_ids=(1,))]
 
 
 def test_a_turn_passes_after_a_quantum_of_gpu_time():
@@ -49,7 +49,7 @@ def test_a_turn_passes_after_a_quantum_of_gpu_time():
 
     talk.works(1, after_ms=10, ran_ms=10)
 
-    assert talk.gates == [CloseGate(process_id=1)]
+    assert talk.gates == [CloseGates(process_ids=(1,))]
 
 
 def test_time_on_the_clock_without_gpu_time_does_not_end_a_turn():
@@ -68,7 +68,7 @@ def test_the_next_gate_opens_only_when_the_last_work_is_done():
     assert talk.gates == []
     talk.waits(1, after_ms=1)
 
-    assert talk.gates == [OpenGate(process_id=2)]
+    assert talk.gates == [OpenGates(process_ids=(2,))]
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fair", "priority"])
@@ -111,7 +111,7 @@ def test_a_holder_without_work_gives_up_its_turn_after_a_grace():
     assert talk.gates == []
     talk.tick(after_ms=1)
 
-    assert talk.gates == [CloseGate(process_id=1), OpenGate(process_id=2)]
+    assert talk.gates == [CloseGates(process_ids=(1,)), OpenGates(process_ids=(2,))]
 
 
 def test_the_scheduler_asks_to_be_woken_when_the_grace_ends():
@@ -136,7 +136,7 @@ def test_a_holder_that_dies_passes_its_turn_on_at_once():
 
     talk.leave(1)
 
-    assert OpenGate(process_id=2) in talk.gates
+    assert OpenGates(process_ids=(2,)) in talk.gates
 
 
 def test_a_group_is_held_and_released_as_one():
@@ -149,7 +149,7 @@ def test_a_group_is_held_and_released_as_one():
 
     talk.works(1, after_ms=10, ran_ms=10)
 
-    assert talk.gates == [CloseGate(process_id=1), CloseGate(process_id=2)]
+    assert talk.gates == [CloseGates(process_ids=(1, 2))]
 
 
 def test_a_group_waits_for_the_work_of_all_its_processes():
@@ -165,7 +165,7 @@ def test_a_group_waits_for_the_work_of_all_its_processes():
     assert talk.gates == []
     talk.rests(2)
 
-    assert talk.gates == [OpenGate(process_id=3)]
+    assert talk.gates == [OpenGates(process_ids=(3,))]
 
 
 def test_groups_of_the_same_name_but_other_uids_are_apart():
@@ -175,7 +175,7 @@ def test_groups_of_the_same_name_but_other_uids_are_apart():
 
     talk.works(1)
 
-    assert talk.gates == [CloseGate(process_id=2)]
+    assert talk.gates == [CloseGates(process_ids=(2,))]
 
 
 def test_processes_on_different_gpus_never_wait_for_each_other():
@@ -206,7 +206,7 @@ def test_work_that_does_not_drain_reopens_the_gate():
 
     talk.works(1, after_ms=251)
 
-    assert talk.gates == [OpenGate(process_id=1)]
+    assert talk.gates == [OpenGates(process_ids=(1,))]
 
 
 def test_a_reopened_group_is_tried_again_after_its_next_step():
@@ -216,7 +216,7 @@ def test_a_reopened_group_is_tried_again_after_its_next_step():
 
     talk.sample(1, steps=1, after_ms=5)
 
-    assert talk.gates == [CloseGate(process_id=1)]
+    assert talk.gates == [CloseGates(process_ids=(1,))]
 
 
 def test_after_three_failed_drains_a_group_takes_no_more_turns():
@@ -249,7 +249,7 @@ def test_no_hold_is_longer_than_max_hold_in_any_policy():
     assert talk.gates == []
     talk.works(1, after_ms=1, ran_ms=1)
 
-    assert talk.gates == [CloseGate(process_id=1)]
+    assert talk.gates == [CloseGates(process_ids=(1,))]
 
 
 def test_a_breath_is_a_quantum_and_then_the_policy_rules_again():
@@ -283,7 +283,7 @@ def test_pausing_one_job_of_a_group_holds_all_of_it():
 
     talk.pause(2)
 
-    assert talk.gates == [CloseGate(process_id=1), CloseGate(process_id=2)]
+    assert talk.gates == [CloseGates(process_ids=(1, 2))]
 
 
 def test_resuming_opens_the_gate_again():
@@ -293,7 +293,7 @@ def test_resuming_opens_the_gate_again():
 
     talk.resume(1)
 
-    assert talk.gates == [OpenGate(process_id=1)]
+    assert talk.gates == [OpenGates(process_ids=(1,))]
 
 
 def test_a_paused_job_that_does_not_drain_keeps_others_waiting_no_longer_than_the_drain_time():
@@ -315,7 +315,7 @@ def test_a_process_that_joins_a_held_group_is_held():
 
     talk.attach(3, BATCH, group="ranks")
 
-    assert talk.of(CloseGate, 3)
+    assert talk.of(CloseGates, 3)
 
 
 def test_waiting_for_memory_is_no_claim_on_the_gpu():

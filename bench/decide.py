@@ -1,0 +1,139 @@
+"""How long the scheduler takes to decide, with 100 jobs on one GPU."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.bars import bar, progress, show, show_bars
+from tandemd.core.events import (
+    Action,
+    CloseGates,
+    Event,
+    OpenGates,
+    ProcessAttached,
+    ProcessMapped,
+    Ticked,
+    UsageSampled,
+)
+from tandemd.core.model import JobClass, JobSpec, Options, Usage, WaitReason
+from tandemd.core.policy import POLICIES
+from tandemd.core.scheduler import Scheduler
+
+JOBS = 100
+LIMIT_US = 50.0
+ROUNDS = 5
+LOOKS = 3_000
+LOOK_NS = 1_000_000
+CLASSES = (JobClass.LATENCY, *(JobClass.NORMAL,) * 49, *(JobClass.BATCH,) * 50)
+# How likely a job with work runs out of it within one look, and one without gets some.
+LOADS = {"saturated": (0.0, 1.0), "coming and going": (0.05, 0.001)}
+
+
+@dataclass
+class World:
+    """Jobs that follow the gates they are told; the same seed gives the same looks."""
+
+    ends: float
+    begins: float
+    dice: random.Random = field(default_factory=lambda: random.Random(1))
+    is_open: list[bool] = field(default_factory=lambda: [True] * JOBS)
+    wants: list[bool] = field(default_factory=lambda: [False] * JOBS)
+    served_ns: list[int] = field(default_factory=lambda: [0] * JOBS)
+    told: dict[int, Usage] = field(default_factory=dict)
+
+    def look(self) -> tuple[Usage, ...]:
+        """One millisecond later: what changed."""
+        for job in range(JOBS):
+            turn = self.ends if self.wants[job] else self.begins
+            self.wants[job] ^= self.dice.random() < turn
+        running = [job for job in range(JOBS) if self.wants[job] and self.is_open[job]]
+        for job in running:
+            self.served_ns[job] += LOOK_NS // len(running)
+        usages = {job: self._usage(job) for job in range(JOBS)}
+        news = tuple(u for job, u in usages.items() if self.told.get(job) != u)
+        self.told = usages
+        return news
+
+    def _usage(self, job: int) -> Usage:
+        held = self.wants[job] and not self.is_open[job]
+        return Usage(
+            process_id=job,
+            busy=self.wants[job] and not held,
+            waiting_threads=int(held),
+            wait_reason=WaitReason.GATE if held else WaitReason.NONE,
+            exclusive_ns=self.served_ns[job],
+        )
+
+    def follow(self, actions: list[Action]) -> bool:
+        """Obey; True when a gate moved."""
+        moved = [a for a in actions if isinstance(a, OpenGates | CloseGates)]
+        for action in moved:
+            for job in action.process_ids:
+                self.is_open[job] = isinstance(action, OpenGates)
+        return bool(moved)
+
+
+def _arrivals() -> Iterator[Event]:
+    for job, job_class in enumerate(CLASSES):
+        spec = JobSpec(job_class=job_class)
+        yield ProcessAttached(now_ns=job, process_id=job, job_id=job, uid=0, gpu=0, spec=spec)
+        yield ProcessMapped(now_ns=job, process_id=job)
+
+
+def _decisions(policy: str, load: str) -> tuple[list[int], list[bool]]:
+    """Nanoseconds of each decision, and whether it moved a gate."""
+    core = Scheduler(Options(policy=policy))
+    world = World(*LOADS[load])
+    for event in _arrivals():
+        world.follow(core.handle(event))
+    costs, moved = [], []
+    for look in range(1, LOOKS + 1):
+        now_ns = JOBS + look * LOOK_NS
+        news = world.look()
+        event = UsageSampled(now_ns=now_ns, samples=news) if news else Ticked(now_ns=now_ns)
+        start = time.perf_counter_ns()
+        actions = core.handle(event)
+        costs.append(time.perf_counter_ns() - start)
+        moved.append(world.follow(actions))
+    return costs, moved
+
+
+def _figures(policy: str, load: str) -> dict[str, float]:
+    """Every round sees the same looks, so the quickest of a look's times is the decision's own."""
+    rounds = [_decisions(policy, load) for _ in range(ROUNDS)]
+    moved = rounds[0][1]
+    costs = [min(times) / 1e3 for times in zip(*(costs for costs, _ in rounds), strict=True)]
+    turns = [cost for cost, did in zip(costs, moved, strict=True) if did]
+    return {
+        "median_us": _percentile(costs, 50),
+        "p99_us": _percentile(costs, 99),
+        "turns": len(turns),
+        "turn_median_us": _percentile(turns, 50),
+        "turn_p99_us": _percentile(turns, 99),
+    }
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    ordered = sorted(values) or [0.0]
+    return round(ordered[(len(ordered) - 1) * percent // 100], 2)
+
+
+def run() -> dict[str, Any]:
+    """Measure, print a table, return the result."""
+    found: dict[str, dict[str, float]] = {}
+    for policy in POLICIES:
+        for load in LOADS:
+            progress(f"{policy}, {JOBS} jobs {load}")
+            found[f"{policy}, {load}"] = _figures(policy, load)
+    print(f"decide, {JOBS} jobs on one GPU, microseconds a decision")
+    for name, figures in found.items():
+        print(f" {name}")
+        show(figures, "")
+    worst = {key: max(f[key] for f in found.values()) for key in ("median_us", "p99_us")}
+    bars = {key: bar(value, LIMIT_US) for key, value in worst.items()}
+    show_bars(bars)
+    return {"bench": "decide", "jobs": JOBS, "cases": found, "bars": bars}

@@ -1,0 +1,164 @@
+"""The groups of one island, sorted into what a decision asks for: kept up to date, never searched.
+
+A group *may claim* unless it is paused, exempt or undrainable; it *takes turns* if it also is not
+dozing. Everything else here says which of them have some property now. `Turns` alone writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandemd.core.line import Line
+from tandemd.core.model import Group, GroupKey
+from tandemd.core.policy import Policy
+
+
+class Roster:
+    """Who is on the island, and in which state."""
+
+    def __init__(self) -> None:
+        self.members: dict[GroupKey, Group] = {}  # in order of arrival
+        self.lines: dict[int, Line] = {}  # by tier: who waits for the turn, best first
+        self.held = Line()  # who waits at a closed gate, longest first
+        self._tiers: dict[GroupKey, int] = {}  # of all that may claim
+        self._wanting: dict[int, dict[GroupKey, Group]] = {}  # by tier: who may claim and has work
+        self._quiet: dict[GroupKey, Group] = {}
+        self._busy: dict[GroupKey, Group] = {}
+        self._unused: dict[GroupKey, Group] = {}
+        self._draining: dict[GroupKey, Group] = {}
+        self._reopened: dict[GroupKey, Group] = {}
+        self._served_before_ns: dict[GroupKey, int] = {}
+
+    def seat(self, members: Iterable[Group], policy: Policy) -> None:
+        """Begin anew with these groups, in order of arrival."""
+        self.members = {group.key: group for group in members}
+        self._tiers = {
+            key: policy.tier(group)
+            for key, group in self.members.items()
+            if not (group.paused or group.undrainable or policy.always_open(group))
+        }
+        self._wanting = {tier: {} for tier in self._tiers.values()}
+        self.lines = {tier: Line() for tier in self._wanting}
+        self.held = Line()
+        for kept in (self._quiet, self._busy, self._unused, self._draining, self._reopened):
+            kept.clear()
+        before_ns = self._served_before_ns
+        self._served_before_ns = {
+            key: before_ns.get(key, self.members[key].served_ns) for key in self._tiers
+        }
+        for group in self.members.values():
+            self.place(group)
+
+    def rank(self, group: Group, policy: Policy) -> None:
+        """Sort a group by its work, of which something may have changed."""
+        _keep(self._busy, group, wanted=group.busy)
+        tier = self._tiers.get(group.key)
+        if tier is None:
+            return
+        _keep(self._quiet, group, wanted=not group.wants)
+        _keep(self._wanting[tier], group, wanted=group.wants)
+        if group.wants and not group.dozing:
+            self.lines[tier].put(group, policy.order(group))
+        else:
+            self.lines[tier].drop(group)
+            self.held.drop(group)
+
+    def place(self, group: Group) -> None:
+        """Sort a group by its gate, which may have moved."""
+        key = group.key
+        claims = key in self._tiers
+        waits = group.open and group.wants and not group.busy and not group.dozing
+        _keep(self._unused, group, wanted=waits)
+        _keep(self._draining, group, wanted=not group.drained)
+        _keep(self._reopened, group, wanted=claims and group.reopened_steps is not None)
+        if claims and group.hold_since_ns is not None:
+            self.held.put(group, group.hold_since_ns)
+        else:
+            self.held.drop(group)
+
+    def exempt(self, group: Group) -> None:
+        """It may claim no longer."""
+        self._quiet.pop(group.key, None)
+        tier = self._tiers.pop(group.key)
+        self._wanting[tier].pop(group.key, None)
+        self.lines[tier].drop(group)
+        del self._served_before_ns[group.key]
+        if tier not in self._tiers.values():
+            del self._wanting[tier], self.lines[tier]
+
+    def take_served(self, changed: Iterable[Group]) -> dict[int, int]:
+        """GPU time charged to each tier since the last look, nanoseconds."""
+        served_ns: dict[int, int] = {}
+        for group in changed:
+            tier = self._tiers.get(group.key)
+            if tier is not None:
+                gained_ns = group.served_ns - self._served_before_ns[group.key]
+                served_ns[tier] = served_ns.get(tier, 0) + gained_ns
+                self._served_before_ns[group.key] = group.served_ns
+        return served_ns
+
+    @property
+    def tiers(self) -> Iterable[int]:
+        """Those in which someone may claim."""
+        return self._wanting.keys()
+
+    @property
+    def quiet(self) -> Iterable[Group]:
+        """Who may claim and has no work: their gates are all that there is to them."""
+        return self._quiet.values()
+
+    @property
+    def wanting(self) -> Iterable[Group]:
+        """Who may claim and has work."""
+        return (group for groups in self._wanting.values() for group in groups.values())
+
+    @property
+    def busy(self) -> Iterable[Group]:
+        """Who has work on the GPU."""
+        return self._busy.values()
+
+    @property
+    def unused(self) -> Iterable[Group]:
+        """Whose gate is open and who only waits."""
+        return self._unused.values()
+
+    @property
+    def draining(self) -> Iterable[Group]:
+        """Whose gate closed on work that has not ended yet."""
+        return self._draining.values()
+
+    @property
+    def reopened(self) -> Iterable[Group]:
+        """Whose gate opened again because its work did not end."""
+        return self._reopened.values()
+
+    def tier(self, group: Group) -> int:
+        """The tier of a group that may claim."""
+        return self._tiers[group.key]
+
+    def of_tier(self, tier: int) -> list[Group]:
+        """Who may claim in a tier."""
+        return [self.members[key] for key, theirs in self._tiers.items() if theirs == tier]
+
+    def may_claim(self, group: Group) -> bool:
+        """Turns are for it."""
+        return group.key in self._tiers
+
+    def takes_turns(self, group: Group) -> bool:
+        """It may claim, and does not doze."""
+        return group.key in self._tiers and not group.dozing
+
+    def wants(self, tier: int) -> bool:
+        """Someone of the tier has work."""
+        return bool(self._wanting.get(tier))
+
+    def someone_wants(self, *, but: Group) -> bool:
+        """Someone else than that group has work."""
+        return any(len(groups) > (but.key in groups) for groups in self._wanting.values())
+
+
+def _keep(kept: dict[GroupKey, Group], group: Group, *, wanted: bool) -> None:
+    if wanted:
+        kept[group.key] = group
+    else:
+        kept.pop(group.key, None)

@@ -1,0 +1,156 @@
+"""Decisions that look at what changed are those that looking at everybody gives."""
+
+from unittest.mock import patch
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from whole_turns import WholeTurns
+
+from tandemd.core.events import (
+    CloseGates,
+    JobPaused,
+    JobResumed,
+    OpenGates,
+    PolicyChanged,
+    ProcessAttached,
+    ProcessExited,
+    SetHonourPresence,
+    Ticked,
+    UsageSampled,
+)
+from tandemd.core.model import Group, JobClass, JobSpec, Options, Usage, WaitReason
+from tandemd.core.policy import POLICIES
+from tandemd.core.scheduler import Scheduler
+
+MS = 1_000_000
+
+
+def without_order(action):
+    """Who is told what; a set of processes has no order."""
+    if isinstance(action, OpenGates | CloseGates | SetHonourPresence):
+        return (type(action).__name__, sorted(action.process_ids), getattr(action, "honour", None))
+    return action
+
+
+def facts(group: Group) -> tuple[object, ...]:
+    """What a decision leaves in a group."""
+    gate = (group.open, group.drained, group.hold_since_ns, group.closed_at_ns)
+    return (*gate, group.dozing, group.undrainable, group.drain_failures, group.reopened_steps)
+
+
+CLAIMS = st.lists(
+    st.tuples(
+        st.integers(0, 7),  # which of the living
+        st.sampled_from(["busy", "busy", "waits", "rests", "steps"]),
+        st.sampled_from([1, 1, 3, 30]),  # milliseconds before
+    ),
+    min_size=4,
+    max_size=16,
+)
+
+
+class Twins(RuleBasedStateMachine):
+    """Two schedulers hear the same, whatever processes claim, and must say the same."""
+
+    @initialize(
+        policy=st.sampled_from(sorted(POLICIES)),
+        min_share=st.sampled_from([0, 0.05]),
+        max_hold_ms=st.sampled_from([150, 20_000]),
+        several=st.integers(2, 5),
+    )
+    def begin(self, policy, min_share, max_hold_ms, several):
+        options = Options(
+            policy=policy,
+            min_share=min_share,
+            quantum_ns=5 * MS,
+            max_hold_ns=max_hold_ms * MS,
+            drain_ns=20 * MS,
+            share_period_ns=100 * MS,
+        )
+        self.quick, self.whole = Scheduler(options), Scheduler(options)
+        self.now_ns = 0
+        self.numbers = 0
+        self.living: dict[int, Usage] = {}
+        for number in range(several):
+            self.attach(job_class=JobClass(1 + number % 3), group="", gpu=0)
+
+    def tell(self, event):
+        quick = self.quick.handle(event)
+        with patch("tandemd.core.scheduler.Turns", WholeTurns):
+            whole = self.whole.handle(event)
+        assert [without_order(a) for a in quick] == [without_order(a) for a in whole]
+        self.quick.check_invariants()
+        for gpus, turns in self.quick.turns.items():
+            assert turns.holder == self.whole.turns[gpus].holder
+        for key, group in self.quick.groups.items():
+            assert facts(group) == facts(self.whole.groups[key])
+
+    @rule(
+        job_class=st.sampled_from(JobClass),
+        group=st.sampled_from(["", "", "ranks"]),
+        gpu=st.sampled_from([0, 0, 1]),
+    )
+    def attach(self, job_class, group, gpu):
+        self.numbers += 1
+        number = self.numbers
+        self.living[number] = Usage(process_id=number)
+        spec = JobSpec(job_class=job_class, group=group)
+        self.tell(
+            ProcessAttached(
+                now_ns=self.now_ns, process_id=number, job_id=number, uid=1, gpu=gpu, spec=spec
+            )
+        )
+
+    @rule(claims=CLAIMS)
+    def claim(self, claims):
+        """Anything, also what no honest process would say."""
+        for which, what, after_ms in claims:
+            if not self.living:
+                return
+            process = list(self.living)[which % len(self.living)]
+            self.now_ns += after_ms * MS
+            self.living[process] = usage = claimed(self.living[process], what, after_ms)
+            self.tell(UsageSampled(now_ns=self.now_ns, samples=(usage,)))
+            self.tell(Ticked(now_ns=self.now_ns))
+
+    @rule(
+        what=st.sampled_from(["leaves", "paused", "resumed", "policy"]),
+        which=st.integers(0, 7),
+        policy=st.sampled_from(sorted(POLICIES)),
+    )
+    def upset(self, what, which, policy):
+        if what == "policy":
+            self.tell(PolicyChanged(now_ns=self.now_ns, policy=policy))
+        elif self.living:
+            process = list(self.living)[which % len(self.living)]
+            match what:
+                case "leaves":
+                    del self.living[process]
+                    self.tell(ProcessExited(now_ns=self.now_ns, process_id=process))
+                case "paused":
+                    self.tell(JobPaused(now_ns=self.now_ns, job_id=process))
+                case "resumed":
+                    self.tell(JobResumed(now_ns=self.now_ns, job_id=process))
+
+    @rule(steps=st.sampled_from([1, 25, 100]), step_ms=st.sampled_from([1, 7, 60]))
+    def time_passes(self, steps, step_ms):
+        for _ in range(steps):
+            self.now_ns += step_ms * MS
+            self.tell(Ticked(now_ns=self.now_ns))
+
+
+def claimed(old: Usage, what: str, after_ms: int) -> Usage:
+    """What the process says next."""
+    return Usage(
+        process_id=old.process_id,
+        busy=what in ("busy", "steps"),
+        waiting_threads=int(what == "waits"),
+        wait_reason=WaitReason.GATE if what == "waits" else WaitReason.NONE,
+        exclusive_ns=old.exclusive_ns + (after_ms * MS if old.busy else 0),
+        steps=old.steps + (what == "steps"),
+    )
+
+
+TestTwins = Twins.TestCase
+TestTwins.settings = settings(max_examples=80, stateful_step_count=20)

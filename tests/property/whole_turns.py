@@ -1,0 +1,273 @@
+"""The rules of turns.py read the plain way: every decision looks at every group.
+
+The model for the incremental decisions: slow, and short enough to be believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tandemd.core.model import Group, GroupKey, Options
+from tandemd.core.policy import Policy
+from tandemd.core.shares import Debt
+
+REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
+UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
+LOOK_AGAIN_NS = 1_000_000  # the shortest useful wait: one round of the poller
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What `Turns.decide` found."""
+
+    opened: list[Group] = field(default_factory=list)
+    closed: list[Group] = field(default_factory=list)
+    exempted: list[Group] = field(default_factory=list)
+    held: list[Group] = field(default_factory=list)
+    released: list[Group] = field(default_factory=list)
+    wake_at_ns: int | None = None
+
+    def wake(self, at_ns: int) -> None:
+        """Look again no later than this."""
+        self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
+
+
+@dataclass(slots=True)
+class WholeTurns:
+    """In place of `Turns`."""
+
+    members: list[Group] = field(default_factory=list)
+    policy: Policy | None = None
+    holder: GroupKey | None = None
+    turn_served_ns: int = 0  # the holder's served time when its turn began
+    breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
+    breath_until_ns: int = 0
+    debts: dict[int, Debt] = field(default_factory=dict)
+    looked_ns: int | None = None
+    served_before_ns: dict[GroupKey, int] = field(default_factory=dict)
+
+    def seat(self, members: Iterable[Group], policy: Policy) -> None:
+        self.members, self.policy = list(members), policy
+
+    def note(self, group: Group) -> None:
+        """Everybody is looked at anyway."""
+
+    @property
+    def overdue_tiers(self) -> set[int]:
+        return {tier for tier in self.debts if self.overdue(tier)}
+
+    def members_of(self, tier: int) -> list[Group]:
+        claimants = [g for g in self.members if _may_claim(g, self.policy)]
+        return [g for g in claimants if self.policy.tier(g) == tier]
+
+    def least_virtual_ns(self, *, but: Group) -> float | None:
+        others = [g for g in self.members if g is not but]
+        active = [g for g in others if g.wants and _may_claim(g, self.policy)]
+        return min((g.virtual_ns for g in active or others), default=None)
+
+    def decide(self, *, policy: Policy, options: Options, now_ns: int) -> Verdict:
+        groups = self.members
+        verdict = Verdict()
+        for group in groups:
+            _watch_use(group, now_ns)
+        claimants = {g.key: g for g in groups if _may_claim(g, policy)}
+        self._account(claimants, policy, options, now_ns)
+        _check_drains(claimants.values(), options, now_ns, verdict)
+        for exempt in verdict.exempted:
+            claimants.pop(exempt.key, None)
+        takers = {key: g for key, g in claimants.items() if not g.dozing}
+        holder = self._choose(takers, policy, options, now_ns)
+        self._give(holder, options, now_ns)
+        # Work of these keeps a new holder waiting.
+        rivals = [g for g in groups if g.key in takers or _may_drain(g, options, now_ns)]
+        for group in groups:
+            should_open = self._should_open(group, rivals, takes_turns=group.key in takers)
+            _set_gate(group, should_open=should_open, verdict=verdict, now_ns=now_ns)
+            if group.paused and not group.busy:
+                group.drained = True
+            if not group.drained and (not group.paused or _may_drain(group, options, now_ns)):
+                verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
+        self._plan_wake(claimants, policy, options, now_ns, verdict)
+        return verdict
+
+    def overdue(self, tier: int) -> bool:
+        """The tier goes first and yields to nobody, until it got what it is owed."""
+        debt = self.debts.get(tier)
+        return debt is not None and debt.overdue
+
+    def _account(
+        self, claimants: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
+    ) -> None:
+        elapsed_ns = 0 if self.looked_ns is None else max(0, now_ns - self.looked_ns)
+        self.looked_ns = now_ns
+        tiers: dict[int, list[Group]] = {}
+        for group in claimants.values():
+            tiers.setdefault(policy.tier(group), []).append(group)
+        for tier in self.debts.keys() - tiers.keys():
+            del self.debts[tier]
+        for tier, members in tiers.items():
+            served_ns = sum(
+                g.served_ns - self.served_before_ns.get(g.key, g.served_ns) for g in members
+            )
+            self.debts.setdefault(tier, Debt()).account(
+                waited_ns=elapsed_ns,
+                served_ns=served_ns,
+                wants=any(g.wants for g in members),
+                options=options,
+            )
+        self.served_before_ns = {key: group.served_ns for key, group in claimants.items()}
+
+    def _choose(
+        self, takers: dict[GroupKey, Group], policy: Policy, options: Options, now_ns: int
+    ) -> Group | None:
+        holder = takers.get(self.holder) if self.holder is not None else None
+        wanting = [g for g in takers.values() if g.wants and g is not holder]
+        if holder is not None and not self._is_idle(holder, options, now_ns):
+            if self.breath and not self._breathed(holder, options, now_ns):
+                return holder
+            starved = max(wanting, key=lambda g: _held_ns(g, now_ns), default=None)
+            if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
+                return starved
+            challenger = self._first(wanting, policy)
+            if challenger is None or not self._passes_on(holder, challenger, policy, options):
+                return holder
+            return challenger
+        return self._first(wanting, policy)
+
+    def _passes_on(
+        self, holder: Group, challenger: Group, policy: Policy, options: Options
+    ) -> bool:
+        theirs, ours = (self.overdue(policy.tier(g)) for g in (challenger, holder))
+        if theirs != ours:
+            return theirs
+        if policy.preempts(challenger, holder):
+            return True
+        if policy.preempts(holder, challenger):
+            return False
+        served_ns = holder.served_ns - self.turn_served_ns
+        quantum_ns = policy.quantum_ns(options)
+        if quantum_ns is None or served_ns < quantum_ns:
+            return False
+        return policy.order(challenger) <= policy.order(holder)
+
+    def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
+        served_ns = holder.served_ns - self.turn_served_ns
+        return served_ns >= options.quantum_ns or now_ns >= self.breath_until_ns
+
+    def _first(self, groups: list[Group], policy: Policy) -> Group | None:
+        def rank(group: Group) -> tuple[bool, int, float, int]:
+            tier = policy.tier(group)
+            return (not self.overdue(tier), tier, policy.order(group), group.arrival)
+
+        return min(groups, key=rank, default=None)
+
+    def _is_idle(self, holder: Group, options: Options, now_ns: int) -> bool:
+        return not holder.wants and now_ns - holder.last_wanted_ns >= options.idle_grace_ns
+
+    def _give(self, holder: Group | None, options: Options, now_ns: int) -> None:
+        key = None if holder is None else holder.key
+        if key == self.holder:
+            return
+        self.holder = key
+        self.breath = False
+        if holder is None:
+            return
+        self.turn_served_ns = holder.served_ns
+        self.breath = _held_ns(holder, now_ns) >= options.max_hold_ns
+        self.breath_until_ns = now_ns + REOPEN_NS
+
+    def _should_open(self, group: Group, rivals: list[Group], *, takes_turns: bool) -> bool:
+        if group.paused:
+            return False
+        if not takes_turns or self.holder is None:
+            return True
+        if group.key != self.holder:
+            return group.reopened_steps is not None
+        return group.open or not any(r.busy for r in rivals if r is not group)
+
+    def _plan_wake(
+        self,
+        claimants: dict[GroupKey, Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        verdict: Verdict,
+    ) -> None:
+        holder = claimants.get(self.holder) if self.holder is not None else None
+        if holder is not None and not holder.wants:
+            verdict.wake(holder.last_wanted_ns + options.idle_grace_ns)
+        waiting = [g for g in claimants.values() if g.wants and g is not holder]
+        if holder is not None and waiting:
+            if holder.unused_since_ns is not None:
+                verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
+            quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
+            left_ns = quantum_ns - (holder.served_ns - self.turn_served_ns)
+            verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
+            left_ns = options.max_hold_ns - max(_held_ns(g, now_ns) for g in waiting)
+            verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
+        for group in claimants.values():
+            if group.reopened_steps is not None:
+                verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
+            if group.wants and (due_ns := self.debts[policy.tier(group)].due_in_ns(options)):
+                verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
+
+
+def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int) -> None:
+    if should_open != group.open:
+        (verdict.opened if should_open else verdict.closed).append(group)
+        group.open = should_open
+        group.drained = should_open or not group.busy
+        group.closed_at_ns = now_ns
+    if group.open or group.paused or not group.wants:
+        group.hold_since_ns = None
+    elif group.hold_since_ns is None:
+        group.hold_since_ns = now_ns
+
+
+def _watch_use(group: Group, now_ns: int) -> None:
+    if group.busy or not group.wants:
+        group.unused_since_ns = None
+        group.dozing = False
+    elif not group.open:
+        group.unused_since_ns = None
+    elif group.unused_since_ns is None:
+        group.unused_since_ns = now_ns
+    elif now_ns - group.unused_since_ns >= UNUSED_NS:
+        group.dozing = True
+
+
+def _may_claim(group: Group, policy: Policy) -> bool:
+    return not group.paused and not group.undrainable and not policy.always_open(group)
+
+
+def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
+    return paused.paused and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
+
+
+def _held_ns(group: Group, now_ns: int) -> int:
+    return 0 if group.hold_since_ns is None else now_ns - group.hold_since_ns
+
+
+def _check_drains(takers: Iterable[Group], options: Options, now_ns: int, verdict: Verdict) -> None:
+    for group in takers:
+        if group.reopened_steps is not None:
+            passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
+            if passed or not group.busy:
+                group.reopened_steps = None
+        elif not group.open and not group.drained:
+            if not group.busy:
+                group.drained = True
+                group.drain_failures = 0
+            elif now_ns - group.closed_at_ns >= options.drain_ns:
+                _fail_drain(group, options, now_ns, verdict)
+
+
+def _fail_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
+    group.drain_failures += 1
+    if group.drain_failures >= options.drain_tries:
+        group.undrainable = True
+        verdict.exempted.append(group)
+        return
+    group.reopened_steps = group.steps
+    group.reopened_until_ns = now_ns + REOPEN_NS
