@@ -10,6 +10,7 @@
 #include <cstring>
 #include <new>
 
+#include "capture.h"
 #include "clock.h"
 #include "fork.h"
 #include "log.h"
@@ -115,6 +116,21 @@ void start_once() {
   watch_forks();
 }
 
+// What a reader has to know of the stream that a call was made on.
+uint8_t flags_of_stream(CallIndex call, const Arguments& arguments) {
+  const uint64_t handle = arguments.stream();
+  if (handle == trace::kNoTraceStream || arguments.failed() || call == kIndex_cuStreamDestroy_v2)
+    return 0;
+  const CUstream stream = as_stream(handle);
+  if (any_capture() && is_capturing(stream)) return trace::kCallCaptured;
+  unsigned flags = 0;
+  if (is_default_stream(handle) || !g_driver.cuStreamGetFlags ||
+      g_driver.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) {
+    return 0;
+  }
+  return flags & CU_STREAM_NON_BLOCKING ? trace::kCallNonBlocking : uint8_t{0};
+}
+
 }  // namespace
 
 bool start() {
@@ -184,6 +200,7 @@ void Span::end(Arguments& arguments) {
   add_kernel_parameters(arguments);
   if (thread->is_timed) flags_ |= trace::kCallTimed;
   if (arguments.is_cut_) flags_ |= trace::kCallCut;
+  flags_ |= flags_of_stream(call_, arguments);
   shm::Record record = record_of(shm::RecordKind::kCall, *thread);
   record.ticks = start_ns_;
   record.flags = flags_;

@@ -56,6 +56,7 @@ class Arguments {
   Arguments& kernel(CUfunction function, void** argument);
 
   [[nodiscard]] uint64_t stream() const { return stream_; }
+  [[nodiscard]] bool failed() const { return result_ != CUDA_SUCCESS; }
 
  private:
   friend class Span;

@@ -54,6 +54,8 @@ inline constexpr uint8_t kCallHostTime = 1;    // ticks are CLOCK_MONOTONIC: no 
 inline constexpr uint8_t kCallUnfinished = 2;  // it never returned; no duration, no result
 inline constexpr uint8_t kCallTimed = 4;       // a kDeviceTime may follow
 inline constexpr uint8_t kCallCut = 8;         // more kernel parameters than are recorded
+inline constexpr uint8_t kCallCaptured = 16;   // into a graph: it has computed nothing
+inline constexpr uint8_t kCallNonBlocking = 32;  // its stream does not wait for the legacy one
 
 // kProcess::bytes
 enum class TraceClock : uint64_t { kUnknown = 0, kMonotonic = 1, kVirtual = 2 };

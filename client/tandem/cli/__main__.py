@@ -35,6 +35,9 @@ COMMANDS = {
     ),
     "demo": Verb(target="tandem.cli.demo:demo", help="Show three programs sharing one GPU."),
     "trace": Verb(target="tandem.cli.trace:trace", help="Print or record driver calls."),
+    "replay": Verb(
+        target="tandem.cli.replay:replay", help="Replay recorded calls on the software GPU."
+    ),
     "softgpu": Verb(target="tandem.cli.softgpu:softgpu", help="Use the software GPU."),
     "version": Verb(target="tandem.cli.version:version_", help="Print the versions."),
 }

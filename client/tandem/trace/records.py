@@ -14,7 +14,7 @@ _PAYLOAD_OFFSET, _PAYLOAD_BYTES = 16, 48
 CALL, WORDS, TEXT, FUNCTION, PROCESS, DEVICE_TIME, LOST, CHUNK, END = range(15, 24)
 _NO_STREAM = 2**64 - 1
 _MAX_WORDS, _MAX_TEXT = 96, 4096
-_HOST_TIME, _UNFINISHED, _TIMED, _CUT = 1, 2, 4, 8
+_HOST_TIME, _UNFINISHED, _TIMED, _CUT, _CAPTURED, _NON_BLOCKING = 1, 2, 4, 8, 16, 32
 _VIRTUAL = 2
 
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
@@ -68,6 +68,8 @@ class Call:
     function: Function | None
     has_host_time: bool  # its time is CLOCK_MONOTONIC although the device's clock is virtual
     is_cut: bool  # more kernel parameters than were recorded
+    is_captured: bool  # into a graph: it has computed nothing
+    is_non_blocking: bool  # its stream does not wait for the legacy one
     device_ns: int | None = None  # how long the launch lasted on the GPU, if that was measured
 
     @property
@@ -143,7 +145,22 @@ class _Known:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.functions: dict[tuple[int, int], dict[int, Function]] = {}  # by process and thread
-        self.timed: dict[int, Call] = {}  # whose device time may still come
+        # Call and device time may be written by two threads, and come in either order.
+        self._untold: dict[int, Call] = {}
+        self._early_ns: dict[int, int] = {}
+
+    def expect_time(self, call: Call) -> None:
+        """Give the call its device time, now or when it comes."""
+        call.device_ns = self._early_ns.pop(call.number, None)
+        if call.device_ns is None:
+            self._untold[call.number] = call
+
+    def tell_time(self, number: int, device_ns: int) -> None:
+        """A device time has come."""
+        if call := self._untold.pop(number, None):
+            call.device_ns = device_ns
+        else:
+            self._early_ns[number] = device_ns
 
 
 class _Chunk:
@@ -253,9 +270,11 @@ class _Chunk:
             function=self._function_of(kind, words),
             has_host_time=bool(flags & _HOST_TIME),
             is_cut=bool(flags & _CUT),
+            is_captured=bool(flags & _CAPTURED),
+            is_non_blocking=bool(flags & _NON_BLOCKING),
         )
         if flags & _TIMED:
-            self._known.timed[call.number] = call
+            self._known.expect_time(call)
         return call
 
     def _function_of(self, kind: CallType, words: tuple[int, ...]) -> Function | None:
@@ -263,8 +282,7 @@ class _Chunk:
         return None if handle is None else self._functions.get(handle)
 
     def _device_time(self, head: tuple[int, ...]) -> None:
-        if call := self._known.timed.pop(head[6], None):
-            call.device_ns = head[10]
+        self._known.tell_time(head[6], head[10])
 
     def _damaged(self, at: int, text: str) -> DamagedError:
         return DamagedError(text, record=at)

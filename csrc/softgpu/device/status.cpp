@@ -51,6 +51,7 @@ void append_device(std::string* out, uint32_t index, const Gpu& gpu, uint64_t no
          device.compute_major, device.compute_minor, gpu.ledger().total_bytes(),
          gpu.ledger().used_bytes(), gpu.compute_busy().total_ns(now_ns),
          gpu.compute_busy().ratio(now_ns), gpu.memory_busy().ratio(now_ns));
+  append(out, ",\"flops_per_s\":%.0f", device.flops_per_s);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ import pytest
 from traced_program import CONFORMANCE, VADD, Tandem
 
 from tandem import softgpu
+from tandem.demo.image import software_image
 
 
 @pytest.fixture(scope="session")
@@ -19,24 +20,29 @@ def image(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def demo_image(tmp_path_factory):
+    return software_image(tmp_path_factory.mktemp("demo"))
+
+
 @contextmanager
-def command_line(image):
+def command_line(image, demo_image=""):
     """On the virtual clock, with a timeline."""
     with tempfile.TemporaryDirectory(prefix="tandem-", ignore_cleanup_errors=True) as folder:
         timeline = Path(folder) / "timeline.jsonl"
         options = {"clock": "virtual", "profile": "tiny", "timeline": timeline}
         env = softgpu.environment(None, folder=folder, **options)
         env |= {"TANDEM_RUNTIME_DIR": folder, "TANDEM_SOFTGPU_LINGER_MS": "50"}
-        env |= {"TEST_IMAGE": str(image)}
+        env |= {"TEST_IMAGE": str(image), "DEMO_IMAGE": str(demo_image)}
         env["PYTHONPATH"] = os.pathsep.join([str(CONFORMANCE), os.environ.get("PYTHONPATH", "")])
         env.pop("LD_PRELOAD", None)
         yield Tandem(env=env, timeline=timeline)
 
 
 @pytest.fixture
-def tandem(image):
+def tandem(image, demo_image):
     """With a device of its own: one that others have used switches contexts first."""
-    with command_line(image) as made:
+    with command_line(image, demo_image) as made:
         yield made
 
 

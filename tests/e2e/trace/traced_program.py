@@ -62,3 +62,47 @@ class Tandem:
     @staticmethod
     def command(*words):
         return [sys.executable, "-m", "tandem.cli.__main__", *map(str, words)]
+
+
+TRAINER = """
+import os
+from pathlib import Path
+from tandem.demo.gpu import Gpu
+from tandem.demo.trainer import make_trainer
+trainer = make_trainer(Gpu(Path(os.environ["DEMO_IMAGE"]).read_bytes()), "vision", 32)
+for number in range(3):
+    trainer.iterate(number)
+"""
+# Two threads, two streams of each, events between them.
+THREADS = """
+import threading
+from gpu import Gpu, ok
+from cuda.bindings import driver as cu
+gpu = Gpu()
+word = gpu.word(1)
+streams = [ok(cu.cuStreamCreate(1)) for _ in range(3)]
+events = [ok(cu.cuEventCreate(2)) for _ in range(6)]
+recorded = [threading.Event() for _ in events]
+def work(number):
+    ok(cu.cuCtxSetCurrent(gpu.context))
+    for turn in range(number, 6, 2):
+        if turn:
+            recorded[turn - 1].wait()
+            ok(cu.cuStreamWaitEvent(streams[number], events[turn - 1], 0))
+        gpu.affine(word, 2, turn, stream=streams[number], slow=True)
+        ok(cu.cuEventRecord(events[turn], streams[number]))
+        recorded[turn].set()
+        gpu.affine(word, 1, 0, stream=streams[2])
+    ok(cu.cuStreamSynchronize(streams[number]))
+# No thread blocks in the driver before both have issued everything: the same order each time.
+threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+for one in threads:
+    one.start()
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+driver.softgpu_wait_begin()
+for one in threads:
+    one.join()
+driver.softgpu_wait_end()
+ok(cu.cuCtxSynchronize())
+"""

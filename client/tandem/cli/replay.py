@@ -1,0 +1,101 @@
+"""`tandem replay`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tandem.cli._output import json_option, print_table
+from tandem.cli.trace import warn
+from tandem.trace.file import read
+from tandem.trace.lines import duration_text
+from tandem.trace.plan import make_plan
+from tandem.trace.replay import SPEEDS, Options, Result
+from tandem.trace.replay import replay as play
+
+_PROFILES = ("h200", "a100", "rtx4090", "tiny")
+
+
+@click.command()
+@click.option(
+    "--speed",
+    type=click.Choice(SPEEDS),
+    default="asap",
+    show_default=True,
+    help="asap: threads wait only for the GPU; recorded: and as long as between their calls.",
+)
+@click.option(
+    "--clock", type=click.Choice(["virtual", "real"]), default="virtual", help="Whose time."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["mps", "time"]),
+    default="mps",
+    help="mps: recorded times contain the waiting already; time: processes take turns once more.",
+)
+@click.option("--profile", type=click.Choice(_PROFILES), help="Which GPU; h200 unless given.")
+@click.option(
+    "--timeline", type=click.Path(path_type=Path, dir_okay=False), help="Keep the timeline here."
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Join the software GPU that runs there, as it is, instead of starting one.",
+)
+@json_option
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def replay(file: Path, as_json: bool, **options: Any) -> None:
+    """Replay a recording of `tandem trace calls` on the software GPU.
+
+    Every recorded process and thread makes its allocations, copies, launches, events and waits
+    again, in the recorded order of each stream. A kernel lasts as long as it did on the GPU when
+    the recording was made with --device-times; else it takes no time. Contents are not replayed.
+
+    \b
+    Examples:
+      tandem trace calls --device-times -o run.trace -- python train.py
+      tandem replay run.trace
+      tandem replay --speed recorded --timeline t.jsonl run.trace
+    """
+    recording = read(file)
+    result = play(make_plan(recording), Options(folder=folder_of(options), **options))
+    if as_json:
+        click.echo(json.dumps(asdict(result), indent=2))
+    else:
+        show(result)
+    warn(recording, file)
+
+
+def folder_of(options: dict[str, Any]) -> Path | None:
+    """The folder among the options, taken out of them."""
+    folder = options.pop("folder")
+    return None if folder is None else Path(folder)
+
+
+def show(result: Result) -> None:
+    """Print it for people."""
+    threads = f"{result.processes} processes, {result.threads} threads"
+    click.echo(f"replayed on {result.device}: {threads}")
+    rows = [
+        ("makespan", result.recorded_makespan_ns, result.replayed_makespan_ns),
+        ("kernels", result.recorded_kernel_ns, result.replayed_kernel_ns),
+    ]
+    table = [
+        [name, duration_text(before), "-" if after is None else duration_text(after)]
+        for name, before, after in rows
+    ]
+    for kind, count in sorted(result.recorded_counts.items()):
+        table.append([kind, str(count), str(result.replayed_counts.get(kind, 0))])
+    columns = ("recorded", "replayed")
+    print_table(("", *columns), table, right=columns)
+    for title, what in (("not replayed", result.left_out), ("refused", result.refused)):
+        for name, count in sorted(what.items()):
+            click.echo(f"{title}: {count} x {name}")
+    if result.untimed_launches:
+        click.echo(
+            f"{result.untimed_launches} launches have no time of their own, and last as long as "
+            "others of their kernel, or not at all; record with --device-times"
+        )

@@ -1,0 +1,426 @@
+"""What a recording comes to on another device: operations for each process and thread.
+
+Pure: a recording in, a plan out. Rules:
+
+1. Only what succeeded is played: a refused call has done nothing.
+2. Handles become numbers, in order of their first appearance in their process.
+3. A query that said "not yet" is time that passed; the one that said "done" is a wait.
+4. A thread whose operation touches a stream, event or allocation that another one has touched
+   before waits until that one has issued its own: streams keep their order, events their meaning.
+5. What cannot be played (host functions, stream memory operations) is left out and counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from tandem.trace.file import Recording
+from tandem.trace.lines import bytes_of
+from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
+
+_HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
+_DEFAULT_STREAMS = (LEGACY_STREAM, PER_THREAD_STREAM)
+_GRAPH = "graph"
+_UNNAMED = "kernel"
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation:
+    """One thing to do. Numbers of streams, events and allocations are those of the process."""
+
+    kind: str  # alloc free copy set launch record wait sync_stream sync_event sync_context destroy
+    gap_ns: int  # of the host, since the operation before it in its thread
+    context: int = 0
+    stream: int = -1  # -1: none; a copy or set then has ended when it returns
+    event: int = -1
+    allocation: int = -1
+    kernel: int = -1
+    direction: str = ""  # htod, dtoh or dtod
+    size_bytes: int = 0
+    device_ns: int = 0
+    after: list[int] = field(default_factory=list)  # of other threads, to be issued before
+    id: int = -1  # set where another thread waits for this one
+
+
+@dataclass(slots=True, kw_only=True)
+class ThreadPlan:
+    """The operations of one recorded thread."""
+
+    tid: int
+    start_gap_ns: int  # from the first operation of all to the first of this thread
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class ProcessPlan:
+    """One recorded process."""
+
+    pid: int
+    threads: list[ThreadPlan] = field(default_factory=list)
+    streams: list[tuple[int, bool]] = field(default_factory=list)  # context, non-blocking
+    default_streams: dict[int, int] = field(default_factory=dict)  # number -> 1 or 2
+    contexts: int = 0
+    events: int = 0
+    largest_copy_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """Everything a replay does, and what it leaves out."""
+
+    kernels: list[str]
+    processes: list[ProcessPlan]
+    counts: dict[str, int]  # operations by kind
+    left_out: dict[str, int]  # calls that are not played, by name
+    untimed_launches: int  # launches without a time of their own
+    makespan_ns: int  # from the first operation's begin to the last one's end
+    kernel_ns: int  # of all launches together
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def make_plan(recording: Recording) -> Plan:
+    """Plan the whole recording."""
+    kernels = _Kernels(recording.calls)
+    processes: dict[int, _Process] = {}
+    left_out: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    span = _Span()
+    for call in recording.calls:
+        if not _is_played(call):
+            if _is_missed(call):
+                left_out[call.type.base] += 1
+            continue
+        process = processes.setdefault(call.pid, _Process(call.pid))
+        operation = _operation(call, process, kernels)
+        if operation is None:
+            left_out[call.type.base] += 1
+            continue
+        span.add(call)
+        process.add(call, operation, first_ns=span.start_ns)
+        counts[operation.kind] += 1
+    return Plan(
+        kernels=kernels.names,
+        processes=[p.plan for p in processes.values() if p.plan.threads],
+        counts=dict(counts),
+        left_out=dict(left_out),
+        untimed_launches=kernels.untimed,
+        makespan_ns=span.end_ns - span.start_ns,
+        kernel_ns=kernels.total_ns,
+    )
+
+
+_IGNORED = frozenset({"lookup", "capture", "context"})
+
+
+def _is_played(call: Call) -> bool:
+    return (
+        call.result == 0
+        and not call.has_host_time
+        and not call.is_captured
+        and (call.type.group not in _IGNORED or call.type.base == "cuStreamDestroy")
+        and call.type.base not in ("cuMemGetInfo", "cuDeviceTotalMem")
+    )
+
+
+def _is_missed(call: Call) -> bool:
+    # Work that was done and will not be; refused calls and questions are no loss.
+    return call.result is None
+
+
+class _Span:
+    """From the first begin to the last end."""
+
+    def __init__(self) -> None:
+        self.start_ns = 0
+        self.end_ns = 0
+        self._is_empty = True
+
+    def add(self, call: Call) -> None:
+        end_ns = call.start_ns + (call.duration_ns or 0)
+        self.start_ns = call.start_ns if self._is_empty else min(self.start_ns, call.start_ns)
+        self.end_ns = end_ns if self._is_empty else max(self.end_ns, end_ns)
+        self._is_empty = False
+
+
+class _Kernels:
+    """Names of kernels, and how long a launch is taken to last."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.names: list[str] = []
+        self.untimed = 0
+        self.total_ns = 0
+        self._numbers: dict[str, int] = {}
+        measured: dict[str, list[int]] = {}
+        for call in calls:
+            if call.device_ns is not None:
+                measured.setdefault(self._name(call), []).append(call.device_ns)
+        self._means = {name: sum(times) // len(times) for name, times in measured.items()}
+
+    def number(self, call: Call) -> int:
+        name = self._name(call)
+        if name not in self._numbers:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return self._numbers[name]
+
+    def device_ns(self, call: Call) -> int:
+        ns = call.device_ns
+        if ns is None:  # the best that is known: others of its name
+            self.untimed += 1
+            ns = self._means.get(self._name(call), 0)
+        self.total_ns += ns
+        return ns
+
+    @staticmethod
+    def _name(call: Call) -> str:
+        if call.type.base == "cuGraphLaunch":
+            return _GRAPH
+        return (call.function.name if call.function else "") or _UNNAMED
+
+
+class _Numbers:
+    """Handles -> numbers from 0, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self.count = 0
+
+    def of(self, *handle: int) -> int:
+        if handle not in self._numbers:
+            self._numbers[handle] = self.count
+            self.count += 1
+        return self._numbers[handle]
+
+    def knows(self, *handle: int) -> bool:
+        return handle in self._numbers
+
+    def forget(self, *handle: int) -> None:
+        self._numbers.pop(handle, None)  # the driver may give the handle to another one
+
+
+class _Process:
+    """What of a process is known while its calls go by."""
+
+    def __init__(self, pid: int) -> None:
+        self.plan = ProcessPlan(pid=pid)
+        self.contexts = _Numbers()
+        self.streams = _Numbers()
+        self.events = _Numbers()
+        self.allocations = _Numbers()
+        self.sizes: dict[int, int] = {}  # address -> bytes of what is allocated
+        self._threads: dict[int, ThreadPlan] = {}
+        self._ends: dict[int, int] = {}
+        # (stream or event, its number) -> the thread that touched it last, and its operation
+        self._last: dict[tuple[str, int], tuple[int, Operation]] = {}
+        self._ids = 0
+
+    def add(self, call: Call, operation: Operation, *, first_ns: int) -> None:
+        thread = self._threads.get(call.tid)
+        if thread is None:
+            gap = max(0, call.start_ns - first_ns)
+            thread = self._threads[call.tid] = ThreadPlan(tid=call.tid, start_gap_ns=gap)
+            self.plan.threads.append(thread)
+            self._ends[call.tid] = call.start_ns
+        operation.gap_ns = max(0, call.start_ns - self._ends[call.tid])
+        self._ends[call.tid] = call.start_ns + (call.duration_ns or 0)
+        self._order(call.tid, operation)
+        thread.operations.append(operation)
+        plan = self.plan
+        plan.contexts, plan.events = max(1, self.contexts.count), self.events.count
+        if operation.kind in ("copy", "set"):
+            plan.largest_copy_bytes = max(plan.largest_copy_bytes, operation.size_bytes)
+
+    def _order(self, tid: int, operation: Operation) -> None:
+        touched = (
+            ("stream", operation.stream),
+            ("event", operation.event),
+            ("allocation", operation.allocation),
+        )
+        for key in touched:
+            if key[1] < 0:
+                continue
+            last = self._last.get(key)
+            if last and last[0] != tid:
+                operation.after.append(self._id_of(last[1]))
+            if not operation.kind.startswith("sync"):  # a wait changes nothing for who comes later
+                self._last[key] = (tid, operation)
+
+    def _id_of(self, operation: Operation) -> int:
+        if operation.id < 0:
+            operation.id = self._ids
+            self._ids += 1
+        return operation.id
+
+    def context(self, call: Call) -> int:
+        # A call needs none where its stream or event says which; any will do then.
+        return self.contexts.of(call.context) if call.context else 0
+
+    def is_device(self, address: int) -> bool:
+        return any(start <= address < start + size for start, size in self.sizes.items())
+
+    def stream(self, call: Call) -> int:
+        handle = call.stream
+        if handle is None:
+            return -1
+        if handle in _DEFAULT_STREAMS:
+            # The legacy stream is one a context, the per-thread one is one a thread.
+            owner = call.tid if handle == PER_THREAD_STREAM else 0
+            known = self.streams.knows(handle, call.context, owner)
+            number = self.streams.of(handle, call.context, owner)
+            self.plan.default_streams[number] = handle
+        else:
+            known = self.streams.knows(handle)
+            number = self.streams.of(handle)
+        if not known:
+            self.plan.streams.append((self.context(call), call.is_non_blocking))
+        return number
+
+
+_Make = Callable[[Call, _Process, _Kernels], Operation | None]
+
+
+def _operation(call: Call, process: _Process, kernels: _Kernels) -> Operation | None:
+    make = next(_makers(call.type.base), None)
+    operation = make(call, process, kernels) if make else None
+    if operation:
+        operation.context = process.context(call)
+    return operation
+
+
+def _makers(base: str) -> Iterator[_Make]:
+    for prefix, make in _MAKERS:
+        if base.startswith(prefix):
+            yield make
+
+
+def _alloc(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
+    address = _word(call, "dptr", skip=1)
+    size = bytes_of(call)
+    if size is None:
+        size = _word(call, "WidthInBytes") * _word(call, "Height")
+    process.allocations.forget(address)
+    process.sizes[address] = size
+    number = process.allocations.of(address)
+    stream = process.stream(call)
+    return Operation(kind="alloc", gap_ns=0, allocation=number, stream=stream, size_bytes=size)
+
+
+def _free(call: Call, process: _Process, _kernels: _Kernels) -> Operation | None:
+    address = _word(call, "dptr")
+    if not process.allocations.knows(address):
+        return None
+    number = process.allocations.of(address)
+    process.allocations.forget(address)
+    process.sizes.pop(address, None)
+    # A free in a stream waits for nothing; one without waits for the device.
+    return Operation(kind="free", gap_ns=0, allocation=number, stream=process.stream(call))
+
+
+def _copy(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
+    stream = process.stream(call) if "Async" in call.type.name else -1
+    return Operation(
+        kind="copy",
+        gap_ns=0,
+        stream=stream,
+        direction=_direction(call, process),
+        size_bytes=_copy_bytes(call),
+    )
+
+
+def _set(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
+    element = 4 if "D32" in call.type.name else 2 if "D16" in call.type.name else 1
+    count = _word(call, "N") or _word(call, "Width") * _word(call, "Height")
+    is_async = "Async" in call.type.name
+    return Operation(
+        kind="set",
+        gap_ns=0,
+        stream=process.stream(call) if is_async else -1,
+        size_bytes=element * count,
+    )
+
+
+def _launch(call: Call, process: _Process, kernels: _Kernels) -> Operation:
+    return Operation(
+        kind="launch",
+        gap_ns=0,
+        stream=process.stream(call),
+        kernel=kernels.number(call),
+        device_ns=kernels.device_ns(call),
+    )
+
+
+def _on_event(kind: str) -> _Make:
+    def make(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
+        event = process.events.of(_word(call, "hEvent"))
+        return Operation(kind=kind, gap_ns=0, event=event, stream=process.stream(call))
+
+    return make
+
+
+def _on_stream(kind: str) -> _Make:
+    def make(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
+        operation = Operation(kind=kind, gap_ns=0, stream=process.stream(call))
+        if kind == "destroy":
+            process.streams.forget(call.stream or 0)
+        return operation
+
+    return make
+
+
+def _context(_call: Call, _process: _Process, _kernels: _Kernels) -> Operation:
+    return Operation(kind="sync_context", gap_ns=0)
+
+
+# By the beginning of the call's name; the first that fits.
+_MAKERS: tuple[tuple[str, _Make], ...] = (
+    ("cuMemAlloc", _alloc),
+    ("cuMemFree", _free),
+    ("cuMemcpy", _copy),
+    ("cuMemset", _set),
+    ("cuLaunchHostFunc", lambda *_: None),
+    ("cuLaunch", _launch),
+    ("cuGraphLaunch", _launch),
+    ("cuEventRecord", _on_event("record")),
+    ("cuStreamWaitEvent", _on_event("wait")),
+    ("cuEventSynchronize", _on_event("sync_event")),
+    ("cuEventQuery", _on_event("sync_event")),
+    ("cuStreamSynchronize", _on_stream("sync_stream")),
+    ("cuStreamQuery", _on_stream("sync_stream")),
+    ("cuCtxSynchronize", _context),
+    ("cuStreamDestroy", _on_stream("destroy")),
+)
+
+
+def _direction(call: Call, process: _Process) -> str:
+    base = call.type.base
+    for name in ("HtoD", "DtoH", "HtoA", "AtoH"):
+        if name in base:
+            return name.replace("A", "D").lower()
+    from_host = to_host = False
+    if base in ("cuMemcpy", "cuMemcpyAsync"):  # the addresses say it
+        from_host = not process.is_device(_word(call, "src"))
+        to_host = not process.is_device(_word(call, "dst"))
+    elif base.startswith(("cuMemcpy2D", "cuMemcpy3D")):  # the memory types say it
+        from_host = _word(call, "pCopy", skip=1) == _HOST_MEMORY
+        to_host = _word(call, "pCopy", skip=7 if "3D" in base else 8) == _HOST_MEMORY
+    return "htod" if from_host else "dtoh" if to_host else "dtod"
+
+
+def _copy_bytes(call: Call) -> int:
+    size = bytes_of(call)
+    if size is not None:
+        return size
+    if call.type.base.startswith("cuMemcpy3D"):
+        width, height, depth = (_word(call, "pCopy", skip=s) for s in (13, 14, 15))
+        return width * height * depth
+    return _word(call, "pCopy", skip=15) * _word(call, "pCopy", skip=16)
+
+
+def _word(call: Call, name: str, *, skip: int = 0) -> int:
+    for parameter, offset in zip(call.type.parameters, call.type.offsets, strict=True):
+        if parameter.name == name and offset + skip < len(call.words):
+            return call.words[offset + skip]
+    return 0
