@@ -56,7 +56,6 @@ def replay(file: Path, as_json: bool, **options: Any) -> None:
 
     \b
     Examples:
-      tandem trace calls --device-times -o run.trace -- python train.py
       tandem replay run.trace
       tandem replay --speed recorded --timeline t.jsonl run.trace
     """

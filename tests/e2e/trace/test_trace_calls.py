@@ -1,7 +1,9 @@
 """`tandem trace calls` and `show` on a program of cuda.bindings."""
 
 import json
+import os
 import re
+import signal
 import sys
 
 from traced_program import VADD
@@ -57,3 +59,88 @@ def test_the_exit_code_is_the_command_s(tandem):
     assert tandem("trace", "calls", "--", "sh", "-c", "kill -9 $$", check=False).code == 137
     missing = tandem("trace", "calls", "--", "no-such-program", check=False)
     assert (missing.code, missing.err) == (127, "error: command 'no-such-program' not found\n")
+
+
+CHILDREN = """
+import subprocess, sys
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+subprocess.run([sys.executable, "-c", "from cuda.bindings import driver as cu; cu.cuInit(0)"])
+"""
+ENDLESS = """
+import signal, sys
+from gpu import Gpu
+gpu = Gpu()
+gpu.word(1)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(5))
+print("going", flush=True)
+signal.pause()
+"""
+
+
+def test_children_are_traced_too(tandem):
+    lines = tandem("trace", "calls", "-e", "cuInit", "--", sys.executable, "-c", CHILDREN).lines
+
+    assert len({line.split("]")[0] for line in lines}) == 2
+
+
+def test_an_interrupt_is_the_command_s_and_the_table_comes_after_it(tandem):
+    words = ("trace", "calls", "-c", "--", sys.executable, "-c", ENDLESS)
+    with tandem.start(*words) as process:
+        assert process.stdout.readline() == "going\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 5
+    assert re.search(r"^ *[0-9.]+% .* cuMemAlloc_v2$", errors, re.MULTILINE)
+
+
+def test_a_killed_program_leaves_a_whole_recording(tandem, tmp_path):
+    path = tmp_path / "x.trace"
+    program = VADD + "\nimport os; os.kill(os.getpid(), 9)\n"
+
+    code = tandem(
+        "trace", "calls", "-o", path, "--", sys.executable, "-c", program, check=False
+    ).code
+
+    shown = tandem("trace", "show", "-e", "cuMemFree", path)
+    assert code == 137
+    assert (len(shown.out.splitlines()), shown.err) == (2, "")
+
+
+def test_a_recording_that_was_cut_is_shown_with_a_warning(tandem, recording, tmp_path):
+    path = tmp_path / "cut.trace"
+    path.write_bytes(recording.read_bytes()[:-1000])
+
+    shown = tandem("trace", "show", path)
+
+    assert "cuMemAlloc_v2" in shown.out
+    assert shown.err == f"tandem: warning: '{path}' ends early; what follows was not recorded\n"
+
+
+def test_an_export_is_a_trace_of_chrome(tandem, recording, tmp_path):
+    path = tmp_path / "x.json"
+    tandem("trace", "export", "-o", path, recording)
+
+    rows = json.loads(path.read_text())["traceEvents"]
+
+    assert [r["name"] for r in rows if r.get("cat") == "gpu"] == ["vadd"] * 3
+    assert {r["ph"] for r in rows} == {"X", "M"}
+
+
+def test_no_more_lines_than_the_limit_are_printed(tandem, recording):
+    assert len(tandem("trace", "show", "--limit", "2", recording).out.splitlines()) == 2
+
+
+def test_wrong_words_are_refused_before_the_command_runs(tandem, tmp_path):
+    marker = tmp_path / "ran"
+    command = ("--", "touch", marker)
+
+    wrong = tandem("trace", "calls", "-e", "trace=cuNothing", *command, check=False)
+    nowhere = tandem("trace", "calls", "-o", "/nowhere/x", *command, check=False)
+
+    assert wrong.code == 2
+    assert wrong.err.startswith("error: -e trace='cuNothing' is no intercepted call")
+    assert nowhere.code == 2
+    assert nowhere.err.startswith("error: cannot write '/nowhere/x': No such file or directory")
+    assert not marker.exists()

@@ -59,6 +59,17 @@ class Tandem:
         assert not check or done.returncode == 0, done.stderr
         return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
+    def start(self, *words):
+        """In a process group of its own, as a shell starts it."""
+        return subprocess.Popen(
+            self.command(*words),
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+
     @staticmethod
     def command(*words):
         return [sys.executable, "-m", "tandem.cli.__main__", *map(str, words)]
