@@ -13,6 +13,10 @@ from cuda.bindings import driver as cu
 NOT_READY = cu.CUresult.CUDA_ERROR_NOT_READY
 
 
+class NothingToTest(Exception):  # noqa: N818
+    """The device does not have what the body is about (a second GPU): the test is skipped."""
+
+
 def ok(result):
     """The values of a call that has to succeed."""
     status, *values = result

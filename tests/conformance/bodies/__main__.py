@@ -3,16 +3,57 @@
     TEST_IMAGE=kernels.so python tests/conformance/bodies TOPIC NAME
 
 A topic is a module of this folder; every public function in it is one conformance test, which
-test_conformance.py runs in a process of its own.
+test_conformance.py runs in a process of its own. With `--serve` bodies are asked for on stdin, one
+JSON object a line, and each runs in a fork, which saves starting Python for every one of them.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import sys
+import tempfile
 from pathlib import Path
+
+SKIPPED = 77  # exit status of a body that this device has nothing for
+
+
+def serve() -> tuple[str, str] | None:
+    """Answer requests; returns in a fork with the body it is to run, and at the end of input."""
+    for topic in Path(__file__).parent.glob("[!_]*.py"):
+        importlib.import_module(topic.stem)
+    for line in sys.stdin:
+        wanted = json.loads(line)
+        with tempfile.TemporaryFile() as output:
+            child = os.fork()
+            if child == 0:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                os.environ.clear()
+                os.environ.update(wanted["env"])
+                return wanted["topic"], wanted["name"]
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        print(json.dumps({"status": status, "said": said}), flush=True)
+    return None
+
+
+def run(topic: str, name: str) -> None:
+    """Run one body."""
+    body = getattr(importlib.import_module(topic), name)
+    gpu = importlib.import_module("gpu")
+    try:
+        body()
+    except gpu.NothingToTest as reason:
+        print(reason, file=sys.stderr)
+        sys.exit(SKIPPED)
+
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parent.parent))
-    topic, name = sys.argv[1:]
-    getattr(importlib.import_module(topic), name)()
+    chosen = serve() if sys.argv[1] == "--serve" else (sys.argv[1], sys.argv[2])
+    if chosen is not None:
+        run(*chosen)
