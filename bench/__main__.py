@@ -23,6 +23,7 @@ BENCHES = {
     "calls": "what the shim adds to allocations, events and synchronisation",
     "start": "what preloading costs a program that never uses CUDA",
     "decide": "how long the scheduler takes to decide with 100 jobs",
+    "softgpu": "the software GPU: a launch, kernels a second, the device process's memory",
     "native": "telemetry the daemon drains a second, and the cost of looking at idle processes",
 }
 DEADLINE_S = 58

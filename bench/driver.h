@@ -59,10 +59,10 @@ static inline uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// A context on device 0 with a stream and the kernel `noop` of the image at `path`.
+// A context on device 0 with a stream and the kernels of the image at `path`.
 struct Ready {
   CUstream stream;
-  CUfunction noop;
+  CUfunction noop, work;
 };
 
 static inline Ready make_ready(const char* path) {
@@ -87,6 +87,7 @@ static inline Ready make_ready(const char* path) {
   check(DRIVER(cuModuleLoadData, "cuModuleLoadData")(&module, image), "cuModuleLoadData");
   Ready ready;
   check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.noop, module, "noop"), "noop");
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.work, module, "work"), "work");
   check(DRIVER(cuStreamCreate, "cuStreamCreate")(&ready.stream, CU_STREAM_NON_BLOCKING), "stream");
   return ready;
 }

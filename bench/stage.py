@@ -68,7 +68,7 @@ class Stage:
         return self._programs[source]
 
     def kernels(self) -> Path:
-        """The image with the empty kernel."""
+        """The image with the empty kernels."""
         output = self.folder / "noop.so"
         if not output.exists():
             softgpu.compile_kernels(HERE / "noop.cu", output)

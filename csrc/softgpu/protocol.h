@@ -22,6 +22,10 @@
 // far, and an IDLE whose count is behind is ignored. `deadline_ns` is the earliest time at which one
 // of its threads wants to wake (kNever if none); the device answers TIME at that time. Ties go to the
 // device's own operations first, then to the lowest client id.
+// Bodies of a stream's kernels, copies and memsets are asked for ahead, many in one packet: a START
+// may come before the DONEs of those in front of it in the stream, but never past anything that the
+// rest of the process could have a hand in (dependencies, host functions, stream memory operations).
+// When one fails, the client answers for those after it in the stream without executing them.
 // Observers (the daemon) take part the same way, but when no other client is connected time advances
 // no faster than real time, and an observer silent for more than kObserverPatienceMs of real time is
 // left behind until it speaks again (a stopped daemon must not stop the world).
@@ -35,6 +39,8 @@ inline constexpr uint32_t kProtocol = 1;
 inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxDeps = 24;
+inline constexpr uint32_t kMaxAwaited = 4;
+inline constexpr uint32_t kMaxLiveOps = 262'144;  // of one client, which is disconnected for more
 inline constexpr uint32_t kNameBytes = 64;
 inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint64_t kNever = UINT64_MAX;
@@ -206,6 +212,11 @@ struct Done {
 struct Idle {
   Header header;
   uint64_t received, deadline_ns;
+  // May be left out, and is then 0. No thread wants to hear of a DONE before `patience` of them have
+  // come, or one of `awaited` (0: none) is among them; the device may keep others back until then,
+  // or until it has anything else to say. What failed, and kMemOpWrite, is always said at once.
+  uint64_t patience = 0;
+  uint64_t awaited[kMaxAwaited] = {};
 };
 struct Time {
   Header header;

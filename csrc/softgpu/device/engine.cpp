@@ -9,10 +9,17 @@ namespace {
 
 constexpr uint32_t kFirstObserver = 1'000'000;  // observers come after all workers in ties
 constexpr uint32_t kFirstQuery = 2'000'000;
+constexpr uint64_t kMostKept = 4096;  // DONEs for one client, however patient it is
 
 template <typename Message>
 bool copy_message(const uint8_t* from, size_t bytes, Message* to) {
   if (bytes != sizeof *to) return false;
+  std::memcpy(to, from, bytes);
+  return true;
+}
+
+bool copy_idle(const uint8_t* from, size_t bytes, Idle* to) {
+  if (bytes != offsetof(Idle, patience) && bytes != sizeof *to) return false;
   std::memcpy(to, from, bytes);
   return true;
 }
@@ -68,6 +75,8 @@ void Engine::handle(uint32_t connection, const uint8_t* packet, size_t bytes,
   client->spoke_real_ns = real_now_ns;
   client->left_behind = false;
   const char* error = bytes == 0 ? "an empty packet" : nullptr;
+  // It goes on by itself (a thread came back from elsewhere): it must not miss what was kept back.
+  if (!client->busy && !client->attention.due) flush(&client->events, client);
   for (size_t at = 0; !error && at < bytes;) {
     Header header;
     if (bytes - at < sizeof header) {
@@ -102,7 +111,9 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   if (clock_ == ClockKind::kReal) run(real_now_ns);
   drop_everything_of(client);
   for (Gpu& gpu : gpus_) gpu.ledger().release_all(connection);
-  if (client->takes_part()) participants_.erase(client->id);
+  const auto entry = std::make_pair(client->id, client);
+  const auto found = std::find(participants_.begin(), participants_.end(), entry);
+  if (found != participants_.end()) participants_.erase(found);
   leave_mps(*client);
   clients_.erase(connection);
   run(real_now_ns);
@@ -133,7 +144,11 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
   }
   if (!client->takes_part()) return "a message that such a connection may not send";
   switch (type) {
-    case Type::kIdle: return with(Idle{}, &Engine::idle);
+    case Type::kIdle: {
+      Idle message{};
+      if (!copy_idle(bytes, size, &message)) return "an IDLE of the wrong size";
+      return idle(client, message);
+    }
     case Type::kContextCreate: return with(ContextCreate{}, &Engine::context_create);
     case Type::kContextDestroy: return with(ContextDestroy{}, &Engine::context_destroy);
     case Type::kStreamCreate: return with(StreamCreate{}, &Engine::stream_create);
@@ -179,7 +194,8 @@ const char* Engine::hello(Client* client, const Hello& message) {
     client->id = ++last_worker_;
   }
   if (client->takes_part()) {
-    participants_.emplace(client->id, client);
+    const auto entry = std::make_pair(client->id, client);
+    participants_.insert(std::upper_bound(participants_.begin(), participants_.end(), entry), entry);
     client->busy = true;
   }
   welcome.client_id = client->id;
@@ -206,6 +222,10 @@ const char* Engine::idle(Client* client, const Idle& message) {
   if (message.received < client->sent_packets) return nullptr;
   client->busy = false;
   client->deadline_ns = message.deadline_ns;
+  Attention& attention = client->attention;
+  attention.patience = std::min(message.patience, kMostKept);
+  std::copy_n(message.awaited, kMaxAwaited, attention.awaited);
+  attention.due = !client->events.empty();  // of the time before it said what it waits for
   return nullptr;
 }
 

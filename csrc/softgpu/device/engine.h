@@ -70,20 +70,27 @@ class Engine {
   const char* query(Client* client, const Query& message);
   const char* idle(Client* client, const Idle& message);
   const char* submit(Client* client, const Submit& message);
-  std::unique_ptr<Op> make_op(Stream* stream, const Submit& message);
+  Pending* make_pending(Stream* stream, const Submit& message);
   const char* body(Client* client, const Body& message);
   const char* join_mps(Client* client, const JoinMps& message);
   const char* mps_terminate(Client* client, const MpsTerminate& message);
   void condemn(Client* client, const std::string& why);
 
   // Operations from SUBMIT to DONE (engine_ops.cpp).
-  void make_ready_if_free(Op* op);
+  void begin_first(Stream* stream);
+  Op* make_op(Pending* submitted);
+  bool held_by_dependency(Stream* stream);
+  void stop_waiting(Stream* stream);
+  void withdraw(Op* op);
+  void forget(Pending* submitted);
   void settle();
   bool collect_ended();
   void start(Op* op);
+  void ask_ahead(Pending* first);
+  void ask(Pending* submitted);
   void finish(Op* op);
-  void leave_stream(Op* op);
-  void send_done(const Op& op);
+  void leave_stream(Stream* stream);
+  void send_done(const Pending& submitted, uint64_t start_ns, uint32_t status);
   void retry_waits_of(const Client* client);
   void cancel_all(Context* context, uint32_t status);
   void poison(const Context& context, uint32_t status);
@@ -106,6 +113,13 @@ class Engine {
   uint64_t next_virtual_ns() const;
   bool held_back_until(uint64_t next_ns);
   void flush(Outbox* outbox, Client* client);
+  template <typename Message>
+  void tell(Client* client, Type type, const Message& message) {
+    client->events.add(type, message);
+    client->attention.due = true;
+  }
+  void tell_done(Client* client, OpKind kind, const Done& done);
+  bool deliver_kept();
 
   Client* find(uint32_t connection);
 
@@ -117,8 +131,13 @@ class Engine {
   Timeline timeline_;
   std::vector<Gpu> gpus_;
 
+  Pool<Pending> pending_;
+  Pool<Dependency> dependencies_;
+  Pool<Op> ops_;
+  Names names_;
+
   std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
-  std::map<uint32_t, Client*> participants_;             // by id: the order of every tie
+  std::vector<std::pair<uint32_t, Client*>> participants_;  // by id: the order of every tie
   std::map<uint32_t, Client*> mps_servers_;              // by id, a number of their own
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;

@@ -41,6 +41,7 @@ void Engine::run_virtual() {
     if (deliver_to_next() || wake_next_sleeper()) continue;
     if (last_worker_ < start_clients_) return;
     const uint64_t next_ns = next_virtual_ns();
+    if (next_ns == kNever && deliver_kept()) continue;
     if (next_ns == kNever || held_back_until(next_ns)) return;
     now_ns_ = std::max(now_ns_, next_ns);
   }
@@ -63,6 +64,16 @@ bool Engine::someone_is_busy() {
 
 bool Engine::deliver_to_next() {
   for (const auto& [id, client] : participants_) {
+    if (!client->attention.due || client->left_behind || client->condemned) continue;
+    flush(&client->events, client);
+    return true;
+  }
+  return false;
+}
+
+// Nothing more will happen by itself: what was kept back would never come.
+bool Engine::deliver_kept() {
+  for (const auto& [id, client] : participants_) {
     if (client->events.empty() || client->left_behind || client->condemned) continue;
     flush(&client->events, client);
     return true;
@@ -70,11 +81,20 @@ bool Engine::deliver_to_next() {
   return false;
 }
 
+void Engine::tell_done(Client* client, OpKind kind, const Done& done) {
+  client->events.add(Type::kDone, done);
+  Attention& attention = client->attention;
+  uint64_t* const end = std::end(attention.awaited);
+  attention.due = attention.due || done.status != kSuccess || kind == OpKind::kMemOpWrite ||
+                  ++attention.kept >= attention.patience ||
+                  std::find(std::begin(attention.awaited), end, done.op) != end;
+}
+
 bool Engine::wake_next_sleeper() {
   for (const auto& [id, client] : participants_) {
     if (client->deadline_ns > now_ns_ || client->left_behind || client->condemned) continue;
     client->deadline_ns = kNever;
-    client->events.add(Type::kTime, Time{{}, now_ns_});
+    tell(client, Type::kTime, Time{{}, now_ns_});
     flush(&client->events, client);
     return true;
   }
@@ -112,6 +132,7 @@ bool Engine::held_back_until(uint64_t next_ns) {
 }
 
 void Engine::flush(Outbox* outbox, Client* client) {
+  if (outbox == &client->events) client->attention = {};
   for (Bytes& packet : outbox->take()) {
     output_.packets.push_back({client->connection, std::move(packet)});
     ++client->sent_packets;

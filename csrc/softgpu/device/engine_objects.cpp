@@ -26,7 +26,7 @@ const char* Engine::context_create(Client* client, const ContextCreate& message)
   Context context{client, message.context, message.device, message.sm_percent, kSuccess};
   context.poison = lost_.count(message.device) ? uint32_t{kDeviceUnavailable} : client->fate;
   if (context.poison != kSuccess) {
-    client->events.add(Type::kFault, Fault{{}, message.context, context.poison, 0});
+    tell(client, Type::kFault, Fault{{}, message.context, context.poison, 0});
   }
   const bool fresh = client->contexts.emplace(message.context, context).second;
   return fresh ? nullptr : "a context number that is in use";
@@ -64,7 +64,7 @@ const char* Engine::stream_confine(Client* client, const StreamConfine& message)
   const SmSet sms = sm_set_of(message.sms);
   const SmSet all = first_sms(gpus_[stream.context->gpu].device().sm_count);
   if (sms.none() || (sms & ~all).any()) return "SMs that the device does not have";
-  if (!stream.queue.empty()) return "SMs for a stream that has work";
+  if (stream.first) return "SMs for a stream that has work";
   stream.confined = true;
   stream.sms = sms;
   return nullptr;
@@ -74,7 +74,7 @@ const char* Engine::stream_destroy(Client* client, const StreamDestroy& message)
   const auto found = client->streams.find(message.stream);
   if (found == client->streams.end()) return nullptr;
   found->second.closing = true;
-  if (found->second.queue.empty()) client->streams.erase(found);
+  if (!found->second.first) client->streams.erase(found);
   return nullptr;
 }
 

@@ -1,24 +1,94 @@
 // Operations from SUBMIT to DONE.
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "engine.h"
 
 namespace tandem::softgpu {
 namespace {
 
-bool takes_device_time(const Op& op) { return op.kind < OpKind::kHostFunc; }
+constexpr int kAhead = 256;  // STARTs of one stream that go out together
+
+bool takes_device_time(OpKind kind) { return kind < OpKind::kHostFunc; }
+
+uint64_t kernel_bytes(const Pending& submitted) {
+  const double bytes = static_cast<double>(submitted.amount) * submitted.bytes_per_block;
+  return bytes < 1e18 ? static_cast<uint64_t>(bytes) : uint64_t{1'000'000'000'000'000'000};
+}
 
 }  // namespace
 
-void Engine::make_ready_if_free(Op* op) {
-  if (op->ready || op->cancelled || op->pending_deps > 0 || op->stream->queue.front() != op) return;
-  op->ready = true;
-  op->ready_ns = now_ns_;
-  if (takes_device_time(*op)) {
+// Hands out the stream's first operation, unless that has happened or something holds it back.
+void Engine::begin_first(Stream* stream) {
+  if (!stream->first || stream->op || stream->waits || held_by_dependency(stream)) return;
+  Op* op = make_op(stream->first);
+  stream->op = op;
+  if (takes_device_time(op->kind)) {
     gpus_[op->context->gpu].add(op);
   } else {
     instant_.insert(op);
   }
+}
+
+// Drops what has ended from the list of the stream's first operation, and waits for what has not.
+bool Engine::held_by_dependency(Stream* stream) {
+  Pending* first = stream->first;
+  while (Dependency* dependency = first->after) {
+    if (Pending* earlier = stream->context->client->ops.find(dependency->op)) {
+      stream->next_waiter = earlier->waiters;
+      earlier->waiters = stream;
+      stream->waits = true;
+      return true;
+    }
+    first->after = dependency->next;
+    dependencies_.give_back(dependency);
+  }
+  return false;
+}
+
+void Engine::stop_waiting(Stream* stream) {
+  if (!stream->waits) return;
+  Pending* earlier = stream->context->client->ops.find(stream->first->after->op);
+  Stream** link = &earlier->waiters;
+  while (*link != stream) link = &(*link)->next_waiter;
+  *link = stream->next_waiter;
+  stream->waits = false;
+}
+
+Op* Engine::make_op(Pending* submitted) {
+  Op* op = ops_.take();
+  *op = Op{};
+  op->submitted = submitted;
+  op->id = submitted->id;
+  op->stream = submitted->stream;
+  op->context = op->stream->context;
+  op->client = op->context->client;
+  op->kind = static_cast<OpKind>(submitted->kind);
+  op->name = names_.text(submitted->name);
+  op->fault = submitted->fault;
+  op->slowness = submitted->slowness;
+  op->needs_body = submitted->needs_body;
+  op->body_done = submitted->body_done;
+  op->status = submitted->status;
+  op->bytes = submitted->amount;
+  if (op->kind == OpKind::kKernel) {
+    op->kernel = {submitted->amount, submitted->block_threads, submitted->flops_per_block,
+                  submitted->bytes_per_block};
+    op->bytes = kernel_bytes(*submitted);
+  }
+  op->ready_ns = now_ns_;
+  return op;
+}
+
+// It has left its stream and the table.
+void Engine::forget(Pending* submitted) {
+  while (Dependency* dependency = submitted->after) {
+    submitted->after = dependency->next;
+    dependencies_.give_back(dependency);
+  }
+  names_.let_go(submitted->name);
+  pending_.give_back(submitted);
 }
 
 // Everything that happens at the present time, until nothing more does.
@@ -28,10 +98,7 @@ void Engine::settle() {
     }
     changed = false;
     for (Gpu& gpu : gpus_) {
-      for (Op* op : gpu.schedule(now_ns_)) {
-        start(op);
-        changed = true;
-      }
+      for (Op* op : gpu.schedule(now_ns_)) start(op);
       changed = changed || gpu.next_event_ns() <= now_ns_;
     }
   }
@@ -50,7 +117,7 @@ bool Engine::collect_ended() {
       continue;
     }
     it = waits_.erase(it);
-    op->client->events.add(Type::kStart, Start{{}, op->id, now_ns_});
+    tell(op->client, Type::kStart, Start{{}, op->id, now_ns_});
   }
   std::set<Op*, ById> instant;
   instant.swap(instant_);
@@ -66,14 +133,35 @@ bool Engine::collect_ended() {
     ended.emplace_back(op->client, op->id);
   }
   for (const auto& [client, id] : ended) {
-    const auto found = client->ops.find(id);
-    if (found != client->ops.end()) finish(found->second.get());
+    const Pending* submitted = client->ops.find(id);
+    if (submitted) finish(submitted->stream->op);
   }
   return !ended.empty() || !instant_.empty();
 }
 
 void Engine::start(Op* op) {
-  if (op->needs_body) op->client->events.add(Type::kStart, Start{{}, op->id, now_ns_});
+  if (!op->needs_body || op->submitted->asked) return;
+  ask(op->submitted);
+  const bool is_virtual = clock_ == ClockKind::kVirtual;
+  if (is_virtual && takes_device_time(op->kind)) ask_ahead(op->submitted);
+}
+
+void Engine::ask(Pending* submitted) {
+  submitted->asked = true;
+  tell(submitted->stream->context->client, Type::kStart, Start{{}, submitted->id, now_ns_});
+}
+
+// Bodies of what follows in the stream with nothing in between: one round trip for many.
+void Engine::ask_ahead(Pending* first) {
+  Pending* next = first->next;
+  for (int i = 0; i < kAhead && next; ++i, next = next->next) {
+    const auto kind = static_cast<OpKind>(next->kind);
+    const bool is_marker = kind == OpKind::kEvent && !next->needs_body;
+    if (next->after || next->fault != FaultKind::kNone) return;
+    if (is_marker) continue;
+    if (!takes_device_time(kind)) return;
+    if (next->needs_body && !next->asked) ask(next);
+  }
 }
 
 // `op` has ended and nobody but its stream and client knows it any more.
@@ -84,33 +172,41 @@ void Engine::finish(Op* op) {
   Context* context = op->context;
   const uint32_t status = op->status;
   const bool lost = op->fault == FaultKind::kDeviceLost;
-  send_done(*op);
-  leave_stream(op);
-  for (Op* dependent : op->dependents) {
-    --dependent->pending_deps;
-    make_ready_if_free(dependent);
+  Pending* submitted = op->submitted;
+  send_done(*submitted, op->started ? op->start_ns : now_ns_, status);
+  client->ops.erase(op->id);
+  Stream* waiter = submitted->waiters;
+  leave_stream(op->stream);
+  ops_.give_back(op);
+  forget(submitted);
+  while (waiter) {
+    Stream* stream = waiter;
+    waiter = stream->next_waiter;
+    stream->waits = false;
+    begin_first(stream);
   }
   ++client->ops_done;
   ++ops_done_;
-  client->ops.erase(op->id);
   retry_waits_of(client);
   if (lost) lost_.insert(context->gpu);
   if (status != kSuccess) poison(*context, status);
 }
 
-void Engine::leave_stream(Op* op) {
-  Stream* stream = op->stream;
-  stream->queue.pop_front();
-  if (!stream->queue.empty()) {
-    make_ready_if_free(stream->queue.front());
+// Its first operation has ended.
+void Engine::leave_stream(Stream* stream) {
+  stream->op = nullptr;
+  stream->first = stream->first->next;
+  if (stream->first) {
+    begin_first(stream);
   } else if (stream->closing) {
-    op->client->streams.erase(stream->number);
+    stream->context->client->streams.erase(stream->number);
   }
 }
 
-void Engine::send_done(const Op& op) {
-  const uint64_t start_ns = op.started ? op.start_ns : now_ns_;
-  op.client->events.add(Type::kDone, Done{{}, op.id, start_ns, now_ns_, op.status, 0});
+void Engine::send_done(const Pending& submitted, uint64_t start_ns, uint32_t status) {
+  Client* client = submitted.stream->context->client;
+  tell_done(client, static_cast<OpKind>(submitted.kind),
+            Done{{}, submitted.id, start_ns, now_ns_, status, 0});
 }
 
 // Something of this client has ended and may have written the word that a wait looks at.
@@ -123,31 +219,45 @@ void Engine::retry_waits_of(const Client* client) {
 // Ends every operation of the context at once, in order of submission.
 void Engine::cancel_all(Context* context, uint32_t status) {
   Client* client = context->client;
-  std::vector<Op*> victims;
-  for (const auto& [id, op] : client->ops) {
-    if (op->context == context) victims.push_back(op.get());
+  std::vector<Pending*> victims;
+  for (auto& [number, stream] : client->streams) {
+    if (stream.context != context) continue;
+    stop_waiting(&stream);
+    if (stream.op) withdraw(stream.op);
+    for (Pending* one = stream.first; one; one = one->next) victims.push_back(one);
   }
-  std::sort(victims.begin(), victims.end(), ById());
-  for (Op* op : victims) {
-    op->cancelled = true;
-    gpus_[context->gpu].remove(op, now_ns_);
-    instant_.erase(op);
-    waits_.erase(op);
+  std::sort(victims.begin(), victims.end(),
+            [](const Pending* a, const Pending* b) { return a->id < b->id; });
+  std::vector<Stream*> freed;  // streams of other contexts that came after one of them
+  for (Pending* victim : victims) {
+    const Op* op = victim->stream->first == victim ? victim->stream->op : nullptr;
+    send_done(*victim, op && op->started ? op->start_ns : now_ns_, status);
+    client->ops.erase(victim->id);
+    for (Stream* waiter = victim->waiters; waiter; waiter = waiter->next_waiter) {
+      waiter->waits = false;
+      freed.push_back(waiter);
+    }
   }
   for (auto it = client->streams.begin(); it != client->streams.end();) {
     Stream& stream = it->second;
-    if (stream.context == context) stream.queue.clear();
-    it = stream.context == context && stream.closing ? client->streams.erase(it) : std::next(it);
-  }
-  for (Op* op : victims) {
-    op->status = status;
-    send_done(*op);
-    for (Op* dependent : op->dependents) {
-      --dependent->pending_deps;
-      make_ready_if_free(dependent);
+    if (stream.context != context) {
+      ++it;
+      continue;
     }
+    if (stream.op) ops_.give_back(stream.op);
+    stream.op = nullptr;
+    stream.first = nullptr;
+    it = stream.closing ? client->streams.erase(it) : std::next(it);
   }
-  for (Op* op : victims) client->ops.erase(op->id);
+  for (Pending* victim : victims) forget(victim);
+  for (Stream* stream : freed) begin_first(stream);
+}
+
+// Nobody works on it any more.
+void Engine::withdraw(Op* op) {
+  gpus_[op->context->gpu].remove(op, now_ns_);
+  instant_.erase(op);
+  waits_.erase(op);
 }
 
 // A failed operation ends its context for good; under MPS the fault takes down everyone who shares
@@ -161,7 +271,7 @@ void Engine::poison(const Context& failed, uint32_t status) {
       const bool hit = &context == &failed || (shares && context.gpu == failed.gpu);
       if (!hit || context.poison != kSuccess) continue;
       context.poison = status;
-      client->events.add(Type::kFault, Fault{{}, number, status, 0});
+      tell(client, Type::kFault, Fault{{}, number, status, 0});
       cancel_all(&context, status);
     }
   }
@@ -169,11 +279,12 @@ void Engine::poison(const Context& failed, uint32_t status) {
 }
 
 void Engine::drop_everything_of(Client* client) {
-  for (const auto& [id, op] : client->ops) {
-    if (!op->ready) continue;
-    if (takes_device_time(*op)) gpus_[op->context->gpu].remove(op.get(), now_ns_);
-    instant_.erase(op.get());
-    waits_.erase(op.get());
+  for (auto& [number, stream] : client->streams) {
+    if (stream.op) {
+      withdraw(stream.op);
+      ops_.give_back(stream.op);
+    }
+    for (Pending* one = stream.first; one;) forget(std::exchange(one, one->next));
   }
   for (const auto& [number, context] : client->contexts) gpus_[context.gpu].forget(context);
 }

@@ -80,11 +80,17 @@ bool Gpu::take_if_ended(Op* op, uint64_t now_ns) {
 std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
   std::vector<Op*> started;
   hand_over(now_ns);
-  const std::vector<SmSet> places = place_kernels(
-      device_, kernels_, [&](const Op& op) { return turns_.may_run(op, now_ns); });
-  for (size_t i = 0; i < kernels_.size(); ++i) {
-    if (places[i].any()) begin(kernels_[i], now_ns, &started);
-    set_sms(kernels_[i], places[i], now_ns);
+  runnable_.clear();
+  for (Op* op : kernels_) {
+    if (turns_.may_run(*op, now_ns)) runnable_.push_back(op);
+  }
+  const std::vector<SmSet> places = place_kernels(device_, kernels_, runnable_);
+  size_t placed = 0;
+  for (Op* op : kernels_) {
+    const bool runs = placed < runnable_.size() && runnable_[placed] == op;
+    const SmSet place = runs ? places[placed++] : SmSet();
+    if (place.any()) begin(op, now_ns, &started);
+    if (op->sms > 0 || place.any()) set_sms(op, place, now_ns);
   }
   for (Op* op : movers_) begin(op, now_ns, &started);
   feed_copy_engines(now_ns, &started);
@@ -96,7 +102,9 @@ std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
 void Gpu::hand_over(uint64_t now_ns) {
   const Context* next = turns_.hand_over(kernels_, now_ns);
   if (!next) return;
-  for (Op* op : kernels_) set_sms(op, SmSet(), now_ns);
+  for (Op* op : kernels_) {
+    if (op->sms > 0) set_sms(op, SmSet(), now_ns);
+  }
   const uint64_t until_ns = turns_.switch_until_ns();
   if (until_ns > now_ns) timeline_->context_switch(*next, now_ns, until_ns);
 }

@@ -63,6 +63,7 @@ class Gpu {
   BusyWindow compute_busy_, memory_busy_;
 
   std::vector<Op*> kernels_;                      // ready or running, in RunsBefore order
+  std::vector<Op*> runnable_;                     // of them, while they are scheduled
   std::vector<Op*> movers_;                       // DtoD and memsets, all running
   std::array<std::vector<Op*>, 2> copy_queues_;   // HtoD, DtoH; the first one runs
 };

@@ -3,16 +3,14 @@
 
 #include <array>
 #include <cstring>
-#include <deque>
 #include <map>
-#include <memory>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "faults.h"
 #include "outbox.h"
+#include "pending.h"
 #include "protocol.h"
 #include "roofline.h"
 #include "sm_set.h"
@@ -58,11 +56,15 @@ struct Stream {
   bool closing = false;   // destroyed by the client; goes when its last operation has ended
   bool confined = false;  // to `sms`: a green context's
   SmSet sms;
-  std::deque<Op*> queue;
+  Pending* first = nullptr;  // what was submitted and is not done, in order
+  Pending* last = nullptr;
+  Op* op = nullptr;               // the first one, once nothing holds it back
+  bool waits = false;             // the first one comes after another stream's, whose waiter this is
+  Stream* next_waiter = nullptr;  // of the same operation
 };
 
-// One operation. Before it is ready it sits in its stream; then the Gpu (kernels, copies, memsets)
-// or the engine (everything that takes no device time) has it until it is done.
+// An operation that nothing holds back any more: the Gpu (kernels, copies, memsets) or the engine
+// (everything that takes no device time) has it until it is done.
 struct Op {
   uint64_t id = 0;
   Client* client = nullptr;
@@ -75,13 +77,10 @@ struct Op {
   FaultKind fault = FaultKind::kNone;
   uint64_t slowness = 1;  // a copy lasts so many times as long
 
-  uint32_t pending_deps = 0;
-  std::vector<Op*> dependents;
-  bool ready = false;
+  Pending* submitted = nullptr;
   bool started = false;
   bool needs_body = false;
   bool body_done = false;
-  bool cancelled = false;
   uint32_t status = kSuccess;
   uint64_t ready_ns = 0, start_ns = 0;
   uint64_t retry_ns = kNever;  // unsatisfied kMemOpWait: when to ask the client again
@@ -111,6 +110,15 @@ struct RunsBefore {
 
 enum class Role : uint8_t { kUnknown, kWorker, kObserver, kQuery, kMpsServer };
 
+// Virtual clock: which of its events a client has to hear of at once. DONEs that none of its threads
+// waits for are kept for later company; see Idle.
+struct Attention {
+  uint64_t patience = 0;  // so many of them
+  uint64_t awaited[kMaxAwaited] = {};
+  uint64_t kept = 0;
+  bool due = false;  // something among the events cannot wait
+};
+
 struct Client {
   uint32_t connection = 0;
   uint32_t id = 0;  // from HELLO on
@@ -132,11 +140,12 @@ struct Client {
 
   Outbox replies;  // answers to requests: sent at once
   Outbox events;   // START, DONE, TIME, FAULT: on the virtual clock sent in this client's turn
+  Attention attention;
   uint64_t sent_packets = 0;
 
   std::map<uint64_t, Context> contexts;
   std::map<uint64_t, Stream> streams;
-  std::unordered_map<uint64_t, std::unique_ptr<Op>> ops;
+  OpTable ops;
   uint64_t last_op = 0;
   uint64_t ops_done = 0;
 

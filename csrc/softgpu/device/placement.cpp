@@ -9,27 +9,38 @@ namespace {
 
 // Moves up to `wanted` SMs of `from` into `chosen`, lowest index first.
 void take(const SmSet& from, uint32_t wanted, SmSet* chosen) {
-  for (size_t i = 0; i < from.size() && count_of(*chosen) < wanted; ++i) {
-    if (from[i]) chosen->set(i);
+  const SmSet fresh = from & ~*chosen;
+  const uint32_t have = count_of(*chosen);
+  if (wanted <= have || fresh.none()) return;
+  uint32_t missing = wanted - have;
+  if (count_of(fresh) <= missing) {
+    *chosen |= fresh;
+    return;
+  }
+  for (size_t i = 0; missing > 0; ++i) {
+    if (!fresh[i]) continue;
+    chosen->set(i);
+    --missing;
   }
 }
 
 }  // namespace
 
 std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*>& kernels,
-                                 const std::function<bool(const Op&)>& may_run) {
-  std::vector<SmSet> places(kernels.size());
+                                 const std::vector<Op*>& runnable) {
+  std::vector<SmSet> places(runnable.size());
   const SmSet all = first_sms(device.sm_count);
   SmSet left = all;
   SmSet confined_to, held;
   for (const Op* op : kernels) {
-    if (op->stream->confined && may_run(*op)) confined_to |= op->stream->sms;
-    held |= op->sm_set;
+    if (op->sms > 0) held |= op->sm_set;
+  }
+  for (const Op* op : runnable) {
+    if (op->stream->confined) confined_to |= op->stream->sms;
   }
   std::map<const Context*, uint32_t> taken;
-  for (size_t i = 0; i < kernels.size() && left.any(); ++i) {
-    const Op& op = *kernels[i];
-    if (!may_run(op)) continue;
+  for (size_t i = 0; i < runnable.size() && left.any(); ++i) {
+    const Op& op = *runnable[i];
     const SmSet usable = left & (op.stream->confined ? op.stream->sms : all);
     const uint32_t cap = std::max(1u, (device.sm_count * op.context->sm_percent + 50) / 100);
     uint32_t& mine = taken[op.context];

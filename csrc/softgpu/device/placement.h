@@ -6,14 +6,14 @@
 // confined to, so that an unconfined one does not stand in the way of a green context beside it.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "model.h"
 
 namespace tandem::softgpu {
 
+// `kernels` are all that are ready, `runnable` those whose turn it is; a place for each of these.
 std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*>& kernels,
-                                 const std::function<bool(const Op&)>& may_run);
+                                 const std::vector<Op*>& runnable);
 
 }  // namespace tandem::softgpu

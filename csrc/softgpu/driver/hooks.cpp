@@ -29,7 +29,7 @@ SOFTGPU_HOOK int softgpu_clock_is_virtual() { return on_virtual_clock(); }
 SOFTGPU_HOOK void softgpu_wait_until_ns(uint64_t deadline_ns) {
   Call call(Call::kNothing);
   if (call.rt.now_ns() >= deadline_ns) return;
-  if (!call.error) return call.rt.wait(call.lock, [] { return false; }, deadline_ns);
+  if (!call.error) return call.rt.wait(call.lock, [] { return false; }, deadline_ns, kOnlyTime);
   const timespec until{static_cast<time_t>(deadline_ns / 1'000'000'000),
                        static_cast<long>(deadline_ns % 1'000'000'000)};
   call.lock.unlock();

@@ -201,11 +201,13 @@ void Runtime::execute(Lock& lock, Op* op) {
   } else {
     t_sms = {nullptr, device.device[stream->context->device].sm_count};
   }
+  CUresult status = op->stream->failure;
   lock.unlock();
-  CUresult status = op->work.body(op->work);
+  if (status == CUDA_SUCCESS) status = op->work.body(op->work);
   lock.lock();
   op->unsatisfied = status == CUDA_ERROR_NOT_READY;
   if (op->unsatisfied) status = CUDA_SUCCESS;
+  if (live(id)) op->stream->failure = status;
   executing_.erase(std::find(executing_.begin(), executing_.end(), op));
   post(Type::kBody,
        proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0});

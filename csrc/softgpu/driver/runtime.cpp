@@ -13,10 +13,10 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <thread>
 
-#include "capture.h"
 #include "connection.h"
 #include "green_context.h"
 
@@ -201,27 +201,13 @@ void Runtime::order_after_barriers(const Stream* stream, std::vector<uint64_t>* 
 
 uint64_t Runtime::submit(Stream* stream, const Work& work, std::vector<uint64_t> deps) {
   order_after_barriers(stream, &deps);
-  submit_unbarred(stream, work, deps);
-  kick();
-  return stream->last_op;
-}
-
-uint64_t Runtime::submit_unbarred(Stream* stream, const Work& work,
-                                  const std::vector<uint64_t>& deps) {
-  auto rest = deps.begin();
-  for (; deps.end() - rest > proto::kMaxDeps; rest += proto::kMaxDeps) {
+  while (deps.size() > proto::kMaxDeps) {
     // More than one message can carry: markers in the same stream take the first ones.
-    write_submit(stream, Work(), {rest, rest + proto::kMaxDeps});
+    const auto end = deps.begin() + proto::kMaxDeps;
+    write_submit(stream, Work(), {deps.begin(), end});
+    deps.erase(deps.begin(), end);
   }
-  if (rest == deps.begin()) {
-    write_submit(stream, work, deps);
-  } else {
-    write_submit(stream, work, {rest, deps.end()});
-  }
-  return stream->last_op;
-}
-
-void Runtime::kick() {
+  write_submit(stream, work, deps);
   if (!is_virtual()) {
     if (sent_pending_ == 1) {
       flush();  // the device has nothing else to do
@@ -231,6 +217,7 @@ void Runtime::kick() {
       (void)!::write(wake_fd_, &one, sizeof one);
     }
   }
+  return stream->last_op;
 }
 
 void Runtime::write_submit(Stream* stream, const Work& given, const std::vector<uint64_t>& deps) {
@@ -270,13 +257,19 @@ void Runtime::write_submit(Stream* stream, const Work& given, const std::vector<
   append(&message, bytes);
 }
 
+// Once it had to wait, until a quarter is free: else each operation that ends would wake it up.
 void Runtime::wait_for_room(Lock& lock, Context* context) {
-  wait(lock, [&] { return has_room(context); });
+  if (has_room(context)) return;
+  const uint64_t enough = std::max<uint64_t>(1, queue_limit_ - queue_limit_ / 4);
+  const uint64_t surplus = context->pending_ops > enough ? context->pending_ops - enough : 0;
+  const auto roomy = [&] { return context->pending_ops < enough && has_room(context); };
+  wait(lock, roomy, proto::kNever, {nullptr, surplus + 1});
 }
 
 void Runtime::wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops) {
   const auto alive = [&](uint64_t id) { return live(id); };
-  wait(lock, [&] { return std::none_of(ops.begin(), ops.end(), alive); });
+  const auto done = [&] { return std::none_of(ops.begin(), ops.end(), alive); };
+  wait(lock, done, proto::kNever, {&ops, 0});
 }
 
 std::vector<uint64_t> Runtime::tail_of(const Stream* stream) const {
@@ -302,7 +295,8 @@ void Runtime::let_time_pass(Lock& lock, uint64_t op) {
   thread.polled_op = op;
   const uint64_t step_ns = (last_time_ns_ - thread.polled_since_ns) / 8;
   const uint64_t deadline_ns = last_time_ns_ + std::max(kPollQuantumNs, step_ns);
-  wait(lock, [&] { return !live(op); }, deadline_ns);
+  const std::vector<uint64_t> ops{op};
+  wait(lock, [&] { return !live(op); }, deadline_ns, {&ops, 0});
 }
 
 void Runtime::thread_begins(Lock& lock) {
@@ -330,15 +324,37 @@ void Runtime::say_idle_if_settled() {
   uint64_t deadline_ns = proto::kNever;
   for (const Waiter* waiter : waiters_) deadline_ns = std::min(deadline_ns, waiter->deadline_ns);
   if (!idle_due_ && deadline_ns == idle_deadline_ns_) return;
-  post(Type::kIdle, proto::Idle{{}, received_, deadline_ns});
+  // Memory that goes with the end of an operation must not go late: others may want it.
+  const bool frees_on_done = !late_frees.empty() || !pools.empty();
+  proto::Idle idle{{}, received_, deadline_ns, frees_on_done ? 0 : proto::kNever, {}};
+  for (const Waiter* waiter : waiters_) add_interest(waiter->interest, &idle);
+  post(Type::kIdle, idle);
   flush();
   idle_due_ = false;
   idle_deadline_ns_ = deadline_ns;
 }
 
-void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns) {
+// One that is not done yet is enough of several: nothing is ready before it is done too.
+void Runtime::add_interest(const Interest& interest, proto::Idle* idle) const {
+  if (!interest.ops) {
+    idle->patience = std::min(idle->patience, interest.count);
+    return;
+  }
+  const auto still = std::find_if(interest.ops->rbegin(), interest.ops->rend(),
+                                  [&](uint64_t op) { return live(op); });
+  const auto end = std::end(idle->awaited);
+  const auto slot = std::find(std::begin(idle->awaited), end, 0);
+  if (still == interest.ops->rend() || slot == end) {
+    idle->patience = 0;
+  } else {
+    *slot = *still;
+  }
+}
+
+void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
+                          Interest interest) {
   if (life != Life::kReady || ready(argument)) return;
-  Waiter self{ready, argument, deadline_ns, false, {}};
+  Waiter self{ready, argument, deadline_ns, interest, false, {}};
   waiters_.push_back(&self);
   idle_due_ = true;
   flush();
@@ -408,7 +424,6 @@ Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {
   green = context->green;
   context = home_of(context);
   error = alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (!error && need == kUnsafe) error = refuse_unsafe(rt);
 }
 
 Range* find_range(Runtime& rt, uintptr_t address, size_t bytes) {

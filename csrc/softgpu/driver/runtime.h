@@ -14,7 +14,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -31,12 +30,19 @@ using Lock = std::unique_lock<std::mutex>;
 
 enum class Life { kFresh, kReady, kLost, kForked };
 
-struct GraphExec;
+// Which DONEs a waiting thread is interested in: those of these operations, or so many of any. With
+// neither it may be anything. The device tells of others when it suits it.
+struct Interest {
+  const std::vector<uint64_t>* ops = nullptr;
+  uint64_t count = 1;
+};
+constexpr Interest kOnlyTime{nullptr, proto::kNever};
 
 struct Waiter {
   bool (*ready)(void*);
   void* argument;
   uint64_t deadline_ns;
+  Interest interest;
   bool woken = false;
   std::condition_variable changed;
 };
@@ -50,9 +56,6 @@ class Runtime {
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
-  std::unordered_set<const void*> graphs, graph_nodes, user_objects;
-  std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
-  std::vector<Capture*> captures;  // that have not ended
   std::map<uintptr_t, Range> ranges;
   std::unordered_map<uint64_t, Physical*> physicals;
   std::vector<Pool*> pools;            // every one, with the destroyed ones that still hold memory
@@ -88,12 +91,10 @@ class Runtime {
   // Hand work to the device, after what `stream` orders before it and after `after`. Returns the
   // operation's number. Driver calls do not come here but to StreamCall::enqueue.
   uint64_t submit(Stream* stream, const Work& work, std::vector<uint64_t> after = {});
-  // The same for all but the first of many: without the barriers of the legacy default stream,
-  // which the first one has, and without seeing to it that they leave soon (`kick`).
-  uint64_t submit_unbarred(Stream* stream, const Work& work, const std::vector<uint64_t>& after);
-  void kick();
   bool live(uint64_t op) const;
-  bool has_room(const Context* context) const { return context->pending_ops < queue_limit_; }
+  bool has_room(const Context* context) const {
+    return context->pending_ops < queue_limit_ && sent_pending_ < kMostPending;
+  }
   // Wait until the context has room for one more operation, as a hardware queue does.
   void wait_for_room(Lock& lock, Context* context);
   void wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops);
@@ -104,8 +105,9 @@ class Runtime {
 
   // Block until ready() holds, the clock passes the deadline, or the device is gone.
   template <class Ready>
-  void wait(Lock& lock, Ready ready, uint64_t deadline_ns = proto::kNever) {
-    wait_erased(lock, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready, deadline_ns);
+  void wait(Lock& lock, Ready ready, uint64_t deadline_ns = proto::kNever, Interest interest = {}) {
+    wait_erased(lock, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready, deadline_ns,
+                interest);
   }
   // A poll that would answer "not ready" gives virtual time a chance to pass, else a polling loop
   // would stop the clock that it polls.
@@ -119,7 +121,9 @@ class Runtime {
  private:
   CUresult leave_after(CUresult error);
   void append(const void* message, size_t bytes);
-  void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns);
+  void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
+                   Interest interest);
+  void add_interest(const Interest& interest, proto::Idle* idle) const;
   void wake_satisfied();
   void settle_after(int change);
   void say_idle_if_settled();
@@ -142,6 +146,7 @@ class Runtime {
   int fd_ = -1;
   int wake_fd_ = -1;  // tells the connection thread of a batch to flush (real clock)
   bool flush_armed_ = false;
+  static constexpr uint64_t kMostPending = proto::kMaxLiveOps / 2;  // the rest is for big graphs
   uint32_t queue_limit_ = 1024;
   uint64_t last_number_ = 0;
   uint64_t last_time_ns_ = 0;  // virtual clock: newest time heard of
@@ -191,8 +196,7 @@ extern thread_local bool t_in_body;  // this thread runs bodies: driver calls ar
 // One driver call: takes the mutex and finds the current context.
 class Call {
  public:
-  // kUnsafe: a context, and no stream capture that forbids calls it would not see.
-  enum Need { kNothing, kContext, kUnsafe };
+  enum Need { kNothing, kContext };
   explicit Call(Need need);
   Runtime& rt;
   Lock lock;
@@ -204,8 +208,6 @@ class Call {
 // The stream a handle means, 0, 1 and 2 included; null when it is not one.
 Stream* resolve_stream(const Call& call, CUstream handle);
 Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority);
-// Its object goes with its last operation.
-void destroy_stream(Runtime& rt, Stream* stream);
 constexpr int kGreatestPriority = -5;
 
 // Give back the pages of a range (its ledger entry is the caller's).
@@ -219,15 +221,8 @@ struct StreamCall {
   // For calls that enqueue: also waits until there is room for one more operation, which lets go of
   // the mutex. Whatever the caller looks up afterwards stays valid until it enqueues.
   CUresult find_with_room(CUstream handle);
-  // For calls that wait for the stream or ask how far it is.
-  CUresult find_idle(CUstream handle);
-  CUresult refuse_blocking();  // the second half of it, for a stream already found
-  // The only door to a stream for what a program asks for. A capturing stream takes a node into its
-  // graph instead; `operation` is 0 then.
+  // The only door to a stream for what a program asks for.
   CUresult enqueue(const Work& work, uint64_t* operation = nullptr);
-  CUresult enqueue_batch(const std::vector<Work>& batch);  // one node, if captured
-  // What cannot be captured. Invalidates the capture.
-  CUresult refuse_in_capture(CUresult error);
 };
 
 // The live range that holds all of [address, address + bytes), or null.

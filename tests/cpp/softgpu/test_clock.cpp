@@ -39,6 +39,66 @@ TEST(an_idle_that_counts_packets_never_sent_is_an_error) {
   CHECK(s.peers[a].closed);
 }
 
+// Says IDLE by hand: what it waits for, and how many other ends it may miss meanwhile.
+void wait_for(Simulation* s, uint32_t a, uint64_t op, uint64_t patience) {
+  s->send(a, Type::kIdle, Idle{{}, s->peers[a].received, kNever, patience, {op}});
+}
+
+TEST(ends_that_nobody_waits_for_come_with_the_one_that_is_awaited) {
+  Simulation s;
+  const uint32_t a = s.join();
+  s.peers[a].goes_idle = false;
+  s.submit(a, kernel(kMs));
+  const uint64_t awaited = s.submit(a, kernel(kMs));
+  s.submit(a, kernel(kMs));
+  wait_for(&s, a, awaited, kNever);
+  CHECK_EQ(s.peers[a].done.size(), 2u);
+  CHECK_EQ(s.engine.now_ns(), 2 * kMs);
+  wait_for(&s, a, 0, kNever);  // nothing more will happen: the last one comes all the same
+  CHECK_EQ(s.peers[a].done.size(), 3u);
+}
+
+TEST(patience_ends_after_as_many_ends_as_were_named) {
+  Simulation s;
+  const uint32_t a = s.join();
+  s.peers[a].goes_idle = false;
+  for (int i = 0; i < 5; ++i) s.submit(a, kernel(kMs));
+  wait_for(&s, a, 0, 3);
+  CHECK_EQ(s.peers[a].done.size(), 3u);
+}
+
+TEST(a_failure_and_a_written_word_are_told_at_once) {
+  Settings settings = tiny_settings();
+  CHECK(settings.faults.parse("launch:bad@1").empty());
+  Simulation s(settings);
+  const uint32_t a = s.join();
+  s.peers[a].goes_idle = false;
+  s.submit(a, kernel(kMs));
+  s.submit(a, of_kind(OpKind::kMemOpWrite));
+  s.submit(a, kernel(kMs, "bad"));
+  s.submit(a, kernel(kMs));
+  wait_for(&s, a, 0, kNever);
+  CHECK_EQ(s.peers[a].done.size(), 2u);
+  CHECK_EQ(s.engine.now_ns(), kMs);
+  wait_for(&s, a, 0, kNever);
+  CHECK_EQ(s.peers[a].done.size(), 4u);
+  CHECK_EQ(s.engine.now_ns(), 2 * kMs);
+}
+
+TEST(a_client_that_goes_on_by_itself_first_hears_what_was_kept_back) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  s.peers[a].goes_idle = s.peers[b].goes_idle = false;
+  s.submit(a, kernel(kMs));
+  wait_for(&s, a, 0, kNever);
+  s.peers[b].deadline_ns = 2 * kMs;
+  s.idle(b);
+  CHECK(s.peers[a].done.empty());
+  s.send(a, Type::kSyncTime, SyncTime{});
+  CHECK_EQ(s.peers[a].done.size(), 1u);
+  CHECK(s.peers[a].order == std::vector<char>({'D', 'T'}));
+}
+
 TEST(sleepers_wake_at_their_deadlines_in_order) {
   Simulation s;
   const uint32_t a = s.join(1), b = s.join(2);

@@ -53,17 +53,60 @@ TEST(events_and_host_functions_take_no_device_time) {
   CHECK_EQ(s.peers[a].starts.size(), 1u);
 }
 
+std::string order_of(const Peer& peer) { return {peer.order.begin(), peer.order.end()}; }
+
 TEST(start_comes_when_the_kernel_begins_and_done_after_its_body) {
   Simulation s;
   const uint32_t a = s.join();
   const uint64_t one = s.submit(a, with_body(kernel(kMs)));
-  const uint64_t two = s.submit(a, with_body(kernel(kMs)));
+  const uint64_t two = s.submit(a, with_body(of_kind(OpKind::kHostFunc)));
   s.run();
   CHECK_EQ(s.peers[a].starts[0].now_ns, 0u);
   CHECK_EQ(s.peers[a].starts[1].now_ns, kMs);
   CHECK_EQ(s.done(a, one).end_ns, kMs);
-  CHECK_EQ(s.done(a, two).end_ns, 2 * kMs);
-  CHECK(std::string(s.peers[a].order.begin(), s.peers[a].order.end()) == "SDSD");
+  CHECK_EQ(s.done(a, two).end_ns, kMs);
+  CHECK(order_of(s.peers[a]) == "SDSD");
+}
+
+TEST(bodies_of_a_streams_kernels_are_asked_for_together_and_end_one_after_the_other) {
+  Simulation s;
+  const uint32_t a = s.join();
+  for (int i = 0; i < 3; ++i) s.submit(a, with_body(kernel(kMs)));
+  s.submit(a, of_kind(OpKind::kEvent));
+  const uint64_t copy = s.submit(a, with_body(of_kind(OpKind::kMemset, 1000)));
+  s.run();
+  CHECK(order_of(s.peers[a]) == "SSSSDDDDD");
+  for (const Start& start : s.peers[a].starts) CHECK_EQ(start.now_ns, 0u);
+  CHECK_EQ(s.done(a, copy).start_ns, 3 * kMs);
+}
+
+TEST(bodies_are_not_asked_for_ahead_past_a_dependency_or_stream_memory_operation) {
+  Simulation s;
+  const uint32_t a = s.join();
+  s.stream(a, 2);
+  const uint64_t slow = s.submit(a, kernel(5 * kMs, "slow", 2, 4));
+  s.submit(a, with_body(kernel(kMs, "k", 1, 4)));
+  Work after = with_body(kernel(kMs));
+  after.deps = {slow};
+  s.submit(a, after);
+  s.submit(a, of_kind(OpKind::kMemOpWrite));
+  s.submit(a, with_body(kernel(kMs)));
+  s.run();
+  CHECK_EQ(s.peers[a].starts.size(), 3u);
+  CHECK_EQ(s.peers[a].starts[1].now_ns, s.done(a, slow).end_ns);
+  CHECK_EQ(s.peers[a].starts[2].now_ns, s.done(a, slow).end_ns + kMs);
+}
+
+TEST(bodies_are_not_asked_for_ahead_past_a_kernel_that_will_fail) {
+  Settings settings = tiny_settings();
+  CHECK(settings.faults.parse("hang:bad@1").empty());
+  Simulation s(settings);
+  const uint32_t a = s.join();
+  s.submit(a, with_body(kernel(kMs)));
+  s.submit(a, with_body(kernel(kMs, "bad")));
+  s.submit(a, with_body(kernel(kMs)));
+  s.run();
+  CHECK_EQ(s.peers[a].starts.size(), 1u);
 }
 
 TEST(a_body_that_is_late_delays_the_end) {

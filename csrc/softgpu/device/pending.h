@@ -1,0 +1,107 @@
+// Operations as they were submitted, from SUBMIT to DONE. A client may have tens of thousands of
+// them, so they are small, come from a pool and are found by number in a table of pointers; only the
+// first one of each stream also has an Op, which is what the Gpu works on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "faults.h"
+#include "protocol.h"
+
+namespace tandem::softgpu {
+
+struct Stream;
+
+struct Dependency {
+  uint64_t op;
+  Dependency* next;
+};
+
+struct Pending {
+  uint64_t id;
+  Stream* stream;
+  Pending* next;       // in its stream
+  Stream* waiters;     // streams whose first operation comes after this one, by Stream::next_waiter
+  Dependency* after;   // on others, in no order; those that have ended are dropped when looked at
+  uint64_t amount;     // blocks of a kernel, else bytes
+  double flops_per_block, bytes_per_block;
+  uint32_t block_threads;
+  uint32_t slowness;  // a copy lasts so many times as long
+  uint32_t name;      // in the Names
+  uint32_t status;    // CUresult of the body, once done
+  uint8_t kind;       // OpKind
+  FaultKind fault;
+  bool needs_body;
+  bool asked;      // START was sent
+  bool body_done;
+};
+
+// Memory for things that come and go by the thousand; it is kept for the next ones.
+template <typename Thing>
+class Pool {
+ public:
+  Thing* take() {
+    if (spare_.empty()) grow();
+    Thing* thing = spare_.back();
+    spare_.pop_back();
+    return thing;
+  }
+  void give_back(Thing* thing) { spare_.push_back(thing); }
+
+ private:
+  static constexpr size_t kSlab = 256;
+  void grow() {
+    slabs_.push_back(std::make_unique<Thing[]>(kSlab));
+    for (size_t i = kSlab; i > 0; --i) spare_.push_back(&slabs_.back()[i - 1]);
+  }
+  std::vector<std::unique_ptr<Thing[]>> slabs_;
+  std::vector<Thing*> spare_;
+};
+
+// Every name once, however many kernels are called so. Numbers stay valid while they are held.
+class Names {
+ public:
+  uint32_t hold(std::string_view name);
+  void let_go(uint32_t number);
+  const std::string& text(uint32_t number) const { return *names_[number].text; }
+
+ private:
+  struct Name {
+    const std::string* text;
+    uint32_t holders;
+  };
+  void forget_unheld();
+
+  std::unordered_map<std::string, uint32_t> numbers_;
+  std::vector<Name> names_;
+  std::vector<uint32_t> free_;
+  size_t unheld_ = 0;
+  std::string wanted_;  // reused, so that a look-up allocates nothing
+};
+
+// A client's operations by number: open addressing, linear probing.
+class OpTable {
+ public:
+  size_t size() const { return size_; }
+  Pending* find(uint64_t id) const;
+  void insert(Pending* op);
+  void erase(uint64_t id);
+
+ private:
+  size_t home(uint64_t id) const { return (id * 0x9e3779b97f4a7c15U) >> shift_; }
+  size_t next(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+  size_t slot_of(uint64_t id) const;
+  void grow();
+
+  std::vector<Pending*> slots_;
+  size_t size_ = 0;
+  unsigned shift_ = 64;
+};
+
+}  // namespace tandem::softgpu
