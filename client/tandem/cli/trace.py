@@ -12,7 +12,7 @@ from typing import BinaryIO, TextIO, TypeVar
 import click
 
 from tandem.errors import UsageError
-from tandem.trace.file import FileWriter, Recording, new_header, read
+from tandem.trace.file import FileWriter, Header, Recording, new_header, read
 from tandem.trace.filters import Keep, parse_filters
 from tandem.trace.lines import Printer, Stamp
 from tandem.trace.records import Call, Decoder, Item, Lost
@@ -171,8 +171,8 @@ def calls(
     with ExitStack() as stack:
         writer = None
         if output is not None:
-            stream = stack.enter_context(_create(output))
-            writer = FileWriter(stream, new_header(command, device_times=device_times, table=table))
+            header = new_header(command, device_times=device_times, table=table)
+            writer = _begin(output, stack.enter_context(_create(output)), header)
         decoder = Decoder(table)
 
         def consume(records: bytes) -> None:
@@ -183,8 +183,10 @@ def calls(
 
         traced = TracedCommand(command, os.environ, device_times=device_times)
         status = traced.follow(consume)
-        if writer:
+        if traced.failure is None and writer:
             writer.finish(status=status, lost=traced.lost)
+    if traced.failure:
+        return _ended_early(traced.failure, status)
     shown.finish()
     if traced.lost:
         click.echo(f"tandem: warning: {traced.lost} calls were not recorded", err=True)
@@ -229,8 +231,10 @@ def export(file: Path, output: Path) -> None:
     from tandem.trace.chrome import write
 
     recording = read(file)
-    with _create(output) as stream:
-        write(recording, stream)
+    try:
+        write(recording, output)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
     warn(recording, file)
 
 
@@ -242,13 +246,28 @@ def warn(recording: Recording, file: Path) -> None:
         click.echo(f"tandem: warning: '{file}' lacks {recording.lost} calls", err=True)
 
 
+def _ended_early(failure: OSError, status: int) -> int:
+    if isinstance(failure, BrokenPipeError):  # nobody reads stderr any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    else:
+        click.echo(f"tandem: warning: the trace ends early: {failure.strerror}", err=True)
+    return status
+
+
 def _in_order(items: Iterable[Item]) -> Sequence[Item]:
     # Threads come one after the other; their calls belong between each other.
     return sorted(items, key=lambda item: item.number if isinstance(item, Call) else 0)
 
 
+def _begin(path: Path, stream: BinaryIO, header: Header) -> FileWriter:
+    try:
+        return FileWriter(stream, header)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{path}': {exc.strerror}; choose another -o") from exc
+
+
 def _create(path: Path) -> BinaryIO:
     try:
-        return path.open("wb")
+        return path.open("wb", buffering=0)
     except OSError as exc:
         raise UsageError(f"cannot write '{path}': {exc.strerror}; choose another -o") from exc

@@ -7,7 +7,7 @@ earliest it can have been.
 
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
+from pathlib import Path
 
 from tandem.trace.file import Recording
 from tandem.trace.lines import arguments_of
@@ -18,14 +18,15 @@ _STREAM_NAMES = {LEGACY_STREAM: "legacy stream", PER_THREAD_STREAM: "per-thread 
 Event = dict[str, object]
 
 
-def write(recording: Recording, stream: BinaryIO) -> None:
-    """Write the whole recording."""
-    stream.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
-    separator = b""
-    for event in events(recording):
-        stream.write(separator + json.dumps(event, separators=(",", ":")).encode())
-        separator = b",\n"
-    stream.write(b"\n]}\n")
+def write(recording: Recording, path: Path) -> None:
+    """Write the whole recording.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    rows = (json.dumps(event, separators=(",", ":")) for event in events(recording))
+    text = '{"displayTimeUnit":"ns","traceEvents":[\n' + ",\n".join(rows) + "\n]}\n"
+    path.write_text(text)
 
 
 def events(recording: Recording) -> Iterator[Event]:

@@ -52,7 +52,7 @@ class Recording:
 
 
 class FileWriter:
-    """Writes a recording; what was handed over is in the file when `add` returns."""
+    """Writes a recording to an unbuffered file; what `add` was given is then in it."""
 
     def __init__(self, stream: BinaryIO, header: Header) -> None:
         self._stream = stream
@@ -67,8 +67,8 @@ class FileWriter:
         self._write(RECORD.pack(0, END, 0, 0, 0, 0, status & 0xFF, 1, 0, 0, 0, lost))
 
     def _write(self, data: bytes) -> None:
-        self._stream.write(data)
-        self._stream.flush()
+        while data:  # an unbuffered file may take a part
+            data = data[self._stream.write(data) :]
 
 
 def header_line(header: Header) -> bytes:

@@ -31,6 +31,15 @@ def traced_environment(tracer: Tracer, key: int, environ: Mapping[str, str]) -> 
     return {**environ, "LD_PRELOAD": preload, VARIABLE: place}
 
 
+def _tracer(key: int, *, device_times: bool) -> Tracer:
+    try:
+        return Tracer(device_times=device_times, wait_ms=WAIT_MS, key=key)
+    except OSError as exc:
+        raise _launch.LaunchError(
+            f"no memory for the trace: {exc.strerror}", exit_code=_launch.EXIT_FAILED
+        ) from exc
+
+
 class TracedCommand:
     """A running command, and the memory its calls arrive in."""
 
@@ -41,10 +50,10 @@ class TracedCommand:
 
         Raises:
             LaunchError: it does not exist (127), cannot be executed (126), or there is no usable
-                shim (125).
+                shim or no memory for the trace (125).
         """
         key = secrets.randbits(63)
-        self._tracer = Tracer(device_times=device_times, wait_ms=WAIT_MS, key=key)
+        self._tracer = _tracer(key, device_times=device_times)
         program = _launch.find_program(command[0], path=environ.get("PATH", os.defpath))
         env = traced_environment(self._tracer, key, environ)
         try:
@@ -55,6 +64,7 @@ class TracedCommand:
                 exit_code=_launch.EXIT_NOT_EXECUTABLE,
             ) from exc
         self._interrupts = 0
+        self.failure: OSError | None = None  # of `consume`; what came after it went nowhere
 
     @property
     def lost(self) -> int:
@@ -63,6 +73,8 @@ class TracedCommand:
 
     def follow(self, consume: Consume) -> int:
         """Hand on records until the command and the traced ones of its children have ended.
+
+        When `consume` fails for want of space or of a reader, the command still runs to its end.
 
         Returns:
             The exit code of the command, 128 + N if signal N ended it. A second interrupt ends the
@@ -94,8 +106,13 @@ class TracedCommand:
             self._drain(consume, look_for_dead=True)
 
     def _drain(self, consume: Consume, *, look_for_dead: bool) -> None:
-        if records := self._tracer.drain(look_for_dead=look_for_dead):
+        records = self._tracer.drain(look_for_dead=look_for_dead)
+        if not records or self.failure:
+            return
+        try:
             consume(records)
+        except OSError as exc:
+            self.failure = exc
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

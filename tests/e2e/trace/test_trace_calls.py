@@ -1,5 +1,6 @@
 """`tandem trace calls` and `show` on a program of cuda.bindings."""
 
+import errno
 import json
 import os
 import re
@@ -7,6 +8,8 @@ import signal
 import sys
 
 from traced_program import VADD
+
+from tandem.trace.tracer import TracedCommand
 
 
 def test_calls_are_printed_with_arguments_result_and_duration(tandem):
@@ -143,4 +146,33 @@ def test_wrong_words_are_refused_before_the_command_runs(tandem, tmp_path):
     assert wrong.err.startswith("error: -e trace='cuNothing' is no intercepted call")
     assert nowhere.code == 2
     assert nowhere.err.startswith("error: cannot write '/nowhere/x': No such file or directory")
+    assert not marker.exists()
+
+
+def test_a_trace_that_cannot_be_kept_ends_and_the_command_does_not(tandem):
+    def refuse(_records):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    program = VADD + "\nraise SystemExit(3)\n"
+    traced = TracedCommand([sys.executable, "-c", program], tandem.env, device_times=False)
+
+    assert traced.follow(refuse) == 3
+    assert traced.failure.errno == errno.ENOSPC
+
+
+def test_too_small_a_limit_of_files_is_said(tandem):
+    done = tandem("trace", "calls", "--", "true", check=False, file_limit_bytes=64 * 1024)
+
+    assert (done.code, done.err) == (
+        125,
+        "error: no memory for the trace: ftruncate: File too large\n",
+    )
+
+
+def test_a_full_disk_is_said_before_the_command_runs(tandem, tmp_path):
+    marker = tmp_path / "ran"
+    done = tandem("trace", "calls", "-o", "/dev/full", "--", "touch", marker, check=False)
+
+    assert done.code == 2
+    assert "cannot write '/dev/full': No space left on device" in done.err
     assert not marker.exists()

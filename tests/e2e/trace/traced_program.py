@@ -47,9 +47,10 @@ class Tandem:
     env: dict[str, str]
     timeline: Path
 
-    def __call__(self, *words, check=True):
+    def __call__(self, *words, check=True, file_limit_bytes=None):
+        limit = ["prlimit", f"--fsize={file_limit_bytes}:unlimited"] if file_limit_bytes else []
         done = subprocess.run(
-            self.command(*words),
+            [*limit, *self.command(*words)],
             env=self.env,
             capture_output=True,
             text=True,
