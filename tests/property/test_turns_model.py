@@ -153,4 +153,4 @@ def claimed(old: Usage, what: str, after_ms: int) -> Usage:
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=80, stateful_step_count=20)
+TestTwins.settings = settings(max_examples=40, stateful_step_count=20)
