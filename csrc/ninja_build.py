@@ -101,8 +101,9 @@ def targets() -> dict[str, Target]:
         ),
         "softgpu-cuda": Target(
             output="libcuda.so.1",
-            sources=("csrc/softgpu/driver/*.cpp",),
-            flags=f"-Icsrc/softgpu -Ibuild/generated {cuda}",
+            sources=("csrc/softgpu/driver/*.cpp", "csrc/softgpu/ptx/*.cpp"),
+            # -O3: the lanes of a warp become vector code.
+            flags=f"-Icsrc/softgpu -Ibuild/generated {cuda} -O3",
             link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
             "-Wl,-soname,libcuda.so.1 -ldl",
         ),

@@ -174,6 +174,9 @@ struct MemInfoReply {
 enum class OpKind : uint32_t {
   kKernel = 0, kCopyHtoD, kCopyDtoH, kCopyDtoD, kMemset, kHostFunc, kEvent, kMemOpWrite, kMemOpWait,
 };
+// Submit::needs_body. A kernel whose cost shows only while it is executed gets its SMs and START
+// at once; how long it lasts is decided when BODY has told the cost.
+enum NeedsBody : uint32_t { kNoBody = 0, kBody = 1, kBodyTellsCost = 2 };
 // An operation runs after the previous one of its stream and after all of `dep`. Dependencies carry
 // what CUDA orders across streams: event waits, legacy default stream barriers. A dependency on an
 // operation that has ended, or that never was, is satisfied.
@@ -182,7 +185,7 @@ struct Submit {
   uint64_t op;  // client's number, strictly increasing
   uint64_t context, stream;
   uint32_t kind;         // OpKind
-  uint32_t needs_body;   // client executes something: START is sent and BODY awaited
+  uint32_t needs_body;   // NeedsBody: client executes something, START is sent and BODY awaited
   uint64_t grid_blocks;  // kernels
   uint32_t block_threads;
   uint32_t dep_count;
@@ -201,6 +204,7 @@ struct Body {
   uint32_t status;   // CUresult of the execution; not 0 poisons the context as on a GPU
   uint32_t reserved;
   uint64_t wait;     // kMemOpWait: 1 = not satisfied yet, ask again (device: START later)
+  double flops, bytes;  // kBodyTellsCost: of the whole kernel
 };
 struct Done {
   Header header;

@@ -12,11 +12,6 @@ constexpr int kAhead = 256;  // STARTs of one stream that go out together
 
 bool takes_device_time(OpKind kind) { return kind < OpKind::kHostFunc; }
 
-uint64_t kernel_bytes(const Pending& submitted) {
-  const double bytes = static_cast<double>(submitted.amount) * submitted.bytes_per_block;
-  return bytes < 1e18 ? static_cast<uint64_t>(bytes) : uint64_t{1'000'000'000'000'000'000};
-}
-
 }  // namespace
 
 // Hands out the stream's first operation, unless that has happened or something holds it back.
@@ -70,6 +65,7 @@ Op* Engine::make_op(Pending* submitted) {
   op->slowness = submitted->slowness;
   op->needs_body = submitted->needs_body;
   op->body_done = submitted->body_done;
+  op->cost_pending = submitted->cost_pending;
   op->status = submitted->status;
   op->bytes = submitted->amount;
   if (op->kind == OpKind::kKernel) {

@@ -64,6 +64,7 @@ Pending* Engine::make_pending(Stream* stream, const Submit& message) {
     submitted->fault = faults_.next_kernel(name);
     // A kernel that fails or hangs writes nothing.
     if (submitted->fault != FaultKind::kNone) submitted->needs_body = false;
+    submitted->cost_pending = submitted->needs_body && message.needs_body == kBodyTellsCost;
   } else if (kind == OpKind::kCopyHtoD || kind == OpKind::kCopyDtoH) {
     submitted->slowness =
         static_cast<uint32_t>(std::min<uint64_t>(faults_.next_copy_factor(), UINT32_MAX));
@@ -85,6 +86,19 @@ const char* Engine::body(Client* client, const Body& message) {
                                                 1'000'000);
     waits_.insert(op);
     return nullptr;
+  }
+  if (submitted->cost_pending) {
+    if (!sensible(message.flops) || !sensible(message.bytes)) {
+      return "a BODY with flops or bytes that are not a number from 0";
+    }
+    const auto blocks = static_cast<double>(std::max<uint64_t>(submitted->amount, 1));
+    submitted->flops_per_block = message.flops / blocks;
+    submitted->bytes_per_block = message.bytes / blocks;
+    submitted->cost_pending = false;
+    if (op) {
+      op->bytes = kernel_bytes(*submitted);
+      gpus_[op->context->gpu].learn_cost(op, now_ns_);
+    }
   }
   submitted->body_done = true;
   submitted->status = message.status;

@@ -47,6 +47,13 @@ void Gpu::remove(Op* op, uint64_t now_ns) {
   op->leave_sms();
 }
 
+void Gpu::learn_cost(Op* op, uint64_t now_ns) const {
+  progress(op, now_ns);
+  op->kernel.flops_per_block = op->submitted->flops_per_block;
+  op->kernel.bytes_per_block = op->submitted->bytes_per_block;
+  op->cost_pending = false;
+}
+
 std::vector<Op*> Gpu::collect(uint64_t now_ns) {
   std::vector<Op*> ended;
   const auto sweep = [&](std::vector<Op*>* ops) {
@@ -122,6 +129,7 @@ void Gpu::progress(Op* op, uint64_t now_ns) const {
     // Until its end has come some work is left: rounding must not end it early.
     op->remaining = std::max(op->remaining, 1e-12);
   }
+  if (op->cost_pending && op->sms > 0) op->held_ns += now_ns - op->since_ns;
   op->since_ns = now_ns;
 }
 
@@ -147,6 +155,12 @@ void Gpu::set_duration(Op* op, double duration_ns, uint64_t now_ns) {
   if (op->remaining <= 0 || (op->end_ns != kNever && op->duration_ns == duration_ns)) return;
   progress(op, now_ns);
   op->duration_ns = duration_ns;
+  if (op->held_ns > 0) {
+    // The time it took to learn the cost was part of running, at what is its share now.
+    const double done = duration_ns > 0 ? static_cast<double>(op->held_ns) / duration_ns : 1;
+    op->remaining = std::max(op->remaining - done, 0.0);
+    op->held_ns = 0;
+  }
   // A whisker less before rounding up: 1 ms computed as 1000000.0000001 ns must not last a ns more.
   op->end_ns = now_ns + static_cast<uint64_t>(std::ceil(op->remaining * duration_ns - 1e-6));
 }
@@ -170,6 +184,7 @@ void Gpu::share(uint64_t now_ns) {
   std::vector<BandwidthClaim> claims;
   for (Op* op : kernels_) {
     if (op->sms == 0 || op->remaining <= 0 || op->fault == FaultKind::kHang) continue;
+    if (op->cost_pending) continue;
     ops.push_back(op);
     claims.push_back({static_cast<double>(op->bytes),
                       compute_ns(device_, op->kernel, op->sms), static_cast<double>(op->sms)});

@@ -32,6 +32,9 @@ class Gpu {
   void remove(Op* op, uint64_t now_ns);  // cancelled, or its client is gone
   void forget(const Context& context) { turns_.forget(context); }
 
+  // Its BODY told what the whole of it costs.
+  void learn_cost(Op* op, uint64_t now_ns) const;
+
   // Takes out what has ended by now_ns, in order of op and client.
   std::vector<Op*> collect(uint64_t now_ns);
   // Decides who runs from now_ns on; returns what began to run for the first time.

@@ -81,6 +81,7 @@ struct Op {
   bool started = false;
   bool needs_body = false;
   bool body_done = false;
+  bool cost_pending = false;  // its BODY will tell; until then it holds its SMs
   uint32_t status = kSuccess;
   uint64_t ready_ns = 0, start_ns = 0;
   uint64_t retry_ns = kNever;  // unsatisfied kMemOpWait: when to ask the client again
@@ -94,6 +95,7 @@ struct Op {
   uint32_t sms = 0;            // how many these are
   uint64_t part_start_ns = 0;  // of the timeline line being written
   double part_remaining = 1;
+  uint64_t held_ns = 0;        // with SMs, while its cost was not known
   uint32_t part = 0;
 
   void leave_sms() {

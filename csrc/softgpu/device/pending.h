@@ -40,7 +40,14 @@ struct Pending {
   bool needs_body;
   bool asked;      // START was sent
   bool body_done;
+  bool cost_pending;  // BODY will tell it
 };
+
+// What a kernel moves in all.
+inline uint64_t kernel_bytes(const Pending& submitted) {
+  const double bytes = static_cast<double>(submitted.amount) * submitted.bytes_per_block;
+  return bytes < 1e18 ? static_cast<uint64_t>(bytes) : uint64_t{1'000'000'000'000'000'000};
+}
 
 // Memory for things that come and go by the thousand; it is kept for the next ones.
 template <typename Thing>

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "ptx_kernels.h"
+
 namespace softgpu {
 namespace {
 
@@ -73,7 +75,18 @@ bool holds(uint64_t now, uint64_t wanted, unsigned flags, size_t bytes) {
 
 thread_local ExecutingSms t_sms;
 
+static CUresult run_ptx(const Work& work) {
+  PtxRun run(work, t_sms.count);
+  CUresult result = CUDA_SUCCESS;
+  // Both ways out of the guard are possible: an error of the kernel, or a fault.
+  const CUresult fault = guarded([&] { result = run.run(); });
+  if (fault) result = fault;
+  run.finish(result);
+  return result;
+}
+
 CUresult run_kernel(const Work& work) {
+  if (work.function->ptx) return run_ptx(work);
   char* shared = static_cast<char*>(calloc(1, work.shared_bytes + 64));
   const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
                                     {work.block[0], work.block[1], work.block[2]},

@@ -16,6 +16,7 @@
 #include "fatbin.h"
 #include "image.h"
 #include "link_image.h"
+#include "ptx_kernels.h"
 
 namespace softgpu {
 namespace {
@@ -45,10 +46,11 @@ std::string name_of(const KernelEntry& entry) {
   return dladdr(entry.function, &info) && info.dli_sname ? info.dli_sname : "";
 }
 
-void add_function(const Loading& loading, const std::string& name, const KernelEntry* entry,
-                  const KernelTraits& traits) {
+// Null when the module has it already.
+Function* add_function(const Loading& loading, const std::string& name, const KernelEntry* entry,
+                       const KernelTraits& traits) {
   Module* module = loading.module;
-  if (name.empty() || module->functions.count(name)) return;
+  if (name.empty() || module->functions.count(name)) return nullptr;
   auto* function = new Function{module, name, entry};
   function->traits = traits;
   if (entry->param_count > 0) {
@@ -57,6 +59,7 @@ void add_function(const Loading& loading, const std::string& name, const KernelE
   }
   module->functions[name] = function;
   loading.rt.functions.insert(function);
+  return function;
 }
 
 template <class Visit>
@@ -124,7 +127,7 @@ CUresult load_library(const Loading& loading, const Image& image) {
   return CUDA_SUCCESS;
 }
 
-CUresult borrow_bodies(const Loading& loading, const Image& image) {
+bool borrow_any(const Loading& loading, const Image& image) {
   const auto& spare = spare_bodies();
   bool any = false;
   for (const ImageKernel& kernel : image.kernels) {
@@ -133,7 +136,11 @@ CUresult borrow_bodies(const Loading& loading, const Image& image) {
     add_function(loading, kernel.name, found->second, kernel.traits);
     any = true;
   }
-  if (any) return CUDA_SUCCESS;
+  return any;
+}
+
+CUresult borrow_bodies(const Loading& loading, const Image& image) {
+  if (borrow_any(loading, image)) return CUDA_SUCCESS;
   complain(loading, "no body for the kernels of the image: see TANDEM_SOFTGPU_KERNELS");
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
@@ -157,7 +164,20 @@ CUresult load_ptx(const Loading& loading, const Image& image) {
                           " is newer than the device, sm_" + std::to_string(loading.arch));
     return CUDA_ERROR_INVALID_PTX;
   }
-  return borrow_bodies(loading, image);
+  // Bodies that somebody compiled win; the interpreter has the other kernels and the variables.
+  const bool borrowed = borrow_any(loading, image);
+  std::string problem;
+  const PtxImage* own = load_ptx_text({image.bytes.data, image.bytes.size}, loading.module, &problem);
+  if (!own) {
+    if (borrowed) return CUDA_SUCCESS;
+    complain(loading, problem);
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  for (const PtxKernel& kernel : kernels_of(*own)) {
+    Function* made = add_function(loading, *kernel.name, kernel.entry, kernel.traits);
+    if (made) made->ptx = kernel.function;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult load_cubin(const Loading& loading, const Image& image) {

@@ -11,6 +11,7 @@
 
 #include "api.h"
 #include "jit_options.h"
+#include "ptx_kernels.h"
 
 namespace softgpu {
 
@@ -48,6 +49,7 @@ void unload(Runtime& rt, Module* module) {
     if (library.handle) dlclose(library.handle);
     if (library.memory_fd >= 0) close(library.memory_fd);
   }
+  unload_ptx(module);
   delete module;
 }
 
@@ -85,32 +87,47 @@ CUresult find_function(Module* module, const char* name, Function** found) {
   return CUDA_SUCCESS;
 }
 
-// A __device__ variable is ordinary data of the library; its range makes copies to it legal.
-CUresult find_global(Runtime& rt, Module* module, const char* name, CUdeviceptr* address,
-                     size_t* bytes) {
-  if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
+namespace {
+
+bool find_host_global(const Module& module, const char* name, uintptr_t* address, size_t* bytes) {
   void* found = nullptr;
-  for (const HostLibrary& library : module->libraries) {
+  for (const HostLibrary& library : module.libraries) {
     if (!found && library.handle) found = dlsym(library.handle, name);
   }
-  if (!found || module->functions.count(name)) return CUDA_ERROR_NOT_FOUND;
+  if (!found) return false;
   Dl_info info{};
   const ElfW(Sym)* symbol = nullptr;
   if (!dladdr1(found, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
                RTLD_DL_SYMENT) || !symbol) {
+    return false;
+  }
+  *address = reinterpret_cast<uintptr_t>(found);
+  *bytes = symbol->st_size;
+  return true;
+}
+
+}  // namespace
+
+// A __device__ variable is ordinary memory of the process; its range makes copies to it legal.
+CUresult find_global(Runtime& rt, Module* module, const char* name, CUdeviceptr* address,
+                     size_t* bytes) {
+  if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
+  uintptr_t begin = 0;
+  size_t size = 0;
+  if (module->functions.count(name) || (!find_host_global(*module, name, &begin, &size) &&
+                                        !find_ptx_global(*module, name, &begin, &size))) {
     return CUDA_ERROR_NOT_FOUND;
   }
-  const auto begin = reinterpret_cast<uintptr_t>(found);
   if (!rt.ranges.count(begin)) {
     const Context* context = module->context;
-    Range range{begin, symbol->st_size, RangeKind::kGlobal, module->context,
+    Range range{begin, size, RangeKind::kGlobal, module->context,
                 context ? context->device : 0};
     range.id = rt.next_number();
     rt.ranges.emplace(begin, range);
     module->globals.push_back(begin);
   }
   if (address) *address = begin;
-  if (bytes) *bytes = symbol->st_size;
+  if (bytes) *bytes = size;
   return CUDA_SUCCESS;
 }
 

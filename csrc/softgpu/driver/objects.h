@@ -17,6 +17,10 @@
 
 namespace softgpu {
 
+namespace ptx {
+struct Function;
+}
+
 using tandem::softgpu::OpKind;
 
 struct Context;
@@ -57,6 +61,7 @@ struct Function {
   const tandem::KernelEntry* entry;
   uint32_t params_bytes = 0;
   KernelTraits traits{};
+  const ptx::Function* ptx = nullptr;  // interpreted, see ptx_kernels.h
   std::map<int, int> attributes{};  // set by the program
   const struct Kernel* kernel = nullptr;  // that it is the function of, in a library
   bool loaded = false;                    // what cuFuncIsLoaded says
@@ -87,6 +92,7 @@ struct Module {
   Context* context;             // null for a library's own
   Library* library = nullptr;   // that it is the module of
   std::vector<HostLibrary> libraries{};
+  std::vector<struct PtxImage*> ptx{};
   std::map<std::string, Function*> functions{};
   std::vector<uintptr_t> globals{};  // starts of the ranges registered for its variables
 };

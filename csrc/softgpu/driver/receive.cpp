@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "execute.h"
+#include "ptx_kernels.h"
 #include "green_context.h"
 #include "pool.h"
 #include "runtime.h"
@@ -202,6 +203,7 @@ void Runtime::execute(Lock& lock, Op* op) {
     t_sms = {nullptr, device.device[stream->context->device].sm_count};
   }
   CUresult status = op->stream->failure;
+  t_cost = {};
   lock.unlock();
   if (status == CUDA_SUCCESS) status = op->work.body(op->work);
   lock.lock();
@@ -210,7 +212,8 @@ void Runtime::execute(Lock& lock, Op* op) {
   if (live(id)) op->stream->failure = status;
   executing_.erase(std::find(executing_.begin(), executing_.end(), op));
   post(Type::kBody,
-       proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0});
+       proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0,
+                   t_cost.flops, t_cost.bytes});
   if (!live(id)) release(op);
   if (!is_virtual()) flush();
   settle_after(-1);

@@ -1,5 +1,7 @@
 #include "runtime.h"
 
+#include "ptx/print.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -62,6 +64,7 @@ void describe(const Work& work, proto::Submit* message) {
                                     nullptr,
                                     0};
   work.function->entry->cost(&launch, &message->flops_per_block, &message->bytes_per_block);
+  if (work.function->ptx && work.body) message->needs_body = proto::kBodyTellsCost;
   const std::string& name = work.function->name;
   memcpy(message->name, name.data(), std::min<size_t>(name.size(), sizeof message->name - 1));
 }
@@ -270,6 +273,10 @@ void Runtime::wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops) {
   const auto alive = [&](uint64_t id) { return live(id); };
   const auto done = [&] { return std::none_of(ops.begin(), ops.end(), alive); };
   wait(lock, done, proto::kNever, {&ops, 0});
+  if (!ptx::anything_printed()) return;
+  lock.unlock();  // the reader of our stdout may be slow
+  ptx::flush_printed();
+  lock.lock();
 }
 
 std::vector<uint64_t> Runtime::tail_of(const Stream* stream) const {

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine.h"
@@ -53,6 +54,7 @@ struct Work {
   uint64_t bytes = 0;
   const char* name = "";
   bool needs_body = false;
+  bool body_tells_cost = false;  // flops_per_block and bytes_per_block come with BODY
   std::vector<uint64_t> deps = {};
 };
 
@@ -80,6 +82,7 @@ struct Peer {
   bool goes_idle = true;  // says IDLE whenever it has nothing to do
   bool closed = false;
   uint32_t body_status = kSuccess;
+  std::map<uint64_t, std::pair<double, double>> costs;  // flops, bytes: told with BODY
   std::vector<Start> starts;
   std::vector<Done> done;
   std::vector<uint64_t> times;
@@ -159,11 +162,17 @@ class Simulation {
     message.context = of_context;
     message.stream = work.stream;
     message.kind = static_cast<uint32_t>(work.kind);
-    message.needs_body = work.needs_body;
+    message.needs_body = work.body_tells_cost ? kBodyTellsCost : work.needs_body ? kBody : kNoBody;
     message.grid_blocks = work.blocks;
     message.block_threads = work.threads;
     message.flops_per_block = work.flops_per_block;
     message.bytes_per_block = work.bytes_per_block;
+    if (work.body_tells_cost) {
+      const auto blocks = static_cast<double>(work.blocks);
+      peers[connection].costs[message.op] = {blocks * work.flops_per_block,
+                                             blocks * work.bytes_per_block};
+      message.flops_per_block = message.bytes_per_block = 0;
+    }
     message.bytes = work.bytes;
     std::snprintf(message.name, sizeof message.name, "%s", work.name);
     message.dep_count = static_cast<uint32_t>(work.deps.size());
@@ -283,6 +292,11 @@ class Simulation {
         Body body{};
         body.op = op;
         body.status = peer.body_status;
+        const auto cost = peer.costs.find(op);
+        if (cost != peer.costs.end()) {
+          body.flops = cost->second.first;
+          body.bytes = cost->second.second;
+        }
         body.header = {static_cast<uint16_t>(Type::kBody), sizeof body, 0};
         engine.handle(peer.connection, reinterpret_cast<const uint8_t*>(&body), sizeof body,
                       real_ns);

@@ -36,7 +36,7 @@ LAYOUT = {
     "mem_info": "QII",
     "mem_info_reply": "QQQ",
     "start": "QQ",
-    "body": "QIIQ",
+    "body": "QIIQdd",
     "done": "QQQII",
     "idle": "QQ",
     "time": "Q",
@@ -190,7 +190,7 @@ class Client:
                 raise ConnectionError("closed")
             for name, values in messages:
                 if name == "start":
-                    self.send(pack("body", values[0], 0, 0, 0))
+                    self.send(pack("body", values[0], 0, 0, 0, 0.0, 0.0))
             for name, values in messages:
                 if name == "done" and values[0] == op:
                     return values

@@ -80,14 +80,23 @@ assert gpu.read(word) == [14]
 """)
 
 
-PTX = b".version 8.0\n.target sm_90\n.visible .entry affine(.param .u64 x)\n{ret;}\n\0"
+PTX = b""".version 8.0
+.target sm_90
+.visible .entry affine(.param .u64 x, .param .u32 factor, .param .u32 addend) {ret;}
+\0"""
 
 
 def test_bodies_for_foreign_images_come_from_the_named_libraries(gpu, image):
-    program = f"Gpu(); module = cu.cuModuleLoadData({PTX!r})\n"
-    gpu.run(program + "assert ok(cu.cuModuleGetFunction(ok(module), b'affine'))",
-            TANDEM_SOFTGPU_KERNELS=str(image))  # fmt: skip
-    gpu.run(program + "assert refused(module) == 'NO_BINARY_FOR_GPU'")
+    program = f"""
+gpu = Gpu(); word = gpu.word(5)
+kernel = ok(cu.cuModuleGetFunction(ok(cu.cuModuleLoadData({PTX!r})), b"affine"))
+values = ((word, 3, 4), (None, ctypes.c_uint, ctypes.c_uint))
+ok(cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, values, 0))
+print(gpu.read(word))
+"""
+
+    assert gpu.run(program, TANDEM_SOFTGPU_KERNELS=str(image)) == "[19]"
+    assert gpu.run(program) == "[5]"  # the PTX itself, which does nothing
 
 
 def test_a_full_queue_makes_the_launching_thread_wait(gpu):

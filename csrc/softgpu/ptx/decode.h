@@ -1,0 +1,109 @@
+// One instruction from the tree to its runnable form. What is particular to an instruction is in
+// the ops_*.cpp files; here is what they share: modifiers, operands, constants.
+//
+// Every modifier and operand must be asked for by somebody: what is left over in the end makes the
+// instruction unknown. So nothing is executed that was understood only in part.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "access.h"
+#include "ast.h"
+#include "program.h"
+
+namespace softgpu::ptx {
+
+struct Symbol {  // of the module
+  Space space = Space::kGlobal;
+  uint64_t value = 0;  // address; of shared memory: offset
+  uint64_t bytes = 0;
+  const Function* function = nullptr;
+};
+using Symbols = std::map<std::string, Symbol>;
+
+// The function being made: slots for its registers, constants and special registers.
+class FunctionBuilder {
+ public:
+  FunctionBuilder(const ast::Function& from, const Symbols& symbols, Function* to);
+
+  const ast::Function& from() const { return from_; }
+  Function& to() { return *to_; }
+  const Symbols& symbols() const { return symbols_; }
+
+  Type register_type(int reg) const { return from_.registers[static_cast<size_t>(reg)]; }
+  uint32_t slot(int reg);
+  uint32_t constant(uint64_t low, uint64_t high, uint32_t bytes);
+  uint32_t special(Special which, bool wide);
+  uint32_t sink();  // for results that nobody reads
+  // Where a variable of the function is: in the frame, the parameters, or shared memory.
+  uint64_t variable_offset(int variable) const { return offsets_[static_cast<size_t>(variable)]; }
+  bool in_kernel_params(int variable) const;
+  uint32_t label(const std::string& name, uint32_t line) const;
+  const std::vector<std::string>* list(const std::string& name) const;
+
+ private:
+  uint32_t allocate(uint32_t bytes);
+  void place_variables();
+
+  const ast::Function& from_;
+  const Symbols& symbols_;
+  Function* to_;
+  std::vector<uint32_t> slots_;
+  uint32_t sink_ = kNoSlot;
+  std::vector<uint64_t> offsets_;
+  std::map<std::tuple<uint64_t, uint64_t, uint32_t>, uint32_t> constants_;
+  std::map<std::pair<Special, bool>, uint32_t> specials_;
+  std::map<std::string, uint32_t> labels_;
+};
+
+class Decode {
+ public:
+  Decode(FunctionBuilder& builder, const ast::Instruction& from);
+  Instr finish();  // throws Invalid when something was not understood
+
+  FunctionBuilder& builder;
+  const ast::Instruction& from;
+  Instr out;
+
+  [[noreturn]] void fail(const std::string& why = "is not supported") const;
+  bool take(std::string_view modifier);
+  Type type();        // the next modifier must be one
+  Type maybe_type();  // kNone if it is not
+  size_t operand_count() const { return from.operands.size(); }
+  const ast::Operand& operand(size_t index);
+
+  uint32_t source(size_t index, Type type) { return source(operand(index), type); }
+  uint32_t source(const ast::Operand& operand, Type type);
+  uint32_t destination(size_t index, Type type) { return destination(operand(index), type); }
+  uint32_t destination(const ast::Operand& operand, Type type);
+  // Registers that may be wider than the type of the instruction: of ld, st, cvt.
+  uint32_t any_register(const ast::Operand& operand, uint32_t* bytes);
+  // Predicate with an optional '!', which is returned in *negated.
+  uint32_t predicate(const ast::Operand& operand, bool* negated);
+  // Sets a, immediate and mode: base register, displacement, kNarrowBase.
+  void address(size_t index, Space space);
+  void further(uint32_t number);
+  uint64_t integer(size_t index);  // an immediate
+
+  void set(Handler handler) {
+    if (handler == nullptr) fail("does not exist for this type");
+    out.run = handler;
+  }
+
+ private:
+  uint32_t immediate(const ast::Operand& operand, Type type);
+  uint32_t named(const ast::Operand& operand, Type type);
+  void check_width(const ast::Operand& operand, Type type) const;
+
+  std::vector<std::string> left_;
+  std::vector<bool> used_;
+};
+
+using Decoder = void (*)(Decode&);
+Decoder find_decoder(std::string_view opcode);
+bool special_named(std::string_view name, Special* which);
+
+}  // namespace softgpu::ptx

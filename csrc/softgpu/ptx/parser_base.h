@@ -1,0 +1,54 @@
+// What the parsers of modules and of function bodies share: tokens, numbers, declarations.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ast.h"
+#include "lexer.h"
+
+namespace softgpu::ptx {
+
+struct Number {
+  bool is_real = false;
+  bool is_single = false;  // 0f...: the bits are those of a float
+  uint64_t bits = 0;
+};
+
+class TokenReader {
+ public:
+  explicit TokenReader(std::string_view text) : lexer_(text) { advance(); }
+
+  const Token& token() const { return token_; }
+  Token advance();
+  bool accept(std::string_view text);
+  void expect(std::string_view text);
+  Token word(const char* what);
+  Number number();            // with its sign
+  uint64_t whole_number();
+  void skip_to(std::string_view end);  // and past it
+  void skip_braces();
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  Lexer lexer_;
+  Token token_;
+};
+
+// The part of a declaration that its variables have in common: .global .align 4 .v2 .f32
+struct Declaration {
+  Space space = Space::kReg;
+  Type type = Type::kNone;
+  uint32_t align = 0;  // 0: as the type
+  uint32_t elements = 1;
+};
+
+bool begins_declaration(std::string_view word);
+Declaration read_declaration(TokenReader& in);
+// The name, its dimensions and what it starts with.
+ast::Variable read_variable(TokenReader& in, const Declaration& of);
+
+// The body of a function, from after its opening brace to past the closing one.
+void read_body(TokenReader& in, ast::Function& function);
+
+}  // namespace softgpu::ptx

@@ -1,0 +1,40 @@
+// Executes a kernel: blocks in order, the warps of a block in turns.
+#pragma once
+
+#include "warp.h"
+
+namespace softgpu::ptx {
+
+// The memory that a launch needs lives here, so that a fault may leave run() at any place.
+class Grid {
+ public:
+  explicit Grid(const Launch& launch);
+  ~Grid();
+  Grid(const Grid&) = delete;
+  Grid& operator=(const Grid&) = delete;
+
+  bool has_memory() const { return block_.arena != nullptr; }
+  CUresult run();
+  const Counters& counters() const { return block_.counters; }
+  uint32_t line_of_error() const { return line_of_error_; }
+
+ private:
+  void begin_block(uint64_t number);
+  void run_block();
+
+  const Launch launch_;
+  Block block_;
+  uint32_t line_of_error_ = 0;
+};
+
+// run_warp.cpp. Runs until the warp ends, waits, has an error, or has run so long that others
+// should.
+void run_warp(Warp& warp);
+void begin_warp(Warp& warp);
+// A warp has come to a barrier or ended: lets go who has waited for that.
+void release_barriers(Block& block);
+
+// print.cpp
+bool call_builtin(Warp& warp, const Instr& in, uint32_t mask);
+
+}  // namespace softgpu::ptx

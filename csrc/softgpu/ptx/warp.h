@@ -1,0 +1,105 @@
+// A warp while it runs, and what its block shares. Only the thread that runs the kernel touches it.
+//
+// Divergence. A frame has a stack of paths, the top one runs. A branch that parts the lanes leaves
+// a path that waits at the immediate post-dominator and puts the two sides above it; a path that
+// gets there is dropped. Lanes that returned or exited are missing from every path's mask.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <vector>
+
+#include "program.h"
+
+namespace softgpu::ptx {
+
+struct Path {
+  uint32_t pc, reconverge, mask;
+};
+
+struct Frame {
+  const Function* function = nullptr;
+  const Function* prepared = nullptr;  // whose constants the registers hold
+  std::unique_ptr<char[]> storage;
+  char* registers = nullptr;
+  uint32_t capacity = 0;
+  uint32_t live = 0;          // lanes that have not returned
+  size_t first_path = 0;
+  const Instr* call = nullptr;
+  uint32_t call_mask = 0;
+  uint64_t local_offset = 0;  // of this frame in each lane's local memory
+};
+
+struct Counters {
+  uint64_t instructions = 0;  // of single threads
+  uint64_t flops = 0;
+  uint64_t sectors = 0;       // of 32 bytes, to and from global memory
+};
+
+struct Block;
+
+enum class WarpState : uint8_t { kReady, kAtBarrier, kDone };
+
+struct Warp {
+  char* registers = nullptr;  // of the running frame
+  Block* block = nullptr;
+  const Instr* current = nullptr;
+  uint32_t index = 0;
+  uint32_t lanes = 0;         // that exist
+  uint32_t alive = 0;         // that have not exited
+  uint32_t carry = 0;         // condition code, a bit a lane
+  WarpState state = WarpState::kReady;
+  uint32_t barrier = 0;       // where it waits
+  uint32_t barrier_mask = 0;
+  size_t depth = 0;           // of frames in use
+  std::vector<Frame> frames;
+  std::vector<Path> paths;
+  uint64_t executed = 0;      // instructions of the warp: %clock
+
+  template <class T>
+  T* at(uint32_t offset) const {
+    return reinterpret_cast<T*>(registers + offset);
+  }
+  Frame& frame() { return frames[depth - 1]; }
+};
+
+struct Barrier {
+  uint32_t arrived = 0;   // threads, rounded up to whole warps
+  uint32_t expected = 0;  // 0: all threads of the block
+  uint32_t trues = 0, counted = 0;  // bar.red
+};
+
+struct Launch {
+  const Program* program;
+  const Function* kernel;
+  uint32_t grid[3], block[3];
+  const char* params;
+  uint32_t dynamic_shared_bytes;
+  uint32_t sm_count;
+  uint64_t number;  // %gridid
+};
+
+struct Block {
+  const Launch* launch = nullptr;
+  uint32_t index[3] = {0, 0, 0};
+  uint64_t number = 0;
+  CUresult error = CUDA_SUCCESS;
+  Counters counters;
+  std::vector<Warp> warps;
+  Barrier barriers[16];
+
+  // Shared memory, then the local memory of each thread; pages around both are out of bounds.
+  char* arena = nullptr;
+  uint64_t arena_bytes = 0;
+  char* shared = nullptr;
+  uint64_t shared_bytes = 0;
+  char* local = nullptr;
+  uint64_t local_bytes = 0, thread_local_bytes = 0;
+
+  void fail(CUresult why) {
+    if (error == CUDA_SUCCESS) error = why;
+  }
+};
+
+}  // namespace softgpu::ptx

@@ -1,0 +1,38 @@
+"""Real PTX, made by NVRTC and nvcc, computes what Python computes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem import softgpu
+
+pytest.importorskip("cuda.bindings")
+
+HERE = Path(__file__).parent
+NAMES = [
+    node.name
+    for node in ast.parse((HERE / "programs.py").read_text()).body
+    if isinstance(node, ast.FunctionDef) and [a.arg for a in node.args.args] == ["device"]
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict[str, str | None]:
+    folder = tmp_path_factory.mktemp("ptx")
+    env = softgpu.environment(os.environ, folder=folder, clock="virtual", profile="tiny")
+    command = [sys.executable, str(HERE / "programs.py")]
+    child = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    return json.loads(child.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_program(name, results):
+    assert results[name] is None, results[name]
