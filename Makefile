@@ -41,7 +41,7 @@ sanitize: setup  ## C++ tests under ASan/UBSan and TSan
 	@$(BIN)/python tests/cpp/run.py --variant asan
 	@$(BIN)/python tests/cpp/run.py --variant tsan
 
-fuzz: setup  ## libFuzzer on the wire and the channel (needs clang; SECONDS=30)
+fuzz: setup  ## libFuzzer on the wire, the channel, the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
 
 bench: setup  ## measure against the budgets (BENCH=launch|gate|decide|..; all: python -m bench -h)

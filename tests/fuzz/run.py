@@ -1,4 +1,4 @@
-"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state...].
+"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state|device...].
 
 What they find lands in build/fuzz/, as does the grown corpus; tests/fuzz/corpus/ holds the inputs
 to start from. The ordinary tests drive the same bodies from fixed seeds and need no clang.
@@ -14,7 +14,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests" / "fuzz"
 OUT = ROOT / "build" / "fuzz"
-TARGETS = ("codec", "state")
+# Target -> what is linked with it, and where its headers are.
+TARGETS = {
+    "codec": ("csrc/core/daemon", ["-Icsrc/core"]),
+    "state": ("csrc/core/daemon", ["-Icsrc/core"]),
+    "device": ("csrc/softgpu/device", ["-Icsrc/softgpu", "-Icsrc/softgpu/device"]),
+}
 FLAGS = [
     "-std=c++17",
     "-O1",
@@ -22,7 +27,6 @@ FLAGS = [
     "-pthread",
     "-fsanitize=fuzzer,address,undefined",
     "-fno-sanitize-recover=undefined",
-    "-Icsrc/core",
 ]
 NEEDS = "apt-get install clang libclang-rt-14-dev (the latter in clang's own version)"
 
@@ -49,9 +53,10 @@ def build(clang: str, target: str) -> Path:
     Raises:
         subprocess.CalledProcessError: it does not compile; the compiler's words are on stderr.
     """
-    sources = sorted((ROOT / "csrc/core/daemon").glob("*.cpp"))
+    folder, includes = TARGETS[target]
+    sources = [s for s in sorted((ROOT / folder).glob("*.cpp")) if s.name != "main.cpp"]
     program = OUT / f"{target}_fuzzer"
-    command = [clang, *FLAGS, *map(str, sources), str(HERE / f"{target}_fuzzer.cpp")]
+    command = [clang, *FLAGS, *includes, *map(str, sources), str(HERE / f"{target}_fuzzer.cpp")]
     subprocess.run([*command, "-o", str(program)], check=True, cwd=ROOT)
     return program
 
@@ -73,7 +78,8 @@ def main() -> int:
     arguments = parser.parse_args()
     targets = arguments.targets or list(TARGETS)
     if unknown := set(targets) - set(TARGETS):
-        parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {TARGETS}")
+        known = ", ".join(TARGETS)
+        parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {known}")
     if arguments.seconds < 1:
         parser.error(f"--seconds is {arguments.seconds}, must be at least 1")
     clang = find_clang()

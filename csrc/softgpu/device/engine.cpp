@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kFirstObserver = 1'000'000;  // observers come after all workers in ties
 constexpr uint32_t kFirstQuery = 2'000'000;
+constexpr size_t kMaxReplyBytes = 1 << 20;  // to one packet: a status is a thousand times its query
 constexpr uint64_t kMostKept = 4096;  // DONEs for one client, however patient it is
 
 template <typename Message>
@@ -44,6 +45,7 @@ Engine::Engine(const Settings& settings, uint64_t real_now_ns)
       started_real_ns_(real_now_ns),
       real_now_ns_(real_now_ns) {
   timeline_.set_enabled(!settings.timeline_path.empty());
+  timeline_state_ = settings.timeline_path.empty() ? "off" : "complete";
   gpus_.reserve(settings.device_count);
   for (uint32_t i = 0; i < settings.device_count; ++i) {
     gpus_.emplace_back(device_info(*profile_, i), settings.arbitration, &timeline_);
@@ -89,6 +91,7 @@ void Engine::handle(uint32_t connection, const uint8_t* packet, size_t bytes,
       break;
     }
     error = dispatch(client, static_cast<Type>(header.type), packet + at, header.size);
+    if (!error && client->replies.bytes() > kMaxReplyBytes) error = "too many questions at once";
     at += header.size;
   }
   if (error) condemn(client, error);
@@ -117,6 +120,12 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   leave_mps(*client);
   clients_.erase(connection);
   run(real_now_ns);
+}
+
+void Engine::end_timeline() {
+  timeline_.set_enabled(false);
+  timeline_.take();
+  timeline_state_ = "incomplete";
 }
 
 void Engine::advance(uint64_t real_now_ns) { run(real_now_ns); }

@@ -40,6 +40,9 @@ class Engine {
   void close(uint32_t connection, uint64_t real_now_ns);
   void advance(uint64_t real_now_ns);
 
+  // It cannot be written any further; the status says so.
+  void end_timeline();
+
   uint64_t next_wake_real_ns() const { return wake_real_ns_; }
   Output take_output();
   uint64_t now_ns() const { return now_ns_; }
@@ -129,6 +132,7 @@ class Engine {
   uint32_t start_clients_;
   Faults faults_;
   Timeline timeline_;
+  const char* timeline_state_;  // off, complete or incomplete
   std::vector<Gpu> gpus_;
 
   Pool<Pending> pending_;

@@ -9,6 +9,7 @@ namespace {
 // Far above what a program needs; a client beyond them is broken, and must not exhaust the process.
 constexpr size_t kMaxContexts = 4096;
 constexpr size_t kMaxStreams = 65536;
+constexpr size_t kMaxAllocations = 1 << 18;
 
 // An MPS client may be limited to less than the device has.
 bool beyond_limit(const Client& client, const Ledger& ledger, uint32_t gpu, uint64_t bytes) {
@@ -89,6 +90,8 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
     reply.status = kInvalidDevice;
   } else if (bytes == 0) {
     reply.status = kInvalidValue;
+  } else if (client->allocations >= kMaxAllocations) {
+    reply.status = kOutOfMemory;
   } else if (kind != MemKind::kContext && faults_.refuse_reservation()) {
     reply.status = kOutOfMemory;
   } else if (beyond_limit(*client, gpus_[message.device].ledger(), message.device, bytes)) {
@@ -98,6 +101,7 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
     reply.status = kOutOfMemory;
   } else {
     reply.allocation = ++last_allocation_;
+    ++client->allocations;
   }
   client->replies.add(Type::kMemReply, reply);
   return nullptr;
@@ -105,7 +109,9 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
 
 const char* Engine::mem_release(Client* client, const MemRelease& message) {
   for (Gpu& gpu : gpus_) {
-    if (gpu.ledger().release(message.allocation, client->connection)) break;
+    if (!gpu.ledger().release(message.allocation, client->connection)) continue;
+    --client->allocations;
+    break;
   }
   return nullptr;
 }

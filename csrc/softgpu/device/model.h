@@ -149,6 +149,7 @@ struct Client {
   std::map<uint64_t, Stream> streams;
   OpTable ops;
   uint64_t last_op = 0;
+  size_t allocations = 0;  // held
   uint64_t ops_done = 0;
 
   bool takes_part() const { return role == Role::kWorker || role == Role::kObserver; }

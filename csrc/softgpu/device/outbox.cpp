@@ -15,7 +15,10 @@ void Outbox::add_text(QueryReply reply, std::string_view text) {
   append(&reply, sizeof reply, text);
 }
 
-std::vector<Bytes> Outbox::take() { return std::exchange(packets_, {}); }
+std::vector<Bytes> Outbox::take() {
+  bytes_ = 0;
+  return std::exchange(packets_, {});
+}
 
 void Outbox::append(const void* message, size_t bytes, std::string_view text) {
   const size_t padded = bytes + (text.size() + 7) / 8 * 8;
@@ -24,6 +27,7 @@ void Outbox::append(const void* message, size_t bytes, std::string_view text) {
   }
   Bytes& packet = packets_.back();
   const size_t at = packet.size();
+  bytes_ += padded;
   packet.resize(at + padded);
   std::memcpy(packet.data() + at, message, bytes);
   if (!text.empty()) std::memcpy(packet.data() + at + bytes, text.data(), text.size());

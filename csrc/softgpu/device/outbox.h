@@ -23,12 +23,14 @@ class Outbox {
   void add_text(QueryReply reply, std::string_view text);
 
   bool empty() const { return packets_.empty(); }
+  size_t bytes() const { return bytes_; }
   std::vector<Bytes> take();
 
  private:
   void append(const void* message, size_t bytes, std::string_view text);
 
   std::vector<Bytes> packets_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace tandem::softgpu

@@ -28,6 +28,12 @@ const Profile* find_profile(std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::string_view> profile_words() {
+  std::vector<std::string_view> words;
+  for (const Profile& profile : kProfiles) words.emplace_back(profile.name);
+  return words;
+}
+
 std::string profile_names() {
   std::string names;
   for (const Profile& profile : kProfiles) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "protocol.h"
 
@@ -23,6 +24,7 @@ struct Profile {
 const Profile* find_profile(std::string_view name);
 
 // All names, for messages: "h200, a100, rtx4090, tiny".
+std::vector<std::string_view> profile_words();
 std::string profile_names();
 
 // What a client is told of device `index`.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kSpinNs = 120'000;  // before a due time: a sleep may overshoot by that much
 constexpr uint64_t kStartGraceNs = 10'000'000'000;  // for the first client, still starting up
-constexpr size_t kMaxUnsentBytes = 64 * 1024 * 1024;
+constexpr size_t kMaxUnsentBytes = 8 * 1024 * 1024;
 constexpr int kPacketsPerTurn = 64;  // of one client, before the others are looked at
 constexpr uint32_t kListenerKey = 0;
 constexpr size_t kSpareDescriptors = 32;  // for files of our own, and to tell one too many so
@@ -38,6 +38,7 @@ void watch_signals() {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a timeline that may not grow further: write says so
 }
 
 void add_to_poll(int poll, int fd, uint32_t key) {
@@ -198,16 +199,24 @@ void Server::perform() {
 }
 
 void Server::write_timeline(const std::string& text) {
+  if (!timeline_) return;
   for (size_t at = 0; at < text.size();) {
     const ssize_t wrote = write(timeline_.get(), text.data() + at, text.size() - at);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) {
-      std::perror("timeline, continuing without it");
-      timeline_ = UniqueFd(open("/dev/null", O_WRONLY | O_CLOEXEC));
-      return;
-    }
+    if (wrote < 0) return end_timeline(text.substr(0, at));
     at += static_cast<size_t>(wrote);
   }
+  timeline_bytes_ += text.size();
+}
+
+// The disk is full, or the file as big as it may get. `written` is what of the last text
+// still got there.
+void Server::end_timeline(const std::string& written) {
+  std::perror("the timeline is incomplete from here on, continuing without it");
+  const uint64_t whole = timeline_bytes_ + written.rfind('\n') + 1;  // npos + 1 is 0
+  (void)!ftruncate(timeline_.get(), static_cast<off_t>(whole));  // fails for /dev/full: fine
+  timeline_ = UniqueFd();
+  engine_.end_timeline();
 }
 
 void Server::send(Connection* connection, Bytes packet) {

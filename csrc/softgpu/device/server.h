@@ -37,6 +37,7 @@ class Server {
   bool read_packets(Connection* connection);
   void perform();
   void write_timeline(const std::string& text);
+  void end_timeline(const std::string& written);
   void send(Connection* connection, Bytes packet);
   void send_unsent(Connection* connection);
   void drop(uint32_t number);
@@ -44,6 +45,7 @@ class Server {
 
   Engine engine_;
   UniqueFd listener_, timeline_, poll_;
+  uint64_t timeline_bytes_ = 0;  // written, all of whole lines
   uint64_t linger_ns_;
   bool ever_leased_ = false;
   uint64_t unleased_since_ns_;

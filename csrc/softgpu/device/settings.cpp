@@ -3,12 +3,21 @@
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
+
+#include "nearest.h"
 
 namespace tandem::softgpu {
 namespace {
 
 std::string wrong(std::string_view name, std::string_view value, std::string_view allowed) {
   return std::string(name) + " is '" + std::string(value) + "', must be " + std::string(allowed);
+}
+
+// As `wrong`, of words.
+std::string no_word(std::string_view name, std::string_view value, std::string_view allowed,
+                    const std::vector<std::string_view>& words) {
+  return wrong(name, value, allowed) + did_you_mean(value, words);
 }
 
 template <typename Number>
@@ -34,18 +43,23 @@ std::string read_timeline(std::string_view, std::string_view value, Settings* s)
   return {};
 }
 std::string read_clock(std::string_view name, std::string_view value, Settings* s) {
-  if (value != "real" && value != "virtual") return wrong(name, value, "real or virtual");
+  if (value != "real" && value != "virtual") {
+    return no_word(name, value, "real or virtual", {"real", "virtual"});
+  }
   s->clock = value == "real" ? ClockKind::kReal : ClockKind::kVirtual;
   return {};
 }
 std::string read_mode(std::string_view name, std::string_view value, Settings* s) {
-  if (value != "time" && value != "mps") return wrong(name, value, "time or mps");
+  if (value != "time" && value != "mps") {
+    return no_word(name, value, "time or mps", {"time", "mps"});
+  }
   s->arbitration.mode = value == "time" ? Mode::kTime : Mode::kMps;
   return {};
 }
 std::string read_profile(std::string_view name, std::string_view value, Settings* s) {
   s->profile = find_profile(value);
-  return s->profile ? std::string() : wrong(name, value, "one of " + profile_names());
+  if (s->profile) return {};
+  return no_word(name, value, "one of " + profile_names(), profile_words());
 }
 std::string read_devices(std::string_view name, std::string_view value, Settings* s) {
   return number<uint32_t>(name, value, 1, kMaxDevices, &s->device_count);
@@ -90,6 +104,14 @@ constexpr Setting kSettings[] = {
     {"--ready-fd", nullptr, read_ready_fd},
 };
 
+std::string unknown_argument(std::string_view typed) {
+  std::vector<std::string_view> flags;
+  for (const Setting& setting : kSettings) {
+    if (setting.flag) flags.emplace_back(setting.flag);
+  }
+  return "unknown argument '" + std::string(typed) + "'" + did_you_mean(typed, flags);
+}
+
 std::string read_environment(Settings* settings) {
   for (const Setting& setting : kSettings) {
     const char* value = setting.environment ? std::getenv(setting.environment) : nullptr;
@@ -109,7 +131,7 @@ std::string read_settings(int argc, char** argv, Settings* settings) {
     for (const Setting& setting : kSettings) {
       if (std::string_view(argv[i]) == setting.flag) match = &setting;
     }
-    if (!match) return "unknown argument '" + std::string(argv[i]) + "'";
+    if (!match) return unknown_argument(argv[i]);
     if (i + 1 == argc) return std::string(argv[i]) + " needs a value";
     error = match->read(argv[i], argv[i + 1], settings);
     ++i;

@@ -59,9 +59,10 @@ void append_device(std::string* out, uint32_t index, const Gpu& gpu, uint64_t no
 std::string Engine::status_json() const {
   std::string out = "{";
   append(&out,
-         "\"protocol\":%u,\"clock\":\"%s\",\"mode\":\"%s\",\"profile\":\"%s\",\"now_ns\":%" PRIu64
+         "\"protocol\":%u,\"timeline\":\"%s\",\"clock\":\"%s\",\"mode\":\"%s\",\"profile\":\"%s\","
+         "\"now_ns\":%" PRIu64
          ",\"uptime_ns\":%" PRIu64 ",\"ops_done\":%" PRIu64 ",\"client_count\":%zu,\"devices\":[",
-         kProtocol, clock_ == ClockKind::kReal ? "real" : "virtual",
+         kProtocol, timeline_state_, clock_ == ClockKind::kReal ? "real" : "virtual",
          mode_ == Mode::kTime ? "time" : "mps", profile_->name, now_ns_,
          real_now_ns_ - started_real_ns_, ops_done_, clients_.size());
   for (uint32_t i = 0; i < gpus_.size(); ++i) {

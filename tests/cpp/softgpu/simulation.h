@@ -283,6 +283,7 @@ class Simulation {
           peer.order.push_back('F');
           event = true;
           break;
+        case Type::kJoinReply: break;
         default: std::fprintf(stderr, "unexpected message %u\n", header.type); std::_Exit(1);
       }
       at += header.size;

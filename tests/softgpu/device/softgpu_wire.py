@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -87,6 +88,17 @@ class DeviceProcess:
         os.close(ready_write)
         self.ready = os.read(ready, 1) == b"r"  # end of file: it ended instead
         os.close(ready)
+
+    def limit_files_to(self, size: int) -> None:
+        """From now on no file that it writes may be bigger."""
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, size))
+
+    def log(self) -> str:
+        return (self.directory / "softgpu.log").read_text()
+
+    def resident_bytes(self) -> int:
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def timeline(self) -> list[dict]:
         return [json.loads(line) for line in self.timeline_path.read_text().splitlines()]

@@ -1,5 +1,7 @@
 """The real device process over its socket: life, death, bad manners, and the two clocks."""
 
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -20,6 +22,8 @@ from softgpu_wire import (
     submit_message,
     wait_until,
 )
+
+from tandem.softgpu._query import device_status
 
 MS = 1_000_000
 GIB = 1 << 30
@@ -265,6 +269,87 @@ def test_bad_settings_are_named(tmp_path, arguments, words):
 
     assert done.returncode == 2
     assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["--profile", "h20"], "h200"),
+        (["--clock", "virtul"], "virtual"),
+        (["--mode", "msp"], "mps"),
+        (["--profil", "tiny"], "--profile"),
+    ],
+)
+def test_what_was_meant_is_suggested(tmp_path, arguments, meant):
+    done = subprocess.run(
+        [binary(), "--dir", tmp_path, *arguments], capture_output=True, text=True, timeout=20
+    )
+
+    assert done.returncode == 2
+    assert f"(did you mean '{meant}'?)" in done.stderr.splitlines()[0]
+
+
+def test_a_full_disk_ends_the_timeline_and_nothing_else(start_device):
+    device = start_device(timeline="/dev/full")
+    client = connect(device)
+
+    for _ in range(3):
+        client.submit("kernel", traffic=1e6)
+        client.idle()
+        assert client.wait_for("done")[3] == 0
+
+    assert json.loads(device_status(device.directory))["timeline"] == "incomplete"
+    assert device.log().count("the timeline is incomplete from here on") == 1
+
+
+def test_a_timeline_that_may_not_grow_ends_with_a_whole_line(start_device, tmp_path):
+    path = tmp_path / "t.jsonl"
+    device = start_device(timeline=path)
+    device.limit_files_to(4000)
+    client = connect(device)
+
+    for _ in range(40):
+        client.submit("kernel", traffic=1e6)
+        client.idle()
+        assert client.wait_for("done")[3] == 0
+
+    lines = path.read_text().splitlines()
+    assert len(lines) >= 10
+    assert all(json.loads(line)["kind"] == "kernel" for line in lines)
+    assert json.loads(device_status(device.directory))["timeline"] == "incomplete"
+
+
+def test_a_flood_of_questions_disconnects_who_asks(start_device):
+    device = start_device(clock="real")
+    greedy, client = connect(device), connect(device)
+
+    greedy.send(pack("query", 1, 0, 0) * 2000)
+
+    client.submit("kernel", traffic=1e6)
+    assert client.wait_for("done")[3] == 0
+    wait_until(lambda: "too many questions at once" in device.log(), "the flood is refused")
+
+
+def flood_until_disconnected(client):
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        for first in range(10, 400_000, 400):
+            ops = range(first, first + 400)
+            client.send(b"".join(submit_message(op, "kernel", traffic=1) for op in ops))
+        pytest.fail("the device queues everything")
+
+
+@pytest.mark.slow
+def test_more_operations_than_can_be_queued_disconnect_their_sender(start_device):
+    device = start_device(clock="real")
+    flood, client = connect(device), connect(device)
+    flood.submit("kernel", traffic=1e15)
+
+    flood_until_disconnected(flood)
+
+    client.submit("htod", size=1000)
+    assert client.wait_for("done")[3] == 0
+    wait_until(lambda: "more operations than the device can queue" in device.log(), "the line")
+    assert device.resident_bytes() < 100 << 20
 
 
 def test_the_documentation_names_every_setting():
