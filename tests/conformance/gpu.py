@@ -82,3 +82,23 @@ class Gpu:
         host = u32(*[0] * count)
         ok(cu.cuMemcpyDtoH(address(host), pointer, 4 * count))
         return host.tolist()
+
+    def kernel_node(self, word, factor, addend, *, slow=False):
+        """The parameters of a node that does what `affine` does."""
+        params = cu.CUDA_KERNEL_NODE_PARAMS()
+        params.func = self.function("slow_affine" if slow else "affine")
+        params.gridDimX = params.gridDimY = params.gridDimZ = 1
+        params.blockDimX = params.blockDimY = params.blockDimZ = 1
+        params.kernelParams = ((word, factor, addend), (None, ctypes.c_uint, ctypes.c_uint))
+        return params
+
+    def add_kernel(self, graph, after, word, factor, addend, **how):
+        params = self.kernel_node(word, factor, addend, **how)
+        return ok(cu.cuGraphAddKernelNode(graph, after, len(after), params))
+
+    def run_graph(self, graph, stream=0) -> None:
+        """Once, to its end."""
+        executable = ok(cu.cuGraphInstantiate(graph, 0))
+        ok(cu.cuGraphLaunch(executable, stream))
+        ok(cu.cuStreamSynchronize(stream))
+        ok(cu.cuGraphExecDestroy(executable))

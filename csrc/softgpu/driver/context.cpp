@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api.h"
+#include "capture.h"
 #include "context.h"
 #include "green_context.h"
 #include "module.h"
@@ -50,6 +51,7 @@ void destroy_context(Call& call, Context* context) {
   rt.wait_for_ops(call.lock, ops);  // the device ends them all, with an error where they still ran
   rt.contexts.erase(context);
   for (Stream* stream : context->streams) {
+    leave_capture(rt, stream);
     rt.streams.erase(stream);
     delete stream;
   }
@@ -303,6 +305,8 @@ SOFTGPU_API cuCtxGetId(CUcontext handle, unsigned long long* id) {
 static CUresult synchronize(Call& call, Context* context) {
   Context* home = home_of(context);
   if (home->error) return home->error;
+  if (const CUresult bad = refuse_synchronization(call.rt, home)) return bad;
+  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
   std::vector<uint64_t> ops;
   for (const Stream* stream : streams_of(context)) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);

@@ -58,6 +58,9 @@ enum Direction { kAny, kToDevice, kToHost, kInDevice };
 CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool asynchronous) {
   StreamCall on;
   if (const CUresult bad = on.find_with_room(handle)) return bad;
+  if (!asynchronous) {
+    if (const CUresult bad = on.refuse_blocking()) return bad;
+  }
   if (rows.bytes == 0 || rows.height == 0) return CUDA_SUCCESS;
   if (!rows.source || !rows.destination) return CUDA_ERROR_INVALID_VALUE;
   Runtime& rt = on.call.rt;
@@ -77,8 +80,11 @@ CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool async
   work.height = rows.height;
   work.source_pitch = rows.source_pitch;
   work.destination_pitch = rows.destination_pitch;
-  const bool waits = !asynchronous || destination == Side::kHost;
-  if (!waits && source == Side::kHost && !stage(&work, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
+  // A captured copy happens when its graph is launched: then it reads and writes what is there.
+  const bool captured = on.stream->capture != nullptr;
+  const bool waits = !captured && (!asynchronous || destination == Side::kHost);
+  const bool stages = !waits && !captured && source == Side::kHost;
+  if (stages && !stage(&work, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
   Context* context = on.stream->context;
   uint64_t id = 0;
   const CUresult refused = on.enqueue(work, &id);

@@ -60,6 +60,22 @@ const Row kRows[] = {
     ROW(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")
     ROW(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
         "operation failed due to a previous error during capture")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_MERGE,
+        "operation would result in a merge of separate capture sequences")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+        "dependency created on uncaptured work in another stream")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+        "operation would make the legacy stream depend on a capturing blocking stream")
+    ROW(CUDA_ERROR_CAPTURED_EVENT,
+        "operation not permitted on an event last recorded in a capturing stream")
+    ROW(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+        "attempt to terminate a thread-local capture sequence from another thread")
+    ROW(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+        "the graph update was not performed because it included changes which violated "
+        "constraints specific to instantiated graph update")
+    ROW(CUDA_ERROR_LOSSY_QUERY, "the query would lose edge data")
     ROW(CUDA_ERROR_TIMEOUT, "wait operation timed out")
     ROW(CUDA_ERROR_INVALID_RESOURCE_TYPE, "invalid resource type")
     ROW(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "invalid resource configuration")

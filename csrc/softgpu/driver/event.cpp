@@ -1,5 +1,6 @@
 // Events: markers in a stream that carry the device's time.
 #include "api.h"
+#include "capture.h"
 #include "pool.h"
 
 using namespace softgpu;
@@ -31,11 +32,17 @@ SOFTGPU_API cuEventDestroy_v2(CUevent handle) {
 
 SOFTGPU_API cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
 
-SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int) {
+SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int flags) {
   StreamCall on;
-  if (const CUresult bad = on.find(stream)) return bad;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
   auto* event = checked<Event>(on.call.rt.events, handle);
   if (!event || event->context != on.stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  const bool external = flags == CU_EVENT_RECORD_EXTERNAL;
+  if (on.stream->capture) return capture_record(on, event, external);
+  if (external) return CUDA_ERROR_INVALID_VALUE;
+  event->capture_id = 0;
+  event->captured.clear();
   Work work;
   work.event = event;
   const CUresult refused = on.enqueue(work);
@@ -52,6 +59,8 @@ SOFTGPU_API cuEventQuery(CUevent handle) {
   if (call.error) return call.error;
   const auto* event = checked<Event>(call.rt.events, handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = refuse_captured(call.rt, event)) return bad;
+  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
   Context* context = event->context;
   const uint64_t op = event->op;
   if (call.rt.live(op)) call.rt.let_time_pass(call.lock, op);
@@ -64,6 +73,8 @@ SOFTGPU_API cuEventSynchronize(CUevent handle) {
   if (call.error) return call.error;
   const auto* event = checked<Event>(call.rt.events, handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = refuse_captured(call.rt, event)) return bad;
+  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
   Context* context = event->context;
   call.rt.wait_for_ops(call.lock, {event->op});
   if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -78,6 +89,8 @@ SOFTGPU_API cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to)
   const auto* end = checked<Event>(call.rt.events, to);
   if (!start || !end) return CUDA_ERROR_INVALID_HANDLE;
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = refuse_captured(call.rt, start)) return bad;
+  if (const CUresult bad = refuse_captured(call.rt, end)) return bad;
   if (start->op == 0 || end->op == 0) return CUDA_ERROR_INVALID_HANDLE;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   call.rt.flush();

@@ -2,9 +2,11 @@
 #include <cstring>
 
 #include "api.h"
+#include "capture.h"
 #include "execute.h"
 #include "launch_plan.h"
 #include "module.h"
+#include "work.h"
 
 namespace softgpu {
 namespace {
@@ -44,6 +46,7 @@ CUresult copy_params(const Function& function, void** params, void** extra, Payl
 
 CUresult record(StreamCall* on, Event* event) {
   if (!event) return CUDA_SUCCESS;
+  if (on->stream->capture) return capture_record(*on, event, false);
   Work work;
   work.event = event;
   return on->enqueue(work);
@@ -58,25 +61,42 @@ CUresult launch(CUfunction handle, const CUlaunchConfig& config, void** params, 
   // "The context associated with this stream must match that associated with function f."
   if (function->module->context != on.stream->context) return CUDA_ERROR_INVALID_HANDLE;
   LaunchPlan plan;
-  if (const CUresult bad = plan_launch(rt, *function, config, LaunchUse::kLaunch, &plan)) {
+  Work work;
+  if (const CUresult bad = kernel_work(rt, function, config, params, extra, &plan, &work)) {
     return bad;
   }
-  Work work;
-  work.kind = OpKind::kKernel;
-  work.body = run_kernel;
-  work.function = function;
-  memcpy(work.grid, plan.grid, sizeof work.grid);
-  memcpy(work.block, plan.block, sizeof work.block);
-  work.shared_bytes = plan.shared_bytes;
-  if (const CUresult bad = copy_params(*function, params, extra, &work.payload)) return bad;
-  function->loaded = true;
   if (const CUresult bad = on.enqueue(work)) return bad;
+  if (on.stream->capture) capture_attributes(on, config);
   // Both fire when the kernel has ended: later than a GPU may, never too early.
   if (const CUresult bad = record(&on, plan.programmatic_event)) return bad;
   return record(&on, plan.completion_event);
 }
 
 }  // namespace
+
+CUresult kernel_work(const Runtime& rt, Function* function, const CUlaunchConfig& config,
+                     void** params, void** extra, LaunchPlan* plan, Work* work) {
+  const CUresult bad = plan_launch(rt, *function, config, LaunchUse::kLaunch, plan);
+  if (bad) return bad;
+  work->kind = OpKind::kKernel;
+  work->body = run_kernel;
+  work->function = function;
+  memcpy(work->grid, plan->grid, sizeof work->grid);
+  memcpy(work->block, plan->block, sizeof work->block);
+  work->shared_bytes = plan->shared_bytes;
+  function->loaded = true;
+  return copy_params(*function, params, extra, &work->payload);
+}
+
+Work host_work(CUhostFn function, void* user) {
+  Work work;
+  work.kind = OpKind::kHostFunc;
+  work.body = run_host_function;
+  work.host_function = function;
+  work.user = user;
+  return work;
+}
+
 }  // namespace softgpu
 
 using namespace softgpu;
@@ -108,12 +128,7 @@ SOFTGPU_API cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user) {
   StreamCall on;
   if (const CUresult bad = on.find_with_room(stream)) return bad;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  Work work;
-  work.kind = OpKind::kHostFunc;
-  work.body = run_host_function;
-  work.host_function = function;
-  work.user = user;
-  return on.enqueue(work);
+  return on.enqueue(host_work(function, user));
 }
 
 SOFTGPU_API cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* user,
@@ -121,6 +136,7 @@ SOFTGPU_API cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void
   StreamCall on;
   if (const CUresult bad = on.find_with_room(stream)) return bad;
   if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (on.stream->capture) return on.refuse_in_capture(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   Work work;
   work.kind = OpKind::kHostFunc;
   work.body = run_callback;

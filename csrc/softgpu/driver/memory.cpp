@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "capture.h"
 #include "memory.h"
 #include "pool.h"
 
@@ -69,7 +70,7 @@ CUresult release(Call& call, uintptr_t begin) {
 }
 
 CUresult host_allocate(void** out, size_t bytes, unsigned flags) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -111,14 +112,14 @@ void unmap_range(Range& range) {
 using namespace softgpu;
 
 SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   return allocate(call, bytes, out);
 }
 
 SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
                                unsigned int element) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   if (!pitch || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   const size_t row = round_up(width, 512);
@@ -131,6 +132,7 @@ SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, si
 SOFTGPU_API cuMemFree_v2(CUdeviceptr pointer) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
+  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
   return pointer ? release(call, pointer) : CUDA_SUCCESS;
 }
 
@@ -166,6 +168,7 @@ SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) { return host_allocate(o
 SOFTGPU_API cuMemFreeHost(void* pointer) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
+  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
   if (!pointer) return CUDA_SUCCESS;
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   const auto found = call.rt.ranges.find(begin);
@@ -183,7 +186,7 @@ SOFTGPU_API cuMemFreeHost(void* pointer) {
 }
 
 SOFTGPU_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                               CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
@@ -199,6 +202,7 @@ SOFTGPU_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags
 SOFTGPU_API cuMemHostUnregister(void* pointer) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
+  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
   if (!pointer) return CUDA_ERROR_INVALID_VALUE;
   const auto found = call.rt.ranges.find(reinterpret_cast<uintptr_t>(pointer));
   if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kRegistered) {

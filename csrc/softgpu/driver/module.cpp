@@ -137,7 +137,7 @@ using namespace softgpu;
 
 SOFTGPU_API cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count,
                                CUjit_option* options, void** values) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
   return with_jit_options({count, options, values}, call.rt, [&](LoadLog* log) {
@@ -155,7 +155,7 @@ SOFTGPU_API cuModuleLoadFatBinary(CUmodule* out, const void* image) {
 }
 
 SOFTGPU_API cuModuleLoad(CUmodule* out, const char* path) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   if (!out || !path) return CUDA_ERROR_INVALID_VALUE;
   std::string bytes;
@@ -166,7 +166,7 @@ SOFTGPU_API cuModuleLoad(CUmodule* out, const char* path) {
 }
 
 SOFTGPU_API cuModuleUnload(CUmodule handle) {
-  Call call(Call::kContext);
+  Call call(Call::kUnsafe);
   if (call.error) return call.error;
   auto* module = checked<Module>(call.rt.modules, handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,9 +24,16 @@ struct Function;
 
 using tandem::softgpu::OpKind;
 
+struct Capture;
 struct Context;
+struct GraphNode;
 struct GreenContext;
 struct Module;
+
+struct GraphEdge {  // as seen from one end: the node at the other
+  GraphNode* node;
+  CUgraphEdgeData data;
+};
 
 struct Stream {
   Context* context;
@@ -41,6 +49,10 @@ struct Stream {
   // Through events: the newest operation of each other stream that ours come after.
   std::map<uint64_t, uint64_t> comes_after{};
   CUresult failure = CUDA_SUCCESS;  // of a body: those after it are not executed
+  Capture* capture = nullptr;
+  std::vector<GraphEdge> capture_tail;  // what its next node depends on
+  std::vector<CUgraphNode> tail_nodes;  // the same, as the program was told
+  std::vector<CUgraphEdgeData> tail_data;
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 };
 
@@ -49,6 +61,8 @@ struct Event {
   unsigned flags = 0;
   uint64_t op = 0;      // newest record; 0 = never recorded
   uint64_t end_ns = 0;  // of the newest record, once it is done
+  uint64_t capture_id = 0;          // where the newest record was captured; 0: it was not
+  std::vector<GraphEdge> captured;  // and behind what
   bool destroyed = false;
   uint32_t pending_ops = 0;
   uint64_t stream = 0;                         // number of the stream it was recorded in
@@ -169,6 +183,7 @@ struct Work {
   CUstreamCallback callback = nullptr;
   void* user = nullptr;
   CUstream handle = nullptr;  // as the program wrote it, for its callback
+  std::shared_ptr<void> owner;  // lives as long as the work
   Payload payload;            // a kernel's parameters, or bytes of the program that were read early
 };
 

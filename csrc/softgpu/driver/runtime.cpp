@@ -19,6 +19,7 @@
 #include <new>
 #include <thread>
 
+#include "capture.h"
 #include "connection.h"
 #include "green_context.h"
 
@@ -204,13 +205,27 @@ void Runtime::order_after_barriers(const Stream* stream, std::vector<uint64_t>* 
 
 uint64_t Runtime::submit(Stream* stream, const Work& work, std::vector<uint64_t> deps) {
   order_after_barriers(stream, &deps);
-  while (deps.size() > proto::kMaxDeps) {
+  submit_unbarred(stream, work, deps);
+  kick();
+  return stream->last_op;
+}
+
+uint64_t Runtime::submit_unbarred(Stream* stream, const Work& work,
+                                  const std::vector<uint64_t>& deps) {
+  auto rest = deps.begin();
+  for (; deps.end() - rest > proto::kMaxDeps; rest += proto::kMaxDeps) {
     // More than one message can carry: markers in the same stream take the first ones.
-    const auto end = deps.begin() + proto::kMaxDeps;
-    write_submit(stream, Work(), {deps.begin(), end});
-    deps.erase(deps.begin(), end);
+    write_submit(stream, Work(), {rest, rest + proto::kMaxDeps});
   }
-  write_submit(stream, work, deps);
+  if (rest == deps.begin()) {
+    write_submit(stream, work, deps);
+  } else {
+    write_submit(stream, work, {rest, deps.end()});
+  }
+  return stream->last_op;
+}
+
+void Runtime::kick() {
   if (!is_virtual()) {
     if (sent_pending_ == 1) {
       flush();  // the device has nothing else to do
@@ -220,7 +235,6 @@ uint64_t Runtime::submit(Stream* stream, const Work& work, std::vector<uint64_t>
       (void)!::write(wake_fd_, &one, sizeof one);
     }
   }
-  return stream->last_op;
 }
 
 void Runtime::write_submit(Stream* stream, const Work& given, const std::vector<uint64_t>& deps) {
@@ -431,6 +445,7 @@ Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {
   green = context->green;
   context = home_of(context);
   error = alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!error && need == kUnsafe) error = refuse_unsafe(rt);
 }
 
 Range* find_range(Runtime& rt, uintptr_t address, size_t bytes) {

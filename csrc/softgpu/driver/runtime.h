@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -38,6 +39,8 @@ struct Interest {
 };
 constexpr Interest kOnlyTime{nullptr, proto::kNever};
 
+struct GraphExec;
+
 struct Waiter {
   bool (*ready)(void*);
   void* argument;
@@ -56,6 +59,9 @@ class Runtime {
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
+  std::unordered_set<const void*> graphs, graph_nodes, user_objects;
+  std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
+  std::vector<Capture*> captures;  // that have not ended
   std::map<uintptr_t, Range> ranges;
   std::unordered_map<uint64_t, Physical*> physicals;
   std::vector<Pool*> pools;            // every one, with the destroyed ones that still hold memory
@@ -91,6 +97,10 @@ class Runtime {
   // Hand work to the device, after what `stream` orders before it and after `after`. Returns the
   // operation's number. Driver calls do not come here but to StreamCall::enqueue.
   uint64_t submit(Stream* stream, const Work& work, std::vector<uint64_t> after = {});
+  // The same for all but the first of many: without the barriers of the legacy default stream,
+  // which the first one has, and without seeing to it that they leave soon (`kick`).
+  uint64_t submit_unbarred(Stream* stream, const Work& work, const std::vector<uint64_t>& after);
+  void kick();
   bool live(uint64_t op) const;
   bool has_room(const Context* context) const {
     return context->pending_ops < queue_limit_ && sent_pending_ < kMostPending;
@@ -196,7 +206,8 @@ extern thread_local bool t_in_body;  // this thread runs bodies: driver calls ar
 // One driver call: takes the mutex and finds the current context.
 class Call {
  public:
-  enum Need { kNothing, kContext };
+  // kUnsafe: a context, and no stream capture that forbids calls it would not see.
+  enum Need { kNothing, kContext, kUnsafe };
   explicit Call(Need need);
   Runtime& rt;
   Lock lock;
@@ -208,6 +219,8 @@ class Call {
 // The stream a handle means, 0, 1 and 2 included; null when it is not one.
 Stream* resolve_stream(const Call& call, CUstream handle);
 Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority);
+// Its object goes with its last operation.
+void destroy_stream(Runtime& rt, Stream* stream);
 constexpr int kGreatestPriority = -5;
 
 // Give back the pages of a range (its ledger entry is the caller's).
@@ -221,8 +234,15 @@ struct StreamCall {
   // For calls that enqueue: also waits until there is room for one more operation, which lets go of
   // the mutex. Whatever the caller looks up afterwards stays valid until it enqueues.
   CUresult find_with_room(CUstream handle);
-  // The only door to a stream for what a program asks for.
+  // For calls that wait for the stream or ask how far it is.
+  CUresult find_idle(CUstream handle);
+  CUresult refuse_blocking();  // the second half of it, for a stream already found
+  // The only door to a stream for what a program asks for. A capturing stream takes a node into its
+  // graph instead; `operation` is 0 then.
   CUresult enqueue(const Work& work, uint64_t* operation = nullptr);
+  CUresult enqueue_batch(const std::vector<Work>& batch);  // one node, if captured
+  // What cannot be captured. Invalidates the capture.
+  CUresult refuse_in_capture(CUresult error);
 };
 
 // The live range that holds all of [address, address + bytes), or null.

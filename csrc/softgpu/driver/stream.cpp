@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "capture.h"
 #include "green_context.h"
 #include "pool.h"
 
@@ -51,16 +52,59 @@ CUresult StreamCall::find(CUstream handle) {
 
 CUresult StreamCall::find_with_room(CUstream handle) {
   if (const CUresult bad = find(handle)) return bad;
+  if (stream->capture) {
+    return stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  }
+  if (stream->legacy && !call.rt.captures.empty()) {
+    if (const CUresult bad = refuse_implicit(call.rt, stream, true)) return bad;
+  }
   if (call.rt.has_room(stream->context)) return CUDA_SUCCESS;
   call.rt.wait_for_room(call.lock, stream->context);
   if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  return find(handle);  // it may have been destroyed meanwhile
+  return find_with_room(handle);  // it may have been destroyed meanwhile
+}
+
+CUresult StreamCall::find_idle(CUstream handle) {
+  const CUresult bad = find(handle);
+  return bad ? bad : refuse_blocking();
+}
+
+CUresult StreamCall::refuse_blocking() {
+  if (call.rt.captures.empty()) return CUDA_SUCCESS;
+  if (stream->capture) return refuse_in_capture(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  if (stream->legacy) {
+    if (const CUresult bad = refuse_implicit(call.rt, stream, true)) return bad;
+  }
+  return refuse_unsafe(call.rt);
+}
+
+CUresult StreamCall::refuse_in_capture(CUresult error) {
+  if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  stream->capture->invalid = true;
+  return error;
 }
 
 CUresult StreamCall::enqueue(const Work& work, uint64_t* operation) {
+  if (stream->capture) return capture_work(*this, {work});
   const uint64_t id = call.rt.submit(stream, work);
   if (operation) *operation = id;
   return CUDA_SUCCESS;
+}
+
+CUresult StreamCall::enqueue_batch(const std::vector<Work>& batch) {
+  if (stream->capture) return capture_work(*this, batch);
+  for (const Work& work : batch) call.rt.submit(stream, work);
+  return CUDA_SUCCESS;
+}
+
+void destroy_stream(Runtime& rt, Stream* stream) {
+  leave_capture(rt, stream);
+  auto& siblings = stream->context->streams;
+  siblings.erase(std::find(siblings.begin(), siblings.end(), stream));
+  rt.streams.erase(stream);
+  rt.post(proto::Type::kStreamDestroy, proto::StreamDestroy{{}, stream->number});
+  stream->destroyed = true;
+  if (stream->pending_ops == 0) delete stream;
 }
 
 }  // namespace softgpu
@@ -90,12 +134,7 @@ SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
   if (call.error) return call.error;
   auto* stream = checked<Stream>(call.rt.streams, handle);
   if (!stream || stream->legacy) return CUDA_ERROR_INVALID_HANDLE;
-  auto& siblings = stream->context->streams;
-  siblings.erase(std::find(siblings.begin(), siblings.end(), stream));
-  call.rt.streams.erase(stream);
-  call.rt.post(proto::Type::kStreamDestroy, proto::StreamDestroy{{}, stream->number});
-  stream->destroyed = true;
-  if (stream->pending_ops == 0) delete stream;
+  destroy_stream(call.rt, stream);
   return CUDA_SUCCESS;
 }
 
@@ -103,7 +142,7 @@ SOFTGPU_API cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle)
 
 SOFTGPU_API cuStreamQuery(CUstream handle) {
   StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
+  if (const CUresult bad = on.find_idle(handle)) return bad;
   Runtime& rt = on.call.rt;
   Context* context = on.stream->context;
   for (const uint64_t op : rt.tail_of(on.stream)) {
@@ -117,7 +156,7 @@ SOFTGPU_API cuStreamQuery(CUstream handle) {
 
 SOFTGPU_API cuStreamSynchronize(CUstream handle) {
   StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
+  if (const CUresult bad = on.find_idle(handle)) return bad;
   Context* context = on.stream->context;
   Runtime& rt = on.call.rt;
   rt.wait_for_ops(on.call.lock, rt.tail_of(on.stream));
@@ -126,11 +165,15 @@ SOFTGPU_API cuStreamSynchronize(CUstream handle) {
   return context->error;
 }
 
-SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
+SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
   StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  const auto* event = checked<Event>(on.call.rt.events, event_handle);
+  if (const CUresult bad = on.find_with_room(handle)) return bad;
+  auto* event = checked<Event>(on.call.rt.events, event_handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  const bool external = flags == CU_EVENT_WAIT_EXTERNAL;
+  if (on.stream->capture || event->capture_id != 0) return capture_wait(on, event, external);
+  if (external) return CUDA_ERROR_INVALID_VALUE;
   note_wait(on.call.rt, on.stream, *event);
   if (!on.call.rt.live(event->op)) return CUDA_SUCCESS;
   on.call.rt.submit(on.stream, Work(), {event->op});
@@ -184,19 +227,5 @@ SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
   if (const CUresult bad = on.find(handle)) return bad;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   *device = on.stream->context->device;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  if (!status) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(*mode, this_thread().capture_mode);
   return CUDA_SUCCESS;
 }

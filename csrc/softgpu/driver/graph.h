@@ -1,0 +1,103 @@
+// Graphs: nodes of work and the edges that order them.
+//
+// A Graph owns its nodes; a node owns the graphs inside it (a child graph, the bodies of a
+// conditional). Everything is protected by Runtime::mutex. An executable graph (graph_exec.h) keeps
+// a clone, so what it was made from may change or go.
+#pragma once
+
+#include <cuda.h>
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "objects.h"
+
+namespace softgpu {
+
+class Runtime;
+struct Graph;
+struct GraphNode;
+struct UserObject;
+
+struct GraphNode {
+  Graph* graph;
+  CUgraphNodeType type;
+  uint64_t number;      // unique in the process, unlike its address
+  uint64_t origin = 0;  // number of the node that this one is a clone of
+  unsigned id = 0;      // unique in its graph
+  Context* context = nullptr;
+
+  std::vector<Work> work;  // one after the other; empty where the node only orders others
+  // As the program gave them, for it to read back.
+  CUDA_MEMCPY3D copy{};
+  CUDA_MEMSET_NODE_PARAMS memset{};
+  std::vector<CUstreamBatchMemOpParams> memops;
+  bool packed_params = false;  // a kernel's parameters came as `extra`
+  Event* event = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS alloc{};
+  std::vector<CUmemAccessDesc> alloc_access;
+  CUdeviceptr freed = 0;
+  CUgraphConditionalHandle condition = 0;
+  CUgraphConditionalNodeType condition_type = CU_GRAPH_COND_TYPE_IF;
+  std::map<int, CUkernelNodeAttrValue> attributes;
+  std::vector<std::unique_ptr<Graph>> inner;
+  std::vector<CUgraph> inner_handles;  // what cuda.h calls phGraph_out
+
+  std::vector<GraphEdge> dependencies, dependents;
+
+  // What getters point to: valid until the parameters change.
+  std::vector<void*> param_pointers;
+  size_t param_bytes = 0;
+};
+
+struct Condition {
+  Context* context;
+  unsigned default_value;
+  bool assign_default;
+};
+
+struct Graph {
+  unsigned id;
+  unsigned last_node_id = 0;
+  std::vector<std::unique_ptr<GraphNode>> nodes;  // in order of creation
+  GraphNode* parent = nullptr;  // the node whose child or body this is
+  bool is_body = false;         // of a conditional
+  bool moved = false;           // into its parent by the program, which keeps the handle
+  uint32_t captures = 0;        // sequences that add to it at present
+  uint32_t execs = 0;           // executable graphs made from it
+  std::map<CUgraphConditionalHandle, Condition> conditions;
+  std::map<UserObject*, unsigned> user_objects;  // and how many references it owns
+};
+
+Graph* make_graph(Runtime& rt);
+// Forgets the handles of all that is in it, too.
+void destroy_graph(Runtime& rt, std::unique_ptr<Graph> graph);
+std::unique_ptr<Graph> clone_graph(Runtime& rt, const Graph& graph);
+bool contains(const Graph& graph, bool (*wanted)(CUgraphNodeType));
+inline bool is_memory_node(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+inline bool is_conditional_node(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+// Those that cuGraphKernelNodeSetAttribute takes.
+bool is_node_attribute(int id);
+
+// A new node without edges. Its type may not be one that `graph` cannot have, see may_hold.
+GraphNode* make_node(Runtime& rt, Graph* graph, CUgraphNodeType type);
+CUresult may_hold(const Graph& graph, CUgraphNodeType type);
+void destroy_node(Runtime& rt, GraphNode* node);
+inline bool is_plain(const CUgraphEdgeData& data) {
+  return data.type == 0 && data.from_port == 0 && data.to_port == 0;
+}
+void connect(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data);
+// All of them in `graph`, none twice, with edge data that fits `to_type`.
+CUresult check_dependencies(Runtime& rt, const Graph* graph, const CUgraphNode* dependencies,
+                            const CUgraphEdgeData* data, size_t count, CUgraphNodeType to_type);
+// Every node after its dependencies; fewer than there are when there is a cycle.
+std::vector<GraphNode*> in_order(const Graph& graph);
+
+}  // namespace softgpu
