@@ -35,7 +35,7 @@ _PROFILES = ("h200", "a100", "rtx4090", "tiny")
     default="mps",
     help="mps: recorded times contain the waiting already; time: processes take turns once more.",
 )
-@click.option("--profile", type=click.Choice(_PROFILES), help="Which GPU; h200 unless given.")
+@click.option("--profile", type=click.Choice(_PROFILES), help="Which GPU; h200 by default.")
 @click.option(
     "--timeline", type=click.Path(path_type=Path, dir_okay=False), help="Keep the timeline here."
 )

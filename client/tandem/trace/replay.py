@@ -18,6 +18,13 @@ from tandem.trace.plan import Plan
 
 SPEEDS = ("asap", "recorded")
 _LINGER_MS = "50"
+# What would trace the players, or hide the device or a part of it from them.
+_NOT_OURS = (
+    "LD_PRELOAD",
+    "TANDEM_TRACE_CALLS",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+)
 _NAME_CHARACTERS = 200
 
 
@@ -110,7 +117,7 @@ def _compile(symbols: Sequence[str], folder: Path) -> Path:
 
 
 def _environment(options: Options, folder: Path, timeline: Path, *, players: int) -> dict[str, str]:
-    base = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "TANDEM_TRACE_CALLS")}
+    base = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
     if options.folder:
         return softgpu.environment(base, folder=options.folder.absolute())
     base["TANDEM_SOFTGPU_LINGER_MS"] = _LINGER_MS
@@ -164,9 +171,8 @@ def _result(
 ) -> Result:
     starts = [int(f["start_ns"]) for f in figures]  # type: ignore[call-overload]
     ends = [int(f["end_ns"]) for f in figures]  # type: ignore[call-overload]
-    words = [options.profile or "", f"{options.clock} clock" if options.clock else ""]
     return Result(
-        device=" ".join(["software GPU", *filter(None, words)]),
+        device=_device(options),
         processes=len(plan.processes),
         threads=sum(len(p.threads) for p in plan.processes),
         recorded_counts=plan.counts,
@@ -179,6 +185,12 @@ def _result(
         left_out=plan.left_out,
         refused=_added(figures, "refused"),
     )
+
+
+def _device(options: Options) -> str:
+    if options.folder:
+        return f"the software GPU in '{options.folder}'"
+    return " ".join(filter(None, ["software GPU", options.profile, options.clock, "clock"]))
 
 
 def _added(figures: list[dict[str, object]], name: str) -> dict[str, int]:

@@ -14,6 +14,8 @@ from tandem._native import Tracer
 
 VARIABLE = "TANDEM_TRACE_CALLS"
 ROUND_MS = 5
+BUSY_ROUND_MS = 1  # after a round that brought
+MANY_BYTES = 64 * 1024  # or more: a ring holds eight times that
 LOOK_FOR_DEAD_ROUNDS = 20  # asking the kernel about every thread costs more than a look at its ring
 WAIT_MS = 2000  # how long a traced thread waits for us before it goes on unrecorded
 
@@ -94,9 +96,11 @@ class TracedCommand:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         rounds = 0
-        while not poll.poll(ROUND_MS):
+        many = False
+        while not poll.poll(BUSY_ROUND_MS if many else ROUND_MS):
             rounds += 1
-            self._drain(consume, look_for_dead=rounds % LOOK_FOR_DEAD_ROUNDS == 0)
+            look_for_dead = rounds % LOOK_FOR_DEAD_ROUNDS == 0
+            many = self._drain(consume, look_for_dead=look_for_dead) > MANY_BYTES
 
     def _stragglers(self, consume: Consume) -> None:
         # The command is gone; children of it may not be.
@@ -105,14 +109,15 @@ class TracedCommand:
             select.select([], [], [], ROUND_MS * LOOK_FOR_DEAD_ROUNDS / 1000)
             self._drain(consume, look_for_dead=True)
 
-    def _drain(self, consume: Consume, *, look_for_dead: bool) -> None:
+    def _drain(self, consume: Consume, *, look_for_dead: bool) -> int:
+        # How many bytes there were.
         records = self._tracer.drain(look_for_dead=look_for_dead)
-        if not records or self.failure:
-            return
-        try:
-            consume(records)
-        except OSError as exc:
-            self.failure = exc
+        if records and not self.failure:
+            try:
+                consume(records)
+            except OSError as exc:
+                self.failure = exc
+        return len(records)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
