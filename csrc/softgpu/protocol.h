@@ -177,6 +177,7 @@ enum class OpKind : uint32_t {
 // Submit::needs_body. A kernel whose cost shows only while it is executed gets its SMs and START
 // at once; how long it lasts is decided when BODY has told the cost.
 enum NeedsBody : uint32_t { kNoBody = 0, kBody = 1, kBodyTellsCost = 2 };
+enum SubmitFlags : uint32_t { kOwnPriority = 1 };
 // An operation runs after the previous one of its stream and after all of `dep`. Dependencies carry
 // what CUDA orders across streams: event waits, legacy default stream barriers. A dependency on an
 // operation that has ended, or that never was, is satisfied.
@@ -191,6 +192,10 @@ struct Submit {
   uint32_t dep_count;
   double flops_per_block, bytes_per_block;  // kernels
   uint64_t bytes;                           // copies, memsets
+  uint32_t flags;          // SubmitFlags
+  int32_t priority;        // with kOwnPriority: instead of the stream's
+  uint32_t blocks_per_sm;  // that fit by registers and shared memory; 0 = as many as threads allow
+  uint32_t least_sms;      // runs on no fewer at once: cooperative grids, clusters
   char name[kNameBytes];
   uint64_t dep[kMaxDeps];
 };

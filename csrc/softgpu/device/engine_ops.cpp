@@ -60,6 +60,7 @@ Op* Engine::make_op(Pending* submitted) {
   op->context = op->stream->context;
   op->client = op->context->client;
   op->kind = static_cast<OpKind>(submitted->kind);
+  op->priority = submitted->priority;
   op->name = names_.text(submitted->name);
   op->fault = submitted->fault;
   op->slowness = submitted->slowness;
@@ -70,7 +71,7 @@ Op* Engine::make_op(Pending* submitted) {
   op->bytes = submitted->amount;
   if (op->kind == OpKind::kKernel) {
     op->kernel = {submitted->amount, submitted->block_threads, submitted->flops_per_block,
-                  submitted->bytes_per_block};
+                  submitted->bytes_per_block, submitted->fitting_blocks, submitted->least_sms};
     op->bytes = kernel_bytes(*submitted);
   }
   op->ready_ns = now_ns_;

@@ -55,12 +55,16 @@ Pending* Engine::make_pending(Stream* stream, const Submit& message) {
   submitted->needs_body = message.needs_body != 0;
   submitted->amount = message.bytes;
   submitted->slowness = 1;
+  const int32_t priority = message.flags & kOwnPriority ? message.priority : stream->priority;
+  submitted->priority = static_cast<int8_t>(std::clamp(priority, -128, 127));
   const auto kind = static_cast<OpKind>(message.kind);
   if (kind == OpKind::kKernel) {
     submitted->amount = message.grid_blocks;
     submitted->block_threads = message.block_threads;
     submitted->flops_per_block = message.flops_per_block;
     submitted->bytes_per_block = message.bytes_per_block;
+    submitted->fitting_blocks = static_cast<uint16_t>(std::min(message.blocks_per_sm, kMaxSms));
+    submitted->least_sms = static_cast<uint16_t>(std::min(message.least_sms, kMaxSms));
     submitted->fault = faults_.next_kernel(name);
     // A kernel that fails or hangs writes nothing.
     if (submitted->fault != FaultKind::kNone) submitted->needs_body = false;

@@ -71,6 +71,7 @@ struct Op {
   Context* context = nullptr;
   Stream* stream = nullptr;
   OpKind kind = OpKind::kEvent;
+  int32_t priority = 0;  // the launch's own, or its stream's
   std::string name;
   KernelShape kernel;
   uint64_t bytes = 0;  // moved in total, kernels included
@@ -157,7 +158,7 @@ struct Client {
 
 inline bool RunsBefore::operator()(const Op* a, const Op* b) const {
   const auto key = [](const Op* op) {
-    return std::make_tuple(op->client->mps_priority, op->stream->priority, op->ready_ns,
+    return std::make_tuple(op->client->mps_priority, op->priority, op->ready_ns,
                            op->client->id, op->id);
   };
   return key(a) < key(b);

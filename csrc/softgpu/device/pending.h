@@ -35,6 +35,8 @@ struct Pending {
   uint32_t slowness;  // a copy lasts so many times as long
   uint32_t name;      // in the Names
   uint32_t status;    // CUresult of the body, once done
+  uint16_t fitting_blocks, least_sms;  // see KernelShape
+  int8_t priority;                     // the launch's own, or its stream's
   uint8_t kind;       // OpKind
   FaultKind fault;
   bool needs_body;

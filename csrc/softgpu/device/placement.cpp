@@ -41,11 +41,16 @@ std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*
   std::map<const Context*, uint32_t> taken;
   for (size_t i = 0; i < runnable.size() && left.any(); ++i) {
     const Op& op = *runnable[i];
-    const SmSet usable = left & (op.stream->confined ? op.stream->sms : all);
+    const SmSet allowed = op.stream->confined ? op.stream->sms : all;
+    const SmSet usable = left & allowed;
     const uint32_t cap = std::max(1u, (device.sm_count * op.context->sm_percent + 50) / 100);
     uint32_t& mine = taken[op.context];
     const uint32_t wanted = std::min(sm_demand(device, op.kernel), cap - std::min(cap, mine));
     SmSet& place = places[i];
+    // A cooperative grid or a cluster runs side by side or not at all; a limit of its context or
+    // of its set of SMs stands above that, else it would never run.
+    const uint32_t least = std::min({op.kernel.least_sms, cap, count_of(allowed)});
+    if (count_of(usable) < least || wanted < std::min(least, sm_demand(device, op.kernel))) continue;
     take(usable & op.sm_set, wanted, &place);
     take(usable & ~held & ~confined_to, wanted, &place);
     take(usable & ~held, wanted, &place);

@@ -14,13 +14,14 @@ double wanted_rate(const BandwidthClaim& claim) {
 
 }  // namespace
 
-uint32_t blocks_per_sm(const DeviceInfo& device, uint32_t block_threads) {
-  const uint32_t by_threads = device.max_threads_per_sm / std::max(1u, block_threads);
-  return std::max(1u, std::min(device.max_blocks_per_sm, by_threads));
+uint32_t blocks_per_sm(const DeviceInfo& device, const KernelShape& kernel) {
+  const uint32_t by_threads = device.max_threads_per_sm / std::max(1u, kernel.block_threads);
+  const uint32_t fitting = kernel.fitting_blocks ? kernel.fitting_blocks : by_threads;
+  return std::max(1u, std::min({device.max_blocks_per_sm, by_threads, fitting}));
 }
 
 uint32_t sm_demand(const DeviceInfo& device, const KernelShape& kernel) {
-  const uint64_t per_sm = blocks_per_sm(device, kernel.block_threads);
+  const uint64_t per_sm = blocks_per_sm(device, kernel);
   const uint64_t wanted = kernel.blocks / per_sm + (kernel.blocks % per_sm != 0 ? 1 : 0);
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, device.sm_count));
 }

@@ -1,6 +1,7 @@
 // How long work lasts on the modelled device. Nothing but declared figures and the profile enters:
 //
-//   blocks per SM   r    = min(max blocks per SM, max threads per SM / threads per block), >= 1
+//   blocks per SM   r    = min(max blocks per SM, max threads per SM / threads per block, what
+//                              registers and shared memory allow), >= 1
 //   SM demand            = ceil(blocks / r), at most all SMs
 //   compute time    C(s) = ceil(blocks / s) * flops per block / (device FLOP/s / SM count)
 //   memory time     M    = blocks * bytes per block / share of the device's bandwidth
@@ -21,9 +22,11 @@ struct KernelShape {
   uint64_t blocks = 0;
   uint32_t block_threads = 1;
   double flops_per_block = 0, bytes_per_block = 0;
+  uint32_t fitting_blocks = 0;  // on an SM, by registers and shared memory; 0 = no such limit
+  uint32_t least_sms = 0;       // runs on no fewer at once
 };
 
-uint32_t blocks_per_sm(const DeviceInfo& device, uint32_t block_threads);
+uint32_t blocks_per_sm(const DeviceInfo& device, const KernelShape& kernel);
 uint32_t sm_demand(const DeviceInfo& device, const KernelShape& kernel);
 double compute_ns(const DeviceInfo& device, const KernelShape& kernel, uint32_t sms);
 

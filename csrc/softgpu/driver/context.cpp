@@ -15,11 +15,12 @@ namespace softgpu {
 namespace {
 
 // The share of the SMs that MPS gives the contexts of this process.
-uint32_t sm_percent(const Runtime& rt) {
+uint32_t default_sm_percent(const Runtime& rt) {
   return std::clamp(static_cast<uint32_t>(std::ceil(rt.mps.percent)), 1U, 100U);
 }
 
-CUresult create_context(Call& call, int device, unsigned flags, Context** made) {
+CUresult create_context(Call& call, int device, unsigned flags, uint32_t sm_percent,
+                        Context** made) {
   proto::MemReply reply;
   if (!call.rt.ask_memory(call.lock, 1, device, proto::MemKind::kContext, &reply)) {
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -29,15 +30,47 @@ CUresult create_context(Call& call, int device, unsigned flags, Context** made) 
   context->device = device;
   context->number = call.rt.next_number();
   context->flags = flags;
+  context->sm_percent = sm_percent;
   context->allocation = reply.allocation;
   call.rt.contexts.insert(context);
   call.rt.post(proto::Type::kContextCreate,
                proto::ContextCreate{{}, context->number, static_cast<uint32_t>(device),
-                                    sm_percent(call.rt)});
+                                    sm_percent});
   context->legacy = make_stream(call.rt, context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;
   *made = context;
+  return load_libraries_into(call.rt, context);
+}
+
+// The SM limit that the parameters ask for, as the percentage that the device goes by.
+CUresult read_affinity(const Call& call, int device, const CUexecAffinityParam* params, int count,
+                       uint32_t* percent) {
+  if (count < 0 || (count > 0 && !params)) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t sms = call.rt.device.device[device].sm_count;
+  for (int i = 0; i < count; ++i) {
+    const bool mps = call.rt.device.mode == static_cast<uint32_t>(proto::Mode::kMps);
+    if (params[i].type != CU_EXEC_AFFINITY_TYPE_SM_COUNT || !mps) {
+      return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    }
+    const unsigned wanted = params[i].param.smCount.val;
+    if (wanted == 0 || wanted > sms) return CUDA_ERROR_INVALID_VALUE;
+    *percent = 1;
+    while (*percent < 100 && sms_of_percent(sms, *percent) < wanted) ++*percent;
+  }
   return CUDA_SUCCESS;
+}
+
+void forget_events_of(Runtime& rt, const Context* context) {
+  for (auto it = rt.events.begin(); it != rt.events.end();) {
+    auto* event = static_cast<Event*>(const_cast<void*>(*it));
+    if (event->context != context) {
+      ++it;
+      continue;
+    }
+    it = rt.events.erase(it);
+    event->destroyed = true;
+    if (event->pending_ops == 0) delete event;
+  }
 }
 
 // Everything of it goes; its own object stays, for threads that still have it on their stacks.
@@ -71,30 +104,39 @@ void destroy_context(Call& call, Context* context) {
   if (last) empty_pools(rt, context->device);
   reap_frees(rt);
   unload_modules_of(rt, context);
+  forget_events_of(rt, context);
   rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, context->allocation});
   rt.flush();
 }
 
-CUresult create_and_push(CUcontext* out, unsigned flags, CUdevice device) {
+struct NewContext {
+  unsigned flags;
+  CUdevice device;
+  const CUexecAffinityParam* affinity = nullptr;
+  int affinity_count = 0;
+  unsigned api_version = 3020;
+};
+
+CUresult create_and_push(CUcontext* out, const NewContext& wanted) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
-  if (!out || (flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!out || !known_context_flags(wanted.flags)) return CUDA_ERROR_INVALID_VALUE;
+  const CUdevice device = wanted.device;
   if (device < 0 || static_cast<uint32_t>(device) >= call.rt.device.device_count) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
+  uint32_t percent = default_sm_percent(call.rt);
+  if (const CUresult bad =
+          read_affinity(call, device, wanted.affinity, wanted.affinity_count, &percent)) {
+    return bad;
+  }
   Context* context = nullptr;
-  const CUresult result = create_context(call, device, flags, &context);
+  const CUresult result = create_context(call, device, wanted.flags, percent, &context);
   if (result) return result;
+  context->api_version = wanted.api_version;
   this_thread().stack.push_back(context);
   *out = reinterpret_cast<CUcontext>(context);
   return CUDA_SUCCESS;
-}
-
-Context* current() {
-  const auto& stack = this_thread().stack;
-  return stack.empty() ? nullptr : stack.back();
 }
 
 bool bad_device(const Call& call, CUdevice device) {
@@ -103,11 +145,23 @@ bool bad_device(const Call& call, CUdevice device) {
 
 }  // namespace
 
+bool known_context_flags(unsigned flags) {
+  const unsigned scheduling = flags & CU_CTX_SCHED_MASK;  // at most one of these
+  return (flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) == 0 &&
+         (scheduling & (scheduling - 1)) == 0;
+}
+
+Context* current() {
+  const auto& stack = this_thread().stack;
+  return stack.empty() ? nullptr : stack.back();
+}
+
 CUresult retain_primary(Call& call, int device, Context** out) {
   const auto index = static_cast<size_t>(device);
   if (!call.rt.primary[index]) {
     Context* made = nullptr;
-    const CUresult result = create_context(call, device, call.rt.primary_flags[index], &made);
+    const CUresult result = create_context(call, device, call.rt.primary_flags[index],
+                                          default_sm_percent(call.rt), &made);
     if (result) return result;
     made->primary = true;
     if (call.rt.primary[index]) {
@@ -179,7 +233,7 @@ SOFTGPU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
   if (bad_device(call, device)) return CUDA_ERROR_INVALID_DEVICE;
-  if ((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!known_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const auto index = static_cast<size_t>(device);
   call.rt.primary_flags[index] = flags;
   if (call.rt.primary[index]) call.rt.primary[index]->flags = flags;
@@ -191,23 +245,35 @@ SOFTGPU_API cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
 }
 
 SOFTGPU_API cuCtxCreate(CUcontext* out, unsigned int flags, CUdevice device) {
-  return create_and_push(out, flags, device);
+  return create_and_push(out, {flags, device, nullptr, 0, 3010});
 }
 
 SOFTGPU_API cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) {
-  return create_and_push(out, flags, device);
+  return create_and_push(out, {flags, device});
 }
 
-SOFTGPU_API cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int count, unsigned int flags,
-                           CUdevice device) {
-  if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-  return create_and_push(out, flags, device);
+SOFTGPU_API cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* params, int count,
+                           unsigned int flags, CUdevice device) {
+  return create_and_push(out, {flags, device, params, count});
 }
 
 SOFTGPU_API cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags,
                            CUdevice device) {
-  if (params && params->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-  return create_and_push(out, flags, device);
+  if (!params) return create_and_push(out, {flags, device});
+  if (params->cigParams) {  // for work of graphics clients, which there are none of
+    return params->execAffinityParams ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return create_and_push(
+      out, {flags, device, params->execAffinityParams, params->numExecAffinityParams});
+}
+
+SOFTGPU_API cuCtxAttach(CUcontext* out, unsigned int flags) {
+  Call call(Call::kContext);
+  if (call.error) return call.error;
+  if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  ++current()->usage;
+  *out = reinterpret_cast<CUcontext>(current());
+  return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuCtxDestroy_v2(CUcontext handle) {
@@ -223,6 +289,19 @@ SOFTGPU_API cuCtxDestroy_v2(CUcontext handle) {
 }
 
 SOFTGPU_API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+
+SOFTGPU_API cuCtxDetach(CUcontext handle) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  auto* context = checked<Context>(call.rt.contexts, handle);
+  if (!context || context != current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->usage > 1) {
+    --context->usage;
+    return CUDA_SUCCESS;
+  }
+  call.lock.unlock();
+  return cuCtxDestroy_v2(handle);
+}
 
 SOFTGPU_API cuCtxPushCurrent_v2(CUcontext handle) {
   Call call(Call::kNothing);
@@ -327,73 +406,4 @@ SOFTGPU_API cuCtxSynchronize_v2(CUcontext handle) {
   if (call.error) return call.error;
   auto* context = checked<Context>(call.rt.contexts, handle);
   return context ? synchronize(call, context) : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-SOFTGPU_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (least) *least = 0;
-  if (greatest) *greatest = kGreatestPriority;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuCtxGetFlags(unsigned int* flags) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (!flags) return CUDA_ERROR_INVALID_VALUE;
-  *flags = call.context->flags;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
-  Call call(Call::kNothing);
-  if (call.error) return call.error;
-  if (!version) return CUDA_ERROR_INVALID_VALUE;
-  if (handle ? !checked<Context>(call.rt.contexts, handle) : !current()) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  *version = 3020;
-  return CUDA_SUCCESS;
-}
-
-static const std::map<int, size_t>& default_limits() {
-  static const auto* table = new std::map<int, size_t>{
-      {CU_LIMIT_STACK_SIZE, 1024},
-      {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
-      {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20},
-      {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64},
-  };
-  return *table;
-}
-
-SOFTGPU_API cuCtxGetLimit(size_t* value, CUlimit limit) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (!value) return CUDA_ERROR_INVALID_VALUE;
-  const auto known = default_limits().find(limit);
-  if (known == default_limits().end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  const auto own = call.context->limits.find(limit);
-  *value = own == call.context->limits.end() ? known->second : own->second;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuCtxSetLimit(CUlimit limit, size_t value) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (!default_limits().count(limit)) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  call.context->limits[limit] = value;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuCtxGetCacheConfig(CUfunc_cache* config) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (!config) return CUDA_ERROR_INVALID_VALUE;
-  *config = CU_FUNC_CACHE_PREFER_NONE;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuCtxSetCacheConfig(CUfunc_cache) {
-  Call call(Call::kContext);
-  return call.error;
 }

@@ -119,3 +119,50 @@ SOFTGPU_API cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   *can = 0;
   return CUDA_SUCCESS;
 }
+
+SOFTGPU_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!device || !id) return CUDA_ERROR_INVALID_VALUE;
+  // domain:bus:device.function, where domain and function may be missing; all are hexadecimal.
+  unsigned domain = 0, bus = 0, slot = 0, function = 0;
+  int used = 0;
+  const auto whole = [&] { return id[used] == '\0'; };
+  bool parsed = sscanf(id, "%x:%x:%x.%x%n", &domain, &bus, &slot, &function, &used) == 4 && whole();
+  if (!parsed) parsed = sscanf(id, "%x:%x:%x%n", &domain, &bus, &slot, &used) == 3 && whole();
+  if (!parsed) {
+    domain = 0;
+    parsed = sscanf(id, "%x:%x.%x%n", &bus, &slot, &function, &used) == 3 && whole();
+  }
+  if (!parsed) return CUDA_ERROR_INVALID_VALUE;
+  const bool here = domain == 0 && bus == 1 && function == 0;
+  if (!here || slot >= call.rt.device.device_count) return CUDA_ERROR_INVALID_DEVICE;
+  *device = static_cast<CUdevice>(slot);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type,
+                                           CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!info_of(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!supported || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  *supported = call.rt.device.mode == static_cast<uint32_t>(softgpu::proto::Mode::kMps);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuDeviceGetTexture1DLinearMaxWidth(size_t* elements, CUarray_format format,
+                                               unsigned channels, CUdevice device) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  if (!info_of(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  const bool plain = format == CU_AD_FORMAT_UNSIGNED_INT8 || format == CU_AD_FORMAT_SIGNED_INT8 ||
+                     format == CU_AD_FORMAT_UNSIGNED_INT16 || format == CU_AD_FORMAT_SIGNED_INT16 ||
+                     format == CU_AD_FORMAT_UNSIGNED_INT32 || format == CU_AD_FORMAT_SIGNED_INT32 ||
+                     format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT;
+  if (!elements || !plain || (channels != 1 && channels != 2 && channels != 4)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *elements = size_t{1} << 28;
+  return CUDA_SUCCESS;
+}

@@ -65,6 +65,11 @@ CUresult launch(CUfunction handle, const CUlaunchConfig& config, void** params, 
   if (const CUresult bad = kernel_work(rt, function, config, params, extra, &plan, &work)) {
     return bad;
   }
+  const auto own = on.stream->attributes.find(CU_STREAM_ATTRIBUTE_PRIORITY);
+  if (!plan.priority && own != on.stream->attributes.end()) {
+    work.own_priority = true;
+    work.priority = own->second.priority;
+  }
   if (const CUresult bad = on.enqueue(work)) return bad;
   if (on.stream->capture) capture_attributes(on, config);
   // Both fire when the kernel has ended: later than a GPU may, never too early.
@@ -84,6 +89,10 @@ CUresult kernel_work(const Runtime& rt, Function* function, const CUlaunchConfig
   memcpy(work->grid, plan->grid, sizeof work->grid);
   memcpy(work->block, plan->block, sizeof work->block);
   work->shared_bytes = plan->shared_bytes;
+  work->blocks_per_sm = plan->blocks_per_sm;
+  work->least_sms = plan->least_sms();
+  work->own_priority = plan->priority.has_value();
+  if (plan->priority) work->priority = clamp_priority(*plan->priority);
   function->loaded = true;
   return copy_params(*function, params, extra, &work->payload);
 }

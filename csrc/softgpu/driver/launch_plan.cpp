@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "context.h"
 #include "function_attributes.h"
 
 namespace softgpu {
@@ -162,7 +163,10 @@ struct Planner {
   // All blocks of a cooperative grid meet at its barrier, so they must fit side by side.
   CUresult check_residency() const {
     if (plan->blocks_per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    const uint64_t resident = uint64_t{plan->blocks_per_sm} * limits.sm_count;
+    const Context* context = function.module->context;
+    const uint32_t percent = context ? context->sm_percent : 100;
+    const uint64_t resident =
+        uint64_t{plan->blocks_per_sm} * sms_of_percent(limits.sm_count, percent);
     return plan->cooperative && plan->grid_blocks() > resident
                ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
                : CUDA_SUCCESS;

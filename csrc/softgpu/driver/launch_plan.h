@@ -21,6 +21,11 @@ struct LaunchPlan {
 
   uint64_t cluster_blocks() const { return uint64_t{cluster[0]} * cluster[1] * cluster[2]; }
   uint64_t grid_blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
+  // How many SMs have to hold blocks of it at the same time.
+  uint32_t least_sms() const {
+    const uint64_t together = cooperative ? grid_blocks() : cluster_blocks();
+    return static_cast<uint32_t>((together + blocks_per_sm - 1) / blocks_per_sm);
+  }
 };
 
 enum class LaunchUse { kLaunch, kClusterCount, kClusterSize };

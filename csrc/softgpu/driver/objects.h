@@ -53,6 +53,7 @@ struct Stream {
   std::vector<GraphEdge> capture_tail;  // what its next node depends on
   std::vector<CUgraphNode> tail_nodes;  // the same, as the program was told
   std::vector<CUgraphEdgeData> tail_data;
+  std::map<int, CUstreamAttrValue> attributes{};  // set by the program
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 };
 
@@ -159,6 +160,10 @@ struct Context {
   Stream* legacy = nullptr;
   std::vector<Stream*> streams;  // every live one, the default streams included
   std::map<int, size_t> limits;
+  uint32_t sm_percent = 100;
+  uint32_t usage = 1;  // of cuCtxAttach
+  unsigned api_version = 3020;
+  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   uint64_t allocation = 0;  // what the context itself occupies
   GreenContext* green = nullptr;  // this is only the view of that one, see green_context.h
   uint64_t awaited_op = 0;        // of cuCtxWaitEvent: new streams begin after it
@@ -179,6 +184,10 @@ struct Work {
   unsigned width_or_flags = 0;
   Function* function = nullptr;
   uint32_t grid[3] = {}, block[3] = {}, shared_bytes = 0;
+  uint32_t blocks_per_sm = 0;  // that fit
+  uint32_t least_sms = 0;      // that must be free together: cooperative grids, clusters
+  bool own_priority = false;   // `priority` instead of the stream's
+  int priority = 0;
   CUhostFn host_function = nullptr;
   CUstreamCallback callback = nullptr;
   void* user = nullptr;

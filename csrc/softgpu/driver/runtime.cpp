@@ -66,6 +66,12 @@ void describe(const Work& work, proto::Submit* message) {
                                     0};
   work.function->entry->cost(&launch, &message->flops_per_block, &message->bytes_per_block);
   if (work.function->ptx && work.body) message->needs_body = proto::kBodyTellsCost;
+  message->blocks_per_sm = work.blocks_per_sm;
+  message->least_sms = work.least_sms;
+  if (work.own_priority) {
+    message->flags |= proto::kOwnPriority;
+    message->priority = work.priority;
+  }
   const std::string& name = work.function->name;
   memcpy(message->name, name.data(), std::min<size_t>(name.size(), sizeof message->name - 1));
 }

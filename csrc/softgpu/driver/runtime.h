@@ -222,6 +222,9 @@ Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority)
 // Its object goes with its last operation.
 void destroy_stream(Runtime& rt, Stream* stream);
 constexpr int kGreatestPriority = -5;
+constexpr int clamp_priority(int priority) {  // 0 is the least urgent
+  return priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
+}
 
 // Give back the pages of a range (its ledger entry is the caller's).
 void unmap_range(Range& range);

@@ -45,3 +45,45 @@ def wrong_arguments_give_the_documented_errors():
         "INVALID_IMAGE",
         "INVALID_PTX",
     )
+
+
+def errors_have_names_and_texts():
+    for error in cu.CUresult:
+        assert ok(cu.cuGetErrorName(error)) == error.name.encode()
+        assert ok(cu.cuGetErrorString(error))
+
+
+def a_device_is_found_by_its_place_on_the_bus():
+    ok(cu.cuInit(0))
+    device = ok(cu.cuDeviceGet(0))
+    name = ok(cu.cuDeviceGetPCIBusId(64, device)).rstrip(b"\0")
+    assert int(ok(cu.cuDeviceGetByPCIBusId(name))) == int(device)
+    assert refused(cu.cuDeviceGetByPCIBusId(b"nowhere")) == "INVALID_VALUE"
+    attribute = cu.CUdevice_attribute
+    bus = ok(cu.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device))
+    assert name.split(b":")[1].lower() == f"{bus:02x}".encode()
+
+
+def every_attribute_has_a_value():
+    ok(cu.cuInit(0))
+    device = ok(cu.cuDeviceGet(0))
+    values = {}
+    for attribute in cu.CUdevice_attribute:
+        if attribute.name != "CU_DEVICE_ATTRIBUTE_MAX":
+            status, value = cu.cuDeviceGetAttribute(attribute, device)
+            values[attribute.name.removeprefix("CU_DEVICE_ATTRIBUTE_")] = value
+            assert status in (cu.CUresult.CUDA_SUCCESS, cu.CUresult.CUDA_ERROR_INVALID_VALUE)
+    assert values["MAX_THREADS_PER_BLOCK"] == 1024
+    assert values["MAX_BLOCK_DIM_X"] == 1024
+    assert values["MAX_GRID_DIM_X"] == 2147483647
+    assert values["MAX_SHARED_MEMORY_PER_BLOCK"] == 48 << 10
+    optin, reserved = (
+        values["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"],
+        values["RESERVED_SHARED_MEMORY_PER_BLOCK"],
+    )
+    assert optin + reserved == values["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"]
+    for name in ("CLOCK_RATE", "L2_CACHE_SIZE", "TEXTURE_ALIGNMENT", "MAXIMUM_TEXTURE2D_WIDTH"):
+        assert values[name] > 0, name
+    width = cu.cuDeviceGetTexture1DLinearMaxWidth
+    assert ok(width(cu.CUarray_format.CU_AD_FORMAT_FLOAT, 1, device)) > 0
+    assert refused(width(cu.CUarray_format.CU_AD_FORMAT_FLOAT, 3, device)) == "INVALID_VALUE"

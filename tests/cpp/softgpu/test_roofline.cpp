@@ -10,23 +10,32 @@ using namespace tandem::softgpu;
 namespace {
 
 DeviceInfo tiny() { return device_info(*find_profile("tiny"), 0); }
+KernelShape kernel(uint64_t blocks, uint32_t threads, uint32_t fitting = 0) {
+  KernelShape shape;
+  shape.blocks = blocks;
+  shape.block_threads = threads;
+  shape.fitting_blocks = fitting;
+  return shape;
+}
 bool near(double a, double b) { return std::fabs(a - b) < 1e-6 * std::fabs(b); }
 
 }  // namespace
 
 TEST(blocks_per_sm_is_bounded_by_threads_and_by_the_device) {
-  CHECK_EQ(blocks_per_sm(tiny(), 256), 8u);
-  CHECK_EQ(blocks_per_sm(tiny(), 32), 32u);
-  CHECK_EQ(blocks_per_sm(tiny(), 0), 32u);
-  CHECK_EQ(blocks_per_sm(tiny(), 4096), 1u);
+  CHECK_EQ(blocks_per_sm(tiny(), kernel(1, 256)), 8u);
+  CHECK_EQ(blocks_per_sm(tiny(), kernel(1, 32)), 32u);
+  CHECK_EQ(blocks_per_sm(tiny(), kernel(1, 0)), 32u);
+  CHECK_EQ(blocks_per_sm(tiny(), kernel(1, 4096)), 1u);
+  CHECK_EQ(blocks_per_sm(tiny(), kernel(1, 256, 3)), 3u);
+  CHECK_EQ(blocks_per_sm(tiny(), kernel(1, 256, 20)), 8u);
 }
 
 TEST(a_kernel_demands_the_sms_its_blocks_fill) {
-  CHECK_EQ(sm_demand(tiny(), {1, 256, 0, 0}), 1u);
-  CHECK_EQ(sm_demand(tiny(), {9, 256, 0, 0}), 2u);
-  CHECK_EQ(sm_demand(tiny(), {64, 256, 0, 0}), 8u);
-  CHECK_EQ(sm_demand(tiny(), {UINT64_MAX, 256, 0, 0}), 8u);
-  CHECK_EQ(sm_demand(tiny(), {0, 256, 0, 0}), 1u);
+  CHECK_EQ(sm_demand(tiny(), kernel(1, 256)), 1u);
+  CHECK_EQ(sm_demand(tiny(), kernel(9, 256)), 2u);
+  CHECK_EQ(sm_demand(tiny(), kernel(64, 256)), 8u);
+  CHECK_EQ(sm_demand(tiny(), kernel(UINT64_MAX, 256)), 8u);
+  CHECK_EQ(sm_demand(tiny(), kernel(0, 256)), 1u);
 }
 
 TEST(compute_time_counts_whole_rounds_of_blocks) {

@@ -233,7 +233,7 @@ def submit_message(
 ) -> bytes:
     """`traffic` and `flops` are a kernel's totals, shared out to its blocks."""
     body = struct.pack(
-        "<QQQIIQIIddQ64s",
+        "<QQQIIQIIddQ4I64s",
         op,
         context,
         stream,
@@ -245,6 +245,7 @@ def submit_message(
         flops / blocks,
         traffic / blocks,
         size,
+        *(0, 0, 0, 0),  # flags, priority, blocks per SM, least SMs: none of its own
         name.encode(),
     ) + struct.pack(f"<{len(deps)}Q", *deps)
     return struct.pack("<HHI", NUMBER["submit"], 8 + len(body), 0) + body
