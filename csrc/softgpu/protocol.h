@@ -50,7 +50,7 @@ enum class Type : uint16_t {
   kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,
   kMemReserve, kMemReply, kMemRelease, kMemInfo, kMemInfoReply,
   kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
-  kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate,
+  kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate, kDeviceEvent,
 };
 
 struct Header {
@@ -237,7 +237,7 @@ struct SyncTime {
   Header header;
 };
 
-struct Query {  // what: 0 = status as JSON, 1 = NVML figures as JSON
+struct Query {  // what: 0 = status as JSON, 1 = NVML figures as JSON, 2 = send DEVICE_EVENTs
   Header header;
   uint64_t request;
   uint32_t what, reserved;
@@ -246,6 +246,11 @@ struct QueryReply {  // text follows, `text_bytes` of it, padded to 8
   Header header;
   uint64_t request;
   uint32_t text_bytes, reserved;
+};
+struct DeviceEvent {  // to query connections that asked; the numbers are NVML's
+  Header header;
+  uint64_t type, data;
+  uint32_t device, reserved;
 };
 struct Fault {  // device -> client: from now on calls in this context return `status`
   Header header;

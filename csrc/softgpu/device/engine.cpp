@@ -113,7 +113,10 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   if (!client) return;
   if (clock_ == ClockKind::kReal) run(real_now_ns);
   drop_everything_of(client);
-  for (Gpu& gpu : gpus_) gpu.ledger().release_all(connection);
+  for (Gpu& gpu : gpus_) {
+    gpu.ledger().release_all(connection);
+    gpu.forget_client(connection);
+  }
   const auto entry = std::make_pair(client->id, client);
   const auto found = std::find(participants_.begin(), participants_.end(), entry);
   if (found != participants_.end()) participants_.erase(found);
@@ -218,9 +221,15 @@ const char* Engine::hello(Client* client, const Hello& message) {
 }
 
 const char* Engine::query(Client* client, const Query& message) {
-  if (message.what > 1) return "an unknown query";
+  if (message.what > 2) return "an unknown query";
   QueryReply reply{};
   reply.request = message.request;
+  if (message.what == 2) {
+    if (client->role != Role::kQuery) return "a wish for events on a working connection";
+    client->watches_events = true;
+    client->replies.add_text(reply, "");
+    return nullptr;
+  }
   client->replies.add_text(reply, message.what == 0 ? status_json() : nvml_json());
   return nullptr;
 }

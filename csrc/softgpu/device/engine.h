@@ -97,6 +97,8 @@ class Engine {
   void retry_waits_of(const Client* client);
   void cancel_all(Context* context, uint32_t status);
   void poison(const Context& context, uint32_t status);
+  void suffer(const Op& op);
+  void announce(uint32_t gpu, uint64_t type, uint64_t data);
   void drop_everything_of(Client* client);
   uint64_t next_device_event_ns() const;
 
@@ -145,7 +147,6 @@ class Engine {
   std::map<uint32_t, Client*> mps_servers_;              // by id, a number of their own
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;
-  std::set<uint32_t> lost_;  // devices that an injected fault took down
   uint64_t last_allocation_ = 0;
   uint64_t ops_done_ = 0;
 

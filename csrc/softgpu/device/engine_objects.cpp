@@ -25,7 +25,8 @@ const char* Engine::context_create(Client* client, const ContextCreate& message)
   if (message.sm_percent == 0 || message.sm_percent > 100) return "an SM percentage not in 1..100";
   if (client->contexts.size() >= kMaxContexts) return "too many contexts";
   Context context{client, message.context, message.device, message.sm_percent, kSuccess};
-  context.poison = lost_.count(message.device) ? uint32_t{kDeviceUnavailable} : client->fate;
+  const bool lost = gpus_[message.device].health().lost;
+  context.poison = lost ? uint32_t{kDeviceUnavailable} : client->fate;
   if (context.poison != kSuccess) {
     tell(client, Type::kFault, Fault{{}, message.context, context.poison, 0});
   }
@@ -88,6 +89,8 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
   const uint64_t bytes = kind == MemKind::kContext ? profile_->context_bytes : message.bytes;
   if (message.device >= gpus_.size()) {
     reply.status = kInvalidDevice;
+  } else if (gpus_[message.device].health().lost) {
+    reply.status = kDeviceUnavailable;
   } else if (bytes == 0) {
     reply.status = kInvalidValue;
   } else if (client->allocations >= kMaxAllocations) {

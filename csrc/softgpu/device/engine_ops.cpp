@@ -165,10 +165,11 @@ void Engine::ask_ahead(Pending* first) {
 void Engine::finish(Op* op) {
   if (op->fault == FaultKind::kLaunchFailed) op->status = kLaunchFailed;
   if (op->fault == FaultKind::kDeviceLost) op->status = kDeviceUnavailable;
+  if (op->fault == FaultKind::kEccUncorrectable) op->status = kEccUncorrectableError;
+  suffer(*op);
   Client* client = op->client;
   Context* context = op->context;
   const uint32_t status = op->status;
-  const bool lost = op->fault == FaultKind::kDeviceLost;
   Pending* submitted = op->submitted;
   send_done(*submitted, op->started ? op->start_ns : now_ns_, status);
   client->ops.erase(op->id);
@@ -185,8 +186,38 @@ void Engine::finish(Op* op) {
   ++client->ops_done;
   ++ops_done_;
   retry_waits_of(client);
-  if (lost) lost_.insert(context->gpu);
   if (status != kSuccess) poison(*context, status);
+}
+
+// What the end of an operation does to its device, and who hears of it. A client's word (the status
+// of a body) is enough for an XID, not for the loss of the device.
+void Engine::suffer(const Op& op) {
+  const uint32_t gpu = op.context->gpu;
+  Health& health = gpus_[gpu].health();
+  switch (op.fault) {
+    case FaultKind::kEccCorrected:
+      ++health.ecc_corrected;
+      return announce(gpu, kEventEccCorrected, 0);
+    case FaultKind::kEccUncorrectable:
+      ++health.ecc_uncorrectable;
+      announce(gpu, kEventEccUncorrectable, 0);
+      return announce(gpu, kEventXid, kXidEccUncorrectable);
+    case FaultKind::kDeviceLost:
+      health.lost = true;
+      return announce(gpu, kEventXid, kXidOffTheBus);
+    default: break;
+  }
+  if (op.kind != OpKind::kKernel) return;
+  if (op.status == kIllegalAddress) announce(gpu, kEventXid, kXidMmuFault);
+  if (op.status == kLaunchFailed) announce(gpu, kEventXid, kXidGraphicsException);
+}
+
+void Engine::announce(uint32_t gpu, uint64_t type, uint64_t data) {
+  for (auto& [connection, client] : clients_) {
+    if (!client->watches_events) continue;
+    client->replies.add(Type::kDeviceEvent, DeviceEvent{{}, type, data, gpu, 0});
+    flush(&client->replies, client.get());
+  }
 }
 
 // Its first operation has ended.
@@ -260,7 +291,7 @@ void Engine::withdraw(Op* op) {
 // A failed operation ends its context for good; under MPS the fault takes down everyone who shares
 // the device, as on a GPU, and so does the loss of the device in any mode.
 void Engine::poison(const Context& failed, uint32_t status) {
-  const bool whole_device = mode_ == Mode::kMps || lost_.count(failed.gpu) > 0;
+  const bool whole_device = mode_ == Mode::kMps || gpus_[failed.gpu].health().lost;
   const uint32_t server = failed.client->mps_server;
   for (auto& [id, client] : participants_) {
     for (auto& [number, context] : client->contexts) {

@@ -67,7 +67,9 @@ Pending* Engine::make_pending(Stream* stream, const Submit& message) {
     submitted->least_sms = static_cast<uint16_t>(std::min(message.least_sms, kMaxSms));
     submitted->fault = faults_.next_kernel(name);
     // A kernel that fails or hangs writes nothing.
-    if (submitted->fault != FaultKind::kNone) submitted->needs_body = false;
+    const FaultKind fault = submitted->fault;
+    const bool completes = fault == FaultKind::kNone || fault == FaultKind::kEccCorrected;
+    if (!completes) submitted->needs_body = false;
     submitted->cost_pending = submitted->needs_body && message.needs_body == kBodyTellsCost;
   } else if (kind == OpKind::kCopyHtoD || kind == OpKind::kCopyDtoH) {
     submitted->slowness =

@@ -1,10 +1,7 @@
-// Faults injected on purpose: TANDEM_SOFTGPU_FAULTS="oom@3,launch:vadd@1,hang:vadd@10".
-//   oom@N          the Nth memory reservation of the run (contexts not counted) is refused
-//   launch:NAME@N  the Nth kernel of that name fails with CUDA_ERROR_LAUNCH_FAILED
-//   hang:NAME@N    the Nth kernel of that name never ends
-//   lost:NAME@N    the Nth kernel of that name takes its whole device down, every client's contexts
-//   slow:FACTOR@N  the Nth copy from or to the host lasts FACTOR times as long
-// N counts from 1 over all clients of the device process.
+// Faults injected on purpose: TANDEM_SOFTGPU_FAULTS="oom@3,launch:vadd@1,hang:vadd%0.01,seed=7".
+// The table in faults.cpp says which there are. Each happens either
+//   @N  to the Nth of its kind, N counting from 1 over all clients of the device process, or
+//   %P  to each with probability P; which ones is fixed by `seed` (0 where none is given).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +12,8 @@
 namespace tandem::softgpu {
 
 enum class FaultKind : uint8_t {
-  kNone, kOutOfMemory, kLaunchFailed, kHang, kDeviceLost, kSlowCopy,
+  kNone, kOutOfMemory, kLaunchFailed, kHang, kDeviceLost, kSlowCopy, kEccCorrected,
+  kEccUncorrectable,
 };
 
 class Faults {
@@ -30,14 +28,20 @@ class Faults {
 
  private:
   struct Planned {
-    FaultKind fault;
-    std::string name;  // of the kernel
-    uint64_t factor;   // of the copy's time
-    uint64_t countdown;
+    FaultKind fault = FaultKind::kNone;
+    std::string name;             // of the kernel
+    uint64_t factor = 1;          // of the copy's time
+    uint64_t nth = 0;             // 0: by probability
+    double probability = 0;
+    uint64_t seen = 0;            // so far
   };
-  bool add(std::string_view spec);
+  std::string add(std::string_view spec);
+  std::string read_moment(std::string_view spec, char mark, std::string_view text,
+                          Planned* planned) const;
+  bool happens(Planned* planned) const;
 
   std::vector<Planned> planned_;
+  uint64_t seed_ = 0;
 };
 
 }  // namespace tandem::softgpu

@@ -207,9 +207,26 @@ void Gpu::note_busy(uint64_t now_ns) {
     if (op->sms == 0) continue;
     compute = true;
     memory = memory || op->bytes > 0;
+    busy_by_[op->client->connection];
   }
   compute_busy_.set(compute, now_ns);
   memory_busy_.set(memory, now_ns);
+  for (size_t i = 0; i < copy_queues_.size(); ++i) {
+    copy_busy_[i].set(!copy_queues_[i].empty(), now_ns);
+  }
+  for (auto& [connection, busy] : busy_by_) {
+    const uint32_t client = connection;
+    busy.set(std::any_of(kernels_.begin(), kernels_.end(),
+                         [&](const Op* op) {
+                           return op->sms > 0 && op->client->connection == client;
+                         }),
+             now_ns);
+  }
+}
+
+const BusyWindow* Gpu::compute_busy_of(uint32_t connection) const {
+  const auto found = busy_by_.find(connection);
+  return found == busy_by_.end() ? nullptr : &found->second;
 }
 
 uint64_t Gpu::next_event_ns() const {

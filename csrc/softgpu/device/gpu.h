@@ -13,9 +13,11 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <vector>
 
 #include "busy_window.h"
+#include "health.h"
 #include "ledger.h"
 #include "model.h"
 #include "profile.h"
@@ -45,6 +47,12 @@ class Gpu {
   const DeviceInfo& device() const { return device_; }
   Ledger& ledger() { return ledger_; }
   const Ledger& ledger() const { return ledger_; }
+  Health& health() { return health_; }
+  const Health& health() const { return health_; }
+  // What one client had of it; null where it never had anything.
+  const BusyWindow* compute_busy_of(uint32_t connection) const;
+  void forget_client(uint32_t connection) { busy_by_.erase(connection); }
+  const BusyWindow& copy_busy(size_t engine) const { return copy_busy_[engine]; }
   const BusyWindow& compute_busy() const { return compute_busy_; }
   const BusyWindow& memory_busy() const { return memory_busy_; }
 
@@ -63,7 +71,10 @@ class Gpu {
   Turns turns_;
   Timeline* timeline_;
   Ledger ledger_;
+  Health health_;
   BusyWindow compute_busy_, memory_busy_;
+  std::array<BusyWindow, 2> copy_busy_;
+  std::map<uint32_t, BusyWindow> busy_by_;  // by connection
 
   std::vector<Op*> kernels_;                      // ready or running, in RunsBefore order
   std::vector<Op*> runnable_;                     // of them, while they are scheduled

@@ -24,8 +24,10 @@ enum Status : uint32_t {
   kOutOfMemory = 2,
   kDeviceUnavailable = 46,
   kInvalidDevice = 101,
+  kEccUncorrectableError = 214,
   kInvalidHandle = 400,
   kContextIsDestroyed = 709,
+  kIllegalAddress = 700,
   kLaunchFailed = 719,
   kMpsConnectionFailed = 805,
   kMpsRpcFailure = 806,
@@ -131,6 +133,7 @@ struct Client {
   uint32_t mps_server = 0;    // whose client it is; 0: none's
   uint32_t mps_priority = 0;  // larger is less urgent, before all stream priorities
   bool mps_fault = false;     // of a server: until the clients that a fault hit have gone
+  bool watches_events = false;  // of a query connection: hears of XIDs and ECC errors
   uint32_t fate = kSuccess;   // what every context of it has come to
   std::array<uint64_t, kMaxDevices> memory_limit_bytes;  // kNever: none
   bool condemned = false;   // misbehaved: the edge is about to close it

@@ -18,6 +18,11 @@ struct Profile {
   uint64_t memory_bytes;
   double flops_per_s, bytes_per_s, copy_bytes_per_s;
   uint64_t context_bytes;  // device memory one context occupies
+  uint32_t memory_clock_mhz, memory_bus_bits;
+  uint32_t power_limit_w, idle_w;
+  uint32_t pcie_generation;
+  bool has_ecc;
+  uint32_t mig_slices;  // compute slices; 0: no MIG
 };
 
 // The profile of that name, nullptr when there is none.

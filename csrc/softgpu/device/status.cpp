@@ -1,4 +1,5 @@
 // What the device tells of itself, as JSON: for `tandem softgpu status` and for NVML.
+#include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -12,7 +13,7 @@ namespace {
 constexpr size_t kMaxListBytes = kMaxPacketBytes - 8 * 1024;
 
 [[gnu::format(printf, 2, 3)]] void append(std::string* out, const char* format, ...) {
-  char text[512];
+  char text[1024];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
@@ -93,22 +94,50 @@ std::string Engine::status_json() const {
   return out;
 }
 
+// What only NVML asks for.
+static void append_health(std::string* out, const Profile& profile, const Gpu& gpu, uint64_t now_ns,
+                          uint64_t uptime_ns) {
+  const Health& health = gpu.health();
+  append(out,
+         ",\"now_ns\":%" PRIu64 ",\"uptime_ns\":%" PRIu64 ",\"memory_clock_mhz\":%u,\"memory_bus_bits\":%u,\"power_limit_w\":%u,"
+         "\"idle_w\":%u,\"pcie_generation\":%u,\"has_ecc\":%d,\"mig_slices\":%u,\"lost\":%d,"
+         "\"ecc_corrected\":%" PRIu64 ",\"ecc_uncorrectable\":%" PRIu64
+         ",\"copy_to_device_ratio\":%.4f,\"copy_from_device_ratio\":%.4f,"
+         "\"copy_bytes_per_s\":%.0f",
+         now_ns, uptime_ns, profile.memory_clock_mhz, profile.memory_bus_bits, profile.power_limit_w,
+         profile.idle_w, profile.pcie_generation, profile.has_ecc ? 1 : 0, profile.mig_slices,
+         health.lost ? 1 : 0, health.ecc_corrected, health.ecc_uncorrectable,
+         gpu.copy_busy(0).ratio(now_ns), gpu.copy_busy(1).ratio(now_ns),
+         gpu.device().copy_bytes_per_s);
+}
+
 // A process is listed on a device once, with the memory of all its connections there.
 std::string Engine::nvml_json() const {
   std::string out = "{\"devices\":[";
   for (uint32_t i = 0; i < gpus_.size(); ++i) {
     if (i > 0) out += ',';
     append_device(&out, i, gpus_[i], now_ns_);
-    std::map<int32_t, uint64_t> used_by_pid;
+    append_health(&out, *profile_, gpus_[i], now_ns_,
+                  clock_ == ClockKind::kVirtual ? now_ns_ : real_now_ns_ - started_real_ns_);
+    struct Share {
+      uint64_t used_bytes = 0;
+      double compute_ratio = 0;
+    };
+    std::map<int32_t, Share> share_of_pid;
     for (const auto& [connection, client] : clients_) {
       const uint64_t used_bytes = gpus_[i].ledger().used_bytes(connection);
-      if (used_bytes > 0) used_by_pid[client->pid] += used_bytes;
+      if (used_bytes == 0) continue;
+      Share& share = share_of_pid[client->pid];
+      share.used_bytes += used_bytes;
+      const BusyWindow* busy = gpus_[i].compute_busy_of(connection);
+      if (busy) share.compute_ratio = std::max(share.compute_ratio, busy->ratio(now_ns_));
     }
     out += ",\"processes\":[";
     bool first = true;
-    for (const auto& [pid, used_bytes] : used_by_pid) {
+    for (const auto& [pid, share] : share_of_pid) {
       if (out.size() > kMaxListBytes) break;
-      append(&out, "%s{\"pid\":%d,\"used_bytes\":%" PRIu64 "}", first ? "" : ",", pid, used_bytes);
+      append(&out, "%s{\"pid\":%d,\"used_bytes\":%" PRIu64 ",\"compute_ratio\":%.4f}",
+             first ? "" : ",", pid, share.used_bytes, share.compute_ratio);
       first = false;
     }
     out += "]}";

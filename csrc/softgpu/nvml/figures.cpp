@@ -52,16 +52,36 @@ uint64_t number(const std::string& text, const char* key, size_t from = 0) {
   return strtoull(value_of(text, key, from).c_str(), nullptr, 10);
 }
 
+double ratio(const std::string& text, const char* key, size_t from = 0) {
+  return strtod(value_of(text, key, from).c_str(), nullptr);
+}
+
 DeviceFigures parse_device(const std::string& text) {
   DeviceFigures d{};
   d.name = value_of(text, "name");
   d.uuid = value_of(text, "uuid");
   d.clock_mhz = static_cast<uint32_t>(number(text, "clock_mhz"));
   d.sm_count = static_cast<uint32_t>(number(text, "sm_count"));
+  d.memory_clock_mhz = static_cast<uint32_t>(number(text, "memory_clock_mhz"));
+  d.memory_bus_bits = static_cast<uint32_t>(number(text, "memory_bus_bits"));
+  d.power_limit_w = static_cast<uint32_t>(number(text, "power_limit_w"));
+  d.idle_w = static_cast<uint32_t>(number(text, "idle_w"));
+  d.pcie_generation = static_cast<uint32_t>(number(text, "pcie_generation"));
+  d.mig_slices = static_cast<uint32_t>(number(text, "mig_slices"));
+  d.now_ns = number(text, "now_ns");
+  d.uptime_ns = number(text, "uptime_ns");
+  d.compute_busy_ns = number(text, "compute_busy_ns");
+  d.ecc_corrected = number(text, "ecc_corrected");
+  d.ecc_uncorrectable = number(text, "ecc_uncorrectable");
+  d.has_ecc = number(text, "has_ecc") != 0;
+  d.lost = number(text, "lost") != 0;
+  d.copy_to_ratio = ratio(text, "copy_to_device_ratio");
+  d.copy_from_ratio = ratio(text, "copy_from_device_ratio");
+  d.copy_bytes_per_s = ratio(text, "copy_bytes_per_s");
   d.total_bytes = number(text, "total_bytes");
   d.used_bytes = number(text, "used_bytes");
-  d.gpu_ratio = strtod(value_of(text, "gpu_utilization_ratio").c_str(), nullptr);
-  d.memory_ratio = strtod(value_of(text, "memory_utilization_ratio").c_str(), nullptr);
+  d.gpu_ratio = ratio(text, "gpu_utilization_ratio");
+  d.memory_ratio = ratio(text, "memory_utilization_ratio");
   const size_t capability = text.find("\"compute_capability\":[");
   if (capability != std::string::npos) {
     char* end;
@@ -71,7 +91,7 @@ DeviceFigures parse_device(const std::string& text) {
   for (size_t at = text.find("{\"pid\":"); at != std::string::npos;
        at = text.find("{\"pid\":", at + 1)) {
     d.processes.push_back({static_cast<uint32_t>(number(text, "pid", at)),
-                           number(text, "used_bytes", at)});
+                           number(text, "used_bytes", at), ratio(text, "compute_ratio", at)});
   }
   return d;
 }

@@ -10,12 +10,17 @@ namespace softgpu {
 struct ProcessFigures {
   uint32_t pid;
   uint64_t used_bytes;
+  double compute_ratio;
 };
 struct DeviceFigures {
   std::string name, uuid;
   uint32_t clock_mhz, major, minor, sm_count;
   uint64_t total_bytes, used_bytes;
   double gpu_ratio, memory_ratio;
+  uint32_t memory_clock_mhz, memory_bus_bits, power_limit_w, idle_w, pcie_generation, mig_slices;
+  uint64_t now_ns, uptime_ns, compute_busy_ns, ecc_corrected, ecc_uncorrectable;
+  double copy_to_ratio, copy_from_ratio, copy_bytes_per_s;
+  bool has_ecc, lost;
   std::vector<ProcessFigures> processes;
 };
 

@@ -1,4 +1,4 @@
-// Every NVML name exists as a weak stub; an implementation in nvml.cpp takes its place.
+// Every NVML name exists as a weak stub; an implementation in another file takes its place.
 namespace {
 constexpr int kNotSupported = 3;  // NVML_ERROR_NOT_SUPPORTED
 }

@@ -3,6 +3,7 @@
 // a ns, so figures in tests are nanoseconds.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
@@ -89,6 +90,7 @@ struct Peer {
   std::vector<MemReply> memory;
   std::vector<MemInfoReply> infos;
   std::vector<Fault> faults;
+  std::vector<DeviceEvent> events;
   std::vector<std::string> texts;
   std::vector<char> order;  // of what arrived: S, D, T, F
 
@@ -278,6 +280,7 @@ class Simulation {
           peer.deadline_ns = kNever;
           event = true;
           break;
+        case Type::kDeviceEvent: peer.events.push_back(copy<DeviceEvent>(bytes)); break;
         case Type::kFault:
           peer.faults.push_back(copy<Fault>(bytes));
           peer.order.push_back('F');
