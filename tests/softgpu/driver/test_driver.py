@@ -159,7 +159,7 @@ assert memory.used == process.usedGpuMemory
 assert memory.total == ok(cu.cuDeviceTotalMem(gpu.device))
 uuid = pynvml.nvmlDeviceGetUUID(device).removeprefix("GPU-").replace("-", "")
 assert bytes.fromhex(uuid) == ok(cu.cuDeviceGetUuid(gpu.device)).bytes
-try: pynvml.nvmlDeviceGetPowerUsage(device)
+try: pynvml.nvmlDeviceGetFanSpeed(device)
 except pynvml.NVMLError_NotSupported: pass
 else: raise AssertionError
 """)
