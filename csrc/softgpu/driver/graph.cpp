@@ -61,6 +61,7 @@ void copy_contents(const GraphNode& from, GraphNode* to) {
   to->alloc = from.alloc;
   to->alloc_access = from.alloc_access;
   to->freed = from.freed;
+  to->memory = from.memory;
   to->condition = from.condition;
   to->condition_type = from.condition_type;
   to->attributes = from.attributes;

@@ -18,6 +18,7 @@ namespace softgpu {
 
 class Runtime;
 struct Graph;
+struct GraphAllocation;
 struct GraphNode;
 struct UserObject;
 
@@ -39,6 +40,7 @@ struct GraphNode {
   CUDA_MEM_ALLOC_NODE_PARAMS alloc{};
   std::vector<CUmemAccessDesc> alloc_access;
   CUdeviceptr freed = 0;
+  std::shared_ptr<GraphAllocation> memory;  // of an allocation or a free
   CUgraphConditionalHandle condition = 0;
   CUgraphConditionalNodeType condition_type = CU_GRAPH_COND_TYPE_IF;
   std::map<int, CUkernelNodeAttrValue> attributes;

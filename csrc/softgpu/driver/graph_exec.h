@@ -29,6 +29,7 @@ struct GraphExec {
   Plan plan;
   std::unordered_map<uint64_t, GraphNode*> twins;  // ours, by the number of the original
   std::unordered_set<const GraphNode*> disabled;   // of ours
+  std::unordered_set<GraphAllocation*> backed;     // kept so for our launches
   uint64_t last_op = 0;                            // of the newest launch
 
   struct LaneStream {

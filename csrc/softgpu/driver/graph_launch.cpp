@@ -134,8 +134,12 @@ SOFTGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream) {
   if (found == rt.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
   const std::shared_ptr<GraphExec> exec = found->second;
   if (on.stream->capture) return capture_launch(on, *exec->graph);
-  if (const CUresult bad = back_with_memory(on.call, *exec, on.stream->context)) return bad;
-  return Launch(rt, exec, on.stream).run();
+  if (const CUresult bad = check_allocations(*exec)) return bad;
+  if (const CUresult bad = back_with_memory(on.call, *exec)) return bad;
+  if (!rt.streams.count(on.stream)) return CUDA_ERROR_INVALID_HANDLE;  // gone meanwhile
+  const CUresult result = Launch(rt, exec, on.stream).run();
+  if (!result) note_launch(*exec);
+  return result;
 }
 
 SOFTGPU_API cuGraphUpload(CUgraphExec handle, CUstream stream) {
@@ -146,5 +150,5 @@ SOFTGPU_API cuGraphUpload(CUgraphExec handle, CUstream stream) {
   if (found == rt.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
   if (on.stream->capture) return on.refuse_in_capture(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const std::shared_ptr<GraphExec> exec = found->second;
-  return upload_memory(on.call, *exec, on.stream->context);
+  return back_with_memory(on.call, *exec);
 }

@@ -1,5 +1,13 @@
-// Memory that graphs allocate: nodes that allocate and free, and what backs them.
+// Memory that graphs allocate.
+//
+// An allocation node has its address from the day it is made; pages are backed, that is agreed with
+// the ledger, when an executable graph with the node is uploaded or first launched, and stay so until
+// that is destroyed. What nobody needs any more is kept for the next graph until it is trimmed.
 #pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
 
 #include "api.h"
 #include "graph.h"
@@ -7,14 +15,38 @@
 namespace softgpu {
 
 struct GraphExec;
+struct StreamCall;
+
+struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {  // shared by the node, its clones, and itself while allocated
+  GraphAllocation(Runtime& runtime, uintptr_t address, size_t size, int where);
+  ~GraphAllocation();
+  GraphAllocation(const GraphAllocation&) = delete;
+  GraphAllocation& operator=(const GraphAllocation&) = delete;
+
+  Runtime& rt;
+  const uintptr_t begin;
+  const size_t bytes;
+  const int device;
+  unsigned freed_by = 0;  // of the graph that has a free node for it
+  bool live = false;      // a launch has allocated it and nothing has freed it
+  uint32_t users = 0;     // executable graphs that keep it backed
+  Backing backing{};
+};
 
 CUresult set_alloc(Call& call, GraphNode* node, CUDA_MEM_ALLOC_NODE_PARAMS* params);
 CUresult set_free(Call& call, GraphNode* node, CUdeviceptr pointer);
+// The same for cuMemAllocAsync and cuMemFreeAsync in a capturing stream.
+CUresult capture_alloc(StreamCall& on, const CUmemPoolProps& props, size_t bytes, CUdeviceptr* out);
+CUresult capture_free(StreamCall& on, CUdeviceptr pointer);
 
 // Before a launch: its allocations have their pages. Lets go of the mutex where it has to ask.
-CUresult back_with_memory(Call& call, GraphExec& exec, Context* context);
-// The same for an upload, which allocates nothing yet.
-CUresult upload_memory(Call& call, GraphExec& exec, Context* context);
+CUresult back_with_memory(Call& call, GraphExec& exec);
+// A launch may allocate what is not allocated, and free what is.
+CUresult check_allocations(const GraphExec& exec);
+void note_launch(GraphExec& exec);
 void release_graph_memory(GraphExec& exec);
+
+// Frees by the program, in a stream or not. False: `pointer` is not a graph's.
+bool free_graph_memory(Runtime& rt, CUdeviceptr pointer, CUresult* result);
 
 }  // namespace softgpu

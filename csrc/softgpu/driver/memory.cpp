@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "graph_memory.h"
 #include "memory.h"
 #include "pool.h"
 
@@ -48,6 +49,8 @@ CUresult allocate(Call& call, size_t bytes, CUdeviceptr* out) {
 
 // As on a GPU, freeing waits for the work that may still use the memory.
 CUresult release(Call& call, uintptr_t begin) {
+  CUresult of_graph;
+  if (free_graph_memory(call.rt, begin, &of_graph)) return of_graph;
   const auto found = call.rt.ranges.find(begin);
   if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -112,7 +112,7 @@ struct Module {
   std::vector<uintptr_t> globals{};  // starts of the ranges registered for its variables
 };
 
-enum class RangeKind { kDevice, kHost, kRegistered, kGlobal, kReserved };
+enum class RangeKind { kDevice, kHost, kRegistered, kGlobal, kReserved, kGraph };
 
 struct Mapping {  // one cuMemMap inside a reserved range
   size_t bytes;
@@ -147,6 +147,15 @@ struct Range {
 struct LateFree {
   Range range;
   std::vector<uint64_t> after;
+};
+
+struct Backing {  // of memory that graphs allocate
+  uint64_t allocation;  // the ledger's
+  uint64_t bytes;
+};
+struct GraphMemory {  // of one device
+  uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  std::vector<Backing> spare{};
 };
 
 struct Context {

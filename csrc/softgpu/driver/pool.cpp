@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "graph_memory.h"
 #include "memory.h"
 
 namespace softgpu {
@@ -211,6 +212,7 @@ CUresult allocate_in_order(StreamCall& on, Pool* pool, size_t bytes, CUdeviceptr
   Runtime& rt = on.call.rt;
   Stream* stream = on.stream;
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (stream->capture) return capture_alloc(on, pool->props, bytes, out);
   if (!out || bytes == 0 || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > pool->capacity) return CUDA_ERROR_OUT_OF_MEMORY;
   const size_t whole = round_up(bytes, kPoolAlignment);
@@ -235,6 +237,9 @@ CUresult allocate_in_order(StreamCall& on, Pool* pool, size_t bytes, CUdeviceptr
 
 CUresult free_in_order(StreamCall& on, CUdeviceptr pointer) {
   Runtime& rt = on.call.rt;
+  if (on.stream->capture) return capture_free(on, pointer);
+  CUresult of_graph;
+  if (free_graph_memory(rt, pointer, &of_graph)) return of_graph;
   const auto found = rt.ranges.find(pointer);
   if (found == rt.ranges.end() || found->second.kind != RangeKind::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -31,6 +31,8 @@ using Lock = std::unique_lock<std::mutex>;
 
 enum class Life { kFresh, kReady, kLost, kForked };
 
+struct GraphAllocation;
+
 // Which DONEs a waiting thread is interested in: those of these operations, or so many of any. With
 // neither it may be anything. The device tells of others when it suits it.
 struct Interest {
@@ -38,7 +40,6 @@ struct Interest {
   uint64_t count = 1;
 };
 constexpr Interest kOnlyTime{nullptr, proto::kNever};
-
 struct GraphExec;
 
 struct Waiter {
@@ -62,6 +63,9 @@ class Runtime {
   std::unordered_set<const void*> graphs, graph_nodes, user_objects;
   std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
   std::vector<Capture*> captures;  // that have not ended
+  std::map<int, GraphMemory> graph_memory;  // by device
+  std::map<CUdeviceptr, GraphAllocation*> graph_allocations;  // every one there is
+  std::map<CUdeviceptr, std::shared_ptr<GraphAllocation>> live_graph_memory;
   std::map<uintptr_t, Range> ranges;
   std::unordered_map<uint64_t, Physical*> physicals;
   std::vector<Pool*> pools;            // every one, with the destroyed ones that still hold memory

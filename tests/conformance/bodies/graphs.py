@@ -354,3 +354,78 @@ def a_graph_can_be_written_down_for_people():
     assert "digraph" in text
     assert "affine" in text
     assert "->" in text
+
+
+def _allocate(graph, after, size):
+    """A node that allocates, and the address that its memory will have."""
+    params = cu.CUDA_MEM_ALLOC_NODE_PARAMS()
+    params.poolProps.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    params.poolProps.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    params.bytesize = size
+    node = ok(cu.cuGraphAddMemAllocNode(graph, after, len(after), params))
+    return node, ok(cu.cuGraphMemAllocNodeGetParams(node)).dptr
+
+
+def a_graph_allocates_what_it_needs():
+    gpu = Gpu()
+    graph, word = _graph(), gpu.word(7)
+    alloc, scratch = _allocate(graph, [], 1 << 20)
+    save = ok(cu.cuGraphAddMemcpyNode(graph, [alloc], 1, _copy(scratch, word, 4), gpu.context))
+    fill = ok(cu.cuGraphAddMemsetNode(graph, [save], 1, _memset(word, 1), gpu.context))
+    back = ok(cu.cuGraphAddMemcpyNode(graph, [fill], 1, _copy(word, scratch, 4), gpu.context))
+    free = ok(cu.cuGraphAddMemFreeNode(graph, [back], 1, scratch))
+    assert ok(cu.cuGraphNodeGetType(free)) == KIND.CU_GRAPH_NODE_TYPE_MEM_FREE
+    assert refused(cu.cuGraphAddMemFreeNode(graph, [back], 1, scratch)) == "INVALID_VALUE"
+    assert refused(cu.cuGraphAddMemFreeNode(graph, [back], 1, word)) == "INVALID_VALUE"
+    assert refused(cu.cuGraphClone(graph)) in ("NOT_SUPPORTED", "INVALID_VALUE")
+    refused(cu.cuGraphDestroyNode(save))
+    executable = ok(cu.cuGraphInstantiate(graph, 0))
+    refused(cu.cuGraphInstantiate(graph, 0))  # one at a time
+    for _ in range(2):
+        ok(cu.cuGraphLaunch(executable, 0))
+        assert gpu.read(word) == [7]
+    used = cu.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+    assert int(ok(cu.cuDeviceGetGraphMemAttribute(gpu.device, used))) >= 1 << 20
+    ok(cu.cuGraphExecDestroy(executable))
+    ok(cu.cuGraphDestroy(graph))
+    ok(cu.cuDeviceGraphMemTrim(gpu.device))
+    assert int(ok(cu.cuDeviceGetGraphMemAttribute(gpu.device, used))) == 0
+
+
+def memory_that_outlives_its_graph_is_freed_by_the_program_or_at_relaunch():
+    gpu = Gpu()
+    graph = _graph()
+    alloc, pointer = _allocate(graph, [], 1 << 16)
+    ok(cu.cuGraphAddMemsetNode(graph, [alloc], 1, _memset(pointer, 9), gpu.context))
+    executable = ok(cu.cuGraphInstantiate(graph, 0))
+    ok(cu.cuGraphLaunch(executable, 0))
+    assert gpu.read(pointer) == [9]
+    assert refused(cu.cuGraphLaunch(executable, 0)) == "INVALID_VALUE"
+    ok(cu.cuMemFree(pointer))
+    ok(cu.cuGraphLaunch(executable, 0))
+    ok(cu.cuMemFreeAsync(pointer, 0))
+    ok(cu.cuCtxSynchronize())
+    ok(cu.cuGraphExecDestroy(executable))
+    executable = ok(cu.cuGraphInstantiate(graph, 1))  # AUTO_FREE_ON_LAUNCH
+    assert int(ok(cu.cuGraphExecGetFlags(executable))) == 1
+    for _ in range(2):
+        ok(cu.cuGraphLaunch(executable, 0))
+    assert gpu.read(pointer) == [9]
+
+
+def stream_ordered_allocations_are_captured():
+    gpu = Gpu()
+    stream, word = ok(cu.cuStreamCreate(NON_BLOCKING)), gpu.word(5)
+    mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+    ok(cu.cuStreamBeginCapture(stream, mode))
+    scratch = ok(cu.cuMemAllocAsync(4096, stream))
+    ok(cu.cuMemcpyDtoDAsync(scratch, word, 4, stream))
+    gpu.affine(scratch, 3, 0, stream=stream)
+    ok(cu.cuMemcpyDtoDAsync(word, scratch, 4, stream))
+    ok(cu.cuMemFreeAsync(scratch, stream))
+    graph = ok(cu.cuStreamEndCapture(stream))
+    kinds = [ok(cu.cuGraphNodeGetType(node)) for node in _nodes(graph)]
+    assert kinds[0] == KIND.CU_GRAPH_NODE_TYPE_MEM_ALLOC
+    assert kinds[-1] == KIND.CU_GRAPH_NODE_TYPE_MEM_FREE
+    gpu.run_graph(graph, stream)
+    assert gpu.read(word) == [15]
