@@ -25,6 +25,9 @@ void softgpu_wait_end(void);
 // Call before anything else in a process that takes part in the clock but never computes.
 void softgpu_observe(void);
 
+// For kernels: cudaGraphSetConditional of tandem_kernel.h.
+void softgpu_graph_set_conditional(uint64_t handle, unsigned value);
+
 #ifdef __cplusplus
 }
 #endif

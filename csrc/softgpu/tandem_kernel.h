@@ -29,6 +29,7 @@
 // __shared__.
 #pragma once
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -278,6 +279,15 @@ static inline void __syncthreads() { tandem::Block::current()->sync(); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 static inline void __threadfence_system() {}
+
+// Sets what a conditional node of a graph looks at.
+typedef unsigned long long cudaGraphConditionalHandle;
+static inline void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
+  using Set = void (*)(uint64_t, unsigned);
+  static const auto set = reinterpret_cast<Set>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "softgpu_graph_set_conditional"));
+  set(handle, value);
+}
 
 template <class T>
 static inline T atomicAdd(T* at, T value) {

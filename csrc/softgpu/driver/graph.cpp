@@ -35,6 +35,7 @@ void forget(std::vector<GraphEdge>* edges, const GraphNode* node) {
 
 void forget_handles(Runtime& rt, const Graph& graph) {
   rt.graphs.erase(&graph);
+  for (const auto& [handle, condition] : graph.conditions) rt.condition_values.erase(handle);
   for (const auto& node : graph.nodes) {
     rt.graph_nodes.erase(node.get());
     for (const auto& inner : node->inner) forget_handles(rt, *inner);

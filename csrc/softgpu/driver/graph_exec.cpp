@@ -45,6 +45,21 @@ bool has_unused_condition(const Graph& graph) {
   return false;
 }
 
+// The node that makes a plan impossible, if there is one.
+const GraphNode* plan_bodies(GraphExec* exec, const Graph& graph, bool priorities) {
+  for (const auto& node : graph.nodes) {
+    for (const auto& inner : node->inner) {
+      if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        auto& plans = exec->bodies[node.get()];
+        plans.push_back(make_plan(*inner, priorities));
+        if (plans.back().culprit) return plans.back().culprit;
+      }
+      if (const GraphNode* culprit = plan_bodies(exec, *inner, priorities)) return culprit;
+    }
+  }
+  return nullptr;
+}
+
 Refusal prepare(GraphExec* exec, const Graph& source) {
   const CUresult bad = CUDA_ERROR_INVALID_VALUE;
   const bool exclusive = contains(source, is_memory_node) || contains(source, is_conditional_node);
@@ -54,11 +69,11 @@ Refusal prepare(GraphExec* exec, const Graph& source) {
     return {bad, CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED, nullptr};
   }
   index_twins(exec, *exec->graph);
-  exec->plan =
-      make_plan(*exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0);
-  if (exec->plan.culprit) {
-    return {bad, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, exec->plan.culprit};
-  }
+  const bool priorities = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
+  exec->plan = make_plan(*exec->graph, priorities);
+  const GraphNode* culprit = exec->plan.culprit;
+  if (!culprit) culprit = plan_bodies(exec, *exec->graph, priorities);
+  if (culprit) return {bad, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, culprit};
   return {CUDA_SUCCESS, CUDA_GRAPH_INSTANTIATE_SUCCESS, nullptr};
 }
 
@@ -250,7 +265,7 @@ GraphExec::~GraphExec() {
   }
   release_graph_memory(*this);
   for (const LaneStream& own : streams) {
-    if (rt.streams.count(own.stream) && own.stream->number == own.number) {
+    if (rt.streams.count(own.stream) && own.stream->number == own.stream_number) {
       destroy_stream(rt, own.stream);
     }
   }

@@ -27,17 +27,17 @@ struct GraphExec {
   std::unique_ptr<Graph> graph;
   unsigned source_id = 0;  // of the graph it was made from, which may be gone
   Plan plan;
+  std::unordered_map<const GraphNode*, std::vector<Plan>> bodies;  // of conditional nodes
   std::unordered_map<uint64_t, GraphNode*> twins;  // ours, by the number of the original
   std::unordered_set<const GraphNode*> disabled;   // of ours
   std::unordered_set<GraphAllocation*> backed;     // kept so for our launches
   uint64_t last_op = 0;                            // of the newest launch
 
   struct LaneStream {
+    const Plan* plan;
     uint32_t lane;
-    Context* context;
-    int priority;
     Stream* stream;
-    uint64_t number;  // tells whether `stream` still is the one made
+    uint64_t stream_number;  // tells whether `stream` still is the one made
   };
   std::vector<LaneStream> streams;
 };

@@ -62,6 +62,7 @@ class Runtime {
       kernels, links;
   std::unordered_set<const void*> graphs, graph_nodes, user_objects;
   std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
+  std::unordered_map<uint64_t, unsigned> condition_values;  // by CUgraphConditionalHandle
   std::vector<Capture*> captures;  // that have not ended
   std::map<int, GraphMemory> graph_memory;  // by device
   std::map<CUdeviceptr, GraphAllocation*> graph_allocations;  // every one there is

@@ -429,3 +429,50 @@ def stream_ordered_allocations_are_captured():
     assert kinds[-1] == KIND.CU_GRAPH_NODE_TYPE_MEM_FREE
     gpu.run_graph(graph, stream)
     assert gpu.read(word) == [15]
+
+
+def _conditional(gpu, graph, kind, size, default):
+    """A conditional node of that kind, and the graphs of its bodies."""
+    handle = ok(cu.cuGraphConditionalHandleCreate(graph, gpu.context, default, 1))
+    params = cu.CUgraphNodeParams()
+    params.type = KIND.CU_GRAPH_NODE_TYPE_CONDITIONAL
+    params.conditional.handle = handle
+    params.conditional.type = getattr(cu.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind}")
+    params.conditional.size, params.conditional.ctx = size, gpu.context
+    data = [None] if cu.CUDA_VERSION >= 13000 else []
+    node = ok(cu.cuGraphAddNode(graph, [], *data, 0, params))
+    return node, params.conditional.phGraph_out
+
+
+def a_condition_chooses_what_runs():
+    gpu = Gpu()
+    for kind, size, default, factor in (
+        ("IF", 1, 1, 2),
+        ("IF", 1, 0, 1),
+        ("IF", 2, 0, 3),
+        ("SWITCH", 3, 2, 5),
+        ("SWITCH", 3, 3, 1),
+        ("WHILE", 1, 0, 1),
+    ):
+        graph, word = _graph(), gpu.word(1)
+        node, bodies = _conditional(gpu, graph, kind, size, default)
+        assert len(bodies) == size
+        for body, by in zip(bodies, (2, 3, 5), strict=False):
+            first = gpu.add_kernel(body, [], word, by, 0, slow=True)
+            gpu.add_kernel(body, [first], word, 10, 0)
+        gpu.add_kernel(graph, [node], word, 1, 4)
+        gpu.run_graph(graph)
+        assert gpu.read(word) == [factor * (10 if factor > 1 else 1) + 4], (kind, size, default)
+
+
+def graphs_with_conditions_have_their_rules():
+    gpu = Gpu()
+    graph, unused = _graph(), _graph()
+    bodies = _conditional(gpu, graph, "IF", 1, 1)[1]
+    host = cu.CUDA_HOST_NODE_PARAMS()
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+    host.fn = ctypes.cast(call, ctypes.c_void_p).value
+    refused(cu.cuGraphAddHostNode(bodies[0], [], 0, host))
+    refused(cu.cuGraphClone(graph))
+    refused(cu.cuGraphAddChildGraphNode(_graph(), [], 0, graph))
+    assert refused(cu.cuGraphConditionalHandleCreate(unused, gpu.context, 0, 2)) == "INVALID_VALUE"
