@@ -32,6 +32,7 @@ using Lock = std::unique_lock<std::mutex>;
 enum class Life { kFresh, kReady, kLost, kForked };
 
 struct GraphAllocation;
+struct GraphExec;
 
 // Which DONEs a waiting thread is interested in: those of these operations, or so many of any. With
 // neither it may be anything. The device tells of others when it suits it.
@@ -40,7 +41,6 @@ struct Interest {
   uint64_t count = 1;
 };
 constexpr Interest kOnlyTime{nullptr, proto::kNever};
-struct GraphExec;
 
 struct Waiter {
   bool (*ready)(void*);
