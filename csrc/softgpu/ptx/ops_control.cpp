@@ -112,9 +112,14 @@ void decode_trap(Decode& d) { d.out.flow = Flow::kTrap; }
 void decode_barrier(Decode& d) {
   d.take("cta");
   d.take("aligned");
-  if (d.take("warp") || d.take("cluster")) {
-    // The lanes of a warp are always together, and a block is its own cluster: only its `wait`
-    // has to wait, for the block.
+  if (d.take("warp")) {
+    if (!d.take("sync")) d.fail("has no operation");
+    d.out.d = d.source(0, Type::kB32);
+    d.out.flow = Flow::kSync;
+    return d.set([](Warp&, const Instr&, uint32_t) {});
+  }
+  if (d.take("cluster")) {
+    // A block is its own cluster: only `wait` has to wait, for the block.
     const bool waits = d.take("wait");
     constexpr std::string_view kWords[] = {"sync", "arrive", "release", "acquire", "relaxed"};
     for (const std::string_view word : kWords) d.take(word);

@@ -111,7 +111,7 @@ void elect(Warp& warp, const Instr& in, uint32_t mask) {
   uint32_t out[kLanes] = {};
   uint32_t leaders = 0;
   each_lane(mask, [&](uint32_t lane) {
-    const uint32_t who = warp.at<uint32_t>(in.a)[lane] & mask;
+    const uint32_t who = members(warp, in, mask, lane);
     if (who == 0) return;
     out[lane] = static_cast<uint32_t>(__builtin_ctz(who));
     leaders |= static_cast<uint32_t>(out[lane] == lane) << lane;
@@ -132,7 +132,9 @@ void take_pair(Decode& d, Type type) {
 }
 
 void take_members(Decode& d, size_t index) {
-  if (d.take("sync")) d.out.d = d.source(index, Type::kB32);
+  if (!d.take("sync")) return;
+  d.out.d = d.source(index, Type::kB32);
+  d.out.flow = Flow::kSync;
 }
 
 }  // namespace
@@ -212,9 +214,8 @@ void decode_redux(Decode& d) {
 }
 
 void decode_elect(Decode& d) {
-  d.take("sync");
   take_pair(d, Type::kB32);
-  d.out.a = d.source(1, Type::kB32);
+  take_members(d, 1);
   d.set(elect);
 }
 

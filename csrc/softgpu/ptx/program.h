@@ -23,6 +23,7 @@ using Handler = void (*)(Warp&, const Instr&, uint32_t mask);
 enum class Flow : uint8_t {
   kNext,
   kMayFail,  // as kNext, unless the block has an error now
+  kSync,     // as kNext, but not before the lanes that mask `d` names are there
   kBranch, kBranchIndexed, kCall, kReturn, kExit, kTrap, kBarrier,
 };
 

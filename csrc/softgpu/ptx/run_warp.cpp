@@ -141,6 +141,63 @@ bool fits(const Instr& call, const Function& caller, const Function& callee) {
   return true;
 }
 
+// The path that has the lane now is the topmost with it. It can run, unless others above it are its
+// own parts: then the lane has come to where these will meet it.
+size_t runnable_path_of(const Warp& warp, uint32_t lane) {
+  uint32_t above = 0;
+  for (size_t i = warp.paths.size(); i-- > warp.frames[warp.depth - 1].first_path;) {
+    const uint32_t mask = warp.paths[i].mask;
+    if ((mask >> lane & 1) != 0) return (mask & above) == 0 ? i : SIZE_MAX;
+    above |= mask;
+  }
+  return SIZE_MAX;
+}
+
+// One path of `lanes`, which are all at `pc`: it meets others where those of their paths would that
+// hold them all.
+void join(Warp& warp, uint32_t pc, uint32_t lanes) {
+  uint32_t reconverge = kNever;
+  for (size_t i = warp.frame().first_path; i < warp.paths.size(); ++i) {
+    Path& path = warp.paths[i];
+    if ((path.mask & lanes) != lanes) {
+      path.mask &= ~lanes;
+    } else {
+      reconverge = path.pc;
+    }
+  }
+  warp.paths.push_back({pc, reconverge, lanes});
+}
+
+// True: go on. False: another path is on top now, or a joint one. Members that can never come, as
+// they wait for these lanes themselves, are not waited for.
+bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t mask) {
+  const uint32_t named = warp.at<uint32_t>(in.d)[__builtin_ctz(mask)];
+  const uint32_t missing = named & warp.frame().live & warp.alive & ~active;
+  if (missing == 0) return true;
+  warp.paths.back().pc = pc;
+  uint32_t here = active;
+  size_t other = SIZE_MAX;
+  each_lane(missing, [&](uint32_t lane) {
+    const size_t found = runnable_path_of(warp, lane);
+    if (found == SIZE_MAX) return;
+    if (warp.paths[found].waits && warp.paths[found].pc == pc) {
+      here |= warp.paths[found].mask;
+    } else if (!warp.paths[found].waits) {
+      other = found;
+    }
+  });
+  if (other != SIZE_MAX) {
+    warp.paths.back().waits = true;
+    std::rotate(warp.paths.begin() + static_cast<ptrdiff_t>(other),
+                warp.paths.begin() + static_cast<ptrdiff_t>(other) + 1, warp.paths.end());
+    return false;
+  }
+  warp.paths.back().waits = false;
+  if (here == active) return true;
+  join(warp, pc, here);
+  return false;
+}
+
 // The function that the lanes call; through a register: that of the first, which takes along the
 // lanes that call the same. The others stay in *mask's complement and call again.
 const Function* callee_of(Warp& warp, const Instr& in, uint32_t* mask) {
@@ -370,7 +427,7 @@ void run_warp(Warp& warp) {
     const uint32_t active = path.mask, threads = count(active), reconverge = path.reconverge;
     uint32_t pc = path.pc;
     uint64_t ran = 0, flops = 0;
-    bool on = true;
+    bool on = true, moved = false;
     while (on && pc != reconverge) {
       const Instr& in = code[pc++];
       ++ran;
@@ -381,10 +438,14 @@ void run_warp(Warp& warp) {
         if (mask == 0) continue;
       }
       warp.current = &in;
+      if (in.flow == Flow::kSync && !gather(warp, in, pc - 1, active, mask)) {
+        moved = true;
+        break;
+      }
       if (in.run != nullptr) {
         in.run(warp, in, mask);
         flops += uint64_t{in.flops} * (mask == active ? threads : count(mask));
-        if (in.flow == Flow::kNext) continue;
+        if (in.flow != Flow::kMayFail) continue;
         on = block.error == CUDA_SUCCESS;
       } else if (in.flow == Flow::kBranch && mask == active) {
         pc = in.target;
@@ -397,13 +458,12 @@ void run_warp(Warp& warp) {
         if (!redirect(warp, in, pc, active, mask)) return;
         break;
       }
-      if (!on) path.pc = pc;
     }
     if (ran != 0) {
       block.counters.instructions += ran * threads;
       block.counters.flops += flops;
       warp.executed += ran;
-      path.pc = pc;
+      if (!moved) path.pc = pc;
     }
     if (block.error != CUDA_SUCCESS || (!on && warp.executed >= stop)) return;
   }

@@ -2,7 +2,8 @@
 //
 // Divergence. A frame has a stack of paths, the top one runs. A branch that parts the lanes leaves
 // a path that waits at the immediate post-dominator and puts the two sides above it; a path that
-// gets there is dropped. Lanes that returned or exited are missing from every path's mask.
+// gets there is dropped. A path that comes to a `.sync` instruction waits until the lanes that its
+// mask names have come there, too, and goes on together with them. Lanes that returned or exited are missing from every path's mask.
 #pragma once
 
 #include <cuda.h>
@@ -16,6 +17,7 @@ namespace softgpu::ptx {
 
 struct Path {
   uint32_t pc, reconverge, mask;
+  bool waits = false;  // at an instruction that needs lanes of other paths
 };
 
 struct Frame {

@@ -6,6 +6,7 @@ __constant__ float table[4] = {1, 2, 3, 4};
 __device__ const char* const names[2] = {"ab", "cd"};
 extern "C" __global__ void divergence(int* out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned staying = __ballot_sync(0xffffffff, i % 6 != 3);
   int value = 0;
   for (int k = 0; k < i % 7; ++k) {
     if (k % 2 == 0) {
@@ -28,8 +29,8 @@ extern "C" __global__ void divergence(int* out, int n) {
     case 4: value *= 3; break;
     default: value = i % 4 == 1 ? 7 : value;
   }
-  // All lanes that did not return are together again.
-  value += __popc(__activemask()) * 1000;
+  // Those that did not return are together again.
+  value += __popc(__ballot_sync(staying, 1)) * 1000;
   out[i] = value;
 }
 __device__ __noinline__ unsigned fibonacci(unsigned n) {
