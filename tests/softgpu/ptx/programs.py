@@ -250,42 +250,36 @@ def wide_integers(device: Device) -> None:
         assert found == expected, (x, y)
 
 
+def walked(i: int) -> int:
+    """The loops of the kernel `divergence`."""
+    value = 0
+    for k in range(i % 7):
+        if k % 2 == 0:
+            value += k
+            if i % 3 == 1:
+                continue
+            value *= 2
+        else:
+            stop = 3 if k == 3 and i % 5 >= 3 else 0
+            value += sum(j * k for j in range(i % 5, stop, -1))
+        if value > 40:
+            break
+    return value
+
+
+def diverged(i: int) -> int:
+    value = walked(i)
+    otherwise = 7 if i % 4 == 1 else value
+    return [value + 1, (value - 2) ^ 5, value ^ 5, -value, value * 3, otherwise][i % 6]
+
+
 def divergence_torture(device: Device) -> None:
     n = 160
     out = OnDevice("i", [0] * n)
     device.run("control.divergence", 5, 32, out, INT(n))
-
-    def one(i: int) -> int | None:
-        value = 0
-        for k in range(i % 7):
-            if k % 2 == 0:
-                value += k
-                if i % 3 == 1:
-                    continue
-                value *= 2
-            else:
-                for j in range(i % 5, 0, -1):
-                    if j == 3 and k == 3:
-                        break
-                    value += j * k
-            if value > 40:
-                break
-        match i % 6:
-            case 0:
-                return value + 1
-            case 1:
-                return (value - 2) ^ 5
-            case 2:
-                return value ^ 5
-            case 3:
-                return -value
-            case 4:
-                return value * 3
-        return 7 if i % 4 == 1 else value
-
     together = [sum(1 for i in range(32 * w, 32 * w + 32) if i % 6 != 3) for w in range(5)]
     assert out.read() == [
-        one(i) + (1000 * together[i // 32] if i % 6 != 3 else 0) for i in range(n)
+        diverged(i) + (1000 * together[i // 32] if i % 6 != 3 else 0) for i in range(n)
     ]
 
 
