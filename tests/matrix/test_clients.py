@@ -19,13 +19,13 @@ TANDEM_RUN = (sys.executable, "-m", "tandem.cli", "run", "--require", "--")
 
 
 def run(
-    clients, program: str, env: Mapping[str, str], *, prefix: Sequence[str] = ()
+    clients, program: str, env: Mapping[str, str], *, prefix: Sequence[str] = (), code: int = 0
 ) -> subprocess.CompletedProcess[str]:
     command = [*prefix, clients.python, "-W", "ignore", str(PROGRAMS / f"{program}.py")]
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done
 
 
@@ -46,18 +46,29 @@ def test_a_client_without_kernels(program, clients, gpu):
     run(clients, program, gpu)
 
 
+# The same program twice: its kernels interpreted, and as bodies that stand in for them.
+KERNELS = pytest.mark.parametrize("kernels", ["interpreted", "bodies"])
+
+
+@pytest.fixture
+def with_kernels(gpu, bodies):
+    return {"interpreted": gpu, "bodies": gpu | {"TANDEM_SOFTGPU_KERNELS": str(bodies)}}
+
+
+@KERNELS
+@pytest.mark.parametrize("program", ["bindings_kernel", "core_graphs"])
+def test_a_client_with_kernels(program, kernels, clients, with_kernels):
+    run(clients, program, with_kernels[kernels])
+
+
+@KERNELS
 @pytest.mark.parametrize("code", ["ptx", "cubin"])
-def test_cuda_core_launches_bodies_that_stand_in_for_compiled_code(code, clients, gpu, bodies):
-    run(clients, "core_kernel", gpu | {"TEST_CODE": code, "TANDEM_SOFTGPU_KERNELS": str(bodies)})
-
-
-def test_cuda_bindings_launches_bodies_that_stand_in_for_compiled_code(clients, gpu, bodies):
-    run(clients, "bindings_kernel", gpu | {"TANDEM_SOFTGPU_KERNELS": str(bodies)})
+def test_cuda_core_loads_what_it_compiled(code, kernels, clients, with_kernels):
+    run(clients, "core_kernel", with_kernels[kernels] | {"TEST_CODE": code})
 
 
 @pytest.mark.parametrize("program", ["core_kernel", "numba_memory"])
-def test_a_client_under_tandem(program, clients, serve, clean_env, tmp_path, bodies):
+def test_a_client_under_tandem(program, clients, serve, clean_env, tmp_path):
     env = softgpu.environment(clean_env, folder=tmp_path, clock="real", profile="tiny")
-    env |= {"TEST_CODE": "ptx", "TANDEM_SOFTGPU_KERNELS": str(bodies)}
 
-    run(clients, program, serve(env), prefix=TANDEM_RUN)
+    run(clients, program, serve(env | {"TEST_CODE": "ptx"}), prefix=TANDEM_RUN)

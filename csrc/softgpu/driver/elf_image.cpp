@@ -172,9 +172,21 @@ uint32_t arch_of(const Elf64_Ehdr& header) {
   return (header.e_flags >> (moved ? 8 : 0)) & 0xff;
 }
 
+// A cubin made with line information (-lineinfo, -G) holds its PTX: lines that end with a zero.
+std::string ptx_of(const std::vector<Section>& sections) {
+  for (const Section& section : sections) {
+    if (section.name != ".nv_debug_ptx_txt" || section.content.size == 0) continue;
+    std::string text(section.content.data, section.content.size);
+    std::replace(text.begin(), text.end(), '\0', '\n');
+    return text;
+  }
+  return "";
+}
+
 void read_cubin(const Elf64_Ehdr& header, const std::vector<Section>& sections, Image* image) {
   image->kind = ImageKind::kCubin;
   image->arch = arch_of(header);
+  image->embedded_ptx = ptx_of(sections);
   Cubin cubin{sections, {}};
   for (const Section& section : sections) {
     std::string_view name = section.name;

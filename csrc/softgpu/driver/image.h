@@ -28,6 +28,7 @@ struct Image {
   Bytes linked;                      // kLinked: the inputs, see link_image.h
   uint32_t arch = 0;                 // cubin and PTX: 90 for sm_90; 0 where the image is silent
   std::vector<ImageKernel> kernels;  // where the format shows them (PTX, cubin)
+  std::string embedded_ptx;          // what a cubin with line information was made of
 };
 
 // `given` may go on behind the image.

@@ -41,6 +41,13 @@ void complain(const Loading& loading, const std::string& what) {
   loading.log->error += what + "\n";
 }
 
+// Few programs show the log of what they load, and nothing works after this.
+void tell_once(const std::string& problem) {
+  static bool told = false;
+  if (!told) fprintf(stderr, "softgpu: %s", problem.c_str());
+  told = true;
+}
+
 std::string name_of(const KernelEntry& entry) {
   Dl_info info{};
   return dladdr(entry.function, &info) && info.dli_sname ? info.dli_sname : "";
@@ -141,7 +148,9 @@ bool borrow_any(const Loading& loading, const Image& image) {
 
 CUresult borrow_bodies(const Loading& loading, const Image& image) {
   if (borrow_any(loading, image)) return CUDA_SUCCESS;
-  complain(loading, "no body for the kernels of the image: see TANDEM_SOFTGPU_KERNELS");
+  const std::string name = image.kernels.empty() ? "" : image.kernels.front().name;
+  complain(loading, "no body for kernel '" + name + "': machine code is not executed. Compile with "
+                    "line information (-lineinfo) or to PTX, or see TANDEM_SOFTGPU_KERNELS");
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -158,16 +167,11 @@ bool runs_on(uint32_t device, FatbinKind kind, uint32_t arch) {
   return arch <= device && (kind == FatbinKind::kPtx || arch / 10 == device / 10);
 }
 
-CUresult load_ptx(const Loading& loading, const Image& image) {
-  if (image.arch > loading.arch) {
-    complain(loading, "fatal: .target sm_" + std::to_string(image.arch) +
-                          " is newer than the device, sm_" + std::to_string(loading.arch));
-    return CUDA_ERROR_INVALID_PTX;
-  }
-  // Bodies that somebody compiled win; the interpreter has the other kernels and the variables.
+// Bodies that somebody compiled win; the interpreter has the other kernels and the variables.
+CUresult interpret(const Loading& loading, const Image& image, std::string_view text) {
   const bool borrowed = borrow_any(loading, image);
   std::string problem;
-  const PtxImage* own = load_ptx_text({image.bytes.data, image.bytes.size}, loading.module, &problem);
+  const PtxImage* own = load_ptx_text(text, loading.module, &problem);
   if (!own) {
     if (borrowed) return CUDA_SUCCESS;
     complain(loading, problem);
@@ -180,13 +184,23 @@ CUresult load_ptx(const Loading& loading, const Image& image) {
   return CUDA_SUCCESS;
 }
 
+CUresult load_ptx(const Loading& loading, const Image& image) {
+  if (image.arch > loading.arch) {
+    complain(loading, "fatal: .target sm_" + std::to_string(image.arch) +
+                          " is newer than the device, sm_" + std::to_string(loading.arch));
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  return interpret(loading, image, {image.bytes.data, image.bytes.size});
+}
+
 CUresult load_cubin(const Loading& loading, const Image& image) {
   if (image.arch != 0 && !runs_on(loading.arch, FatbinKind::kElf, image.arch)) {
     complain(loading, "the cubin is for sm_" + std::to_string(image.arch) + ", the device is sm_" +
                           std::to_string(loading.arch));
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  return borrow_bodies(loading, image);
+  if (image.embedded_ptx.empty()) return borrow_bodies(loading, image);
+  return interpret(loading, image, image.embedded_ptx);
 }
 
 CUresult load_entry(const Loading& loading, const FatbinEntry& entry) {
@@ -273,7 +287,9 @@ uint32_t arch_of_device(const Runtime& rt, int device) {
 
 CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log) {
   const int device = module->context ? module->context->device : 0;  // all are of one profile
-  return load({rt, module, log, arch_of_device(rt, device), 0}, image);
+  const CUresult result = load({rt, module, log, arch_of_device(rt, device), 0}, image);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) tell_once(log->error);
+  return result;
 }
 
 }  // namespace softgpu

@@ -185,6 +185,15 @@ TEST(ptx_that_no_compiler_would_take_has_its_own_errors) {
   CHECK_EQ(inspect_image({nullptr, 0}).error, CUDA_ERROR_INVALID_IMAGE);
 }
 
+TEST(a_cubin_with_line_information_shows_the_ptx_it_was_made_of) {
+  const std::string lines("\0.version 8.0\0.target sm_90\0.entry f() { ret; }\0", 48);
+  const Exact with(cubin({{".text.f", "code"}, {".nv_debug_ptx_txt", lines}}));
+  const Exact without(cubin({{".text.f", "code"}}));
+  CHECK(inspect_image(with.view()).embedded_ptx ==
+        "\n.version 8.0\n.target sm_90\n.entry f() { ret; }\n");
+  CHECK(inspect_image(without.view()).embedded_ptx.empty());
+}
+
 TEST(a_cubin_shows_kernels_registers_and_bounds) {
   const std::string info = info_attribute(0x05, {64, 4, 1});
   const Exact exact(cubin({{".text.vadd", "code"}, {".nv.info.vadd", info}}));
