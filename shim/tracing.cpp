@@ -33,6 +33,8 @@ struct Thread {
   bool is_introduced = false;
 };
 
+constexpr uint64_t kLookAgainEvery = 64;
+
 trace::TraceMap g_map;
 std::atomic<TraceClock> g_clock_kind{TraceClock::kUnknown};
 std::atomic<uint32_t> g_pid{0};
@@ -176,6 +178,9 @@ Span::Span(CallIndex call) : call_(call) {
   if (!thread) return;
   thread->number = g_map.header().calls.fetch_add(1, std::memory_order_relaxed) + 1;
   thread->is_timed = false;
+  // A thread that found no ring when it began looks again now and then.
+  if (!thread->writer.has_ring() && thread->number % kLookAgainEvery == 0)
+    thread->writer.claim(g_map, g_pid.load(std::memory_order_relaxed), thread->tid, false);
   if (g_clock_kind.load(std::memory_order_relaxed) == TraceClock::kUnknown)
     flags_ |= trace::kCallHostTime;
   start_ns_ = now_ns();

@@ -42,7 +42,7 @@ namespace tandem::trace {
 
 inline constexpr uint32_t kTraceMagic = 0x544d4454;  // "TDMT"
 inline constexpr uint32_t kTraceVersion = 1;
-inline constexpr uint32_t kTraceRings = 256;
+inline constexpr uint32_t kTraceRings = 1024;  // threads traced at once
 inline constexpr uint32_t kTraceRingBytes = 512 * 1024;
 inline constexpr uint32_t kTraceRingRecords = kTraceRingBytes / sizeof(shm::Record);
 inline constexpr uint32_t kWordsARecord = 6;

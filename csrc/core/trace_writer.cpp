@@ -72,7 +72,7 @@ bool TraceMap::open(const char* place) {
   return true;
 }
 
-bool TraceWriter::claim(const TraceMap& map, uint32_t pid, uint32_t tid) {
+bool TraceWriter::claim(const TraceMap& map, uint32_t pid, uint32_t tid, bool patient) {
   const uint64_t me = uint64_t{pid} << 32 | tid;
   wait_ms_ = map.header().wait_ms;
   const uint64_t start = monotonic_ns();
@@ -99,8 +99,8 @@ bool TraceWriter::claim(const TraceMap& map, uint32_t pid, uint32_t tid) {
       is_stalled_ = false;
       return true;
     }
-    pause_ns(kLongestPauseNs);
-  } while (monotonic_ns() - start < uint64_t{wait_ms_} * 1'000'000);
+    if (patient) pause_ns(kLongestPauseNs);
+  } while (patient && monotonic_ns() - start < uint64_t{wait_ms_} * 1'000'000);
   return false;
 }
 

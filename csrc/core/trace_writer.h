@@ -32,8 +32,8 @@ inline constexpr uint32_t kMaxText = 4096;
 
 class TraceWriter {
  public:
-  // Takes a free ring; waits for one as long as for room. False: none was to be had.
-  bool claim(const TraceMap& map, uint32_t pid, uint32_t tid);
+  // Takes a free ring; if `patient`, waits for one as long as for room. False: none was to be had.
+  bool claim(const TraceMap& map, uint32_t pid, uint32_t tid, bool patient = true);
   [[nodiscard]] bool has_ring() const { return ring_ != nullptr; }
 
   // The call that is being made, for the reader of a process that dies in it.
