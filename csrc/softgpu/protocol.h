@@ -51,6 +51,7 @@ enum class Type : uint16_t {
   kMemReserve, kMemReply, kMemRelease, kMemInfo, kMemInfoReply,
   kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
   kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate, kDeviceEvent,
+  kCheckpoint, kCheckpointReply, kFreeze, kFrozen,
 };
 
 struct Header {
@@ -246,6 +247,27 @@ struct QueryReply {  // text follows, `text_bytes` of it, padded to 8
   Header header;
   uint64_t request;
   uint32_t text_bytes, reserved;
+};
+enum class CheckpointVerb : uint32_t { kGetState = 0, kLock, kCheckpoint, kRestore, kUnlock };
+struct Checkpoint {  // of the process `pid`, by whoever may connect
+  Header header;
+  uint64_t request;
+  uint32_t pid, verb;
+  uint64_t timeout_ns;  // kLock: of the device's time; 0 = none
+};
+struct CheckpointReply {
+  Header header;
+  uint64_t request;
+  uint32_t status, state;  // CUresult, CUprocessState
+};
+// Device -> client: hold back calls that begin from now on (or let go of them). The client answers
+// FROZEN once those under way have returned; what they submitted comes before it.
+struct Freeze {
+  Header header;
+  uint32_t on, reserved;
+};
+struct Frozen {
+  Header header;
 };
 struct DeviceEvent {  // to query connections that asked; the numbers are NVML's
   Header header;

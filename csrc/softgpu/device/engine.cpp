@@ -121,6 +121,10 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   const auto found = std::find(participants_.begin(), participants_.end(), entry);
   if (found != participants_.end()) participants_.erase(found);
   leave_mps(*client);
+  if (Client* waiting = find(client->pending_lock.requester)) {
+    reply_checkpoint(waiting, client->pending_lock.request, kInvalidValue, nullptr);
+    flush(&waiting->replies, waiting);
+  }
   clients_.erase(connection);
   run(real_now_ns);
 }
@@ -149,6 +153,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kHello: return with(Hello{}, &Engine::hello);
     case Type::kMemInfo: return with(MemInfo{}, &Engine::mem_info);
     case Type::kQuery: return with(Query{}, &Engine::query);
+    case Type::kCheckpoint: return with(Checkpoint{}, &Engine::checkpoint);
     default: break;
   }
   if (client->role == Role::kMpsServer && type == Type::kMpsTerminate) {
@@ -168,6 +173,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kStreamDestroy: return with(StreamDestroy{}, &Engine::stream_destroy);
     case Type::kMemReserve: return with(MemReserve{}, &Engine::mem_reserve);
     case Type::kMemRelease: return with(MemRelease{}, &Engine::mem_release);
+    case Type::kFrozen: return with(Frozen{}, &Engine::frozen);
     case Type::kJoinMps: return with(JoinMps{}, &Engine::join_mps);
     case Type::kBody: return with(Body{}, &Engine::body);
     case Type::kSyncTime:

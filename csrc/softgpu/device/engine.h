@@ -76,6 +76,8 @@ class Engine {
   Pending* make_pending(Stream* stream, const Submit& message);
   const char* body(Client* client, const Body& message);
   const char* join_mps(Client* client, const JoinMps& message);
+  const char* checkpoint(Client* client, const Checkpoint& message);
+  const char* frozen(Client* client, const Frozen& message);
   const char* mps_terminate(Client* client, const MpsTerminate& message);
   void condemn(Client* client, const std::string& why);
 
@@ -107,6 +109,17 @@ class Engine {
   void end_mps_client(Client* client, uint32_t status);
   void note_mps_fault(const Client& client, uint32_t status);
   void leave_mps(const Client& gone);
+
+  // Checkpoints (engine_checkpoint.cpp).
+  Client* worker_of(uint32_t pid);
+  void begin_lock(Client* target, Client* requester, const Checkpoint& message);
+  void end_lock(Client* target, uint32_t status);
+  uint32_t suspend(Client* target);
+  uint32_t resume(Client* target);
+  uint32_t unlock(Client* target);
+  void reply_checkpoint(Client* to, uint64_t request, uint32_t status, const Client* of);
+  void look_at_locks();
+  uint64_t next_lock_deadline_ns() const;
 
   // Time (engine_clock.cpp).
   void run(uint64_t real_now_ns);
@@ -144,6 +157,7 @@ class Engine {
 
   std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
   std::vector<std::pair<uint32_t, Client*>> participants_;  // by id: the order of every tie
+  std::set<uint32_t> locking_;                           // connections with a pending lock
   std::map<uint32_t, Client*> mps_servers_;              // by id, a number of their own
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;

@@ -90,6 +90,7 @@ void Engine::forget(Pending* submitted) {
 
 // Everything that happens at the present time, until nothing more does.
 void Engine::settle() {
+  if (!locking_.empty()) look_at_locks();
   for (bool changed = true; changed;) {
     while (collect_ended()) {
     }
@@ -99,6 +100,7 @@ void Engine::settle() {
       changed = changed || gpu.next_event_ns() <= now_ns_;
     }
   }
+  if (!locking_.empty()) look_at_locks();
 }
 
 bool Engine::collect_ended() {
@@ -321,6 +323,7 @@ uint64_t Engine::next_device_event_ns() const {
   uint64_t next = instant_.empty() ? kNever : now_ns_;
   for (const Gpu& gpu : gpus_) next = std::min(next, gpu.next_event_ns());
   for (const Op* op : waits_) next = std::min(next, op->retry_ns);
+  if (!locking_.empty()) next = std::min(next, next_lock_deadline_ns());
   return next;
 }
 

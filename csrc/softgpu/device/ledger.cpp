@@ -25,6 +25,27 @@ void Ledger::release_all(uint32_t connection) {
   }
   used_bytes_ -= used_bytes(connection);
   used_by_.erase(connection);
+  suspended_.erase(connection);
+}
+
+void Ledger::suspend(uint32_t connection) {
+  const uint64_t bytes = used_bytes(connection);
+  used_bytes_ -= bytes;
+  used_by_.erase(connection);
+  suspended_[connection] = bytes;
+}
+
+bool Ledger::can_resume(uint32_t connection) const {
+  const auto found = suspended_.find(connection);
+  return found == suspended_.end() || found->second <= free_bytes();
+}
+
+void Ledger::resume(uint32_t connection) {
+  const auto found = suspended_.find(connection);
+  if (found == suspended_.end()) return;
+  used_bytes_ += found->second;
+  used_by_[connection] += found->second;
+  suspended_.erase(found);
 }
 
 uint64_t Ledger::used_bytes(uint32_t connection) const {

@@ -19,6 +19,12 @@ class Ledger {
   bool release(uint64_t allocation, uint32_t connection);
   void release_all(uint32_t connection);
 
+  // Checkpoint: what the connection holds takes no room until it is resumed, which fails when it
+  // no longer fits.
+  void suspend(uint32_t connection);
+  bool can_resume(uint32_t connection) const;
+  void resume(uint32_t connection);
+
   uint64_t used_bytes(uint32_t connection) const;
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t total_bytes() const { return total_bytes_; }
@@ -34,6 +40,7 @@ class Ledger {
   uint64_t used_bytes_ = 0;
   std::map<uint64_t, Held> held_;
   std::map<uint32_t, uint64_t> used_by_;
+  std::map<uint32_t, uint64_t> suspended_;  // bytes by connection
 };
 
 }  // namespace tandem::softgpu

@@ -26,6 +26,8 @@ enum Status : uint32_t {
   kInvalidDevice = 101,
   kEccUncorrectableError = 214,
   kInvalidHandle = 400,
+  kIllegalState = 401,
+  kNotReady = 600,
   kContextIsDestroyed = 709,
   kIllegalAddress = 700,
   kLaunchFailed = 719,
@@ -113,6 +115,17 @@ struct RunsBefore {
   bool operator()(const Op* a, const Op* b) const;
 };
 
+// CUprocessState, as far as it is used.
+enum class ProcessState : uint32_t { kRunning = 0, kLocked = 1, kCheckpointed = 2 };
+
+// A lock that somebody asked for and that the client has not reached yet.
+struct PendingLock {
+  uint32_t requester = 0;  // connection; 0: nobody asks
+  uint64_t request = 0;
+  uint64_t deadline_ns = kNever;
+  bool frozen = false;  // no call is under way any more
+};
+
 enum class Role : uint8_t { kUnknown, kWorker, kObserver, kQuery, kMpsServer };
 
 // Virtual clock: which of its events a client has to hear of at once. DONEs that none of its threads
@@ -133,6 +146,8 @@ struct Client {
   uint32_t mps_server = 0;    // whose client it is; 0: none's
   uint32_t mps_priority = 0;  // larger is less urgent, before all stream priorities
   bool mps_fault = false;     // of a server: until the clients that a fault hit have gone
+  ProcessState state = ProcessState::kRunning;
+  PendingLock pending_lock;
   bool watches_events = false;  // of a query connection: hears of XIDs and ECC errors
   uint32_t fate = kSuccess;   // what every context of it has come to
   std::array<uint64_t, kMaxDevices> memory_limit_bytes;  // kNever: none

@@ -156,7 +156,9 @@ const Row kRows[] = {
     ROW(CUDA_ERROR_FUNCTION_NOT_LOADED, "the function handle is not loaded")
     ROW(CUDA_ERROR_KEY_ROTATION, "an error happened during the key rotation")
 #if CUDA_VERSION >= 13050
+#if CUDA_VERSION >= 13010
     ROW(CUDA_ERROR_STREAM_DETACHED, "operation not permitted on a detached stream")
+#endif
     ROW(CUDA_ERROR_MULTICAST_RESOURCE_FULL, "multicast resources are exhausted")
     ROW(CUDA_ERROR_INSUFFICIENT_LOADER_VERSION, "the loader is older than the code needs")
     ROW(CUDA_ERROR_GRAPH_RECAPTURE_FAILURE, "the graph could not be captured anew")

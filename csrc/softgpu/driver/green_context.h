@@ -10,6 +10,9 @@
 
 namespace softgpu {
 
+// CUDA_ERROR_STREAM_DETACHED, which headers before 13.1 do not name.
+constexpr auto kStreamDetached = static_cast<CUresult>(917);
+
 struct GreenContext {
   Context* primary = nullptr;
   Context* view = nullptr;

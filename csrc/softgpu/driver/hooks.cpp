@@ -27,7 +27,7 @@ SOFTGPU_HOOK uint64_t softgpu_now_ns() {
 SOFTGPU_HOOK int softgpu_clock_is_virtual() { return on_virtual_clock(); }
 
 SOFTGPU_HOOK void softgpu_wait_until_ns(uint64_t deadline_ns) {
-  Call call(Call::kNothing);
+  Call call(Call::kClock);
   if (call.rt.now_ns() >= deadline_ns) return;
   if (!call.error) return call.rt.wait(call.lock, [] { return false; }, deadline_ns, kOnlyTime);
   const timespec until{static_cast<time_t>(deadline_ns / 1'000'000'000),
@@ -38,7 +38,7 @@ SOFTGPU_HOOK void softgpu_wait_until_ns(uint64_t deadline_ns) {
 }
 
 SOFTGPU_HOOK void softgpu_wait_begin() {
-  Call call(Call::kNothing);
+  Call call(Call::kClock);
   if (call.error || !call.rt.is_virtual()) return;
   this_thread().outside = true;
   call.rt.flush();
@@ -47,7 +47,7 @@ SOFTGPU_HOOK void softgpu_wait_begin() {
 
 SOFTGPU_HOOK void softgpu_wait_end() {
   // Being a driver call is what makes the thread take part again.
-  const Call call(Call::kNothing);
+  const Call call(Call::kClock);
 }
 
 SOFTGPU_HOOK void softgpu_observe() { runtime().start(proto::kObserver); }

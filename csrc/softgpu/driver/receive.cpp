@@ -1,6 +1,7 @@
 // What arrives from the device process: STARTs are executed, DONEs complete operations, replies and
 // times wake whoever waits for them.
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ Message read(const char* from) {
 }  // namespace
 
 void Runtime::receive_loop(int fd) {
+  prctl(PR_SET_NAME, "softgpu-restore");  // what cuCheckpointProcessGetRestoreThreadId looks for
   std::vector<char> packet(proto::kMaxPacketBytes);
   pollfd fds[2] = {{fd, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
   bool batch_open = false;
@@ -108,6 +110,10 @@ void Runtime::handle(const Header& header, const char* message) {
       }
       return;
     }
+    case Type::kFreeze:
+      locked = read<proto::Freeze>(message).on != 0;
+      frozen_said_ = false;
+      return say_frozen_if_quiet();
     default: return;
   }
 }

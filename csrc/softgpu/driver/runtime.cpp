@@ -441,6 +441,14 @@ Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {
   }
   ThreadState& thread = this_thread();
   if (!thread.known || thread.outside) rt.thread_begins(lock);
+  if (need == kClock) return;
+  if (rt.locked) rt.wait(lock, [this] { return !rt.locked; });
+  if (rt.life != Life::kReady) {
+    error = CUDA_ERROR_DEVICE_UNAVAILABLE;
+    return;
+  }
+  counted_ = true;
+  ++rt.calls_under_way;
   if (need == kNothing) return;
   if (thread.stack.empty() || !thread.stack.back()) {
     error = CUDA_ERROR_INVALID_CONTEXT;
@@ -452,6 +460,21 @@ Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {
   context = home_of(context);
   error = alive ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!error && need == kUnsafe) error = refuse_unsafe(rt);
+}
+
+Call::~Call() {
+  if (!counted_) return;
+  if (!lock.owns_lock()) lock.lock();
+  --rt.calls_under_way;
+  rt.say_frozen_if_quiet();
+}
+
+// What the calls submitted is in the outbox before the answer.
+void Runtime::say_frozen_if_quiet() {
+  if (!locked || frozen_said_ || calls_under_way > 0) return;
+  frozen_said_ = true;
+  post(Type::kFrozen, proto::Frozen{{}});
+  flush();
 }
 
 Range* find_range(Runtime& rt, uintptr_t address, size_t bytes) {

@@ -57,6 +57,9 @@ class Runtime {
   Life life = Life::kFresh;
   proto::Welcome device{};
   MpsMembership mps;  // fixed when the driver starts
+  bool locked = false;       // by a checkpoint: calls wait
+  int calls_under_way = 0;   // those that began before
+  void say_frozen_if_quiet();
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
@@ -165,6 +168,7 @@ class Runtime {
   uint32_t queue_limit_ = 1024;
   uint64_t last_number_ = 0;
   uint64_t last_time_ns_ = 0;  // virtual clock: newest time heard of
+  bool frozen_said_ = false;   // since `locked`
   uint64_t times_heard_ = 0;   // TIME messages so far
 
   std::vector<char> outbox_;
@@ -212,13 +216,18 @@ extern thread_local bool t_in_body;  // this thread runs bodies: driver calls ar
 class Call {
  public:
   // kUnsafe: a context, and no stream capture that forbids calls it would not see.
-  enum Need { kNothing, kContext, kUnsafe };
+  // kClock: no CUDA call; not held back by a checkpoint's lock.
+  enum Need { kNothing, kContext, kUnsafe, kClock };
   explicit Call(Need need);
+  ~Call();
   Runtime& rt;
   Lock lock;
   Context* context = nullptr;
   GreenContext* green = nullptr;  // current is the view of that one, `context` its primary one
   CUresult error;
+
+ private:
+  bool counted_ = false;
 };
 
 // The stream a handle means, 0, 1 and 2 included; null when it is not one.

@@ -46,7 +46,7 @@ CUresult StreamCall::find(CUstream handle) {
   if (call.error) return call.error;
   stream = resolve_stream(call, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->detached) return CUDA_ERROR_STREAM_DETACHED;
+  if (stream->detached) return kStreamDetached;
   return stream->context->error;
 }
 
