@@ -210,7 +210,7 @@ struct Body {
   uint32_t status;   // CUresult of the execution; not 0 poisons the context as on a GPU
   uint32_t reserved;
   uint64_t wait;     // kMemOpWait: 1 = not satisfied yet, ask again (device: START later)
-  double flops, bytes;  // kBodyTellsCost: of the whole kernel
+  double flops = 0, bytes = 0;  // kBodyTellsCost: of the whole kernel
 };
 struct Done {
   Header header;
