@@ -100,8 +100,7 @@ def main() -> int:
         result = tandem.main(prog_name="tandem", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as exc:
-        exc.show()
-        return exc.exit_code
+        return _report_usage(exc)
     except TandemError as exc:
         return _report(exc)
     except (KeyboardInterrupt, click.Abort):
@@ -111,6 +110,16 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _report_usage(error: click.ClickException) -> int:
+    """What click found wrong, in the words of all our errors."""
+    context = getattr(error, "ctx", None)
+    if isinstance(context, click.Context):
+        usage = context.get_usage()
+        print(f"{usage}\nTry '{context.command_path} --help' for help.\n", file=sys.stderr)
+    print(f"error: {error.format_message()}", file=sys.stderr)
+    return error.exit_code
 
 
 def _report(error: TandemError) -> int:

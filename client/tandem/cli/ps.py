@@ -1,11 +1,13 @@
 """`tandem ps`."""
 
+import pwd
 import time
 
 import click
 
 from tandem._results import Job
 from tandem.cli._output import json_option, open_client, print_json, print_table
+from tandem.errors import NotFoundError
 from tandem.units import format_bytes, format_duration
 
 HEADER = (
@@ -35,11 +37,25 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
         jobs = client.jobs(show_finished=show_finished)
     if user is not None:
         jobs = [job for job in jobs if user in (job.user, str(job.uid))]
+        if not jobs:
+            _require_user(user)
     if as_json:
         print_json(jobs)
         return
     now_ns = time.time_ns()
     print_table(HEADER, [row(job, now_ns=now_ns) for job in jobs], right=FIGURES)
+
+
+def _require_user(user: str) -> None:
+    """Tell a user without jobs from one who does not exist.
+
+    Raises:
+        NotFoundError: this machine has no such user.
+    """
+    try:
+        pwd.getpwuid(int(user)) if user.isascii() and user.isdigit() else pwd.getpwnam(user)
+    except (KeyError, ValueError, OverflowError) as exc:
+        raise NotFoundError(f"no user {user!r} on this machine") from exc
 
 
 def row(job: Job, *, now_ns: int) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from typing import TypeVar
 import click
 
 from tandem import softgpu as device
-from tandem.cli._output import json_option
-from tandem.errors import UnavailableError, UsageError
-from tandem.units import format_bytes
+from tandem.cli.softgpu_status import status
+from tandem.cli.softgpu_timeline import report, timeline
+from tandem.errors import TandemError, UnavailableError, UsageError
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
+_PROFILES = ("h200", "a100", "rtx4090", "tiny")
 _EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND = 126, 127
 
 
@@ -50,18 +51,24 @@ def softgpu() -> None:
       tandem softgpu run -- python program.py
       tandem softgpu run --clock virtual --timeline t.jsonl -- python program.py
       eval "$(tandem softgpu env)"
-      tandem softgpu status
+      tandem softgpu status --watch
+      tandem softgpu report t.jsonl run.html
     """
 
 
-@softgpu.command(context_settings={"ignore_unknown_options": True})
+softgpu.add_command(status)
+softgpu.add_command(timeline)
+softgpu.add_command(report)
+
+
+@softgpu.command(context_settings={"allow_interspersed_args": False})
 @device_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
     """Run COMMAND on the software GPU.
 
-    The options hold for the device process, which the first program in a directory starts; a later
-    one joins it as it is.
+    The options hold for the device process, which the first program in a directory starts. A later
+    one joins it as it is, and one line says where that is not what was asked for.
 
     \b
     Examples:
@@ -69,6 +76,7 @@ def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
       tandem softgpu run --mode mps --profile tiny -- python program.py
     """
     env = device.environment(None, **_absolute(options))
+    _say_if_joined(options, env)
     try:
         os.execvpe(command[0], list(command), env)
     except FileNotFoundError:
@@ -94,33 +102,25 @@ def env(**options: str | int | Path | None) -> None:
             click.echo(f"export {name}={shlex.quote(wanted[name])}")
 
 
-@softgpu.command()
-@json_option
-@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Runtime directory.")
-def status(as_json: bool, folder: Path | None) -> None:
-    """Show the device process: its clock, memory and programs.
-
-    \b
-    Examples:
-      tandem softgpu status
-      tandem softgpu status --json | jq .clients
-    """
+def _say_if_joined(options: dict[str, str | int | Path | None], env: dict[str, str]) -> None:
+    """A line where a device runs that is not as asked for."""
     from tandem.softgpu._query import device_status
 
-    text = device_status(folder or device.runtime_folder())
-    if as_json:
-        click.echo(text)
+    wanted = {k: v for k in ("profile", "clock", "mode") if (v := options[k]) is not None}
+    if not wanted:
         return
-    found = json.loads(text)
-    click.echo(f"{found['profile']}, {found['clock']} clock, {found['mode']} mode")
-    for gpu in found["devices"]:
-        used, total = format_bytes(gpu["used_bytes"]), format_bytes(gpu["total_bytes"])
-        busy = f"{gpu['gpu_utilization_ratio'] * 100:.0f}"
-        click.echo(f"gpu {gpu['index']}: {gpu['name']}, {used} / {total}, {busy} % busy")
-    for client in found["clients"]:
-        if client["role"] != "query":
-            memory = format_bytes(client["memory_bytes"])
-            click.echo(f"  pid {client['pid']} {client['name']}: {memory}")
+    folder = device.runtime_folder(env)
+    try:
+        running = json.loads(device_status(folder))
+    except (TandemError, ValueError):
+        return  # none runs: the program starts one
+    other = [f"{k} {running.get(k)}, not {v}" for k, v in wanted.items() if running.get(k) != v]
+    if other:
+        click.echo(
+            f"warning: joining the device that runs in '{folder}' ({'; '.join(other)}); "
+            "end its programs first, or use another --dir",
+            err=True,
+        )
 
 
 def _absolute(options: dict[str, str | int | Path | None]) -> dict[str, str | int | Path | None]:
@@ -133,6 +133,10 @@ def _absolute(options: dict[str, str | int | Path | None]) -> dict[str, str | in
     if not (device.LIBRARIES / "libcuda.so.1").is_file():
         raise UnavailableError(f"'{device.LIBRARIES}' has no libcuda.so.1; run `make build`")
     profile = options.get("profile")
-    if profile not in (None, "h200", "a100", "rtx4090", "tiny"):
-        raise UsageError(f"no profile {profile!r}; known are h200, a100, rtx4090, tiny")
+    if profile is not None and profile not in _PROFILES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(profile), _PROFILES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"no profile {profile!r}; known are {', '.join(_PROFILES)}{hint}")
     return {k: v.absolute() if isinstance(v, Path) else v for k, v in options.items()}

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "about.h"
 #include "server.h"
 #include "startup.h"
 
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   UniqueFd lock, listener, timeline;
   error = take_directory(settings.dir, &lock);
   if (error.empty()) error = open_timeline(settings.timeline_path, &timeline);
+  if (error.empty()) error = write_about(settings);
   if (error.empty()) error = listen_in(settings.dir, &listener);
   if (error.empty()) error = leave_parent(settings.dir);
   if (!error.empty()) return fail(error, 1);

@@ -63,18 +63,20 @@ void Timeline::part(const Op& op, uint64_t now_ns, bool last) {
                 ",\"client\":%u,\"part\":%u,\"last\":%s,\"sm_set\":\"",
                 op.sms, bytes_moved(op, op.remaining) - bytes_moved(op, op.part_remaining), op.id,
                 op.client->id, op.part, last ? "true" : "false");
-  text_ += head + json_string(op.name) + tail + text_of(op.sm_set) + "\"}\n";
+  text_ += head + json_string(op.name) + tail + text_of(op.sm_set) +
+           "\",\"t_ready_ns\":" + std::to_string(op.ready_ns) + "}\n";
 }
 
 void Timeline::context_switch(const Context& to, uint64_t start_ns, uint64_t end_ns) {
   if (!enabled_) return;
-  char line[256];
+  char line[400];
   std::snprintf(line, sizeof line,
                 "{\"t_start_ns\":%" PRIu64 ",\"t_end_ns\":%" PRIu64
                 ",\"gpu\":%u,\"context\":%" PRIu64
                 ",\"pid\":%d,\"stream\":0,\"kind\":\"switch\",\"name\":\"\",\"sms\":0,\"bytes\":0,"
-                "\"op\":0,\"client\":%u,\"part\":0,\"last\":true,\"sm_set\":\"\"}\n",
-                start_ns, end_ns, to.gpu, to.number, to.client->pid, to.client->id);
+                "\"op\":0,\"client\":%u,\"part\":0,\"last\":true,\"sm_set\":\"\","
+                "\"t_ready_ns\":%" PRIu64 "}\n",
+                start_ns, end_ns, to.gpu, to.number, to.client->pid, to.client->id, start_ns);
   text_ += line;
 }
 

@@ -1,7 +1,7 @@
 // The record of what the modelled GPUs did: one JSON object a line, times on the device's clock.
 //
 //   {"t_start_ns","t_end_ns","gpu","context","pid","stream","kind","name","sms","bytes","op",
-//    "client","part","last"}
+//    "client","part","last","sm_set","t_ready_ns"}
 //
 // A kernel that was preempted, or whose share of SMs changed, has one line for each part; `last` is
 // true on the line of the part that ended it, and the `bytes` of the parts add up to the whole.

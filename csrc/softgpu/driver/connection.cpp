@@ -45,10 +45,19 @@ std::string device_program() {
   return folder.substr(0, folder.rfind('/')) + "/bin/tandem-softgpu";
 }
 
+// The device's own folder is its user's alone. A runtime directory that has to be made on the way is
+// made as the daemon makes it: others pass through it to the sockets but cannot list it, and one
+// right in /tmp is nobody else's business.
 void make_folders(const std::string& path) {
+  const size_t name = path.rfind('/');
+  const bool in_runtime_directory = path.compare(name, std::string::npos, "/softgpu") == 0;
   for (size_t at = 1; at != std::string::npos;) {
     at = path.find('/', at + 1);
-    mkdir(path.substr(0, at).c_str(), 0700);
+    const std::string folder = path.substr(0, at);
+    const bool made = mkdir(folder.c_str(), at == std::string::npos ? 0700 : 0777) == 0;
+    if (!made || !in_runtime_directory || at != name) continue;
+    const bool private_one = folder.rfind('/') == 4 && folder.compare(0, 4, "/tmp") == 0;
+    chmod(folder.c_str(), private_one ? 0700 : 0711);
   }
 }
 

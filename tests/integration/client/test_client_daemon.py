@@ -175,7 +175,12 @@ def test_ps_is_a_table_or_json(tandem, job):
 
 
 def test_ps_of_another_user_is_empty(tandem, job):
-    assert tandem("ps", "-u", "nobody-of-this-name").stdout.count("\n") == 1
+    assert tandem("ps", "-u", "nobody").stdout.count("\n") == 1
+    unknown = tandem("ps", "-u", "nobody-of-this-name")
+    assert (unknown.returncode, unknown.stderr) == (
+        3,
+        "error: no user 'nobody-of-this-name' on this machine\n",
+    )
 
 
 def test_a_finished_job_is_shown_when_asked_for(tandem, daemon):

@@ -1,6 +1,7 @@
 """`tandem softgpu`, as a person types it."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -11,14 +12,28 @@ from tandem import softgpu
 CLI = [sys.executable, "-m", "tandem.cli", "softgpu"]
 
 
+def own_env(gpu):
+    env = {k: v for k, v in gpu.env().items() if not k.startswith("TANDEM_SOFTGPU_")}
+    del env["LD_LIBRARY_PATH"]
+    env["PYTHONPATH"] = str(softgpu.LIBRARIES.parents[2])  # works where it is not installed too
+    return env
+
+
+def tandem_start(gpu, *words):
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*CLI, *words], env=own_env(gpu), stdout=pipe, stderr=pipe, text=True)
+
+
 @pytest.fixture
 def tandem(gpu):
     def run(*words):
-        env = {k: v for k, v in gpu.env().items() if not k.startswith("TANDEM_SOFTGPU_")}
-        del env["LD_LIBRARY_PATH"]
-        env["PYTHONPATH"] = str(softgpu.LIBRARIES.parents[2])  # works where it is not installed too
         return subprocess.run(
-            [*CLI, *words], env=env, capture_output=True, text=True, timeout=60, check=False
+            [*CLI, *words],
+            env=own_env(gpu),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     return run
@@ -56,8 +71,71 @@ def test_status_shows_the_programs(tandem, gpu):
     found = json.loads(tandem("status", "--json", "--dir", str(gpu.folder)).stdout)
 
     child.communicate("")
-    assert f"pid {child.pid}" in plain
+    assert any(line.split()[:1] == [str(child.pid)] for line in plain.splitlines())
     assert [c["pid"] for c in found["clients"] if c["role"] == "worker"] == [child.pid]
+
+
+@pytest.mark.slow
+def test_watching_the_status_prints_a_block_a_round_and_ends_with_the_device(gpu):
+    program = "gpu = Gpu(); print('ready', flush=True)\nwith outside(): sys.stdin.read()"
+    child = gpu.start(program, TANDEM_SOFTGPU_LINGER_MS="300")
+    assert child.stdout.readline() == "ready\n"
+    words = ["status", "--watch", "0.1", "--dir", str(gpu.folder)]
+    watch = tandem_start(gpu, *words)
+    lines = [watch.stdout.readline() for _ in range(12)]
+
+    child.communicate("")
+    rest, error = watch.communicate(timeout=30)
+
+    assert sum(line.startswith("tiny, virtual clock") for line in lines) >= 2
+    assert any(line.split()[:1] == [str(child.pid)] for line in lines)
+    assert (watch.returncode, error) == (0, "the device process has ended\n")
+    assert "no programs" in rest
+
+
+def test_an_interrupted_watch_ends_quietly(gpu):
+    child = gpu.start("gpu = Gpu(); print('ready', flush=True)\nwith outside(): sys.stdin.read()")
+    assert child.stdout.readline() == "ready\n"
+    watch = tandem_start(gpu, "status", "--watch", "--json", "--dir", str(gpu.folder))
+    assert json.loads(watch.stdout.readline())["profile"] == "tiny"
+
+    watch.send_signal(signal.SIGINT)
+    _, error = watch.communicate(timeout=30)
+
+    child.communicate("")
+    assert (watch.returncode, error.strip()) == (130, "")
+
+
+def test_joining_a_device_that_is_not_as_asked_for_is_said(tandem, gpu):
+    child = gpu.start("gpu = Gpu(); print('ready', flush=True)\nwith outside(): sys.stdin.read()")
+    assert child.stdout.readline() == "ready\n"
+
+    same = tandem("run", "--profile", "tiny", "--dir", str(gpu.folder), "--", "true")
+    other = tandem("run", "--profile", "a100", "--dir", str(gpu.folder), "--", "true")
+
+    child.communicate("")
+    assert (same.returncode, same.stderr) == (0, "")
+    assert other.returncode == 0
+    assert "warning: joining the device" in other.stderr
+    assert "profile tiny, not a100" in other.stderr
+    assert other.stderr.count("\n") == 1
+
+
+def test_a_misspelt_option_of_run_is_no_command(tandem):
+    done = tandem("run", "--profil", "tiny", "--", "true")
+
+    assert done.returncode == 2
+    assert "error: No such option '--profil'. Did you mean '--profile'?" in done.stderr
+
+
+def test_a_run_becomes_a_report(tandem, gpu, tmp_path):
+    gpu.run("gpu = Gpu(); ok(cu.cuMemFree(ok(cu.cuMemAlloc(1 << 20))))")
+
+    done = tandem("report", str(gpu.folder), str(tmp_path / "r.html"), "--json")
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["output"].endswith("r.html")
+    assert "Tandem Software GPU (tiny), 8 SMs, 1 GiB" in (tmp_path / "r.html").read_text()
 
 
 def test_status_without_a_device_is_an_error_that_helps(tandem, tmp_path):

@@ -1,0 +1,74 @@
+"""Traces in Chrome's JSON format, to open in ui.perfetto.dev or chrome://tracing.
+
+Events go to the file as they come, so a trace may be larger than memory. Times are nanoseconds here
+and microseconds in the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TextIO
+
+Event = dict[str, Any]
+
+
+class TraceWriter:
+    """Writes one trace to an open file; the trace is complete when the block is left."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._separator = ""
+
+    def __enter__(self) -> TraceWriter:
+        """Begin the file."""
+        self._file.write('{"displayTimeUnit": "ms", "traceEvents": [')
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the file, also when the events ended early: a viewer then shows what there is."""
+        self._file.write("\n]}\n")
+
+    def process(self, pid: int, name: str, *, order: int = 0) -> None:
+        """Name the track of a process; tracks of lower `order` are further up."""
+        self._write({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
+        if order:
+            args = {"sort_index": order}
+            self._write({"ph": "M", "name": "process_sort_index", "pid": pid, "args": args})
+
+    def thread(self, pid: int, tid: int, name: str) -> None:
+        """Name the track of a thread."""
+        event = {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+        self._write(event)
+
+    def slice(
+        self,
+        pid: int,
+        tid: int,
+        name: str,
+        *,
+        start_ns: int,
+        end_ns: int,
+        args: Mapping[str, object] | None = None,
+    ) -> None:
+        """Something that lasted, on the track of a thread."""
+        event: Event = {"ph": "X", "name": name, "pid": pid, "tid": tid}
+        event |= {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3}
+        if args:
+            event["args"] = dict(args)
+        self._write(event)
+
+    def counter(self, pid: int, name: str, at_ns: int, value: float) -> None:
+        """The value of a counter of a process from then on."""
+        event = {"ph": "C", "name": name, "pid": pid, "ts": at_ns / 1e3, "args": {name: value}}
+        self._write(event)
+
+    def _write(self, event: Event) -> None:
+        self._file.write(f"{self._separator}\n{json.dumps(event)}")
+        self._separator = ","

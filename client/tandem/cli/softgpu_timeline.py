@@ -1,0 +1,86 @@
+"""`tandem softgpu timeline` and `tandem softgpu report`: what a run did, for people."""
+
+import json
+from pathlib import Path
+
+import click
+
+from tandem.cli._output import json_option
+from tandem.errors import UsageError
+
+_PLACE = click.argument("place", metavar="TIMELINE|DIR", type=click.Path(path_type=Path))
+
+
+@click.command()
+@_PLACE
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write.",
+)
+def timeline(place: Path, output: Path) -> None:
+    """Convert a timeline for ui.perfetto.dev or chrome://tracing.
+
+    A process for each client with a track for each of its streams; the engines of each GPU are
+    counters. DIR is the directory of a device process that was started with --timeline.
+
+    \b
+    Examples:
+      tandem softgpu run --timeline t.jsonl -- python program.py
+      tandem softgpu timeline t.jsonl -o trace.json
+    """
+    from tandem.softgpu._perfetto import write_perfetto
+    from tandem.softgpu._timeline import Timeline, find_timeline
+
+    path, _ = find_timeline(place)
+    source = Timeline(path)
+    _refuse_same(path, output)
+    try:
+        count = write_perfetto(source, output)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
+    left_out = f", {source.skipped_lines} lines left out" if source.skipped_lines else ""
+    click.echo(f"{output}: {count} operations{left_out}; open it in ui.perfetto.dev")
+
+
+@click.command()
+@_PLACE
+@click.argument("output", metavar="OUT.html", type=click.Path(path_type=Path, dir_okay=False))
+@json_option
+def report(place: Path, output: Path, *, as_json: bool) -> None:
+    """Write one HTML file about a run: utilisation, shares, kernels, waiting times, a picture.
+
+    The file needs no network and holds everything. DIR is the directory of a device process that
+    was started with --timeline.
+
+    \b
+    Examples:
+      tandem softgpu report t.jsonl run.html
+      tandem softgpu report "$XDG_RUNTIME_DIR/tandem/softgpu" run.html
+    """
+    from tandem.softgpu._report import notes, write_report
+    from tandem.softgpu._timeline import Timeline, find_timeline
+
+    path, about = find_timeline(place)
+    source = Timeline(path)
+    _refuse_same(path, output)
+    try:
+        summary = write_report(source, about, output)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
+    left_out = notes(source, summary)
+    if as_json:
+        facts = {"output": str(output), "rows": summary.rows, "length_ns": summary.length_ns}
+        counts = {"clients": len(summary.clients), "switches": summary.switches}
+        click.echo(json.dumps({**facts, **counts, "notes": left_out}))
+        return
+    click.echo(f"{output}: {summary.rows} operations of {len(summary.clients)} clients")
+    for note in left_out:
+        click.echo(f"  {note}")
+
+
+def _refuse_same(path: Path, output: Path) -> None:
+    if path.resolve() == output.resolve():
+        raise UsageError(f"'{output}' is the timeline itself; name another file")

@@ -1,0 +1,47 @@
+"""How busy something was over time, in a fixed amount of memory."""
+
+from __future__ import annotations
+
+_COUNT = 1024
+_FIRST_WIDTH_NS = 1_000
+
+
+class Buckets:
+    """Amounts over time: `add` spreads an amount evenly over a stretch of it.
+
+    Begins with buckets of a microsecond from the first time heard of; whenever the time goes past
+    the last one, buckets become twice as wide.
+    """
+
+    def __init__(self) -> None:
+        self.width_ns = _FIRST_WIDTH_NS
+        self.begin_ns: int | None = None
+        self._amounts = [0.0] * _COUNT
+        self._last = 0  # the highest bucket in use
+
+    def add(self, start_ns: int, end_ns: int, amount_per_ns: float) -> None:
+        """`amount_per_ns` for each nanosecond of that stretch."""
+        if self.begin_ns is None:
+            self.begin_ns = start_ns
+        # What began before the first end that was written down is counted from there on.
+        start, end = max(0, start_ns - self.begin_ns), max(0, end_ns - self.begin_ns)
+        while end > self.width_ns * _COUNT:
+            self._widen()
+        while start < end:
+            bucket = start // self.width_ns
+            stop = min(end, (bucket + 1) * self.width_ns)
+            self._amounts[bucket] += (stop - start) * amount_per_ns
+            self._last = max(self._last, bucket)
+            start = stop
+
+    def levels(self) -> list[float]:
+        """The average of each bucket in use, in amounts per nanosecond."""
+        if self.begin_ns is None:
+            return []
+        return [amount / self.width_ns for amount in self._amounts[: self._last + 1]]
+
+    def _widen(self) -> None:
+        pairs = zip(self._amounts[::2], self._amounts[1::2], strict=True)
+        self._amounts = [a + b for a, b in pairs] + [0.0] * (_COUNT // 2)
+        self.width_ns *= 2
+        self._last //= 2

@@ -1,0 +1,300 @@
+"""One HTML file about a run: figures, charts, a picture of the timeline. Needs no network.
+
+Everything that comes from the timeline is escaped: whoever named a kernel chose the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from tandem.softgpu._buckets import Buckets
+from tandem.softgpu._summary import Summary, summarize
+from tandem.softgpu._timeline import Timeline
+from tandem.units import format_bytes
+
+_TEMPLATE = Path(__file__).with_name("report.html")
+_MOST_TRACKS = 100  # in the picture
+_MOVE_NAMES = {
+    "copy_htod": "host to device",
+    "copy_dtoh": "device to host",
+    "copy_dtod": "within the device",
+    "memset": "memset",
+}
+Cell = str | tuple[float, str]  # text, or a figure to sort by and how it is shown
+
+
+def write_report(timeline: Timeline, about: dict[str, Any], output: Path) -> Summary:
+    """Read the timeline and write the report; `about` is what the device was started as.
+
+    Raises:
+        NotFoundError: there is no such timeline.
+        UsageError: it cannot be read.
+        OSError: the output cannot be written.
+    """
+    summary = summarize(timeline)
+    page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        title=escape(f"Software GPU: {_plain(timeline.path.name)}"),
+        kind="A modelled device: order, overlap and sharing mean something, speed does not.",
+        facts="".join(_fact(*fact) for fact in _facts(summary, about)),
+        notes="".join(f'<p class="note">{escape(note)}</p>' for note in notes(timeline, summary)),
+        charts=_charts(summary, about) or "<p>Nothing used an engine.</p>",
+        picture=_picture(summary),
+        tables="".join(_tables(summary)),
+        data=_embedded(_drawing(summary)),
+    )
+    output.write_text(page, encoding="utf-8")
+    return summary
+
+
+def notes(timeline: Timeline, summary: Summary) -> list[str]:
+    """What the report leaves out, in words."""
+    found = []
+    if summary.rows == 0:
+        found.append("The timeline has no operation.")
+    if timeline.skipped_lines:
+        lines = (
+            "one line was"
+            if timeline.skipped_lines == 1
+            else f"{timeline.skipped_lines} lines were"
+        )
+        found.append(
+            f"{lines} left out: cut off or no row of a timeline. The run may have been "
+            "interrupted, or its disk full."
+        )
+    if summary.drawn_gap_ns > 1:
+        found.append(f"The picture draws what lies within {_time(summary.drawn_gap_ns)} as one.")
+    if len(summary.tracks) > _MOST_TRACKS:
+        found.append(f"The picture shows {_MOST_TRACKS} of {len(summary.tracks)} streams.")
+    found += [
+        f"The table of {what} has one line for all beyond its limit."
+        for what in sorted(summary.lumped - {"tracks"})
+    ]
+    return found
+
+
+def _facts(summary: Summary, about: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    for device in _devices(about):
+        sms, memory = device.get("sm_count", "?"), device.get("memory_bytes")
+        size = f", {format_bytes(memory)}" if isinstance(memory, int) else ""
+        yield "device", f"{device.get('name', '?')}, {sms} SMs{size}"
+    for key in ("clock", "mode"):
+        if key in about:
+            yield key, str(about[key])
+    yield "length", _time(summary.length_ns)
+    yield "operations", f"{summary.rows - summary.switches:,} lines"
+    yield "clients", f"{len(summary.clients):,}"
+    turn = f", {_time(summary.switch_ns)} in all" if summary.switches else ""
+    yield "changes of contexts", f"{summary.switches:,}{turn}"
+    slice_ns, switch_ns = about.get("slice_ns"), about.get("switch_ns")
+    if isinstance(slice_ns, int) and isinstance(switch_ns, int):
+        yield "slice, cost of a change", f"{_time(slice_ns)}, {_time(switch_ns)}"
+
+
+def _devices(about: dict[str, Any]) -> list[dict[str, Any]]:
+    devices = about.get("devices")
+    return [d for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
+
+
+def _fact(name: str, value: str) -> str:
+    return f"<div><span>{escape(name)}</span><b>{escape(_plain(value))}</b></div>"
+
+
+def _charts(summary: Summary, about: dict[str, Any]) -> str:
+    devices = _devices(about)
+    found = []
+    for (gpu, engine), buckets in sorted(summary.engines.items()):
+        levels = buckets.levels()
+        top = 1.0
+        if engine == "SMs":
+            known = devices[gpu].get("sm_count") if gpu < len(devices) else None
+            top = max(float(known or 0), *levels)
+        total_ns = max(1, summary.length_ns)
+        share = sum(levels) * buckets.width_ns / total_ns / top
+        caption = f"GPU {gpu}, {engine}: {share:.3g} of 1 on average"
+        if engine == "SMs":
+            caption = f"GPU {gpu}, {engine}: {share * top:.3g} of {top:.0f} on average"
+        offset = ((buckets.begin_ns or 0) - (summary.begin_ns or 0)) / buckets.width_ns
+        found.append(_chart(caption, [level / top for level in levels], offset, summary, buckets))
+    return "".join(found)
+
+
+def _chart(
+    caption: str, levels: Sequence[float], offset: float, summary: Summary, buckets: Buckets
+) -> str:
+    """An area; all charts span the whole run, with a bucket as unit."""
+    heights = [f"{64 - 60 * min(1.0, level):.1f}" for level in levels]
+    steps = "".join(
+        f"L{offset + i:.2f} {y}L{offset + i + 1:.2f} {y}" for i, y in enumerate(heights)
+    )
+    width = max(1.0, summary.length_ns / buckets.width_ns)
+    span = _time(summary.length_ns)
+    return (
+        f"<figure><svg viewBox='0 0 {width:.2f} 64' preserveAspectRatio='none' role='img'>"
+        f"<path d='M{offset:.2f} 64{steps}L{offset + len(levels):.2f} 64Z'/></svg>"
+        f"<figcaption><span>{escape(caption)}</span><span>{span}</span></figcaption></figure>"
+    )
+
+
+def _picture(summary: Summary) -> str:
+    if not summary.spans:
+        return "<p>There is nothing to draw.</p>"
+    return (
+        '<canvas id="picture"></canvas><p class="note" id="where"></p>'
+        '<p class="note">Wheel: zoom. Drag: move. Double click: everything.</p>'
+    )
+
+
+def _drawing(summary: Summary) -> dict[str, Any]:
+    labels: dict[str, int] = {}
+    begin_ns = summary.begin_ns or 0
+    shown = sorted(summary.tracks)[:_MOST_TRACKS]
+    lines = {summary.tracks.index(track): i for i, track in enumerate(shown)}
+    spans = [
+        [
+            *(s.start_ns - begin_ns, s.end_ns - begin_ns, lines[s.track]),
+            *(labels.setdefault(s.label, len(labels)), s.count),
+        ]
+        for s in summary.spans
+        if s.track in lines
+    ]
+    tracks = [track.label for track in shown]
+    return {
+        "length_ns": summary.length_ns,
+        "tracks": tracks,
+        "labels": [_plain(label) for label in labels],
+        "spans": spans,
+    }
+
+
+def _embedded(value: object) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"))  # ASCII only
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _tables(summary: Summary) -> Iterable[str]:
+    total = sum(client.sm_ns for client in summary.clients.values()) or 1
+    yield _table(
+        "Clients",
+        (
+            "client",
+            "pid",
+            "kernels",
+            "share of SM time",
+            "copies",
+            "to device",
+            "from device",
+            "turns",
+        ),
+        (
+            (
+                str(number),
+                (c.pid, str(c.pid)),
+                _count(c.kernels),
+                (c.sm_ns, f"{c.sm_ns / total:.1%}"),
+                _count(c.copies),
+                _size(c.to_device_bytes),
+                _size(c.from_device_bytes),
+                _count(c.turns),
+            )
+            for number, c in sorted(summary.clients.items(), key=lambda item: -item[1].sm_ns)
+        ),
+    )
+    kernels = sorted(summary.kernels.items(), key=lambda item: -item[1].total_ns)
+    yield _table(
+        "Kernels",
+        ("name", "launches", "total", "mean", "longest part", "parts", "bytes"),
+        (
+            (
+                name,
+                _count(k.launches),
+                _span(k.total_ns),
+                _span(k.total_ns / max(1, k.launches)),
+                _span(k.longest_ns),
+                _count(k.parts),
+                _size(k.bytes),
+            )
+            for name, k in kernels
+        ),
+    )
+    yield _table(
+        "Streams",
+        ("client", "stream", "gpu", "operations", "busy", "waited", "longest wait"),
+        (
+            (
+                *(key if isinstance(key, str) else str(key[0]),),
+                "" if isinstance(key, str) else str(key[1]),
+                (s.gpu, str(s.gpu)),
+                _count(s.operations),
+                _span(s.busy_ns),
+                _span(s.waited_ns),
+                _span(s.longest_wait_ns),
+            )
+            for key, s in sorted(summary.streams.items(), key=lambda item: -item[1].waited_ns)
+        ),
+    )
+    yield _table(
+        "Copies",
+        ("gpu", "direction", "count", "bytes", "busy", "rate"),
+        (
+            (
+                str(gpu),
+                _MOVE_NAMES.get(kind, kind),
+                _count(m.count),
+                _size(m.bytes),
+                _span(m.busy_ns),
+                (m.bytes / max(1, m.busy_ns), f"{m.bytes / max(1, m.busy_ns):.3g} GB/s"),
+            )
+            for (gpu, kind), m in sorted(summary.moves.items())
+        ),
+    )
+
+
+def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    body = ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows]
+    if not body:
+        return ""
+    heads = "".join(
+        f"<th{' class=n' if 'class=n' in body[0].split('</td>')[i] else ''}>{escape(name)}</th>"
+        for i, name in enumerate(header)
+    )
+    return (
+        f"<h2>{title}</h2><div class='scroll'><table><thead><tr>{heads}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return f"<td>{escape(_plain(cell))}</td>"
+    value, shown = cell
+    return f"<td class=n data-v='{value!r}'>{escape(shown)}</td>"
+
+
+def _plain(text: str) -> str:
+    """Without what turns text around or makes it invisible."""
+    return "".join(c if c.isprintable() else "?" for c in text) or "(no name)"
+
+
+def _count(number: int) -> Cell:
+    return number, f"{number:,}"
+
+
+def _size(size: int) -> Cell:
+    return size, format_bytes(size)
+
+
+def _span(ns: float) -> Cell:
+    return ns, _time(ns)
+
+
+def _time(ns: float) -> str:
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= scale:
+            return f"{ns / scale:.4g} {unit}"
+    return f"{ns:.4g} ns"

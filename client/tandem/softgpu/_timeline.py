@@ -1,0 +1,133 @@
+"""Reads the timeline of a software GPU: line by line, whatever its size and however it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tandem.errors import NotFoundError, UsageError
+
+_LONGEST_LINE_BYTES = 64 * 1024  # a line of the device is shorter than one
+_LONGEST_NAME = 256
+
+
+class Row(NamedTuple):
+    """One line: a part of an operation, or a change of contexts."""
+
+    start_ns: int
+    end_ns: int
+    gpu: int
+    context: int
+    pid: int
+    stream: int
+    kind: str
+    name: str
+    sms: int
+    bytes: int
+    op: int
+    client: int
+    part: int
+    last: bool
+    ready_ns: int
+
+    @property
+    def label(self) -> str:
+        """What a person calls it."""
+        return self.name or self.kind
+
+
+class Timeline:
+    """The rows of a file; `skipped_lines` counts what was none, such as a line cut off."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.skipped_lines = 0
+        self.size_bytes = 0
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, in the file's order: that of their ends, for each of the device's clients.
+
+        Raises:
+            NotFoundError: there is no such file.
+            UsageError: it cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                while line := file.readline(_LONGEST_LINE_BYTES):
+                    self.size_bytes += len(line)
+                    row = _row(line)
+                    if row is None:
+                        self.skipped_lines += 1
+                    else:
+                        yield row
+        except FileNotFoundError as exc:
+            raise NotFoundError(f"there is no timeline '{self.path}'") from exc
+        except OSError as exc:
+            raise UsageError(f"timeline '{self.path}' cannot be read: {exc.strerror}") from exc
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        fields = json.loads(line)
+        row = _fields(fields)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return row if 0 <= row.start_ns <= row.end_ns < 2**64 and row.bytes >= 0 else None
+
+
+def _fields(fields: dict[str, Any]) -> Row:
+    start_ns = int(fields["t_start_ns"])
+    return Row(
+        start_ns=start_ns,
+        end_ns=int(fields["t_end_ns"]),
+        gpu=int(fields["gpu"]),
+        context=int(fields["context"]),
+        pid=int(fields["pid"]),
+        stream=int(fields["stream"]),
+        kind=_text(fields["kind"]),
+        name=_text(fields["name"]),
+        sms=int(fields["sms"]),
+        bytes=int(fields["bytes"]),
+        op=int(fields["op"]),
+        client=int(fields["client"]),
+        part=int(fields["part"]),
+        last=bool(fields["last"]),
+        ready_ns=int(fields.get("t_ready_ns", start_ns)),
+    )
+
+
+def _text(value: object) -> str:
+    """A name that can be written to any file: other users chose it."""
+    return str(value)[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+
+
+def find_timeline(place: Path) -> tuple[Path, dict[str, Any]]:
+    """The timeline that a file or a device's directory means, and what the device was started as.
+
+    The settings are empty where no device process has left them beside the timeline.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    if place.is_dir():
+        about = _about(place)
+        named = about.get("timeline")
+        path = Path(named) if isinstance(named, str) and named else place / "timeline.jsonl"
+        if not path.exists():
+            raise NotFoundError(
+                f"no timeline in '{place}'; the device writes one when it is started with "
+                "--timeline FILE"
+            )
+        return path, about
+    about = _about(place.parent)
+    return place, about if Path(str(about.get("timeline"))) == place.absolute() else {}
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "softgpu.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

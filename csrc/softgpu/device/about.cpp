@@ -1,0 +1,43 @@
+#include "about.h"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "timeline.h"
+
+namespace tandem::softgpu {
+
+std::string about_json(const Settings& settings) {
+  char text[512];
+  std::snprintf(text, sizeof text,
+                "{\"profile\":\"%s\",\"clock\":\"%s\",\"mode\":\"%s\",\"slice_ns\":%" PRIu64
+                ",\"switch_ns\":%" PRIu64 ",\"timeline\":",
+                settings.profile->name, settings.clock == ClockKind::kReal ? "real" : "virtual",
+                settings.arbitration.mode == Mode::kTime ? "time" : "mps",
+                settings.arbitration.slice_ns, settings.arbitration.switch_ns);
+  std::string out = text + json_string(settings.timeline_path) + ",\"devices\":[";
+  for (uint32_t i = 0; i < settings.device_count; ++i) {
+    const DeviceInfo device = device_info(*settings.profile, i);
+    std::snprintf(text, sizeof text,
+                  "%s{\"name\":\"%s\",\"sm_count\":%u,\"memory_bytes\":%" PRIu64
+                  ",\"flops_per_s\":%.17g,\"bytes_per_s\":%.17g,\"copy_bytes_per_s\":%.17g}",
+                  i > 0 ? "," : "", device.name, device.sm_count, device.memory_bytes,
+                  device.flops_per_s, device.bytes_per_s, device.copy_bytes_per_s);
+    out += text;
+  }
+  return out + "]}\n";
+}
+
+std::string write_about(const Settings& settings) {
+  const std::string path = settings.dir + "/softgpu.json", fresh = path + ".new";
+  const std::string text = about_json(settings);
+  FILE* file = std::fopen(fresh.c_str(), "we");
+  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  good = file && std::fclose(file) == 0 && good;
+  if (good && std::rename(fresh.c_str(), path.c_str()) == 0) return {};
+  return "cannot write '" + path + "': " + std::strerror(errno);
+}
+
+}  // namespace tandem::softgpu
