@@ -24,6 +24,7 @@ BENCHES = {
     "start": "what preloading costs a program that never uses CUDA",
     "decide": "how long the scheduler takes to decide with 100 jobs",
     "softgpu": "the software GPU: a launch, kernels a second, the device process's memory",
+    "ptx": "how fast the software GPU executes PTX, beside the same kernels compiled by g++",
     "native": "telemetry the daemon drains a second, and the cost of looking at idle processes",
 }
 DEADLINE_S = 58

@@ -150,6 +150,10 @@ def test_targets() -> dict[str, Target]:
             "-Icsrc/softgpu -Icsrc/softgpu/device -Icsrc/softgpu/driver "
             f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
+        "ptx": (
+            "csrc/softgpu/ptx/*.cpp",
+            f"-Icsrc/softgpu -isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
+        ),
         "shim": (
             "csrc/core/*.cpp shim/*.cpp",
             f"-Icsrc/core -Ishim -Ibuild/generated -isystem {cuda_include()} "

@@ -1,4 +1,4 @@
-"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state|device...].
+"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state|device|ptx...].
 
 What they find lands in build/fuzz/, as does the grown corpus; tests/fuzz/corpus/ holds the inputs
 to start from. The ordinary tests drive the same bodies from fixed seeds and need no clang.
@@ -12,12 +12,17 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "csrc"))
+
+import ninja_build
+
 HERE = ROOT / "tests" / "fuzz"
 OUT = ROOT / "build" / "fuzz"
 # Target -> what is linked with it, and where its headers are.
 TARGETS = {
     "codec": ("csrc/core/daemon", ["-Icsrc/core"]),
     "state": ("csrc/core/daemon", ["-Icsrc/core"]),
+    "ptx": ("csrc/softgpu/ptx", ["-Icsrc/softgpu", f"-isystem{ninja_build.cuda_include()}"]),
     "device": ("csrc/softgpu/device", ["-Icsrc/softgpu", "-Icsrc/softgpu/device"]),
 }
 FLAGS = [

@@ -144,7 +144,7 @@ void PtxRun::finish(CUresult result) const {
   if (result == CUDA_SUCCESS || !trace) return;
   fprintf(stderr, "softgpu: kernel %s failed with error %d near line %u of its PTX\n",
           state_->work->function->name.c_str(), static_cast<int>(result),
-          state_->grid.line_of_error());
+          state_->grid.last_line());
 }
 
 }  // namespace softgpu

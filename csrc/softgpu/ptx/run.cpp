@@ -81,11 +81,9 @@ void Grid::run_block() {
     for (Warp& warp : block_.warps) {
       if (warp.state != WarpState::kReady) continue;
       ran = true;
+      running_ = &warp;
       run_warp(warp);
-      if (block_.error != CUDA_SUCCESS) {
-        line_of_error_ = warp.current != nullptr ? warp.current->line : 0;
-        return;
-      }
+      if (block_.error != CUDA_SUCCESS) return;
     }
   }
   for (const Warp& warp : block_.warps) {

@@ -16,7 +16,10 @@ class Grid {
   bool has_memory() const { return block_.arena != nullptr; }
   CUresult run();
   const Counters& counters() const { return block_.counters; }
-  uint32_t line_of_error() const { return line_of_error_; }
+  // Near which line the last warp stopped, also after a fault; 0 before there was one.
+  uint32_t last_line() const {
+    return running_ != nullptr && running_->current != nullptr ? running_->current->line : 0;
+  }
 
  private:
   void begin_block(uint64_t number);
@@ -24,7 +27,7 @@ class Grid {
 
   const Launch launch_;
   Block block_;
-  uint32_t line_of_error_ = 0;
+  const Warp* running_ = nullptr;
 };
 
 // run_warp.cpp. Runs until the warp ends, waits, has an error, or has run so long that others

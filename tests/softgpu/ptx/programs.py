@@ -9,12 +9,13 @@ import ctypes
 import json
 import math
 import random
+import re
 import struct
 import sys
 import traceback
 
 from cuda.bindings import driver as cu
-from ptx_device import Device, OnDevice, ok
+from ptx_device import DATA, Device, OnDevice, ok
 
 INT, SIZE, FLOAT = ctypes.c_int, ctypes.c_size_t, ctypes.c_float
 
@@ -375,6 +376,32 @@ def brain_floats(device: Device) -> None:
     expected = [bfloat(f32(v * f32(1.01))) for v in values]
     assert out.read() == expected
     assert wide.read() == [struct.unpack("f", struct.pack("I", e << 16))[0] for e in expected]
+
+
+def numba_array(x: OnDevice) -> list:
+    """As numba passes an array of one dimension: owner, length, data, shape and strides."""
+    length, size = len(x.host), x.host.itemsize
+    return [SIZE(0), SIZE(0), SIZE(length), SIZE(size), x, SIZE(length), SIZE(size)]
+
+
+def numba_kernel(name: str) -> str:
+    text = (DATA / f"numba_{name}.ptx").read_text()
+    return f"numba_{name}." + re.findall(r"\.visible \.entry (\w+)", text)[0]
+
+
+def functions_compiled_by_numba(device: Device) -> None:
+    values = [0.37 * i for i in range(300)]
+    x, out = OnDevice("d", values), OnDevice("d", [0.0] * 300)
+    device.run(numba_kernel("special"), 5, 64, *numba_array(x), *numba_array(out))
+    expected = [math.sin(v) * math.exp(-v / 100) + math.pow(v, 1.5) + math.erf(v) for v in values]
+    close(out.read(), expected, relative=1e-12)
+
+
+def atomics_compiled_by_numba(device: Device) -> None:
+    values = [random.randint(-50, 50) for _ in range(500)]
+    x, bins = OnDevice("i", values), OnDevice("i", [0] * 7)
+    device.run(numba_kernel("counted"), 4, 128, *numba_array(x), *numba_array(bins))
+    assert bins.read() == [sum(v % 7 == i for v in values) for i in range(7)]
 
 
 PROGRAMS = [value for name, value in list(globals().items())
