@@ -22,9 +22,13 @@ TANDEM_KERNEL(scale, blockDim.x, 8.0 * blockDim.x)
 """
 
 
+@pytest.mark.parametrize("program", ["numba_scale", "numba_launch"])
 @pytest.mark.parametrize("clients", ["13"], indirect=True)
-def test_without_nvjitlink_kernels_are_interpreted(clients, gpu):
-    run(clients, "numba_scale", gpu)
+def test_without_nvjitlink_kernels_are_interpreted(program, clients, gpu):
+    done = run(clients, program, gpu)
+
+    printed = [f"from thread {i} 2.500000" for i in range(2)]
+    assert done.stdout.splitlines() == (printed if program == "numba_launch" else [])
 
 
 @pytest.mark.parametrize("clients", ["12.9"], indirect=True)

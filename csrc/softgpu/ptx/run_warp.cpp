@@ -9,7 +9,7 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr uint64_t kSlice = 100'000;        // instructions until other warps get their turn
+constexpr uint64_t kSlice = 10'000;         // instructions until others get their turn
 constexpr uint32_t kNever = UINT32_MAX;     // no path waits there
 constexpr size_t kDeepestCall = 4096;
 
@@ -171,7 +171,8 @@ void join(Warp& warp, uint32_t pc, uint32_t lanes) {
 // True: go on. False: another path is on top now, or a joint one. Members that can never come, as
 // they wait for these lanes themselves, are not waited for.
 bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t mask) {
-  const uint32_t named = warp.at<uint32_t>(in.d)[__builtin_ctz(mask)];
+  const bool names = in.flow == Flow::kSync;  // a barrier needs all
+  const uint32_t named = names ? warp.at<uint32_t>(in.d)[__builtin_ctz(mask)] : kAllLanes;
   const uint32_t missing = named & warp.frame().live & warp.alive & ~active;
   if (missing == 0) return true;
   warp.paths.back().pc = pc;
@@ -196,6 +197,31 @@ bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t 
   if (here == active) return true;
   join(warp, pc, here);
   return false;
+}
+
+// A path that has run so long may be waiting for lanes which it holds up itself: those of another
+// path, or those that wait where it shall meet them, say with a lock in hand. The lowest such path
+// comes to the top, the others keep their order, so all get there in turn. Lanes that go on from
+// where they waited meet the rest where that path would have gone next.
+void give_way(Warp& warp) {
+  const Frame& frame = warp.frame();
+  uint32_t above = 0;
+  size_t lowest = SIZE_MAX;
+  uint32_t lanes = 0;
+  for (size_t i = warp.paths.size(); i-- > frame.first_path;) {
+    const uint32_t own = warp.paths[i].mask & ~above & frame.live & warp.alive;
+    if (own != 0 && i + 1 != warp.paths.size()) {
+      lowest = i;
+      lanes = own;
+    }
+    above |= warp.paths[i].mask;
+  }
+  if (lowest == SIZE_MAX) return;
+  Path chosen = warp.paths[lowest];
+  warp.paths[lowest].mask &= ~lanes;  // an empty path is dropped in its time
+  chosen.mask = lanes;
+  chosen.waits = false;
+  warp.paths.push_back(chosen);
 }
 
 // The function that the lanes call; through a register: that of the first, which takes along the
@@ -438,7 +464,8 @@ void run_warp(Warp& warp) {
         if (mask == 0) continue;
       }
       warp.current = &in;
-      if (in.flow == Flow::kSync && !gather(warp, in, pc - 1, active, mask)) {
+      const bool meets = in.flow == Flow::kSync || in.flow == Flow::kBarrier;
+      if (meets && !gather(warp, in, pc - 1, active, mask)) {
         moved = true;
         break;
       }
@@ -465,7 +492,8 @@ void run_warp(Warp& warp) {
       warp.executed += ran;
       if (!moved) path.pc = pc;
     }
-    if (block.error != CUDA_SUCCESS || (!on && warp.executed >= stop)) return;
+    if (block.error != CUDA_SUCCESS) return;
+    if (!on && warp.executed >= stop) return give_way(warp);
   }
 }
 

@@ -33,6 +33,23 @@ extern "C" __global__ void divergence(int* out, int n) {
   value += __popc(__ballot_sync(staying, 1)) * 1000;
   out[i] = value;
 }
+// Every lane for itself, against all others of its warp.
+extern "C" __global__ void locked(int* lock, volatile int* count) {
+  while (atomicCAS(lock, 0, 1) != 0) {
+  }
+  *count = *count + 1;
+  __threadfence();
+  atomicExch(lock, 0);
+}
+// A loop that is long for one lane, and a barrier behind it.
+extern "C" __global__ void long_loop(int* out, int turns) {
+  __shared__ int sums[64];
+  int sum = 0;
+  for (int k = 0; k < (threadIdx.x == 5 ? turns : (int)threadIdx.x); ++k) sum += k ^ threadIdx.x;
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  out[threadIdx.x] = sums[63 - threadIdx.x];
+}
 __device__ __noinline__ unsigned fibonacci(unsigned n) {
   return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
 }

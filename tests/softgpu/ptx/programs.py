@@ -284,6 +284,20 @@ def divergence_torture(device: Device) -> None:
     ]
 
 
+def lanes_that_spin_for_a_lock(device: Device) -> None:
+    lock, count = OnDevice("i", [0]), OnDevice("i", [0])
+    device.run("control.locked", 2, 64, lock, count)
+    assert count.read() == [128]
+    assert lock.read() == [0]
+
+
+def a_long_loop_before_a_barrier(device: Device) -> None:
+    out, turns = OnDevice("i", [0] * 64), 20_000
+    device.run("control.long_loop", 1, 64, out, INT(turns))
+    sums = [sum(k ^ i for k in range(turns if i == 5 else i)) for i in range(64)]
+    assert out.read() == sums[::-1]
+
+
 def recursion(device: Device) -> None:
     out = OnDevice("I", [0] * 64)
     device.run("control.recursion", 1, 64, out)

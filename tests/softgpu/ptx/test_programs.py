@@ -23,16 +23,30 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict[str, str | None]:
-    folder = tmp_path_factory.mktemp("ptx")
-    env = softgpu.environment(os.environ, folder=folder, clock="virtual", profile="tiny")
+# The driver of CUDA 13.0 does not know the PTX version of what newer numba makes.
+NEWER = {name for name in NAMES if name.endswith("by_numba")}
+
+
+def run_all(env: dict[str, str]) -> dict[str, str | None]:
     command = [sys.executable, str(HERE / "programs.py")]
     child = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     return json.loads(child.stdout.splitlines()[-1])
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict[str, str | None]:
+    folder = tmp_path_factory.mktemp("ptx")
+    return run_all(softgpu.environment(os.environ, folder=folder, clock="virtual", profile="tiny"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_program(name, results):
     assert results[name] is None, results[name]
+
+
+@pytest.mark.gpu
+def test_the_same_programs_on_a_gpu():
+    found = run_all(dict(os.environ))
+
+    assert not {name: why for name, why in found.items() if why and name not in NEWER}
