@@ -50,27 +50,29 @@ CUresult place(Runtime& rt, Operand* operand, const CUDA_MEMCPY3D& c, uintptr_t*
 
 }  // namespace
 
-CUresult copy_work(Runtime& rt, const CUDA_MEMCPY3D& c, Work* work) {
+CUresult copy_work(Runtime& rt, const CUDA_MEMCPY3D& c, std::vector<Work>* slices) {
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
   Operand source = source_of(c), destination = destination_of(c);
   uintptr_t from, to;
   bool from_device = false, to_device = false;
   if (const CUresult bad = place(rt, &source, c, &from, &from_device)) return bad;
   if (const CUresult bad = place(rt, &destination, c, &to, &to_device)) return bad;
-  const bool slices = c.Depth > 1;
-  if (slices && (source.height != c.Height || destination.height != c.Height)) {
-    return CUDA_ERROR_NOT_SUPPORTED;  // Work has rows at one distance from each other
+  Work work;
+  work.kind = from_device == to_device ? OpKind::kCopyDtoD
+              : to_device              ? OpKind::kCopyHtoD
+                                       : OpKind::kCopyDtoH;
+  work.body = run_copy;
+  work.bytes = c.WidthInBytes;
+  work.source_pitch = source.pitch;
+  work.destination_pitch = destination.pitch;
+  // Work has rows at one distance from each other: slices with gaps between them are copied singly.
+  const bool gapless = source.height == c.Height && destination.height == c.Height;
+  work.height = gapless ? c.Height * c.Depth : c.Height;
+  for (size_t z = 0; z < (gapless ? 1 : c.Depth); ++z) {
+    work.source = reinterpret_cast<const void*>(from + z * source.height * source.pitch);
+    work.destination = reinterpret_cast<void*>(to + z * destination.height * destination.pitch);
+    slices->push_back(work);
   }
-  work->kind = from_device == to_device ? OpKind::kCopyDtoD
-               : to_device              ? OpKind::kCopyHtoD
-                                        : OpKind::kCopyDtoH;
-  work->body = run_copy;
-  work->source = reinterpret_cast<const void*>(from);
-  work->destination = reinterpret_cast<void*>(to);
-  work->bytes = c.WidthInBytes;
-  work->height = c.Height * c.Depth;
-  work->source_pitch = source.pitch;
-  work->destination_pitch = destination.pitch;
   return CUDA_SUCCESS;
 }
 

@@ -49,9 +49,10 @@ CUresult change_copy(Call& call, GraphNode* ours, const CUDA_MEMCPY3D& copy, CUc
   if (copy.Height != 1 || copy.Depth != 1 || before.Height != 1 || before.Depth != 1) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Work is;
-  if (const CUresult bad = copy_work(call.rt, copy, &is)) return bad;
+  std::vector<Work> parts;
+  if (const CUresult bad = copy_work(call.rt, copy, &parts)) return bad;
   const Work& was = ours->work.front();
+  const Work& is = parts.front();
   if (was.kind != is.kind || !same_home(call.rt, was.source, is.source) ||
       !same_home(call.rt, was.destination, is.destination)) {
     return CUDA_ERROR_INVALID_VALUE;

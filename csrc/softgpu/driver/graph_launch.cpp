@@ -63,7 +63,7 @@ void Launch::choose_streams() {
   for (uint32_t i = 0; i < plan_.lanes.size(); ++i) {
     const Lane& lane = plan_.lanes[i];
     Context* context = lane.context ? lane.context : site_.context;
-    const int priority = lane.own_priority ? lane.priority : site_.priority;
+    const int priority = lane.own_priority ? clamp_priority(lane.priority) : site_.priority;
     const bool fits = !taken && context == site_.context && priority == site_.priority;
     lanes_.push_back(fits ? site_.stream : own_stream(i, context, priority));
     taken = taken || fits;

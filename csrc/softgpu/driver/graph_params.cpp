@@ -22,7 +22,10 @@ CUresult find_context(Call& call, CUcontext handle, Context** context) {
   return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-void set_work(GraphNode* node, const Work& work) { node->work.assign(1, work); }
+void set_work(GraphNode* node, const Work& work) {
+  node->work.assign(1, work);
+  node->work.front().own_priority = false;  // the lane's matters, see graph_plan.h
+}
 
 }  // namespace
 
@@ -60,9 +63,9 @@ CUresult set_kernel(Call& call, GraphNode* node, const CUDA_KERNEL_NODE_PARAMS& 
 CUresult set_copy(Call& call, GraphNode* node, const CUDA_MEMCPY3D& copy, CUcontext handle) {
   Context* context = nullptr;
   if (const CUresult bad = find_context(call, handle, &context)) return bad;
-  Work work;
+  std::vector<Work> work;
   if (const CUresult bad = copy_work(call.rt, copy, &work)) return bad;
-  set_work(node, work);
+  node->work = std::move(work);
   node->context = context;
   node->copy = copy;
   return CUDA_SUCCESS;
@@ -277,6 +280,7 @@ CUgraphNodeType node_type(const Work& work) {
 
 void take_work(GraphNode* node, const std::vector<Work>& work) {
   node->work = work;
+  for (Work& own : node->work) own.own_priority = false;
   switch (node->type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY: node->copy = describe_copy(work.front()); break;
     case CU_GRAPH_NODE_TYPE_MEMSET: node->memset = describe_memset(work.front()); break;

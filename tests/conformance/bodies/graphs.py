@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from cuda.bindings import driver as cu
-from gpu import Gpu, ok, outside, refused
+from gpu import Gpu, address, ok, outside, refused, u32
 
 KIND = cu.CUgraphNodeType
 RESULT = cu.CUgraphExecUpdateResult
@@ -93,6 +93,20 @@ def branches_meet_and_nodes_can_be_rewired_and_removed():
     assert len(_nodes(graph)) == 2
     gpu.run_graph(graph)
     assert gpu.read(a) + gpu.read(b) == [3, 3]
+
+
+def a_copy_of_three_dimensions_takes_its_box():
+    gpu = Gpu()
+    graph, source, target = _graph(), ok(cu.cuMemAlloc(4 * 60)), ok(cu.cuMemAlloc(4 * 8))
+    numbers = u32(*range(60))  # 3 slices of 4 rows of 5
+    ok(cu.cuMemcpyHtoD(source, address(numbers), 4 * 60))
+    copy = _copy(target, source, 8)
+    copy.srcPitch, copy.srcHeight = 20, 4
+    copy.srcXInBytes, copy.srcY, copy.srcZ = 4, 1, 1
+    copy.dstPitch, copy.dstHeight, copy.Height, copy.Depth = 8, 2, 2, 2
+    ok(cu.cuGraphAddMemcpyNode(graph, [], 0, copy, gpu.context))
+    gpu.run_graph(graph)
+    assert gpu.read(target, 8) == [26, 27, 31, 32, 46, 47, 51, 52]
 
 
 def a_cycle_is_refused():
