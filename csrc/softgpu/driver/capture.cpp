@@ -39,6 +39,20 @@ void join(std::vector<GraphEdge>* tail, const std::vector<GraphEdge>& more) {
   }
 }
 
+// The kernel may begin before the one in front of it has ended.
+void make_programmatic(GraphNode* node) {
+  CUgraphEdgeData data{};
+  data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  for (GraphEdge& edge : node->dependencies) {
+    if (edge.node->type != CU_GRAPH_NODE_TYPE_KERNEL) continue;
+    edge.data = data;
+    for (GraphEdge& back : edge.node->dependents) {
+      if (back.node == node) back.data = data;
+    }
+  }
+}
+
 // Nodes in no stream's way back from the origin, that the capture itself put there.
 bool has_unjoined_fork(const Capture& capture) {
   std::unordered_set<const GraphNode*> joined;
@@ -138,6 +152,10 @@ CUresult capture_work(StreamCall& on, const std::vector<Work>& work) {
 void capture_attributes(StreamCall& on, const CUlaunchConfig& config) {
   GraphNode* node = on.stream->capture_tail.front().node;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
+    if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+        config.attrs[i].value.programmaticStreamSerializationAllowed) {
+      make_programmatic(node);
+    }
     if (is_node_attribute(config.attrs[i].id)) {
       node->attributes[config.attrs[i].id] = config.attrs[i].value;
     }

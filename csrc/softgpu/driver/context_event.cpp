@@ -1,5 +1,6 @@
 // Events that stand for all work of a context, or hold back all that is to come in it.
 #include "api.h"
+#include "capture.h"
 #include "green_context.h"
 
 namespace softgpu {
@@ -10,6 +11,8 @@ CUresult record(Call& call, Context* context, CUevent handle) {
   Context* home = home_of(context);
   if (!event || event->context != home) return CUDA_ERROR_INVALID_HANDLE;
   if (home->error) return home->error;
+  if (const CUresult bad = refuse_synchronization(call.rt, home)) return bad;
+  event->capture_id = 0;
   std::vector<uint64_t> tails;
   for (const Stream* stream : streams_of(context)) {
     if (call.rt.live(stream->last_op)) tails.push_back(stream->last_op);
@@ -25,6 +28,8 @@ CUresult wait(Call& call, Context* context, CUevent handle) {
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   Context* home = home_of(context);
   if (home->error) return home->error;
+  if (const CUresult bad = refuse_synchronization(call.rt, home)) return bad;
+  if (refuse_captured(call.rt, event)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!call.rt.live(event->op)) return CUDA_SUCCESS;
   for (Stream* stream : streams_of(context)) call.rt.submit(stream, Work(), {event->op});
   context->awaited_op = event->op;  // by streams that are still to be created

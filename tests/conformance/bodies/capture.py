@@ -361,3 +361,27 @@ def memory_operations_of_a_stream_are_captured():
     assert set(_types(graph)) == {KIND.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP}
     gpu.run_graph(graph, stream)
     assert gpu.read(flag) == [9]
+
+
+def a_programmatic_launch_is_captured_as_an_edge_of_its_kind():
+    gpu = Gpu()
+    stream, word = _stream(), gpu.word(1)
+    config = cu.CUlaunchConfig()
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1
+    config.hStream, config.numAttrs = stream, 1
+    attribute = cu.CUlaunchAttribute()
+    attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config.attrs = [attribute]
+    params = ((word, 3, 1), (None, ctypes.c_uint, ctypes.c_uint))
+    ok(cu.cuStreamBeginCapture(stream, GLOBAL))
+    gpu.affine(word, 2, 0, stream=stream)
+    ok(cu.cuLaunchKernelEx(config, gpu.function("affine"), params, 0))
+    graph = ok(cu.cuStreamEndCapture(stream))
+    driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(1)
+    one, other, data = ctypes.c_void_p(), ctypes.c_void_p(), (ctypes.c_ubyte * 8)()
+    ends = [ctypes.c_void_p(int(graph)), ctypes.byref(one), ctypes.byref(other)]
+    assert driver.cuGraphGetEdges_v2(*ends, data, ctypes.byref(count)) == 0
+    assert list(data)[:3] == [1, 0, 1]  # from port, to port, type
+    assert driver.cuGraphGetEdges_v2(*ends, None, ctypes.byref(count)) == 402  # LOSSY_QUERY
