@@ -43,13 +43,15 @@ void decode_bfind(Decode& d);
 void decode_brev(Decode& d);
 void decode_popc(Decode& d);
 void decode_clz(Decode& d);
+void decode_bmsk(Decode& d);
+void decode_szext(Decode& d);
+
+// ops_bytes.cpp
 void decode_prmt(Decode& d);
 void decode_lop3(Decode& d);
 void decode_fns(Decode& d);
 void decode_dp4a(Decode& d);
 void decode_dp2a(Decode& d);
-void decode_bmsk(Decode& d);
-void decode_szext(Decode& d);
 
 // ops_float.cpp: forms for f32 and f64, called by those of the same name
 void decode_float(Decode& d, Type type);

@@ -34,8 +34,6 @@ class Grid {
 // should.
 void run_warp(Warp& warp);
 void begin_warp(Warp& warp);
-// A warp has come to a barrier or ended: lets go who has waited for that.
-void release_barriers(Block& block);
 
 // print.cpp
 bool call_builtin(Warp& warp, const Instr& in, uint32_t mask);
