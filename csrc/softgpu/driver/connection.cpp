@@ -88,6 +88,21 @@ bool wait_for_ready_byte(int fd) {
   return rc == 1 && read(fd, &byte, 1) == 1;
 }
 
+// What the device program said last; its usage, which follows a wrong setting, is no reason.
+std::string reason_in(const std::string& log_path) {
+  constexpr const char* kPrefix = "tandem-softgpu: ";
+  std::string reason = "it said nothing";
+  FILE* log = fopen(log_path.c_str(), "re");
+  if (!log) return reason;
+  for (char line[512]; fgets(line, sizeof line, log);) {
+    if (strncmp(line, kPrefix, strlen(kPrefix)) != 0) continue;
+    reason = line + strlen(kPrefix);
+    while (!reason.empty() && reason.back() == '\n') reason.pop_back();
+  }
+  fclose(log);
+  return reason;
+}
+
 bool start_device(const std::string& directory) {
   const std::string program = device_program();
   if (access(program.c_str(), X_OK) != 0) {
@@ -121,8 +136,8 @@ bool start_device(const std::string& directory) {
   const bool up = child > 0 && wait_for_ready_byte(ready[0]);
   close(ready[0]);
   if (!up) {
-    fprintf(stderr, "softgpu: device program '%s' did not come up; see %s/softgpu.log\n",
-            program.c_str(), directory.c_str());
+    fprintf(stderr, "softgpu: device program '%s' did not come up: %s; see %s/softgpu.log\n",
+            program.c_str(), reason_in(directory + "/softgpu.log").c_str(), directory.c_str());
   }
   return up;
 }

@@ -99,3 +99,30 @@ ctypes.string_at(8)
 
     assert child.returncode == -signal.SIGSEGV
     assert "Segmentation fault" in err
+
+
+def test_a_wrong_setting_is_named_to_the_program_that_starts_the_device(gpu):
+    gpu.options["profile"] = "h20"
+    child = gpu.start("print(cu.cuInit(0)[0].name)")
+
+    out, err = child.communicate(timeout=60)
+
+    assert out.strip() == "CUDA_ERROR_SYSTEM_NOT_READY"
+    assert "TANDEM_SOFTGPU_PROFILE is 'h20', must be one of h200, a100, rtx4090, tiny" in err
+    assert "(did you mean 'h200'?)" in err
+
+
+def test_nothing_runs_in_a_stream_after_a_kernel_that_failed(gpu):
+    out = gpu.run("""
+gpu = Gpu()
+stream = ok(cu.cuStreamCreate(1))
+host = ok(cu.cuMemHostAlloc(4, 0))
+word = ctypes.c_uint32.from_address(host)
+types = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32)
+gpu.launch("affine", (host, 0, 1), types, stream=stream)
+gpu.launch("affine", (8, 1, 1), types, stream=stream)  # no memory of anybody's
+gpu.launch("affine", (host, 0, 7), types, stream=stream)
+print(refused(cu.cuStreamSynchronize(stream)), word.value)
+""")
+
+    assert out == "ILLEGAL_ADDRESS 1"
