@@ -35,12 +35,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "tandem_fiber.h"
 
 #define TANDEM_SOFTGPU_HOST 1
 #define __global__ __attribute__((visibility("default")))
@@ -116,7 +117,7 @@ class Block {
 
   void sync() {
     waiting_.push_back({running_, threadIdx});
-    swapcontext(&running_->context, &scheduler_);
+    switch_fiber(&running_->context, &scheduler_);
   }
 
   static Block*& current() {
@@ -126,7 +127,7 @@ class Block {
 
  private:
   struct Fiber {
-    ucontext_t context;
+    FiberContext context;
     char* stack;
   };
   struct Waiting {
@@ -137,7 +138,7 @@ class Block {
 
   void enter(Fiber* fiber) {
     running_ = fiber;
-    swapcontext(&scheduler_, &fiber->context);
+    switch_fiber(&scheduler_, &fiber->context);
     if (finished_) idle_.push_back(finished_);
     finished_ = nullptr;
   }
@@ -151,11 +152,7 @@ class Block {
       fiber = idle_.back();
       idle_.pop_back();
     }
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = fiber->stack;
-    fiber->context.uc_stack.ss_size = kStackBytes;
-    fiber->context.uc_link = &scheduler_;
-    makecontext(&fiber->context, &Block::carry, 0);
+    prepare_fiber(&fiber->context, fiber->stack, kStackBytes, &Block::carry);
     return fiber;
   }
 
@@ -168,12 +165,13 @@ class Block {
       block->body_(block->argument_);
     }
     block->finished_ = block->running_;
+    switch_fiber(&block->running_->context, &block->scheduler_);  // for good
   }
 
   void (*body_)(const void*) = nullptr;
   const void* argument_ = nullptr;
   unsigned next_ = 0, count_ = 0;
-  ucontext_t scheduler_;
+  FiberContext scheduler_;
   Fiber* running_ = nullptr;
   Fiber* finished_ = nullptr;
   std::vector<Fiber*> idle_;

@@ -231,7 +231,9 @@ CUgraphNodeParams node_params(GraphNode* node) {
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       p.graph.graph = reinterpret_cast<CUgraph>(node->inner.front().get());
+#if CUDA_VERSION >= 13050  // older headers have no name for "not said"
       p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID;
+#endif
       break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       p.eventWait.event = reinterpret_cast<CUevent>(node->event);
