@@ -174,7 +174,7 @@ TEST(clients_break_rules_in_every_documented_way_and_are_disconnected) {
   CHECK(closed_after([](Simulation* s, uint32_t a) { s->submit(a, kernel(1.0 / 0.0)); }));
   CHECK(closed_after([](Simulation* s, uint32_t a) {
     const uint64_t op = s->submit(a, kernel(1));
-    s->send(a, Type::kBody, Body{{}, op, 0, 0, 0});
+    s->send(a, Type::kBody, Body{{}, op, 0, 0, 0, 0, 0});
   }));
   CHECK(closed_after([](Simulation* s, uint32_t a) {
     s->send(a, Type::kQuery, Query{{}, 1, 7, 0});
