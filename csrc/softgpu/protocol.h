@@ -52,6 +52,7 @@ enum class Type : uint16_t {
   kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
   kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate, kDeviceEvent,
   kCheckpoint, kCheckpointReply, kFreeze, kFrozen,
+  kMemRetain, kEventShare, kEventOpen, kEventRelease, kEventWatch, kEventReply,
 };
 
 struct Header {
@@ -162,6 +163,12 @@ struct MemRelease {
   Header header;
   uint64_t allocation;
 };
+// Memory of another client that this one has mapped: it stays in the ledger until the last holder
+// releases it. Answered by MemReply, INVALID_VALUE where nobody holds it any more.
+struct MemRetain {
+  Header header;
+  uint64_t request, allocation;
+};
 struct MemInfo {
   Header header;
   uint64_t request;
@@ -182,13 +189,16 @@ enum SubmitFlags : uint32_t { kOwnPriority = 1 };
 // An operation runs after the previous one of its stream and after all of `dep`. Dependencies carry
 // what CUDA orders across streams: event waits, legacy default stream barriers. A dependency on an
 // operation that has ended, or that never was, is satisfied.
+//
+// A dependency with kSharedEventBit is on the operation that recorded that shared event last.
+inline constexpr uint64_t kSharedEventBit = uint64_t{1} << 63;
 struct Submit {
   Header header;
   uint64_t op;  // client's number, strictly increasing
   uint64_t context, stream;
   uint32_t kind;         // OpKind
   uint32_t needs_body;   // NeedsBody: client executes something, START is sent and BODY awaited
-  uint64_t grid_blocks;  // kernels
+  uint64_t grid_blocks;  // kernels. kEvent: with kSharedEventBit the shared event it records
   uint32_t block_threads;
   uint32_t dep_count;
   double flops_per_block, bytes_per_block;  // kernels
@@ -216,6 +226,33 @@ struct Done {
   Header header;
   uint64_t op, start_ns, end_ns;
   uint32_t status;  // CUresult; 0 unless the operation or its context failed
+  uint32_t reserved;
+};
+
+// Interprocess events. The device process knows which operation recorded one last, so a wait in one
+// client is ordered after work of another without either believing the other. Only those who made
+// (SHARE) or opened one may use it; `cookie`, chosen by its maker, is what an opener has to know.
+struct EventShare {  // op: the newest record so far, 0 = none
+  Header header;
+  uint64_t request, op, cookie;
+};
+struct EventOpen {
+  Header header;
+  uint64_t request, event, cookie;
+};
+struct EventRelease {
+  Header header;
+  uint64_t event;
+};
+struct EventWatch {  // patient: answer only once the newest record has ended
+  Header header;
+  uint64_t request, event;
+  uint32_t patient, reserved;
+};
+struct EventReply {
+  Header header;
+  uint64_t request, event;
+  uint32_t status;  // CUresult; of a watch NOT_READY while the newest record has not ended
   uint32_t reserved;
 };
 

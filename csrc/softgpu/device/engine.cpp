@@ -113,6 +113,7 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   if (!client) return;
   if (clock_ == ClockKind::kReal) run(real_now_ns);
   drop_everything_of(client);
+  drop_shares_of(client);
   for (Gpu& gpu : gpus_) {
     gpu.ledger().release_all(connection);
     gpu.forget_client(connection);
@@ -175,6 +176,11 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kMemRelease: return with(MemRelease{}, &Engine::mem_release);
     case Type::kFrozen: return with(Frozen{}, &Engine::frozen);
     case Type::kJoinMps: return with(JoinMps{}, &Engine::join_mps);
+    case Type::kMemRetain: return with(MemRetain{}, &Engine::mem_retain);
+    case Type::kEventShare: return with(EventShare{}, &Engine::event_share);
+    case Type::kEventOpen: return with(EventOpen{}, &Engine::event_open);
+    case Type::kEventRelease: return with(EventRelease{}, &Engine::event_release);
+    case Type::kEventWatch: return with(EventWatch{}, &Engine::event_watch);
     case Type::kBody: return with(Body{}, &Engine::body);
     case Type::kSyncTime:
       client->replies.add(Type::kTime, Time{{}, now_ns_});

@@ -69,6 +69,7 @@ class Engine {
   const char* stream_destroy(Client* client, const StreamDestroy& message);
   const char* mem_reserve(Client* client, const MemReserve& message);
   const char* mem_release(Client* client, const MemRelease& message);
+  const char* mem_retain(Client* client, const MemRetain& message);
   const char* mem_info(Client* client, const MemInfo& message);
   const char* query(Client* client, const Query& message);
   const char* idle(Client* client, const Idle& message);
@@ -109,6 +110,16 @@ class Engine {
   void end_mps_client(Client* client, uint32_t status);
   void note_mps_fault(const Client& client, uint32_t status);
   void leave_mps(const Client& gone);
+  // What clients share (engine_shared.cpp).
+  const char* event_share(Client* client, const EventShare& message);
+  const char* event_open(Client* client, const EventOpen& message);
+  const char* event_release(Client* client, const EventRelease& message);
+  const char* event_watch(Client* client, const EventWatch& message);
+  SharedEvent* held_event(const Client* client, uint64_t event);
+  const char* depend(Pending* submitted, Client* client, const Submit& message);
+  Pending* find_op(const OpRef& ref);
+  void answer_watches(const OpRef& ended);
+  void drop_shares_of(const Client* client);
 
   // Checkpoints (engine_checkpoint.cpp).
   Client* worker_of(uint32_t pid);
@@ -162,6 +173,9 @@ class Engine {
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;
   uint64_t last_allocation_ = 0;
+  std::map<uint64_t, SharedEvent> shared_events_;
+  std::map<std::pair<uint32_t, uint64_t>, std::vector<Watch>> watches_;  // by connection and op
+  uint64_t last_shared_event_ = 0;
   uint64_t ops_done_ = 0;
 
   std::set<Op*, ById> instant_;  // ready, takes no device time, to be looked at when time stands

@@ -119,6 +119,19 @@ const char* Engine::mem_release(Client* client, const MemRelease& message) {
   return nullptr;
 }
 
+const char* Engine::mem_retain(Client* client, const MemRetain& message) {
+  MemReply reply{};
+  reply.request = message.request;
+  reply.status = kInvalidValue;
+  for (Gpu& gpu : gpus_) {
+    if (!gpu.ledger().retain(message.allocation, client->connection)) continue;
+    reply.status = kSuccess;
+    reply.allocation = message.allocation;
+  }
+  client->replies.add(Type::kMemReply, reply);
+  return nullptr;
+}
+
 const char* Engine::mem_info(Client* client, const MemInfo& message) {
   if (message.device >= gpus_.size()) return "a device that does not exist";
   const Ledger& ledger = gpus_[message.device].ledger();

@@ -30,7 +30,7 @@ void Engine::begin_first(Stream* stream) {
 bool Engine::held_by_dependency(Stream* stream) {
   Pending* first = stream->first;
   while (Dependency* dependency = first->after) {
-    if (Pending* earlier = stream->context->client->ops.find(dependency->op)) {
+    if (Pending* earlier = find_op(dependency->on)) {
       stream->next_waiter = earlier->waiters;
       earlier->waiters = stream;
       stream->waits = true;
@@ -44,7 +44,7 @@ bool Engine::held_by_dependency(Stream* stream) {
 
 void Engine::stop_waiting(Stream* stream) {
   if (!stream->waits) return;
-  Pending* earlier = stream->context->client->ops.find(stream->first->after->op);
+  Pending* earlier = find_op(stream->first->after->on);
   Stream** link = &earlier->waiters;
   while (*link != stream) link = &(*link)->next_waiter;
   *link = stream->next_waiter;
@@ -175,6 +175,7 @@ void Engine::finish(Op* op) {
   Pending* submitted = op->submitted;
   send_done(*submitted, op->started ? op->start_ns : now_ns_, status);
   client->ops.erase(op->id);
+  answer_watches({client->connection, op->id});
   Stream* waiter = submitted->waiters;
   leave_stream(op->stream);
   ops_.give_back(op);
@@ -263,6 +264,7 @@ void Engine::cancel_all(Context* context, uint32_t status) {
     const Op* op = victim->stream->first == victim ? victim->stream->op : nullptr;
     send_done(*victim, op && op->started ? op->start_ns : now_ns_, status);
     client->ops.erase(victim->id);
+    answer_watches({client->connection, victim->id});
     for (Stream* waiter = victim->waiters; waiter; waiter = waiter->next_waiter) {
       waiter->waits = false;
       freed.push_back(waiter);
@@ -309,13 +311,24 @@ void Engine::poison(const Context& failed, uint32_t status) {
 }
 
 void Engine::drop_everything_of(Client* client) {
+  for (auto& [number, stream] : client->streams) stop_waiting(&stream);
+  std::vector<Stream*> freed;  // of other clients
   for (auto& [number, stream] : client->streams) {
     if (stream.op) {
       withdraw(stream.op);
       ops_.give_back(stream.op);
     }
-    for (Pending* one = stream.first; one;) forget(std::exchange(one, one->next));
+    for (Pending* one = stream.first; one;) {
+      client->ops.erase(one->id);
+      answer_watches({client->connection, one->id});
+      for (Stream* waiter = one->waiters; waiter; waiter = waiter->next_waiter) {
+        waiter->waits = false;
+        freed.push_back(waiter);
+      }
+      forget(std::exchange(one, one->next));
+    }
   }
+  for (Stream* stream : freed) begin_first(stream);
   for (const auto& [number, context] : client->contexts) gpus_[context.gpu].forget(context);
 }
 

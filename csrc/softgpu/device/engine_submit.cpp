@@ -31,11 +31,9 @@ const char* Engine::submit(Client* client, const Submit& message) {
 
   Stream* stream = &found->second;
   Pending* submitted = make_pending(stream, message);
-  for (uint32_t i = 0; i < message.dep_count; ++i) {
-    if (!client->ops.find(message.dep[i])) continue;
-    Dependency* dependency = dependencies_.take();
-    *dependency = {message.dep[i], submitted->after};
-    submitted->after = dependency;
+  if (const char* wrong = depend(submitted, client, message)) {
+    forget(submitted);
+    return wrong;
   }
   (stream->first ? stream->last->next : stream->first) = submitted;
   stream->last = submitted;

@@ -15,6 +15,10 @@ class Ledger {
   // False when it does not fit. `allocation` is the caller's number, never used before.
   bool reserve(uint64_t allocation, uint32_t connection, uint64_t bytes, MemKind kind);
 
+  // One more holder, of another client's memory or once more of its own. It stays charged to the
+  // first one until that one lets go, then to the next. False when there is no such allocation.
+  bool retain(uint64_t allocation, uint32_t connection);
+
   // False when that connection holds no such allocation.
   bool release(uint64_t allocation, uint32_t connection);
   void release_all(uint32_t connection);
@@ -32,10 +36,15 @@ class Ledger {
 
  private:
   struct Held {
-    uint32_t connection;
+    uint32_t connection;  // charged
     uint64_t bytes;
     MemKind kind;
+    std::map<uint32_t, uint64_t> holders{};  // of those who retained it; most have none
+    uint64_t own = 1;                        // how often the charged one holds it
   };
+  using Holding = std::map<uint64_t, Held>::iterator;
+  Holding leave(Holding held);  // the charged one lets go; what comes after it in the map
+
   uint64_t total_bytes_;
   uint64_t used_bytes_ = 0;
   std::map<uint64_t, Held> held_;

@@ -45,6 +45,18 @@ inline std::string name_of(const char (&field)[kNameBytes]) {
 struct Client;
 struct Op;
 
+// An interprocess event.
+struct SharedEvent {
+  uint64_t cookie = 0;
+  OpRef recorded;                        // the newest record
+  std::map<uint32_t, uint32_t> holders;  // connection -> how often it made or opened it
+};
+
+struct Watch {  // somebody wants to hear of an operation's end
+  uint32_t connection;
+  uint64_t request, event;
+};
+
 struct Context {
   Client* client = nullptr;
   uint64_t number = 0;  // the client's

@@ -18,8 +18,14 @@ namespace tandem::softgpu {
 
 struct Stream;
 
+// An operation by number: it may end, or its client go, while others remember it.
+struct OpRef {
+  uint32_t connection = 0;
+  uint64_t op = 0;
+};
+
 struct Dependency {
-  uint64_t op;
+  OpRef on;
   Dependency* next;
 };
 

@@ -1,6 +1,7 @@
 // Events: markers in a stream that carry the device's time.
 #include "api.h"
 #include "capture.h"
+#include "ipc.h"
 #include "pool.h"
 
 using namespace softgpu;
@@ -11,6 +12,9 @@ SOFTGPU_API cuEventCreate(CUevent* out, unsigned int flags) {
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (!out || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   auto* event = new Event;
   event->context = call.context;
   event->flags = flags;
@@ -26,6 +30,9 @@ SOFTGPU_API cuEventDestroy_v2(CUevent handle) {
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   call.rt.events.erase(event);
   event->destroyed = true;
+  if (event->shared) {
+    call.rt.post(proto::Type::kEventRelease, proto::EventRelease{{}, event->shared});
+  }
   if (event->pending_ops == 0) delete event;
   return CUDA_SUCCESS;
 }
@@ -61,6 +68,7 @@ SOFTGPU_API cuEventQuery(CUevent handle) {
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult bad = refuse_captured(call.rt, event)) return bad;
   if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
+  if (event->shared) return query_shared(call, *event);
   Context* context = event->context;
   const uint64_t op = event->op;
   if (call.rt.live(op)) call.rt.let_time_pass(call.lock, op);
@@ -75,6 +83,7 @@ SOFTGPU_API cuEventSynchronize(CUevent handle) {
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult bad = refuse_captured(call.rt, event)) return bad;
   if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
+  if (event->shared) return synchronize_shared(call, *event);
   Context* context = event->context;
   call.rt.wait_for_ops(call.lock, {event->op});
   if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;

@@ -3,6 +3,7 @@
 // Device memory is host memory of this process that the device process has agreed to: its ledger
 // decides, we only map pages. A device pointer is their address.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -52,14 +53,15 @@ CUresult release(Call& call, uintptr_t begin) {
   CUresult of_graph;
   if (free_graph_memory(call.rt, begin, &of_graph)) return of_graph;
   const auto found = call.rt.ranges.find(begin);
-  if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kDevice) {
+  if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kDevice ||
+      found->second.opens > 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (found->second.context->error) return found->second.context->error;
   if (found->second.pool) {
     free_now(call.rt, found->second);
     return CUDA_SUCCESS;
   }
+  if (found->second.context->error) return found->second.context->error;
   std::vector<uint64_t> ops;
   for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
   call.rt.wait_for_ops(call.lock, ops);
@@ -107,6 +109,7 @@ CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kin
 }
 
 void unmap_range(Range& range) {
+  if (range.fd >= 0) close(range.fd);
   munmap(reinterpret_cast<void*>(range.begin), round_up(range.bytes, kPage));
 }
 
@@ -256,7 +259,8 @@ static CUresult pointer_attribute(void* to, CUpointer_attribute attribute, const
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put<unsigned long long>(to, range.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put<unsigned>(to, 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put<int>(to, range.device);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put<unsigned>(to, 0);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put<unsigned>(to, range.kind == RangeKind::kDevice && !range.pool && !range.opens);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put<CUdeviceptr>(to, range.begin);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put<size_t>(to, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED: return put<unsigned>(to, 1);

@@ -66,6 +66,9 @@ struct Event {
   std::vector<GraphEdge> captured;  // and behind what
   bool destroyed = false;
   uint32_t pending_ops = 0;
+  uint64_t shared = 0;  // the device process knows it by this once another process may
+  uint64_t cookie = 0;
+  bool opened = false;  // it was another process that made it
   uint64_t stream = 0;                         // number of the stream it was recorded in
   std::map<uint64_t, uint64_t> comes_after{};  // that stream's at the time, and itself
 };
@@ -123,7 +126,7 @@ struct Mapping {  // one cuMemMap inside a reserved range
 struct Physical {  // cuMemCreate
   int fd;
   size_t bytes;
-  uint64_t allocation;  // the device process knows it by this; 0 = imported, paid for elsewhere
+  uint64_t allocation;  // the device process knows it by this
   CUmemAllocationProp prop;
   uint32_t references;  // the handle's and one for every mapping
 };
@@ -141,6 +144,9 @@ struct Range {
   uint64_t id = 0;                        // CU_POINTER_ATTRIBUTE_BUFFER_ID
   std::map<uintptr_t, Mapping> mappings{};  // kReserved only
   Pool* pool = nullptr;                     // whose memory it is; then `allocation` is 0
+  int fd = -1;                              // the file behind it, once other processes may map it
+  uint32_t opens = 0;                       // memory of another process: how often opened here
+  uint64_t file = 0;                        // and its inode
 };
 
 // cuMemFreeAsync of memory that is not a pool's: it goes when these operations are done.

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "graph_memory.h"
+#include "ipc.h"
 #include "memory.h"
 
 namespace softgpu {
@@ -141,9 +141,7 @@ void release_excess(Runtime& rt, Pool* pool) {
 }
 
 void forget_import(const Range& range) {
-  auto& imports = range.pool->imports;
-  const auto found = imports.find(range.begin - range.pool->base);
-  if (found != imports.end()) imports.erase(found);
+  range.pool->imports.erase(range.begin - range.pool->base);
 }
 
 bool idle(const Runtime& rt, const Pool& pool) {
@@ -171,13 +169,10 @@ Pool* new_pool(Runtime& rt, const CUmemPoolProps& props, CUresult* error) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   pool->base = reinterpret_cast<uintptr_t>(pages);
   if (pages != MAP_FAILED && props.handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-    char name[64];
-    snprintf(name, sizeof name, "softgpu-pool:%d", props.location.id);
-    pool->fd = memfd_create(name, MFD_CLOEXEC);
-    if (pool->fd < 0 || ftruncate(pool->fd, static_cast<off_t>(pool->capacity)) != 0) {
+    pool->fd = make_memory_file(rt, "pool", props.location.id, 0, pool->capacity);
+    if (pool->fd < 0) {
       munmap(pages, pool->capacity);
       pages = MAP_FAILED;
-      if (pool->fd >= 0) close(pool->fd);
     }
   }
   if (pages == MAP_FAILED) {
@@ -241,7 +236,8 @@ CUresult free_in_order(StreamCall& on, CUdeviceptr pointer) {
   CUresult of_graph;
   if (free_graph_memory(rt, pointer, &of_graph)) return of_graph;
   const auto found = rt.ranges.find(pointer);
-  if (found == rt.ranges.end() || found->second.kind != RangeKind::kDevice) {
+  if (found == rt.ranges.end() || found->second.kind != RangeKind::kDevice ||
+      found->second.opens > 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Range range = std::move(found->second);

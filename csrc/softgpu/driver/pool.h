@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "api.h"
 #include "pool_arena.h"
@@ -27,7 +28,7 @@ struct Pool {
   size_t capacity = 0;
   int fd = -1;                         // the file behind it, when it can be shared
   std::map<int, CUmemAccess_flags> access{};  // of other devices
-  std::map<size_t, uint32_t> imports{};       // offset -> how often imported (imported pools)
+  std::set<size_t> imports{};                 // offsets of allocations that are open here
   PoolArena arena{};
 };
 

@@ -102,6 +102,11 @@ void Runtime::handle(const Header& header, const char* message) {
       info_replies_[reply.request] = reply;
       return;
     }
+    case Type::kEventReply: {
+      const auto reply = read<proto::EventReply>(message);
+      event_replies_[reply.request] = reply;
+      return;
+    }
     case Type::kFault: {
       const auto fault = read<proto::Fault>(message);
       for (const void* known : contexts) {
@@ -211,7 +216,11 @@ void Runtime::execute(Lock& lock, Op* op) {
   CUresult status = op->stream->failure;
   t_cost = {};
   lock.unlock();
+  // Host functions may block, and touch no device memory.
+  Lock at_work(bodies, std::defer_lock);
+  if (op->work.kind != OpKind::kHostFunc) at_work.lock();
   if (status == CUDA_SUCCESS) status = op->work.body(op->work);
+  if (at_work) at_work.unlock();
   lock.lock();
   op->unsatisfied = status == CUDA_ERROR_NOT_READY;
   if (op->unsatisfied) status = CUDA_SUCCESS;

@@ -55,6 +55,9 @@ void describe(const Work& work, proto::Submit* message) {
   message->kind = static_cast<uint32_t>(work.kind);
   message->needs_body = work.body != nullptr;
   message->bytes = work.bytes * work.height;
+  if (work.event && work.event->shared) {
+    message->grid_blocks = proto::kSharedEventBit | work.event->shared;
+  }
   if (work.kind != OpKind::kKernel) return;
   message->grid_blocks = uint64_t{work.grid[0]} * work.grid[1] * work.grid[2];
   message->block_threads = work.block[0] * work.block[1] * work.block[2];
@@ -170,11 +173,30 @@ bool Runtime::ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::Me
   post(Type::kMemReserve,
        proto::MemReserve{{}, request, bytes, static_cast<uint32_t>(device_index),
                          static_cast<uint32_t>(kind)});
+  return await_memory_reply(lock, request, reply);
+}
+
+bool Runtime::ask_retain(Lock& lock, uint64_t allocation, proto::MemReply* reply) {
+  const uint64_t request = next_number();
+  post(Type::kMemRetain, proto::MemRetain{{}, request, allocation});
+  return await_memory_reply(lock, request, reply);
+}
+
+bool Runtime::await_memory_reply(Lock& lock, uint64_t request, proto::MemReply* reply) {
   wait(lock, [&] { return memory_replies_.count(request) != 0; });
   const auto found = memory_replies_.find(request);
   if (found == memory_replies_.end()) return false;
   *reply = found->second;
   memory_replies_.erase(found);
+  return true;
+}
+
+bool Runtime::await_event_reply(Lock& lock, uint64_t request, proto::EventReply* reply) {
+  wait(lock, [&] { return event_replies_.count(request) != 0; });
+  const auto found = event_replies_.find(request);
+  if (found == event_replies_.end()) return false;
+  *reply = found->second;
+  event_replies_.erase(found);
   return true;
 }
 

@@ -54,6 +54,9 @@ struct Waiter {
 class Runtime {
  public:
   std::mutex mutex;
+  // Held while a body that touches device memory runs. Taken after `mutex` by whoever must not be
+  // seen at work by one, and never together with it by the executor.
+  std::mutex bodies;
   Life life = Life::kFresh;
   proto::Welcome device{};
   MpsMembership mps;  // fixed when the driver starts
@@ -100,6 +103,7 @@ class Runtime {
   // Post, then wait for the reply that carries `request`. False when the device is gone.
   bool ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::MemKind kind,
                   proto::MemReply* reply);
+  bool ask_retain(Lock& lock, uint64_t allocation, proto::MemReply* reply);
   bool ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply* reply);
 
   // Hand work to the device, after what `stream` orders before it and after `after`. Returns the
@@ -116,6 +120,12 @@ class Runtime {
   // Wait until the context has room for one more operation, as a hardware queue does.
   void wait_for_room(Lock& lock, Context* context);
   void wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops);
+  // Ask about an interprocess event; the message carries `request`.
+  template <class Message>
+  bool ask_event(Lock& lock, proto::Type type, Message message, proto::EventReply* reply) {
+    post(type, message);
+    return await_event_reply(lock, message.request, reply);
+  }
   // What a host-side synchronisation with `stream` has to see done.
   std::vector<uint64_t> tail_of(const Stream* stream) const;
   // What the next operation of the stream would come after and is not done yet.
@@ -138,6 +148,8 @@ class Runtime {
 
  private:
   CUresult leave_after(CUresult error);
+  bool await_memory_reply(Lock& lock, uint64_t request, proto::MemReply* reply);
+  bool await_event_reply(Lock& lock, uint64_t request, proto::EventReply* reply);
   void append(const void* message, size_t bytes);
   void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
                    Interest interest);
@@ -179,6 +191,7 @@ class Runtime {
 
   std::unordered_map<uint64_t, proto::MemReply> memory_replies_;
   std::unordered_map<uint64_t, proto::MemInfoReply> info_replies_;
+  std::unordered_map<uint64_t, proto::EventReply> event_replies_;
 
   std::vector<Waiter*> waiters_;
   int running_ = 0;

@@ -174,6 +174,10 @@ SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned in
   const bool external = flags == CU_EVENT_WAIT_EXTERNAL;
   if (on.stream->capture || event->capture_id != 0) return capture_wait(on, event, external);
   if (external) return CUDA_ERROR_INVALID_VALUE;
+  if (event->shared) {
+    on.call.rt.submit(on.stream, Work(), {proto::kSharedEventBit | event->shared});
+    return CUDA_SUCCESS;
+  }
   note_wait(on.call.rt, on.stream, *event);
   if (!on.call.rt.live(event->op)) return CUDA_SUCCESS;
   on.call.rt.submit(on.stream, Work(), {event->op});

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ipc.h"
 #include "memory.h"
 
 namespace softgpu {
@@ -80,6 +81,15 @@ CUresult check_prop(const Runtime& rt, const CUmemAllocationProp* prop) {
   return CUDA_SUCCESS;
 }
 
+// The bytes count for everybody who has them. Where all others have let go and only the descriptor
+// kept them, they have left the ledger and enter it anew.
+CUresult hold_imported(Call& call, size_t bytes, int device, uint64_t* allocation) {
+  proto::MemReply reply;
+  if (!call.rt.ask_retain(call.lock, *allocation, &reply)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (reply.status == CUDA_SUCCESS) return CUDA_SUCCESS;
+  return reserve_memory(call, bytes, device, proto::MemKind::kVmm, allocation);
+}
+
 }  // namespace
 }  // namespace softgpu
 
@@ -142,9 +152,8 @@ SOFTGPU_API cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
                                           &allocation)) {
     return bad;
   }
-  const int fd = memfd_create("softgpu-vmm", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    if (fd >= 0) close(fd);
+  const int fd = make_memory_file(call.rt, "vmm", prop->location.id, allocation, bytes);
+  if (fd < 0) {
     call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, allocation});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -264,14 +273,21 @@ SOFTGPU_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, vo
   const int fd =
       fcntl(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), F_DUPFD_CLOEXEC, 0);
   struct stat info;
-  if (fd < 0 || fstat(fd, &info) != 0 || !whole(static_cast<size_t>(info.st_size))) {
-    if (fd >= 0) close(fd);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  *out = add_physical(call.rt, new Physical{fd, static_cast<size_t>(info.st_size), 0, prop, 1});
+  uint64_t allocation = 0;
+  if (fd < 0 || fstat(fd, &info) != 0 || !whole(static_cast<size_t>(info.st_size)) ||
+      !identify_memory(call.rt, fd, "vmm", &prop.location.id, &allocation)) {
+    if (fd >= 0) close(fd);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto bytes = static_cast<size_t>(info.st_size);
+  if (const CUresult bad = hold_imported(call, bytes, prop.location.id, &allocation)) {
+    close(fd);
+    return bad;
+  }
+  *out = add_physical(call.rt, new Physical{fd, bytes, allocation, prop, 1});
   return CUDA_SUCCESS;
 }

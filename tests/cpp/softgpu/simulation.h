@@ -89,6 +89,7 @@ struct Peer {
   std::vector<uint64_t> times;
   std::vector<MemReply> memory;
   std::vector<MemInfoReply> infos;
+  std::vector<EventReply> events;
   std::vector<Fault> faults;
   std::vector<DeviceEvent> events;
   std::vector<std::string> texts;
@@ -258,6 +259,10 @@ class Simulation {
       switch (static_cast<Type>(header.type)) {
         case Type::kWelcome: peer.id = copy<Welcome>(bytes).client_id; break;
         case Type::kMemReply: peer.memory.push_back(copy<MemReply>(bytes)); break;
+        case Type::kEventReply:
+          peer.events.push_back(copy<EventReply>(bytes));
+          event = true;
+          break;
         case Type::kMemInfoReply: peer.infos.push_back(copy<MemInfoReply>(bytes)); break;
         case Type::kQueryReply:
           peer.texts.emplace_back(reinterpret_cast<const char*>(bytes) + sizeof(QueryReply),
