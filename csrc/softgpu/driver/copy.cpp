@@ -199,6 +199,28 @@ SOFTGPU_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream stream) {
   return copy_2d(c, stream, true);
 }
 
+// Addresses are unified: the contexts say nothing that the pointers do not, but have to be alive.
+static CUresult copy_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                             CUcontext from_context, size_t bytes, CUstream stream) {
+  {
+    Call call(Call::kContext);
+    if (call.error) return call.error;
+    for (const CUcontext context : {to_context, from_context}) {
+      if (!checked<Context>(call.rt.contexts, context)) return CUDA_ERROR_INVALID_CONTEXT;
+    }
+  }
+  return copy(line(from_device(from), to_device(to), bytes), kInDevice, stream, true);
+}
+
+SOFTGPU_API cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                         CUcontext from_context, size_t bytes) {
+  return copy_between(to, to_context, from, from_context, bytes, nullptr);
+}
+SOFTGPU_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                              CUcontext from_context, size_t bytes, CUstream stream) {
+  return copy_between(to, to_context, from, from_context, bytes, stream);
+}
+
 SOFTGPU_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   return set_line(to, value, 1, count, nullptr, Flavour::kPlain);
 }

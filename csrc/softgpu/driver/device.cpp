@@ -111,15 +111,6 @@ SOFTGPU_API cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
-  Call call(Call::kNothing);
-  if (call.error) return call.error;
-  if (!info_of(call, device) || !info_of(call, peer)) return CUDA_ERROR_INVALID_DEVICE;
-  if (!can) return CUDA_ERROR_INVALID_VALUE;
-  *can = 0;
-  return CUDA_SUCCESS;
-}
-
 SOFTGPU_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
   Call call(Call::kNothing);
   if (call.error) return call.error;

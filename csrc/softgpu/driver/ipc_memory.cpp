@@ -147,7 +147,8 @@ SOFTGPU_API cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   if (!out || found == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   Range& range = found->second;
   // Memory of pools, of cuMemCreate and of other processes is shared by other means.
-  if (range.kind != RangeKind::kDevice || range.pool || range.opens > 0) {
+  if (range.kind != RangeKind::kDevice || range.pool || range.opens > 0 ||
+      range.managed) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!make_shareable(call.rt, range)) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -32,22 +32,6 @@ void add_range(Call& call, void* begin, size_t bytes, RangeKind kind, uint64_t a
   call.rt.ranges.emplace(range.begin, std::move(range));
 }
 
-CUresult allocate(Call& call, size_t bytes, CUdeviceptr* out) {
-  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t allocation = 0;
-  const CUresult bad = reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear,
-                                      &allocation);
-  if (bad) return bad;
-  void* pages = map_pages(bytes);
-  if (!pages) {
-    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, allocation});
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  add_range(call, pages, bytes, RangeKind::kDevice, allocation, 0);
-  *out = reinterpret_cast<CUdeviceptr>(pages);
-  return CUDA_SUCCESS;
-}
-
 // As on a GPU, freeing waits for the work that may still use the memory.
 CUresult release(Call& call, uintptr_t begin) {
   CUresult of_graph;
@@ -94,6 +78,22 @@ bool is_host(const Range& range) {
 
 }  // namespace
 
+CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out) {
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t allocation = 0;
+  const CUresult bad = reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear,
+                                      &allocation);
+  if (bad) return bad;
+  void* pages = map_pages(bytes);
+  if (!pages) {
+    call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, allocation});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  add_range(call, pages, bytes, RangeKind::kDevice, allocation, 0);
+  *out = reinterpret_cast<CUdeviceptr>(pages);
+  return CUDA_SUCCESS;
+}
+
 CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
                         uint64_t* allocation) {
   proto::MemReply reply;
@@ -120,7 +120,7 @@ using namespace softgpu;
 SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   Call call(Call::kUnsafe);
   if (call.error) return call.error;
-  return allocate(call, bytes, out);
+  return allocate_linear(call, bytes, out);
 }
 
 SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
@@ -129,7 +129,7 @@ SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, si
   if (call.error) return call.error;
   if (!pitch || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
   const size_t row = round_up(width, 512);
-  const CUresult result = allocate(call, row * height, out);
+  const CUresult result = allocate_linear(call, row * height, out);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;
 }
@@ -255,12 +255,14 @@ static CUresult pointer_attribute(void* to, CUpointer_attribute attribute, const
       return put<unsigned>(to, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(to, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return host ? put(to, reinterpret_cast<void*>(pointer)) : CUDA_ERROR_INVALID_VALUE;
+      return host || range.managed ? put(to, reinterpret_cast<void*>(pointer))
+                                   : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put<unsigned long long>(to, range.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put<unsigned>(to, 0);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put<unsigned>(to, range.managed != nullptr);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put<int>(to, range.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put<unsigned>(to, range.kind == RangeKind::kDevice && !range.pool && !range.opens);
+      return put<unsigned>(to, range.kind == RangeKind::kDevice && !range.pool && !range.opens &&
+                                   !range.managed);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put<CUdeviceptr>(to, range.begin);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put<size_t>(to, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED: return put<unsigned>(to, 1);

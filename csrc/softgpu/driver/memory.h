@@ -10,4 +10,7 @@ namespace softgpu {
 CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
                         uint64_t* allocation);
 
+// Memory of the current context, as cuMemAlloc gives it.
+CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out);
+
 }  // namespace softgpu

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "kernel_traits.h"
@@ -132,6 +134,7 @@ struct Physical {  // cuMemCreate
 };
 
 struct Pool;
+struct Managed;
 
 struct Range {
   uintptr_t begin;
@@ -147,6 +150,7 @@ struct Range {
   int fd = -1;                              // the file behind it, once other processes may map it
   uint32_t opens = 0;                       // memory of another process: how often opened here
   uint64_t file = 0;                        // and its inode
+  std::shared_ptr<Managed> managed{};       // what the program said of managed memory; else null
 };
 
 // cuMemFreeAsync of memory that is not a pool's: it goes when these operations are done.
@@ -175,6 +179,7 @@ struct Context {
   Stream* legacy = nullptr;
   std::vector<Stream*> streams;  // every live one, the default streams included
   std::map<int, size_t> limits;
+  std::unordered_set<uint64_t> peers;  // numbers of the contexts whose memory it may use
   uint32_t sm_percent = 100;
   uint32_t usage = 1;  // of cuCtxAttach
   unsigned api_version = 3020;
