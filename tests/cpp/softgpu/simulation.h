@@ -92,6 +92,9 @@ struct Peer {
   std::vector<EventReply> events;
   std::vector<Fault> faults;
   std::vector<DeviceEvent> events;
+  std::vector<JoinReply> joins;
+  std::vector<CheckpointReply> checkpoints;
+  std::vector<Freeze> freezes;
   std::vector<std::string> texts;
   std::vector<char> order;  // of what arrived: S, D, T, F
 
@@ -285,13 +288,20 @@ class Simulation {
           peer.deadline_ns = kNever;
           event = true;
           break;
+        case Type::kJoinReply: peer.joins.push_back(copy<JoinReply>(bytes)); break;
+        case Type::kCheckpointReply:
+          peer.checkpoints.push_back(copy<CheckpointReply>(bytes));
+          break;
+        case Type::kFreeze:
+          peer.freezes.push_back(copy<Freeze>(bytes));
+          event = true;
+          break;
         case Type::kDeviceEvent: peer.events.push_back(copy<DeviceEvent>(bytes)); break;
         case Type::kFault:
           peer.faults.push_back(copy<Fault>(bytes));
           peer.order.push_back('F');
           event = true;
           break;
-        case Type::kJoinReply: break;
         default: std::fprintf(stderr, "unexpected message %u\n", header.type); std::_Exit(1);
       }
       at += header.size;
