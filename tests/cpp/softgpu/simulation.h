@@ -89,7 +89,7 @@ struct Peer {
   std::vector<uint64_t> times;
   std::vector<MemReply> memory;
   std::vector<MemInfoReply> infos;
-  std::vector<EventReply> events;
+  std::vector<EventReply> event_replies;
   std::vector<Fault> faults;
   std::vector<DeviceEvent> events;
   std::vector<JoinReply> joins;
@@ -263,7 +263,7 @@ class Simulation {
         case Type::kWelcome: peer.id = copy<Welcome>(bytes).client_id; break;
         case Type::kMemReply: peer.memory.push_back(copy<MemReply>(bytes)); break;
         case Type::kEventReply:
-          peer.events.push_back(copy<EventReply>(bytes));
+          peer.event_replies.push_back(copy<EventReply>(bytes));
           event = true;
           break;
         case Type::kMemInfoReply: peer.infos.push_back(copy<MemInfoReply>(bytes)); break;

@@ -10,11 +10,11 @@ constexpr uint64_t kCookie = 77;
 
 uint64_t share(Simulation* s, uint32_t client, uint64_t op = 0) {
   s->send(client, Type::kEventShare, EventShare{{}, 1, op, kCookie});
-  return s->peers[client].events.back().event;
+  return s->peers[client].event_replies.back().event;
 }
 uint32_t open(Simulation* s, uint32_t client, uint64_t event, uint64_t cookie = kCookie) {
   s->send(client, Type::kEventOpen, EventOpen{{}, 2, event, cookie});
-  return s->peers[client].events.back().status;
+  return s->peers[client].event_replies.back().status;
 }
 Work record(uint64_t event) {
   Work work = of_kind(OpKind::kEvent);
@@ -29,7 +29,7 @@ Work wait_for(uint64_t event) {
 }
 uint32_t watch(Simulation* s, uint32_t client, uint64_t event, uint32_t patient) {
   s->send(client, Type::kEventWatch, EventWatch{{}, 3, event, patient, 0});
-  return s->peers[client].events.back().status;
+  return s->peers[client].event_replies.back().status;
 }
 uint64_t used_bytes(Simulation* s, uint32_t client) {
   s->send(client, Type::kMemInfo, MemInfo{{}, 7, 0, 0});
@@ -80,12 +80,12 @@ TEST(a_patient_watch_is_answered_when_the_record_ends) {
   open(&s, b, event);
   s.submit(a, kernel(1000));
   s.submit(a, record(event));
-  const size_t before = s.peers[b].events.size();
+  const size_t before = s.peers[b].event_replies.size();
   s.send(b, Type::kEventWatch, EventWatch{{}, 3, event, 1, 0});
-  CHECK_EQ(s.peers[b].events.size(), before);
+  CHECK_EQ(s.peers[b].event_replies.size(), before);
   s.run();
-  CHECK_EQ(s.peers[b].events.size(), before + 1);
-  CHECK_EQ(s.peers[b].events.back().status, +kSuccess);
+  CHECK_EQ(s.peers[b].event_replies.size(), before + 1);
+  CHECK_EQ(s.peers[b].event_replies.back().status, +kSuccess);
 }
 
 TEST(a_dead_client_holds_up_nobody_who_waits_for_it) {
@@ -96,12 +96,12 @@ TEST(a_dead_client_holds_up_nobody_who_waits_for_it) {
   s.submit(a, kernel(1e12));
   s.submit(a, record(event));
   const uint64_t waiting = s.submit(b, wait_for(event));
-  const size_t before = s.peers[b].events.size();
+  const size_t before = s.peers[b].event_replies.size();
   s.send(b, Type::kEventWatch, EventWatch{{}, 3, event, 1, 0});
   s.close(a);
   s.run();
   CHECK_EQ(s.done(b, waiting).status, +kSuccess);
-  CHECK_EQ(s.peers[b].events.size(), before + 1);
+  CHECK_EQ(s.peers[b].event_replies.size(), before + 1);
 }
 
 TEST(a_client_that_dies_waiting_is_forgotten) {

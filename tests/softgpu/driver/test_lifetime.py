@@ -126,3 +126,21 @@ print(refused(cu.cuStreamSynchronize(stream)), word.value)
 """)
 
     assert out == "ILLEGAL_ADDRESS 1"
+
+
+def test_a_context_takes_every_kind_of_its_memory_with_it(gpu):
+    program = """
+ok(cu.cuInit(0)); device = ok(cu.cuDeviceGet(0))
+context = ok(cu.cuCtxCreate(None, 0, device))
+stream = ok(cu.cuStreamCreate(1))
+ok(cu.cuMemAlloc(1 << 20)); ok(cu.cuMemAllocPitch(100, 100, 4)); ok(cu.cuMemAllocManaged(4096, 1))
+ok(cu.cuMemAllocAsync(1 << 20, stream)); ok(cu.cuIpcGetMemHandle(ok(cu.cuMemAlloc(4096))))
+ok(cu.cuMemFreeAsync(ok(cu.cuMemAlloc(4096)), stream))
+ok(cu.cuCtxDestroy(context)); print("ready", flush=True)
+with outside(): sys.stdin.readline()
+"""
+    child = gpu.start(program)
+    assert child.stdout.readline() == "ready\n", child.stderr.read()
+
+    gpu.wait_until(memory_is_back)
+    child.communicate("\n")
