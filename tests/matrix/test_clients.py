@@ -55,6 +55,10 @@ def with_kernels(gpu, bodies):
     return {"interpreted": gpu, "bodies": gpu | {"TANDEM_SOFTGPU_KERNELS": str(bodies)}}
 
 
+def test_cuda_core_links_two_objects(clients, gpu):
+    run(clients, "core_linker", gpu)
+
+
 @KERNELS
 @pytest.mark.parametrize("program", ["bindings_kernel", "core_graphs"])
 def test_a_client_with_kernels(program, kernels, clients, with_kernels):

@@ -22,7 +22,7 @@ TANDEM_KERNEL(scale, blockDim.x, 8.0 * blockDim.x)
 """
 
 
-@pytest.mark.parametrize("program", ["numba_scale", "numba_launch"])
+@pytest.mark.parametrize("program", ["numba_kernels", "numba_launch", "numba_scale"])
 @pytest.mark.parametrize("clients", ["13"], indirect=True)
 def test_without_nvjitlink_kernels_are_interpreted(program, clients, gpu):
     done = run(clients, program, gpu)

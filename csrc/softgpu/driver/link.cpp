@@ -7,6 +7,7 @@
 #include "jit_options.h"
 #include "link_image.h"
 #include "module.h"
+#include "ptx_kernels.h"
 
 namespace softgpu {
 
@@ -36,18 +37,39 @@ bool fits(CUjitInputType type, ImageKind kind) {
   }
 }
 
+// The kernels of an input, which is loaded for a trial.
+CUresult try_image(Runtime& rt, Link* link, Bytes bytes, std::set<std::string>* names) {
+  Module* trial = nullptr;
+  if (const CUresult bad = load_image(rt, link->context, bytes, &link->log, &trial)) return bad;
+  for (const auto& [name, function] : trial->functions) names->insert(name);
+  unload(rt, trial);
+  return CUDA_SUCCESS;
+}
+
+// The same of a text, which may need the other inputs.
+CUresult try_text(Link* link, const Image& image, std::set<std::string>* names) {
+  std::string problem;
+  if (!check_ptx_input({image.bytes.data, image.bytes.size}, &problem)) {
+    link->log.error += problem + "\n";
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  for (const ImageKernel& kernel : image.kernels) names->insert(kernel.name);
+  return CUDA_SUCCESS;
+}
+
 CUresult add_image(Runtime& rt, Link* link, CUjitInputType type, Bytes bytes) {
   const Image image = inspect_image(bytes);
   if (image.kind != ImageKind::kBroken && !fits(type, image.kind)) return CUDA_ERROR_INVALID_IMAGE;
-  Module* trial = nullptr;
-  if (const CUresult bad = load_image(rt, link->context, bytes, &link->log, &trial)) return bad;
+  std::set<std::string> names;
+  const CUresult bad = image.kind == ImageKind::kPtx ? try_text(link, image, &names)
+                                                     : try_image(rt, link, bytes, &names);
+  if (bad) return bad;
   bool twice = false;
-  for (const auto& [name, function] : trial->functions) {
+  for (const std::string& name : names) {
     if (link->names.insert(name).second) continue;
     link->log.error += "error: multiple definition of '" + name + "'\n";
     twice = true;
   }
-  unload(rt, trial);
   if (twice) return CUDA_ERROR_INVALID_IMAGE;
   link->inputs.push_back(copy_image(bytes));
   return CUDA_SUCCESS;
@@ -149,6 +171,12 @@ SOFTGPU_API cuLinkComplete(CUlinkState handle, void** cubin, size_t* size) {
   if (!link->complete) {
     const uint32_t arch = arch_of_device(call.rt, link->context->device);
     link->image = make_linked_image(link->inputs, arch);
+    std::set<std::string> names;
+    const Bytes image{link->image.data(), link->image.size()};
+    if (const CUresult bad = try_image(call.rt, link, image, &names)) {
+      link->report();
+      return bad;
+    }
     link->complete = true;
     if (link->options.verbose()) {
       link->log.info += std::to_string(link->names.size()) + " kernels from " +

@@ -31,6 +31,7 @@ struct Loading {
   LoadLog* log;
   uint32_t arch;
   int depth;
+  std::vector<std::string>* linked = nullptr;  // PTX of inputs that are loaded as one
 };
 
 CUresult load(const Loading& loading, Bytes given);
@@ -167,13 +168,11 @@ bool runs_on(uint32_t device, FatbinKind kind, uint32_t arch) {
   return arch <= device && (kind == FatbinKind::kPtx || arch / 10 == device / 10);
 }
 
-// Bodies that somebody compiled win; the interpreter has the other kernels and the variables.
-CUresult interpret(const Loading& loading, const Image& image, std::string_view text) {
-  const bool borrowed = borrow_any(loading, image);
+CUresult interpret(const Loading& loading, const std::vector<std::string_view>& texts) {
   std::string problem;
-  const PtxImage* own = load_ptx_text(text, loading.module, &problem);
+  const PtxImage* own = load_ptx(texts, loading.module, &problem);
   if (!own) {
-    if (borrowed) return CUDA_SUCCESS;
+    if (!loading.module->functions.empty()) return CUDA_SUCCESS;
     complain(loading, problem);
     return CUDA_ERROR_INVALID_PTX;
   }
@@ -184,13 +183,21 @@ CUresult interpret(const Loading& loading, const Image& image, std::string_view 
   return CUDA_SUCCESS;
 }
 
-CUresult load_ptx(const Loading& loading, const Image& image) {
+// Bodies that somebody compiled win; the interpreter has the other kernels and the variables.
+CUresult load_text(const Loading& loading, const Image& image, std::string_view text) {
+  borrow_any(loading, image);
+  if (!loading.linked) return interpret(loading, {text});
+  loading.linked->emplace_back(text);
+  return CUDA_SUCCESS;
+}
+
+CUresult load_ptx_image(const Loading& loading, const Image& image) {
   if (image.arch > loading.arch) {
     complain(loading, "fatal: .target sm_" + std::to_string(image.arch) +
                           " is newer than the device, sm_" + std::to_string(loading.arch));
     return CUDA_ERROR_INVALID_PTX;
   }
-  return interpret(loading, image, {image.bytes.data, image.bytes.size});
+  return load_text(loading, image, {image.bytes.data, image.bytes.size});
 }
 
 CUresult load_cubin(const Loading& loading, const Image& image) {
@@ -200,7 +207,7 @@ CUresult load_cubin(const Loading& loading, const Image& image) {
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
   if (image.embedded_ptx.empty()) return borrow_bodies(loading, image);
-  return interpret(loading, image, image.embedded_ptx);
+  return load_text(loading, image, image.embedded_ptx);
 }
 
 CUresult load_entry(const Loading& loading, const FatbinEntry& entry) {
@@ -244,13 +251,17 @@ CUresult load_fatbin(const Loading& loading, Bytes given) {
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-CUresult load_linked(const Loading& loading, Bytes section) {
+CUresult load_linked(const Loading& outer, Bytes section) {
   std::vector<Bytes> inputs;
   if (!read_linked_inputs(section, &inputs)) return CUDA_ERROR_INVALID_IMAGE;
+  std::vector<std::string> own;
+  Loading loading = outer;
+  if (!outer.linked) loading.linked = &own;
   for (const Bytes input : inputs) {
     if (const CUresult bad = load(loading, input)) return bad;
   }
-  return CUDA_SUCCESS;
+  if (own.empty()) return CUDA_SUCCESS;
+  return interpret(outer, {own.begin(), own.end()});
 }
 
 CUresult load(const Loading& outer, Bytes given) {
@@ -261,7 +272,7 @@ CUresult load(const Loading& outer, Bytes given) {
     case ImageKind::kKernelLibrary: return load_library(loading, image);
     case ImageKind::kCubin: return load_cubin(loading, image);
     case ImageKind::kLinked: return load_linked(loading, image.linked);
-    case ImageKind::kPtx: return load_ptx(loading, image);
+    case ImageKind::kPtx: return load_ptx_image(loading, image);
     case ImageKind::kFatbin: return load_fatbin(loading, given);
     case ImageKind::kFatbinWrapper: return load_fatbin(loading, unwrapped(given));
     case ImageKind::kBroken: break;

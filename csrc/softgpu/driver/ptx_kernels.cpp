@@ -6,7 +6,9 @@
 #include <deque>
 #include <new>
 
+#include "ptx/link.h"
 #include "ptx/load.h"
+#include "ptx/parser.h"
 #include "ptx/run.h"
 
 namespace softgpu {
@@ -59,17 +61,33 @@ void add_kernel(PtxImage* image, const ptx::Function& function) {
 
 }  // namespace
 
-PtxImage* load_ptx_text(std::string_view text, Module* module, std::string* problem) {
-  auto image = std::make_unique<PtxImage>();
+namespace {
+
+template <class Action>
+bool succeeds(Action action, std::string* problem) {
   try {
-    image->program = ptx::load(text);
+    action();
+    return true;
   } catch (const ptx::Invalid& invalid) {
     *problem = std::string("ptx input, ") + invalid.what();
-    return nullptr;
   } catch (const std::bad_alloc&) {
     *problem = "ptx input: out of memory";
-    return nullptr;
   }
+  return false;
+}
+
+}  // namespace
+
+bool check_ptx_input(std::string_view text, std::string* problem) {
+  return succeeds([&] {
+    if (!ptx::needs_others(ptx::parse(text))) ptx::load(text);
+  }, problem);
+}
+
+PtxImage* load_ptx(const std::vector<std::string_view>& texts, Module* module,
+                   std::string* problem) {
+  auto image = std::make_unique<PtxImage>();
+  if (!succeeds([&] { image->program = ptx::load(texts); }, problem)) return nullptr;
   for (const auto& [name, function] : image->program->functions) {
     if (function->is_entry) add_kernel(image.get(), *function);
   }

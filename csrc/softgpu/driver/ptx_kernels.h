@@ -12,9 +12,13 @@ namespace softgpu {
 // One interpreted PTX text of a module: what its functions point to.
 struct PtxImage;
 
-// `text` -> an image, owned by the module, and its kernels with what launches have to know of them.
-// Null, and words in *problem, when the text is wrong or beyond the interpreter.
-PtxImage* load_ptx_text(std::string_view text, Module* module, std::string* problem);
+// Texts, linked -> an image, owned by the module, and its kernels with what launches have to know of them.
+// Null, and words in *problem, when a text is wrong or beyond the interpreter.
+PtxImage* load_ptx(const std::vector<std::string_view>& texts, Module* module,
+                   std::string* problem);
+// Whether it is sound as an input of a link, as far as that shows without the others: texts that
+// use what others define are parsed only.
+bool check_ptx_input(std::string_view text, std::string* problem);
 struct PtxKernel {
   const std::string* name;
   const tandem::KernelEntry* entry;

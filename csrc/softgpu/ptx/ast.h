@@ -10,6 +10,8 @@
 
 namespace softgpu::ptx::ast {
 
+enum class Linkage : uint8_t { kLocal, kVisible, kWeak };  // kWeak: `.weak` and `.common`
+
 struct Element {  // one scalar of an initialiser
   uint64_t bits = 0;        // or what is added to the address of `symbol`
   bool is_real = false;     // bits are those of a double
@@ -23,6 +25,7 @@ struct Variable {
   uint64_t bytes = 0;  // 0: an unsized array
   uint32_t align = 1;
   bool external = false;
+  Linkage linkage = Linkage::kLocal;
   std::vector<Element> initial;
   uint32_t line = 0;
 };
@@ -65,6 +68,7 @@ struct Function {
   std::string name;
   bool is_entry = false;
   bool has_body = false;
+  Linkage linkage = Linkage::kLocal;
   std::vector<Variable> results, params;
   std::vector<Type> registers;
   std::vector<Variable> variables;  // .local .shared .param .const .global inside the body

@@ -12,6 +12,7 @@
 #include "decode.h"
 #include "flow.h"
 #include "half.h"
+#include "link.h"
 #include "parser.h"
 
 namespace softgpu::ptx {
@@ -41,7 +42,7 @@ uint64_t representation(const ast::Element& element, Type type) {
 
 class Loader {
  public:
-  explicit Loader(std::string_view text) : module_(parse(text)), program_(new Program) {
+  explicit Loader(ast::Module module) : module_(std::move(module)), program_(new Program) {
     program_->version = module_.version;
     program_->target = module_.target;
   }
@@ -240,6 +241,13 @@ class Loader {
 
 }  // namespace
 
-std::unique_ptr<Program> load(std::string_view text) { return Loader(text).load(); }
+std::unique_ptr<Program> load(std::string_view text) { return Loader(parse(text)).load(); }
+
+std::unique_ptr<Program> load(const std::vector<std::string_view>& texts) {
+  if (texts.size() == 1) return load(texts[0]);
+  std::vector<ast::Module> modules;
+  for (const std::string_view text : texts) modules.push_back(parse(text));
+  return Loader(link(std::move(modules))).load();
+}
 
 }  // namespace softgpu::ptx

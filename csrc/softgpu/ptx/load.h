@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "program.h"
 
@@ -10,5 +11,7 @@ namespace softgpu::ptx {
 
 // Throws Invalid, whose words name the line and the instruction.
 std::unique_ptr<Program> load(std::string_view text);
+// Texts that were linked: one may use what another defines.
+std::unique_ptr<Program> load(const std::vector<std::string_view>& texts);
 
 }  // namespace softgpu::ptx

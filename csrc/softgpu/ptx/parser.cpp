@@ -45,22 +45,28 @@ class ModuleParser {
     }
     if (in_.accept(".pragma") || in_.accept(".alias")) return in_.skip_to(";");
     bool external = false;
+    ast::Linkage linkage = ast::Linkage::kLocal;
     for (;;) {
       if (in_.accept(".extern")) {
         external = true;
-      } else if (!in_.accept(".visible") && !in_.accept(".weak") && !in_.accept(".common")) {
+        linkage = ast::Linkage::kVisible;
+      } else if (in_.accept(".visible")) {
+        linkage = ast::Linkage::kVisible;
+      } else if (in_.accept(".weak") || in_.accept(".common")) {
+        linkage = ast::Linkage::kWeak;
+      } else {
         break;
       }
     }
-    if (in_.accept(".entry")) return read_function(true);
-    if (in_.accept(".func")) return read_function(false);
+    if (in_.accept(".entry")) return read_function(true, linkage);
+    if (in_.accept(".func")) return read_function(false, linkage);
     if (in_.token().kind == TokenKind::kWord && begins_declaration(in_.token().text)) {
-      return read_variables(external);
+      return read_variables(external, linkage);
     }
     in_.fail("unexpected '" + std::string(in_.token().text) + "'");
   }
 
-  void read_variables(bool external) {
+  void read_variables(bool external, ast::Linkage linkage) {
     const Declaration declared = read_declaration(in_);
     if (declared.space == Space::kReg || declared.space == Space::kParam ||
         declared.space == Space::kLocal) {
@@ -69,6 +75,7 @@ class ModuleParser {
     do {
       module_.variables.push_back(read_variable(in_, declared));
       module_.variables.back().external = external;
+      module_.variables.back().linkage = linkage;
     } while (in_.accept(","));
     in_.expect(";");
   }
@@ -116,9 +123,10 @@ class ModuleParser {
     }
   }
 
-  void read_function(bool is_entry) {
+  void read_function(bool is_entry, ast::Linkage linkage) {
     ast::Function function;
     function.is_entry = is_entry;
+    function.linkage = linkage;
     function.line = in_.token().line;
     if (!is_entry) {
       if (in_.accept(".attribute")) in_.skip_to(")");

@@ -243,3 +243,71 @@ def a_link_refuses_what_is_no_code():
     missing = cu.cuLinkAddFile(state, kinds.CU_JIT_INPUT_PTX, b"/no/such/file", 0, [], [])
     assert refused(missing) == "FILE_NOT_FOUND"
     ok(cu.cuLinkDestroy(state))
+
+
+PTX_HEADER = b".version 7.0\n.target sm_70\n.address_size 64\n"
+# Both inputs have a variable `own` that they keep to themselves.
+CALLER = (
+    PTX_HEADER
+    + b"""
+.extern .func (.param .b32 result) twice(.param .b32 given);
+.global .align 4 .u32 own = 1;
+.visible .entry apply(.param .u64 at)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<2>;
+  .param .b32 given;
+  .param .b32 result;
+  ld.param.u64 %rd1, [at];
+  ld.global.u32 %r1, [%rd1];
+  st.param.b32 [given], %r1;
+  call.uni (result), twice, (given);
+  ld.param.b32 %r2, [result];
+  ld.global.u32 %r3, [own];
+  add.u32 %r2, %r2, %r3;
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
+\0"""
+)
+CALLED = (
+    PTX_HEADER
+    + b"""
+.global .align 4 .u32 own = 100;
+.visible .func (.param .b32 result) twice(.param .b32 given)
+{
+  .reg .b32 %r<4>;
+  ld.param.b32 %r1, [given];
+  shl.b32 %r1, %r1, 1;
+  ld.global.u32 %r2, [own];
+  add.u32 %r1, %r1, %r2;
+  st.param.b32 [result], %r1;
+  ret;
+}
+\0"""
+)
+
+
+def linked_texts_use_what_the_others_define_and_keep_their_own():
+    gpu = Gpu()
+    kind = cu.CUjitInputType.CU_JIT_INPUT_PTX
+    state = ok(cu.cuLinkCreate(0, [], []))
+    for text in (CALLER, CALLED):
+        ok(cu.cuLinkAddData(state, kind, text, len(text), b"input", 0, [], []))
+    cubin, size = ok(cu.cuLinkComplete(state))
+    module = ok(cu.cuModuleLoadData(ctypes.string_at(cubin, size)))
+    ok(cu.cuLinkDestroy(state))
+    word = gpu.word(5)
+    function = ok(cu.cuModuleGetFunction(module, b"apply"))
+    ok(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, ((word,), (None,)), 0))
+    assert gpu.read(word) == [2 * 5 + 100 + 1]
+    ok(cu.cuModuleUnload(module))
+
+
+def a_link_fails_where_something_is_defined_nowhere():
+    Gpu()
+    kind = cu.CUjitInputType.CU_JIT_INPUT_PTX
+    state = ok(cu.cuLinkCreate(0, [], []))
+    ok(cu.cuLinkAddData(state, kind, CALLER, len(CALLER), b"caller", 0, [], []))
+    refused(cu.cuLinkComplete(state))
+    ok(cu.cuLinkDestroy(state))
