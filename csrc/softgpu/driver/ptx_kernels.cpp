@@ -144,6 +144,8 @@ PtxRun::PtxRun(const Work& work, uint32_t sm_count) {
   launch.dynamic_shared_bytes = work.shared_bytes;
   launch.sm_count = std::max(1u, sm_count);
   launch.number = ++launches;
+  launch.resident = uint64_t{launch.sm_count} * work.blocks_per_sm;
+  launch.cooperative = work.cooperative;
   state_ = new State{ptx::Grid(launch), &work};
 }
 

@@ -23,6 +23,7 @@ constexpr SpecialName kSpecials[] = {
     {"%lanemask_le", Special::kMaskLe}, {"%lanemask_lt", Special::kMaskLt},
     {"%lanemask_ge", Special::kMaskGe}, {"%lanemask_gt", Special::kMaskGt},
     {"%smid", Special::kSmid}, {"%nsmid", Special::kNsmid}, {"%gridid", Special::kGridid},
+    {"%envreg1", Special::kWorkspaceHigh}, {"%envreg2", Special::kWorkspaceLow},
     {"%dynamic_smem_size", Special::kDynamicShared}, {"%total_smem_size", Special::kTotalShared},
     // A block is a cluster of its own.
     {"%clusterid.x", Special::kCtaidX}, {"%clusterid.y", Special::kCtaidY},

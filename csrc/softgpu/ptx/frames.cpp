@@ -59,6 +59,8 @@ uint64_t special_value(const Warp& warp, Special which, uint32_t lane) {
     case Special::kSmid: return block.number % launch.sm_count;
     case Special::kNsmid: return launch.sm_count;
     case Special::kGridid: return launch.number;
+    case Special::kWorkspaceLow: return reinterpret_cast<uint64_t>(block.workspace);
+    case Special::kWorkspaceHigh: return reinterpret_cast<uint64_t>(block.workspace) >> 32;
     case Special::kDynamicShared: return launch.dynamic_shared_bytes;
     case Special::kTotalShared: return launch.kernel->shared_bytes + launch.dynamic_shared_bytes;
     case Special::kZero: return 0;

@@ -1,4 +1,4 @@
-// Atomic operations. Blocks of one kernel follow one another, but other processes may share the
+// Atomic operations. One thread runs all blocks of a kernel, but other processes may share the
 // memory, so words of up to 64 bits are changed by the CPU's own atomic instructions.
 #include <algorithm>
 #include <cmath>
@@ -82,7 +82,13 @@ void atomic(Warp& warp, const Instr& in, uint32_t mask) {
   const U* b = warp.at<U>(in.b);
   const U* c = warp.at<U>(in.c);
   U* to = warp.at<U>(in.dst);
-  each_lane(mask, [&](uint32_t lane) { to[lane] = change<U, Op>(at[lane], b[lane], c[lane]); });
+  bool changed = false;
+  each_lane(mask, [&](uint32_t lane) {
+    const U old = change<U, Op>(at[lane], b[lane], c[lane]);
+    changed = changed || Op::apply(old, b[lane], c[lane]) != old;
+    to[lane] = old;
+  });
+  if (changed) warp.watched = 0;
 }
 
 template <bool kCompares>
@@ -169,7 +175,7 @@ void decode_atomic(Decode& d, bool has_result) {
   d.out.b = d.out.c = d.source(next++, type);
   if (compares) d.out.c = d.source(next++, type);
   if (hint) d.source(next, Type::kB64);
-  d.out.flow = Flow::kMayFail;
+  d.out.flow = space == Space::kShared ? Flow::kMayFail : Flow::kWatch;
   d.set(take_operation(d, type));
 }
 

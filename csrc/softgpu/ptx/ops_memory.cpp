@@ -175,9 +175,19 @@ uint32_t elements(Decode& d, size_t index, Type type, uint32_t vector, bool load
   return bytes;
 }
 
+// A load that sees what others have written meanwhile.
+bool is_fresh(const Decode& d) {
+  constexpr std::string_view kWords[] = {"volatile", "relaxed", "acquire", "mmio", "cv", "cg"};
+  const auto& given = d.from.modifiers;
+  return std::any_of(std::begin(kWords), std::end(kWords), [&](std::string_view word) {
+    return std::find(given.begin(), given.end(), word) != given.end();
+  });
+}
+
 void decode_access(Decode& d, bool loads) {
   const Space space = take_space(d);
   const uint32_t vector = take_vector(d);
+  const bool watches = loads && (space == Space::kGlobal || space == Space::kGeneric) && is_fresh(d);
   const bool hint = take_cache_words(d);
   const Type type = d.type();
   if (type == Type::kPred) d.fail("does not exist for this type");
@@ -186,7 +196,7 @@ void decode_access(Decode& d, bool loads) {
   d.out.mode |= static_cast<uint8_t>(static_cast<uint8_t>(space) << kSpaceShift);
   const uint32_t register_bytes = elements(d, loads ? 0 : 1, type, vector, loads);
   if (hint) d.source(2, Type::kB64);
-  d.out.flow = Flow::kMayFail;
+  d.out.flow = watches ? Flow::kWatch : Flow::kMayFail;
   d.set(handler_for(type, register_bytes, loads));
 }
 

@@ -23,6 +23,7 @@ using Handler = void (*)(Warp&, const Instr&, uint32_t mask);
 enum class Flow : uint8_t {
   kNext,
   kMayFail,  // as kNext, unless the block has an error now
+  kWatch,    // as kMayFail; it may ask for what another block has yet to write
   kSync,     // as kNext, but not before the lanes that mask `d` names are there
   kBranch, kBranchIndexed, kCall, kReturn, kExit, kTrap, kBarrier,
 };
@@ -50,7 +51,7 @@ struct Instr {
 enum class Special : uint8_t {
   kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY,
   kNctaidZ, kLaneid, kWarpid, kNwarpid, kMaskEq, kMaskLe, kMaskLt, kMaskGe, kMaskGt, kSmid, kNsmid,
-  kGridid, kDynamicShared, kTotalShared, kZero, kOne,
+  kGridid, kWorkspaceLow, kWorkspaceHigh, kDynamicShared, kTotalShared, kZero, kOne,
   kFrame,   // where the local memory of this call begins, for each lane
   kParams,  // where the parameters of the kernel are
 };

@@ -10,9 +10,22 @@ namespace softgpu::ptx {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kMostTogetherBytes = 1 << 30;  // of blocks that are there side by side
+constexpr uint64_t kMostPlaces = 8192;            // each takes a few of a process's mappings
+constexpr uint32_t kManyPasses = 1024;            // until others go on though this one is busy
 constexpr uint64_t kUnknownDepthBytes = 64 << 10;  // recursion, calls through pointers
 
 uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+uint32_t threads_of(const Launch& launch) {
+  return launch.block[0] * launch.block[1] * launch.block[2];
+}
+
+uint32_t warps_of(const Launch& launch) { return (threads_of(launch) + kLanes - 1) / kLanes; }
+
+uint64_t shared_bytes_of(const Launch& launch) {
+  return uint64_t{launch.program->shared_bytes} + launch.dynamic_shared_bytes;
+}
 
 // Local memory of the deepest chain of calls.
 uint64_t deepest(const Function& function, std::set<const Function*>* path) {
@@ -23,73 +36,150 @@ uint64_t deepest(const Function& function, std::set<const Function*>* path) {
   return std::min(function.frame_bytes + below, 8 * kUnknownDepthBytes);
 }
 
+uint64_t deepest(const Launch& launch) {
+  std::set<const Function*> path;
+  return deepest(*launch.kernel, &path);
+}
+
 }  // namespace
 
-Grid::Grid(const Launch& launch) : launch_(launch) {
-  std::set<const Function*> path;
-  const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
-  const uint32_t warps = (threads + kLanes - 1) / kLanes;
-  block_.launch = &launch_;
-  block_.shared_bytes = uint64_t{launch.program->shared_bytes} + launch.dynamic_shared_bytes;
-  block_.thread_local_bytes = deepest(*launch.kernel, &path);
-  block_.local_bytes = block_.thread_local_bytes * warps * kLanes;
-  const uint64_t shared_pages = pages(block_.shared_bytes), local_pages = pages(block_.local_bytes);
-  block_.arena_bytes = shared_pages + local_pages + 3 * kPage;
-  void* arena = mmap(nullptr, block_.arena_bytes, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (arena == MAP_FAILED) return;
-  block_.arena = static_cast<char*>(arena);
-  block_.shared = block_.arena + kPage;
-  block_.local = block_.shared + shared_pages + kPage;
-  if (shared_pages != 0) mprotect(block_.shared, shared_pages, PROT_READ | PROT_WRITE);
-  if (local_pages != 0) mprotect(block_.local, local_pages, PROT_READ | PROT_WRITE);
-  block_.warps.resize(warps);
-  for (uint32_t i = 0; i < warps; ++i) {
-    Warp& warp = block_.warps[i];
-    const uint32_t left = threads - i * kLanes;
-    warp.block = &block_;
-    warp.index = i;
-    warp.lanes = left >= kLanes ? kAllLanes : (1u << left) - 1;
+Grid::Grid(const Launch& launch)
+    : launch_(launch),
+      count_(uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2]),
+      thread_local_bytes_(deepest(launch)) {
+  reserve();
+  if (arena_ != nullptr && !add_place()) {
+    munmap(arena_, place_bytes_ * most_places_);
+    arena_ = nullptr;
   }
 }
 
 Grid::~Grid() {
-  if (block_.arena != nullptr) munmap(block_.arena, block_.arena_bytes);
+  if (arena_ != nullptr) munmap(arena_, place_bytes_ * most_places_);
 }
 
-CUresult Grid::run() {
-  const uint64_t blocks = uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2];
-  for (uint64_t number = 0; number < blocks && block_.error == CUDA_SUCCESS; ++number) {
-    begin_block(number);
-    run_block();
+// Addresses for all places there may be; a place takes memory when a block first needs it.
+void Grid::reserve() {
+  const uint64_t warps = warps_of(launch_);
+  const uint64_t shared = shared_bytes_of(launch_);
+  shared_pages_ = pages(shared);
+  local_pages_ = pages(thread_local_bytes_ * warps * kLanes);
+  place_bytes_ = shared_pages_ + local_pages_ + 3 * kPage;
+  const Function& kernel = *launch_.kernel;
+  const uint64_t touched =
+      kPage + shared + warps * (kernel.register_bytes + uint64_t{kLanes} * kernel.frame_bytes);
+  most_places_ = launch_.cooperative ? count_ : std::min(count_, launch_.resident);
+  most_places_ = std::min({most_places_, kMostTogetherBytes / touched, kMostPlaces});
+  most_places_ = std::max<uint64_t>(most_places_, 1);
+  for (;; most_places_ /= 2) {
+    void* arena = mmap(nullptr, place_bytes_ * most_places_, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena != MAP_FAILED) arena_ = static_cast<char*>(arena);
+    if (arena_ != nullptr || most_places_ == 1) return;
   }
-  return block_.error;
 }
 
-void Grid::begin_block(uint64_t number) {
-  block_.number = number;
-  block_.index[0] = static_cast<uint32_t>(number % launch_.grid[0]);
-  block_.index[1] = static_cast<uint32_t>(number / launch_.grid[0] % launch_.grid[1]);
-  block_.index[2] = static_cast<uint32_t>(number / launch_.grid[0] / launch_.grid[1]);
-  for (Barrier& barrier : block_.barriers) barrier = {};
-  for (Warp& warp : block_.warps) begin_warp(warp);
+bool Grid::add_place() {
+  char* shared = arena_ + place_bytes_ * places_.size() + kPage;
+  char* local = shared + shared_pages_ + kPage;
+  const auto open = [](char* at, uint64_t bytes) {
+    return bytes == 0 || mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
+  };
+  if (!open(shared, shared_pages_) || !open(local, local_pages_)) return false;
+  Block& block = places_.emplace_back();
+  free_.push_back(&block);
+  block.launch = &launch_;
+  if (launch_.cooperative) block.workspace = &workspace_;
+  block.arena = arena_;
+  block.arena_bytes = place_bytes_ * most_places_;
+  block.shared = shared;
+  block.shared_bytes = shared_bytes_of(launch_);
+  block.local = local;
+  block.thread_local_bytes = thread_local_bytes_;
+  block.warps.resize(warps_of(launch_));
+  block.local_bytes = thread_local_bytes_ * block.warps.size() * kLanes;
+  for (uint32_t i = 0; i < block.warps.size(); ++i) {
+    Warp& warp = block.warps[i];
+    const uint32_t left = threads_of(launch_) - i * kLanes;
+    warp.block = &block;
+    warp.index = i;
+    warp.lanes = left >= kLanes ? kAllLanes : (1u << left) - 1;
+  }
+  return true;
 }
 
-void Grid::run_block() {
-  for (bool ran = true; ran;) {
-    ran = false;
-    for (Warp& warp : block_.warps) {
+// Null: there is none left, or no room for it.
+Block* Grid::begin_next() {
+  if (begun_ == count_) return nullptr;
+  if (free_.empty() && (places_.size() == most_places_ || !add_place())) return nullptr;
+  Block& block = *free_.back();
+  free_.pop_back();
+  const uint64_t number = block.number = begun_++;
+  block.index[0] = static_cast<uint32_t>(number % launch_.grid[0]);
+  block.index[1] = static_cast<uint32_t>(number / launch_.grid[0] % launch_.grid[1]);
+  block.index[2] = static_cast<uint32_t>(number / launch_.grid[0] / launch_.grid[1]);
+  for (Barrier& barrier : block.barriers) barrier = {};
+  for (Warp& warp : block.warps) begin_warp(warp);
+  return &block;
+}
+
+// A block goes on until it ends or waits. Then one more begins, as long as there is room, or the
+// one goes on that has waited longest.
+CUresult Grid::run() {
+  bool waits = true;
+  while (begun_ < count_ || !waiting_.empty()) {
+    Block* block = waits || waiting_.empty() ? begin_next() : nullptr;
+    if (block == nullptr) {
+      // All have to be there when they meet.
+      if (waits && launch_.cooperative && begun_ < count_) return CUDA_ERROR_OUT_OF_MEMORY;
+      block = waiting_.front();
+      waiting_.pop_front();
+    }
+    const Turn result = run_block(*block);
+    if (result == Turn::kFailed) return block->error;
+    waits = result == Turn::kWaits;
+    if (waits) {
+      waiting_.push_back(block);
+    } else {
+      free_.push_back(block);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+Grid::Turn Grid::run_block(Block& block) {
+  for (uint32_t pass = 0; pass < kManyPasses; ++pass) {
+    bool ran = false, watches = true;
+    for (Warp& warp : block.warps) {
       if (warp.state != WarpState::kReady) continue;
       ran = true;
       running_ = &warp;
       run_warp(warp);
-      if (block_.error != CUDA_SUCCESS) return;
+      if (block.error != CUDA_SUCCESS) return Turn::kFailed;
+      watches = watches && warp.state == WarpState::kReady && warp.watched >= kPatience;
     }
+    if (ran && watches) return Turn::kWaits;
+    if (!ran) return finish(block);
   }
-  for (const Warp& warp : block_.warps) {
+  return Turn::kWaits;
+}
+
+Grid::Turn Grid::finish(Block& block) {
+  for (const Warp& warp : block.warps) {
     // Everybody waits and nobody can come: on a GPU that hangs until somebody ends it.
-    if (warp.state != WarpState::kDone) block_.fail(CUDA_ERROR_LAUNCH_TIMEOUT);
+    if (warp.state != WarpState::kDone) block.fail(CUDA_ERROR_LAUNCH_TIMEOUT);
   }
+  return block.error == CUDA_SUCCESS ? Turn::kEnded : Turn::kFailed;
+}
+
+Counters Grid::counters() const {
+  Counters sum;
+  for (const Block& block : places_) {
+    sum.instructions += block.counters.instructions;
+    sum.flops += block.counters.flops;
+    sum.sectors += block.counters.sectors;
+  }
+  return sum;
 }
 
 }  // namespace softgpu::ptx

@@ -1,5 +1,8 @@
-// Executes a kernel: blocks in order, the warps of a block in turns.
+// Executes a kernel: blocks in order, the warps of a block in turns. A block that only watches
+// memory gives way: another one begins, or goes on, beside it, so blocks may wait for each other.
 #pragma once
+
+#include <deque>
 
 #include "warp.h"
 
@@ -13,22 +16,38 @@ class Grid {
   Grid(const Grid&) = delete;
   Grid& operator=(const Grid&) = delete;
 
-  bool has_memory() const { return block_.arena != nullptr; }
+  bool has_memory() const { return arena_ != nullptr; }
   CUresult run();
-  const Counters& counters() const { return block_.counters; }
+  Counters counters() const;
   // Near which line the last warp stopped, also after a fault; 0 before there was one.
   uint32_t last_line() const {
     return running_ != nullptr && running_->current != nullptr ? running_->current->line : 0;
   }
 
  private:
-  void begin_block(uint64_t number);
-  void run_block();
+  enum class Turn : uint8_t { kWaits, kEnded, kFailed };
+
+  void reserve();
+  bool add_place();
+  Block* begin_next();
+  Turn run_block(Block& block);
+  static Turn finish(Block& block);
 
   const Launch launch_;
-  Block block_;
+  const uint64_t count_;  // blocks of the grid
+  uint64_t begun_ = 0;
+  const uint64_t thread_local_bytes_;
+  uint64_t shared_pages_ = 0, local_pages_ = 0;  // of a place, in bytes
+  char* arena_ = nullptr;
+  uint64_t place_bytes_ = 0, most_places_ = 1;
+  std::deque<Block> places_;  // memory for a block each, and the block that is in it
+  std::vector<Block*> free_;
+  std::deque<Block*> waiting_;
+  Workspace workspace_;
   const Warp* running_ = nullptr;
 };
+
+inline constexpr uint32_t kPatience = 32;  // watching accesses until others get their turn
 
 // run_warp.cpp. Runs until the warp ends, waits, has an error, or has run so long that others
 // should.

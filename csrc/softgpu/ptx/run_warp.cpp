@@ -65,6 +65,7 @@ void begin_warp(Warp& warp) {
 void run_warp(Warp& warp) {
   Block& block = *warp.block;
   const uint64_t stop = warp.executed + kSlice;
+  warp.watched = 0;
   while (warp.state == WarpState::kReady && settle(warp)) {
     Path& path = warp.paths.back();
     const Instr* code = warp.frame().function->code.data();
@@ -90,8 +91,9 @@ void run_warp(Warp& warp) {
       if (in.run != nullptr) {
         in.run(warp, in, mask);
         flops += uint64_t{in.flops} * (mask == active ? threads : count(mask));
-        if (in.flow != Flow::kMayFail) continue;
+        if (in.flow != Flow::kMayFail && in.flow != Flow::kWatch) continue;
         on = block.error == CUDA_SUCCESS;
+        if (in.flow == Flow::kWatch) on = on && ++warp.watched < kPatience;
       } else if (in.flow == Flow::kBranch && mask == active) {
         pc = in.target;
         on = warp.executed + ran < stop;
@@ -111,7 +113,7 @@ void run_warp(Warp& warp) {
       if (!moved) path.pc = pc;
     }
     if (block.error != CUDA_SUCCESS) return;
-    if (!on && warp.executed >= stop) return give_way(warp);
+    if (!on && (warp.executed >= stop || warp.watched >= kPatience)) return give_way(warp);
   }
 }
 

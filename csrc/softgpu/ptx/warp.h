@@ -58,6 +58,7 @@ struct Warp {
   std::vector<Frame> frames;
   std::vector<Path> paths;
   uint64_t executed = 0;      // instructions of the warp: %clock
+  uint32_t watched = 0;       // in this turn, without changing anything
 
   template <class T>
   T* at(uint32_t offset) const {
@@ -79,11 +80,19 @@ struct Launch {
   const char* params;
   uint32_t dynamic_shared_bytes;
   uint32_t sm_count;
-  uint64_t number;  // %gridid
+  uint64_t number;    // %gridid
+  uint64_t resident = 1;  // blocks that the device has side by side
+  bool cooperative = false;  // all blocks are; they may meet
+};
+
+// What %envreg1 and 2 lead a cooperative kernel to: cooperative groups count arrivals in `barrier`.
+struct Workspace {
+  uint32_t bytes = sizeof(Workspace), barrier = 0;
 };
 
 struct Block {
   const Launch* launch = nullptr;
+  Workspace* workspace = nullptr;  // only of a cooperative launch
   uint32_t index[3] = {0, 0, 0};
   uint64_t number = 0;
   CUresult error = CUDA_SUCCESS;
@@ -91,8 +100,9 @@ struct Block {
   std::vector<Warp> warps;
   Barrier barriers[16];
 
-  // Shared memory, then the local memory of each thread; pages around both are out of bounds.
-  char* arena = nullptr;
+  // Shared memory, then the local memory of each thread, in an arena of all blocks; what is not the
+  // block's own there, and pages between, are out of bounds.
+  const char* arena = nullptr;
   uint64_t arena_bytes = 0;
   char* shared = nullptr;
   uint64_t shared_bytes = 0;

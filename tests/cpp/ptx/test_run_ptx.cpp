@@ -105,3 +105,20 @@ TEST(what_a_kernel_may_not_touch_ends_it) {
            CUDA_ERROR_MISALIGNED_ADDRESS);
   CHECK_EQ(run(*control, "trap", 1, 1, {}).error, CUDA_ERROR_LAUNCH_FAILED);
 }
+
+TEST(many_blocks_meet_and_a_grid_too_large_to_be_there_is_an_error) {
+  const auto cooperative = program("cooperative");
+  const Function& kernel = *cooperative->functions.at("neighbours");
+  std::vector<uint32_t> cells(1000 * 32, 1), next(cells.size());
+  char params[20];
+  const uint64_t pointers[2] = {address(cells), address(next)};
+  const int steps = 2;
+  std::memcpy(params, pointers, sizeof pointers);
+  std::memcpy(params + sizeof pointers, &steps, sizeof steps);
+  Launch launch{cooperative.get(), &kernel, {1000, 1, 1}, {32, 1, 1}, params, 0, 8, 1, 64, true};
+  CHECK_EQ(Grid(launch).run(), CUDA_SUCCESS);
+  CHECK(cells == std::vector<uint32_t>(cells.size(), 4));
+  launch.dynamic_shared_bytes = 2 << 20;  // 2 GiB for 1000 of them
+  Grid large(launch);
+  CHECK_EQ(large.run(), CUDA_ERROR_OUT_OF_MEMORY);
+}

@@ -93,6 +93,44 @@ def histogram_with_atomics(device: Device) -> None:
     assert bins.read() == [values.count(i) for i in range(256)]
 
 
+def a_grid_that_meets_between_steps(device: Device) -> None:
+    blocks, threads, steps = 8, 64, 5
+    model = [(i * i) % 101 for i in range(blocks * threads)]
+    cells, other = OnDevice("I", model), OnDevice("I", [0] * len(model))
+    for _ in range(steps):
+        model = [(model[(i + 1) % len(model)] + model[i - 1]) % 2**32 for i in range(len(model))]
+    device.run(
+        "cooperative.neighbours", (4, 2), (32, 2), cells, other, INT(steps), cooperative=True
+    )
+    assert cells.read() == model
+
+
+def blocks_keep_their_memory_while_others_run(device: Device) -> None:
+    blocks, threads = 7, 96
+    order = [(3 * k + 1) % 8 for k in range(8)]
+    on_device, sums = OnDevice("i", order), OnDevice("I", [0] * blocks)
+    out = OnDevice("I", [0] * (blocks * threads))
+    arguments = (on_device, sums, out)
+    device.run("cooperative.keeps", 7, 96, *arguments, shared=4 * threads, cooperative=True)
+    total = threads * (threads + 1) // 2
+    assert out.read() == [
+        total + 3 * (b * threads + threads - 1 - t) + (t % 8) * (b * threads + t)
+        for b in range(blocks)
+        for t in range(threads)
+    ]
+
+
+def blocks_that_wait_for_later_ones(device: Device) -> None:
+    blocks = 8
+    flags = OnDevice("I", [0] * (blocks + 1))
+    device.run("cooperative.backwards", blocks, 1, flags)
+    assert flags.read() == [*range(blocks, 0, -1), 0]
+    turn, out = OnDevice("I", [0]), OnDevice("I", [0] * blocks)
+    device.run("cooperative.tickets", blocks, 1, turn, out)
+    assert out.read() == [*range(blocks - 1, -1, -1)]
+    assert turn.read() == [blocks]
+
+
 def scan_in_dynamic_shared_memory(device: Device) -> None:
     n = 200
     values = [random.randint(-1000, 1000) for _ in range(n)]

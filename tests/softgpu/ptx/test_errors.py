@@ -57,6 +57,7 @@ def gpu(tmp_path) -> Runner:
     ("launch", "error"),
     [
         ('"control.trap", 1, 32', "LAUNCH_FAILED"),
+        ('"cooperative.neighbours", 2, 32, x, x, ctypes.c_int(1)', "LAUNCH_FAILED"),
         ('"control.poke", 1, 1, POINTER(16), ctypes.c_int(4)', "ILLEGAL_ADDRESS"),
         ('"control.poke", 1, 1, POINTER(x.pointer + 2), ctypes.c_int(4)', "MISALIGNED_ADDRESS"),
         ('"control.poke", 1, 1, POINTER(x.pointer + 4), ctypes.c_int(8)', "MISALIGNED_ADDRESS"),
