@@ -39,6 +39,7 @@ class WholeTurns:
 
     members: list[Group] = field(default_factory=list)
     policy: Policy | None = None
+    reached_ns: float = 0.0
     holder: GroupKey | None = None
     turn_served_ns: int = 0  # the holder's served time when its turn began
     breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
@@ -61,13 +62,16 @@ class WholeTurns:
         claimants = [g for g in self.members if _may_claim(g, self.policy)]
         return [g for g in claimants if self.policy.tier(g) == tier]
 
-    def least_virtual_ns(self, *, but: Group) -> float | None:
-        others = [g for g in self.members if g is not but]
-        active = [g for g in others if g.wants and _may_claim(g, self.policy)]
-        return min((g.virtual_ns for g in active or others), default=None)
+    def virtual_now_ns(self, *, but: Group) -> float:
+        waiting = [g for g in self.members if g is not but and g.wants]
+        waiting = [g for g in waiting if _may_claim(g, self.policy)]
+        return min((g.virtual_ns for g in waiting), default=self.reached_ns)
 
     def decide(self, *, policy: Policy, options: Options, now_ns: int) -> Verdict:
         groups = self.members
+        for group in groups:
+            if group.key == self.holder:
+                self.reached_ns = max(self.reached_ns, group.virtual_ns)
         verdict = Verdict()
         for group in groups:
             _watch_use(group, now_ns)

@@ -9,7 +9,10 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 from typing import assert_never
 
 from tandemd.core.errors import UnknownJobError
@@ -308,10 +311,10 @@ class Scheduler:
     def _forget_old_credit(self, group: Group) -> None:
         """Idle time is not saved up: at most two quanta before the others."""
         found = self.island_of(group)
-        least_ns = found[1].least_virtual_ns(but=group) if found else None
-        if least_ns is not None:
+        if found is not None:
             credit_ns = 2 * self.options.quantum_ns / self.options.weight(group.job_class)
-            group.virtual_ns = max(group.virtual_ns, least_ns - credit_ns)
+            now_ns = found[1].virtual_now_ns(but=group)
+            group.virtual_ns = max(group.virtual_ns, now_ns - credit_ns)
 
     def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
         if not advance(job, stimulus):
@@ -349,8 +352,8 @@ class Scheduler:
             closed = [process_id for is_open, process_id in wrong if not is_open]
             opened = [process_id for is_open, process_id in wrong if is_open]
         else:
-            closed = [p for verdict in verdicts for g in verdict.closed for p in g.processes]
-            opened = [p for verdict in verdicts for g in verdict.opened for p in g.processes]
+            closed = [p for verdict in verdicts for p in _processes_of(verdict.closed)]
+            opened = [p for verdict in verdicts for p in _processes_of(verdict.opened)]
         self._tell_gates(closed, opened, actions)
         for verdict in verdicts:
             self._tell_story(verdict, now_ns)
@@ -448,6 +451,10 @@ class Scheduler:
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
             actions.append(WakeAt(at_ns=max(wake_at_ns, now_ns)))
         self._wake_at_ns = wake_at_ns
+
+
+def _processes_of(groups: list[Group]) -> Iterator[int]:
+    return chain.from_iterable(map(attrgetter("processes"), groups))
 
 
 def _refresh(group: Group, now_ns: int) -> None:

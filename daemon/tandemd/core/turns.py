@@ -56,6 +56,7 @@ class Turns:
         self.holder: GroupKey | None = None
         self._holder: Group | None = None
         self._turn_served_ns = 0  # the holder's served time when its turn began
+        self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
         self._breath_until_ns = 0
         self._debts: dict[int, Debt] = {}
@@ -87,17 +88,20 @@ class Turns:
         """The groups that take turns in a tier."""
         return self._roster.of_tier(tier)
 
-    def least_virtual_ns(self, *, but: Group) -> float | None:
-        """Least weighted service of those with work, or else of all; None = nobody else."""
-        for groups in (self._roster.wanting, self._roster.members.values()):
-            found = [group.virtual_ns for group in groups if group is not but]
-            if found:
-                return min(found)
-        return None
+    def virtual_now_ns(self, *, but: Group) -> float:
+        """The island's virtual time: weighted service of whoever is next, or was served last.
+
+        Start-time fair queueing (Goyal et al., SIGCOMM 1996): work that arrives after a pause
+        starts from here and not from where its group stopped.
+        """
+        waiting = [group.virtual_ns for group in self._roster.wanting if group is not but]
+        return min(waiting, default=self._reached_ns)
 
     def decide(self, *, policy: Policy, options: Options, now_ns: int) -> Verdict:
         """Set `open` of every group; return what changed."""
         verdict, roster = Verdict(), self._roster
+        if self._holder is not None:
+            self._reached_ns = max(self._reached_ns, self._holder.virtual_ns)
         changed, self._changed = self._changed, {}
         for group in (*changed.values(), *roster.unused):
             _watch_use(group, now_ns)
@@ -216,14 +220,12 @@ class Turns:
 
         Others are not concerned: while nobody has the turn, nobody who takes turns has work.
         """
-        should_open, holder = self._holder is None, self._holder
-        moved = verdict.opened if should_open else verdict.closed
-        for group in self._roster.quiet:
-            if group.open is not should_open and group is not holder:
-                group.open = should_open
-                group.drained = True
-                group.closed_at_ns = now_ns
-                moved.append(group)
+        should_open = self._holder is None
+        moved = [group for group in self._roster.quiet if group.open is not should_open]
+        for group in moved:
+            group.open = should_open
+            group.closed_at_ns = now_ns
+        (verdict.opened if should_open else verdict.closed).extend(moved)
 
     def _set_gates(
         self, groups: Iterable[Group], options: Options, now_ns: int, verdict: Verdict
