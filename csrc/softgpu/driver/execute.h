@@ -12,6 +12,7 @@ struct ExecutingSms {
   uint32_t count = 0;
 };
 extern thread_local ExecutingSms t_sms;
+extern thread_local uint64_t t_start_ns;  // when the device started it
 
 CUresult run_kernel(const Work& work);
 CUresult run_copy(const Work& work);  // `height` rows of `bytes`; no source: from the payload

@@ -46,24 +46,28 @@ CUresult try_image(Runtime& rt, Link* link, Bytes bytes, std::set<std::string>* 
   return CUDA_SUCCESS;
 }
 
-// The same of a text, which may need the other inputs.
-CUresult try_text(Link* link, const Image& image, std::set<std::string>* names) {
-  std::string problem;
-  if (!check_ptx_input({image.bytes.data, image.bytes.size}, &problem)) {
+// The same of an input, whose PTX may need the other inputs.
+CUresult try_input(Runtime& rt, Link* link, Bytes bytes, std::set<std::string>* names) {
+  auto* trial = new Module{link->context};
+  std::vector<std::string> texts;
+  CUresult result = load_parts(rt, bytes, trial, &link->log, &texts);
+  const bool has_bodies = !trial->functions.empty();
+  for (const auto& [name, function] : trial->functions) names->insert(name);
+  unload(rt, trial);
+  for (const std::string& text : texts) {
+    std::string problem;
+    if (result || check_ptx_input(text, names, &problem) || has_bodies) continue;
     link->log.error += problem + "\n";
-    return CUDA_ERROR_INVALID_PTX;
+    result = CUDA_ERROR_INVALID_PTX;
   }
-  for (const ImageKernel& kernel : image.kernels) names->insert(kernel.name);
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult add_image(Runtime& rt, Link* link, CUjitInputType type, Bytes bytes) {
   const Image image = inspect_image(bytes);
   if (image.kind != ImageKind::kBroken && !fits(type, image.kind)) return CUDA_ERROR_INVALID_IMAGE;
   std::set<std::string> names;
-  const CUresult bad = image.kind == ImageKind::kPtx ? try_text(link, image, &names)
-                                                     : try_image(rt, link, bytes, &names);
-  if (bad) return bad;
+  if (const CUresult bad = try_input(rt, link, bytes, &names)) return bad;
   bool twice = false;
   for (const std::string& name : names) {
     if (link->names.insert(name).second) continue;

@@ -296,9 +296,10 @@ uint32_t arch_of_device(const Runtime& rt, int device) {
   return info.compute_major * 10 + info.compute_minor;
 }
 
-CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log) {
+CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log,
+                    std::vector<std::string>* texts) {
   const int device = module->context ? module->context->device : 0;  // all are of one profile
-  const CUresult result = load({rt, module, log, arch_of_device(rt, device), 0}, image);
+  const CUresult result = load({rt, module, log, arch_of_device(rt, device), 0, texts}, image);
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) tell_once(log->error);
   return result;
 }

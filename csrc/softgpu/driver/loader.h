@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bytes.h"
 #include "runtime.h"
@@ -15,7 +16,9 @@ struct LoadLog {
 
 // Add the functions that `image` has for the module's device. On an error the module holds what was
 // loaded until then, for unload().
-CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log);
+// With `texts` PTX is only collected there: a link loads all of its inputs as one.
+CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log,
+                    std::vector<std::string>* texts = nullptr);
 
 // The image alone, as a copy that needs nothing of the program's memory; what follows it is left out.
 std::string copy_image(Bytes image);

@@ -224,6 +224,7 @@ struct Op {
   Stream* stream;
   bool unsatisfied;  // a wait whose condition did not hold when it was last tried
   Work work;
+  uint64_t start_ns = 0;  // of the device's clock, when it said START
 };
 
 }  // namespace softgpu

@@ -78,9 +78,13 @@ bool succeeds(Action action, std::string* problem) {
 
 }  // namespace
 
-bool check_ptx_input(std::string_view text, std::string* problem) {
+bool check_ptx_input(std::string_view text, std::set<std::string>* kernels, std::string* problem) {
   return succeeds([&] {
-    if (!ptx::needs_others(ptx::parse(text))) ptx::load(text);
+    const ptx::ast::Module module = ptx::parse(text);
+    if (!ptx::needs_others(module)) ptx::load(text);
+    for (const ptx::ast::Function& function : module.functions) {
+      if (function.is_entry) kernels->insert(function.name);
+    }
   }, problem);
 }
 
@@ -131,7 +135,7 @@ static const ptx::Program* program_of(const Work& work) {
   return nullptr;
 }
 
-PtxRun::PtxRun(const Work& work, uint32_t sm_count) {
+PtxRun::PtxRun(const Work& work, uint32_t sm_count, uint64_t start_ns) {
   static std::atomic<uint64_t> launches{0};
   ptx::Launch launch{};
   launch.program = program_of(work);
@@ -144,6 +148,7 @@ PtxRun::PtxRun(const Work& work, uint32_t sm_count) {
   launch.dynamic_shared_bytes = work.shared_bytes;
   launch.sm_count = std::max(1u, sm_count);
   launch.number = ++launches;
+  launch.start_ns = start_ns;
   launch.resident = uint64_t{launch.sm_count} * work.blocks_per_sm;
   launch.cooperative = work.cooperative;
   state_ = new State{ptx::Grid(launch), &work};

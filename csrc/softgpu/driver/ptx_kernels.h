@@ -2,6 +2,7 @@
 // launch to a run of the interpreter (csrc/softgpu/ptx).
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,7 @@ PtxImage* load_ptx(const std::vector<std::string_view>& texts, Module* module,
                    std::string* problem);
 // Whether it is sound as an input of a link, as far as that shows without the others: texts that
 // use what others define are parsed only.
-bool check_ptx_input(std::string_view text, std::string* problem);
+bool check_ptx_input(std::string_view text, std::set<std::string>* kernels, std::string* problem);
 struct PtxKernel {
   const std::string* name;
   const tandem::KernelEntry* entry;
@@ -40,7 +41,7 @@ extern thread_local ExecutedCost t_cost;
 // Runs the work's kernel; called under the guard of execute.cpp through `guarded`.
 class PtxRun {
  public:
-  PtxRun(const Work& work, uint32_t sm_count);
+  PtxRun(const Work& work, uint32_t sm_count, uint64_t start_ns);
   ~PtxRun();
   PtxRun(const PtxRun&) = delete;
   PtxRun& operator=(const PtxRun&) = delete;

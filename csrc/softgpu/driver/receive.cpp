@@ -128,6 +128,7 @@ void Runtime::on_start(const proto::Start& start) {
   if (!live(start.op)) return;
   ++running_;  // until its result is posted
   Op* op = ops_[start.op - first_op_];
+  op->start_ns = start.now_ns;
   executable_.push_back(op);
   if (!is_virtual() || op->work.kind == OpKind::kHostFunc) executable_changed_.notify_one();
 }
@@ -214,6 +215,7 @@ void Runtime::execute(Lock& lock, Op* op) {
     t_sms = {nullptr, device.device[stream->context->device].sm_count};
   }
   CUresult status = op->stream->failure;
+  t_start_ns = op->start_ns;
   t_cost = {};
   lock.unlock();
   // Host functions may block, and touch no device memory.

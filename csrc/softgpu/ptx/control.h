@@ -16,6 +16,9 @@ inline Builtin builtin_named(std::string_view name) {
   return name == "free" ? Builtin::kFree : Builtin::kNone;
 }
 
+// kClock. mode: which; immediate: bytes of the result.
+enum Clock : uint8_t { kCycles, kCyclesHigh, kNanoseconds, kNanosecondsHigh };
+
 // kBarrier. a: number, b: threads or none, c: predicate of .red; dst: its result.
 enum BarrierMode : uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr, kRedNegated = 8 };
 

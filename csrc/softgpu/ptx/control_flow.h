@@ -35,6 +35,10 @@ bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t 
 // where they waited meet the rest where that path would have gone next.
 void give_way(Warp& warp);
 
+// ops_move.cpp
+
+void read_clock(Warp& warp, const Instr& in, uint32_t mask);
+
 // barriers.cpp
 
 // False: the warp has to wait.

@@ -1,7 +1,8 @@
 // Copies between registers, packing and unpacking, addresses and clocks.
 #include <cstring>
-#include <ctime>
 
+#include "control.h"
+#include "control_flow.h"
 #include "lanes.h"
 #include "ops.h"
 #include "pick.h"
@@ -49,28 +50,6 @@ void unpack(Warp& warp, const Instr& in, uint32_t mask) {
   }
 }
 
-enum Clock : uint8_t { kCycles, kCyclesHigh, kNanoseconds, kNanosecondsHigh };
-
-// %clock counts the warp's instructions, so it repeats from run to run; %globaltimer is real time.
-void read_clock(Warp& warp, const Instr& in, uint32_t mask) {
-  uint64_t now = warp.executed;
-  if (in.mode >= kNanoseconds) {
-    timespec real{};
-    clock_gettime(CLOCK_MONOTONIC, &real);
-    now = static_cast<uint64_t>(real.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(real.tv_nsec);
-  }
-  if (in.mode == kCyclesHigh || in.mode == kNanosecondsHigh) now >>= 32;
-  if (in.immediate == 8) {
-    uint64_t out[kLanes];
-    for (uint64_t& value : out) value = now;
-    write(warp, in.dst, out, mask);
-  } else {
-    uint32_t out[kLanes];
-    for (uint32_t& value : out) value = static_cast<uint32_t>(now);
-    write(warp, in.dst, out, mask);
-  }
-}
-
 bool decode_clock(Decode& d, const ast::Operand& from, Type type) {
   constexpr struct {
     std::string_view name;
@@ -84,7 +63,7 @@ bool decode_clock(Decode& d, const ast::Operand& from, Type type) {
     d.out.immediate = bytes_of(type);
     if (d.out.immediate < 4) d.fail("has a special register of another width than its type");
     d.out.dst = d.destination(0, type);
-    d.set(read_clock);
+    d.out.flow = Flow::kClock;
     return true;
   }
   return false;
@@ -171,6 +150,23 @@ void is_in_space(Warp& warp, const Instr& in, uint32_t mask) {
 }
 
 }  // namespace
+
+// Clocks count the warp's instructions, %globaltimer from the kernel's start on, as nanoseconds: so
+// they repeat from run to run, and time passes for those who wait for it.
+void read_clock(Warp& warp, const Instr& in, uint32_t mask) {
+  uint64_t now = warp.executed;
+  if (in.mode >= kNanoseconds) now += warp.block->launch->start_ns;
+  if (in.mode == kCyclesHigh || in.mode == kNanosecondsHigh) now >>= 32;
+  if (in.immediate == 8) {
+    uint64_t out[kLanes];
+    for (uint64_t& value : out) value = now;
+    write(warp, in.dst, out, mask);
+  } else {
+    uint32_t out[kLanes];
+    for (uint32_t& value : out) value = static_cast<uint32_t>(now);
+    write(warp, in.dst, out, mask);
+  }
+}
 
 void decode_mov(Decode& d) {
   const Type type = d.type();

@@ -26,6 +26,7 @@ enum class Flow : uint8_t {
   kWatch,    // as kMayFail; it may ask for what another block has yet to write
   kSync,     // as kNext, but not before the lanes that mask `d` names are there
   kBranch, kBranchIndexed, kCall, kReturn, kExit, kTrap, kBarrier,
+  kClock,
 };
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;

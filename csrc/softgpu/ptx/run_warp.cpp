@@ -46,6 +46,7 @@ bool redirect(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint3
     case Flow::kBarrier:
       if (in.mode == kArrive || mask != 0) return arrive(warp, in, mask);
       break;
+    case Flow::kClock: read_clock(warp, in, mask); break;
     default: break;
   }
   return warp.block->error == CUDA_SUCCESS && settle(warp);

@@ -81,7 +81,8 @@ struct Launch {
   uint32_t dynamic_shared_bytes;
   uint32_t sm_count;
   uint64_t number;    // %gridid
-  uint64_t resident = 1;  // blocks that the device has side by side
+  uint64_t start_ns = 0;     // of the device's clock: %globaltimer
+  uint64_t resident = 1;     // blocks that the device has side by side
   bool cooperative = false;  // all blocks are; they may meet
 };
 

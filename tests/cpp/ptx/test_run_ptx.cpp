@@ -115,7 +115,7 @@ TEST(many_blocks_meet_and_a_grid_too_large_to_be_there_is_an_error) {
   const int steps = 2;
   std::memcpy(params, pointers, sizeof pointers);
   std::memcpy(params + sizeof pointers, &steps, sizeof steps);
-  Launch launch{cooperative.get(), &kernel, {1000, 1, 1}, {32, 1, 1}, params, 0, 8, 1, 64, true};
+  Launch launch{cooperative.get(), &kernel, {1000, 1, 1}, {32, 1, 1}, params, 0, 8, 1, 0, 64, true};
   CHECK_EQ(Grid(launch).run(), CUDA_SUCCESS);
   CHECK(cells == std::vector<uint32_t>(cells.size(), 4));
   launch.dynamic_shared_bytes = 2 << 20;  // 2 GiB for 1000 of them

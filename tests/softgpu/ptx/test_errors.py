@@ -160,6 +160,25 @@ device.run("numeric.nbody", 2, 128, bodies, forces, ctypes.c_int(256), shared=16
     assert nbody["t_end_ns"] - nbody["t_start_ns"] == 256 * 256 * 18
 
 
+def test_clocks_tell_the_time_of_the_virtual_clock(gpu):
+    body = """ld.param.u64 %rd1, [x]; mov.u64 %rd2, %globaltimer; st.global.u64 [%rd1], %rd2;
+mov.u64 %rd2, %clock64; add.u64 %rd4, %rd2, 1; mov.u64 %rd3, %clock64;
+sub.u64 %rd3, %rd3, %rd2; st.global.u64 [%rd1+8], %rd3;
+WAIT: mov.u64 %rd3, %clock64; sub.u64 %rd3, %rd3, %rd2; setp.lt.u64 %p, %rd3, 50000;
+@%p bra WAIT; ret;"""
+    text = f"{HEADER}.entry k(.param .u64 x) {{ .reg .b64 %rd<5>; .reg .pred %p; {body} }}\0"
+    child = gpu.run(f"""
+device.modules["m"] = ok(cu.cuModuleLoadData({text.encode()!r}))
+x = OnDevice("Q", [0] * 2)
+for _ in range(2):
+    device.run("m.k", 1, 1, x)
+    print(*x.read())
+""")
+
+    told = [tuple(map(int, line.split())) for line in child.stdout.splitlines()]
+    assert told == [(kernel["t_start_ns"] + 2, 2) for kernel in gpu.kernels()]
+
+
 def test_strided_accesses_cost_whole_sectors(gpu):
     body = "mul.wide.u32 %rd2, %r1, 128; add.s64 %rd1, %rd1, %rd2; ld.global.u8 %r1, [%rd1]; ret;"
     text = f"""{HEADER}.entry k(.param .u64 x) {{ .reg .b32 %r<2>; .reg .b64 %rd<3>;
