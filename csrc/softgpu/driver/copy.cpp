@@ -30,8 +30,25 @@ bool side_of(Runtime& rt, const void* pointer, size_t bytes, bool must_be_device
   return true;
 }
 
+// More than any memory has where it would not fit a size_t.
+size_t product(size_t a, size_t b) {
+  size_t result;
+  return __builtin_mul_overflow(a, b, &result) ? SIZE_MAX : result;
+}
 size_t extent(size_t bytes, size_t height, size_t pitch) {
-  return height == 0 ? 0 : (height - 1) * pitch + bytes;
+  size_t result;
+  if (height == 0) return 0;
+  return __builtin_add_overflow(product(height - 1, pitch), bytes, &result) ? SIZE_MAX : result;
+}
+
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous calls wait even where they need not.
+bool synchronizes(Runtime& rt, CUdeviceptr pointer) {
+  const Range* range = find_range(rt, pointer, 1);
+  return range && range->sync_memops;
+}
+bool may_return_early(CUdeviceptr to, CUdeviceptr from) {
+  const Call call(Call::kNothing);
+  return !call.error && !synchronizes(call.rt, to) && !synchronizes(call.rt, from);
 }
 
 // Pageable sources are read now, whatever the stream has before this copy.
@@ -125,20 +142,22 @@ CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstrea
   Context* context = on.stream->context;
   uint64_t id = 0;
   const CUresult refused = on.enqueue(work, &id);
-  if (refused || flavour == Flavour::kAsync || side == Side::kDevice) return refused;
+  const bool returns = side == Side::kDevice && !synchronizes(rt, to);
+  if (refused || flavour == Flavour::kAsync || returns) return refused;
   rt.wait_for_ops(on.call.lock, {id});
   return rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
 CUresult set_line(CUdeviceptr to, uint64_t value, unsigned width, size_t count, CUstream handle,
                   Flavour flavour) {
-  return set(to, value, width, line(nullptr, nullptr, count * width), handle, flavour);
+  return set(to, value, width, line(nullptr, nullptr, product(count, width)), handle, flavour);
 }
 
 CUresult set_rows(CUdeviceptr to, size_t pitch, uint64_t value, unsigned element, size_t width,
                   size_t height, CUstream handle, Flavour flavour) {
-  if (element * width > pitch && height > 1) return CUDA_ERROR_INVALID_VALUE;
-  const Rows shape{nullptr, nullptr, element * width, height, 0, pitch};
+  const size_t row = product(element, width);
+  if (row > pitch && height > 1) return CUDA_ERROR_INVALID_VALUE;
+  const Rows shape{nullptr, nullptr, row, height, 0, pitch};
   return set(to, value, element, shape, handle, flavour);
 }
 
@@ -182,7 +201,8 @@ SOFTGPU_API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstr
   return copy(line(from_device(from), to, bytes), kToHost, stream, true);
 }
 SOFTGPU_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(line(from_device(from), to_device(to), bytes), kInDevice, nullptr, true);
+  return copy(line(from_device(from), to_device(to), bytes), kInDevice, nullptr,
+              may_return_early(to, from));
 }
 SOFTGPU_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return copy(line(from_device(from), to_device(to), bytes), kInDevice, stream, true);
@@ -201,7 +221,8 @@ SOFTGPU_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream stream) {
 
 // Addresses are unified: the contexts say nothing that the pointers do not, but have to be alive.
 static CUresult copy_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                             CUcontext from_context, size_t bytes, CUstream stream) {
+                             CUcontext from_context, size_t bytes, CUstream stream,
+                             bool asynchronous) {
   {
     Call call(Call::kContext);
     if (call.error) return call.error;
@@ -209,16 +230,17 @@ static CUresult copy_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr f
       if (!checked<Context>(call.rt.contexts, context)) return CUDA_ERROR_INVALID_CONTEXT;
     }
   }
-  return copy(line(from_device(from), to_device(to), bytes), kInDevice, stream, true);
+  return copy(line(from_device(from), to_device(to), bytes), kInDevice, stream, asynchronous);
 }
 
 SOFTGPU_API cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                          CUcontext from_context, size_t bytes) {
-  return copy_between(to, to_context, from, from_context, bytes, nullptr);
+  return copy_between(to, to_context, from, from_context, bytes, nullptr,
+                      may_return_early(to, from));
 }
 SOFTGPU_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                               CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between(to, to_context, from, from_context, bytes, stream);
+  return copy_between(to, to_context, from, from_context, bytes, stream, true);
 }
 
 SOFTGPU_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {

@@ -1,4 +1,4 @@
-// Linear device memory, pinned host memory and what pointers say of themselves.
+// Linear device memory and pinned host memory.
 //
 // Device memory is host memory of this process that the device process has agreed to: its ledger
 // decides, we only map pages. A device pointer is their address.
@@ -16,6 +16,7 @@ namespace softgpu {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr size_t kPitchUnit = 512;
 
 void* map_pages(size_t bytes) {
   void* pages = mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE,
@@ -72,8 +73,19 @@ CUresult host_allocate(void** out, size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-bool is_host(const Range& range) {
-  return range.kind == RangeKind::kHost || range.kind == RangeKind::kRegistered;
+// The first known range that has a byte of [begin, begin + bytes).
+const Range* overlapped(const Runtime& rt, uintptr_t begin, size_t bytes) {
+  auto next = rt.ranges.upper_bound(begin);
+  if (next != rt.ranges.begin() && begin - std::prev(next)->first < std::prev(next)->second.bytes) {
+    return &std::prev(next)->second;
+  }
+  return next != rt.ranges.end() && next->first - begin < bytes ? &next->second : nullptr;
+}
+
+// Whether the process has pages at all of these addresses.
+bool has_pages(uintptr_t begin, size_t bytes) {
+  const uintptr_t page = begin / kPage * kPage;
+  return msync(reinterpret_cast<void*>(page), bytes + (begin - page), MS_ASYNC) == 0;
 }
 
 }  // namespace
@@ -128,8 +140,12 @@ SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, si
   Call call(Call::kUnsafe);
   if (call.error) return call.error;
   if (!pitch || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
-  const size_t row = round_up(width, 512);
-  const CUresult result = allocate_linear(call, row * height, out);
+  size_t row = 0, bytes = 0;
+  if (__builtin_add_overflow(width, kPitchUnit - 1, &row) ||
+      __builtin_mul_overflow(row = row / kPitchUnit * kPitchUnit, height, &bytes)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult result = allocate_linear(call, bytes, out);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;
 }
@@ -197,10 +213,16 @@ SOFTGPU_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags
   constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                               CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (!pointer || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  if (find_range(call.rt, begin, 1) || find_range(call.rt, begin + bytes - 1, 1)) {
-    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  // CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED is 0, and there is no I/O memory.
+  if (flags & (CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_IOMEMORY)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  if (bytes > UINTPTR_MAX - begin) return CUDA_ERROR_INVALID_VALUE;
+  if (const Range* other = overlapped(call.rt, begin, bytes)) {
+    return is_host(*other) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!has_pages(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
   add_range(call, pointer, bytes, RangeKind::kRegistered, 0, flags);
   return CUDA_SUCCESS;
 }
@@ -235,65 +257,5 @@ SOFTGPU_API cuMemHostGetFlags(unsigned int* flags, void* pointer) {
   const Range* range = find_range(call.rt, reinterpret_cast<uintptr_t>(pointer), 1);
   if (!range || range->kind != RangeKind::kHost) return CUDA_ERROR_INVALID_VALUE;
   *flags = range->flags;
-  return CUDA_SUCCESS;
-}
-
-template <class T>
-static CUresult put(void* to, T value) {
-  memcpy(to, &value, sizeof value);
-  return CUDA_SUCCESS;
-}
-
-static CUresult pointer_attribute(void* to, CUpointer_attribute attribute, const Range& range,
-                                  CUdeviceptr pointer) {
-  const bool host = is_host(range);
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(to, reinterpret_cast<CUcontext>(
-                         range.kind == RangeKind::kReserved ? nullptr : range.context));
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return put<unsigned>(to, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(to, pointer);
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return host || range.managed ? put(to, reinterpret_cast<void*>(pointer))
-                                   : CUDA_ERROR_INVALID_VALUE;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put<unsigned long long>(to, range.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put<unsigned>(to, range.managed != nullptr);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put<int>(to, range.device);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put<unsigned>(to, range.kind == RangeKind::kDevice && !range.pool && !range.opens &&
-                                   !range.managed);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put<CUdeviceptr>(to, range.begin);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put<size_t>(to, range.bytes);
-    case CU_POINTER_ATTRIBUTE_MAPPED: return put<unsigned>(to, 1);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return put(to, reinterpret_cast<CUmemoryPool>(range.pool));
-    default: return CUDA_ERROR_NOT_SUPPORTED;
-  }
-}
-
-SOFTGPU_API cuPointerGetAttribute(void* to, CUpointer_attribute attribute, CUdeviceptr pointer) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (!to) return CUDA_ERROR_INVALID_VALUE;
-  const Range* range = find_range(call.rt, pointer, 1);
-  return range ? pointer_attribute(to, attribute, *range, pointer) : CUDA_ERROR_INVALID_VALUE;
-}
-
-// Unlike the single one it succeeds for memory that the driver does not know, and answers zero.
-SOFTGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** to,
-                                   CUdeviceptr pointer) {
-  Call call(Call::kContext);
-  if (call.error) return call.error;
-  if (!attributes || !to) return CUDA_ERROR_INVALID_VALUE;
-  const Range* range = find_range(call.rt, pointer, 1);
-  for (unsigned i = 0; i < count; ++i) {
-    if (range && pointer_attribute(to[i], attributes[i], *range, pointer) == CUDA_SUCCESS) continue;
-    if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
-      put<int>(to[i], -2);
-    } else {
-      put<unsigned>(to[i], 0);
-    }
-  }
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,8 @@
 // Memory that the device process has agreed to.
 #pragma once
 
+#include <utility>
+
 #include "api.h"
 
 namespace softgpu {
@@ -12,5 +14,13 @@ CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kin
 
 // Memory of the current context, as cuMemAlloc gives it.
 CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out);
+
+// The cuMemMap that an address of a reserved range lies in, and where it begins; null: none.
+std::pair<uintptr_t, const Mapping*> mapping_at(const Range& range, uintptr_t at);
+
+// Host memory that devices reach.
+inline bool is_host(const Range& range) {
+  return range.kind == RangeKind::kHost || range.kind == RangeKind::kRegistered;
+}
 
 }  // namespace softgpu

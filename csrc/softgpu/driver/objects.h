@@ -122,7 +122,7 @@ enum class RangeKind { kDevice, kHost, kRegistered, kGlobal, kReserved, kGraph }
 struct Mapping {  // one cuMemMap inside a reserved range
   size_t bytes;
   struct Physical* physical;
-  uint64_t offset;
+  std::map<int, CUmemAccess_flags> access{};  // by device, where one has any
 };
 
 struct Physical {  // cuMemCreate
@@ -130,7 +130,9 @@ struct Physical {  // cuMemCreate
   size_t bytes;
   uint64_t allocation;  // the device process knows it by this
   CUmemAllocationProp prop;
-  uint32_t references;  // the handle's and one for every mapping
+  uint64_t handle = 0;      // CUmemGenericAllocationHandle; the same each time it is asked for
+  uint32_t handles = 1;     // how often the program has it: created or imported, and retained
+  uint32_t references = 1;  // those and one for every mapping
 };
 
 struct Pool;
@@ -150,6 +152,7 @@ struct Range {
   int fd = -1;                              // the file behind it, once other processes may map it
   uint32_t opens = 0;                       // memory of another process: how often opened here
   uint64_t file = 0;                        // and its inode
+  bool sync_memops = false;                 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
   std::shared_ptr<Managed> managed{};       // what the program said of managed memory; else null
 };
 

@@ -13,6 +13,11 @@ namespace softgpu {
 namespace {
 
 constexpr size_t kGranularity = 2 * 1024 * 1024;
+constexpr size_t kPage = 4096;
+
+bool is_device(const Runtime& rt, int device) {
+  return device >= 0 && static_cast<uint32_t>(device) < rt.device.device_count;
+}
 
 bool whole(size_t bytes) { return bytes != 0 && bytes % kGranularity == 0; }
 
@@ -33,9 +38,9 @@ void drop_reference(Runtime& rt, Physical* physical) {
 }
 
 CUmemGenericAllocationHandle add_physical(Runtime& rt, Physical* physical) {
-  const uint64_t handle = rt.next_number();
-  rt.physicals[handle] = physical;
-  return handle;
+  physical->handle = rt.next_number();
+  rt.physicals[physical->handle] = physical;
+  return physical->handle;
 }
 
 Physical* physical_of(Runtime& rt, CUmemGenericAllocationHandle handle) {
@@ -44,7 +49,7 @@ Physical* physical_of(Runtime& rt, CUmemGenericAllocationHandle handle) {
 }
 
 Range* reserved(Runtime& rt, CUdeviceptr at, size_t bytes) {
-  Range* range = find_range(rt, at, bytes);
+  Range* range = bytes > 0 ? find_range(rt, at, bytes) : nullptr;
   return range && range->kind == RangeKind::kReserved ? range : nullptr;
 }
 
@@ -73,12 +78,52 @@ bool for_covered(Range& range, CUdeviceptr at, size_t bytes, Visit visit) {
 
 CUresult check_prop(const Runtime& rt, const CUmemAllocationProp* prop) {
   if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (prop->location.id < 0 ||
-      static_cast<uint32_t>(prop->location.id) >= rt.device.device_count) {
-    return CUDA_ERROR_INVALID_DEVICE;
+  switch (prop->location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE: break;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA: return CUDA_ERROR_NOT_SUPPORTED;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_SUCCESS;
+  if (!is_device(rt, prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  const int types = prop->requestedHandleTypes;
+  return (types & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : CUDA_SUCCESS;
+}
+
+CUresult check_access(const Runtime& rt, const CUmemAccessDesc& desc) {
+  if (desc.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(rt, desc.location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  switch (desc.flags) {
+    case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+    case CU_MEM_ACCESS_FLAGS_PROT_READ:
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE: return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// Pages have one protection for all of the process: what any device may do.
+int protection_of(const Mapping& mapping) {
+  int protection = PROT_NONE;
+  for (const auto& [device, flags] : mapping.access) {
+    if (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) protection |= PROT_READ;
+    if (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) protection |= PROT_WRITE;
+  }
+  return protection;
+}
+
+// Pages for [begin, begin + bytes), `align` being a power of two; 0 when there is no room.
+uintptr_t reserve_aligned(size_t bytes, size_t align, CUdeviceptr hint) {
+  if (bytes > SIZE_MAX - align) return 0;
+  void* pages = mmap(reinterpret_cast<void*>(hint), bytes + align, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED) return 0;
+  // There is room to align; the ends go back.
+  const auto raw = reinterpret_cast<uintptr_t>(pages);
+  const uintptr_t begin = (raw + align - 1) / align * align;
+  if (begin > raw) munmap(pages, begin - raw);
+  const uintptr_t end = begin + bytes, raw_end = raw + bytes + align;
+  if (raw_end > end) munmap(reinterpret_cast<void*>(end), raw_end - end);
+  return begin;
 }
 
 // The bytes count for everybody who has them. Where all others have let go and only the descriptor
@@ -91,15 +136,27 @@ CUresult hold_imported(Call& call, size_t bytes, int device, uint64_t* allocatio
 }
 
 }  // namespace
+
+std::pair<uintptr_t, const Mapping*> mapping_at(const Range& range, uintptr_t at) {
+  auto next = range.mappings.upper_bound(at);
+  if (next == range.mappings.begin()) return {};
+  --next;
+  if (at - next->first >= next->second.bytes) return {};
+  return {next->first, &next->second};
+}
+
 }  // namespace softgpu
 
 using namespace softgpu;
 
 SOFTGPU_API cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* prop,
-                                          CUmemAllocationGranularity_flags) {
+                                          CUmemAllocationGranularity_flags option) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
-  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!bytes || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                 option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const CUresult bad = check_prop(call.rt, prop);
   if (bad == CUDA_SUCCESS) *bytes = kGranularity;
   return bad;
@@ -110,17 +167,10 @@ SOFTGPU_API cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment
   Call call(Call::kNothing);
   if (call.error) return call.error;
   if (!out || !whole(bytes) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (alignment & (alignment - 1)) return CUDA_ERROR_INVALID_VALUE;
-  const size_t align = alignment > kGranularity ? alignment : kGranularity;
-  // Reserve with room to align, then give back the ends.
-  void* pages = mmap(reinterpret_cast<void*>(hint), bytes + align, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (pages == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto raw = reinterpret_cast<uintptr_t>(pages);
-  const uintptr_t begin = (raw + align - 1) / align * align;
-  if (begin > raw) munmap(pages, begin - raw);
-  const uintptr_t end = begin + bytes, raw_end = raw + bytes + align;
-  if (raw_end > end) munmap(reinterpret_cast<void*>(end), raw_end - end);
+  if ((alignment & (alignment - 1)) != 0 || hint % kPage != 0) return CUDA_ERROR_INVALID_VALUE;
+  const uintptr_t begin =
+      reserve_aligned(bytes, alignment > kGranularity ? alignment : kGranularity, hint);
+  if (begin == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{begin, bytes, RangeKind::kReserved, nullptr, 0};
   range.id = call.rt.next_number();
   call.rt.ranges.emplace(begin, std::move(range));
@@ -157,7 +207,10 @@ SOFTGPU_API cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
     call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, allocation});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *out = add_physical(call.rt, new Physical{fd, bytes, allocation, *prop, 1});
+  auto* physical = new Physical{fd, bytes, allocation, *prop};
+  // Compression is a wish; the properties tell that it was not granted.
+  physical->prop.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
+  *out = add_physical(call.rt, physical);
   return CUDA_SUCCESS;
 }
 
@@ -166,7 +219,7 @@ SOFTGPU_API cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (call.error) return call.error;
   Physical* physical = physical_of(call.rt, handle);
   if (!physical) return CUDA_ERROR_INVALID_VALUE;
-  call.rt.physicals.erase(handle);
+  if (--physical->handles == 0) call.rt.physicals.erase(handle);
   drop_reference(call.rt, physical);
   return CUDA_SUCCESS;
 }
@@ -178,16 +231,16 @@ SOFTGPU_API cuMemMap(CUdeviceptr at, size_t bytes, size_t offset,
   Physical* physical = physical_of(call.rt, handle);
   Range* range = reserved(call.rt, at, bytes);
   if (!physical || !range || !whole(bytes) || at % kGranularity != 0 || flags != 0 ||
-      offset % kGranularity != 0 || offset + bytes > physical->bytes ||
+      offset != 0 || bytes > physical->bytes ||  // the manual: an offset must be zero for now
       overlaps(*range, at, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd,
-           static_cast<off_t>(offset)) == MAP_FAILED) {
+           0) == MAP_FAILED) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   ++physical->references;
-  range->mappings[at] = Mapping{bytes, physical, offset};
+  range->mappings[at] = Mapping{bytes, physical};
   range->device = physical->prop.location.id;
   return CUDA_SUCCESS;
 }
@@ -213,15 +266,31 @@ SOFTGPU_API cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc* 
   if (call.error) return call.error;
   Range* range = reserved(call.rt, at, bytes);
   if (!range || !desc || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  int protection = PROT_NONE;
   for (size_t i = 0; i < count; ++i) {
-    if (desc[i].flags & CU_MEM_ACCESS_FLAGS_PROT_READ) protection |= PROT_READ;
-    if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) protection |= PROT_WRITE;
+    if (const CUresult bad = check_access(call.rt, desc[i])) return bad;
   }
+  bool granted = true;
   const bool covered = for_covered(*range, at, bytes, [&](uintptr_t begin, Mapping& mapping) {
-    mprotect(reinterpret_cast<void*>(begin), mapping.bytes, protection);
+    for (size_t i = 0; i < count; ++i) mapping.access[desc[i].location.id] = desc[i].flags;
+    granted &= mprotect(reinterpret_cast<void*>(begin), mapping.bytes, protection_of(mapping)) == 0;
   });
-  return covered ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!covered) return CUDA_ERROR_INVALID_VALUE;
+  return granted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+SOFTGPU_API cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                           CUdeviceptr at) {
+  Call call(Call::kNothing);
+  if (call.error) return call.error;
+  const Range* range = reserved(call.rt, at, 1);
+  const Mapping* mapping = range ? mapping_at(*range, at).second : nullptr;
+  if (!flags || !location || !mapping || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!is_device(call.rt, location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  const auto found = mapping->access.find(location->id);
+  *flags = found == mapping->access.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE : found->second;
+  return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {
@@ -229,15 +298,15 @@ SOFTGPU_API cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void*
   if (call.error) return call.error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const auto at = reinterpret_cast<uintptr_t>(address);
-  Range* range = reserved(call.rt, at, 1);
-  if (!range) return CUDA_ERROR_INVALID_VALUE;
-  for (auto& [begin, mapping] : range->mappings) {
-    if (at < begin || at >= begin + mapping.bytes) continue;
-    ++mapping.physical->references;
-    *out = add_physical(call.rt, mapping.physical);
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  const Range* range = reserved(call.rt, at, 1);
+  const Mapping* mapping = range ? mapping_at(*range, at).second : nullptr;
+  if (!mapping) return CUDA_ERROR_INVALID_VALUE;
+  Physical* physical = mapping->physical;
+  ++physical->references;
+  ++physical->handles;
+  call.rt.physicals[physical->handle] = physical;  // it may have been released
+  *out = physical->handle;
+  return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
@@ -261,7 +330,9 @@ SOFTGPU_API cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle
       !(physical->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *static_cast<int*>(out) = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+  const int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(out) = fd;
   return CUDA_SUCCESS;
 }
 
@@ -288,6 +359,6 @@ SOFTGPU_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, vo
     close(fd);
     return bad;
   }
-  *out = add_physical(call.rt, new Physical{fd, bytes, allocation, prop, 1});
+  *out = add_physical(call.rt, new Physical{fd, bytes, allocation, prop});
   return CUDA_SUCCESS;
 }

@@ -95,3 +95,60 @@ def a_profiler_starts_and_stops_in_any_order():
     Gpu()
     for call in (cu.cuProfilerStop, cu.cuProfilerStart, cu.cuProfilerStop):
         ok(call())
+
+
+def registered_memory_cannot_be_registered_again_in_part_or_as_a_whole():
+    Gpu()
+    page = 4096
+    room = ctypes.create_string_buffer(8 * page)
+    begin = -(-ctypes.addressof(room) // page) * page
+    ok(cu.cuMemHostRegister(begin + page, 2 * page, 0))
+    for first, pages in ((1, 2), (1, 1), (2, 1), (0, 2), (2, 2), (0, 4)):
+        again = cu.cuMemHostRegister(begin + first * page, pages * page, 0)
+        assert refused(again) == "HOST_MEMORY_ALREADY_REGISTERED", (first, pages)
+    ok(cu.cuMemHostUnregister(begin + page))
+    ok(cu.cuMemHostRegister(begin, 4 * page, 0))
+    ok(cu.cuMemHostUnregister(begin))
+    assert refused(cu.cuMemHostUnregister(begin)) == "HOST_MEMORY_NOT_REGISTERED"
+
+
+def pointers_of_each_kind_tell_their_attributes():
+    Gpu()
+    which = cu.CUpointer_attribute
+    data, other = ok(cu.cuMemAlloc(1 << 20)), ok(cu.cuMemAlloc(1 << 20))
+
+    def tells(attribute, pointer=data):
+        name = getattr(which, f"CU_POINTER_ATTRIBUTE_{attribute}")
+        return int(ok(cu.cuPointerGetAttribute(name, pointer)))
+
+    assert tells("RANGE_START_ADDR", int(data) + 5) == int(data)
+    assert tells("RANGE_SIZE") == 1 << 20
+    assert (tells("MAPPED"), tells("IS_MANAGED"), tells("MEMPOOL_HANDLE")) == (1, 0, 0)
+    assert tells("IS_LEGACY_CUDA_IPC_CAPABLE") == 1
+    assert tells("ALLOWED_HANDLE_TYPES") == 0
+    assert tells("ACCESS_FLAGS") == 3  # read and write
+    assert tells("BUFFER_ID") != tells("BUFFER_ID", other)
+    assert tells("BUFFER_ID") == tells("BUFFER_ID", int(data) + 5)
+    pooled = ok(cu.cuMemAllocAsync(4096, 0))
+    assert tells("MEMPOOL_HANDLE", pooled) == int(ok(cu.cuDeviceGetDefaultMemPool(0)))
+    assert tells("IS_LEGACY_CUDA_IPC_CAPABLE", pooled) == 0
+
+
+def a_copy_of_memory_that_asks_for_it_has_ended_when_it_returns():
+    gpu = Gpu()
+    sync = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    word, copy, done = gpu.word(2), gpu.word(0), ok(cu.cuEventCreate(0))
+    assert not ok(cu.cuPointerGetAttribute(sync, copy))
+    ok(cu.cuPointerSetAttribute(1, sync, copy))
+    assert ok(cu.cuPointerGetAttribute(sync, copy))
+    gpu.affine(word, 3, 1, slow=True)
+    ok(cu.cuEventRecord(done, 0))
+    ok(cu.cuMemcpyDtoD(copy, word, 4))
+    ok(cu.cuEventQuery(done))
+    gpu.affine(word, 3, 1, slow=True)
+    ok(cu.cuEventRecord(done, 0))
+    ok(cu.cuMemsetD32(copy, 5, 1))
+    ok(cu.cuEventQuery(done))
+    assert gpu.read(copy) == [5]
+    kind = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_BUFFER_ID
+    assert refused(cu.cuPointerSetAttribute(1, kind, copy)) == "INVALID_VALUE"
