@@ -4,21 +4,17 @@
 // when the call returns; only copies between device and pinned memory are truly asynchronous.
 #include <cstring>
 
-#include "api.h"
+#include "copy.h"
 #include "execute.h"
 
 namespace softgpu {
-namespace {
 
-enum class Side { kHost, kPinned, kDevice };
+static OpKind kind_of(Side source, Side destination) {
+  if (source != Side::kDevice && destination == Side::kDevice) return OpKind::kCopyHtoD;
+  if (source == Side::kDevice && destination != Side::kDevice) return OpKind::kCopyDtoH;
+  return OpKind::kCopyDtoD;
+}
 
-struct Rows {
-  const void* source;
-  void* destination;
-  size_t bytes, height, source_pitch, destination_pitch;
-};
-
-// What a pointer is; false when a device pointer was needed and this is none.
 bool side_of(Runtime& rt, const void* pointer, size_t bytes, bool must_be_device, Side* side) {
   const Range* range = find_range(rt, reinterpret_cast<uintptr_t>(pointer), bytes);
   if (!range) {
@@ -29,6 +25,33 @@ bool side_of(Runtime& rt, const void* pointer, size_t bytes, bool must_be_device
   *side = host ? Side::kPinned : Side::kDevice;
   return true;
 }
+
+bool stage(Work* work, const Rows& rows) {
+  char* to = work->payload.reserve(rows.bytes * rows.height);
+  if (!to) return false;
+  for (size_t row = 0; row < rows.height; ++row) {
+    memcpy(to + row * rows.bytes,
+           static_cast<const char*>(rows.source) + row * rows.source_pitch, rows.bytes);
+  }
+  work->source = nullptr;
+  work->source_pitch = rows.bytes;
+  return true;
+}
+
+Work copy_work(const Rows& rows, Side source, Side destination) {
+  Work work;
+  work.kind = kind_of(source, destination);
+  work.body = run_copy;
+  work.source = rows.source;
+  work.destination = rows.destination;
+  work.bytes = rows.bytes;
+  work.height = rows.height;
+  work.source_pitch = rows.source_pitch;
+  work.destination_pitch = rows.destination_pitch;
+  return work;
+}
+
+namespace {
 
 // More than any memory has where it would not fit a size_t.
 size_t product(size_t a, size_t b) {
@@ -51,25 +74,6 @@ bool may_return_early(CUdeviceptr to, CUdeviceptr from) {
   return !call.error && !synchronizes(call.rt, to) && !synchronizes(call.rt, from);
 }
 
-// Pageable sources are read now, whatever the stream has before this copy.
-bool stage(Work* work, const Rows& rows) {
-  char* to = work->payload.reserve(rows.bytes * rows.height);
-  if (!to) return false;
-  for (size_t row = 0; row < rows.height; ++row) {
-    memcpy(to + row * rows.bytes,
-           static_cast<const char*>(rows.source) + row * rows.source_pitch, rows.bytes);
-  }
-  work->source = nullptr;
-  work->source_pitch = rows.bytes;
-  return true;
-}
-
-OpKind kind_of(Side source, Side destination) {
-  if (source != Side::kDevice && destination == Side::kDevice) return OpKind::kCopyHtoD;
-  if (source == Side::kDevice && destination != Side::kDevice) return OpKind::kCopyDtoH;
-  return OpKind::kCopyDtoD;
-}
-
 enum Direction { kAny, kToDevice, kToHost, kInDevice };
 
 CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool asynchronous) {
@@ -88,15 +92,7 @@ CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool async
                direction == kToDevice || direction == kInDevice, &destination)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Work work;
-  work.kind = kind_of(source, destination);
-  work.body = run_copy;
-  work.source = rows.source;
-  work.destination = rows.destination;
-  work.bytes = rows.bytes;
-  work.height = rows.height;
-  work.source_pitch = rows.source_pitch;
-  work.destination_pitch = rows.destination_pitch;
+  Work work = copy_work(rows, source, destination);
   // A captured copy happens when its graph is launched: then it reads and writes what is there.
   const bool captured = on.stream->capture != nullptr;
   const bool waits = !captured && (!asynchronous || destination == Side::kHost);
@@ -109,12 +105,6 @@ CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool async
   rt.wait_for_ops(on.call.lock, {id});
   return rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
-
-Rows line(const void* source, void* destination, size_t bytes) {
-  return {source, destination, bytes, 1, bytes, bytes};
-}
-const void* from_device(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
-void* to_device(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
 enum class Flavour { kPlain, kAsync };
 

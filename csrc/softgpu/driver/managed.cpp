@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "batch.h"
 #include "memory.h"
 
 namespace softgpu {
@@ -105,6 +106,38 @@ CUresult prefetch(CUdeviceptr at, size_t bytes, const CUmemLocation& location, C
   if (const CUresult bad = check_location(on.call.rt, location)) return bad;
   for_parts(managed, at, bytes, [&](Advice& part) { part.prefetched = location; });
   return CUDA_SUCCESS;  // nothing moves
+}
+
+struct Locations {
+  const CUmemLocation* values;
+  const size_t* firsts;
+  size_t count;
+};
+
+// Discards and prefetches, the latter where there are locations. To discard is to permit that the
+// bytes are forgotten: here they stay.
+CUresult move_batch(const CUdeviceptr* at, const size_t* bytes, size_t count, const Locations* to,
+                    unsigned long long flags, CUstream stream) {
+  StreamCall on;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
+  Runtime& rt = on.call.rt;
+  if (on.stream->legacy || !at || !bytes || count == 0 || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!managed_at(rt, at[i], bytes[i])) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!to) return CUDA_SUCCESS;
+  if (!to->values || !settings_cover(to->firsts, to->count, count)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t k = 0; k < to->count; ++k) {
+    if (const CUresult bad = check_location(rt, to->values[k])) return bad;
+  }
+  for (size_t i = 0, k = 0; i < count; ++i) {
+    if (k + 1 < to->count && to->firsts[k + 1] == i) ++k;
+    for_parts(managed_at(rt, at[i], bytes[i]), at[i], bytes[i],
+              [&](Advice& part) { part.prefetched = to->values[k]; });
+  }
+  return CUDA_SUCCESS;
 }
 
 // One value for all of the range, or `mixed` where its parts differ.
@@ -209,6 +242,24 @@ SOFTGPU_API cuMemPrefetchAsync(CUdeviceptr at, size_t bytes, CUdevice device, CU
 SOFTGPU_API cuMemPrefetchAsync_v2(CUdeviceptr at, size_t bytes, CUmemLocation location,
                                   unsigned int flags, CUstream stream) {
   return flags == 0 ? prefetch(at, bytes, location, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFTGPU_API cuMemPrefetchBatchAsync(CUdeviceptr* at, size_t* bytes, size_t count,
+                                    CUmemLocation* locations, size_t* firsts, size_t settings,
+                                    unsigned long long flags, CUstream stream) {
+  const Locations to{locations, firsts, settings};
+  return move_batch(at, bytes, count, &to, flags, stream);
+}
+SOFTGPU_API cuMemDiscardBatchAsync(CUdeviceptr* at, size_t* bytes, size_t count,
+                                   unsigned long long flags, CUstream stream) {
+  return move_batch(at, bytes, count, nullptr, flags, stream);
+}
+SOFTGPU_API cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* at, size_t* bytes, size_t count,
+                                              CUmemLocation* locations, size_t* firsts,
+                                              size_t settings, unsigned long long flags,
+                                              CUstream stream) {
+  const Locations to{locations, firsts, settings};
+  return move_batch(at, bytes, count, &to, flags, stream);
 }
 
 SOFTGPU_API cuMemRangeGetAttribute(void* to, size_t size, CUmem_range_attribute attribute,

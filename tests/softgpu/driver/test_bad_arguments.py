@@ -83,6 +83,42 @@ MANAGED = calls(
     "('cuStreamAttachMemAsync', (BAD, managed, c_size_t(0), c_uint(1)), (NULL, BAD, c_size_t(0),"
     " c_uint(1)), (NULL, managed, ALL, c_uint(1)), (NULL, managed, c_size_t(0), c_uint(9)))",
 )
+BATCHES = calls(
+    "('cuMemcpyBatchAsync_v2', (NULL, one, one, MIB, zeros, zeros, c_size_t(1), per_thread),"
+    " (one, one, one, c_size_t(0), fine, zeros, c_size_t(0), per_thread),"
+    " (one, one, one, c_size_t(1), zeros, zeros, c_size_t(1), per_thread),"
+    " (outs, outs, all_bytes, c_size_t(1), fine, zeros, c_size_t(1), per_thread),"
+    " (devices, devices, all_bytes, c_size_t(1), fine, zeros, c_size_t(1), per_thread),"
+    " (nothing, devices, sizes, c_size_t(1), fine, zeros, c_size_t(1), per_thread),"
+    " (devices, devices, sizes, c_size_t(1), fine, one, c_size_t(1), per_thread),"
+    " (devices, devices, sizes, c_size_t(1), fine, zeros, c_size_t(2), per_thread),"
+    " (devices, devices, sizes, c_size_t(1), fine, zeros, c_size_t(1), BAD),"
+    " (devices, devices, sizes, c_size_t(1), fine, zeros, c_size_t(1), NULL))",
+    "('cuMemcpyBatchAsync', (NULL, one, one, MIB, zeros, zeros, c_size_t(1), NULL, per_thread),"
+    " (devices, devices, all_bytes, c_size_t(1), fine, zeros, c_size_t(1), out, per_thread))",
+    "('cuMemcpyWithAttributesAsync', (plain, plain, c_size_t(4), NULL, NULL),"
+    " (plain, plain, c_size_t(4), zeros, NULL), (NULL, plain, c_size_t(4), fine, NULL),"
+    " (plain, plain, ALL, fine, NULL), (plain, plain, MIB, fine, NULL),"
+    " (plain, plain, c_size_t(4), fine, BAD))",
+    "('cuMemPrefetchBatchAsync', (NULL, sizes, MIB, byref(here), zeros, c_size_t(1), c_uint64(0),"
+    " per_thread), (shared, NULL, c_size_t(1), byref(here), zeros, c_size_t(1), c_uint64(0),"
+    " per_thread), (shared, sizes, c_size_t(1), NULL, zeros, c_size_t(1), c_uint64(0),"
+    " per_thread), (shared, sizes, c_size_t(1), byref(here), NULL, c_size_t(1), c_uint64(0),"
+    " per_thread), (shared, sizes, c_size_t(1), byref(nowhere), zeros, c_size_t(1), c_uint64(0),"
+    " per_thread), (shared, all_bytes, c_size_t(1), byref(here), zeros, c_size_t(1), c_uint64(0),"
+    " per_thread), (devices, sizes, c_size_t(1), byref(here), zeros, c_size_t(1), c_uint64(0),"
+    " per_thread), (shared, sizes, c_size_t(1), byref(here), zeros, c_size_t(1), c_uint64(1),"
+    " per_thread))",
+    "('cuMemDiscardBatchAsync', (NULL, sizes, c_size_t(1), c_uint64(0), per_thread),"
+    " (shared, NULL, c_size_t(1), c_uint64(0), per_thread),"
+    " (shared, zeros, c_size_t(1), c_uint64(0), per_thread),"
+    " (shared, all_bytes, c_size_t(1), c_uint64(0), per_thread),"
+    " (shared, sizes, c_size_t(0), c_uint64(0), per_thread),"
+    " (shared, sizes, c_size_t(1), c_uint64(0), NULL))",
+    "('cuMemDiscardAndPrefetchBatchAsync', (NULL, sizes, MIB, byref(here), zeros, c_size_t(1),"
+    " c_uint64(0), per_thread), (shared, sizes, c_size_t(1), byref(nowhere), zeros, c_size_t(1),"
+    " c_uint64(0), per_thread))",
+)
 POOLS = calls(
     "('cuMemAllocAsync', (NULL, MIB, NULL), (out, c_size_t(0), NULL), (out, ALL, NULL),"
     " (out, BIG, NULL), (out, MIB, BAD))",
@@ -178,6 +214,12 @@ own, out = c_void_p(addressof(room)), c_void_p(addressof(room))
 zero_room = create_string_buffer(512)
 zeros = c_void_p(addressof(zero_room))
 numbers = (c_uint64 * 8)(1, 2, 1, 99, 4, 0, addressof(room), 0)
+more = (c_uint64 * 3)(plain.value, managed.value, 2**64 - 1)
+devices, shared, all_bytes = (c_void_p(addressof(more) + 8 * index) for index in range(3))
+per_thread = c_void_p(2)
+in_order = cu.CUmemcpyAttributes()
+in_order.srcAccessOrder = cu.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+fine = c_void_p(in_order.getPtr())
 at = lambda index: c_void_p(addressof(numbers) + 8 * index)
 one, two, kinds, unknown, sizes, nothing, outs = map(at, range(7))
 here, nowhere = Location(1, 0), Location(1, 99)
@@ -211,8 +253,8 @@ print(json.dumps(["works", 0, gpu.read(word)[0]]))
 
 @pytest.mark.parametrize(
     "rows",
-    [MEMORY, MANAGED, POOLS, IPC, VMM],
-    ids=["memory", "managed", "pools", "ipc", "vmm"],
+    [MEMORY, MANAGED, BATCHES, POOLS, IPC, VMM],
+    ids=["memory", "managed", "batches", "pools", "ipc", "vmm"],
 )
 def test_bad_arguments_are_errors_and_nothing_worse(gpu, rows):
     *answers, last = map(json.loads, gpu.run(BEGIN + VALUES + RUN % rows).splitlines())
