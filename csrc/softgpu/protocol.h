@@ -38,6 +38,7 @@ namespace tandem::softgpu {
 inline constexpr uint32_t kProtocol = 1;
 inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
+inline constexpr uint32_t kMaxGpus = kMaxDevices * 7;  // with all of them cut into instances
 inline constexpr uint32_t kMaxDeps = 24;
 inline constexpr uint32_t kMaxAwaited = 4;
 inline constexpr uint32_t kMaxLiveOps = 262'144;  // of one client, which is disconnected for more
@@ -76,15 +77,21 @@ struct Hello {
   char name[kNameBytes];  // for the timeline and status: argv[0]
 };
 
-struct DeviceInfo {  // one a device, from the profile
+// What contexts can be on: a device, from the profile, or with MIG each of its instances, which
+// share nothing. Everywhere else in this protocol a `device` is the number `gpu` of one of them.
+struct DeviceInfo {
   char name[kNameBytes];
   uint8_t uuid[16];
+  uint8_t device_uuid[16];  // of the device that it is, or is part of
   uint32_t sm_count;
   uint32_t clock_mhz;
   uint32_t compute_major, compute_minor;
   uint32_t max_threads_per_sm, max_blocks_per_sm;
   uint32_t l2_bytes;
-  uint32_t reserved;
+  uint32_t gpu;           // its number, also in the timeline
+  uint32_t index;         // of the device that it is, or is part of
+  uint32_t gpu_instance;  // from 1; 0: the whole device, without MIG
+  uint32_t mig_profile_id, mig_start;  // with MIG: which profile, and its first memory slice
   uint64_t memory_bytes;
   double flops_per_s;        // whole device, FP32
   double bytes_per_s;        // device memory bandwidth
@@ -100,7 +107,7 @@ struct Welcome {
   uint64_t now_ns;
   uint32_t device_count;
   uint32_t reserved;
-  DeviceInfo device[kMaxDevices];
+  DeviceInfo device[kMaxGpus];
 };
 
 // The first message of a client under MPS: from then on its contexts share the GPU in space with
@@ -109,7 +116,7 @@ struct JoinMps {
   Header header;
   uint32_t server;    // client_id that the server was welcomed with
   uint32_t priority;  // 0 normal, 1 below normal
-  uint64_t memory_limit_bytes[kMaxDevices];  // of this client; kNever: none
+  uint64_t memory_limit_bytes[kMaxDevices];  // of this client by DeviceInfo::index; kNever: none
 };
 struct JoinReply {
   Header header;

@@ -30,6 +30,7 @@ def device_options(command: _Command) -> _Command:
             click.option("--timeline", type=click.Path(path_type=Path), help="Write JSON lines."),
             click.option("--faults", metavar="LIST", help="Such as 'oom@3,hang:vadd@10'."),
             click.option("--devices", type=click.IntRange(1, 8), help="How many GPUs."),
+            click.option("--mig", metavar="LAYOUT", help="Such as '1g.18gb,3g.71gb', by device."),
             click.option(
                 "--dir", "folder", type=click.Path(path_type=Path), help="Runtime directory."
             ),

@@ -29,6 +29,7 @@ OPTIONS = {
     "timeline": "TANDEM_SOFTGPU_TIMELINE",
     "faults": "TANDEM_SOFTGPU_FAULTS",
     "devices": "TANDEM_SOFTGPU_DEVICES",
+    "mig": "TANDEM_SOFTGPU_MIG",
     "start_clients": "TANDEM_SOFTGPU_START_CLIENTS",
     "kernels": "TANDEM_SOFTGPU_KERNELS",
 }

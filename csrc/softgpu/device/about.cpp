@@ -18,12 +18,11 @@ std::string about_json(const Settings& settings) {
                 settings.arbitration.mode == Mode::kTime ? "time" : "mps",
                 settings.arbitration.slice_ns, settings.arbitration.switch_ns);
   std::string out = text + json_string(settings.timeline_path) + ",\"devices\":[";
-  for (uint32_t i = 0; i < settings.device_count; ++i) {
-    const DeviceInfo device = device_info(*settings.profile, i);
+  for (const DeviceInfo& device : gpus_of(*settings.profile, settings.device_count, settings.mig)) {
     std::snprintf(text, sizeof text,
                   "%s{\"name\":\"%s\",\"sm_count\":%u,\"memory_bytes\":%" PRIu64
                   ",\"flops_per_s\":%.17g,\"bytes_per_s\":%.17g,\"copy_bytes_per_s\":%.17g}",
-                  i > 0 ? "," : "", device.name, device.sm_count, device.memory_bytes,
+                  device.gpu > 0 ? "," : "", device.name, device.sm_count, device.memory_bytes,
                   device.flops_per_s, device.bytes_per_s, device.copy_bytes_per_s);
     out += text;
   }

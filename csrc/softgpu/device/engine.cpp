@@ -46,9 +46,8 @@ Engine::Engine(const Settings& settings, uint64_t real_now_ns)
       real_now_ns_(real_now_ns) {
   timeline_.set_enabled(!settings.timeline_path.empty());
   timeline_state_ = settings.timeline_path.empty() ? "off" : "complete";
-  gpus_.reserve(settings.device_count);
-  for (uint32_t i = 0; i < settings.device_count; ++i) {
-    gpus_.emplace_back(device_info(*profile_, i), settings.arbitration, &timeline_);
+  for (const DeviceInfo& info : gpus_of(*profile_, settings.device_count, settings.mig)) {
+    gpus_.emplace_back(info, settings.arbitration, &timeline_);
   }
 }
 

@@ -12,9 +12,9 @@ constexpr size_t kMaxStreams = 65536;
 constexpr size_t kMaxAllocations = 1 << 18;
 
 // An MPS client may be limited to less than the device has.
-bool beyond_limit(const Client& client, const Ledger& ledger, uint32_t gpu, uint64_t bytes) {
-  const uint64_t limit = client.memory_limit_bytes[gpu];
-  const uint64_t used = ledger.used_bytes(client.connection);
+bool beyond_limit(const Client& client, const Gpu& gpu, uint64_t bytes) {
+  const uint64_t limit = client.memory_limit_bytes[gpu.device().index];
+  const uint64_t used = gpu.ledger().used_bytes(client.connection);
   return limit != kNever && (used > limit || bytes > limit - used);
 }
 
@@ -97,7 +97,7 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
     reply.status = kOutOfMemory;
   } else if (kind != MemKind::kContext && faults_.refuse_reservation()) {
     reply.status = kOutOfMemory;
-  } else if (beyond_limit(*client, gpus_[message.device].ledger(), message.device, bytes)) {
+  } else if (beyond_limit(*client, gpus_[message.device], bytes)) {
     reply.status = kOutOfMemory;
   } else if (!gpus_[message.device].ledger().reserve(last_allocation_ + 1, client->connection,
                                                      bytes, kind)) {
@@ -136,7 +136,7 @@ const char* Engine::mem_info(Client* client, const MemInfo& message) {
   if (message.device >= gpus_.size()) return "a device that does not exist";
   const Ledger& ledger = gpus_[message.device].ledger();
   uint64_t free_bytes = ledger.free_bytes();
-  const uint64_t limit = client->memory_limit_bytes[message.device];
+  const uint64_t limit = client->memory_limit_bytes[gpus_[message.device].device().index];
   if (limit != kNever) {
     const uint64_t used = std::min(limit, ledger.used_bytes(client->connection));
     free_bytes = std::min(free_bytes, limit - used);

@@ -195,8 +195,8 @@ void Engine::finish(Op* op) {
 // What the end of an operation does to its device, and who hears of it. A client's word (the status
 // of a body) is enough for an XID, not for the loss of the device.
 void Engine::suffer(const Op& op) {
-  const uint32_t gpu = op.context->gpu;
-  Health& health = gpus_[gpu].health();
+  const uint32_t gpu = gpus_[op.context->gpu].device().index;  // events are the whole device's
+  Health& health = gpus_[op.context->gpu].health();
   switch (op.fault) {
     case FaultKind::kEccCorrected:
       ++health.ecc_corrected;
@@ -206,7 +206,9 @@ void Engine::suffer(const Op& op) {
       announce(gpu, kEventEccUncorrectable, 0);
       return announce(gpu, kEventXid, kXidEccUncorrectable);
     case FaultKind::kDeviceLost:
-      health.lost = true;
+      for (Gpu& part : gpus_) {  // with all of its instances
+        if (part.device().index == gpu) part.health().lost = true;
+      }
       return announce(gpu, kEventXid, kXidOffTheBus);
     default: break;
   }
@@ -293,14 +295,16 @@ void Engine::withdraw(Op* op) {
 }
 
 // A failed operation ends its context for good; under MPS the fault takes down everyone who shares
-// the device, as on a GPU, and so does the loss of the device in any mode.
+// the device, as on a GPU, and so does the loss of the device, with all of its instances, in any mode.
 void Engine::poison(const Context& failed, uint32_t status) {
-  const bool whole_device = mode_ == Mode::kMps || gpus_[failed.gpu].health().lost;
+  const bool lost = gpus_[failed.gpu].health().lost;
+  const uint32_t index = gpus_[failed.gpu].device().index;
   const uint32_t server = failed.client->mps_server;
   for (auto& [id, client] : participants_) {
     for (auto& [number, context] : client->contexts) {
-      const bool shares = whole_device || (server != 0 && client->mps_server == server);
-      const bool hit = &context == &failed || (shares && context.gpu == failed.gpu);
+      const bool shares = mode_ == Mode::kMps || (server != 0 && client->mps_server == server);
+      const bool hit = &context == &failed || (shares && context.gpu == failed.gpu) ||
+                       (lost && gpus_[context.gpu].device().index == index);
       if (!hit || context.poison != kSuccess) continue;
       context.poison = status;
       tell(client, Type::kFault, Fault{{}, number, status, 0});

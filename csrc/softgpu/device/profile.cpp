@@ -52,6 +52,7 @@ DeviceInfo device_info(const Profile& profile, uint32_t index) {
   info.uuid[13] = static_cast<uint8_t>(profile.name[0]);
   info.uuid[14] = static_cast<uint8_t>(profile.name[1]);
   info.uuid[15] = static_cast<uint8_t>(index);
+  std::memcpy(info.device_uuid, info.uuid, sizeof info.uuid);
   info.sm_count = profile.sm_count;
   info.clock_mhz = profile.clock_mhz;
   info.compute_major = profile.compute_major;
@@ -59,6 +60,7 @@ DeviceInfo device_info(const Profile& profile, uint32_t index) {
   info.max_threads_per_sm = profile.max_threads_per_sm;
   info.max_blocks_per_sm = profile.max_blocks_per_sm;
   info.l2_bytes = profile.l2_bytes;
+  info.gpu = info.index = index;
   info.memory_bytes = profile.memory_bytes;
   info.flops_per_s = profile.flops_per_s;
   info.bytes_per_s = profile.bytes_per_s;

@@ -22,7 +22,7 @@ struct Profile {
   uint32_t power_limit_w, idle_w;
   uint32_t pcie_generation;
   bool has_ecc;
-  uint32_t mig_slices;  // compute slices; 0: no MIG
+  uint32_t mig_slices;  // compute slices, so many instances at most; 0: no MIG
 };
 
 // The profile of that name, nullptr when there is none.

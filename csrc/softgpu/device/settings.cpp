@@ -64,6 +64,12 @@ std::string read_profile(std::string_view name, std::string_view value, Settings
 std::string read_devices(std::string_view name, std::string_view value, Settings* s) {
   return number<uint32_t>(name, value, 1, kMaxDevices, &s->device_count);
 }
+// Can be understood only once profile and device count are known.
+std::string read_mig(std::string_view name, std::string_view value, Settings* s) {
+  s->mig_name = name;
+  s->mig_text = value;
+  return {};
+}
 std::string read_slice(std::string_view name, std::string_view value, Settings* s) {
   return number<uint64_t>(name, value, 1000, 60'000'000'000, &s->arbitration.slice_ns);
 }
@@ -96,6 +102,7 @@ constexpr Setting kSettings[] = {
     {"--mode", "TANDEM_SOFTGPU_MODE", read_mode},
     {"--profile", "TANDEM_SOFTGPU_PROFILE", read_profile},
     {"--devices", "TANDEM_SOFTGPU_DEVICES", read_devices},
+    {"--mig", "TANDEM_SOFTGPU_MIG", read_mig},
     {"--slice-ns", "TANDEM_SOFTGPU_SLICE_NS", read_slice},
     {"--switch-ns", "TANDEM_SOFTGPU_SWITCH_NS", read_switch},
     {"--faults", "TANDEM_SOFTGPU_FAULTS", read_faults},
@@ -136,14 +143,19 @@ std::string read_settings(int argc, char** argv, Settings* settings) {
     error = match->read(argv[i], argv[i + 1], settings);
     ++i;
   }
+  if (error.empty()) {
+    error = read_mig_layout(settings->mig_text, *settings->profile, settings->device_count,
+                            &settings->mig);
+    if (!error.empty()) error = settings->mig_name + ": " + error;
+  }
   if (error.empty() && settings->dir.empty()) error = "no directory: give --dir DIR";
   return error;
 }
 
 const char* usage() {
   return "usage: tandem-softgpu --dir DIR [--timeline FILE] [--clock real|virtual]\n"
-         "         [--mode time|mps] [--profile NAME] [--devices N] [--slice-ns N]\n"
-         "         [--switch-ns N] [--faults LIST] [--clients N] [--linger-ms N] [--ready-fd N]\n"
+         "         [--mode time|mps] [--profile NAME] [--devices N] [--mig LAYOUT]\n"
+         "         [--slice-ns N] [--switch-ns N] [--faults LIST] [--clients N] [--linger-ms N] [--ready-fd N]\n"
          "Each but --ready-fd can be given as TANDEM_SOFTGPU_<NAME> in the environment\n"
          "(--clients: TANDEM_SOFTGPU_START_CLIENTS); flags win.\n";
 }

@@ -5,6 +5,7 @@
 
 #include "faults.h"
 #include "gpu.h"
+#include "mig.h"
 #include "profile.h"
 #include "protocol.h"
 
@@ -15,6 +16,8 @@ struct Settings {
   std::string timeline_path;  // empty: none is written
   const Profile* profile = find_profile("h200");
   uint32_t device_count = 1;
+  std::string mig_text, mig_name;  // as written, and in which setting
+  MigLayout mig;
   ClockKind clock = ClockKind::kReal;
   Arbitration arbitration;
   uint32_t start_clients = 0;  // virtual time stays at 0 until so many have connected

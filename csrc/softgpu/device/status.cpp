@@ -21,8 +21,8 @@ constexpr size_t kMaxListBytes = kMaxPacketBytes - 8 * 1024;
   *out += text;
 }
 
-std::string uuid_text(const uint8_t (&uuid)[16]) {
-  std::string text = "GPU-";
+std::string uuid_text(const char* kind, const uint8_t (&uuid)[16]) {
+  std::string text = kind;
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     append(&text, "%02x", uuid[i]);
@@ -48,7 +48,8 @@ void append_device(std::string* out, uint32_t index, const Gpu& gpu, uint64_t no
          "\"compute_capability\":[%u,%u],\"total_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64
          ",\"compute_busy_ns\":%" PRIu64 ",\"gpu_utilization_ratio\":%.4f,"
          "\"memory_utilization_ratio\":%.4f",
-         index, device.name, uuid_text(device.uuid).c_str(), device.sm_count, device.clock_mhz,
+         index, device.name,
+         uuid_text(device.gpu_instance ? "MIG-" : "GPU-", device.uuid).c_str(), device.sm_count, device.clock_mhz,
          device.compute_major, device.compute_minor, gpu.ledger().total_bytes(),
          gpu.ledger().used_bytes(), gpu.compute_busy().total_ns(now_ns),
          gpu.compute_busy().ratio(now_ns), gpu.memory_busy().ratio(now_ns));
@@ -95,9 +96,8 @@ std::string Engine::status_json() const {
 }
 
 // What only NVML asks for.
-static void append_health(std::string* out, const Profile& profile, const Gpu& gpu, uint64_t now_ns,
-                          uint64_t uptime_ns) {
-  const Health& health = gpu.health();
+static void append_health(std::string* out, const Profile& profile, const Gpu& gpu,
+                          const Health& health, uint64_t now_ns, uint64_t uptime_ns) {
   append(out,
          ",\"now_ns\":%" PRIu64 ",\"uptime_ns\":%" PRIu64 ",\"memory_clock_mhz\":%u,\"memory_bus_bits\":%u,\"power_limit_w\":%u,"
          "\"idle_w\":%u,\"pcie_generation\":%u,\"has_ecc\":%d,\"mig_slices\":%u,\"lost\":%d,"
@@ -111,36 +111,64 @@ static void append_health(std::string* out, const Profile& profile, const Gpu& g
          gpu.device().copy_bytes_per_s);
 }
 
-// A process is listed on a device once, with the memory of all its connections there.
+static void append_processes(std::string* out,
+                             const std::map<uint32_t, std::unique_ptr<Client>>& clients,
+                             const Gpu& gpu, uint64_t now_ns) {
+  struct Share {
+    uint64_t used_bytes = 0;
+    double compute_ratio = 0;
+  };
+  std::map<int32_t, Share> share_of_pid;
+  for (const auto& [connection, client] : clients) {
+    const uint64_t used_bytes = gpu.ledger().used_bytes(connection);
+    if (used_bytes == 0) continue;
+    Share& share = share_of_pid[client->pid];
+    share.used_bytes += used_bytes;
+    const BusyWindow* busy = gpu.compute_busy_of(connection);
+    if (busy) share.compute_ratio = std::max(share.compute_ratio, busy->ratio(now_ns));
+  }
+  *out += ",\"processes\":[";
+  bool first = true;
+  for (const auto& [pid, share] : share_of_pid) {
+    if (out->size() > kMaxListBytes) break;
+    append(out, "%s{\"pid\":%d,\"used_bytes\":%" PRIu64 ",\"compute_ratio\":%.4f}",
+           first ? "" : ",", pid, share.used_bytes, share.compute_ratio);
+    first = false;
+  }
+  *out += "]}";
+}
+
+// A process is listed on a device once, with the memory of all its connections there. With MIG the
+// list has the instances; what only the whole device has is said once, of its first one.
 std::string Engine::nvml_json() const {
+  const uint64_t uptime_ns =
+      clock_ == ClockKind::kVirtual ? now_ns_ : real_now_ns_ - started_real_ns_;
   std::string out = "{\"devices\":[";
   for (uint32_t i = 0; i < gpus_.size(); ++i) {
+    const DeviceInfo& device = gpus_[i].device();
     if (i > 0) out += ',';
     append_device(&out, i, gpus_[i], now_ns_);
-    append_health(&out, *profile_, gpus_[i], now_ns_,
-                  clock_ == ClockKind::kVirtual ? now_ns_ : real_now_ns_ - started_real_ns_);
-    struct Share {
-      uint64_t used_bytes = 0;
-      double compute_ratio = 0;
-    };
-    std::map<int32_t, Share> share_of_pid;
-    for (const auto& [connection, client] : clients_) {
-      const uint64_t used_bytes = gpus_[i].ledger().used_bytes(connection);
-      if (used_bytes == 0) continue;
-      Share& share = share_of_pid[client->pid];
-      share.used_bytes += used_bytes;
-      const BusyWindow* busy = gpus_[i].compute_busy_of(connection);
-      if (busy) share.compute_ratio = std::max(share.compute_ratio, busy->ratio(now_ns_));
+    append(&out, ",\"profile\":\"%s\",\"device_index\":%u", profile_->name, device.index);
+    if (device.gpu_instance) {
+      append(&out,
+             ",\"gpu_instance\":%u,\"mig_profile\":%u,\"mig_start\":%u,"
+             "\"device_uuid\":\"%s\"",
+             device.gpu_instance, device.mig_profile_id,
+             device.mig_start, uuid_text("GPU-", device.device_uuid).c_str());
     }
-    out += ",\"processes\":[";
-    bool first = true;
-    for (const auto& [pid, share] : share_of_pid) {
-      if (out.size() > kMaxListBytes) break;
-      append(&out, "%s{\"pid\":%d,\"used_bytes\":%" PRIu64 ",\"compute_ratio\":%.4f}",
-             first ? "" : ",", pid, share.used_bytes, share.compute_ratio);
-      first = false;
+    if (i == 0 || gpus_[i - 1].device().index != device.index) {
+      append(&out, ",\"device_sm_count\":%u,\"device_bytes\":%" PRIu64, profile_->sm_count,
+             profile_->memory_bytes);
+      Health health;
+      for (const Gpu& part : gpus_) {
+        if (part.device().index != device.index) continue;
+        health.ecc_corrected += part.health().ecc_corrected;
+        health.ecc_uncorrectable += part.health().ecc_uncorrectable;
+        health.lost = part.health().lost;
+      }
+      append_health(&out, *profile_, gpus_[i], health, now_ns_, uptime_ns);
     }
-    out += "]}";
+    append_processes(&out, clients_, gpus_[i], now_ns_);
   }
   return out + "]}";
 }

@@ -34,7 +34,7 @@ CUresult create_context(Call& call, int device, unsigned flags, uint32_t sm_perc
   context->allocation = reply.allocation;
   call.rt.contexts.insert(context);
   call.rt.post(proto::Type::kContextCreate,
-               proto::ContextCreate{{}, context->number, static_cast<uint32_t>(device),
+               proto::ContextCreate{{}, context->number, call.rt.gpu_of(device),
                                     sm_percent});
   context->legacy = make_stream(call.rt, context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;

@@ -86,7 +86,7 @@ SOFTGPU_API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdev
   if (!info) return CUDA_ERROR_INVALID_DEVICE;
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   const bool mps = call.rt.device.mode == static_cast<uint32_t>(softgpu::proto::Mode::kMps);
-  return softgpu::device_attribute({*info, device, mps}, attribute, value)
+  return softgpu::device_attribute({*info, static_cast<int>(info->index), mps}, attribute, value)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
@@ -105,9 +105,10 @@ SOFTGPU_API cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
 SOFTGPU_API cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
-  if (!info_of(call, device)) return CUDA_ERROR_INVALID_DEVICE;
+  const auto* info = info_of(call, device);
+  if (!info) return CUDA_ERROR_INVALID_DEVICE;
   if (!id || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-  snprintf(id, static_cast<size_t>(length), "0000:01:%02x.0", static_cast<unsigned>(device));
+  snprintf(id, static_cast<size_t>(length), "0000:01:%02x.0", info->index);
   return CUDA_SUCCESS;
 }
 
@@ -127,9 +128,12 @@ SOFTGPU_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
   }
   if (!parsed) return CUDA_ERROR_INVALID_VALUE;
   const bool here = domain == 0 && bus == 1 && function == 0;
-  if (!here || slot >= call.rt.device.device_count) return CUDA_ERROR_INVALID_DEVICE;
-  *device = static_cast<CUdevice>(slot);
-  return CUDA_SUCCESS;
+  for (CUdevice i = 0; here && info_of(call, i); ++i) {
+    if (info_of(call, i)->index != slot) continue;
+    *device = i;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
 }
 
 SOFTGPU_API cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type,

@@ -26,7 +26,7 @@ struct MemoryHandle {
   uint64_t magic;
   uint32_t maker;  // client id, of the device process
   int32_t pid, fd;
-  int32_t device;  // its number in the maker
+  uint32_t gpu;    // its number in the device process
   uint64_t file;   // inode: the descriptor's number may mean another file by now
   uint64_t allocation, bytes;
   char unused[16];
@@ -97,10 +97,10 @@ CUresult map_handle(Call& call, const MemoryHandle& handle, int fd, CUdeviceptr*
 
 }  // namespace
 
-int make_memory_file(const Runtime&, const char* kind, int device, uint64_t allocation,
+int make_memory_file(const Runtime& rt, const char* kind, int device, uint64_t allocation,
                      size_t bytes) {
   char name[64];
-  snprintf(name, sizeof name, "softgpu-%s:%d:%" PRIu64, kind, device, allocation);
+  snprintf(name, sizeof name, "softgpu-%s:%u:%" PRIu64, kind, rt.gpu_of(device), allocation);
   const int fd = memfd_create(name, MFD_CLOEXEC);
   if (fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   if (fd >= 0) close(fd);
@@ -112,9 +112,11 @@ bool identify_memory(const Runtime& rt, int fd, const char* kind, int* device,
   char path[64], name[128] = {}, pattern[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   if (readlink(path, name, sizeof name - 1) <= 0) return false;
-  snprintf(pattern, sizeof pattern, "/memfd:softgpu-%s:%%d:%%" SCNu64, kind);
-  if (sscanf(name, pattern, device, allocation) != 2) return false;
-  return *device >= 0 && static_cast<uint32_t>(*device) < rt.device.device_count;
+  snprintf(pattern, sizeof pattern, "/memfd:softgpu-%s:%%u:%%" SCNu64, kind);
+  uint32_t gpu = 0;
+  if (sscanf(name, pattern, &gpu, allocation) != 2) return false;
+  *device = rt.ordinal_of(gpu);
+  return *device >= 0;
 }
 
 bool make_shareable(Runtime& rt, Range& range) {
@@ -153,7 +155,7 @@ SOFTGPU_API cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   }
   if (!make_shareable(call.rt, range)) return CUDA_ERROR_OUT_OF_MEMORY;
   const MemoryHandle made{kMagic,       call.rt.device.client_id, getpid(),         range.fd,
-                          range.device, range.file,               range.allocation, range.bytes,
+                          call.rt.gpu_of(range.device), range.file, range.allocation, range.bytes,
                           {}};
   memcpy(out, &made, sizeof made);
   return CUDA_SUCCESS;
@@ -174,6 +176,8 @@ SOFTGPU_API cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsig
     *out = before->begin;
     return CUDA_SUCCESS;
   }
+  const proto::DeviceInfo& own = call.rt.device.device[call.context->device];
+  if (own.gpu_instance && own.gpu != given.gpu) return CUDA_ERROR_MAP_FAILED;  // MIG isolates
   const int fd = open_of_maker(given);
   if (fd < 0) return CUDA_ERROR_MAP_FAILED;  // the memory or its process is gone
   const CUresult result = map_handle(call, given, fd, out);

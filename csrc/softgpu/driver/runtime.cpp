@@ -22,6 +22,7 @@
 #include "capture.h"
 #include "connection.h"
 #include "green_context.h"
+#include "visible_devices.h"
 
 namespace softgpu {
 namespace {
@@ -114,6 +115,8 @@ CUresult Runtime::start(uint32_t flags) {
   fd_ = connect_to_device(flags, true, &device);
   if (fd_ < 0) return CUDA_ERROR_SYSTEM_NOT_READY;
   received_ = 1;  // WELCOME
+  show_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), &device);
+  if (device.device_count == 0) return leave_after(CUDA_ERROR_NO_DEVICE);
   if (mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps)) {
     if (const CUresult bad = join_mps(fd_, mps)) return leave_after(bad);
     ++received_;
@@ -171,7 +174,7 @@ bool Runtime::ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::Me
                          proto::MemReply* reply) {
   const uint64_t request = next_number();
   post(Type::kMemReserve,
-       proto::MemReserve{{}, request, bytes, static_cast<uint32_t>(device_index),
+       proto::MemReserve{{}, request, bytes, gpu_of(device_index),
                          static_cast<uint32_t>(kind)});
   return await_memory_reply(lock, request, reply);
 }
@@ -202,7 +205,7 @@ bool Runtime::await_event_reply(Lock& lock, uint64_t request, proto::EventReply*
 
 bool Runtime::ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply* reply) {
   const uint64_t request = next_number();
-  post(Type::kMemInfo, proto::MemInfo{{}, request, static_cast<uint32_t>(device_index), 0});
+  post(Type::kMemInfo, proto::MemInfo{{}, request, gpu_of(device_index), 0});
   wait(lock, [&] { return info_replies_.count(request) != 0; });
   const auto found = info_replies_.find(request);
   if (found == info_replies_.end()) return false;

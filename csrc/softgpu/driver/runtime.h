@@ -58,7 +58,16 @@ class Runtime {
   // seen at work by one, and never together with it by the executor.
   std::mutex bodies;
   Life life = Life::kFresh;
-  proto::Welcome device{};
+  proto::Welcome device{};  // of it only the visible devices
+  // The device process's number of a visible device.
+  uint32_t gpu_of(CUdevice ordinal) const { return device.device[ordinal].gpu; }
+  // The other way round; -1 for one that is not visible.
+  CUdevice ordinal_of(uint32_t gpu) const {
+    for (uint32_t i = 0; i < device.device_count; ++i) {
+      if (device.device[i].gpu == gpu) return static_cast<CUdevice>(i);
+    }
+    return -1;
+  }
   MpsMembership mps;  // fixed when the driver starts
   bool locked = false;       // by a checkpoint: calls wait
   int calls_under_way = 0;   // those that began before

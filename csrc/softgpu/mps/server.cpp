@@ -15,12 +15,12 @@
 namespace tandem::softgpu::mps {
 namespace {
 
-std::string uuid_text(const uint8_t (&uuid)[16]) {
-  std::string text = "GPU-";
+std::string uuid_text(const DeviceInfo& device) {
+  std::string text = device.gpu_instance ? "MIG-" : "GPU-";
   for (int i = 0; i < 16; ++i) {
     char digits[4];
     std::snprintf(digits, sizeof digits, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                  uuid[i]);
+                  device.uuid[i]);
     text += digits;
   }
   return text;
@@ -82,7 +82,7 @@ int serve(int control) {
   if (device < 0) return 1;
   std::string ready = "ready " + std::to_string(welcome.client_id);
   for (uint32_t i = 0; i < welcome.device_count; ++i) {
-    ready += " " + uuid_text(welcome.device[i].uuid);
+    ready += " " + uuid_text(welcome.device[i]);
   }
   tell(control, ready);
   pollfd fds[2] = {{control, POLLIN, 0}, {device, POLLIN, 0}};

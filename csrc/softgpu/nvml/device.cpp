@@ -76,6 +76,12 @@ NVML_API nvmlDeviceGetHandleByUUID(const char* uuid, Handle* out) {
   if (const int bad = figures(&devices)) return bad;
   if (!uuid || !out) return kInvalidArgument;
   for (size_t i = 0; i < devices.size(); ++i) {
+    const auto& instances = devices[i].instances;
+    for (size_t k = 0; k < instances.size(); ++k) {
+      if (instances[k].uuid != uuid) continue;
+      *out = mig_handle_of(i, k);
+      return kSuccess;
+    }
     if (devices[i].uuid != uuid) continue;
     *out = handle_of(i);
     return kSuccess;
@@ -99,23 +105,23 @@ NVML_API nvmlDeviceGetHandleByPciBusId(const char* id, Handle* out) {
 
 NVML_API nvmlDeviceGetName(Handle handle, char* out, unsigned length) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   return put_text(device.name, out, length);
 }
 NVML_API nvmlDeviceGetUUID(Handle handle, char* out, unsigned length) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   return put_text(device.uuid, out, length);
 }
 NVML_API nvmlDeviceGetIndex(Handle handle, unsigned* index) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   if (!index) return kInvalidArgument;
-  *index = static_cast<unsigned>(index_of(handle));
+  *index = static_cast<unsigned>(is_mig(handle) ? place_of(handle) : index_of(handle));
   return kSuccess;
 }
 NVML_API nvmlDeviceGetMinorNumber(Handle handle, unsigned* number) {
-  return nvmlDeviceGetIndex(handle, number);
+  return put(handle, number, static_cast<unsigned>(index_of(handle)));
 }
 
 NVML_API nvmlDeviceGetPciInfo_v3(Handle handle, PciInfo* info) {
@@ -143,7 +149,7 @@ NVML_API nvmlDeviceGetPciInfo_v2(Handle handle, PciInfoV2* info) {
 
 NVML_API nvmlDeviceGetCudaComputeCapability(Handle handle, int* major, int* minor) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   if (!major || !minor) return kInvalidArgument;
   *major = static_cast<int>(device.major);
   *minor = static_cast<int>(device.minor);

@@ -88,12 +88,45 @@ DeviceFigures parse_device(const std::string& text) {
     d.major = static_cast<uint32_t>(strtoul(text.c_str() + capability + 22, &end, 10));
     d.minor = static_cast<uint32_t>(strtoul(end + 1, nullptr, 10));
   }
+  d.profile = value_of(text, "profile");
+  d.gpu_instance = static_cast<uint32_t>(number(text, "gpu_instance"));
+  d.mig_profile = static_cast<uint32_t>(number(text, "mig_profile"));
+  d.mig_start = static_cast<uint32_t>(number(text, "mig_start"));
   for (size_t at = text.find("{\"pid\":"); at != std::string::npos;
        at = text.find("{\"pid\":", at + 1)) {
-    d.processes.push_back({static_cast<uint32_t>(number(text, "pid", at)),
+    d.processes.push_back({static_cast<uint32_t>(number(text, "pid", at)), d.gpu_instance,
                            number(text, "used_bytes", at), ratio(text, "compute_ratio", at)});
   }
   return d;
+}
+
+// The whole device, of which `text` tells the first instance.
+DeviceFigures whole_device(const std::string& text, const DeviceFigures& first) {
+  DeviceFigures device = first;
+  device.name = first.name.substr(0, first.name.find(" MIG "));
+  device.uuid = value_of(text, "device_uuid");
+  device.sm_count = static_cast<uint32_t>(number(text, "device_sm_count"));
+  device.total_bytes = number(text, "device_bytes");
+  device.gpu_instance = 0;
+  device.used_bytes = device.compute_busy_ns = 0;
+  device.gpu_ratio = device.memory_ratio = 0;
+  device.processes.clear();
+  return device;
+}
+
+// What only the first instance was told of, and what a device has of each of its instances.
+void add_instance(DeviceFigures* device, DeviceFigures instance) {
+  const double share = static_cast<double>(instance.sm_count) / device->sm_count;
+  instance.lost = device->lost;
+  instance.now_ns = device->now_ns;
+  instance.has_ecc = device->has_ecc;
+  device->used_bytes += instance.used_bytes;
+  device->gpu_ratio += instance.gpu_ratio * share;
+  device->compute_busy_ns +=
+      static_cast<uint64_t>(static_cast<double>(instance.compute_busy_ns) * share);
+  device->processes.insert(device->processes.end(), instance.processes.begin(),
+                           instance.processes.end());
+  device->instances.push_back(std::move(instance));
 }
 
 }  // namespace
@@ -105,7 +138,12 @@ bool read_figures(std::vector<DeviceFigures>* devices) {
   size_t at = text.find("{\"index\":");
   while (at != std::string::npos) {
     const size_t next = text.find("{\"index\":", at + 1);
-    devices->push_back(parse_device(text.substr(at, next - at)));
+    const std::string entry = text.substr(at, next - at);
+    DeviceFigures figures = parse_device(entry);
+    if (!value_of(entry, "device_sm_count").empty()) {
+      devices->push_back(figures.gpu_instance ? whole_device(entry, figures) : figures);
+    }
+    if (figures.gpu_instance) add_instance(&devices->back(), std::move(figures));
     at = next;
   }
   return true;

@@ -9,6 +9,7 @@ namespace softgpu {
 
 struct ProcessFigures {
   uint32_t pid;
+  uint32_t gpu_instance;  // 0: none
   uint64_t used_bytes;
   double compute_ratio;
 };
@@ -22,6 +23,10 @@ struct DeviceFigures {
   double copy_to_ratio, copy_from_ratio, copy_bytes_per_s;
   bool has_ecc, lost;
   std::vector<ProcessFigures> processes;
+  std::string profile;                     // h200, ...
+  uint32_t gpu_instance;                   // 0: a whole device
+  uint32_t mig_profile, mig_start;         // of an instance: its profile, its first memory slice
+  std::vector<DeviceFigures> instances;    // of a device with MIG
 };
 
 // False when there is no device process and none can be started.

@@ -31,16 +31,25 @@ enum Status {
 
 constexpr unsigned kNoInstance = 0xffffffff;
 
-// A device's handle is its index plus one.
+// A device's handle is its index plus one; that of a MIG device, and of the GPU instance below it,
+// has the instance's place on the device in bits of its own.
 using Handle = void*;
 inline Handle handle_of(size_t index) { return reinterpret_cast<Handle>(index + 1); }
-inline size_t index_of(Handle handle) { return reinterpret_cast<size_t>(handle) - 1; }
+inline Handle mig_handle_of(size_t index, size_t place) {
+  return reinterpret_cast<Handle>((index + 1) | (place + 1) << 8);
+}
+inline size_t index_of(Handle handle) { return (reinterpret_cast<size_t>(handle) & 0xff) - 1; }
+// Of a MIG device on its device; -1 for a whole one.
+inline size_t place_of(Handle handle) { return (reinterpret_cast<size_t>(handle) >> 8) - 1; }
+inline bool is_mig(Handle handle) { return reinterpret_cast<size_t>(handle) >> 8 != 0; }
 
 bool initialised();
 
 // Of all devices; of one that is still there.
 int figures(std::vector<softgpu::DeviceFigures>* devices);
 int figures_of(Handle handle, softgpu::DeviceFigures* device);
+// As above, of a MIG device too; what asks for whole devices only does not support those.
+int figures_of_any(Handle handle, softgpu::DeviceFigures* device);
 
 // What `read` says of a device that exists goes to `out`.
 template <class Value, class Read>

@@ -57,12 +57,19 @@ int figures(std::vector<softgpu::DeviceFigures>* devices) {
   return softgpu::read_figures(devices) ? kSuccess : kUnknown;
 }
 
-int figures_of(Handle handle, softgpu::DeviceFigures* device) {
+int figures_of_any(Handle handle, softgpu::DeviceFigures* device) {
   std::vector<softgpu::DeviceFigures> devices;
   if (const int bad = figures(&devices)) return bad;
   if (index_of(handle) >= devices.size()) return kInvalidArgument;
-  *device = devices[index_of(handle)];
+  const softgpu::DeviceFigures& whole = devices[index_of(handle)];
+  if (is_mig(handle) && place_of(handle) >= whole.instances.size()) return kInvalidArgument;
+  *device = is_mig(handle) ? whole.instances[place_of(handle)] : whole;
   return device->lost ? kGpuIsLost : kSuccess;
+}
+
+int figures_of(Handle handle, softgpu::DeviceFigures* device) {
+  const int bad = figures_of_any(handle, device);
+  return !bad && is_mig(handle) ? kNotSupported : bad;
 }
 
 int not_supported(Handle handle) {

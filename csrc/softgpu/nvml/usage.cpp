@@ -42,7 +42,7 @@ unsigned percent(double ratio) { return static_cast<unsigned>(ratio * 100 + 0.5)
 template <class Process>
 int list_processes(Handle handle, unsigned* count, Process* out) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   if (!count) return kInvalidArgument;
   const auto have = static_cast<unsigned>(device.processes.size());
   const unsigned room = *count;
@@ -54,7 +54,9 @@ int list_processes(Handle handle, unsigned* count, Process* out) {
     out[i].pid = device.processes[i].pid;
     out[i].used_bytes = device.processes[i].used_bytes;
     if constexpr (sizeof(Process) == sizeof(ProcessV2)) {
-      out[i].gpu_instance = out[i].compute_instance = kNoInstance;
+      const unsigned instance = device.processes[i].gpu_instance;
+      out[i].gpu_instance = instance ? instance : kNoInstance;
+      out[i].compute_instance = instance ? 0 : kNoInstance;
     }
   }
   return kSuccess;
@@ -73,14 +75,14 @@ int no_engine(Handle handle, unsigned* utilization, unsigned* period_us) {
 
 NVML_API nvmlDeviceGetMemoryInfo(Handle handle, Memory* memory) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   if (!memory) return kInvalidArgument;
   *memory = {device.total_bytes, device.total_bytes - device.used_bytes, device.used_bytes};
   return kSuccess;
 }
 NVML_API nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryV2* memory) {
   DeviceFigures device;
-  if (const int bad = figures_of(handle, &device)) return bad;
+  if (const int bad = figures_of_any(handle, &device)) return bad;
   if (!memory || memory->version != (sizeof *memory | 2U << 24)) return kInvalidArgument;
   memory->total = device.total_bytes;
   memory->reserved = 0;
@@ -91,6 +93,7 @@ NVML_API nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryV2* memory) {
 NVML_API nvmlDeviceGetUtilizationRates(Handle handle, Utilization* utilization) {
   DeviceFigures device;
   if (const int bad = figures_of(handle, &device)) return bad;
+  if (!device.instances.empty()) return kNotSupported;  // as documented, with MIG
   if (!utilization) return kInvalidArgument;
   *utilization = {static_cast<unsigned>(device.gpu_ratio * 100 + 0.5),
                   static_cast<unsigned>(device.memory_ratio * 100 + 0.5)};
@@ -137,6 +140,7 @@ NVML_API nvmlDeviceGetProcessUtilization(Handle handle, ProcessUtilization* out,
                                          unsigned long long last_seen_us) {
   DeviceFigures device;
   if (const int bad = figures_of(handle, &device)) return bad;
+  if (!device.instances.empty()) return kNotSupported;
   if (!count) return kInvalidArgument;
   const unsigned long long now_us = device.now_ns / 1000;
   const unsigned room = *count;
@@ -158,6 +162,9 @@ NVML_API nvmlDeviceGetDecoderUtilization(Handle h, unsigned* utilization, unsign
 
 // KB/s over the last second, from the copy engines.
 NVML_API nvmlDeviceGetPcieThroughput(Handle handle, unsigned counter, unsigned* kb_per_s) {
+  DeviceFigures device;
+  if (const int bad = figures_of(handle, &device)) return bad;
+  if (!device.instances.empty()) return kNotSupported;  // links are not told apart by instance
   if (counter > kPcieReceives) return kInvalidArgument;
   return put(handle, kb_per_s, [&](const DeviceFigures& d) {
     const double ratio = counter == kPcieReplies ? d.copy_from_ratio : d.copy_to_ratio;

@@ -1,0 +1,110 @@
+#include "visible_devices.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace softgpu {
+namespace {
+
+using tandem::softgpu::DeviceInfo;
+using Devices = std::vector<DeviceInfo>;
+
+std::string uuid_text(const char* kind, const uint8_t (&uuid)[16]) {
+  std::string text = kind;
+  for (int i = 0; i < 16; ++i) {
+    char digits[4];
+    snprintf(digits, sizeof digits, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+             uuid[i]);
+    text += digits;
+  }
+  return text;
+}
+
+std::string_view without_blanks(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+bool begins(const std::string& text, std::string_view beginning) {
+  return beginning.size() <= text.size() &&
+         strncasecmp(text.c_str(), beginning.data(), beginning.size()) == 0;
+}
+
+const DeviceInfo* first_of(const Devices& devices, uint32_t index) {
+  const auto found = std::find_if(devices.begin(), devices.end(),
+                                  [&](const DeviceInfo& device) { return device.index == index; });
+  return found == devices.end() ? nullptr : &*found;
+}
+
+const DeviceInfo* by_index(const Devices& devices, std::string_view entry) {
+  uint32_t index = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  const bool whole = error == std::errc() && end == entry.data() + entry.size();
+  return whole ? first_of(devices, index) : nullptr;
+}
+
+// A GPU- entry for a device with MIG means its first instance.
+const DeviceInfo* by_uuid(const Devices& devices, std::string_view entry) {
+  if (entry.size() <= 4) return nullptr;
+  const DeviceInfo* found = nullptr;
+  for (const DeviceInfo& device : devices) {
+    const bool same_device = found && found->index == device.index;
+    const bool gpu = begins(uuid_text("GPU-", device.device_uuid), entry);
+    const bool mig = device.gpu_instance && begins(uuid_text("MIG-", device.uuid), entry);
+    if (!mig && (!gpu || same_device)) continue;
+    if (found) return nullptr;  // it could be either
+    found = &device;
+  }
+  return found;
+}
+
+const DeviceInfo* by_path(const Devices& devices, std::string_view entry) {
+  for (const DeviceInfo& device : devices) {
+    if (!device.gpu_instance) continue;
+    const std::string path = uuid_text("MIG-GPU-", device.device_uuid) + "/" +
+                             std::to_string(device.gpu_instance) + "/0";
+    if (path.size() == entry.size() && begins(path, entry)) return &device;
+  }
+  return nullptr;
+}
+
+const DeviceInfo* find(const Devices& devices, std::string_view entry) {
+  if (const DeviceInfo* device = by_index(devices, entry)) return device;
+  if (const DeviceInfo* device = by_path(devices, entry)) return device;
+  return by_uuid(devices, entry);
+}
+
+Devices listed(const Devices& devices, std::string_view list) {
+  Devices shown;
+  for (;;) {
+    const size_t comma = list.find(',');
+    const DeviceInfo* device = find(devices, without_blanks(list.substr(0, comma)));
+    const auto same = [&](const DeviceInfo& other) { return other.gpu == device->gpu; };
+    if (!device || std::any_of(shown.begin(), shown.end(), same)) return shown;
+    shown.push_back(*device);
+    if (comma == std::string_view::npos) return shown;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+void show_visible_devices(const char* list, tandem::softgpu::Welcome* welcome) {
+  const Devices all(welcome->device, welcome->device + welcome->device_count);
+  Devices shown = list ? listed(all, list) : all;
+  const auto instance = std::find_if(shown.begin(), shown.end(),
+                                     [](const DeviceInfo& device) { return device.gpu_instance; });
+  if (instance != shown.end()) shown = {*instance};
+  std::copy(shown.begin(), shown.end(), welcome->device);
+  welcome->device_count = static_cast<uint32_t>(shown.size());
+}
+
+}  // namespace softgpu
