@@ -87,3 +87,21 @@ def managed_memory_is_prefetched_and_discarded_in_batches():
     assert refused(no_stream) == "INVALID_VALUE"
     discard = cu.cuMemDiscardBatchAsync(data, sizes, 3, 1, stream)
     assert refused(discard) == "INVALID_VALUE"
+
+
+def a_copy_with_attributes_reads_its_source_when_they_say():
+    gpu = Gpu()
+    if ok(cu.cuDriverGetVersion()) < 13020:
+        raise NothingToTest("the driver is older than the call")
+    word, copy, late, host = gpu.word(2), gpu.word(0), gpu.word(0), u32(42)
+    stream = ok(cu.cuStreamCreate(1))
+    gpu.affine(word, 3, 1, stream=stream, slow=True)
+    during = _attributes(ORDER.CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
+    ok(cu.cuMemcpyWithAttributesAsync(copy, address(host), 4, during, stream))
+    ok(cu.cuMemcpyWithAttributesAsync(late, word, 4, _attributes(), stream))
+    host[0] = 99
+    ok(cu.cuStreamSynchronize(stream))
+    assert (gpu.read(copy), gpu.read(late)) == ([42], [7])
+    none = _attributes(ORDER.CU_MEMCPY_SRC_ACCESS_ORDER_INVALID)
+    answer = cu.cuMemcpyWithAttributesAsync(late, word, 4, none, stream)
+    assert refused(answer) == "INVALID_VALUE"

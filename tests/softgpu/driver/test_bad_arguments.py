@@ -266,3 +266,16 @@ def test_bad_arguments_are_errors_and_nothing_worse(gpu, rows):
     assert missing <= {"cuMulticastCreate", "cuPointerGetAttribute"}  # the latter for P2P tokens
     # Refused, and for the argument's sake: the device is not lost and nothing was not understood.
     assert {call: code for call, code in codes.items() if code in (0, 46, 719, 700, 999)} == {}
+
+
+def test_the_older_batch_of_copies_tells_which_one_is_bad(gpu):
+    program = """
+failed = (c_uint64 * 1)(7)
+to = (c_uint64 * 2)(plain.value, BAD.value)
+both = (c_uint64 * 2)(plain.value + 64, plain.value + 64)
+four = (c_uint64 * 2)(4, 2**64 - 1)
+run = lambda count: libcuda.cuMemcpyBatchAsync(
+    to, both, four, c_size_t(count), fine, zeros, c_size_t(1), failed, per_thread)
+print(run(1), failed[0] == 2**64 - 1, run(2), failed[0], run(0), failed[0] == 2**64 - 1)
+"""
+    assert gpu.run(BEGIN + VALUES + program) == "0 True 1 1 1 True"
