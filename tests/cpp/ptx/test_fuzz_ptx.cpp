@@ -16,7 +16,7 @@ std::string file(const std::string& name) {
 }
 
 std::vector<std::string> texts() {
-  return {file("elementwise"), file("shared"), file("control"), file("half")};
+  return {file("elementwise"), file("shared"), file("control"), file("half"), file("cooperative")};
 }
 
 }  // namespace
