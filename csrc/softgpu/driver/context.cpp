@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api.h"
+#include "array.h"
 #include "capture.h"
 #include "context.h"
 #include "green_context.h"
@@ -98,6 +99,7 @@ void destroy_context(Call& call, Context* context) {
     if (ours) rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, range.allocation});
     it = ours ? rt.ranges.erase(it) : std::next(it);
   }
+  free_arrays_of(rt, context);
   const bool last = std::none_of(rt.contexts.begin(), rt.contexts.end(), [&](const void* other) {
     return static_cast<const Context*>(other)->device == context->device;
   });

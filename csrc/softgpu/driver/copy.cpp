@@ -9,16 +9,10 @@
 
 namespace softgpu {
 
-static OpKind kind_of(Side source, Side destination) {
-  if (source != Side::kDevice && destination == Side::kDevice) return OpKind::kCopyHtoD;
-  if (source == Side::kDevice && destination != Side::kDevice) return OpKind::kCopyDtoH;
-  return OpKind::kCopyDtoD;
-}
-
 bool side_of(Runtime& rt, const void* pointer, size_t bytes, bool must_be_device, Side* side) {
   const Range* range = find_range(rt, reinterpret_cast<uintptr_t>(pointer), bytes);
   if (!range) {
-    *side = Side::kHost;
+    *side = Side::kPageable;
     return !must_be_device;
   }
   const bool host = range->kind == RangeKind::kHost || range->kind == RangeKind::kRegistered;
@@ -26,21 +20,22 @@ bool side_of(Runtime& rt, const void* pointer, size_t bytes, bool must_be_device
   return true;
 }
 
-bool stage(Work* work, const Rows& rows) {
-  char* to = work->payload.reserve(rows.bytes * rows.height);
-  if (!to) return false;
-  for (size_t row = 0; row < rows.height; ++row) {
-    memcpy(to + row * rows.bytes,
-           static_cast<const char*>(rows.source) + row * rows.source_pitch, rows.bytes);
-  }
+CUresult stage(Work* work) {
+  Work gather = *work;
+  gather.destination = work->payload.reserve(work->total_bytes());
+  if (!gather.destination) return CUDA_ERROR_OUT_OF_MEMORY;
+  gather.destination_pitch = work->bytes;
+  gather.destination_slice = work->bytes * work->height;
+  if (run_copy(gather)) return CUDA_ERROR_INVALID_VALUE;  // there is no such memory
   work->source = nullptr;
-  work->source_pitch = rows.bytes;
-  return true;
+  work->source_pitch = gather.destination_pitch;
+  work->source_slice = gather.destination_slice;
+  return CUDA_SUCCESS;
 }
 
 Work copy_work(const Rows& rows, Side source, Side destination) {
   Work work;
-  work.kind = kind_of(source, destination);
+  work.kind = copy_kind({source, destination});
   work.body = run_copy;
   work.source = rows.source;
   work.destination = rows.destination;
@@ -64,11 +59,6 @@ size_t extent(size_t bytes, size_t height, size_t pitch) {
   return __builtin_add_overflow(product(height - 1, pitch), bytes, &result) ? SIZE_MAX : result;
 }
 
-// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous calls wait even where they need not.
-bool synchronizes(Runtime& rt, CUdeviceptr pointer) {
-  const Range* range = find_range(rt, pointer, 1);
-  return range && range->sync_memops;
-}
 bool may_return_early(CUdeviceptr to, CUdeviceptr from) {
   const Call call(Call::kNothing);
   return !call.error && !synchronizes(call.rt, to) && !synchronizes(call.rt, from);
@@ -92,18 +82,8 @@ CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool async
                direction == kToDevice || direction == kInDevice, &destination)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Work work = copy_work(rows, source, destination);
-  // A captured copy happens when its graph is launched: then it reads and writes what is there.
-  const bool captured = on.stream->capture != nullptr;
-  const bool waits = !captured && (!asynchronous || destination == Side::kHost);
-  const bool stages = !waits && !captured && source == Side::kHost;
-  if (stages && !stage(&work, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Context* context = on.stream->context;
-  uint64_t id = 0;
-  const CUresult refused = on.enqueue(work, &id);
-  if (refused || !waits) return refused;
-  rt.wait_for_ops(on.call.lock, {id});
-  return rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+  const Work work = copy_work(rows, source, destination);
+  return enqueue_copy(on, work, {source, destination}, asynchronous);
 }
 
 enum class Flavour { kPlain, kAsync };
@@ -151,29 +131,28 @@ CUresult set_rows(CUdeviceptr to, size_t pitch, uint64_t value, unsigned element
   return set(to, value, element, shape, handle, flavour);
 }
 
-CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool asynchronous) {
-  if (!c) return CUDA_ERROR_INVALID_VALUE;
-  if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  const auto* source = c->srcMemoryType == CU_MEMORYTYPE_HOST
-                           ? static_cast<const char*>(c->srcHost)
-                           : static_cast<const char*>(from_device(c->srcDevice));
-  auto* destination = c->dstMemoryType == CU_MEMORYTYPE_HOST
-                          ? static_cast<char*>(c->dstHost)
-                          : static_cast<char*>(to_device(c->dstDevice));
-  const size_t source_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes;
-  const size_t destination_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes;
-  if (c->WidthInBytes > source_pitch || c->WidthInBytes > destination_pitch) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return copy({source + c->srcY * source_pitch + c->srcXInBytes,
-               destination + c->dstY * destination_pitch + c->dstXInBytes, c->WidthInBytes,
-               c->Height, source_pitch, destination_pitch},
-              kAny, handle, asynchronous);
+}  // namespace
+
+bool synchronizes(Runtime& rt, CUdeviceptr pointer) {
+  const Range* range = find_range(rt, pointer, 1);
+  return range && range->sync_memops;
 }
 
-}  // namespace
+CUresult enqueue_copy(StreamCall& on, Work work, const CopySides& sides, bool asynchronous) {
+  // A captured copy happens when its graph is launched: then it reads and writes what is there.
+  const bool captured = on.stream->capture != nullptr;
+  const bool waits = !captured && (!asynchronous || sides.destination == Side::kPageable);
+  if (!waits && !captured && sides.source == Side::kPageable) {
+    if (const CUresult bad = stage(&work)) return bad;
+  }
+  Context* context = on.stream->context;
+  uint64_t id = 0;
+  const CUresult refused = on.enqueue(work, &id);
+  if (refused || !waits) return refused;
+  on.call.rt.wait_for_ops(on.call.lock, {id});
+  return on.call.rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
 }  // namespace softgpu
 
 using namespace softgpu;
@@ -203,12 +182,6 @@ SOFTGPU_API cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 SOFTGPU_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return copy(line(from_device(from), to_device(to), bytes), kAny, stream, true);
 }
-SOFTGPU_API cuMemcpy2D_v2(const CUDA_MEMCPY2D* c) { return copy_2d(c, nullptr, false); }
-SOFTGPU_API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* c) { return copy_2d(c, nullptr, false); }
-SOFTGPU_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream stream) {
-  return copy_2d(c, stream, true);
-}
-
 // Addresses are unified: the contexts say nothing that the pointers do not, but have to be alive.
 static CUresult copy_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                              CUcontext from_context, size_t bytes, CUstream stream,
@@ -255,6 +228,10 @@ SOFTGPU_API cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, s
                             size_t height) {
   return set_rows(to, pitch, value, 1, width, height, nullptr, Flavour::kPlain);
 }
+SOFTGPU_API cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                             size_t height) {
+  return set_rows(to, pitch, value, 2, width, height, nullptr, Flavour::kPlain);
+}
 SOFTGPU_API cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
                              size_t height) {
   return set_rows(to, pitch, value, 4, width, height, nullptr, Flavour::kPlain);
@@ -262,6 +239,10 @@ SOFTGPU_API cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, s
 SOFTGPU_API cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                               size_t height, CUstream stream) {
   return set_rows(to, pitch, value, 1, width, height, stream, Flavour::kAsync);
+}
+SOFTGPU_API cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                               size_t height, CUstream stream) {
+  return set_rows(to, pitch, value, 2, width, height, stream, Flavour::kAsync);
 }
 SOFTGPU_API cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
                                size_t height, CUstream stream) {

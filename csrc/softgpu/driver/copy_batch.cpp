@@ -43,8 +43,10 @@ CUresult prepare(Runtime& rt, CUdeviceptr to, CUdeviceptr from, size_t bytes,
   Work work = copy_work(rows, source, destination);
   // Host memory may change once the call is over; of device memory the copy itself has to be.
   const bool now = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
-  if (now && source != Side::kDevice && !stage(&work, rows)) return CUDA_ERROR_OUT_OF_MEMORY;
-  prepared->waits |= destination == Side::kHost || (now && source == Side::kDevice);
+  if (now && source != Side::kDevice) {
+    if (const CUresult bad = stage(&work)) return bad;
+  }
+  prepared->waits |= destination == Side::kPageable || (now && source == Side::kDevice);
   prepared->works.push_back(work);
   return CUDA_SUCCESS;
 }

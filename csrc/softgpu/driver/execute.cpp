@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -52,7 +53,10 @@ CUresult guarded(Body body) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   t_guard = &guard;
+  // The compiler cannot know that a body which only copies may be left through the handler.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   body();
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   t_guard = nullptr;
   return CUDA_SUCCESS;
 }
@@ -104,9 +108,12 @@ CUresult run_copy(const Work& work) {
   const auto* from =
       work.source ? static_cast<const char*>(work.source) : work.payload.data();
   return guarded([&] {
-    for (size_t row = 0; row < work.height; ++row) {
-      memmove(static_cast<char*>(work.destination) + row * work.destination_pitch,
-              from + row * work.source_pitch, work.bytes);
+    for (size_t slice = 0; slice < work.depth; ++slice) {
+      char* to = static_cast<char*>(work.destination) + slice * work.destination_slice;
+      const char* rows = from + slice * work.source_slice;
+      for (size_t row = 0; row < work.height; ++row) {
+        memmove(to + row * work.destination_pitch, rows + row * work.source_pitch, work.bytes);
+      }
     }
   });
 }

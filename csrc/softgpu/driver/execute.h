@@ -15,7 +15,8 @@ extern thread_local ExecutingSms t_sms;
 extern thread_local uint64_t t_start_ns;  // when the device started it
 
 CUresult run_kernel(const Work& work);
-CUresult run_copy(const Work& work);  // `height` rows of `bytes`; no source: from the payload
+// `depth` slices of `height` rows of `bytes`; no source: from the payload.
+CUresult run_copy(const Work& work);
 CUresult run_memset(const Work& work);  // `height` rows of `bytes`, elements of width_or_flags bytes
 CUresult run_host_function(const Work& work);
 CUresult run_callback(const Work& work);

@@ -1,78 +1,167 @@
 // Copies and memsets as nodes describe them, to Work and back.
 #include "api.h"
+#include "array.h"
 #include "execute.h"
 #include "work.h"
 
 namespace softgpu {
 namespace {
 
+constexpr size_t kMaxPitch = 2147483647;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+
 struct Operand {
   CUmemorytype type;
   uintptr_t base;
+  CUarray array;
   size_t x, y, z, lod, pitch, height;
+  const void* reserved;
 };
 
 Operand source_of(const CUDA_MEMCPY3D& c) {
   const auto base = c.srcMemoryType == CU_MEMORYTYPE_HOST
                         ? reinterpret_cast<uintptr_t>(c.srcHost)
                         : static_cast<uintptr_t>(c.srcDevice);
-  return {c.srcMemoryType, base, c.srcXInBytes, c.srcY, c.srcZ, c.srcLOD, c.srcPitch, c.srcHeight};
+  return {c.srcMemoryType, base,     c.srcArray, c.srcXInBytes, c.srcY,
+          c.srcZ,          c.srcLOD, c.srcPitch, c.srcHeight,   c.reserved0};
 }
 
 Operand destination_of(const CUDA_MEMCPY3D& c) {
   const auto base = c.dstMemoryType == CU_MEMORYTYPE_HOST
                         ? reinterpret_cast<uintptr_t>(c.dstHost)
                         : static_cast<uintptr_t>(c.dstDevice);
-  return {c.dstMemoryType, base, c.dstXInBytes, c.dstY, c.dstZ, c.dstLOD, c.dstPitch, c.dstHeight};
+  return {c.dstMemoryType, base,     c.dstArray, c.dstXInBytes, c.dstY,
+          c.dstZ,          c.dstLOD, c.dstPitch, c.dstHeight,   c.reserved1};
 }
 
-// Where the copy begins; fills in what may be left out.
-CUresult place(Runtime& rt, Operand* operand, const CUDA_MEMCPY3D& c, uintptr_t* begin,
-               bool* on_device) {
-  if (operand->type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
-  if (operand->type < CU_MEMORYTYPE_HOST || operand->type > CU_MEMORYTYPE_UNIFIED) {
+// One end of a copy, found.
+struct Place {
+  uintptr_t begin = 0;
+  size_t pitch = 0, slice = 0;
+  const Array* array = nullptr;
+  Side side = Side::kPageable;
+};
+
+struct Extent {
+  size_t bytes, height, depth;
+};
+
+bool fits(size_t offset, size_t count, size_t whole) {
+  return offset <= whole && count <= whole - offset;
+}
+
+CUresult place_in_array(Runtime& rt, const Operand& operand, const Extent& box, Place* out) {
+  const auto* array = checked<Array>(rt.arrays, operand.array);
+  if (!array || operand.x % array->element_bytes != 0 || box.bytes % array->element_bytes != 0 ||
+      !fits(operand.x, box.bytes, array->row_bytes()) ||
+      !fits(operand.y, box.height, array->rows()) ||
+      !fits(operand.z, box.depth, array->slices())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!operand->base || operand->lod != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (operand->pitch == 0) operand->pitch = c.WidthInBytes + operand->x;
-  if (operand->height == 0) operand->height = c.Height + operand->y;
-  if (operand->pitch < c.WidthInBytes + operand->x || operand->height < c.Height + operand->y) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const size_t row = operand->z * operand->height + operand->y;
-  *begin = operand->base + row * operand->pitch + operand->x;
-  const size_t rows = (c.Depth - 1) * operand->height + c.Height;
-  const Range* range = find_range(rt, *begin, (rows - 1) * operand->pitch + c.WidthInBytes);
-  if (!range && operand->type == CU_MEMORYTYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  *on_device = range && range->kind != RangeKind::kHost && range->kind != RangeKind::kRegistered;
+  out->pitch = array->row_bytes();
+  out->slice = array->slice_bytes();
+  out->begin = reinterpret_cast<uintptr_t>(array->data) + operand.z * out->slice +
+               operand.y * out->pitch + operand.x;
+  out->array = array;
+  out->side = Side::kDevice;
   return CUDA_SUCCESS;
+}
+
+// a * b + c; false when it is no size_t.
+bool multiply_add(size_t a, size_t b, size_t c, size_t* out) {
+  return !__builtin_mul_overflow(a, b, out) && !__builtin_add_overflow(*out, c, out);
+}
+
+// Where the copy begins, with what may be left out filled in, and how far it reaches.
+bool lay_out(Operand operand, const Extent& box, Place* out, size_t* reach) {
+  size_t width, rows, begin;
+  if (__builtin_add_overflow(box.bytes, operand.x, &width) ||
+      __builtin_add_overflow(box.height, operand.y, &rows)) {
+    return false;
+  }
+  if (operand.height == 0 && box.depth > 1) return false;
+  if (operand.pitch == 0) operand.pitch = width;
+  if (operand.height == 0) operand.height = rows;
+  if (operand.pitch < width || operand.height < rows || operand.pitch > kMaxPitch) return false;
+  if (!multiply_add(operand.z, operand.height, operand.y, &begin) ||
+      !multiply_add(begin, operand.pitch, operand.x, &begin) ||
+      __builtin_add_overflow(begin, operand.base, &out->begin) ||
+      !multiply_add(box.depth - 1, operand.height, box.height - 1, reach) ||
+      !multiply_add(*reach, operand.pitch, box.bytes, reach) ||
+      __builtin_add_overflow(out->begin, *reach, &begin)) {
+    return false;
+  }
+  out->pitch = operand.pitch;
+  // Nothing is at that distance where there is one slice: then it may be any number.
+  if (!multiply_add(operand.height, operand.pitch, 0, &out->slice)) out->slice = 0;
+  return true;
+}
+
+CUresult place(Runtime& rt, const Operand& operand, const Extent& box, Place* out) {
+  if (operand.lod != 0 || operand.reserved) return CUDA_ERROR_INVALID_VALUE;
+  if (operand.type == CU_MEMORYTYPE_ARRAY) return place_in_array(rt, operand, box, out);
+  if (operand.type < CU_MEMORYTYPE_HOST || operand.type > CU_MEMORYTYPE_UNIFIED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  size_t reach = 0;
+  if (!operand.base || !lay_out(operand, box, out, &reach)) return CUDA_ERROR_INVALID_VALUE;
+  const Range* range = find_range(rt, out->begin, reach);
+  if (!range && operand.type == CU_MEMORYTYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  // A box that begins in memory of ours and leaves it is none of the program's own.
+  if (!range && find_range(rt, out->begin, 1)) return CUDA_ERROR_INVALID_VALUE;
+  if (!range) return CUDA_SUCCESS;
+  const bool host = range->kind == RangeKind::kHost || range->kind == RangeKind::kRegistered;
+  out->side = host ? Side::kPinned : Side::kDevice;
+  return CUDA_SUCCESS;
+}
+
+// The reverse of place_in_array.
+struct Offset {
+  size_t x, y, z;
+};
+Offset offset_in(const Array& array, const void* address) {
+  const auto offset = static_cast<size_t>(static_cast<const char*>(address) - array.data);
+  return {offset % array.row_bytes(), offset / array.row_bytes() % array.rows(),
+          offset / array.slice_bytes()};
 }
 
 }  // namespace
 
-CUresult copy_work(Runtime& rt, const CUDA_MEMCPY3D& c, std::vector<Work>* slices) {
-  if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
-  Operand source = source_of(c), destination = destination_of(c);
-  uintptr_t from, to;
-  bool from_device = false, to_device = false;
-  if (const CUresult bad = place(rt, &source, c, &from, &from_device)) return bad;
-  if (const CUresult bad = place(rt, &destination, c, &to, &to_device)) return bad;
-  Work work;
-  work.kind = from_device == to_device ? OpKind::kCopyDtoD
-              : to_device              ? OpKind::kCopyHtoD
-                                       : OpKind::kCopyDtoH;
-  work.body = run_copy;
-  work.bytes = c.WidthInBytes;
-  work.source_pitch = source.pitch;
-  work.destination_pitch = destination.pitch;
-  // Work has rows at one distance from each other: slices with gaps between them are copied singly.
-  const bool gapless = source.height == c.Height && destination.height == c.Height;
-  work.height = gapless ? c.Height * c.Depth : c.Height;
-  for (size_t z = 0; z < (gapless ? 1 : c.Depth); ++z) {
-    work.source = reinterpret_cast<const void*>(from + z * source.height * source.pitch);
-    work.destination = reinterpret_cast<void*>(to + z * destination.height * destination.pitch);
-    slices->push_back(work);
+OpKind copy_kind(const CopySides& sides) {
+  const bool from_device = sides.source == Side::kDevice;
+  const bool to_device = sides.destination == Side::kDevice;
+  if (from_device == to_device) return OpKind::kCopyDtoD;
+  return to_device ? OpKind::kCopyHtoD : OpKind::kCopyDtoH;
+}
+
+CUresult copy_work(Runtime& rt, const CUDA_MEMCPY3D& c, Work* work, CopySides* sides) {
+  const Extent box{c.WidthInBytes, c.Height, c.Depth};
+  size_t bytes;
+  if (box.bytes == 0 || box.height == 0 || box.depth == 0 ||
+      !multiply_add(box.bytes, box.height, 0, &bytes) ||
+      !multiply_add(bytes, box.depth, 0, &bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
+  Place from, to;
+  if (const CUresult bad = place(rt, source_of(c), box, &from)) return bad;
+  if (const CUresult bad = place(rt, destination_of(c), box, &to)) return bad;
+  if (from.array && to.array && from.array->element_bytes != to.array->element_bytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CopySides ends{from.side, to.side};
+  if (sides) *sides = ends;
+  work->kind = copy_kind(ends);
+  work->body = run_copy;
+  work->bytes = box.bytes;
+  work->height = box.height;
+  work->depth = box.depth;
+  work->source = reinterpret_cast<const void*>(from.begin);
+  work->source_pitch = from.pitch;
+  work->source_slice = from.slice;
+  work->source_array = from.array;
+  work->destination = reinterpret_cast<void*>(to.begin);
+  work->destination_pitch = to.pitch;
+  work->destination_slice = to.slice;
+  work->destination_array = to.array;
   return CUDA_SUCCESS;
 }
 
@@ -100,25 +189,39 @@ CUresult memset_work(Runtime& rt, const CUDA_MEMSET_NODE_PARAMS& set, Work* work
 
 CUDA_MEMCPY3D describe_copy(const Work& work) {
   CUDA_MEMCPY3D c{};
-  const bool from_host = work.kind == OpKind::kCopyHtoD;
-  const bool to_host = work.kind == OpKind::kCopyDtoH;
-  c.srcMemoryType = from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  c.dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  if (from_host) {
-    c.srcHost = work.source;
-  } else {
-    c.srcDevice = reinterpret_cast<CUdeviceptr>(work.source);
-  }
-  if (to_host) {
-    c.dstHost = work.destination;
-  } else {
-    c.dstDevice = reinterpret_cast<CUdeviceptr>(work.destination);
-  }
-  c.srcPitch = work.source_pitch;
-  c.dstPitch = work.destination_pitch;
   c.WidthInBytes = work.bytes;
-  c.Height = c.srcHeight = c.dstHeight = work.height;
-  c.Depth = 1;
+  c.Height = work.height;
+  c.Depth = work.depth;
+  // A copy of one slice need not say how far apart slices are.
+  const auto height = [&](size_t slice, size_t pitch) {
+    return slice == 0 ? work.height : slice / pitch;
+  };
+  if (const Array* array = work.source_array) {
+    const Offset at = offset_in(*array, work.source);
+    c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    c.srcArray = reinterpret_cast<CUarray>(const_cast<Array*>(array));
+    c.srcXInBytes = at.x, c.srcY = at.y, c.srcZ = at.z;
+  } else {
+    const bool host = work.kind == OpKind::kCopyHtoD;
+    c.srcMemoryType = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    if (host) c.srcHost = work.source;
+    if (!host) c.srcDevice = reinterpret_cast<CUdeviceptr>(work.source);
+    c.srcPitch = work.source_pitch;
+    c.srcHeight = height(work.source_slice, work.source_pitch);
+  }
+  if (const Array* array = work.destination_array) {
+    const Offset at = offset_in(*array, work.destination);
+    c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    c.dstArray = reinterpret_cast<CUarray>(const_cast<Array*>(array));
+    c.dstXInBytes = at.x, c.dstY = at.y, c.dstZ = at.z;
+  } else {
+    const bool host = work.kind == OpKind::kCopyDtoH;
+    c.dstMemoryType = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    if (host) c.dstHost = work.destination;
+    if (!host) c.dstDevice = reinterpret_cast<CUdeviceptr>(work.destination);
+    c.dstPitch = work.destination_pitch;
+    c.dstHeight = height(work.destination_slice, work.destination_pitch);
+  }
   return c;
 }
 

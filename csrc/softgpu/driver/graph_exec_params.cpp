@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "api.h"
+#include "array.h"
 #include "graph_exec.h"
 #include "graph_params.h"
 #include "module.h"
@@ -41,6 +42,17 @@ bool same_home(Runtime& rt, const void* before, const void* after) {
   return a->device == b->device && a->context == b->context && a->kind == b->kind;
 }
 
+struct End {  // of a copy
+  const void* address;
+  const Array* array;
+};
+
+bool same_home(Runtime& rt, const End& before, const End& after) {
+  if (!before.array && !after.array) return same_home(rt, before.address, after.address);
+  const auto* a = checked<Array>(rt.arrays, before.array);  // it may have been destroyed since
+  return a && after.array && a->context == after.array->context;
+}
+
 CUresult change_copy(Call& call, GraphNode* ours, const CUDA_MEMCPY3D& copy, CUcontext context) {
   if (context && reinterpret_cast<Context*>(context) != ours->context) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -49,12 +61,12 @@ CUresult change_copy(Call& call, GraphNode* ours, const CUDA_MEMCPY3D& copy, CUc
   if (copy.Height != 1 || copy.Depth != 1 || before.Height != 1 || before.Depth != 1) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::vector<Work> parts;
-  if (const CUresult bad = copy_work(call.rt, copy, &parts)) return bad;
+  Work is;
+  if (const CUresult bad = copy_work(call.rt, copy, &is)) return bad;
   const Work& was = ours->work.front();
-  const Work& is = parts.front();
-  if (was.kind != is.kind || !same_home(call.rt, was.source, is.source) ||
-      !same_home(call.rt, was.destination, is.destination)) {
+  const End from{was.source, was.source_array}, to{was.destination, was.destination_array};
+  if (was.kind != is.kind || !same_home(call.rt, from, {is.source, is.source_array}) ||
+      !same_home(call.rt, to, {is.destination, is.destination_array})) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return set_copy(call, ours, copy, reinterpret_cast<CUcontext>(ours->context));

@@ -63,9 +63,9 @@ CUresult set_kernel(Call& call, GraphNode* node, const CUDA_KERNEL_NODE_PARAMS& 
 CUresult set_copy(Call& call, GraphNode* node, const CUDA_MEMCPY3D& copy, CUcontext handle) {
   Context* context = nullptr;
   if (const CUresult bad = find_context(call, handle, &context)) return bad;
-  std::vector<Work> work;
+  Work work;
   if (const CUresult bad = copy_work(call.rt, copy, &work)) return bad;
-  node->work = std::move(work);
+  set_work(node, work);
   node->context = context;
   node->copy = copy;
   return CUDA_SUCCESS;

@@ -138,7 +138,7 @@ class Printer {
     if (!asked(CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS)) return text;
     return text + format("\\n0x%" PRIx64 " to 0x%" PRIx64 ", %" PRIu64 " bytes",
                          reinterpret_cast<uintptr_t>(work.source),
-                         reinterpret_cast<uintptr_t>(work.destination), work.bytes * work.height);
+                         reinterpret_cast<uintptr_t>(work.destination), work.total_bytes());
   }
 
   FILE* const file_;

@@ -14,7 +14,8 @@ struct Difference {
 
 bool same_rows(const Work& a, const Work& b) {
   return a.bytes == b.bytes && a.height == b.height && a.source_pitch == b.source_pitch &&
-         a.destination_pitch == b.destination_pitch;
+         a.destination_pitch == b.destination_pitch && a.depth == b.depth &&
+         a.source_slice == b.source_slice && a.destination_slice == b.destination_slice;
 }
 
 int priority_of(const GraphNode& node) {
@@ -74,7 +75,7 @@ class Comparison {
       case CU_GRAPH_NODE_TYPE_MEMSET: {
         const Work& a = ours.work.front();
         const Work& b = theirs.work.front();
-        const bool rows = a.height > 1 || b.height > 1;
+        const bool rows = a.height * a.depth > 1 || b.height * b.depth > 1;
         if (ours.context != theirs.context || a.kind != b.kind || (rows && !same_rows(a, b))) {
           return parameters;
         }

@@ -26,6 +26,7 @@ struct Function;
 
 using tandem::softgpu::OpKind;
 
+struct Array;
 struct Capture;
 struct Context;
 struct GraphNode;
@@ -203,6 +204,11 @@ struct Work {
   void* destination = nullptr;
   const void* source = nullptr;
   size_t bytes = 0, height = 1, destination_pitch = 0, source_pitch = 0;  // height 1: plain
+  size_t depth = 1, destination_slice = 0, source_slice = 0;  // bytes from slice to slice of a box
+  // What the addresses are in, where they are no linear memory. Good as long as nobody but the
+  // program could have destroyed them, so look them up first.
+  const Array* destination_array = nullptr;
+  const Array* source_array = nullptr;
   uint64_t value = 0;
   unsigned width_or_flags = 0;
   Function* function = nullptr;
@@ -217,6 +223,7 @@ struct Work {
   void* user = nullptr;
   CUstream handle = nullptr;  // as the program wrote it, for its callback
   std::shared_ptr<void> owner;  // lives as long as the work
+  size_t total_bytes() const { return bytes * height * depth; }
   Payload payload;            // a kernel's parameters, or bytes of the program that were read early
 };
 

@@ -55,7 +55,7 @@ void spawn(Body body) {
 void describe(const Work& work, proto::Submit* message) {
   message->kind = static_cast<uint32_t>(work.kind);
   message->needs_body = work.body != nullptr;
-  message->bytes = work.bytes * work.height;
+  message->bytes = work.total_bytes();
   if (work.event && work.event->shared) {
     message->grid_blocks = proto::kSharedEventBit | work.event->shared;
   }

@@ -76,6 +76,7 @@ class Runtime {
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
   std::unordered_set<const void*> graphs, graph_nodes, user_objects;
+  std::unordered_set<const void*> arrays, mipmapped_arrays;  // levels are arrays, too
   std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
   std::unordered_map<uint64_t, unsigned> condition_values;  // by CUgraphConditionalHandle
   std::vector<Capture*> captures;  // that have not ended

@@ -51,7 +51,7 @@ assert libcuda.cuGetProcAddress(b"cuNoSuchThing", nothing, 13000, ctypes.c_uint6
 
 def test_a_function_without_an_implementation_says_not_supported(gpu):
     gpu.run(
-        "Gpu(); assert refused(cu.cuArrayCreate(cu.CUDA_ARRAY_DESCRIPTOR())) == 'NOT_SUPPORTED'"
+        "Gpu(); assert refused(cu.cuSurfObjectCreate(cu.CUDA_RESOURCE_DESC())) == 'NOT_SUPPORTED'"
     )
 
 
