@@ -35,7 +35,7 @@
 
 namespace tandem::softgpu {
 
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxGpus = kMaxDevices * 7;  // with all of them cut into instances

@@ -142,26 +142,6 @@ bool start_device(const std::string& directory) {
   return up;
 }
 
-int connect_socket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    fprintf(stderr, "softgpu: socket path '%s' is longer than %zu bytes; set TANDEM_SOFTGPU_DIR\n",
-            path.c_str(), sizeof address.sun_path - 1);
-    return -1;
-  }
-  memcpy(address.sun_path, path.c_str(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  int rc;
-  do {
-    rc = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  } while (rc != 0 && errno == EINTR);
-  if (rc == 0) return fd;
-  close(fd);
-  return -1;
-}
-
 bool shake_hands(int fd, uint32_t flags, Welcome* welcome) {
   Hello hello{};
   hello.header = {static_cast<uint16_t>(Type::kHello), sizeof hello, 0};
@@ -192,6 +172,26 @@ int try_connect(const std::string& directory, uint32_t flags, Welcome* welcome) 
 }
 
 }  // namespace
+
+int connect_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    fprintf(stderr, "softgpu: socket path '%s' is longer than %zu bytes\n", path.c_str(),
+            sizeof address.sun_path - 1);
+    return -1;
+  }
+  memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  int rc;
+  do {
+    rc = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  } while (rc != 0 && errno == EINTR);
+  if (rc == 0) return fd;
+  close(fd);
+  return -1;
+}
 
 std::string device_directory() {
   if (const char* own = setting("TANDEM_SOFTGPU_DIR")) return own;

@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,27 +10,12 @@
 #include <cstring>
 #include <string>
 
+#include "connection.h"
+
 namespace softgpu {
 namespace {
 
 using namespace tandem::softgpu;
-
-int connect_to_control() {
-  const std::string path = mps_pipe_directory() + "/control";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return -1;
-  memcpy(address.sun_path, path.c_str(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  int rc;
-  do {
-    rc = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  } while (rc != 0 && errno == EINTR);
-  if (rc == 0) return fd;
-  close(fd);
-  return -1;
-}
 
 ssize_t receive(int fd, void* to, size_t bytes) {
   ssize_t got;
@@ -79,7 +63,7 @@ void apply_environment(MpsMembership* membership) {
 }  // namespace
 
 CUresult look_for_mps(MpsMembership* membership) {
-  const int fd = connect_to_control();
+  const int fd = connect_socket(mps_pipe_directory() + "/control");
   if (fd >= 0) {
     constexpr char kRequest[] = "client";
     char text[512] = "";

@@ -117,7 +117,7 @@ class Client:
     directory: Path
     flags: int = 0
     name: str = "test"
-    protocol: int = 1
+    protocol: int = 2
     received: int = 0
     got: list[tuple] = field(default_factory=list)
     ops: int = 0
