@@ -77,6 +77,13 @@ def cuda_include() -> Path:
     )
 
 
+def _driver_folders() -> str:
+    """Where the software driver's own headers are; not for <>, where memory.h is the system's."""
+    driver = ROOT / "csrc/softgpu/driver"
+    folders = [driver, *sorted(p for p in driver.iterdir() if p.is_dir())]
+    return " ".join(f"-iquote {folder.relative_to(ROOT)}" for folder in folders)
+
+
 def targets() -> dict[str, Target]:
     """Every library and program, by the name `setup.py` and the Makefile use."""
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
@@ -101,9 +108,9 @@ def targets() -> dict[str, Target]:
         ),
         "softgpu-cuda": Target(
             output="libcuda.so.1",
-            sources=("csrc/softgpu/driver/*.cpp", "csrc/softgpu/ptx/*.cpp"),
+            sources=("csrc/softgpu/driver/**/*.cpp", "csrc/softgpu/ptx/*.cpp"),
             # -O3: the lanes of a warp become vector code.
-            flags=f"-Icsrc/softgpu -Ibuild/generated {cuda} -O3",
+            flags=f"-Icsrc/softgpu {_driver_folders()} -Ibuild/generated {cuda} -O3",
             link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
             "-Wl,-soname,libcuda.so.1 -ldl",
         ),
@@ -131,13 +138,6 @@ def targets() -> dict[str, Target]:
     }
 
 
-# The part of the software driver that only looks at bytes: tested without a device process.
-IMAGE_SOURCES = [
-    f"csrc/softgpu/driver/{name}.cpp"
-    for name in ("bytes", "decompress", "elf_image", "fatbin", "image", "link_image", "ptx_header")
-]
-
-
 def test_targets() -> dict[str, Target]:
     """One program for each tests/cpp/<area>/test_*.cpp, linked with that area's sources.
 
@@ -146,8 +146,9 @@ def test_targets() -> dict[str, Target]:
     areas = {
         "core": ("csrc/core/*.cpp csrc/core/daemon/*.cpp", "-Icsrc/core"),
         "softgpu": (
-            f"csrc/softgpu/device/*.cpp {' '.join(IMAGE_SOURCES)}",
-            "-Icsrc/softgpu -Icsrc/softgpu/device -Icsrc/softgpu/driver "
+            # Of the driver the part that only looks at bytes, without a device process.
+            "csrc/softgpu/device/*.cpp csrc/softgpu/driver/image/*.cpp",
+            f"-Icsrc/softgpu -Icsrc/softgpu/device {_driver_folders()} "
             f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
         "ptx": (
