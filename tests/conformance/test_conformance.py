@@ -93,7 +93,7 @@ def image(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("clock", ["virtual", "real"])
+@pytest.mark.parametrize("clock", ["virtual", pytest.param("real", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", BODIES)
 def test_on_the_software_gpu(name, clock, image, tmp_path, forks):
     base = {**os.environ, "TEST_IMAGE": str(image)}
