@@ -21,9 +21,6 @@ class Line:
         self._figures: dict[GroupKey, float] = {}
         self._heap: list[tuple[float, int, Group]] = []
 
-    def __len__(self) -> int:
-        return len(self._figures)
-
     def put(self, group: Group, figure: float) -> None:
         """Stand in line, or move within it."""
         if self._figures.get(group.key) == figure:
