@@ -1,0 +1,39 @@
+// Captures, and the ends of streams and contexts.
+#pragma once
+
+#include <cuda.h>
+
+#include "capture.h"
+#include "driver.h"
+#include "observe.h"
+
+namespace tandem::shim::handlers {
+
+template <class Call, class... A>
+CUresult begin_capture(A... arguments) {
+  const CUresult result = Call::real(arguments...);
+  if (result == CUDA_SUCCESS) note_capture_begun();
+  return result;
+}
+template <class Call>
+CUresult end_capture(CUstream stream, CUgraph* graph) {
+  const bool was_capturing = any_capture() && is_capturing(stream);
+  const CUresult result = Call::real(stream, graph);
+  if (was_capturing && !is_capturing(stream)) note_capture_ended();
+  return result;
+}
+template <class Call>
+CUresult destroy_stream(CUstream stream) {
+  retire_stream(stream);
+  return Call::real(stream);
+}
+template <class Call>
+CUresult destroy_context(CUcontext context) {
+  return destroying_context(context, [&] { return Call::real(context); });
+}
+template <class Call>
+CUresult reset_device(CUdevice device) {
+  return destroying_primary(device, [&] { return Call::real(device); });
+}
+
+}  // namespace tandem::shim::handlers
