@@ -6,6 +6,7 @@
 // any client is busy, and otherwise goes on to whatever happens next; see protocol.h.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -159,7 +160,7 @@ class Engine {
   Faults faults_;
   Timeline timeline_;
   const char* timeline_state_;  // off, complete or incomplete
-  std::vector<Gpu> gpus_;
+  std::deque<Gpu> gpus_;  // they stay where they are
 
   Pool<Pending> pending_;
   Pool<Dependency> dependencies_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "placement.h"
 
@@ -31,7 +32,7 @@ Gpu::Gpu(const DeviceInfo& device, const Arbitration& arbitration, Timeline* tim
 
 void Gpu::add(Op* op) {
   switch (op->kind) {
-    case OpKind::kKernel: return insert_in_order(&kernels_, op);
+    case OpKind::kKernel: return turns_.add(op);
     case OpKind::kCopyHtoD: return insert_in_order(&copy_queues_[0], op);
     case OpKind::kCopyDtoH: return insert_in_order(&copy_queues_[1], op);
     default: return insert_in_order(&movers_, op);
@@ -39,7 +40,7 @@ void Gpu::add(Op* op) {
 }
 
 void Gpu::remove(Op* op, uint64_t now_ns) {
-  const bool was_here = erase(&kernels_, op) || erase(&movers_, op) ||
+  const bool was_here = turns_.remove(op) || erase(&movers_, op) ||
                         erase(&copy_queues_[0], op) || erase(&copy_queues_[1], op);
   if (!was_here || !op->started) return;
   progress(op, now_ns);
@@ -56,14 +57,16 @@ void Gpu::learn_cost(Op* op, uint64_t now_ns) const {
 
 std::vector<Op*> Gpu::collect(uint64_t now_ns) {
   std::vector<Op*> ended;
+  for (Op* op : turns_.kernels()) {
+    if (take_if_ended(op, now_ns)) ended.push_back(op);
+  }
+  turns_.kernels_ended(ended);
   const auto sweep = [&](std::vector<Op*>* ops) {
     const auto keep = std::stable_partition(
         ops->begin(), ops->end(), [&](Op* op) { return !take_if_ended(op, now_ns); });
     ended.insert(ended.end(), keep, ops->end());
     ops->erase(keep, ops->end());
   };
-  sweep(&kernels_);
-  if (!ended.empty()) turns_.kernel_ended();
   sweep(&movers_);
   sweep(&copy_queues_[0]);
   sweep(&copy_queues_[1]);
@@ -88,12 +91,13 @@ std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
   std::vector<Op*> started;
   hand_over(now_ns);
   runnable_.clear();
-  for (Op* op : kernels_) {
+  const std::vector<Op*>& kernels = turns_.kernels();
+  for (Op* op : kernels) {
     if (turns_.may_run(*op, now_ns)) runnable_.push_back(op);
   }
-  const std::vector<SmSet> places = place_kernels(device_, kernels_, runnable_);
+  const std::vector<SmSet> places = place_kernels(device_, kernels, runnable_);
   size_t placed = 0;
-  for (Op* op : kernels_) {
+  for (Op* op : kernels) {
     const bool runs = placed < runnable_.size() && runnable_[placed] == op;
     const SmSet place = runs ? places[placed++] : SmSet();
     if (place.any()) begin(op, now_ns, &started);
@@ -107,11 +111,12 @@ std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
 }
 
 void Gpu::hand_over(uint64_t now_ns) {
-  const Context* next = turns_.hand_over(kernels_, now_ns);
+  const Context* next = turns_.next_due(now_ns);
   if (!next) return;
-  for (Op* op : kernels_) {
+  for (Op* op : turns_.kernels()) {
     if (op->sms > 0) set_sms(op, SmSet(), now_ns);
   }
+  turns_.give_to(*next, now_ns);
   const uint64_t until_ns = turns_.switch_until_ns();
   if (until_ns > now_ns) timeline_->context_switch(*next, now_ns, until_ns);
 }
@@ -182,7 +187,7 @@ void Gpu::feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started) {
 void Gpu::share(uint64_t now_ns) {
   std::vector<Op*> ops;
   std::vector<BandwidthClaim> claims;
-  for (Op* op : kernels_) {
+  for (Op* op : turns_.kernels()) {
     if (op->sms == 0 || op->remaining <= 0 || op->fault == FaultKind::kHang) continue;
     if (op->cost_pending) continue;
     ops.push_back(op);
@@ -201,27 +206,38 @@ void Gpu::share(uint64_t now_ns) {
 }
 
 void Gpu::note_busy(uint64_t now_ns) {
-  bool compute = false;
+  std::vector<uint32_t> computing;  // connections, each once
   bool memory = !movers_.empty() || !copy_queues_[0].empty() || !copy_queues_[1].empty();
-  for (const Op* op : kernels_) {
+  for (const Op* op : turns_.kernels()) {
     if (op->sms == 0) continue;
-    compute = true;
     memory = memory || op->bytes > 0;
-    busy_by_[op->client->connection];
+    const uint32_t connection = op->client->connection;
+    const bool known = std::find(computing.begin(), computing.end(), connection) != computing.end();
+    if (!known) computing.push_back(connection);
   }
-  compute_busy_.set(compute, now_ns);
+  compute_busy_.set(!computing.empty(), now_ns);
   memory_busy_.set(memory, now_ns);
   for (size_t i = 0; i < copy_queues_.size(); ++i) {
     copy_busy_[i].set(!copy_queues_[i].empty(), now_ns);
   }
-  for (auto& [connection, busy] : busy_by_) {
-    const uint32_t client = connection;
-    busy.set(std::any_of(kernels_.begin(), kernels_.end(),
-                         [&](const Op* op) {
-                           return op->sms > 0 && op->client->connection == client;
-                         }),
-             now_ns);
+  note_computing(std::move(computing), now_ns);
+}
+
+// Looks only at who has begun to compute and who no longer does: of many clients few do at a time.
+void Gpu::note_computing(std::vector<uint32_t> computing, uint64_t now_ns) {
+  if (computing == computing_) return;
+  computing_.swap(computing);
+  for (const uint32_t connection : computing) {  // before
+    const bool still = std::find(computing_.begin(), computing_.end(), connection) != computing_.end();
+    const auto found = busy_by_.find(connection);
+    if (!still && found != busy_by_.end()) found->second.set(false, now_ns);
   }
+  for (const uint32_t connection : computing_) busy_by_[connection].set(true, now_ns);
+}
+
+void Gpu::forget_client(uint32_t connection) {
+  busy_by_.erase(connection);
+  computing_.erase(std::remove(computing_.begin(), computing_.end(), connection), computing_.end());
 }
 
 const BusyWindow* Gpu::compute_busy_of(uint32_t connection) const {
@@ -231,12 +247,12 @@ const BusyWindow* Gpu::compute_busy_of(uint32_t connection) const {
 
 uint64_t Gpu::next_event_ns() const {
   uint64_t next = kNever;
-  for (const Op* op : kernels_) next = std::min(next, op->end_ns);
+  for (const Op* op : turns_.kernels()) next = std::min(next, op->end_ns);
   for (const Op* op : movers_) next = std::min(next, op->end_ns);
   for (const std::vector<Op*>& queue : copy_queues_) {
     for (const Op* op : queue) next = std::min(next, op->end_ns);
   }
-  return std::min(next, turns_.next_event_ns(kernels_));
+  return std::min(next, turns_.next_event_ns());
 }
 
 }  // namespace tandem::softgpu

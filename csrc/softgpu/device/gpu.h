@@ -51,7 +51,7 @@ class Gpu {
   const Health& health() const { return health_; }
   // What one client had of it; null where it never had anything.
   const BusyWindow* compute_busy_of(uint32_t connection) const;
-  void forget_client(uint32_t connection) { busy_by_.erase(connection); }
+  void forget_client(uint32_t connection);
   const BusyWindow& copy_busy(size_t engine) const { return copy_busy_[engine]; }
   const BusyWindow& compute_busy() const { return compute_busy_; }
   const BusyWindow& memory_busy() const { return memory_busy_; }
@@ -65,6 +65,7 @@ class Gpu {
   void feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started);
   void share(uint64_t now_ns);
   void note_busy(uint64_t now_ns);
+  void note_computing(std::vector<uint32_t> computing, uint64_t now_ns);
   bool take_if_ended(Op* op, uint64_t now_ns);
 
   DeviceInfo device_;
@@ -75,9 +76,9 @@ class Gpu {
   BusyWindow compute_busy_, memory_busy_;
   std::array<BusyWindow, 2> copy_busy_;
   std::map<uint32_t, BusyWindow> busy_by_;  // by connection
+  std::vector<uint32_t> computing_;         // connections that are busy
 
-  std::vector<Op*> kernels_;                      // ready or running, in RunsBefore order
-  std::vector<Op*> runnable_;                     // of them, while they are scheduled
+  std::vector<Op*> runnable_;                     // of the turn's kernels, while they are scheduled
   std::vector<Op*> movers_;                       // DtoD and memsets, all running
   std::array<std::vector<Op*>, 2> copy_queues_;   // HtoD, DtoH; the first one runs
 };

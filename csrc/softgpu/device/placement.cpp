@@ -29,6 +29,7 @@ void take(const SmSet& from, uint32_t wanted, SmSet* chosen) {
 std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*>& kernels,
                                  const std::vector<Op*>& runnable) {
   std::vector<SmSet> places(runnable.size());
+  if (runnable.empty()) return places;
   const SmSet all = first_sms(device.sm_count);
   SmSet left = all;
   SmSet confined_to, held;

@@ -12,7 +12,8 @@
 
 namespace tandem::softgpu {
 
-// `kernels` are all that are ready, `runnable` those whose turn it is; a place for each of these.
+// `kernels` are those whose turn it is, `runnable` those of them that may run; a place for each of
+// the latter.
 std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*>& kernels,
                                  const std::vector<Op*>& runnable);
 

@@ -1,9 +1,14 @@
-// Who has the compute engine of one GPU. A *party* is what shares it in space: one context, or all
-// contexts of the clients of one MPS server. Parties take turns: a turn ends when one of its
-// kernels ends or after slice_ns, but only while another party has a kernel; the next one, in the
-// order of their numbers, gets the engine after switch_ns. In `mps` mode all contexts are one party.
+// Who has the compute engine of one GPU, and the kernels that are ready for it. A *party* is what
+// shares it in space: one context, or all contexts of the clients of one MPS server. Parties take
+// turns: a turn ends when one of its kernels ends or after slice_ns, but only while another party
+// has a kernel; the next one, in the order of their numbers, gets the engine after switch_ns. In
+// `mps` mode all contexts are one party.
+//
+// Only kernels of the party whose turn it is have SMs, so whoever looks at what runs looks at its
+// kernels alone, however many others wait.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -21,27 +26,37 @@ struct Arbitration {
 
 class Turns {
  public:
-  explicit Turns(const Arbitration& arbitration) : arbitration_(arbitration) {}
+  explicit Turns(const Arbitration& arbitration);
 
-  // Whose turn begins now: everything else has to leave the SMs. Null when nothing changes.
-  const Context* hand_over(const std::vector<Op*>& kernels, uint64_t now_ns);
-  // Until then nobody computes.
+  void add(Op* kernel);
+  bool remove(Op* kernel);  // false when it was not here
+  void forget(const Context& context);
+
+  // Of the party whose turn it is: ready or running, in RunsBefore order.
+  const std::vector<Op*>& kernels() const;
+  // Those that have ended leave.
+  void kernels_ended(const std::vector<Op*>& ended);
+  bool may_run(const Op& kernel, uint64_t now_ns) const;
+
+  // Whose turn has to begin now; null while nothing changes. `give_to` begins it: everything has
+  // left the SMs by then, and until switch_until_ns nobody computes.
+  const Context* next_due(uint64_t now_ns);
+  void give_to(const Context& next, uint64_t now_ns);
   uint64_t switch_until_ns() const { return switch_until_ns_; }
 
-  bool may_run(const Op& op, uint64_t now_ns) const;
-  void kernel_ended() { kernel_ended_ = true; }
-  void forget(const Context& context);
-  uint64_t next_event_ns(const std::vector<Op*>& kernels) const;
+  uint64_t next_event_ns() const;
 
  private:
   using Party = std::pair<uint32_t, uint64_t>;
+  using Waiting = std::map<Party, std::vector<Op*>>;
 
-  static Party party_of(const Context& context);
-  bool has_kernel(const std::vector<Op*>& kernels, const Party& party) const;
-  const Context* next_in_turn(const std::vector<Op*>& kernels) const;
-  void give_to(const Context& next, const std::vector<Op*>& kernels, uint64_t now_ns);
+  Party party_of(const Context& context) const;
+  const Context* next_in_turn() const;
+  void drop_if_empty(Waiting::iterator party);
 
   Arbitration arbitration_;
+  Waiting waiting_;                        // parties with kernels, the active one among them
+  std::vector<Waiting::node_type> spare_;  // of parties that had some: they come again soon
   std::optional<Party> active_;
   uint64_t switch_until_ns_ = 0;
   uint64_t slice_start_ns_ = 0;
