@@ -26,8 +26,8 @@ bool resolve_driver() {
   // functions stay where they are.
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return false;
-#define CALL(name, klass, handler, reason) find(library, #name, g_driver.name);
-#include "calls.def"
+#define CALL(name) find(library, #name, g_driver.name);
+#include "shim_calls.inc"
 #undef CALL
 #define OWN_CALL(name) find(library, #name, g_driver.name);
 #include "own_calls.def"

@@ -11,8 +11,8 @@ namespace tandem::shim {
 
 struct Driver {
   // Those we interpose.
-#define CALL(name, klass, handler, reason) decltype(&::name) name = nullptr;
-#include "calls.def"
+#define CALL(name) decltype(&::name) name = nullptr;
+#include "shim_calls.inc"
 #undef CALL
   // Those we only call.
 #define OWN_CALL(name) decltype(&::name) name = nullptr;
@@ -64,7 +64,7 @@ constexpr bool contains(const char* text, const char* part) {
   return false;
 }
 
-#define CALL(symbol, klass, handler, reason)                                          \
+#define CALL(symbol)                                          \
   struct symbol##_call {                                                              \
     static constexpr const char* kName = #symbol;                                     \
     /* NULL means the calling thread's default stream, not the legacy one. */         \
@@ -74,7 +74,7 @@ constexpr bool contains(const char* text, const char* part) {
       return g_driver.symbol(arguments...);                                           \
     }                                                                                 \
   };
-#include "calls.def"
+#include "shim_calls.inc"
 #undef CALL
 
 }  // namespace tandem::shim

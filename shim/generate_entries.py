@@ -2,13 +2,15 @@
 
     generate_entries.py --cuda-include DIR --out build/generated
 
+- shim_calls.inc: CALL(symbol), the calls that are interposed.
 - shim_entries.inc: SHIM_ENTRY(symbol, handler, (parameters), (arguments), how a trace shows them),
   expanded by entry.cpp.
 - trace_calls.inc: the same for the readers of traces: every call with its parameters and how each
   was written down, and the enumerations in them. JSON in a C++ string.
 - shim_signatures.json: symbol -> parameter types, for the tests' recording driver.
 
-A symbol of calls.def that the header lacks is an error: the table and the header must agree.
+Everything comes from the header of the build: calls that only another version of it declares are
+left out here, since nothing could be compiled for them.
 """
 
 from __future__ import annotations
@@ -21,31 +23,38 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROW = re.compile(r"^CALL\((\w+), (\w+), (\w+), \"([^\"]*)\"\)$", re.M)
+import call_table
+
 PROTOTYPE = re.compile(r"CUresult\s+(cu[A-Z]\w*)\s*\(([^;()]*)\)\s*;")
 PARAMETER = re.compile(r"^(.*?[\s*])(\w+)$", re.S)
 
 
 def main() -> None:
-    """Parse the command line and write both files."""
+    """Parse the command line and write all files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cuda-include", type=Path, required=True, metavar="DIR")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     arguments = parser.parse_args()
-    table = Path(__file__).with_name("calls.def").read_text()
+    try:
+        table = call_table.read(call_table.TABLE.read_text())
+    except ValueError as exc:
+        sys.exit(f"error: {exc}")
     header = _preprocessed(arguments.cuda_include)
     prototypes = _prototypes(header)
     entries, signatures, calls = [], {}, []
-    for symbol, group, handler, _ in ROW.findall(table):
-        if symbol not in prototypes:
-            sys.exit(f"error: calls.def names '{symbol}', which cuda.h does not declare")
-        parameters = prototypes[symbol]
+    for row in table:
+        if not row.interposed or row.symbol not in prototypes:
+            continue
+        parameters = prototypes[row.symbol]
         declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
         passed = ", ".join(name for _, name in parameters)
         shown = "".join(_shown(kind, name) for kind, name in parameters)
-        entries.append(f"SHIM_ENTRY({symbol}, {handler}, ({declared}), ({passed}), {shown})")
-        calls.append(_described(symbol, group, parameters))
-        signatures[symbol] = [kind for kind, _ in parameters]
+        entries.append(
+            f"SHIM_ENTRY({row.symbol}, {row.handler}, ({declared}), ({passed}), {shown})"
+        )
+        calls.append(_described(row.symbol, row.group, parameters))
+        signatures[row.symbol] = [kind for kind, _ in parameters]
+    _write(arguments.out / "shim_calls.inc", "".join(f"CALL({s})\n" for s in signatures))
     _write(arguments.out / "shim_entries.inc", "\n".join(entries) + "\n")
     _write(arguments.out / "shim_signatures.json", json.dumps(signatures, indent=1) + "\n")
     described = json.dumps({"calls": calls, "enums": _enumerations(header)}, separators=(",", ":"))

@@ -28,14 +28,14 @@ struct Wrapper {
 // Sorted as calls.def is, by strcmp; tests/shim checks the order. Row i of the wrappers belongs to
 // symbol i; apart, because the loader writes to the page of a pointer.
 const Symbol kSymbols[] = {
-#define CALL(name, klass, handler, reason) {#name},
-#include "calls.def"
+#define CALL(name) {#name},
+#include "shim_calls.inc"
 #undef CALL
 };
 const Wrapper kWrappers[] = {
-#define CALL(name, klass, handler, reason) \
+#define CALL(name) \
   {reinterpret_cast<void*>(&::name), reinterpret_cast<void* const*>(&g_driver.name)},
-#include "calls.def"
+#include "shim_calls.inc"
 #undef CALL
 };
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "driver.h"
@@ -16,10 +17,10 @@
 
 namespace tandem::shim::tracing {
 
-// The place of a call in calls.def, which is also its number in a trace.
+// The place of a call among those interposed, which is also its number in a trace.
 enum CallIndex : uint16_t {
-#define CALL(name, klass, handler, reason) kIndex_##name,
-#include "calls.def"
+#define CALL(name) kIndex_##name,
+#include "shim_calls.inc"
 #undef CALL
 };
 
@@ -37,8 +38,15 @@ class Arguments {
   template <class T>
   Arguments& value(T argument) {
     if constexpr (std::is_same_v<T, CUstream>) set_stream(argument);
-    if constexpr (std::is_pointer_v<T>) return add(reinterpret_cast<uint64_t>(argument));
-    else return add(static_cast<uint64_t>(argument));
+    if constexpr (std::is_pointer_v<T>) {
+      return add(reinterpret_cast<uint64_t>(argument));
+    } else if constexpr (std::is_class_v<T>) {  // a small structure, such as CUmemLocation
+      uint64_t word = 0;
+      std::memcpy(&word, &argument, sizeof(T) < sizeof(word) ? sizeof(T) : sizeof(word));
+      return add(word);
+    } else {
+      return add(static_cast<uint64_t>(argument));
+    }
   }
   // A pointer to a result: itself, and what the driver wrote there, if it did.
   template <class T>

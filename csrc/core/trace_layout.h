@@ -25,8 +25,8 @@
 //   kChunk                     tid             pid      records
 //   kEnd                                       status   1 = known                                      calls lost
 //
-// `call` is the index in calls.def; `number` counts the calls of all threads, from 1, in the order in
-// which they began; times are ns.
+// `call` is the index among the calls that this shim interposes; `number` counts the calls of all
+// threads, from 1, in the order in which they began; times are ns.
 // kFunction names the handle for the calls that follow in the same thread: its words are the kernel's
 // parameters, offset << 32 | bytes, its text the name. kChunk says whose the next `records` records
 // are; it and kEnd are written by the tracer, all others by the traced thread.

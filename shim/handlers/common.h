@@ -10,7 +10,7 @@
 namespace tandem::shim::handlers {
 
 template <class Call, class... A>
-CUresult pass(A... arguments) {
+CUresult forward(A... arguments) {
   return Call::real(arguments...);
 }
 

@@ -15,10 +15,10 @@ CUresult begin_capture(A... arguments) {
   if (result == CUDA_SUCCESS) note_capture_begun();
   return result;
 }
-template <class Call>
-CUresult end_capture(CUstream stream, CUgraph* graph) {
+template <class Call, class... A>
+CUresult end_capture(CUstream stream, A... rest) {
   const bool was_capturing = any_capture() && is_capturing(stream);
-  const CUresult result = Call::real(stream, graph);
+  const CUresult result = Call::real(stream, rest...);
   if (was_capturing && !is_capturing(stream)) note_capture_ended();
   return result;
 }

@@ -19,7 +19,7 @@ struct Counter {
   const char* name;
   std::atomic<int> count;
 };
-Counter g_counters[512];
+Counter g_counters[1024];
 std::atomic<int> g_counter_count{0};
 std::mutex g_mutex;
 

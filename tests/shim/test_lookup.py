@@ -20,8 +20,8 @@ static const Row kRows[] = {
 #include "cu_versions.inc"
 };
 static const char* const kIntercepted[] = {
-#define CALL(symbol, klass, handler, reason) #symbol,
-#include "calls.def"
+#define CALL(symbol) #symbol,
+#include "shim_calls.inc"
 };
 static int (*count_of)(const char*);
 // Prints: symbol, library of the function found, how often calling it reached the driver.

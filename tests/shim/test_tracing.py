@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from shim_support import ROOT, Preload
+from shim_support import GENERATED, Preload
 
 from tandem._native import TRACE_CALLS, Tracer
 from tandem.trace.records import Call, Decoder, Lost
@@ -49,7 +49,7 @@ class Traced:
         self, body: str, *arguments: str, wait_ms: int = PATIENT_MS, flags: tuple[str, ...] = ()
     ) -> subprocess.Popen[str]:
         self.tracer = Tracer(device_times=False, wait_ms=wait_ms, key=KEY)
-        include = ("-isystem", str(_cuda_include()), f"-I{ROOT}/shim", *flags)
+        include = ("-isystem", str(_cuda_include()), f"-I{GENERATED}", *flags)
         path = self._program(PRELUDE + body, *include)
         place = f"/proc/self/fd/{self.tracer.fd}:{KEY:x}"
         env = self._preload.environment(TANDEM_TRACE_CALLS=place)
@@ -91,8 +91,8 @@ def traced(preload: Preload, program: Callable[..., Path]) -> Iterator[Traced]:
 def test_every_intercepted_call_is_traced_once(traced: Traced) -> None:
     calls = traced.run(r"""
         int main() {
-        #define CALL(symbol, klass, handler, reason) zeros(#symbol);
-        #include "calls.def"
+        #define CALL(symbol) zeros(#symbol);
+        #include "shim_calls.inc"
         }""")
 
     assert [call.type.name for call in calls] == [call.name for call in TABLE.calls]

@@ -157,7 +157,7 @@ def calls(
 
     \b
     Examples:
-      tandem trace calls -e trace=memory,copy -- python train.py
+      tandem trace calls -e trace=alloc,copy -- python train.py
       tandem trace calls -c -e status=failed -- python train.py
       tandem trace calls --device-times -o run.trace -- python train.py
       tandem trace calls -- tandem softgpu run -- python program.py
@@ -203,7 +203,7 @@ def show(file: Path, **options: object) -> None:
     Examples:
       tandem trace show run.trace
       tandem trace show -c run.trace
-      tandem trace show -e 'trace=!lookup' --json run.trace
+      tandem trace show -e 'trace=!pass' --json run.trace
     """
     recording = read(file)
     shown = Shown(View(**options), recording.header.table, sys.stdout)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ SHAPE_WORDS = {
     "copy3d": 16,
 }
 
-_SUFFIXES = ("_ptsz", "_ptds", "_v2")
+_SUFFIXES = ("_ptsz", "_ptds", "_v2", "_v3", "_v4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class CallType:
     """One call of the driver."""
 
     name: str
-    group: str  # submit, copy, memory, sync, order, capture, context or lookup
+    group: str  # its class: launch, copy, alloc, sync and so on
     parameters: tuple[Parameter, ...]
     offsets: tuple[int, ...]  # of the first word of each parameter
     words: int  # of all parameters
@@ -105,7 +105,7 @@ def _call(row: Mapping[str, object]) -> CallType:
         if parameter.shape not in SHAPE_WORDS:
             msg = f"{row['name']} has a parameter of the unknown shape {parameter.shape!r}"
             raise ValueError(msg)
-    group = str(row["class"]).removeprefix("k").lower()
+    group = str(row["class"]).removeprefix("k").lower()  # older files say kSync for sync
     sizes = [SHAPE_WORDS[p.shape] for p in parameters]
     offsets = tuple(sum(sizes[:i]) for i in range(len(sizes)))
     return CallType(
@@ -123,7 +123,7 @@ def to_json(table: Table) -> dict[str, object]:
         "calls": [
             {
                 "name": call.name,
-                "class": f"k{call.group.capitalize()}",
+                "class": call.group,
                 "parameters": [
                     {"name": p.name, "type": p.type, "shape": p.shape} for p in call.parameters
                 ],

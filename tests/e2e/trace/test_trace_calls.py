@@ -13,7 +13,9 @@ from tandem.trace.tracer import TracedCommand
 
 
 def test_calls_are_printed_with_arguments_result_and_duration(tandem):
-    done = tandem("trace", "calls", "-e", "trace=memory", "--", sys.executable, "-c", VADD)
+    done = tandem(
+        "trace", "calls", "-e", "trace=alloc,free,query", "--", sys.executable, "-c", VADD
+    )
 
     pid = r"\[pid \d+\] "
     assert len(done.lines) == 5

@@ -1,0 +1,115 @@
+"""Reads calls.def, the table of every driver function, and tells what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TABLE = Path(__file__).with_name("calls.def")
+HEADERS = Path(__file__).resolve().parent.parent / "csrc" / "api"
+
+WORK = ("launch", "graph", "copy", "memset", "memop", "host")
+MEMORY = ("alloc", "free", "pool", "vmm", "array", "ipc", "import")
+OTHER = ("sync", "query", "event", "capture", "context", "module", "green", "checkpoint", "pass")
+CLASSES = (*WORK, *MEMORY, *OTHER)
+
+PASS = "pass"  # not interposed
+ROW = re.compile(r'^CALL\((\w+), (\d+), (\w+), (\w+), "([^"]*)"\)$')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One function of the driver."""
+
+    symbol: str
+    since: int  # as CUDA_VERSION: 12040
+    group: str  # its class
+    handler: str
+    reason: str
+
+    @property
+    def interposed(self) -> bool:
+        """Whether programs get our function."""
+        return self.handler != PASS
+
+    @property
+    def open(self) -> bool:
+        """Whether it still lacks the handler it must have."""
+        return not self.interposed and self.reason.startswith("open: ")
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether work or memory passes by without a word on why it may."""
+        must = self.group in WORK or self.group in MEMORY
+        return must and not self.interposed and not self.reason.startswith(("free: ", "open: "))
+
+
+def read(text: str) -> list[Row]:
+    """All lines of the table.
+
+    Raises:
+        ValueError: a line that begins like one is none; the text says which.
+    """
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("CALL"):
+            continue
+        match = ROW.match(line)
+        if match is None:
+            msg = (
+                f"calls.def line {number} is no CALL(symbol, since, class, handler, reason): {line}"
+            )
+            raise ValueError(msg)
+        symbol, since, group, handler, reason = match.groups()
+        row = Row(symbol=symbol, since=int(since), group=group, handler=handler, reason=reason)
+        rows.append(row)
+    return rows
+
+
+def headers(folder: Path = HEADERS) -> dict[str, list[str]]:
+    """What each version of cuda.h declares: "12.4" -> names; oldest version first."""
+    found = {path.stem: path.read_text().split() for path in folder.glob("*.txt")}
+    return dict(sorted(found.items(), key=lambda item: version_number(item[0])))
+
+
+def version_number(version: str) -> int:
+    """The CUDA_VERSION of "12.4": 12040."""
+    major, minor = version.split(".")
+    return int(major) * 1000 + int(minor) * 10
+
+
+def problems(rows: Sequence[Row], declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What must be put right, one sentence each."""
+    known = {row.symbol for row in rows}
+    symbols = [row.symbol for row in rows]
+    for before, after in zip(symbols, symbols[1:], strict=False):
+        if before == after:
+            yield f"'{after}' has two lines"
+        elif before > after:
+            yield f"'{after}' stands after '{before}'; the table is sorted by byte values"
+    for version, names in declared.items():
+        for name in names:
+            if name not in known:
+                yield f"'{name}' of cuda.h {version} has no line; say what it does and who sees to it"
+    anywhere = {name for names in declared.values() for name in names}
+    for row in rows:
+        yield from _problems_of(row, declared, is_declared=row.symbol in anywhere)
+
+
+def _problems_of(
+    row: Row, declared: Mapping[str, Sequence[str]], *, is_declared: bool
+) -> Iterator[str]:
+    name = f"'{row.symbol}'"
+    if not is_declared:
+        yield f"{name} is declared by no cuda.h in csrc/api"
+    if row.group not in CLASSES:
+        yield f"{name} has the class '{row.group}'; known are {', '.join(CLASSES)}"
+    if not row.reason.strip() or not row.reason.split(": ")[-1].strip():
+        yield f"{name} gives no reason"
+    if row.unexplained:
+        yield f"{name} is of class '{row.group}' and passes: give a handler, or 'free: ' and why"
+    too_old = [v for v in declared if version_number(v) < row.since and row.symbol in declared[v]]
+    if too_old:
+        yield f"{name} cannot be new in {row.since}: cuda.h {too_old[0]} declares it"
