@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def problems(rows: Sequence[Row], declared: Mapping[str, Sequence[str]]) -> Iter
     """What must be put right, one sentence each."""
     known = {row.symbol for row in rows}
     symbols = [row.symbol for row in rows]
-    for before, after in zip(symbols, symbols[1:], strict=False):
+    for before, after in itertools.pairwise(symbols):
         if before == after:
             yield f"'{after}' has two lines"
         elif before > after:
@@ -92,7 +93,7 @@ def problems(rows: Sequence[Row], declared: Mapping[str, Sequence[str]]) -> Iter
     for version, names in declared.items():
         for name in names:
             if name not in known:
-                yield f"'{name}' of cuda.h {version} has no line; say what it does and who sees to it"
+                yield f"'{name}' of cuda.h {version} has no line; give it one"
     anywhere = {name for names in declared.values() for name in names}
     for row in rows:
         yield from _problems_of(row, declared, is_declared=row.symbol in anywhere)
