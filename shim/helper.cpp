@@ -137,6 +137,7 @@ Round look_after(Channel& channel) {
     if (collect_timings()) round.at_least(Load::kDraining);
   }
   g_in_driver.store(false);
+  tune_linger(channel);
   show_idle_if_so(channel, now_ns);
   // A latency job's end must be seen soon: others wait for it.
   if (round.load == Load::kDraining && is_latency_class(channel)) round.load = Load::kOpen;

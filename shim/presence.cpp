@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "linger.h"
 #include "segments.h"
 #include "wait.h"
 
@@ -14,13 +15,30 @@ constexpr uint64_t kRefreshNs = kAheadNs / 2;
 constexpr uint64_t kMaxLingerNs = 1'000'000'000;
 
 std::atomic<int> g_requests{0};
+GapHistogram g_gaps;
+std::atomic<uint64_t> g_idle_since{0};  // 0 = not idle, or the gap was counted
+
+uint64_t base_linger_ns(const Channel& channel) {
+  return std::min(channel.command->gate.linger_ns.load(std::memory_order_relaxed), kMaxLingerNs);
+}
 
 }  // namespace
 
 void move_busy_ahead(Channel& channel, uint64_t now_ns) {
   auto& until = channel.presence->busy_until_ns;
-  if (until.load(std::memory_order_relaxed) < now_ns + kRefreshNs)
-    until.store(now_ns + kAheadNs, std::memory_order_release);  // peers: acquire in the gate
+  if (until.load(std::memory_order_relaxed) >= now_ns + kRefreshNs) return;
+  until.store(now_ns + kAheadNs, std::memory_order_release);  // peers: acquire in the gate
+  const uint64_t idle_since = g_idle_since.exchange(0, std::memory_order_relaxed);
+  if (idle_since && now_ns > idle_since) g_gaps.add(now_ns - idle_since);
+}
+
+void tune_linger(Channel& channel) {
+  if (!is_latency_class(channel)) return;
+  const shm::CommandGate& gate = channel.command->gate;
+  const uint64_t limit =
+      std::min(gate.linger_limit_ns.load(std::memory_order_relaxed), kMaxLingerNs);
+  const uint64_t linger = g_gaps.linger_ns(base_linger_ns(channel), limit);
+  channel.state->control.linger_ns.store(linger, std::memory_order_relaxed);
 }
 
 void show_idle_if_so(Channel& channel, uint64_t now_ns) {
@@ -32,10 +50,10 @@ void show_idle_if_so(Channel& channel, uint64_t now_ns) {
     return;
   }
   if (!all_idle(channel)) return show_busy(channel, now_ns);
-  const uint64_t linger =
-      std::min(channel.command->gate.linger_ns.load(std::memory_order_relaxed), kMaxLingerNs);
-  const uint64_t end = now_ns + linger;
+  const uint64_t tuned = channel.state->control.linger_ns.load(std::memory_order_relaxed);
+  const uint64_t end = now_ns + std::max(tuned, base_linger_ns(channel));
   if (until.load(std::memory_order_relaxed) <= end) return;
+  g_idle_since.store(now_ns, std::memory_order_relaxed);
   until.store(end, std::memory_order_release);
   futex_wake_all(low_half(until));
 }

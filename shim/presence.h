@@ -18,6 +18,10 @@ inline void show_busy(Channel& channel, uint64_t now_ns) {
   if (is_latency_class(channel)) move_busy_ahead(channel, now_ns);
 }
 
+// Settles how long presence lasts after the last work: what the daemon says, or longer, up to what it
+// allows, where the gaps between this process's requests call for it. Helper thread, every round.
+void tune_linger(Channel& channel);
+
 // If nothing is outstanding and no request runs: busy until now + linger, and peers that wait are
 // woken to see the new end. Sync return and helper thread.
 void show_idle_if_so(Channel& channel, uint64_t now_ns);

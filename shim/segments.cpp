@@ -54,7 +54,9 @@ void mark(Channel& channel, uint32_t index) {
     const RelaxedCapture relaxed;
     if (!put_marker(channel, index, value)) return;
   }
-  const uint64_t previous_end = slot.predicted_end_ns.load(std::memory_order_relaxed);
+  // Behind what runs; with nothing running an earlier prediction was too long, and is forgotten.
+  const bool runs = value - 1 > slot.done.load(std::memory_order_relaxed);
+  const uint64_t previous_end = runs ? slot.predicted_end_ns.load(std::memory_order_relaxed) : 0;
   slot.predicted_end_ns.store(std::max(previous_end, g_clock.now_ns()) + est_ns,
                               std::memory_order_relaxed);
   slot.issued.store(value, std::memory_order_release);  // daemon: acquire

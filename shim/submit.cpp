@@ -113,7 +113,7 @@ Ticket prepare(Channel& channel, const Submission& submission) {
   ticket.slot = slot_of(channel, submission.stream);
   if (submission.blocks_caller) close_open_segments(channel);
   if (!channel.observe && g_thread.captures == 0) {
-    const Waited waited = channel.gate.admit();
+    const Waited waited = channel.gate.admit(ticket.slot);
     if (waited.ns) record_wait(channel, waited);
   }
   ticket.est_ns = submission.est_ns;

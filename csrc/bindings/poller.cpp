@@ -117,6 +117,7 @@ void add_snapshot(py::module_& module) {
       .def_readonly("last_step_ns", &Snapshot::last_step_ns)
       .def_readonly("phase_hash", &Snapshot::phase_hash)
       .def_readonly("critical_until_ns", &Snapshot::critical_until_ns)
+      .def_readonly("linger_ns", &Snapshot::linger_ns)
       .def_readonly("ungated", &Snapshot::ungated)
       .def_readonly("capturing", &Snapshot::capturing)
       .def_readonly("helper_tick_ns", &Snapshot::helper_tick_ns)

@@ -71,8 +71,9 @@ void add_process(py::module_& module) {
            },
            py::kw_only(), arg("segments"), arg("segment_ns"))
       .def("set_class", &set_class, py::kw_only(), arg("job_class"))
-      .def("set_linger", [](const Process& p, uint64_t ns) { p.channel().set_linger(ns); },
-           py::kw_only(), arg("linger_ns"))
+      .def("set_linger",
+           [](const Process& p, uint64_t ns, uint64_t limit) { p.channel().set_linger(ns, limit); },
+           py::kw_only(), arg("linger_ns"), arg("limit_ns"))
       .def("set_flags", &set_flags, py::kw_only(), arg("honour_presence"), arg("telemetry"),
            arg("released") = false)
       .def("set_presence_mask",

@@ -60,7 +60,18 @@ bool Gate::peer_is_busy(uint64_t mask, uint64_t* until_ns,
   return false;
 }
 
-bool Gate::window_is_full(uint32_t window) const {
+// When the stream may have its next segment: a segment's time before the last is predicted to end.
+// 0 = now, there is nothing of it on the GPU.
+uint64_t Gate::late_enough_ns(uint32_t slot) const {
+  if (slot >= slot_end.load(std::memory_order_acquire)) return 0;
+  const shm::Slot& own = slots_[slot];
+  if (own.issued.load(std::memory_order_relaxed) <= own.done.load(std::memory_order_acquire))
+    return 0;
+  const uint64_t lead = command_->gate.segment_ns.load(std::memory_order_relaxed);
+  return behind(own.predicted_end_ns.load(std::memory_order_relaxed), lead);
+}
+
+bool Gate::window_is_full(uint32_t window, uint32_t slot) const {
   const uint32_t end = slot_end.load(std::memory_order_acquire);
   uint64_t unfinished = 0;
   for (uint32_t i = 0; i < end; ++i) {
@@ -68,9 +79,9 @@ bool Gate::window_is_full(uint32_t window) const {
     const uint64_t issued = slots_[i].issued.load(std::memory_order_relaxed);
     if (issued > done) unfinished += issued - done;
   }
-  if (unfinished < window) return false;
+  if (unfinished < window && late_enough_ns(slot) <= clock_->now_ns()) return false;
   const bool stuck = stuck_at_.load(std::memory_order_relaxed) == passed_markers();
-  return !stuck || unfinished - window >= added_room_.load(std::memory_order_relaxed);
+  return !stuck || unfinished >= window + added_room_.load(std::memory_order_relaxed);
 }
 
 // Work that only this thread would submit may be what the GPU waits for.
@@ -89,21 +100,21 @@ uint64_t Gate::passed_markers() const {
   return passed;
 }
 
-Waited Gate::wait() {
+Waited Gate::wait(uint32_t slot) {
   shm::StateWaits& waits = state_->waits;
   const uint64_t start = clock_->now_ns();
   uint64_t spent[shm::kWaitReasonCount] = {};
   uint64_t now = start, reason_since = start;
   WaitReason last = WaitReason::kNone;
   waits.since_ns.store(start, std::memory_order_relaxed);
-  waits.reason.store(static_cast<uint32_t>(obstacle()), std::memory_order_relaxed);
+  waits.reason.store(static_cast<uint32_t>(obstacle(slot)), std::memory_order_relaxed);
   // release: whoever counts this waiter also sees since when and why.
   waits.waiting_threads.fetch_add(1, std::memory_order_release);
   // Somebody wants the GPU: the daemon should not have to wait for its next poll to learn it.
   state_->control.doorbell.fetch_add(1, std::memory_order_release);
   futex_wake_all(state_->control.doorbell);
   for (;;) {
-    const WaitReason reason = obstacle();
+    const WaitReason reason = obstacle(slot);
     if (reason == WaitReason::kNone || lost()) break;
     if (stale()) {
       state_->control.ungated.store(1, std::memory_order_relaxed);
@@ -114,7 +125,7 @@ Waited Gate::wait() {
       waits.reason.store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
     }
     last = reason;
-    pause_for(reason, reason_since);
+    pause_for(reason, slot, reason_since);
     const uint64_t after = clock_->now_ns();
     spent[static_cast<uint32_t>(reason)] += after - now;
     now = after;
@@ -127,7 +138,7 @@ Waited Gate::wait() {
   return {now - start, static_cast<WaitReason>(longest)};
 }
 
-void Gate::pause_for(WaitReason reason, uint64_t since_ns) {
+void Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns) {
   if (reason == WaitReason::kWindow && behind(clock_->now_ns(), since_ns) > kWindowPatienceNs) {
     grow_window();
     return;
@@ -138,7 +149,7 @@ void Gate::pause_for(WaitReason reason, uint64_t since_ns) {
   }
   if (reason == WaitReason::kGate) pause_for_gate(since_ns);
   if (reason == WaitReason::kPresence) pause_for_presence();
-  if (reason == WaitReason::kWindow) pause_for_window(since_ns);
+  if (reason == WaitReason::kWindow) pause_for_window(slot, since_ns);
 }
 
 void Gate::pause_for_gate(uint64_t since_ns) {
@@ -167,9 +178,10 @@ void Gate::pause_for_presence() {
 
 // Nothing wakes a futex when the GPU writes: sleep up to shortly before the predicted end, spin
 // around it, and once it is overdue look every 50 us.
-void Gate::pause_for_window(uint64_t since_ns) {
+void Gate::pause_for_window(uint32_t slot, uint64_t since_ns) {
   const uint64_t now = clock_->now_ns();
-  const uint64_t end = next_predicted_end_ns();
+  const uint64_t late_enough = late_enough_ns(slot);
+  const uint64_t end = late_enough > now ? late_enough : next_predicted_end_ns();
   if (end > now + kWakeEarlyNs) {
     clock_->sleep_until_ns(std::min(end - kWakeEarlyNs, now + kSliceNs));
   } else if (behind(now, std::max(end, since_ns)) < kWakeEarlyNs) {

@@ -6,6 +6,9 @@
 // 2. Every wait has an end: the gate opens, the daemon's socket closes (`lost`), its tick is older
 //    than stale_ns, or, for the window, the GPU made no progress for kWindowPatienceNs: then the
 //    window grows, twice as much each time, until it does.
+// 4. The window bounds what a more urgent job finds in its way, so a stream that is at work gets its
+//    next segment only when at most a segment's time of the last is left. Sooner it could not start
+//    anyway, and with kernels longer than a segment it would be a whole kernel more in the way.
 // 3. What is read from shared memory is read once and bounded here, whatever it says.
 #pragma once
 
@@ -31,14 +34,15 @@ class Gate {
  public:
   void open(const shm::CommandPage* command, shm::StatePage* state, const Clock* clock);
 
-  // Called before every submission. Returns at once when nothing stands against it.
-  Waited admit() {
-    if (obstacle() == shm::WaitReason::kNone) return {};
-    return wait();
+  // Called before every submission to the stream of `slot`. Returns at once when nothing stands
+  // against it.
+  Waited admit(uint32_t slot) {
+    if (obstacle(slot) == shm::WaitReason::kNone) return {};
+    return wait(slot);
   }
 
   // What stands against a submission now, kNone if nothing does.
-  [[nodiscard]] shm::WaitReason obstacle() {
+  [[nodiscard]] shm::WaitReason obstacle(uint32_t slot) {
     const shm::CommandGate& gate = command_->gate;
     const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
     const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
@@ -50,7 +54,7 @@ class Gate {
       if (mask && peer_is_busy(mask, nullptr, nullptr)) return shm::WaitReason::kPresence;
     }
     const uint32_t window = gate.window_segments.load(std::memory_order_relaxed);
-    if (window && window_is_full(window)) return shm::WaitReason::kWindow;
+    if (window && window_is_full(window, slot)) return shm::WaitReason::kWindow;
     return shm::WaitReason::kNone;
   }
 
@@ -76,12 +80,13 @@ class Gate {
  private:
   [[nodiscard]] bool peer_is_busy(uint64_t mask, uint64_t* until_ns,
                                   const std::atomic<uint64_t>** word) const;
-  [[nodiscard]] bool window_is_full(uint32_t window) const;
-  Waited wait();
-  void pause_for(shm::WaitReason reason, uint64_t since_ns);
+  [[nodiscard]] bool window_is_full(uint32_t window, uint32_t slot) const;
+  [[nodiscard]] uint64_t late_enough_ns(uint32_t slot) const;
+  Waited wait(uint32_t slot);
+  void pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns);
   void pause_for_gate(uint64_t since_ns);
   void pause_for_presence();
-  void pause_for_window(uint64_t since_ns);
+  void pause_for_window(uint32_t slot, uint64_t since_ns);
   [[nodiscard]] uint64_t next_predicted_end_ns() const;
   [[nodiscard]] uint64_t passed_markers() const;
   void grow_window();

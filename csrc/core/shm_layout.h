@@ -81,7 +81,8 @@ struct alignas(64) CommandGate {
   std::atomic<uint64_t> segment_ns;       // GPU time after which a segment is closed by a marker
   std::atomic<uint64_t> linger_ns;        // latency class: how long presence outlives activity
   std::atomic<uint64_t> presence_mask;    // bit i: look at presence entry i before a launch
-  uint64_t reserved[3];
+  std::atomic<uint64_t> linger_limit_ns;  // the shim may tune linger_ns up to this; 0 = it may not
+  uint64_t reserved[2];
 };
 
 struct alignas(64) CommandHeartbeat {
@@ -123,7 +124,8 @@ struct alignas(64) StateControl {
   std::atomic<uint64_t> tick_base;
   std::atomic<uint32_t> capturing;        // streams being captured now
   std::atomic<uint32_t> ungated;          // 1 while the shim runs fail-open
-  uint64_t reserved[2];
+  std::atomic<uint64_t> linger_ns;        // latency class: how long its presence lasts, as tuned
+  uint64_t reserved[1];
 };
 
 struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never trusted for a limit

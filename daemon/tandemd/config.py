@@ -43,6 +43,7 @@ class SchedulerTable(_Table):
     window_segments: int = Field(default=2, ge=0, le=64)
     segment_us: float = Field(default=100, ge=10, le=100_000)
     linger_us: float = Field(default=300, ge=0, le=1_000_000)
+    linger_max_us: float = Field(default=2000, ge=0, le=1_000_000)
     drain_ms: float = Field(default=250, gt=0, le=10_000)
     max_hold_s: float = Field(default=20, gt=0, le=3600)
     min_share: float = Field(default=0.05, ge=0, le=0.5)
@@ -98,6 +99,7 @@ class Config(_Table):
             segment_ns=int(table.segment_us * 1e3),
             quantum_ns=int(table.quantum_ms * 1e6),
             linger_ns=int(table.linger_us * 1e3),
+            linger_limit_ns=int(table.linger_max_us * 1e3),
             drain_ns=int(table.drain_ms * 1e6),
             max_hold_ns=int(table.max_hold_s * 1e9),
             min_share=table.min_share,

@@ -240,6 +240,7 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         device_bytes=snapshot.device_bytes,
         launches=snapshot.launches,
         steps=snapshot.steps,
+        linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,
     )

@@ -32,6 +32,7 @@ class Work:
     blocks: int
     request_ns: int
     gap_ns: int
+    pause_ns: int = 0
 
 
 @dataclass(kw_only=True)
@@ -186,6 +187,7 @@ def demo_program(place: Place, work: Work, *, seconds: float) -> Program:
                 blocks=work.blocks,
                 seconds=seconds,
                 gap_ns=work.gap_ns,
+                pause_ns=work.pause_ns,
                 start_grid_ns=grid_ns,
             )
         )

@@ -58,8 +58,9 @@ class Server:
         arrivals = poisson_ns(
             seed=SEED, mean_gap_ns=settings.gap_ns, until_ns=int(settings.seconds * 1e9)
         )
+        end_ns = 0
         for number, arrival_ns in enumerate(arrivals, start=1):
-            clock.wait_until_ns(start_ns + arrival_ns)
+            clock.wait_until_ns(start_ns + max(arrival_ns, end_ns + settings.pause_ns))
             begin_ns = clock.now_ns() - start_ns
             self.infer(number)
             end_ns = clock.now_ns() - start_ns

@@ -26,6 +26,7 @@ class Settings:
     blocks: int = 0  # of a layer's kernel
     seconds: float = 0.0  # how long to work
     gap_ns: int = 0  # mean time between two requests
+    pause_ns: int = 0  # a server's own time between a result and the next request
     start_grid_ns: int = 0  # virtual clock: begin at a multiple of this; 0 = on a line from stdin
 
     def to_json(self) -> str:

@@ -146,8 +146,9 @@ void Channel::set_class(shm::JobClass job_class) {
                                          std::memory_order_relaxed);
 }
 
-void Channel::set_linger(uint64_t linger_ns) {
+void Channel::set_linger(uint64_t linger_ns, uint64_t limit_ns) {
   pages_->command().gate.linger_ns.store(linger_ns, std::memory_order_relaxed);
+  pages_->command().gate.linger_limit_ns.store(limit_ns, std::memory_order_relaxed);
 }
 
 void Channel::set_flags(uint32_t flags) {

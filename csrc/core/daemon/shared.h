@@ -98,7 +98,7 @@ class Channel {
   uint32_t set_gate(bool hold);
   void set_window(uint32_t segments, uint64_t segment_ns);
   void set_class(shm::JobClass job_class);
-  void set_linger(uint64_t linger_ns);
+  void set_linger(uint64_t linger_ns, uint64_t limit_ns);
   void set_flags(uint32_t flags);
   void set_presence_mask(uint64_t mask);
   void set_memory_limit(uint64_t limit_bytes);

@@ -102,6 +102,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   look_at_memory(state.memory, snapshot);
   look_at_waits(state.waits, now_ns, snapshot);
   look_at_marks(state.marks, now_ns, snapshot);
+  snapshot->linger_ns = bounded(state.control.linger_ns);
   snapshot->ungated = read(state.control.ungated) != 0;
   snapshot->capturing = std::min(read(state.control.capturing), kMaxCaptures);
   snapshot->helper_tick_ns = in_the_past(state.control.helper_tick_ns, now_ns);

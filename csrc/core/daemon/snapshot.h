@@ -29,6 +29,7 @@ struct Snapshot {
   uint64_t last_step_ns = 0;
   uint64_t phase_hash = 0;
   uint64_t critical_until_ns = 0;
+  uint64_t linger_ns = 0;
   bool ungated = false;
   uint32_t capturing = 0;
   uint64_t helper_tick_ns = 0;

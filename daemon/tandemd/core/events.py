@@ -185,10 +185,14 @@ class SetClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLinger:
-    """How long the presence of a latency-class process outlives its activity."""
+    """How long the presence of a latency-class process outlives its activity.
+
+    The process may tune it from the gaps between its requests, up to `limit_ns`.
+    """
 
     process_id: int
     linger_ns: int
+    limit_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tandemd.core.model import Group, Job, JobState, WaitReason
+from tandemd.core.model import Group, Job, JobClass, JobState, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns import Turns
 
@@ -126,11 +126,17 @@ def _of_group(group: Group) -> list[str]:
         lines.append(f"held and released with {group.title}: {len(group.processes)} processes")
     if waiting := sum(p.usage.waiting_threads for p in group.processes.values()):
         lines.append(f"threads waiting now: {waiting}")
+    if group.job_class is JobClass.LATENCY and (lingers := _lingers_ns(group)):
+        lines.append(f"counts as busy for {lingers // 1000} us after its last work")
     if group.undrainable:
         lines.append("undrainable: it is windowed, but takes no turns")
     if group.dozing:
         lines.append("takes no turns until it has work on the gpu: it only waits at its open gate")
     return lines
+
+
+def _lingers_ns(group: Group) -> int:
+    return max((p.usage.linger_ns for p in group.processes.values()), default=0)
 
 
 def _ms(duration_ns: int) -> str:

@@ -78,6 +78,7 @@ class Usage:
     device_bytes: int = 0
     launches: int = 0
     steps: int = 0
+    linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0
 
@@ -234,7 +235,8 @@ class Options:
     window_segments: int = 2  # of best-effort work; 0 = no window
     segment_ns: int = 100_000
     quantum_ns: int = 10_000_000
-    linger_ns: int = 300_000
+    linger_ns: int = 300_000  # presence of the latency class outlives activity: at least
+    linger_limit_ns: int = 2_000_000  # at most, as its gaps call for
     idle_grace_ns: int = 1_000_000  # without work for this long, a holder gives up its turn
     drain_ns: int = 250_000_000
     drain_tries: int = 3

@@ -31,7 +31,7 @@ class Settings:
     window: tuple[int, int]  # segments, nanoseconds a segment
     looks_at: tuple[int, ...] = ()
     memory_limit_bytes: int = NO_LIMIT
-    linger_ns: int = 0
+    linger: tuple[int, int] = (0, 0)  # nanoseconds: at least, at most
 
     def changes_from(self, old: Settings | None, process_id: int) -> Iterator[Action]:
         """The actions that turn `old` into this; None = a process that was told nothing yet."""
@@ -40,8 +40,9 @@ class Settings:
         if old is None or old.window != self.window:
             segments, segment_ns = self.window
             yield SetWindow(process_id=process_id, segments=segments, segment_ns=segment_ns)
-        if old is None or old.linger_ns != self.linger_ns:
-            yield SetLinger(process_id=process_id, linger_ns=self.linger_ns)
+        if old is None or old.linger != self.linger:
+            linger_ns, limit_ns = self.linger
+            yield SetLinger(process_id=process_id, linger_ns=linger_ns, limit_ns=limit_ns)
         if old is None or old.memory_limit_bytes != self.memory_limit_bytes:
             yield SetMemoryLimit(process_id=process_id, limit_bytes=self.memory_limit_bytes)
         if (() if old is None else old.looks_at) != self.looks_at:
@@ -91,6 +92,7 @@ def settings_for(
 ) -> Iterator[tuple[int, Settings]]:
     """The settings of every process of a group, beside the other groups of its island."""
     job_class = group.job_class
+    lingers = job_class is JobClass.LATENCY
     segments = options.window_segments if views.shared and policy.windowed(group) else 0
     for process in group.processes.values():
         yield (
@@ -100,7 +102,7 @@ def settings_for(
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpu),
                 memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
-                linger_ns=options.linger_ns if job_class is JobClass.LATENCY else 0,
+                linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
         )
 

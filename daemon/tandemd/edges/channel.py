@@ -110,7 +110,7 @@ class Channels:
                 channel.job_class = action.job_class
                 pages.set_class(job_class=int(action.job_class))
             case SetLinger():
-                pages.set_linger(linger_ns=action.linger_ns)
+                pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
 
     def _show(self, watcher: Channel) -> None:
         looks_at = watcher.looks_at & self._channels.keys()

@@ -21,8 +21,8 @@ void until_waiting(Channel* channel, WaitReason reason) {
 
 TEST(an_open_gate_lets_everything_pass) {
   Channel* channel = make_channel();
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
-  CHECK_EQ(channel->gate.admit().ns, 0u);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
+  CHECK_EQ(channel->gate.admit(kNoSlot).ns, 0u);
 }
 
 TEST(a_closed_gate_holds_until_it_opens) {
@@ -31,7 +31,7 @@ TEST(a_closed_gate_holds_until_it_opens) {
   gate = 2 | shm::kGateHold;
   std::atomic<bool> through{false};
   std::thread waiter([&] {
-    channel->gate.admit();
+    channel->gate.admit(kNoSlot);
     through = true;
   });
   until_waiting(channel, WaitReason::kGate);
@@ -47,7 +47,7 @@ TEST(a_lost_daemon_releases_every_waiter) {
   Channel* channel = make_channel();
   command_of(channel).gate.gate = shm::kGateHold;
   std::thread waiters[4];
-  for (std::thread& waiter : waiters) waiter = std::thread([&] { channel->gate.admit(); });
+  for (std::thread& waiter : waiters) waiter = std::thread([&] { channel->gate.admit(kNoSlot); });
   while (channel->state->waits.waiting_threads < 4) std::this_thread::yield();
   channel->gate.lose();
   for (std::thread& waiter : waiters) waiter.join();
@@ -57,7 +57,7 @@ TEST(an_old_tick_means_nobody_is_there) {
   Channel* channel = make_channel();
   command_of(channel).gate.gate = shm::kGateHold;
   command_of(channel).heartbeat.stale_ns = 1;
-  channel->gate.admit();
+  channel->gate.admit(kNoSlot);
   CHECK_EQ(channel->state->control.ungated.load(), 1u);
 }
 
@@ -71,7 +71,7 @@ TEST(a_released_process_is_not_held) {
   Channel* channel = make_channel();
   command_of(channel).gate.gate = shm::kGateHold;
   command_of(channel).gate.flags = shm::kFlagReleased;
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
 }
 
 TEST(a_busy_peer_in_the_mask_stands_in_the_way_and_others_do_not) {
@@ -79,11 +79,11 @@ TEST(a_busy_peer_in_the_mask_stands_in_the_way_and_others_do_not) {
   static shm::PresencePage peer;
   peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
   channel->gate.peers().page[5] = &peer;
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
   command_of(channel).gate.presence_mask = 1u << 5 | 1u << 9;  // 9 is nobody
-  CHECK(channel->gate.obstacle() == WaitReason::kPresence);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kPresence);
   command_of(channel).gate.flags = 0;
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
 }
 
 TEST(a_peer_that_gets_idle_wakes_who_waits_for_it) {
@@ -92,7 +92,7 @@ TEST(a_peer_that_gets_idle_wakes_who_waits_for_it) {
   peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
   channel->gate.peers().page[0] = &peer;
   command_of(channel).gate.presence_mask = 1;
-  std::thread waiter([&] { channel->gate.admit(); });
+  std::thread waiter([&] { channel->gate.admit(kNoSlot); });
   until_waiting(channel, WaitReason::kPresence);
   peer.busy_until_ns = g_clock.now_ns();
   futex_wake_all(low_half(peer.busy_until_ns));
@@ -105,11 +105,39 @@ TEST(the_window_counts_unfinished_segments_of_all_streams) {
   command_of(channel).gate.window_segments = 2;
   channel->slots[0].issued = 7;
   channel->slots[0].done = 6;
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
   channel->slots[2].issued = 1;
-  CHECK(channel->gate.obstacle() == WaitReason::kWindow);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);
   channel->slots[0].done = 9;  // ahead of issued for a moment: the marker overtook us
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
+}
+
+TEST(a_stream_at_work_gets_its_next_segment_only_when_the_last_is_nearly_done) {
+  Channel* channel = make_channel();
+  channel->gate.slot_end = 2;
+  command_of(channel).gate.window_segments = 2;
+  command_of(channel).gate.segment_ns = 100'000;
+  channel->slots[0].issued = 1;
+  channel->slots[0].predicted_end_ns = g_clock.now_ns() + 3'600'000'000'000;
+  CHECK(channel->gate.obstacle(0) == WaitReason::kWindow);
+  CHECK(channel->gate.obstacle(1) == WaitReason::kNone);  // another stream may overlap it
+  channel->slots[0].predicted_end_ns = g_clock.now_ns() + 90'000;
+  CHECK(channel->gate.obstacle(0) == WaitReason::kNone);
+  channel->slots[0].predicted_end_ns = UINT64_MAX;  // nonsense, but it has ended
+  channel->slots[0].done = 1;
+  CHECK(channel->gate.obstacle(0) == WaitReason::kNone);
+  command_of(channel).gate.window_segments = 0;
+  channel->slots[0].done = 0;
+  CHECK(channel->gate.obstacle(0) == WaitReason::kNone);  // no window: as much as it likes
+}
+
+TEST(a_prediction_that_is_far_too_long_does_not_hold_a_thread_for_ever) {
+  Channel* channel = make_channel();
+  channel->gate.slot_end = 1;
+  command_of(channel).gate.window_segments = 2;
+  channel->slots[0].issued = 1;
+  channel->slots[0].predicted_end_ns = UINT64_MAX;
+  CHECK(channel->gate.admit(0).reason == WaitReason::kWindow);
 }
 
 TEST(the_window_opens_when_the_gpu_moves_on) {
@@ -117,7 +145,7 @@ TEST(the_window_opens_when_the_gpu_moves_on) {
   channel->gate.slot_end = 1;
   command_of(channel).gate.window_segments = 1;
   channel->slots[0].issued = 1;
-  std::thread waiter([&] { channel->gate.admit(); });
+  std::thread waiter([&] { channel->gate.admit(kNoSlot); });
   until_waiting(channel, WaitReason::kWindow);
   channel->slots[0].done.store(1, std::memory_order_release);
   waiter.join();
@@ -128,24 +156,24 @@ TEST(a_gpu_that_stands_still_does_not_hold_a_thread_for_ever) {
   channel->gate.slot_end = 1;
   command_of(channel).gate.window_segments = 2;
   channel->slots[0].issued = 2;
-  CHECK(channel->gate.admit().reason == WaitReason::kWindow);
+  CHECK(channel->gate.admit(kNoSlot).reason == WaitReason::kWindow);
   channel->slots[0].issued = 3;
-  CHECK(channel->gate.obstacle() == WaitReason::kWindow);  // one more, not all it likes
-  CHECK(channel->gate.admit().reason == WaitReason::kWindow);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);  // one more, not all it likes
+  CHECK(channel->gate.admit(kNoSlot).reason == WaitReason::kWindow);
   channel->slots[0].issued = 4;  // then twice as many
-  CHECK(channel->gate.obstacle() == WaitReason::kWindow);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);
   channel->slots[0].done = 1;
-  CHECK(channel->gate.obstacle() == WaitReason::kWindow);  // it moves: the window is itself again
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);  // it moves: the window is itself again
   channel->slots[0].done = 3;
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
 }
 
 TEST(garbage_in_the_command_page_is_survived) {
   Channel* channel = make_channel();
   std::memset(static_cast<void*>(&command_of(channel)), 0xff, sizeof(shm::CommandPage));
-  channel->gate.admit();
-  CHECK(channel->gate.obstacle() == WaitReason::kNone);  // every bit set includes kFlagReleased
+  channel->gate.admit(kNoSlot);
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);  // every bit set includes kFlagReleased
   command_of(channel).gate.flags = 0;
-  channel->gate.admit();  // held, by a daemon whose tick is garbage
+  channel->gate.admit(kNoSlot);  // held, by a daemon whose tick is garbage
   CHECK(channel->gate.stale());
 }

@@ -183,6 +183,32 @@ TEST(a_latency_job_is_busy_while_it_works_and_lingers_after) {
   CHECK_EQ(until.load(), 304'000u);
 }
 
+TEST(a_latency_job_lingers_as_its_own_gaps_call_for) {
+  Channel* channel = make_channel();
+  auto& until = channel->presence->busy_until_ns;
+  command_of(channel).gate.job_class = static_cast<uint32_t>(shm::JobClass::kLatency);
+  command_of(channel).gate.linger_ns = 300'000;
+  command_of(channel).gate.linger_limit_ns = 2'000'000;
+  uint64_t now = 1'000'000'000;
+  for (int request = 0; request < 100; ++request) {
+    show_busy(*channel, now);
+    now += 8'000'000;
+    show_idle_if_so(*channel, now);
+    now += 700'000;
+  }
+  CHECK_EQ(until.load(), now - 700'000 + 300'000);  // until the helper settles it
+  tune_linger(*channel);
+  show_busy(*channel, now);
+  show_idle_if_so(*channel, now);
+  CHECK(until.load() >= now + 700'000);
+  CHECK(until.load() <= now + 2'000'000);
+  command_of(channel).gate.linger_limit_ns = 0;
+  tune_linger(*channel);
+  show_busy(*channel, now);
+  show_idle_if_so(*channel, now);
+  CHECK_EQ(until.load(), now + 300'000);
+}
+
 TEST(a_request_keeps_a_latency_job_busy_without_work) {
   Channel* channel = make_channel();
   command_of(channel).gate.job_class = static_cast<uint32_t>(shm::JobClass::kLatency);

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -28,11 +29,15 @@ class Lab:
             gap_ns=int(self.request_ns / SERVER_LOAD),
         )
 
-    def scenario(self, name, *, folder, roles=ROLES, seconds=SECONDS, managed=True, config=""):
+    def scenario(
+        self, name, *, folder, roles=ROLES, seconds=SECONDS, managed=True, config="", pause_ns=0
+    ):
         return Scenario(
             name=name,
             place=self.place,
-            program=demo_program(self.place, self.work, seconds=seconds),
+            program=demo_program(
+                self.place, replace(self.work, pause_ns=pause_ns), seconds=seconds
+            ),
             roles=roles,
             seconds=seconds,
             folder=folder / name,

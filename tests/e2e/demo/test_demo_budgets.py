@@ -1,5 +1,8 @@
 """The main job's figures, on the virtual clock: the same numbers in every run."""
 
+import statistics
+from itertools import pairwise
+
 import pytest
 
 from tandem.demo.measure import Alone, idle_share, latencies_ms
@@ -9,6 +12,7 @@ from tandem.demo.stats import percentile
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 WINDOW_OFF = "version = 1\n[scheduler]\nwindow_segments = 0\n"
+LINGER_NOT_TUNED = "version = 1\n[scheduler]\nlinger_max_us = 0\n"
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,16 @@ def share(outcome):
     return idle_share(outcome, nothing_needed, overlapping=False)
 
 
+def mean_queued_ns(outcome):
+    """Of the requests that had arrived before the last one's result: from taken up to result."""
+    items = outcome.worker("server").items
+    return statistics.mean(
+        after["end_ns"] - after["begin_ns"]
+        for before, after in pairwise(items)
+        if after["arrival_ns"] < before["end_ns"]
+    )
+
+
 def test_sharing_without_tandem_at_least_doubles_the_servers_p99(alone, unmanaged):
     assert all(w.all_correct for w in unmanaged.workers)
     assert p99_ms(unmanaged) >= 2.0 * p99_ms(alone)
@@ -69,6 +83,18 @@ def test_without_the_window_the_servers_p99_is_lost(lab, folder, alone):
 
     assert all(w.all_correct for w in outcome.workers)
     assert p99_ms(outcome) > 1.3 * p99_ms(alone)
+
+
+def test_a_server_that_pauses_between_queued_requests_is_waited_for(lab, folder):
+    """Longer than it lingers at first: without tuning, trainers get in before every request."""
+    tuned, untuned = (
+        lab.run(name, folder=folder, config=config, pause_ns=600_000)
+        for name, config in (("tuned", ""), ("untuned", LINGER_NOT_TUNED))
+    )
+
+    assert all(w.all_correct for outcome in (tuned, untuned) for w in outcome.workers)
+    assert mean_queued_ns(tuned) < 0.95 * mean_queued_ns(untuned)
+    assert share(tuned) >= 0.7
 
 
 def test_a_run_alone_repeats_to_the_nanosecond(lab, folder, alone):

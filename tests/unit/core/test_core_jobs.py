@@ -159,12 +159,12 @@ def test_an_event_for_an_unknown_job_is_refused(word):
 
 
 def test_a_process_of_a_latency_group_is_told_its_class_and_how_long_to_linger():
-    talk = Talk(Options(linger_ns=42))
+    talk = Talk(Options(linger_ns=42, linger_limit_ns=99))
 
     talk.attach(1, LATENCY)
 
     assert talk.of(SetClass) == [SetClass(process_id=1, job_class=LATENCY)]
-    assert talk.of(SetLinger) == [SetLinger(process_id=1, linger_ns=42)]
+    assert talk.of(SetLinger) == [SetLinger(process_id=1, linger_ns=42, limit_ns=99)]
 
 
 def test_a_change_of_class_is_told_at_once():

@@ -66,15 +66,14 @@ def test_the_command_line_overrides_the_file_within_its_bounds():
 
 def test_units_of_the_file_become_nanoseconds(tmp_path):
     path = tmp_path / "config.toml"
-    path.write_text("[scheduler]\nquantum_ms = 2.5\nmax_hold_s = 3\nlinger_us = 7\n")
+    path.write_text(
+        "[scheduler]\nquantum_ms = 2.5\nmax_hold_s = 3\nlinger_us = 7\nlinger_max_us = 8\n"
+    )
 
     options = load(path).options()
 
-    assert (options.quantum_ns, options.max_hold_ns, options.linger_ns) == (
-        2_500_000,
-        3 * SECOND,
-        7_000,
-    )
+    assert (options.quantum_ns, options.max_hold_ns) == (2_500_000, 3 * SECOND)
+    assert (options.linger_ns, options.linger_limit_ns) == (7_000, 8_000)
 
 
 def test_a_missing_file_that_was_named_is_an_error(tmp_path):

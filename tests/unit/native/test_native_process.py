@@ -101,7 +101,7 @@ def test_every_setting_reaches_the_command_page(process: _native.Process) -> Non
 
     process.set_window(segments=2, segment_ns=50_000)
     process.set_class(job_class=1)
-    process.set_linger(linger_ns=1)
+    process.set_linger(linger_ns=1, limit_ns=2)
     process.set_flags(honour_presence=False, telemetry=False, released=True)
     process.set_presence_mask(mask=0b101)
     process.set_memory_limit(limit_bytes=1 << 30)
