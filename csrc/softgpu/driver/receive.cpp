@@ -14,6 +14,7 @@
 #include "ptx_kernels.h"
 #include "green_context.h"
 #include "pool.h"
+#include "reach.h"
 #include "runtime.h"
 
 namespace softgpu {
@@ -140,6 +141,7 @@ void Runtime::on_done(const proto::Done& done) {
   Stream* stream = op->stream;
   CUresult status = static_cast<CUresult>(done.status);
   if (op->work.kind == OpKind::kMemOpWrite && status == CUDA_SUCCESS) {
+    reveal(*this, reinterpret_cast<uintptr_t>(op->work.destination));
     status = run_write_value(op->work);
   }
   if (status != CUDA_SUCCESS && stream->context->error == CUDA_SUCCESS) {
@@ -217,13 +219,15 @@ void Runtime::execute(Lock& lock, Op* op) {
   CUresult status = op->stream->failure;
   t_start_ns = op->start_ns;
   t_cost = {};
-  lock.unlock();
   // Host functions may block, and touch no device memory.
   Lock at_work(bodies, std::defer_lock);
   if (op->work.kind != OpKind::kHostFunc) at_work.lock();
+  if (op->work.kind == OpKind::kKernel) hide_from(*this, *stream->context);
+  lock.unlock();
   if (status == CUDA_SUCCESS) status = op->work.body(op->work);
   if (at_work) at_work.unlock();
   lock.lock();
+  reveal_all(*this);
   op->unsatisfied = status == CUDA_ERROR_NOT_READY;
   if (op->unsatisfied) status = CUDA_SUCCESS;
   if (live(id)) op->stream->failure = status;

@@ -54,9 +54,10 @@ struct Waiter {
 class Runtime {
  public:
   std::mutex mutex;
-  // Held while a body that touches device memory runs. Taken after `mutex` by whoever must not be
-  // seen at work by one, and never together with it by the executor.
+  // Held while a body that touches device memory runs. Taken after `mutex`, by the executor and by
+  // whoever must not be seen at work by a body; the executor then lets go of `mutex`.
   std::mutex bodies;
+  bool hidden = false;  // a kernel runs, and what it has no right to is out of reach; see reach.h
   Life life = Life::kFresh;
   proto::Welcome device{};  // of it only the visible devices
   // The device process's number of a visible device.

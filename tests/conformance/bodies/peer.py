@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from cuda.bindings import driver as cu
 from gpu import Gpu, NothingToTest, ok, refused
 
@@ -68,3 +71,96 @@ def peer_access_is_enabled_once_and_disabled_once():
     assert gpu.read(theirs) == [42]
     ok(cu.cuCtxDisablePeerAccess(other))
     assert refused(cu.cuCtxDisablePeerAccess(other)) == "PEER_ACCESS_NOT_ENABLED"
+
+
+def a_kernel_without_peer_access_faults_and_only_its_own_context_with_it():
+    gpu, other = _two()
+    theirs = _word_on(other, 20)
+    gpu.affine(theirs, 2, 2)
+    assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"
+    ok(cu.cuCtxSetCurrent(other))
+    assert gpu.read(theirs) == [20]
+    ok(cu.cuMemFree(theirs))
+
+
+def peer_access_ends_when_it_is_disabled():
+    gpu, other = _two()
+    theirs = _word_on(other, 20)
+    ok(cu.cuCtxEnablePeerAccess(other, 0))
+    gpu.affine(theirs, 2, 2)
+    ok(cu.cuCtxSynchronize())
+    ok(cu.cuCtxDisablePeerAccess(other))
+    gpu.affine(theirs, 2, 2)
+    assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"
+
+
+def peer_access_has_a_direction():
+    gpu, other = _two()
+    ok(cu.cuCtxEnablePeerAccess(other, 0))
+    mine = gpu.word(1)
+    ok(cu.cuCtxSetCurrent(other))
+    gpu.module = ok(cu.cuModuleLoadData(Path(os.environ["TEST_IMAGE"]).read_bytes()))
+    gpu.affine(mine, 2, 2)
+    assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"
+
+
+def copies_and_memsets_need_no_peer_access():
+    gpu, other = _two()
+    here, there = gpu.word(7), _word_on(other, 0)
+    ok(cu.cuMemcpyDtoD(there, here, 4))
+    ok(cu.cuMemcpyPeer(here, gpu.context, there, other, 4))
+    gpu.affine(here, 6, 0)
+    ok(cu.cuMemcpyDtoD(there, here, 4))
+    assert gpu.read(there) == [42]
+
+
+def _pool_access(pool, flags) -> None:
+    desc = cu.CUmemAccessDesc()
+    desc.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    desc.location.id = 0
+    desc.flags = flags
+    ok(cu.cuMemPoolSetAccess(pool, [desc], 1))
+
+
+def memory_of_a_pool_is_reached_by_whom_the_pool_names():
+    gpu, other = _two()
+    flags = cu.CUmemAccess_flags
+    pool = ok(cu.cuDeviceGetDefaultMemPool(1))
+    ok(cu.cuCtxPushCurrent(other))
+    stream = ok(cu.cuStreamCreate(1))
+    word = ok(cu.cuMemAllocFromPoolAsync(4, pool, stream))
+    ok(cu.cuMemsetD32Async(word, 20, 1, stream))
+    ok(cu.cuStreamSynchronize(stream))
+    ok(cu.cuCtxPopCurrent())
+    _pool_access(pool, flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    gpu.affine(word, 2, 2)
+    assert gpu.read(word) == [42]
+    _pool_access(pool, flags.CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    ok(cu.cuCtxEnablePeerAccess(other, 0))  # which says nothing about pools
+    gpu.affine(word, 2, 2)
+    assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"
+
+
+def mapped_memory_is_reached_by_devices_that_were_given_access():
+    gpu, other = _two()
+    prop = cu.CUmemAllocationProp()
+    prop.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    prop.location.id = 1
+    size = ok(cu.cuMemGetAllocationGranularity(prop, cu.CUmemAllocationGranularity_flags(0)))
+    at, handle = ok(cu.cuMemAddressReserve(size, 0, 0, 0)), ok(cu.cuMemCreate(size, prop, 0))
+    ok(cu.cuMemMap(at, size, 0, handle, 0))
+    descs = [cu.CUmemAccessDesc() for _ in range(2)]
+    for device, desc in enumerate(descs):
+        desc.location.type = prop.location.type
+        desc.location.id = device
+        desc.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    ok(cu.cuMemSetAccess(at, size, descs, 2))
+    ok(cu.cuMemsetD32(at, 20, 1))
+    gpu.affine(at, 2, 2)
+    assert gpu.read(at) == [42]
+    descs[0].flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_NONE
+    ok(cu.cuMemSetAccess(at, size, descs[:1], 1))
+    ok(cu.cuCtxEnablePeerAccess(other, 0))  # which says nothing about mappings
+    gpu.affine(at, 2, 2)
+    assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"

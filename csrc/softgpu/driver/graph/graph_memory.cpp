@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "graph_exec.h"
 #include "memory.h"
+#include "pool.h"
 
 namespace softgpu {
 namespace {
@@ -131,6 +132,9 @@ CUresult set_alloc(Call& call, GraphNode* node, CUDA_MEM_ALLOC_NODE_PARAMS* para
   params->dptr = begin;
   node->alloc = *params;
   node->alloc_access.assign(params->accessDescs, params->accessDescs + params->accessDescCount);
+  for (const CUmemAccessDesc& one : node->alloc_access) {
+    node->memory->access[one.location.id] = one.flags;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -138,8 +142,7 @@ CUresult set_free(Call& call, GraphNode* node, CUdeviceptr pointer) {
   return mark_freed(call.rt, node, pointer);
 }
 
-CUresult capture_alloc(StreamCall& on, const CUmemPoolProps& props, size_t bytes,
-                       CUdeviceptr* out) {
+CUresult capture_alloc(StreamCall& on, const Pool& pool, size_t bytes, CUdeviceptr* out) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   Graph* graph = on.stream->capture->graph;
   if (const CUresult bad = may_hold(*graph, CU_GRAPH_NODE_TYPE_MEM_ALLOC)) {
@@ -147,8 +150,14 @@ CUresult capture_alloc(StreamCall& on, const CUmemPoolProps& props, size_t bytes
   }
   CUDA_MEM_ALLOC_NODE_PARAMS params{};
   params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = props.location;
+  params.poolProps.location = pool.props.location;
   params.bytesize = bytes;
+  std::vector<CUmemAccessDesc> access;  // the pool's at this time
+  for (const auto& [device, flags] : pool.access) {
+    access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, {device}}, flags});
+  }
+  params.accessDescs = access.data();
+  params.accessDescCount = access.size();
   if (const CUresult bad = check(on.call.rt, params)) return bad;
   GraphNode* node = capture_node(on, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
   if (!node) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -15,6 +15,7 @@
 namespace softgpu {
 
 struct GraphExec;
+struct Pool;
 struct StreamCall;
 
 struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {  // shared by the node, its clones, and itself while allocated
@@ -27,6 +28,7 @@ struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {  // sha
   const uintptr_t begin;
   const size_t bytes;
   const int device;
+  std::map<int, CUmemAccess_flags> access{};  // of other devices
   unsigned freed_by = 0;  // of the graph that has a free node for it
   bool live = false;      // a launch has allocated it and nothing has freed it
   uint32_t users = 0;     // executable graphs that keep it backed
@@ -36,7 +38,7 @@ struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {  // sha
 CUresult set_alloc(Call& call, GraphNode* node, CUDA_MEM_ALLOC_NODE_PARAMS* params);
 CUresult set_free(Call& call, GraphNode* node, CUdeviceptr pointer);
 // The same for cuMemAllocAsync and cuMemFreeAsync in a capturing stream.
-CUresult capture_alloc(StreamCall& on, const CUmemPoolProps& props, size_t bytes, CUdeviceptr* out);
+CUresult capture_alloc(StreamCall& on, const Pool& pool, size_t bytes, CUdeviceptr* out);
 CUresult capture_free(StreamCall& on, CUdeviceptr pointer);
 
 // Before a launch: its allocations have their pages. Lets go of the mutex where it has to ask.

@@ -15,6 +15,7 @@
 
 #include "ipc.h"
 #include "pool_arena.h"
+#include "reach.h"
 
 namespace softgpu {
 namespace {
@@ -125,6 +126,7 @@ bool make_shareable(Runtime& rt, Range& range) {
   const int fd = make_memory_file(rt, "linear", range.device, range.allocation, bytes);
   if (fd < 0) return false;
   const Lock nobody_at_work(rt.bodies);
+  reveal(rt, range.begin);
   void* pages = reinterpret_cast<void*>(range.begin);
   struct stat info;
   if (fstat(fd, &info) != 0 || !copy_into(fd, static_cast<const char*>(pages), bytes) ||

@@ -18,6 +18,9 @@ CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out);
 // The cuMemMap that an address of a reserved range lies in, and where it begins; null: none.
 std::pair<uintptr_t, const Mapping*> mapping_at(const Range& range, uintptr_t at);
 
+// What the pages of a mapping allow: what any device may do.
+int protection_of(const Mapping& mapping);
+
 // Host memory that devices reach.
 inline bool is_host(const Range& range) {
   return range.kind == RangeKind::kHost || range.kind == RangeKind::kRegistered;

@@ -1,5 +1,5 @@
-// Access between devices. Every two different devices can; what a context has enabled is remembered
-// and answered for, but a kernel that goes to another device without it is not stopped.
+// Access between devices. Every two different devices can; what a context has not enabled is hidden
+// from its kernels, see reach.h.
 #include "api.h"
 
 namespace softgpu {

@@ -207,7 +207,7 @@ CUresult allocate_in_order(StreamCall& on, Pool* pool, size_t bytes, CUdeviceptr
   Runtime& rt = on.call.rt;
   Stream* stream = on.stream;
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (stream->capture) return capture_alloc(on, pool->props, bytes, out);
+  if (stream->capture) return capture_alloc(on, *pool, bytes, out);
   if (!out || bytes == 0 || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > pool->capacity) return CUDA_ERROR_OUT_OF_MEMORY;
   const size_t whole = round_up(bytes, kPoolAlignment);

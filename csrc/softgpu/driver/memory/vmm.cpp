@@ -101,16 +101,6 @@ CUresult check_access(const Runtime& rt, const CUmemAccessDesc& desc) {
   }
 }
 
-// Pages have one protection for all of the process: what any device may do.
-int protection_of(const Mapping& mapping) {
-  int protection = PROT_NONE;
-  for (const auto& [device, flags] : mapping.access) {
-    if (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) protection |= PROT_READ;
-    if (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) protection |= PROT_WRITE;
-  }
-  return protection;
-}
-
 // Pages for [begin, begin + bytes), `align` being a power of two; 0 when there is no room.
 uintptr_t reserve_aligned(size_t bytes, size_t align, CUdeviceptr hint) {
   if (bytes > SIZE_MAX - align) return 0;
@@ -136,6 +126,15 @@ CUresult hold_imported(Call& call, size_t bytes, int device, uint64_t* allocatio
 }
 
 }  // namespace
+
+int protection_of(const Mapping& mapping) {
+  int protection = PROT_NONE;
+  for (const auto& [device, flags] : mapping.access) {
+    if (flags & CU_MEM_ACCESS_FLAGS_PROT_READ) protection |= PROT_READ;
+    if (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) protection |= PROT_WRITE;
+  }
+  return protection;
+}
 
 std::pair<uintptr_t, const Mapping*> mapping_at(const Range& range, uintptr_t at) {
   auto next = range.mappings.upper_bound(at);
