@@ -35,6 +35,7 @@ check: setup  ## lint, format, types, layers, generated files fresh
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python packaging/check_calls.py
 	@$(BIN)/python packaging/check_generated.py
 
 sanitize: setup  ## C++ tests under ASan/UBSan and TSan

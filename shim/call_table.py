@@ -1,10 +1,10 @@
-"""Reads calls.def, the table of every driver function, and tells what is wrong with it."""
+"""Reads calls.def, the table of every driver function: what is wrong with it, what it covers."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def open(self) -> bool:
-        """Whether it still lacks the handler it must have."""
+        """Whether it says itself that it still lacks a handler."""
         return not self.interposed and self.reason.startswith("open: ")
 
     @property
@@ -45,6 +45,11 @@ class Row:
         """Whether work or memory passes by without a word on why it may."""
         must = self.group in WORK or self.group in MEMORY
         return must and not self.interposed and not self.reason.startswith(("free: ", "open: "))
+
+    @property
+    def unhandled(self) -> bool:
+        """Whether a call that must be seen is not."""
+        return self.open or self.unexplained
 
 
 def read(text: str) -> list[Row]:
@@ -81,6 +86,11 @@ def version_number(version: str) -> int:
     return int(major) * 1000 + int(minor) * 10
 
 
+def version_name(number: int) -> str:
+    """The "12.4" of CUDA_VERSION 12040."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 def problems(rows: Sequence[Row], declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """What must be put right, one sentence each."""
     known = {row.symbol for row in rows}
@@ -114,3 +124,38 @@ def _problems_of(
     too_old = [v for v in declared if version_number(v) < row.since and row.symbol in declared[v]]
     if too_old:
         yield f"{name} cannot be new in {row.since}: cuda.h {too_old[0]} declares it"
+
+
+def coverage(
+    rows: Sequence[Row],
+    declared: Mapping[str, Sequence[str]],
+    built_with: str,
+    built: Collection[str],
+) -> dict[str, object]:
+    """What `tandem doctor --coverage` says: for each header its functions by class, and the gaps.
+
+    `built` is what the header of the build, `built_with`, declares.
+    """
+    known = {row.symbol: row for row in rows}
+    return {
+        "built_with": built_with,
+        "headers": {
+            version: {"functions": len(names)}
+            | _covered([known[n] for n in names if n in known], built)
+            | {"unclassified": [n for n in names if n not in known]}
+            for version, names in sorted(declared.items(), key=lambda d: version_number(d[0]))
+        },
+    }
+
+
+def _covered(rows: Sequence[Row], built: Collection[str]) -> dict[str, object]:
+    classes = {group: {"handled": 0, "passed": 0, "unhandled": 0} for group in CLASSES}
+    for row in rows:
+        state = "handled" if row.interposed else "unhandled" if row.unhandled else "passed"
+        classes[row.group][state] += 1
+    return {
+        "classes": classes,
+        "unhandled": [row.symbol for row in rows if row.unhandled],
+        # Handled, but the header of the build does not declare them yet: their calls go unseen.
+        "not_built": [r.symbol for r in rows if r.interposed and r.symbol not in built],
+    }

@@ -39,29 +39,26 @@ def main() -> None:
         table = call_table.read(call_table.TABLE.read_text())
     except ValueError as exc:
         sys.exit(f"error: {exc}")
-    header = _preprocessed(arguments.cuda_include)
-    prototypes = _prototypes(header)
+    header = preprocessed(arguments.cuda_include)
+    declared = prototypes(header)
     entries, signatures, calls = [], {}, []
     for row in table:
-        if not row.interposed or row.symbol not in prototypes:
+        if not row.interposed or row.symbol not in declared:
             continue
-        parameters = prototypes[row.symbol]
-        declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
+        parameters = declared[row.symbol]
+        typed = ", ".join(f"{kind} {name}" for kind, name in parameters)
         passed = ", ".join(name for _, name in parameters)
         shown = "".join(_shown(kind, name) for kind, name in parameters)
-        entries.append(
-            f"SHIM_ENTRY({row.symbol}, {row.handler}, ({declared}), ({passed}), {shown})"
-        )
+        entries.append(f"SHIM_ENTRY({row.symbol}, {row.handler}, ({typed}), ({passed}), {shown})")
         calls.append(_described(row.symbol, row.group, parameters))
         signatures[row.symbol] = [kind for kind, _ in parameters]
-    _write(arguments.out / "shim_calls.inc", "".join(f"CALL({s})\n" for s in signatures))
-    _write(arguments.out / "shim_entries.inc", "\n".join(entries) + "\n")
-    _write(arguments.out / "shim_signatures.json", json.dumps(signatures, indent=1) + "\n")
+    write_if_changed(arguments.out / "shim_calls.inc", "".join(f"CALL({s})\n" for s in signatures))
+    write_if_changed(arguments.out / "shim_entries.inc", "\n".join(entries) + "\n")
+    write_if_changed(
+        arguments.out / "shim_signatures.json", json.dumps(signatures, indent=1) + "\n"
+    )
     described = json.dumps({"calls": calls, "enums": _enumerations(header)}, separators=(",", ":"))
-    # In pieces: the standard promises no more than 64 KiB for one literal.
-    pieces = [described[i : i + 8000] for i in range(0, len(described), 8000)]
-    text = "\n".join(f'R"json({piece})json"' for piece in pieces)
-    _write(arguments.out / "trace_calls.inc", text + "\n")
+    write_if_changed(arguments.out / "trace_calls.inc", as_cpp_string(described))
 
 
 # Parameter type -> member of tracing::Arguments; all others are `value`.
@@ -111,7 +108,8 @@ def _enumerations(header: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _preprocessed(include: Path) -> str:
+def preprocessed(include: Path) -> str:
+    """cuda.h as the compiler sees it, with every name under which the library exports it."""
     command = [os.environ.get("CXX", "g++"), "-E", "-P", "-xc++", "-D__CUDA_API_VERSION_INTERNAL"]
     source = "#include <cuda.h>\n"
     return subprocess.run(
@@ -123,7 +121,7 @@ def _preprocessed(include: Path) -> str:
     ).stdout
 
 
-def _prototypes(header: str) -> dict[str, list[tuple[str, str]]]:
+def prototypes(header: str) -> dict[str, list[tuple[str, str]]]:
     """Every function of cuda.h: name -> (type, name) of each parameter."""
     return {
         name: [_parameter(p) for p in parameters.split(",") if p.strip() not in ("", "void")]
@@ -138,7 +136,13 @@ def _parameter(text: str) -> tuple[str, str]:
     return " ".join(match[1].split()), match[2]
 
 
-def _write(path: Path, text: str) -> None:
+def as_cpp_string(text: str) -> str:
+    """A literal, in pieces: the standard promises no more than 64 KiB for one."""
+    pieces = [text[i : i + 8000] for i in range(0, len(text), 8000)]
+    return "\n".join(f'R"json({piece})json"' for piece in pieces) + "\n"
+
+
+def write_if_changed(path: Path, text: str) -> None:
     """Touch the file only when its text changed, so that nothing is compiled again for nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_text() != text:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tandem import _paths
+from tandem._coverage import coverage
 from tandem._launch import preload
 from tandem._paths import RuntimeDir
 from tandem.errors import TandemError
@@ -100,7 +101,21 @@ def check_shim(machine: Machine) -> Iterator[Finding]:
             remedy="check that it was built for this architecture and glibc",
         )
     else:
-        yield Finding(check="shim", level=OK, text=str(machine.shim))
+        yield _header_of_shim(machine.shim, machine.probe.get("version") or 0)
+
+
+def _header_of_shim(shim: Path, driver_version: int) -> Finding:
+    """Functions that are new in a driver newer than the build's cuda.h have no wrapper."""
+    built = coverage()
+    text = f"{shim}, built with cuda.h {built.built_with}"
+    if driver_version <= built.newest_version:
+        return Finding(check="shim", level=OK, text=text)
+    return Finding(
+        check="shim",
+        level=WARN,
+        text=f"{text}; the driver is newer",
+        remedy="programs that use its new functions are not seen: build with its cuda.h",
+    )
 
 
 def check_lookups(machine: Machine) -> Iterator[Finding]:

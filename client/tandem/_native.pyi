@@ -153,6 +153,7 @@ class Poller:
 
 TRACE_VERSION: int
 TRACE_CALLS: str
+CALL_COVERAGE: str  # JSON; see tandem._coverage
 
 @final
 class Tracer:

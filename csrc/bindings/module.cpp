@@ -13,5 +13,6 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_messages(module);
   tandem::bindings::add_process(module);
   tandem::bindings::add_poller(module);
+  tandem::bindings::add_coverage(module);
   tandem::bindings::add_trace(module);
 }
