@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 COMMON = f"-std=c++17 -fPIC -fvisibility=hidden -pthread {WARNINGS}"
 # In other people's processes: no exceptions, no RTTI, no libstdc++ at run time.
-PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer"
+PRELOADED = (
+    "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer -DTANDEM_VERSIONED_DLSYM"
+)
 VARIANTS = {
     "release": ("-O2 -g1", ""),
     "asan": (

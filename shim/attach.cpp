@@ -14,6 +14,7 @@
 #include <new>
 
 #include "driver.h"
+#include "watched.h"
 #include "wire.h"
 
 namespace tandem::shim {
@@ -252,8 +253,8 @@ Channel* attach_to_daemon(const Settings& settings, const wire::Hello& hello, in
   mapped.header = {wire::kMagic, wire::kProtocolVersion, static_cast<uint16_t>(wire::Type::kMapped),
                    sizeof(mapped), 0};
   if (channel && send_message(socket, mapped)) {
-    channel->socket = socket;
-    channel->observe = settings.observe;
+    channel->socket.adopt(socket);
+    channel->observe.store(settings.observe || is_watched(), std::memory_order_relaxed);
   } else {
     channel = nullptr;
     if (socket >= 0) close(socket);
@@ -264,8 +265,10 @@ Channel* attach_to_daemon(const Settings& settings, const wire::Hello& hello, in
 
 bool read_messages(Channel& channel) {
   for (;;) {
+    const int socket = channel.socket.number();
+    if (socket < 0) return false;  // closed by the job
     Packet packet;
-    const int got = receive(channel.socket, &packet);
+    const int got = receive(socket, &packet);
     if (got < 0) return false;
     if (got == 0) return true;
     handle_presence(channel.gate.peers().page, packet);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "clock.h"
+#include "descriptor.h"
 #include "gate.h"
 #include "shm_layout.h"
 
@@ -30,6 +31,7 @@ struct StreamSlot {
   std::atomic<uint32_t> thread;  // owner of a per-thread default stream, else 0
   std::atomic<uint32_t> device;
   std::atomic<bool> blocking;    // synchronises with the legacy stream
+  std::atomic<bool> green;       // of a green context, which only one thread may have current
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
   // Try-lock of whoever issues a marker, retires the slot or reads its events. Nobody blocks on it:
@@ -49,8 +51,10 @@ struct Channel {
   shm::Slot* slots = nullptr;
   shm::PresencePage* presence = nullptr;
   Gate gate;
-  bool observe = false;
-  int socket = -1;
+  // Records only: no gate, no markers. The helper changes it; nothing else hangs on it, and a look is
+  // a plain load whatever the order.
+  std::atomic<bool> observe{false};
+  Descriptor socket;  // helper; others only look
   uint64_t process_id = 0;
   uint64_t job_id = 0;
   StreamSlot streams[shm::kSlotCount]{};

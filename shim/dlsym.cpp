@@ -2,6 +2,9 @@
 // RTLD_NEXT and RTLD_DEFAULT look at the return address to learn who asks, so there may be no frame
 // of ours on the stack. In assembly because only that holds at every optimisation level and under
 // every sanitizer.
+//
+// Others interpose dlsym, too. Those before us in LD_PRELOAD ask for the next one, most of them by
+// glibc's versions (dlvsym), so ours has these versions; those after us get what we hand on.
 #include <dlfcn.h>
 
 #include "real_dlsym.h"
@@ -17,7 +20,11 @@ KEEP_PLAIN void* tandem_find_dlsym() {
   // the function lives in libc itself.
   static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
   for (const char* version : kVersions) {
-    if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) return tandem_real_dlsym = found;
+    void* const glibcs = dlvsym(RTLD_NEXT, "dlsym", version);
+    if (!glibcs) continue;
+    // That look-up passes over definitions without a version; this one does not.
+    void* const next = reinterpret_cast<void* (*)(void*, const char*)>(glibcs)(RTLD_NEXT, "dlsym");
+    return tandem_real_dlsym = next ? next : glibcs;
   }
   __builtin_trap();  // no glibc in this process: it could not have loaded us
 }
@@ -31,6 +38,20 @@ KEEP_PLAIN void* real_dlsym(void* handle, const char* name) {
 }
 
 }  // namespace tandem::shim
+
+// The preload library's version script has the nodes; programs that test this code have none.
+#ifdef TANDEM_VERSIONED_DLSYM
+#if defined(__x86_64__)
+asm(".symver dlsym_by_its_first_version, dlsym@GLIBC_2.2.5");
+#else
+asm(".symver dlsym_by_its_first_version, dlsym@GLIBC_2.17");
+#endif
+asm(R"(
+  .symver dlsym, dlsym@@GLIBC_2.34
+  .globl dlsym_by_its_first_version
+  .set dlsym_by_its_first_version, dlsym
+)");
+#endif
 
 #if defined(__x86_64__)
 asm(R"(

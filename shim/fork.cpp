@@ -1,7 +1,6 @@
 #include "fork.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "capture.h"
 #include "helper.h"
@@ -20,7 +19,7 @@ namespace {
 void become_child() {
   memory::unlock_after_fork();
   memory::start_afresh();
-  if (Channel* parents = g_channel.exchange(nullptr)) close(parents->socket);
+  if (Channel* parents = g_channel.exchange(nullptr)) parents->socket.drop();
   forget_helper();
   forget_all_timings();
   reset_shared_ring_lock();

@@ -1,9 +1,9 @@
 #include "helper.h"
 
 #include <poll.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 
 #include "attach.h"
 #include "capture.h"
+#include "descriptor.h"
 #include "driver.h"
 #include "guard.h"
 #include "markers.h"
@@ -24,6 +25,7 @@
 #include "slots.h"
 #include "thread_state.h"
 #include "timing.h"
+#include "watched.h"
 
 namespace tandem::shim {
 
@@ -40,10 +42,13 @@ constexpr uint64_t kIdleRoundNs = 100'000'000;
 constexpr uint64_t kVirtualIdleRoundNs = 1'000'000;
 constexpr uint64_t kRetryNs = 250'000'000;
 constexpr uint64_t kRefineNs = 100'000'000;
+constexpr uint64_t kWatchersNs = 1'000'000'000;
 constexpr int kHelperAttachMs = 1000;
 constexpr uint64_t kStopNs = 50'000'000;
 
-std::atomic<int> g_wake_fd{-1};
+// A pipe: written to wake the helper, which reads. Made and dropped while no submitter can be at it,
+// and by the helper when the job has closed it.
+Descriptor g_wake_read, g_wake_write;
 std::atomic<bool> g_stopping{false};
 // True while the helper may be inside the driver; stop_helper waits for false.
 std::atomic<bool> g_in_driver{false};
@@ -80,7 +85,7 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
   const StreamSlot& own = channel.streams[index];
   if (!slot.open.load(std::memory_order_acquire) || !is_live(own)) return;
   const uint64_t stream = own.stream.load(std::memory_order_relaxed);
-  if (stream == kPerThreadStream) return;
+  if (!is_for_others(own, stream)) return;
   if (slot.last_submit_ns.load(std::memory_order_relaxed) + kQuietNs > now_ns) {
     round->at_least(Load::kOpen);
     round->in_full_swing = true;
@@ -95,8 +100,25 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
   round->at_least(slot.open.load(std::memory_order_relaxed) ? Load::kOpen : Load::kDraining);
 }
 
+// What is open and will get no marker counts as ended with the last marker there is.
+void forget_open(Channel& channel, uint32_t index) {
+  shm::Slot& slot = channel.slots[index];
+  StreamSlot& own = channel.streams[index];
+  if (!slot.open.load(std::memory_order_acquire) || !try_own(own)) return;
+  if (slot.issued.load(std::memory_order_acquire) <= slot.done.load(std::memory_order_acquire))
+    slot.open.store(0, std::memory_order_release);
+  disown(own);
+}
+
+// A stream may go with something open: in a capture, or with its thread.
+void forget_open_of_the_gone(Channel& channel, uint32_t index) {
+  if (channel.streams[index].stream.load(std::memory_order_acquire) == kStreamRetired)
+    forget_open(channel, index);
+}
+
 void look_after_slot(Channel& channel, uint32_t index, uint64_t now_ns, Round* round) {
   close_if_quiet(channel, index, now_ns, round);
+  forget_open_of_the_gone(channel, index);
   const shm::Slot& slot = channel.slots[index];
   if (slot.issued.load(std::memory_order_acquire) <= slot.done.load(std::memory_order_acquire))
     return;
@@ -120,17 +142,29 @@ void publish(Channel& channel, uint64_t now_ns) {
   shm::StateControl& control = channel.state->control;
   control.helper_tick_ns.store(now_ns, std::memory_order_relaxed);
   channel.gate.acknowledge(channel.command->gate.gate.load(std::memory_order_acquire));
-  const bool ungated = channel.gate.stale();
+  const bool ungated = channel.gate.stale() || channel.observe.load(std::memory_order_relaxed);
   if (control.ungated.load(std::memory_order_relaxed) != ungated)
     control.ungated.store(ungated, std::memory_order_relaxed);
+}
+
+// A debugger comes and goes.
+void look_for_watchers(Channel& channel, uint64_t now_ns) {
+  static uint64_t next_ns = 0;
+  if (now_ns < next_ns) return;
+  next_ns = now_ns + kWatchersNs;
+  channel.observe.store(g_settings.observe || is_watched(), std::memory_order_relaxed);
 }
 
 Round look_after(Channel& channel) {
   Round round;
   const uint64_t now_ns = g_clock.now_ns();
+  look_for_watchers(channel, now_ns);
   publish(channel, now_ns);
   refine_clock(channel, now_ns);
-  if (channel.observe) return round;
+  if (channel.observe.load(std::memory_order_relaxed)) {
+    for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i);
+    return round;
+  }
   g_in_driver.store(true);
   if (!g_stopping.load()) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) look_after_slot(channel, i, now_ns, &round);
@@ -152,20 +186,29 @@ uint64_t pause_ns(Round round) {
   return round.load == Load::kDraining ? kDrainRoundNs : kIdleRoundNs;
 }
 
-void drain_wake_fd(int fd) {
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof(count));
+void make_wake_pipe() {
+  int ends[2] = {-1, -1};
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;  // it then looks from time to time
+  g_wake_read.adopt(ends[0]);
+  g_wake_write.adopt(ends[1]);
+}
+
+void empty_wake_pipe(int fd) {
+  char bytes[64];
+  while (read(fd, bytes, sizeof(bytes)) == sizeof(bytes)) {
+  }
 }
 
 // Waits for the socket, a wake-up, or the time.
 void sleep_on(int socket, uint64_t ns) {
-  const int wake_fd = g_wake_fd.load(std::memory_order_relaxed);
+  if (g_wake_read.number() < 0) make_wake_pipe();
+  const int wake_fd = g_wake_read.number();
   pollfd wanted[2] = {{wake_fd, POLLIN, 0}, {socket, POLLIN, 0}};
   timespec timeout{};
   timeout.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
   timeout.tv_nsec = static_cast<long>(ns % 1'000'000'000);
   ppoll(wanted, socket >= 0 ? 2 : 1, &timeout, nullptr);
-  if (wanted[0].revents) drain_wake_fd(wake_fd);
+  if (wanted[0].revents) empty_wake_pipe(wake_fd);
 }
 
 void pause_after(const Channel& channel, Round round) {
@@ -180,7 +223,7 @@ void pause_after(const Channel& channel, Round round) {
     g_helper_sleeps.store(true);
     if (!all_idle(channel)) round.load = Load::kOpen;
   }
-  sleep_on(channel.socket, pause_ns(round));
+  sleep_on(channel.socket.number(), pause_ns(round));
   if (idle) g_helper_sleeps.store(false);
 }
 
@@ -223,7 +266,7 @@ void* run(void*) {
 
 bool start_helper() {
   g_stopping.store(false);
-  g_wake_fd.store(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), std::memory_order_relaxed);
+  make_wake_pipe();
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: the job's signals are the job's
@@ -241,11 +284,10 @@ bool start_helper() {
 
 void wake_helper_now() {
   g_helper_sleeps.store(false, std::memory_order_relaxed);
-  const uint64_t one = 1;
-  const int fd = g_wake_fd.load(std::memory_order_relaxed);
+  const int fd = g_wake_write.number();
   if (fd < 0) return;
   const int saved = errno;
-  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(fd, "", 1);
   errno = saved;
 }
 
@@ -257,8 +299,8 @@ void stop_helper() {
 }
 
 void forget_helper() {
-  const int fd = g_wake_fd.exchange(-1);
-  if (fd >= 0) close(fd);
+  g_wake_read.drop();
+  g_wake_write.drop();
   g_helper_sleeps.store(false);
   g_in_driver.store(false);
   g_stopping.store(false);

@@ -17,8 +17,9 @@ bool register_pages(Channel& channel) {
   CUcontext context = nullptr;
   if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return false;
   const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-  if (g_driver.cuMemHostRegister_v2(channel.slots, kSlotPagesBytes, flags) != CUDA_SUCCESS)
-    return false;
+  const CUresult result = g_driver.cuMemHostRegister_v2(channel.slots, kSlotPagesBytes, flags);
+  // Already: by a green context that is gone, whose registrations are those of its primary context.
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
   CUdeviceptr base = 0;
   if (g_driver.cuMemHostGetDevicePointer_v2(&base, channel.slots, 0) != CUDA_SUCCESS) return false;
   channel.registered_base.store(base, std::memory_order_relaxed);

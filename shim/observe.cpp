@@ -67,8 +67,8 @@ void retire_stream(CUstream stream) {
   for (uint32_t i = 0; i < slot_end(*channel); ++i) {
     StreamSlot& slot = channel->streams[i];
     if (slot.stream.load(std::memory_order_acquire) != handle) continue;
-    if (!channel->observe) close_segment(*channel, i);  // its work goes on after the destruction
     if (!own_soon(slot)) continue;
+    if (!channel->observe) close_owned_segment(*channel, i);  // its work outlives the stream
     retire(*channel, i);
     disown(slot);
   }

@@ -71,9 +71,13 @@ void close_segment(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   if (channel.slots[index].open.load(std::memory_order_relaxed) == 0) return;
   if (!try_own(slot)) return;
-  const uint64_t stream = slot.stream.load(std::memory_order_acquire);
-  if (may_mark(slot, stream)) mark(channel, index);
+  close_owned_segment(channel, index);
   disown(slot);
+}
+
+void close_owned_segment(Channel& channel, uint32_t index) {
+  const StreamSlot& slot = channel.streams[index];
+  if (may_mark(slot, slot.stream.load(std::memory_order_acquire))) mark(channel, index);
 }
 
 void close_open_segments(Channel& channel) {

@@ -32,6 +32,8 @@ inline uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns
 // Puts a marker behind what the slot has open. Does nothing when nothing is open, when another
 // thread is at it, or where a marker is not allowed now.
 void close_segment(Channel& channel, uint32_t index);
+// The same for a caller that owns the slot.
+void close_owned_segment(Channel& channel, uint32_t index);
 
 // Before the caller blocks or asks: what is open everywhere, so that its completion will be seen.
 void close_open_segments(Channel& channel);

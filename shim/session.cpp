@@ -1,13 +1,12 @@
 #include "session.h"
 
-#include <unistd.h>
-
 #include <cstring>
 
 #include "attach.h"
 #include "driver.h"
 #include "fork.h"
 #include "helper.h"
+#include "log.h"
 #include "memory.h"
 
 namespace tandem::shim {
@@ -93,8 +92,14 @@ void start_session() {
   resolve_shares();
   make_hello();
   attach(kFirstAttachMs);
-  start_helper();
-  g_session.store(SessionState::kStarted, std::memory_order_release);
+  if (start_helper()) {
+    g_session.store(SessionState::kStarted, std::memory_order_release);
+    return;
+  }
+  // Nobody would see the daemon go, or end what is open.
+  lose_channel();
+  say_once("helper thread", "tandem", "could not be made; running unshared");
+  g_session.store(SessionState::kOff, std::memory_order_release);
 }
 
 bool attach(int timeout_ms) {
@@ -113,7 +118,7 @@ void lose_channel() {
   memory::limit_bytes();  // keeps the last limit
   g_channel.store(nullptr, std::memory_order_release);
   channel->gate.lose();
-  close(channel->socket);
+  channel->socket.drop();
 }
 
 }  // namespace tandem::shim

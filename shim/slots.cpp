@@ -69,12 +69,17 @@ void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
     if (g_driver.cuStreamGetCtx(as_stream(stream), &owner) == CUDA_SUCCESS && owner)
       context = reinterpret_cast<uint64_t>(owner);
   }
+  CUgreenCtx green = nullptr;
+  CUcontext primary = nullptr;
+  if (g_driver.cuStreamGetCtx_v2 && (!is_default_stream(stream) || context))
+    g_driver.cuStreamGetCtx_v2(as_stream(stream), &primary, &green);
   if (g_driver.cuCtxGetDevice) g_driver.cuCtxGetDevice(&device);
   if (!is_default_stream(stream) && g_driver.cuStreamGetFlags)
     g_driver.cuStreamGetFlags(as_stream(stream), &flags);
   slot.context.store(context, std::memory_order_relaxed);
   slot.device.store(static_cast<uint32_t>(device), std::memory_order_relaxed);
   slot.blocking.store((flags & CU_STREAM_NON_BLOCKING) == 0, std::memory_order_relaxed);
+  slot.green.store(green != nullptr, std::memory_order_relaxed);
   slot.programmatic.store(false, std::memory_order_relaxed);
   slot.thread.store(stream == kPerThreadStream ? thread_id() : 0, std::memory_order_relaxed);
 }
@@ -82,6 +87,7 @@ void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
 uint32_t make(Channel& channel, uint64_t stream, uint64_t context) {
   const uint32_t index = take(channel);
   if (index == kNoSlot) return kNoSlot;
+  if (stream == kPerThreadStream) watch_thread_end();
   StreamSlot& slot = channel.streams[index];
   const RelaxedCapture relaxed;
   describe(slot, stream, context);
@@ -148,6 +154,18 @@ void retire(Channel& channel, uint32_t index) {
   channel.slots[index].state.store(static_cast<uint32_t>(shm::SlotState::kRetired),
                                    std::memory_order_release);
   slot.stream.store(kStreamRetired, std::memory_order_release);
+}
+
+void retire_slots_of_thread(Channel& channel) {
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    StreamSlot& slot = channel.streams[i];
+    if (slot.stream.load(std::memory_order_acquire) != kPerThreadStream ||
+        slot.thread.load(std::memory_order_relaxed) != thread_id() || !own_soon(slot)) {
+      continue;
+    }
+    retire(channel, i);
+    disown(slot);
+  }
 }
 
 }  // namespace tandem::shim

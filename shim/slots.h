@@ -48,6 +48,14 @@ bool own_soon(StreamSlot& slot);
 // The stream is gone: its slot can be made again once its work is done. Caller owns the slot.
 void retire(Channel& channel, uint32_t index);
 
+// The same for every per-thread default stream of the calling thread, which ends.
+void retire_slots_of_thread(Channel& channel);
+
+// Whether another thread than the submitting one may put a marker into the stream later.
+inline bool is_for_others(const StreamSlot& slot, uint64_t stream) {
+  return stream != kPerThreadStream && !slot.green.load(std::memory_order_relaxed);
+}
+
 uint32_t slot_end(const Channel& channel);
 bool is_live(const StreamSlot& slot);
 

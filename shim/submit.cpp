@@ -89,9 +89,8 @@ void count(const Ticket& ticket, const Submission& submission, uint64_t now_ns) 
   if (submission.programmatic && !slot.programmatic.load(std::memory_order_relaxed))
     slot.programmatic.store(true, std::memory_order_relaxed);
   const bool full = open_ns >= close_at_ns(channel, slot);
-  // Nobody else could close a per-thread default stream's segment later.
   if (full || (ticket.close_after && !submission.programmatic) ||
-      submission.stream == kPerThreadStream) {
+      !is_for_others(slot, submission.stream)) {
     close_segment(channel, ticket.slot);
   }
 }

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "slots.h"
+
 namespace tandem::shim {
 
 // The model is said again: a definition without it gets the default.
@@ -15,14 +17,23 @@ namespace {
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
 
-void give_ring_back(void*) { g_thread.ring.release(); }
-void make_exit_key() { pthread_key_create(&g_exit_key, give_ring_back); }
+// No driver call: the driver's own thread state may be gone.
+void give_back(void*) {
+  g_thread.ring.release();
+  g_thread.channel = nullptr;
+  if (Channel* channel = g_channel.load(std::memory_order_acquire)) retire_slots_of_thread(*channel);
+}
+void make_exit_key() { pthread_key_create(&g_exit_key, give_back); }
 
 }  // namespace
 
-void claim_ring(Channel& channel) {
+void watch_thread_end() {
   pthread_once(&g_exit_key_once, make_exit_key);
   pthread_setspecific(g_exit_key, &g_thread);
+}
+
+void claim_ring(Channel& channel) {
+  watch_thread_end();
   g_thread.ring.release();
   g_thread.ring.claim(channel.state, thread_id());
 }

@@ -29,6 +29,10 @@ inline uint32_t thread_id() {
   return __builtin_expect(g_thread.tid != 0, 1) ? g_thread.tid : ask_thread_id();
 }
 
+// Something of this thread has to be given back when it ends: its ring, the slots of its per-thread
+// default streams.
+void watch_thread_end();
+
 void claim_ring(Channel& channel);
 
 // Lets `write` fill a record in this thread's ring; claims the ring on first use. Does nothing while

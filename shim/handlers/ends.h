@@ -31,6 +31,16 @@ template <class Call>
 CUresult destroy_context(CUcontext context) {
   return destroying_context(context, [&] { return Call::real(context); });
 }
+// The streams outlive the green context, detached; nothing may be put into them any more.
+template <class Call>
+CUresult destroy_green(CUgreenCtx green) {
+  CUcontext context = nullptr;
+  if (!g_channel.load(std::memory_order_acquire) || !green || !g_driver.cuCtxFromGreenCtx ||
+      g_driver.cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS || !context) {
+    return Call::real(green);
+  }
+  return destroying_context(context, [&] { return Call::real(green); });
+}
 template <class Call>
 CUresult reset_device(CUdevice device) {
   return destroying_primary(device, [&] { return Call::real(device); });

@@ -1,4 +1,4 @@
-"""Each body of bodies/ on the software GPU and with -m gpu on a real one, bare and managed."""
+"""Each body of bodies/ on the software GPU, with -m gpu on a real one: bare, held, managed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from keeper import Keeper
 
+import tandem
 from tandem import softgpu
 
 pytest.importorskip("cuda.bindings")
@@ -32,6 +35,11 @@ DEVICES = {"peer": 2}  # topics whose bodies need more than one; elsewhere they 
 TANDEM_RUN = (sys.executable, "-m", "tandem.cli", "run", "--require", "--")
 SKIPPED = 77
 PATIENCE_S = 60
+SHIM = Path(tandem.__file__).with_name("libtandem.so")
+
+
+def devices_for(name: str) -> int:
+    return DEVICES.get(name.partition("-")[0], 1)
 
 
 def judge(status: int, said: str) -> None:
@@ -97,9 +105,32 @@ def image(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", BODIES)
 def test_on_the_software_gpu(name, clock, image, tmp_path, forks):
     base = {**os.environ, "TEST_IMAGE": str(image)}
-    devices = DEVICES.get(name.partition("-")[0], 1)
-    options = {"clock": clock, "profile": "tiny", "devices": devices}
+    options = {"clock": clock, "profile": "tiny", "devices": devices_for(name)}
     forks.run(name, softgpu.environment(base, folder=tmp_path, **options))
+
+
+@pytest.fixture(scope="session")
+def preloaded_forks(tmp_path_factory) -> Iterator[Forks]:
+    env = softgpu.environment(folder=tmp_path_factory.mktemp("forks"))
+    found = Forks(env | {"LD_PRELOAD": str(SHIM)})
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def keeper() -> Iterator[Keeper]:
+    # pytest's own folders have names too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
+        with Keeper(Path(folder)) as found:
+            yield found
+        assert found.held > found.attached // 2, "most bodies submit something"
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_on_the_software_gpu_while_held(name, keeper, image, tmp_path, preloaded_forks):
+    base = {**os.environ, "TEST_IMAGE": str(image), "TANDEM_RUNTIME_DIR": str(keeper.path.parent)}
+    options = {"clock": "virtual", "profile": "tiny", "devices": devices_for(name)}
+    preloaded_forks.run(name, softgpu.environment(base, folder=tmp_path, **options))
 
 
 @pytest.fixture(scope="session")
@@ -111,8 +142,8 @@ def served(image, serve, clean_env, tmp_path_factory) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
-def test_on_the_software_gpu_under_tandem(name, served):
-    run_body(name, served, TANDEM_RUN)
+def test_on_the_software_gpu_under_tandem(name, served, preloaded_forks):
+    preloaded_forks.run(name, served)
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,12 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, 
 
 
 @pytest.fixture
+def cuda_include() -> Path:
+    """Where <cuda.h> is."""
+    return ninja_build.cuda_include()
+
+
+@pytest.fixture
 def preload(shim_library: Path, fake_driver: Path, tmp_path: Path) -> Preload:
     """Shim over recording driver, with a runtime directory of its own."""
     return Preload(shim=shim_library, driver=fake_driver, folder=tmp_path)

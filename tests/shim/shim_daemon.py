@@ -6,6 +6,7 @@ import array
 import fcntl
 import mmap
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -20,7 +21,8 @@ COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
 SLOTS_OFFSET = 4096
 LOOP = """
-import ctypes, os, sys
+import ctypes, os, sys, threading
+LOOP = sys.orig_argv[-1]
 cu = ctypes.CDLL("libcuda.so.1")
 shim = ctypes.CDLL(None)
 def launch(stream=5, function=9):
@@ -44,6 +46,8 @@ def in_child(body):
     if pid == 0:
         os._exit(body())
     return os.waitpid(pid, 0)[1]
+def aside(body):
+    threading.Thread(target=body, daemon=True).start()
 for line in sys.stdin:
     print(repr(eval(line)), flush=True)
 """
@@ -87,6 +91,16 @@ class Job:
         assert self._process.returncode == 0, (self._process.returncode, out, err)
         return err
 
+    def wait(self) -> int:
+        """Its exit status, once it ended by itself."""
+        self._process.communicate(timeout=20)
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
     def __enter__(self) -> Job:
         return self
 
@@ -129,13 +143,23 @@ class FakeDaemon:
         command_fd: int | None = None,
     ) -> None:
         """WELCOME with three memfds, or another first one; returns when the shim said MAPPED."""
+        self.offer(connection, process, command_fd=command_fd)
+        assert isinstance(_native.decode(connection.recv(4096)), _native.Mapped)
+
+    def offer(
+        self,
+        connection: socket.socket,
+        process: _native.Process,
+        *,
+        command_fd: int | None = None,
+    ) -> None:
+        """WELCOME, without waiting for what the shim makes of it."""
         packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=0)
         command, *others = process.fds
         descriptors = array.array("i", [command if command_fd is None else command_fd, *others])
         connection.sendmsg(
             [packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
         )
-        assert isinstance(_native.decode(connection.recv(4096)), _native.Mapped)
 
     def attach(
         self, *, hold: bool = False, job_class: int = 2, peers: Sequence[Attached] = ()
@@ -153,6 +177,10 @@ class FakeDaemon:
         process.set_gate(hold=hold)
         self.welcome(connection, process)
         return Attached(connection, hello, process)
+
+    def has_caller(self) -> bool:
+        """Whether somebody connected who was not accepted yet."""
+        return bool(select.select([self._listener], [], [], 0)[0])
 
     def close(self) -> None:
         """Close everything and take the socket away."""

@@ -1,0 +1,141 @@
+"""Other libraries in the job's process, and tools that look at it."""
+
+import ctypes
+import ctypes.util
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from shim_daemon import FakeDaemon, Job
+from shim_support import Preload
+
+WRITES = "cu.fake_count(b'cuStreamWriteValue64_v2')"
+INTERPOSER = r"""
+#include <dlfcn.h>
+static int asked;
+extern "C" int interposer_asked() { return asked; }
+extern "C" void* dlsym(void* handle, const char* name) {
+  using Look = void* (*)(void*, const char*);
+  static Look next = (Look)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  ++asked;
+  return next(handle, name);
+}
+"""
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    listening = FakeDaemon(tmp_path)
+    yield listening
+    listening.close()
+
+
+def is_held_and_goes(job: Job, daemon: FakeDaemon) -> bool:
+    """Whether a launch of the job is attached, gated and let go."""
+    job.start("launch()")
+    taken = daemon.attach(hold=True)
+    taken.until("waiting_threads", 1)
+    taken.process.set_gate(hold=False)
+    return job.result() == 0 and job.end() == ""
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_another_interposer_of_dlsym_and_we_find_each_other(
+    place: str, preload: Preload, program: Callable[..., Path], daemon: FakeDaemon
+) -> None:
+    other = str(program(INTERPOSER, "-shared", "-fPIC", name="libinterposer.so"))
+    both = [other, str(preload.shim)] if place == "before" else [str(preload.shim), other]
+    with Job(preload.environment(LD_PRELOAD=":".join(both))) as job:
+        assert job.do("shim.interposer_asked()") != 0
+
+        assert is_held_and_goes(job, daemon)
+
+
+def library(name: str) -> str:
+    """A library that the test goes without where it is not installed."""
+    if name == "asan":
+        found = subprocess.run(
+            ["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        # A linker script's neighbour without a path is what g++ says when there is none.
+        path = os.path.realpath(found) if "/" in found else None
+    else:
+        path = ctypes.util.find_library(name)
+    if path is None:
+        pytest.skip(f"lib{name} is not installed")
+    return path
+
+
+@pytest.mark.parametrize("name", ["asan", "jemalloc"])
+def test_another_allocator_in_the_process(name: str, preload: Preload, daemon: FakeDaemon) -> None:
+    both = f"{library(name)}:{preload.shim}"
+    with Job(preload.environment(LD_PRELOAD=both, ASAN_OPTIONS="detect_leaks=0")) as job:
+        assert is_held_and_goes(job, daemon)
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+
+
+def ptrace(request: int, pid: int) -> None:
+    nothing = ctypes.c_void_p()
+    if LIBC.ptrace(ctypes.c_long(request), pid, nothing, nothing) != 0:
+        pytest.skip(f"ptrace is not allowed here: {os.strerror(ctypes.get_errno())}")
+
+
+@contextmanager
+def debugger(pid: int) -> Iterator[None]:
+    """Attached as gdb is, without stopping anything."""
+    ptrace(PTRACE_SEIZE, pid)
+    yield
+    ptrace(PTRACE_INTERRUPT, pid)
+    os.waitpid(pid, 0)
+    ptrace(PTRACE_DETACH, pid)
+
+
+def test_a_debugged_job_is_recorded_and_left_alone(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job, debugger(job.pid):
+        job.start("launch()")
+        taken = daemon.attach(hold=True)
+
+        assert job.result() == 0
+        assert job.do(WRITES) == 0
+        assert taken.until("ungated", True).open_segments == 0
+        taken.records()
+        job.do("launch()")
+        assert len(taken.records()) == 1
+
+
+@pytest.mark.slow  # looked for once a second
+def test_a_debugger_may_come_and_go(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        taken = daemon.attach()
+        job.result()
+        taken.until("busy", False)
+        job.do("cu.fake_hold(1)")
+        job.do("launch(function=2)")
+        with debugger(job.pid):
+            taken.until("ungated", True)
+            taken.process.set_gate(hold=True)
+            markers = job.do(WRITES)
+            assert job.do("launch(function=3)") == 0
+            assert job.do(WRITES) == markers
+            job.do("cu.fake_hold(0)")
+            taken.until("busy", False)  # nothing of it seems to run for ever
+
+        taken.until("ungated", False)
+        job.start("launch()")
+        taken.until("waiting_threads", 1)
+
+
+def test_a_profiled_job_is_recorded_and_left_alone(preload: Preload, daemon: FakeDaemon) -> None:
+    with Job(preload.environment(CUDA_INJECTION64_PATH="/opt/profiler.so")) as job:
+        job.start("launch()")
+        daemon.attach(hold=True)
+
+        assert job.result() == 0
+        assert job.do(WRITES) == 0
