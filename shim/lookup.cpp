@@ -46,12 +46,21 @@ struct Version {
   bool per_thread;
 };
 
-// Sorted by base, then version.
+// Sorted by base, then version. All the driver's functions, whoever sees to them.
 const Version kVersions[] = {
 #define CU_VERSION(base, exported, since, per_thread) {#base, #exported, since, per_thread},
-#include "cu_versions.inc"
+#include "shim_versions.inc"
 #undef CU_VERSION
 };
+
+// From then on a name may have got a revision that we do not know.
+constexpr int newest_version() {
+  int newest = 0;
+#define CU_VERSION(base, exported, since, per_thread) newest = since > newest ? since : newest;
+#include "shim_versions.inc"
+#undef CU_VERSION
+  return newest;
+}
 
 template <class Row, size_t n>
 const Row* first_not_before(const Row (&rows)[n], const char* key, Name Row::*field) {
@@ -83,17 +92,19 @@ void* wrapper_of(const char* exported_symbol) {
   return row && resolve_driver() && *row->real ? row->function : nullptr;
 }
 
-const char* exported_symbol_of(const char* base, int cuda_version, uint64_t flags) {
+Revisions revisions_of(const char* base, int cuda_version, uint64_t flags) {
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  const char* plain = nullptr;
-  const char* threaded = nullptr;
+  Revisions plain, threaded;
   const Version* end = kVersions + sizeof(kVersions) / sizeof(*kVersions);
   for (const Version* row = first_not_before(kVersions, base, &Version::base);
-       row != end && std::strcmp(row->base, base) == 0; ++row) {
-    if (row->since > cuda_version) continue;
-    (row->per_thread ? threaded : plain) = row->exported;  // ascending: the newest wins
+       row != end && std::strcmp(row->base, base) == 0 && row->since <= cuda_version; ++row) {
+    Revisions& flavour = row->per_thread ? threaded : plain;
+    if (flavour.count == Revisions::kMax) return {};
+    flavour.each[flavour.count++] = {row->exported, row->since};
   }
-  return per_thread && threaded ? threaded : plain;
+  Revisions& found = per_thread && threaded.count ? threaded : plain;
+  found.all_known = cuda_version <= newest_version();
+  return found;
 }
 
 }  // namespace tandem::shim

@@ -9,7 +9,18 @@ namespace tandem::shim {
 // driver lacks it. O(log n), no heap.
 void* wrapper_of(const char* exported_symbol);
 
-// The exported symbol that cuGetProcAddress(base, version, flags) stands for; null if unknown.
-const char* exported_symbol_of(const char* base, int cuda_version, uint64_t flags);
+// The exported symbols that cuGetProcAddress(base, version, flags) may stand for, oldest first: the
+// newest of them that the driver has.
+struct Revisions {
+  struct Revision {
+    const char* exported;
+    int since;
+  };
+  static constexpr uint32_t kMax = 8;  // a name has four at most; one with more is left alone
+  Revision each[kMax];
+  uint32_t count = 0;
+  bool all_known = true;  // false: the version is newer than the table, there may be later ones
+};
+Revisions revisions_of(const char* base, int cuda_version, uint64_t flags);
 
 }  // namespace tandem::shim

@@ -2,6 +2,8 @@
 // FAKE(name) marks a function with a body of its own; conftest.py generates the others from
 // calls.def's signatures, each counting itself and returning success.
 //
+//   FAKE_NEW_REVISION  a base name that has got another revision in version 99.0
+//   FAKE_VERSION       the CUDA version of this driver; it knows later names by dlsym alone
 //   fake_count(name)   calls of that name so far
 //   fake_hold(1 / 0)   the GPU stops before markers and events / goes on and finishes them
 #include <cuda.h>
@@ -36,9 +38,9 @@ void count(const char* name) {
   ++g_counter_count;
 }
 
-bool setting(const char* name, bool otherwise) {
+int setting(const char* name, int otherwise) {
   const char* value = std::getenv(name);
-  return value ? std::atoi(value) != 0 : otherwise;
+  return value ? std::atoi(value) : otherwise;
 }
 
 struct Write {
@@ -61,6 +63,8 @@ extern "C" __attribute__((visibility("default"))) int fake_count(const char* nam
     if (std::strcmp(g_counters[i].name, name) == 0) return g_counters[i].count;
   return 0;
 }
+// What a later driver gives for the name in FAKE_NEW_REVISION, from version 99.0 on.
+extern "C" __attribute__((visibility("default"))) int fake_new_revision() { return 4242; }
 extern "C" __attribute__((visibility("default"))) void fake_hold(int held) {
   const std::lock_guard lock(g_mutex);
   g_held = held != 0;
@@ -70,7 +74,7 @@ extern "C" __attribute__((visibility("default"))) void fake_hold(int held) {
 }
 
 FAKE(cuCtxGetCurrent)(CUcontext* context) {
-  *context = reinterpret_cast<CUcontext>(setting("FAKE_CONTEXT", false) ? 0x1000l : 0l);
+  *context = reinterpret_cast<CUcontext>(setting("FAKE_CONTEXT", 0) ? 0x1000l : 0l);
   return CUDA_SUCCESS;
 }
 FAKE(cuCtxGetDevice)(CUdevice* device) {
@@ -80,7 +84,7 @@ FAKE(cuCtxGetDevice)(CUdevice* device) {
 FAKE(cuCtxSetCurrent)(CUcontext) { return CUDA_SUCCESS; }
 FAKE(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-               ? setting("FAKE_MEMOPS", true)
+               ? setting("FAKE_MEMOPS", 1)
                : 100;
   return CUDA_SUCCESS;
 }
@@ -182,14 +186,19 @@ CUresult look_up(const char* name, void** function, int version, cuuint64_t flag
   if (!name || !function) return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
   static void* self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  const int newest = setting("FAKE_VERSION", 99990);
   for (const Version& row : kVersions) {
-    if (std::strcmp(row.base, name) != 0 || row.since > version) continue;
+    if (std::strcmp(row.base, name) != 0 || row.since > version || row.since > newest) continue;
     if (row.per_thread && !(flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) continue;
     // dlvsym without a version of ours would do too; what matters is to bypass a preloaded dlsym.
     using Dlsym = void* (*)(void*, const char*);
     static const auto real = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34"));
     if (void* found = real(self, row.exported)) *function = found;
   }
+  // An old driver answers a later version with the newest it has.
+  const char* revised = std::getenv("FAKE_NEW_REVISION");
+  if (revised && std::strcmp(name, revised) == 0 && version >= 99000)
+    *function = reinterpret_cast<void*>(&fake_new_revision);
   return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 }  // namespace

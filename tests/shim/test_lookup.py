@@ -116,11 +116,88 @@ def test_every_call_is_intercepted_and_forwarded(
     assert seen == {symbol: ["libtandem.so", "1"] for symbol in symbols}
 
 
+LATER = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <initializer_list>
+using First = int (*)(const char*, void**, int, unsigned long long);
+using Second = int (*)(const char*, void**, int, unsigned long long, int*);
+int main() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  auto v1 = (First)dlsym(driver, "cuGetProcAddress");
+  auto v2 = (Second)dlsym(driver, "cuGetProcAddress_v2");
+  for (const char* name : {"cuStreamQuery", "cuStreamSynchronize"}) {
+    for (int version : {12040, 99000}) {
+      void *a = nullptr, *b = nullptr;
+      int status = -1;
+      v1(name, &a, version, 0);
+      v2(name, &b, version, 0, &status);
+      for (void* found : {a, b}) {
+        Dl_info info = {};
+        dladdr(found, &info);
+        printf("%s ", strrchr(info.dli_fname, '/') + 1);
+      }
+      printf("%d\n", status);
+    }
+  }
+}
+"""
+
+
+def test_a_revision_newer_than_the_table_is_the_drivers_own(
+    preload: Preload, program: Callable[..., Path]
+) -> None:
+    """Its arguments are unknown: an older revision's wrapper would read the wrong ones."""
+    output = run_program(program(LATER), preload, FAKE_NEW_REVISION="cuStreamQuery")
+
+    ours, theirs = "libtandem.so libtandem.so 0", "libcuda.so.1 libcuda.so.1 0"
+    assert output.splitlines() == [ours, theirs, ours, ours]
+
+
+OLDER = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+using Look = int (*)(const char*, void**, int, unsigned long long, int*);
+int main() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  auto count = (int (*)(const char*))dlsym(driver, "fake_count");
+  auto look = (Look)dlsym(driver, "cuGetProcAddress_v2");
+  void* found = nullptr;
+  look("cuStreamBeginCapture", &found, 13000, 0, nullptr);
+  Dl_info info = {};
+  dladdr(found, &info);
+  printf("%s ", strrchr(info.dli_fname, '/') + 1);
+  ((int (*)(long, long))found)(0, 0);
+  printf("%d %d\n", count("cuStreamBeginCapture"), count("cuStreamBeginCapture_v2"));
+}
+"""
+
+
+@pytest.mark.parametrize(("version", "counts"), [("10000", "1 0"), ("10010", "0 1")])
+def test_an_old_driver_gets_the_wrapper_of_the_revision_that_it_has(
+    version: str, counts: str, preload: Preload, program: Callable[..., Path]
+) -> None:
+    output = run_program(program(OLDER), preload, FAKE_VERSION=version)
+
+    assert output.strip() == f"libtandem.so {counts}"
+
+
+def test_the_versions_are_those_of_the_headers_of_the_build(
+    signatures: dict[str, list[str]],
+) -> None:
+    def rows(name: str) -> set[str]:
+        return {r for r in (GENERATED / name).read_text().splitlines() if "Profiler" not in r}
+
+    assert rows("cu_versions.inc") <= rows("shim_versions.inc")
+
+
 def test_the_table_is_sorted_as_the_look_up_needs_it(signatures: dict[str, list[str]]) -> None:
     names = list(signatures)
     versions = [
         line.split("(")[1].split(",")[0]
-        for line in (GENERATED / "cu_versions.inc").read_text().splitlines()
+        for line in (GENERATED / "shim_versions.inc").read_text().splitlines()
         if line.startswith("CU_VERSION(")
     ]
 
