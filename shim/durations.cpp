@@ -6,21 +6,54 @@ namespace tandem::shim {
 
 DurationTable g_durations;
 
+// Two threads that claim a place for one key at once may get two: then each learns a part.
 Duration* DurationTable::probe(uint64_t key) {
+  const uint64_t hash = place_of(key);
+  Duration* vacant = nullptr;
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    Duration& entry = entries_[(hash + i) % kEntries];
+    const uint64_t held = entry.key.load(std::memory_order_relaxed);
+    if (held == key) return &entry;
+    if (!vacant && (held == kFree || held == kForgotten)) vacant = &entry;
+    if (held == kFree) break;
+  }
+  if (!vacant) return nullptr;
+  uint64_t held = vacant->key.load(std::memory_order_relaxed);
+  const bool claimed = (held == kFree || held == kForgotten) &&
+                       vacant->key.compare_exchange_strong(held, key, std::memory_order_relaxed);
+  return claimed || held == key ? vacant : nullptr;
+}
+
+template <class Change>
+void DurationTable::each(uint64_t key, Change change) {
   const uint64_t hash = place_of(key);
   for (uint32_t i = 0; i < kProbes; ++i) {
     Duration& entry = entries_[(hash + i) % kEntries];
-    uint64_t held = entry.key.load(std::memory_order_relaxed);
-    if (held == 0 &&
-        entry.key.compare_exchange_strong(held, key, std::memory_order_relaxed)) {
-      return &entry;
-    }
-    if (held == key) return &entry;
+    const uint64_t held = entry.key.load(std::memory_order_relaxed);
+    if (held == kFree) return;
+    if (held == key) change(entry);
   }
-  return nullptr;
 }
 
-void DurationTable::measured(Duration& duration, uint64_t ns) {
+void DurationTable::forget(uint64_t key) {
+  each(key, [](Duration& entry) {
+    entry.age.fetch_add(1, std::memory_order_relaxed);
+    entry.ns.store(0, std::memory_order_relaxed);
+    entry.seen.store(0, std::memory_order_relaxed);
+    entry.samples.store(0, std::memory_order_relaxed);
+    entry.key.store(kForgotten, std::memory_order_relaxed);
+  });
+}
+
+void DurationTable::doubt(uint64_t key) {
+  each(key, [](Duration& entry) {
+    entry.age.fetch_add(1, std::memory_order_relaxed);
+    entry.samples.store(0, std::memory_order_relaxed);
+  });
+}
+
+void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {
+  if (duration.age.load(std::memory_order_relaxed) != age) return;
   const auto fresh = static_cast<uint32_t>(std::clamp<uint64_t>(ns, 1, UINT32_MAX));
   const uint32_t samples = duration.samples.load(std::memory_order_relaxed);
   const uint32_t known = duration.ns.load(std::memory_order_relaxed);

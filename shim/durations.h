@@ -10,10 +10,11 @@ namespace tandem::shim {
 inline constexpr uint32_t kSamplesWanted = 3;
 
 struct Duration {
-  std::atomic<uint64_t> key;      // 0 = free; claimed once by compare-exchange, then constant
+  std::atomic<uint64_t> key;      // kFree, kForgotten, or a key; claimed by compare-exchange
   std::atomic<uint32_t> ns;       // helper: relaxed; a hint
   std::atomic<uint32_t> seen;     // launches, counted up to kSamplesWanted only
   std::atomic<uint32_t> samples;  // measured, counted up to kSamplesWanted only
+  std::atomic<uint32_t> age;      // of what was forgotten or changed: its samples do not count any more
 };
 
 class DurationTable {
@@ -30,14 +31,22 @@ class DurationTable {
     return probe(key);
   }
 
-  // One measurement. Helper thread only.
-  static void measured(Duration& duration, uint64_t ns);
+  // One measurement of a launch that was made when the entry was of this `age`. Helper thread only.
+  static void measured(Duration& duration, uint64_t ns, uint32_t age);
+
+  // What the key stands for is destroyed, and another may get its address; or it has changed, and
+  // what is known of it is only a first guess.
+  void forget(uint64_t key);
+  void doubt(uint64_t key);
 
  private:
   static constexpr uint32_t kEntries = 4096;
   static constexpr uint32_t kProbes = 16;
   static uint64_t place_of(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 40; }
+  static constexpr uint64_t kFree = 0, kForgotten = 1;  // no key: those have their highest bit set
   Duration* probe(uint64_t key);
+  template <class Change>
+  void each(uint64_t key, Change change);
   Duration entries_[kEntries];
 };
 

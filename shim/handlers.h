@@ -3,9 +3,13 @@
 #pragma once
 
 #include "handlers/allocations.h"
+#include "handlers/batches.h"
 #include "handlers/common.h"
 #include "handlers/copies.h"
 #include "handlers/ends.h"
+#include "handlers/graphs.h"
 #include "handlers/launches.h"
 #include "handlers/lookups.h"
+#include "handlers/memops.h"
+#include "handlers/memsets.h"
 #include "handlers/order.h"

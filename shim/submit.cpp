@@ -15,7 +15,9 @@ constexpr uint32_t kSampleEvery = 1024;  // launches of a thread between two sam
 // The same while the first samples of one are on their way: one may have failed, but to sample every
 // launch until the helper has read them would cost a burst of launches dear.
 constexpr uint32_t kSampleUnknownEvery = 16;
-constexpr uint64_t kCopyStartNs = 2'000;
+// From here on the difference between a copy within the device and one over the link is worth asking
+// for the kinds of its pointers.
+constexpr uint64_t kAskBytes = 256 * 1024;
 
 void record_wait(Channel& channel, const Waited& waited) {
   shm::Record record{};
@@ -54,6 +56,21 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   ticket->duration = duration;
 }
 
+bool is_windowed(const Channel& channel) {
+  return channel.command->gate.window_segments.load(std::memory_order_relaxed) != 0;
+}
+
+// What is not measured goes by its bytes.
+Ticket estimated(Ticket ticket, const Submission& submission) {
+  ticket.direction = submission.direction;
+  if (ticket.direction == Direction::kUnknown && submission.source &&
+      (submission.blocks_caller || submission.bytes >= kAskBytes)) {
+    ticket.direction = direction_between(submission.object, submission.source);
+  }
+  ticket.est_ns = transfer_estimate_ns(submission.bytes, ticket.direction);
+  return ticket;
+}
+
 void record_submission(const Ticket& ticket, const Submission& submission, uint64_t ticks) {
   fill_record(*ticket.channel, [&](shm::Record& record) {
     record.ticks = ticks;
@@ -67,7 +84,7 @@ void record_submission(const Ticket& ticket, const Submission& submission, uint6
     record.grid_blocks = submission.blocks;
     record.block_threads = submission.threads;
     record.duration_ns = ticket.est_ns;
-    record.value = submission.direction;
+    record.value = static_cast<uint64_t>(ticket.direction);
   });
 }
 
@@ -95,12 +112,23 @@ void count(const Ticket& ticket, const Submission& submission, uint64_t now_ns) 
   }
 }
 
-}  // namespace
-
-uint64_t copy_estimate_ns(uint64_t bytes, uint64_t direction) {
-  const uint64_t bytes_per_us = direction == 3 ? 1'000'000 : 20'000;
-  return kCopyStartNs + bytes * 1000 / bytes_per_us;
+// Of what the driver took: the daemon and the peers.
+void tell(const Ticket& ticket, const Submission& submission) {
+  Channel& channel = *ticket.channel;
+  const uint64_t ticks = g_clock.ticks();
+  const uint64_t now_ns = g_clock.ns(ticks);
+  record_submission(ticket, submission, ticks);
+  if (channel.observe) return;
+  if (submission.blocks_caller && !leaves_host_out(ticket.direction)) {
+    show_idle_if_so(channel, now_ns);
+    return;
+  }
+  show_busy(channel, now_ns);
+  if (ticket.slot != kNoSlot) count(ticket, submission, now_ns);
+  wake_helper();
 }
+
+}  // namespace
 
 Ticket prepare(Channel& channel, const Submission& submission) {
   Ticket ticket;
@@ -112,31 +140,32 @@ Ticket prepare(Channel& channel, const Submission& submission) {
   ticket.slot = slot_of(channel, submission.stream);
   if (submission.blocks_caller) close_open_segments(channel);
   if (!channel.observe && g_thread.captures == 0) {
-    const Waited waited = channel.gate.admit(ticket.slot);
+    const Waited waited = submission.alone
+                              ? channel.gate.admit_graph(ticket.slot, thread_id())
+                              : channel.gate.admit(ticket.slot);
     if (waited.ns) record_wait(channel, waited);
   }
-  ticket.est_ns = submission.est_ns;
-  ticket.close_after = submission.alone;
   if (submission.measured) look_up_duration(channel, submission, &ticket);
+  if (submission.alone && is_windowed(channel)) ticket.close_after = true;
   return ticket;
+}
+
+void count_submission(Channel& channel, const Submission& submission) {
+  Ticket ticket;
+  ticket.channel = &channel;
+  ticket.slot = slot_of(channel, submission.stream);
+  ticket.close_after = true;
+  tell(ticket, submission);
 }
 
 void finish(const Ticket& ticket, const Submission& submission, bool taken) {
   if (ticket.timing)
     end_timing(ticket.timing, as_stream(submission.stream), ticket.duration, taken);
-  if (!taken) return;
-  Channel& channel = *ticket.channel;
-  const uint64_t ticks = g_clock.ticks();
-  const uint64_t now_ns = g_clock.ns(ticks);
-  record_submission(ticket, submission, ticks);
-  if (channel.observe) return;
-  if (submission.blocks_caller) {
-    show_idle_if_so(channel, now_ns);
-    return;
+  if (taken) {
+    if (submission.measured) tell(ticket, submission);
+    else tell(estimated(ticket, submission), submission);
   }
-  show_busy(channel, now_ns);
-  if (ticket.slot != kNoSlot) count(ticket, submission, now_ns);
-  wake_helper();
+  if (submission.alone) ticket.channel->gate.end_graph_turn(thread_id(), ticket.slot, taken);
 }
 
 }  // namespace tandem::shim

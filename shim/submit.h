@@ -10,6 +10,7 @@
 #include "durations.h"
 #include "session.h"
 #include "shm_layout.h"
+#include "transfers.h"
 
 namespace tandem::shim {
 
@@ -17,13 +18,13 @@ struct Submission {
   shm::RecordKind kind = shm::RecordKind::kLaunch;
   uint64_t stream = 0;        // normalised
   uint64_t object = 0;        // function, graph, destination address
+  uint64_t source = 0;        // copies whose call does not say the direction: the other address
   uint64_t bytes = 0;
-  uint64_t direction = 0;     // copies: 1 to the device, 2 from it, 3 within, 0 not known
+  Direction direction = Direction::kUnknown;
   uint32_t blocks = 0;
   uint32_t threads = 0;
-  uint64_t est_ns = 0;        // when not measured by function
-  bool measured = false;      // look `object` up in the duration table
-  bool alone = false;         // a segment by itself (graphs)
+  bool measured = false;      // look `object` up in the duration table; others go by their bytes
+  bool alone = false;         // a graph: where there is a window, one in flight and its own segment
   bool programmatic = false;  // overlaps its predecessor: no marker and no event between them
   bool blocks_caller = false;
 };
@@ -33,6 +34,7 @@ struct Ticket {
   Channel* channel = nullptr;  // null: not ours to count
   uint32_t slot = 0xffff;
   uint64_t est_ns = 0;
+  Direction direction = Direction::kUnknown;
   bool close_after = false;
   struct TimingPair* timing = nullptr;
   Duration* duration = nullptr;
@@ -41,9 +43,11 @@ struct Ticket {
 Ticket prepare(Channel& channel, const Submission& submission);
 void finish(const Ticket& ticket, const Submission& submission, bool taken);
 
-// Estimates of the two kinds of work that are not measured by function.
-uint64_t copy_estimate_ns(uint64_t bytes, uint64_t direction);
+// One more thing that a call has handed to the driver, beside what it was admitted for.
+void count_submission(Channel& channel, const Submission& submission);
 
+// `real` may complete the submission: what a batch moves is only looked at once the driver has taken
+// it, so that nothing is read that the driver would not have read.
 template <class Real>
 CUresult submit(const Submission& submission, Real real) {
   Channel* channel = managed_channel();

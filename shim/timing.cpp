@@ -17,6 +17,7 @@ struct TimingPair {
   std::atomic<uint64_t> context;  // of the events; 0 = none made yet
   CUevent begin, end;
   Duration* duration;
+  uint32_t age;  // of the duration when its launch went to the driver
 };
 
 namespace {
@@ -74,6 +75,7 @@ TimingPair* begin_timing(uint64_t context, CUstream stream) {
 void end_timing(TimingPair* pair, CUstream stream, Duration* duration, bool taken) {
   const RelaxedCapture relaxed;
   pair->duration = duration;
+  pair->age = duration->age.load(std::memory_order_relaxed);
   const bool complete = taken && g_driver.cuEventRecord(pair->end, stream) == CUDA_SUCCESS;
   set(*pair, complete ? PairState::kPending : PairState::kFree);
 }
@@ -89,7 +91,7 @@ bool collect_timings() {
     }
     float ms = 0;
     if (g_driver.cuEventElapsedTime(&ms, pair.begin, pair.end) == CUDA_SUCCESS && ms >= 0)
-      DurationTable::measured(*pair.duration, static_cast<uint64_t>(ms * 1e6f));
+      DurationTable::measured(*pair.duration, static_cast<uint64_t>(ms * 1e6f), pair.age);
     set(pair, PairState::kFree);
   }
   return outstanding;

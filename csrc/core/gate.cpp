@@ -84,6 +84,53 @@ bool Gate::window_is_full(uint32_t window, uint32_t slot) const {
   return !stuck || unfinished >= window + added_room_.load(std::memory_order_relaxed);
 }
 
+WaitReason Gate::graph_obstacle(uint32_t slot, uint32_t turn) {
+  const WaitReason reason = obstacle(slot);
+  if (reason != WaitReason::kNone) return reason;
+  const shm::CommandGate& gate = command_->gate;
+  const bool windowed = gate.window_segments.load(std::memory_order_relaxed) != 0 &&
+                        !(gate.flags.load(std::memory_order_relaxed) & shm::kFlagReleased);
+  return windowed && graph_must_wait(turn) ? WaitReason::kWindow : WaitReason::kNone;
+}
+
+// Takes the turn when it need not. As with segments, a GPU that stands still makes room.
+bool Gate::graph_must_wait(uint32_t turn) {
+  const bool stuck = stuck_at_.load(std::memory_order_relaxed) == passed_markers();
+  const uint64_t room = stuck ? added_room_.load(std::memory_order_relaxed) : 0;
+  uint32_t holder = 0;
+  const bool mine = graph_turn_.compare_exchange_strong(holder, turn, std::memory_order_acquire) ||
+                    holder == turn;
+  if (graphs_in_flight() + !mine <= room) return false;
+  if (mine) graph_turn_.store(0, std::memory_order_release);
+  return true;
+}
+
+void Gate::end_graph_turn(uint32_t turn, uint32_t slot, bool taken) {
+  if (taken && slot < shm::kSlotCount) {
+    const uint64_t issued = slots_[slot].issued.load(std::memory_order_acquire);
+    const bool open = slots_[slot].open.load(std::memory_order_acquire) != 0;
+    graph_marker_[slot].store(issued + open, std::memory_order_release);
+  }
+  if (graph_turn_.load(std::memory_order_relaxed) == turn)
+    graph_turn_.store(0, std::memory_order_release);
+}
+
+// Streams of them: two in one stream follow each other anyway.
+uint64_t Gate::graphs_in_flight() const {
+  const uint32_t end = slot_end.load(std::memory_order_acquire);
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < end; ++i) {
+    const shm::Slot& slot = slots_[i];
+    const uint64_t done = slot.done.load(std::memory_order_acquire);
+    if (graph_marker_[i].load(std::memory_order_acquire) <= done) continue;
+    // A slot without anything to end was settled by other means than this marker.
+    const bool idle = slot.open.load(std::memory_order_acquire) == 0 &&
+                      slot.issued.load(std::memory_order_acquire) <= done;
+    if (!idle) ++count;
+  }
+  return count;
+}
+
 // Work that only this thread would submit may be what the GPU waits for.
 void Gate::grow_window() {
   const uint64_t passed = passed_markers();
@@ -100,21 +147,22 @@ uint64_t Gate::passed_markers() const {
   return passed;
 }
 
-Waited Gate::wait(uint32_t slot) {
+Waited Gate::wait(uint32_t slot, uint32_t turn) {
+  const auto look = [&] { return turn ? graph_obstacle(slot, turn) : obstacle(slot); };
   shm::StateWaits& waits = state_->waits;
   const uint64_t start = clock_->now_ns();
   uint64_t spent[shm::kWaitReasonCount] = {};
   uint64_t now = start, reason_since = start;
   WaitReason last = WaitReason::kNone;
   waits.since_ns.store(start, std::memory_order_relaxed);
-  waits.reason.store(static_cast<uint32_t>(obstacle(slot)), std::memory_order_relaxed);
+  waits.reason.store(static_cast<uint32_t>(look()), std::memory_order_relaxed);
   // release: whoever counts this waiter also sees since when and why.
   waits.waiting_threads.fetch_add(1, std::memory_order_release);
   // Somebody wants the GPU: the daemon should not have to wait for its next poll to learn it.
   state_->control.doorbell.fetch_add(1, std::memory_order_release);
   futex_wake_all(state_->control.doorbell);
   for (;;) {
-    const WaitReason reason = obstacle(slot);
+    const WaitReason reason = look();
     if (reason == WaitReason::kNone || lost()) break;
     if (stale()) {
       state_->control.ungated.store(1, std::memory_order_relaxed);

@@ -41,6 +41,16 @@ class Gate {
     return wait(slot);
   }
 
+  // The same for a graph. Where there is a window one graph is in flight at a time, on whatever stream:
+  // it is long, and nothing is known of it before its end. `turn` is a number of the calling thread,
+  // which has to say end_graph_turn afterwards.
+  Waited admit_graph(uint32_t slot, uint32_t turn) {
+    if (graph_obstacle(slot, turn) == shm::WaitReason::kNone) return {};
+    return wait(slot, turn);
+  }
+  // The driver took the graph into the stream of `slot`, or did not (`taken`).
+  void end_graph_turn(uint32_t turn, uint32_t slot, bool taken);
+
   // What stands against a submission now, kNone if nothing does.
   [[nodiscard]] shm::WaitReason obstacle(uint32_t slot) {
     const shm::CommandGate& gate = command_->gate;
@@ -82,7 +92,10 @@ class Gate {
                                   const std::atomic<uint64_t>** word) const;
   [[nodiscard]] bool window_is_full(uint32_t window, uint32_t slot) const;
   [[nodiscard]] uint64_t late_enough_ns(uint32_t slot) const;
-  Waited wait(uint32_t slot);
+  [[nodiscard]] shm::WaitReason graph_obstacle(uint32_t slot, uint32_t turn);
+  [[nodiscard]] bool graph_must_wait(uint32_t turn);
+  [[nodiscard]] uint64_t graphs_in_flight() const;
+  Waited wait(uint32_t slot, uint32_t turn = 0);
   void pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns);
   void pause_for_gate(uint64_t since_ns);
   void pause_for_presence();
@@ -101,6 +114,10 @@ class Gate {
   // Waiters: relaxed; two that grow it at once grow it once too often.
   std::atomic<uint64_t> stuck_at_{UINT64_MAX};
   std::atomic<uint64_t> added_room_{0};
+  // The thread that hands a graph to the driver now, 0 = none: two would not see each other's.
+  std::atomic<uint32_t> graph_turn_{0};
+  // By slot: the marker behind its newest graph. Written by who has the turn; release, acquire.
+  std::atomic<uint64_t> graph_marker_[shm::kSlotCount]{};
 };
 
 }  // namespace tandem

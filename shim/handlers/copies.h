@@ -1,4 +1,4 @@
-// Copies and memsets of every shape.
+// Copies of every shape that say themselves what they move; those in batches are in batches.h.
 #pragma once
 
 #include <cuda.h>
@@ -15,37 +15,88 @@
 
 namespace tandem::shim::handlers {
 
-constexpr uint64_t direction_of(const char* name) {
-  if (contains(name, "HtoD") || contains(name, "HtoA")) return 1;
-  if (contains(name, "DtoH") || contains(name, "AtoH")) return 2;
-  if (contains(name, "DtoD") || contains(name, "DtoA") || contains(name, "AtoD") ||
-      contains(name, "AtoA")) {
-    return 3;
-  }
-  return 0;
+template <class A>
+uint64_t as_number(A argument) {
+  if constexpr (std::is_pointer_v<A>) return reinterpret_cast<uint64_t>(argument);
+  else return argument;
 }
 
-inline uint64_t bytes_of(const CUDA_MEMCPY2D* copy) {
-  return copy ? copy->WidthInBytes * copy->Height : 0;
+constexpr Direction direction_named(const char* name) {
+  if (contains(name, "HtoD") || contains(name, "HtoA")) return Direction::kToDevice;
+  if (contains(name, "DtoH") || contains(name, "AtoH")) return Direction::kFromDevice;
+  if (contains(name, "DtoD") || contains(name, "DtoA") || contains(name, "AtoD") ||
+      contains(name, "AtoA")) {
+    return Direction::kWithin;
+  }
+  return Direction::kUnknown;
 }
-inline uint64_t bytes_of(const CUDA_MEMCPY3D* copy) {
-  return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
+
+// By what the two sides of a described copy are. Unified addresses say it only to the driver.
+inline Direction direction_of(CUmemorytype from, CUmemorytype to) {
+  if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED) return Direction::kUnknown;
+  if (from == CU_MEMORYTYPE_HOST)
+    return to == CU_MEMORYTYPE_HOST ? Direction::kUnknown : Direction::kToDevice;
+  return to == CU_MEMORYTYPE_HOST ? Direction::kFromDevice : Direction::kWithin;
 }
-// Linear copies: of all their arguments the last size_t is the byte count.
+
+template <class T>
+constexpr bool is_volume = std::is_same_v<T, const CUDA_MEMCPY3D_v1*> ||
+                           std::is_same_v<T, const CUDA_MEMCPY3D*> ||
+                           std::is_same_v<T, const CUDA_MEMCPY3D_PEER*>;
+template <class T>
+constexpr bool is_box = is_volume<T> || std::is_same_v<T, const CUDA_MEMCPY2D_v1*> ||
+                        std::is_same_v<T, const CUDA_MEMCPY2D*>;
+
+template <class Copy>
+uint64_t destination_of(const Copy& copy) {
+  if (copy.dstMemoryType == CU_MEMORYTYPE_HOST) return as_number(copy.dstHost);
+  if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY) return as_number(copy.dstArray);
+  return copy.dstDevice;
+}
+
+template <class Box>
+void describe_box(Box copy, Submission* submission) {
+  if (!copy) return;
+  submission->object = destination_of(*copy);
+  submission->bytes = uint64_t{copy->WidthInBytes} * copy->Height;
+  if constexpr (is_volume<Box>) submission->bytes *= copy->Depth;
+  submission->direction = direction_of(copy->srcMemoryType, copy->dstMemoryType);
+  if (submission->direction == Direction::kUnknown) {
+    submission->source = copy->srcMemoryType == CU_MEMORYTYPE_HOST ? as_number(copy->srcHost)
+                                                                    : copy->srcDevice;
+  }
+  if constexpr (std::is_same_v<Box, const CUDA_MEMCPY3D_PEER*>) {
+    if (copy->srcContext != copy->dstContext) submission->direction = Direction::kBetween;
+  }
+}
+
+// Lines: of all their arguments the last size_t, in the first version unsigned, is the byte count.
 template <class... A>
 uint64_t bytes_of(A... arguments) {
   uint64_t bytes = 0;
   const auto look = [&bytes](auto argument) {
-    if constexpr (std::is_same_v<decltype(argument), size_t>) bytes = argument;
+    using T = decltype(argument);
+    if constexpr (std::is_same_v<T, size_t> || std::is_same_v<T, unsigned>) bytes = argument;
   };
   (look(arguments), ...);
   return bytes;
 }
 
-template <class A>
-uint64_t object_of(A argument) {
-  if constexpr (std::is_pointer_v<A>) return reinterpret_cast<uint64_t>(argument);
-  else return argument;
+template <class Call, class To, class From, class... Rest>
+void describe_line(Submission* submission, To to, From from, Rest... rest) {
+  submission->object = as_number(to);
+  submission->bytes = bytes_of(rest...);
+  submission->direction = direction_named(Call::kName);
+  if constexpr (std::is_same_v<From, CUdeviceptr>) submission->source = from;
+}
+
+template <class... Rest>
+void describe_peers(Submission* submission, CUdeviceptr to, CUcontext to_context, CUdeviceptr,
+                    CUcontext from_context, size_t bytes, Rest...) {
+  submission->object = to;
+  submission->bytes = bytes;
+  submission->direction =
+      to_context == from_context ? Direction::kWithin : Direction::kBetween;
 }
 
 template <class Call, class First, class... Rest>
@@ -53,10 +104,13 @@ Submission describe_copy(CUstream stream, First first, Rest... rest) {
   Submission submission;
   submission.kind = shm::RecordKind::kCopy;
   submission.stream = normalise(stream, Call::kPerThread);
-  submission.object = object_of(first);
-  submission.direction = direction_of(Call::kName);
-  submission.bytes = bytes_of(first, rest...);
-  submission.est_ns = copy_estimate_ns(submission.bytes, submission.direction);
+  if constexpr (is_box<First>) {
+    describe_box(first, &submission);
+  } else if constexpr (contains(Call::kName, "Peer")) {
+    describe_peers(&submission, first, rest...);
+  } else {
+    describe_line<Call>(&submission, first, rest...);
+  }
   return submission;
 }
 
@@ -66,50 +120,12 @@ CUresult copy_async(A... arguments) {
   return submit(submission, [&] { return Call::real(arguments...); });
 }
 
+// Without a stream: the caller is held up while host memory is read or written, and only then.
 template <class Call, class... A>
 CUresult copy_now(A... arguments) {
   Submission submission = describe_copy<Call>(nullptr, arguments...);
-  submission.blocks_caller = true;
+  submission.blocks_caller = !leaves_host_out(submission.direction);
   return submit(submission, [&] { return Call::real(arguments...); });
-}
-
-constexpr uint64_t element_bytes(const char* name) {
-  return contains(name, "D32") ? 4 : contains(name, "D16") ? 2 : 1;
-}
-
-template <class Call>
-Submission describe_set(CUstream stream, CUdeviceptr address, uint64_t elements) {
-  Submission submission;
-  submission.kind = shm::RecordKind::kMemset;
-  submission.stream = normalise(stream, Call::kPerThread);
-  submission.object = address;
-  submission.bytes = elements * element_bytes(Call::kName);
-  submission.direction = 3;
-  submission.est_ns = copy_estimate_ns(submission.bytes, 3);
-  return submission;
-}
-
-// A memset without a stream does not block the caller: it is work of the default stream.
-template <class Call, class Value>
-CUresult set_now(CUdeviceptr address, Value value, size_t count) {
-  return submit(describe_set<Call>(nullptr, address, count),
-                [&] { return Call::real(address, value, count); });
-}
-template <class Call, class Value>
-CUresult set_now(CUdeviceptr address, size_t pitch, Value value, size_t width, size_t height) {
-  return submit(describe_set<Call>(nullptr, address, width * height),
-                [&] { return Call::real(address, pitch, value, width, height); });
-}
-template <class Call, class Value>
-CUresult set_async(CUdeviceptr address, Value value, size_t count, CUstream stream) {
-  return submit(describe_set<Call>(stream, address, count),
-                [&] { return Call::real(address, value, count, stream); });
-}
-template <class Call, class Value>
-CUresult set_async(CUdeviceptr address, size_t pitch, Value value, size_t width, size_t height,
-                   CUstream stream) {
-  return submit(describe_set<Call>(stream, address, width * height),
-                [&] { return Call::real(address, pitch, value, width, height, stream); });
 }
 
 }  // namespace tandem::shim::handlers

@@ -1,4 +1,4 @@
-// Kernels and graphs.
+// Kernels.
 #pragma once
 
 #include <cuda.h>
@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "driver.h"
+#include "observe.h"
 #include "slots.h"
 #include "submit.h"
 
@@ -16,16 +17,23 @@ inline uint32_t saturated(uint64_t a, uint64_t b, uint64_t c) {
   return product > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(product);
 }
 
+template <class Call>
+Submission describe_launch(CUfunction function, CUstream stream, uint32_t blocks) {
+  Submission submission;
+  submission.stream = normalise(stream, Call::kPerThread);
+  submission.object = reinterpret_cast<uint64_t>(function);
+  submission.blocks = blocks;
+  submission.measured = true;
+  return submission;
+}
+
 template <class Call, class... Rest>
 CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                        CUstream stream, Rest... rest) {
-  Submission submission;
-  submission.stream = normalise(stream, Call::kPerThread);
-  submission.object = reinterpret_cast<uint64_t>(function);
-  submission.blocks = saturated(grid_x, grid_y, grid_z);
+  Submission submission =
+      describe_launch<Call>(function, stream, saturated(grid_x, grid_y, grid_z));
   submission.threads = saturated(block_x, block_y, block_z);
-  submission.measured = true;
   return submit(submission, [&] {
     return Call::real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, rest...);
@@ -43,29 +51,77 @@ inline bool is_programmatic(const CUlaunchConfig& config) {
   return false;
 }
 
+// A launch may record events itself: at its programmatic trigger, or when all its blocks have begun.
+inline void record_events(Channel& channel, uint64_t stream, const CUlaunchConfig& config) {
+  for (unsigned i = 0; i < config.numAttrs && config.attrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    CUevent event = nullptr;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+      event = attribute.value.programmaticEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = attribute.value.launchCompletionEvent.event;
+    if (!event) continue;
+    record_order(channel, shm::RecordKind::kEventRecord, stream,
+                 reinterpret_cast<uint64_t>(event));
+  }
+}
+
 template <class Call>
 CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {
   if (!config) return Call::real(config, function, parameters, extra);
-  Submission submission;
-  submission.stream = normalise(config->hStream, Call::kPerThread);
-  submission.object = reinterpret_cast<uint64_t>(function);
-  submission.blocks = saturated(config->gridDimX, config->gridDimY, config->gridDimZ);
+  Submission submission = describe_launch<Call>(
+      function, config->hStream, saturated(config->gridDimX, config->gridDimY, config->gridDimZ));
   submission.threads = saturated(config->blockDimX, config->blockDimY, config->blockDimZ);
-  submission.measured = true;
   submission.programmatic = is_programmatic(*config);
-  return submit(submission, [&] { return Call::real(config, function, parameters, extra); });
+  const CUresult result =
+      submit(submission, [&] { return Call::real(config, function, parameters, extra); });
+  if (config->numAttrs && result == CUDA_SUCCESS) {
+    if (Channel* channel = g_channel.load(std::memory_order_acquire))
+      record_events(*channel, submission.stream, *config);
+  }
+  return result;
 }
 
+// One kernel on each of several devices, in streams that are never default ones: admitted once,
+// counted in each stream.
 template <class Call>
-CUresult launch_graph(CUgraphExec graph, CUstream stream) {
-  Submission submission;
-  submission.kind = shm::RecordKind::kGraph;
-  submission.stream = normalise(stream, Call::kPerThread);
-  submission.object = reinterpret_cast<uint64_t>(graph);
-  submission.measured = true;
-  submission.alone = true;
-  return submit(submission, [&] { return Call::real(graph, stream); });
+CUresult launch_on_devices(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigned flags) {
+  const auto real = [&] { return Call::real(launches, count, flags); };
+  if (!launches || !count) return real();
+  const auto describe = [&](unsigned i) {
+    const CUDA_LAUNCH_PARAMS& launch = launches[i];
+    Submission submission = describe_launch<Call>(
+        launch.function, launch.hStream,
+        saturated(launch.gridDimX, launch.gridDimY, launch.gridDimZ));
+    submission.threads = saturated(launch.blockDimX, launch.blockDimY, launch.blockDimZ);
+    return submission;
+  };
+  return submit(describe(0), [&] {
+    const CUresult result = real();
+    Channel* channel = g_channel.load(std::memory_order_acquire);
+    if (result != CUDA_SUCCESS || !channel) return result;
+    for (unsigned i = 1; i < count; ++i) count_submission(*channel, describe(i));
+    return result;
+  });
+}
+
+// CUDA 3: the block's shape is a property of the function.
+template <class Call>
+CUresult launch_one(CUfunction function) {
+  return submit(describe_launch<Call>(function, nullptr, 1), [&] { return Call::real(function); });
+}
+template <class Call>
+CUresult launch_grid(CUfunction function, int width, int height) {
+  const uint32_t blocks = saturated(static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
+  return submit(describe_launch<Call>(function, nullptr, blocks),
+                [&] { return Call::real(function, width, height); });
+}
+template <class Call>
+CUresult launch_grid(CUfunction function, int width, int height, CUstream stream) {
+  const uint32_t blocks = saturated(static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
+  return submit(describe_launch<Call>(function, stream, blocks),
+                [&] { return Call::real(function, width, height, stream); });
 }
 
 }  // namespace tandem::shim::handlers

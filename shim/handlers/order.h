@@ -43,16 +43,5 @@ CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
                  reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
 }
-template <class Call>
-CUresult host_function(CUstream stream, CUhostFn function, void* argument) {
-  return ordered(shm::RecordKind::kHostFunc, normalise(stream, Call::kPerThread),
-                 reinterpret_cast<uint64_t>(function),
-                 [&] { return Call::real(stream, function, argument); });
-}
-template <class Call, class Where, class... A>
-CUresult memory_operation(CUstream stream, Where where, A... rest) {
-  return ordered(shm::RecordKind::kMemOp, normalise(stream, Call::kPerThread), uint64_t{where},
-                 [&] { return Call::real(stream, where, rest...); });
-}
 
 }  // namespace tandem::shim::handlers

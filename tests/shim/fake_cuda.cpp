@@ -124,6 +124,11 @@ FAKE(cuMemHostRegister_v2)(void*, size_t, unsigned) {
   count("cuMemHostRegister_v2");
   return CUDA_SUCCESS;
 }
+FAKE(cuPointerGetAttribute)(void* type, CUpointer_attribute, CUdeviceptr address) {
+  if (address < 0x7000'0000'0000) return CUDA_ERROR_INVALID_VALUE;  // not registered
+  *static_cast<unsigned*>(type) = CU_MEMORYTYPE_DEVICE;
+  return CUDA_SUCCESS;
+}
 FAKE(cuStreamGetCtx)(CUstream, CUcontext* context) {
   *context = reinterpret_cast<CUcontext>(0x1000l);
   return CUDA_SUCCESS;
@@ -151,6 +156,7 @@ FAKE(cuStreamEndCapture)(CUstream, CUgraph*) {
 FAKE(cuStreamWriteValue64_v2)(CUstream, CUdeviceptr address, cuuint64_t value, unsigned) {
   count("cuStreamWriteValue64_v2");
   if (!address) return CUDA_ERROR_INVALID_VALUE;
+  if (address < 0x10000) return CUDA_SUCCESS;  // no memory is there
   const Write write{reinterpret_cast<std::atomic<unsigned long long>*>(address), value};
   const std::lock_guard lock(g_mutex);
   if (g_held) g_waiting.push_back(write);

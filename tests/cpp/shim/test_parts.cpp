@@ -48,11 +48,11 @@ TEST(the_socket_is_where_the_environment_says) {
 
 TEST(a_function_is_known_after_three_measurements_by_its_smallest) {
   Duration* duration = g_durations.find(DurationTable::key_of(0x10, 64));
-  for (const uint64_t ns : {9'000u, 5'000u, 70'000u}) DurationTable::measured(*duration, ns);
+  for (const uint64_t ns : {9'000u, 5'000u, 70'000u}) DurationTable::measured(*duration, ns, duration->age);
   CHECK_EQ(duration->ns.load(), 5'000u);
-  DurationTable::measured(*duration, 9'000);
+  DurationTable::measured(*duration, 9'000, 0);
   CHECK_EQ(duration->ns.load(), 6'000u);
-  DurationTable::measured(*duration, 10'000'000);  // somebody else's turn: bounded
+  DurationTable::measured(*duration, 10'000'000, 0);  // somebody else's turn: bounded
   CHECK(duration->ns.load() < 12'000u);
   CHECK(g_durations.find(DurationTable::key_of(0x10, 65'000)) != duration);
   CHECK(g_durations.find(DurationTable::key_of(0x10, 100)) == duration);

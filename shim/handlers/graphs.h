@@ -1,0 +1,70 @@
+// Executable graphs. A graph that a launch on the device starts, of its own or as a tail, is part of
+// the graph that the host launched: it has not ended before those have, and is charged with it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "driver.h"
+#include "durations.h"
+#include "handlers/common.h"
+#include "slots.h"
+#include "submit.h"
+
+namespace tandem::shim::handlers {
+
+inline uint64_t duration_key(CUgraphExec graph) {
+  return DurationTable::key_of(reinterpret_cast<uint64_t>(graph), 0);
+}
+
+template <class Call>
+CUresult launch_graph(CUgraphExec graph, CUstream stream) {
+  Submission submission;
+  submission.kind = shm::RecordKind::kGraph;
+  submission.stream = normalise(stream, Call::kPerThread);
+  submission.object = reinterpret_cast<uint64_t>(graph);
+  submission.measured = true;
+  submission.alone = true;
+  return submit(submission, [&] { return Call::real(graph, stream); });
+}
+
+// Moves what the launches need to the device; how many bytes is the driver's secret.
+template <class Call>
+Submission describe_upload(uint64_t graph, CUstream stream) {
+  Submission submission;
+  submission.kind = shm::RecordKind::kCopy;
+  submission.stream = normalise(stream, Call::kPerThread);
+  submission.object = graph;
+  submission.direction = Direction::kToDevice;
+  return submission;
+}
+template <class Call>
+CUresult upload_graph(CUgraphExec graph, CUstream stream) {
+  return submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph), stream),
+                [&] { return Call::real(graph, stream); });
+}
+template <class Call>
+CUresult instantiate_graph(CUgraphExec* executable, CUgraph graph,
+                           CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  const auto real = [&] { return Call::real(executable, graph, parameters); };
+  if (!parameters || !(parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) return real();
+  return submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph), parameters->hUploadStream),
+                real);
+}
+
+// Another graph may get the handle.
+template <class Call>
+CUresult destroy_graph(CUgraphExec graph) {
+  g_durations.forget(duration_key(graph));
+  return Call::real(graph);
+}
+// It may take longer or shorter from now on; what it took is the first guess.
+template <class Call, class... Rest>
+CUresult change_graph(CUgraphExec graph, Rest... rest) {
+  const CUresult result = Call::real(graph, rest...);
+  if (result == CUDA_SUCCESS) g_durations.doubt(duration_key(graph));
+  return result;
+}
+
+}  // namespace tandem::shim::handlers

@@ -1,0 +1,34 @@
+// Stream memory operations and host functions: recorded, never gated.
+//
+// None of them computes on the GPU, and work that is in flight may wait for each: for a value that is
+// written, for a function that signals, in this process or, through shared memory, in another group. A
+// group that is held drains only if they pass; one that never drains is opened again (docs: holds). Nor
+// can they overtake anything: each stays behind what its stream and its thread have in front of it. A
+// wait is never held back alone either, since what follows it in its stream is gated itself.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "driver.h"
+#include "observe.h"
+#include "slots.h"
+
+namespace tandem::shim::handlers {
+
+template <class Call, class Function, class... Rest>
+CUresult host_function(CUstream stream, Function function, Rest... rest) {
+  return ordered(shm::RecordKind::kHostFunc, normalise(stream, Call::kPerThread),
+                 reinterpret_cast<uint64_t>(function),
+                 [&] { return Call::real(stream, function, rest...); });
+}
+
+// The second argument is the address; of a batch, how many there are.
+template <class Call, class Where, class... Rest>
+CUresult memory_operation(CUstream stream, Where where, Rest... rest) {
+  return ordered(shm::RecordKind::kMemOp, normalise(stream, Call::kPerThread), uint64_t{where},
+                 [&] { return Call::real(stream, where, rest...); });
+}
+
+}  // namespace tandem::shim::handlers

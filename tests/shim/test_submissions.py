@@ -1,0 +1,85 @@
+"""Every call that gives the GPU something to do waits at a closed gate, or has a reason not to, and
+leaves one record that says what it was."""
+
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shim_daemon import Attached, FakeDaemon, Job
+from shim_support import HERE, ROOT, Preload
+from submission_calls import CALLS, Call
+
+sys.path.insert(0, str(ROOT / "shim"))
+
+import call_table
+
+RECORD = struct.Struct("<QBBHIQQQIIQQ")
+KINDS = {1, 2, 3, 9, 10, 13}  # of RecordKind those of submissions; the others may come beside them
+GATE = 1
+
+
+@pytest.fixture(scope="module")
+def held_job(
+    shim_library: Path, fake_driver: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Job, Attached]]:
+    """One job for all calls."""
+    folder = tmp_path_factory.mktemp("submissions")
+    preload = Preload(shim=shim_library, driver=fake_driver, folder=folder)
+    daemon = FakeDaemon(folder)
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+        job.do(f"sys.path.insert(0, {str(HERE)!r})")
+        job.do("exec('import submission_calls; caller = submission_calls.Caller(cu)', globals())")
+        yield job, attached
+    daemon.close()
+
+
+def _submissions(attached: Attached) -> list[dict[str, int]]:
+    names = ("kind", "stream", "target", "bytes", "blocks", "threads", "direction")
+    found = []
+    for packed in attached.records():
+        _, kind, _, _, _, stream, target, size, blocks, threads, _, value = RECORD.unpack(packed)
+        if kind in KINDS:
+            values = (kind, stream, target, size, blocks, threads, value)
+            found.append(dict(zip(names, values, strict=True)))
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_a_submission_waits_at_the_gate_and_says_what_it_was(
+    call: Call, held_job: tuple[Job, Attached], signatures: dict[str, list[str]]
+) -> None:
+    if call.symbol not in signatures:
+        pytest.skip("not in the cuda.h of this build")
+    job, attached = held_job
+    count = f"cu.fake_count({call.symbol.encode()!r})"
+    before = int(str(job.do(count)))
+    _submissions(attached)
+    attached.process.set_gate(hold=True)
+
+    job.do(f"caller.begin({call.symbol!r})")
+    if call.gated:
+        waiting = attached.until("waiting_threads", 1)
+        assert waiting.wait_reason == GATE
+        assert job.do(count) == before
+        assert _submissions(attached) == []
+        attached.process.set_gate(hold=False)
+    assert job.do("caller.result()") == 0
+
+    attached.process.set_gate(hold=False)
+    assert job.do(count) == before + 1
+    wanted = {name: getattr(call, name) for name in ("kind", "stream", "target", "bytes")}
+    wanted |= {name: getattr(call, name) for name in ("blocks", "threads", "direction")}
+    assert _submissions(attached) == [wanted]
+
+
+def test_every_line_of_the_table_that_says_gated_is_tried() -> None:
+    rows = call_table.read(call_table.TABLE.read_text())
+    claimed = {row.symbol for row in rows if row.reason.startswith("gated")}
+    assert claimed == {symbol for symbol, call in CALLS.items() if call.gated}
+    recorded = {row.symbol for row in rows if row.reason.startswith("recorded; free")}
+    assert recorded == {symbol for symbol, call in CALLS.items() if not call.gated}
