@@ -22,10 +22,10 @@
 //
 // tandem_smid() is the SM that a block runs on; for nvcc, asm("mov.u32 %0, %%smid;" : "=r"(sm)).
 //
-// Theory of operation. The threads of a block run one after another on one carrier fiber. Only when
-// a thread reaches __syncthreads does it keep that fiber, and a new carrier goes on with the
-// threads that have not begun; so a kernel without barriers never switches stacks. Blocks run one
-// after another, on one thread of the process, which is why plain `static` storage can be
+// Barriers of clusters and of a cooperative grid: #include <cooperative_groups.h>, here as there.
+//
+// How threads and blocks take turns is in tandem_grid.h. Without barriers between blocks these run
+// one after another, on one thread of the process, which is why plain `static` storage can be
 // __shared__.
 #pragma once
 
@@ -39,9 +39,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
-
-#include "tandem_fiber.h"
 
 #define TANDEM_SOFTGPU_HOST 1
 #define __global__ __attribute__((visibility("default")))
@@ -77,6 +74,10 @@ struct KernelLaunch {
   char* dynamic_shared;
   const uint32_t* sms;  // the SMs that the launch may use; null: 0 to sm_count - 1
   uint32_t sm_count;
+  uint32_t shared_bytes;  // of dynamic_shared
+  uint32_t cooperative;   // all blocks are there side by side
+  uint32_t cluster[3];    // blocks of one; 0: a block is a cluster of its own
+  uint32_t* status;       // how it ended: a CUresult
 };
 struct alignas(64) KernelEntry {  // 64: the linker lays entries end to end, without gaps
   uint32_t abi, param_count;
@@ -91,92 +92,11 @@ static thread_local const uint32_t* g_sms;
 static thread_local uint32_t g_sm_count;
 static thread_local double g_flops, g_bytes;
 
-class Block {
- public:
-  // Run every thread of the block that blockIdx and blockDim name.
-  void run(void (*body)(const void*), const void* argument) {
-    body_ = body;
-    argument_ = argument;
-    next_ = 0;
-    count_ = blockDim.x * blockDim.y * blockDim.z;
-    current() = this;
-    enter(take_carrier());
-    while (!waiting_.empty()) {
-      if (next_ < count_) {
-        enter(take_carrier());
-        continue;
-      }
-      std::vector<Waiting> released;
-      released.swap(waiting_);
-      for (const Waiting& thread : released) {
-        threadIdx = thread.index;
-        enter(thread.fiber);
-      }
-    }
-  }
+}  // namespace tandem
 
-  void sync() {
-    waiting_.push_back({running_, threadIdx});
-    switch_fiber(&running_->context, &scheduler_);
-  }
+#include "tandem_grid.h"
 
-  static Block*& current() {
-    static Block* block;
-    return block;
-  }
-
- private:
-  struct Fiber {
-    FiberContext context;
-    char* stack;
-  };
-  struct Waiting {
-    Fiber* fiber;
-    tandem_uint3 index;
-  };
-  static constexpr size_t kStackBytes = 64 * 1024;
-
-  void enter(Fiber* fiber) {
-    running_ = fiber;
-    switch_fiber(&scheduler_, &fiber->context);
-    if (finished_) idle_.push_back(finished_);
-    finished_ = nullptr;
-  }
-
-  Fiber* take_carrier() {
-    Fiber* fiber;
-    if (idle_.empty()) {
-      fiber = new Fiber;
-      fiber->stack = static_cast<char*>(malloc(kStackBytes));
-    } else {
-      fiber = idle_.back();
-      idle_.pop_back();
-    }
-    prepare_fiber(&fiber->context, fiber->stack, kStackBytes, &Block::carry);
-    return fiber;
-  }
-
-  // A carrier: runs threads until none is left to begin, or until one of them blocks and resumes.
-  static void carry() {
-    Block* block = current();
-    while (block->next_ < block->count_) {
-      const unsigned n = block->next_++;
-      threadIdx = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
-      block->body_(block->argument_);
-    }
-    block->finished_ = block->running_;
-    switch_fiber(&block->running_->context, &block->scheduler_);  // for good
-  }
-
-  void (*body_)(const void*) = nullptr;
-  const void* argument_ = nullptr;
-  unsigned next_ = 0, count_ = 0;
-  FiberContext scheduler_;
-  Fiber* running_ = nullptr;
-  Fiber* finished_ = nullptr;
-  std::vector<Fiber*> idle_;
-  std::vector<Waiting> waiting_;
-};
+namespace tandem {
 
 template <class Function>
 struct Signature;
@@ -233,19 +153,11 @@ struct Kernel {
   }
   static void run(const KernelLaunch* launch) {
     place(launch);
-    // Kept for the next launch with its fibers; a body that faulted leaves its block behind.
-    static Block* spare;
-    Block* block = spare ? spare : new Block;
+    static Grid* spare;
+    Grid* grid = spare ? spare : new Grid;
     spare = nullptr;
-    for (unsigned z = 0; z < gridDim.z; ++z) {
-      for (unsigned y = 0; y < gridDim.y; ++y) {
-        for (unsigned x = 0; x < gridDim.x; ++x) {
-          blockIdx = {x, y, z};
-          block->run(&thread, launch);
-        }
-      }
-    }
-    spare = block;
+    *launch->status = grid->run(launch, &thread);
+    spare = grid;
   }
 };
 template <auto kKernel, auto kCost>
@@ -273,7 +185,11 @@ static inline uint32_t tandem_smid() {
   return tandem::g_sms ? tandem::g_sms[nth] : nth;
 }
 
-static inline void __syncthreads() { tandem::Block::current()->sync(); }
+static inline void __syncthreads() { tandem::Grid::current()->sync_block(); }
+[[noreturn]] static inline void __trap() {
+  tandem::Grid::current()->fail(tandem::kLaunchFailed);
+  __builtin_unreachable();
+}
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 static inline void __threadfence_system() {}

@@ -1,7 +1,9 @@
 // One source for both kinds of device; see tandem_kernel.h.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
+#define TANDEM_DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
+#include <cooperative_groups.h>
 
 __device__ int counter;
 
@@ -65,3 +67,55 @@ extern "C" __global__ void note_sm(unsigned* sms) {
 #endif
 }
 TANDEM_KERNEL(note_sm, 1, 4)
+
+// Numbers in shared memory survive the barrier of the grid; then every block adds what all wrote.
+extern "C" __global__ void sum_over_grid(unsigned* sums, unsigned* totals) {
+  __shared__ unsigned own;
+  const auto grid = cooperative_groups::this_grid();
+  if (threadIdx.x == 0) own = 0;
+  __syncthreads();
+  atomicAdd(&own, static_cast<unsigned>(grid.thread_rank()));
+  __syncthreads();
+  if (threadIdx.x == 0) sums[blockIdx.x] = own;
+  grid.sync();
+  if (threadIdx.x != 0) return;
+  unsigned total = 0;
+  for (unsigned b = 0; b < gridDim.x; ++b) total += sums[b];
+  totals[blockIdx.x] = 1000 * total + own;
+}
+TANDEM_KERNEL(sum_over_grid, blockDim.x, 4.0 * blockDim.x)
+
+// Each block reads the shared memory of the next one of its cluster.
+extern "C" __global__ void turn_in_cluster(unsigned* out) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  __shared__ unsigned own[32];
+  TANDEM_DYNAMIC_SHARED(unsigned, more);
+  const auto cluster = cooperative_groups::this_cluster();
+  own[threadIdx.x] = 100 * blockIdx.x + threadIdx.x;
+  more[threadIdx.x] = 7 * blockIdx.x;
+  cluster.sync();
+  const unsigned next = (cluster.block_rank() + 1) % cluster.num_blocks();
+  const unsigned* theirs = cluster.map_shared_rank(own, next);
+  const unsigned* dynamic = cluster.map_shared_rank(more, next);
+  out[blockIdx.x * blockDim.x + threadIdx.x] = theirs[threadIdx.x] + dynamic[threadIdx.x];
+  cluster.sync();
+#endif
+}
+TANDEM_KERNEL(turn_in_cluster, blockDim.x, 4.0 * blockDim.x)
+
+// The halves of the barrier: what was written before the arrival is seen after the wait.
+extern "C" __global__ void arrive_and_wait(unsigned* words) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  const auto cluster = cooperative_groups::this_cluster();
+  for (unsigned round = 1; round <= 3; ++round) {
+    if (threadIdx.x == 0) words[blockIdx.x] = round * (blockIdx.x + 1);
+    __threadfence();
+    cluster.barrier_arrive();
+    cluster.barrier_wait();
+    const unsigned seen = words[gridDim.x - 1 - blockIdx.x];
+    cluster.sync();
+    if (threadIdx.x == 0) words[gridDim.x + blockIdx.x] += seen;
+  }
+#endif
+}
+TANDEM_KERNEL(arrive_and_wait, blockDim.x, 12.0 * blockDim.x)

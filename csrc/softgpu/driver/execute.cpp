@@ -93,15 +93,20 @@ static CUresult run_ptx(const Work& work) {
 CUresult run_kernel(const Work& work) {
   if (work.function->ptx) return run_ptx(work);
   char* shared = static_cast<char*>(calloc(1, work.shared_bytes + 64));
+  uint32_t status = CUDA_SUCCESS;
   const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
                                     {work.block[0], work.block[1], work.block[2]},
                                     work.payload.data(),
                                     shared,
                                     t_sms.index,
-                                    t_sms.count};
-  const CUresult result = guarded([&] { work.function->entry->run(&launch); });
+                                    t_sms.count,
+                                    work.shared_bytes,
+                                    work.cooperative,
+                                    {work.cluster[0], work.cluster[1], work.cluster[2]},
+                                    &status};
+  const CUresult fault = guarded([&] { work.function->entry->run(&launch); });
   free(shared);
-  return result;
+  return fault ? fault : static_cast<CUresult>(status);
 }
 
 CUresult run_copy(const Work& work) {

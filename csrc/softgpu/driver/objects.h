@@ -216,6 +216,7 @@ struct Work {
   uint32_t blocks_per_sm = 0;  // that fit
   uint32_t least_sms = 0;      // that must be free together: cooperative grids, clusters
   bool cooperative = false;
+  uint32_t cluster[3] = {};    // 0: none
   bool own_priority = false;   // `priority` instead of the stream's
   int priority = 0;
   CUhostFn host_function = nullptr;

@@ -62,12 +62,10 @@ void describe(const Work& work, proto::Submit* message) {
   if (work.kind != OpKind::kKernel) return;
   message->grid_blocks = uint64_t{work.grid[0]} * work.grid[1] * work.grid[2];
   message->block_threads = work.block[0] * work.block[1] * work.block[2];
-  const tandem::KernelLaunch launch{{work.grid[0], work.grid[1], work.grid[2]},
-                                    {work.block[0], work.block[1], work.block[2]},
-                                    work.payload.data(),
-                                    nullptr,
-                                    nullptr,
-                                    0};
+  tandem::KernelLaunch launch{};
+  std::copy(work.grid, work.grid + 3, launch.grid);
+  std::copy(work.block, work.block + 3, launch.block);
+  launch.params = work.payload.data();
   work.function->entry->cost(&launch, &message->flops_per_block, &message->bytes_per_block);
   if (work.function->ptx && work.body) message->needs_body = proto::kBodyTellsCost;
   message->blocks_per_sm = work.blocks_per_sm;

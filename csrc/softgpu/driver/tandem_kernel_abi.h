@@ -12,6 +12,10 @@ struct KernelLaunch {
   char* dynamic_shared;
   const uint32_t* sms;
   uint32_t sm_count;
+  uint32_t shared_bytes;
+  uint32_t cooperative;
+  uint32_t cluster[3];
+  uint32_t* status;
 };
 struct alignas(64) KernelEntry {
   uint32_t abi, param_count;

@@ -92,6 +92,7 @@ CUresult kernel_work(const Runtime& rt, Function* function, const CUlaunchConfig
   work->blocks_per_sm = plan->blocks_per_sm;
   work->least_sms = plan->least_sms();
   work->cooperative = plan->cooperative;
+  memcpy(work->cluster, plan->cluster, sizeof work->cluster);
   work->own_priority = plan->priority.has_value();
   if (plan->priority) work->priority = clamp_priority(*plan->priority);
   function->loaded = true;

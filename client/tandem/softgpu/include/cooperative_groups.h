@@ -1,0 +1,1 @@
+../../../../csrc/softgpu/cooperative_groups.h

@@ -1,0 +1,1 @@
+../../../../csrc/softgpu/tandem_grid.h
