@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import generate_cli_docs
+import generate_compatibility
 import generate_stubs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +56,12 @@ def everything() -> list[Generated]:
             folder=generate_cli_docs.OUTPUT,
             remedy="python packaging/generate_cli_docs.py",
             generate=generate_cli_docs.generate,
+            exact=False,
+        ),
+        Generated(
+            folder=generate_compatibility.OUTPUT,
+            remedy="python packaging/generate_compatibility.py",
+            generate=generate_compatibility.generate,
             exact=False,
         ),
     ]

@@ -71,7 +71,11 @@ def test_cuda_core_loads_what_it_compiled(code, kernels, clients, with_kernels):
     run(clients, "core_kernel", with_kernels[kernels] | {"TEST_CODE": code})
 
 
-@pytest.mark.parametrize("program", ["core_kernel", "numba_memory"])
+# Those that say nothing of time: it is the real one here.
+@pytest.mark.parametrize(
+    "program",
+    ["bindings_kernel", "core_graphs", "core_kernel", "core_pools", "numba_memory", "nvml"],
+)
 def test_a_client_under_tandem(program, clients, serve, clean_env, tmp_path):
     env = softgpu.environment(clean_env, folder=tmp_path, clock="real", profile="tiny")
 

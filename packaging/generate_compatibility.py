@@ -1,0 +1,197 @@
+"""Write docs/compatibility.md from what was run.
+
+    python packaging/generate_compatibility.py [--run] [--output FOLDER]
+
+With `--run` the client matrix is run first (tests/matrix, without a GPU; a few minutes) and its
+outcome kept in docs/compatibility.json. Without it the page is made of what is kept there, and of
+the results of `make gpu` under bench/results. A row that never ran says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+OUTPUT = ROOT / "docs"
+NAME = "compatibility.md"
+RUNS = "compatibility.json"
+MATRIX = ROOT / "tests" / "matrix"
+TOOLKITS = ("12.9", "13")
+UNDER_TANDEM = "under_tandem"
+
+PREFACE = """\
+# What was run, and how it went
+
+Made by `python packaging/generate_compatibility.py`; do not edit. `--run` runs the matrix again.
+
+A row counts programs of `tests/matrix`, each unmodified: *bare* on the software GPU, and started by
+`tandem run --require` beside it. `3/3` means that all three ended as they should, with right
+results. The software GPU shows that calls mean what the documentation says; what NVIDIA's driver
+makes of them only a GPU shows.
+
+"""
+
+GPU_PREFACE = """\
+## On a GPU
+
+By `make gpu` on a machine with one; results are kept under `bench/results`.
+
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A package of the matrix, and the words in a test's name by which it is known."""
+
+    name: str
+    package: str
+    words: tuple[str, ...]
+
+
+CLIENTS = (
+    Client(name="cuda.bindings", package="cuda-bindings", words=("bindings_",)),
+    Client(name="cuda.core", package="cuda-core", words=("core_", "test_cuda_core_")),
+    Client(name="numba-cuda", package="numba-cuda", words=("numba_", "nvjitlink")),
+    Client(name="pynvml", package="nvidia-ml-py", words=("nvml",)),
+    Client(name="gpustat", package="gpustat", words=("gpustat",)),
+    Client(name="nvitop", package="nvitop", words=("nvitop",)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Something only a GPU can run, and the part of `make gpu` that runs it."""
+
+    name: str
+    part: str | None = None  # None: no program of ours uses it yet
+
+
+WORKLOADS = (
+    Workload(name="the demo's server and trainers", part="demo"),
+    Workload(name="conformance bodies against NVIDIA's driver", part="conformance"),
+    Workload(name="PyTorch: eager, streams, CUDA graphs, three allocators", part="tests"),
+    Workload(name="PyTorch: data loaders, tensors between processes", part="tests"),
+    Workload(name="PyTorch: same results with and without", part="same_results"),
+    Workload(name="JAX"),
+    Workload(name="CuPy"),
+    Workload(name="Triton"),
+    Workload(name="vLLM"),
+)
+
+
+def main() -> int:
+    """Write the page, after a run if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", action="store_true", help="run the client matrix first")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the page")
+    arguments = parser.parse_args()
+    code = 0
+    if arguments.run:
+        code = run_matrix()
+    generate(arguments.output)
+    return code
+
+
+def generate(output: Path) -> None:
+    """Write the page into `output`."""
+    runs = json.loads((OUTPUT / RUNS).read_text())
+    lines = [PREFACE, *_matrix(runs), "\n", GPU_PREFACE, *_gpu()]
+    (output / NAME).write_text("".join(lines))
+
+
+def run_matrix() -> int:
+    """Run the matrix and keep what came of it; pytest's exit code."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "not gpu", str(MATRIX)]
+        done = subprocess.run([*command, f"--junitxml={report}"], cwd=ROOT, check=False)
+        if not report.is_file():
+            sys.exit(f"error: the matrix did not run (pytest ended with {done.returncode})")
+        outcomes = dict(_outcomes(report))
+    runs = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "tests": dict(sorted(outcomes.items()))}
+    (OUTPUT / RUNS).write_text(json.dumps(runs, indent=1) + "\n")
+    return done.returncode
+
+
+def _outcomes(report: Path) -> Iterator[tuple[str, str]]:
+    """Test id -> passed, failed or skipped, of a JUnit report that we wrote ourselves."""
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        failed = kinds & {"failure", "error"}
+        outcome = "failed" if failed else "skipped" if "skipped" in kinds else "passed"
+        yield case.attrib["name"], outcome
+
+
+def _matrix(runs: dict[str, object]) -> Iterator[str]:
+    tests: dict[str, str] = dict(runs["tests"])  # type: ignore[call-overload]
+    yield f"## On the software GPU\n\nLast run: {runs['date']}.\n\n"
+    yield "| client | version | CUDA | bare | under Tandem |\n|---|---|---|---|---|\n"
+    for client in CLIENTS:
+        for toolkit in TOOLKITS:
+            mine = {
+                name: outcome
+                for name, outcome in tests.items()
+                if any(word in name for word in client.words) and _toolkit(name) == toolkit
+            }
+            managed = {name: o for name, o in mine.items() if UNDER_TANDEM in name}
+            bare = {name: o for name, o in mine.items() if name not in managed}
+            version = _version(client.package, toolkit)
+            cells = (client.name, version, toolkit, _count(bare), _count(managed))
+            yield f"| {' | '.join(cells)} |\n"
+
+
+def _toolkit(test: str) -> str:
+    """Of a parametrised name such as `test_a_client[12.9-nvml]`."""
+    match = re.search(r"\[(?:.*-)?(12\.9|13)(?:-.*)?\]$", test)
+    return match[1] if match else ""
+
+
+def _version(package: str, toolkit: str) -> str:
+    pinned = (MATRIX / f"requirements-{toolkit}.txt").read_text()
+    match = re.search(rf"^{re.escape(package)}(?:\[.*\])?==(\S+)", pinned, re.M)
+    if match is None:
+        sys.exit(f"error: requirements-{toolkit}.txt does not pin '{package}'")
+    return match[1]
+
+
+def _count(outcomes: dict[str, str]) -> str:
+    ran = [outcome for outcome in outcomes.values() if outcome != "skipped"]
+    if not ran:
+        return "not run"
+    passed = ran.count("passed")
+    return f"{passed}/{len(ran)}" + ("" if passed == len(ran) else " **fails**")
+
+
+def _gpu() -> Iterator[str]:
+    yield "| workload | part | result |\n|---|---|---|\n"
+    for workload in WORKLOADS:
+        part = f"`{workload.part}`" if workload.part else ""
+        yield f"| {workload.name} | {part} | {_gpu_result(workload)} |\n"
+
+
+def _gpu_result(workload: Workload) -> str:
+    """Of the newest results that have the part; dry runs stand under other names."""
+    if workload.part is None:
+        return "not run: no program of ours uses it yet"
+    for path in sorted((ROOT / "bench" / "results").glob("20*.json"), reverse=True):
+        if "dry-run" in path.name:
+            continue
+        parts = json.loads(path.read_text())
+        if workload.part in parts:
+            outcome = "**failed**" if "failed" in parts[workload.part] else "passed"
+            return f"{outcome}: `bench/results/{path.name}`"
+    return f"not run: needs a GPU (`make gpu PART={workload.part}`)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
