@@ -74,8 +74,8 @@ void retire_stream(CUstream stream) {
   }
 }
 
-void take_snapshot(Channel& channel, OpenSnapshot* snapshot) {
-  snapshot->context = current_context();
+void take_snapshot(Channel& channel, CUcontext context, OpenSnapshot* snapshot) {
+  snapshot->context = context ? reinterpret_cast<uint64_t>(context) : current_context();
   snapshot_open(channel, snapshot->open);
 }
 

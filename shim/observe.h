@@ -48,16 +48,16 @@ struct OpenSnapshot {
   uint64_t open[shm::kSlotCount] = {};
   uint64_t context = 0;
 };
-void take_snapshot(Channel& channel, OpenSnapshot* snapshot);
+void take_snapshot(Channel& channel, CUcontext context, OpenSnapshot* snapshot);  // null: current
 void settle(Channel& channel, const OpenSnapshot& snapshot);
 
 template <class Real>
-CUresult observed_context_wait(Real real) {
+CUresult observed_context_wait(CUcontext context, Real real) {
   Channel* channel = managed_channel();
   if (!channel) return real();
   before_block(*channel);
   OpenSnapshot snapshot;
-  take_snapshot(*channel, &snapshot);
+  take_snapshot(*channel, context, &snapshot);
   const uint64_t since = g_clock.ticks();
   const CUresult result = real();
   if (result == CUDA_SUCCESS) settle(*channel, snapshot);

@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <atomic>
+
 #include "capture.h"
 #include "driver.h"
 #include "observe.h"
@@ -40,6 +42,21 @@ CUresult destroy_green(CUgreenCtx green) {
     return Call::real(green);
   }
   return destroying_context(context, [&] { return Call::real(green); });
+}
+// Detaching destroys, unless the program has attached: then only the driver knows how often, and the
+// slots stay.
+inline std::atomic<bool> g_has_attached{false};
+
+template <class Call>
+CUresult attach_context(CUcontext* context, unsigned flags) {
+  const CUresult result = Call::real(context, flags);
+  if (result == CUDA_SUCCESS) g_has_attached.store(true, std::memory_order_relaxed);
+  return result;
+}
+template <class Call>
+CUresult detach_context(CUcontext context) {
+  if (g_has_attached.load(std::memory_order_relaxed)) return Call::real(context);
+  return destroy_context<Call>(context);
 }
 template <class Call>
 CUresult reset_device(CUdevice device) {

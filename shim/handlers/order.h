@@ -21,7 +21,11 @@ CUresult wait_event(CUevent event) {
 }
 template <class Call>
 CUresult wait_context() {
-  return observed_context_wait([] { return Call::real(); });
+  return observed_context_wait(nullptr, [] { return Call::real(); });
+}
+template <class Call>
+CUresult wait_context(CUcontext context) {
+  return observed_context_wait(context, [&] { return Call::real(context); });
 }
 template <class Call>
 CUresult query_stream(CUstream stream) {
@@ -42,6 +46,18 @@ CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   return ordered(shm::RecordKind::kEventWait, normalise(stream, Call::kPerThread),
                  reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
+}
+// An event of all streams of a context. In the record it is one of the legacy stream, which comes
+// nearest: that too waits for the others and makes them wait.
+template <class Call, class Context>
+CUresult record_context_event(Context context, CUevent event) {
+  return ordered(shm::RecordKind::kEventRecord, kLegacyStream, reinterpret_cast<uint64_t>(event),
+                 [&] { return Call::real(context, event); });
+}
+template <class Call, class Context>
+CUresult wait_for_context_event(Context context, CUevent event) {
+  return ordered(shm::RecordKind::kEventWait, kLegacyStream, reinterpret_cast<uint64_t>(event),
+                 [&] { return Call::real(context, event); });
 }
 
 }  // namespace tandem::shim::handlers

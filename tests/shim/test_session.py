@@ -13,7 +13,7 @@ from tandem import _native
 
 OUT_OF_MEMORY = 2
 MIB = 1 << 20
-LAUNCH, SEGMENT = 1, 12  # RecordKind
+LAUNCH, SYNC, EVENT_RECORD, EVENT_WAIT, SEGMENT = 1, 6, 7, 8, 12  # RecordKind
 WRITES = "cu.fake_count(b'cuStreamWriteValue64_v2')"
 
 
@@ -304,6 +304,52 @@ def test_the_window_waits_for_the_gpu(preload: Preload, daemon: FakeDaemon) -> N
 
         assert waiting.wait_reason == 2
         assert job.result() == (0, 1)  # nothing moves for 250 ms: it may be us the GPU waits for
+
+
+@pytest.mark.parametrize(
+    ("end", "slots"),
+    [
+        ("cu.cuCtxDestroy_v2(0x1000)", 0),
+        ("cu.cuCtxDestroy_v2(0x2000)", 1),  # another one
+        ("cu.cuCtxDestroy(0x1000)", 0),
+        ("cu.cuCtxDetach(0x1000)", 0),
+        ("(cu.cuCtxAttach(None, 0), cu.cuCtxDetach(0x1000))", 1),  # attached once more
+        ("cu.cuDevicePrimaryCtxReset(0)", 0),
+        ("cu.cuStreamDestroy(5)", 0),
+    ],
+)
+def test_what_ends_takes_its_slots_along(
+    end: str, slots: int, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+        attached.until("busy", False)
+
+        job.do(end)
+
+        assert attached.snapshot().live_slots == slots
+
+
+def test_events_and_waits_of_a_whole_context_are_recorded(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+        attached.until("busy", False)
+        attached.records()
+
+        for call in ("CtxRecordEvent", "GreenCtxRecordEvent", "CtxWaitEvent", "GreenCtxWaitEvent"):
+            job.do(f"cu.cu{call}(0x1000, 0x2a)")
+        job.do("(cu.cuCtxSynchronize(), cu.cuCtxSynchronize_v2(0x1000))")
+
+        records = [r for r in attached.records() if r[8] in (SYNC, EVENT_RECORD, EVENT_WAIT)]
+        assert [r[8] for r in records] == [EVENT_RECORD] * 2 + [EVENT_WAIT] * 2 + [SYNC] * 2
+        objects = [int.from_bytes(r[24:32], "little") for r in records]
+        assert objects[:4] == [0x2A] * 4
 
 
 def test_without_memory_operations_events_tell_the_progress(
