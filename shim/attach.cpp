@@ -160,6 +160,7 @@ Channel* map_channel(const Packet& packet, const wire::Welcome& welcome) {
   }
   channel->lay_out(static_cast<shm::CommandPage*>(command), static_cast<shm::StatePage*>(state),
                    static_cast<shm::PresencePage*>(presence), &g_clock);
+  channel->features = welcome.features;
   channel->process_id = welcome.process_id;
   channel->job_id = welcome.job_id;
   return channel;

@@ -12,6 +12,7 @@
 #include "descriptor.h"
 #include "gate.h"
 #include "shm_layout.h"
+#include "ties.h"
 
 namespace tandem::shim {
 
@@ -55,6 +56,8 @@ struct Channel {
   // a plain load whatever the order.
   std::atomic<bool> observe{false};
   Descriptor socket;  // helper; others only look
+  uint64_t features = 0;  // of its daemon
+  ties::Told told;        // helper
   uint64_t process_id = 0;
   uint64_t job_id = 0;
   StreamSlot streams[shm::kSlotCount]{};

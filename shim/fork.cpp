@@ -8,6 +8,7 @@
 #include "ring_writer.h"
 #include "session.h"
 #include "thread_state.h"
+#include "ties.h"
 #include "timing.h"
 #include "tracing.h"
 
@@ -20,6 +21,7 @@ void become_child() {
   memory::unlock_after_fork();
   memory::start_afresh();
   if (Channel* parents = g_channel.exchange(nullptr)) parents->socket.drop();
+  ties::start_afresh();
   forget_helper();
   forget_all_timings();
   reset_shared_ring_lock();

@@ -13,3 +13,4 @@
 #include "handlers/memops.h"
 #include "handlers/memsets.h"
 #include "handlers/order.h"
+#include "handlers/ties.h"

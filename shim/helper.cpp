@@ -24,6 +24,7 @@
 #include "session.h"
 #include "slots.h"
 #include "thread_state.h"
+#include "ties.h"
 #include "timing.h"
 #include "watched.h"
 
@@ -160,6 +161,8 @@ Round look_after(Channel& channel) {
   const uint64_t now_ns = g_clock.now_ns();
   look_for_watchers(channel, now_ns);
   publish(channel, now_ns);
+  if (!ties::tell(channel.socket.number(), channel.features, &channel.told))
+    round.at_least(Load::kDraining);
   refine_clock(channel, now_ns);
   if (channel.observe.load(std::memory_order_relaxed)) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i);

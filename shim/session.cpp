@@ -8,6 +8,7 @@
 #include "helper.h"
 #include "log.h"
 #include "memory.h"
+#include "ties.h"
 
 namespace tandem::shim {
 
@@ -72,6 +73,7 @@ void make_hello() {
       g_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
       g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
     hello.device_count = 1;
+    ties::set_first_device(device);
     std::memcpy(hello.device_uuid[0], uuid.bytes, sizeof(hello.device_uuid[0]));
   }
 }

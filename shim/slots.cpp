@@ -6,6 +6,7 @@
 #include "markers.h"
 #include "relaxed.h"
 #include "thread_state.h"
+#include "ties.h"
 #include "wait.h"
 
 namespace tandem::shim {
@@ -70,10 +71,17 @@ void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
       context = reinterpret_cast<uint64_t>(owner);
   }
   CUgreenCtx green = nullptr;
-  CUcontext primary = nullptr;
+  CUcontext primary = nullptr, home_again = nullptr;
   if (g_driver.cuStreamGetCtx_v2 && (!is_default_stream(stream) || context))
     g_driver.cuStreamGetCtx_v2(as_stream(stream), &primary, &green);
-  if (g_driver.cuCtxGetDevice) g_driver.cuCtxGetDevice(&device);
+  // The stream may belong to another context than the current one; a green context may be current
+  // to one thread only, its primary one to any.
+  const auto home = primary ? primary : reinterpret_cast<CUcontext>(context);
+  const bool at_home = g_driver.cuCtxPushCurrent_v2 && g_driver.cuCtxPopCurrent_v2 &&
+                       g_driver.cuCtxPushCurrent_v2(home) == CUDA_SUCCESS;
+  if (g_driver.cuCtxGetDevice && g_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+    ties::use_device(device);
+  if (at_home) g_driver.cuCtxPopCurrent_v2(&home_again);
   if (!is_default_stream(stream) && g_driver.cuStreamGetFlags)
     g_driver.cuStreamGetFlags(as_stream(stream), &flags);
   slot.context.store(context, std::memory_order_relaxed);

@@ -41,7 +41,15 @@ class Register:
 @final
 class Mapped: ...
 
-def decode(packet: bytes) -> Hello | Register | Mapped:
+@final
+class Shared:
+    key: int
+
+@final
+class Uses:
+    device_uuid: bytes
+
+def decode(packet: bytes) -> Hello | Register | Mapped | Shared | Uses:
     """Parse one packet of a shim or of `tandem run`.
 
     Raises:
@@ -130,6 +138,13 @@ class Poller:
     def __init__(self, *, period_ns: int = ..., idle_period_ns: int = ...) -> None: ...
     def add(self, process: Process, *, group: int, gpu: int = ...) -> None: ...
     def remove(self, *, process_id: int) -> None: ...
+    def regroup(self, *, process_id: int, group: int) -> None:
+        """From now on its GPU time is charged to that group.
+
+        Raises:
+            KeyError: the process is not polled.
+        """
+
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def poll(self, *, now_ns: int) -> bool:

@@ -27,6 +27,8 @@ py::object decode(const py::bytes& packet) {
   switch (message.type) {
     case wire::Type::kHello: return py::cast(message.hello);
     case wire::Type::kRegister: return py::cast(message.request);
+    case wire::Type::kShared: return py::cast(message.shared);
+    case wire::Type::kUses: return py::cast(message.uses);
     default: return py::cast(Mapped{});
   }
 }
@@ -84,6 +86,11 @@ void add_types(py::module_& module) {
   py::class_<Register>(module, "Register", py::is_final())
       .def_readonly("request", &Register::request)
       .def_property_readonly("command", [](const Register& r) { return py::str(r.command); });
+  py::class_<wire::Shared>(module, "Shared", py::is_final())
+      .def_readonly("key", &wire::Shared::key);
+  py::class_<wire::Uses>(module, "Uses", py::is_final())
+      .def_property_readonly("device_uuid",
+                             [](const wire::Uses& u) { return to_bytes(u.device_uuid); });
   py::class_<Mapped>(module, "Mapped", py::is_final());
 }
 

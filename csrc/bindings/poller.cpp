@@ -42,6 +42,13 @@ void remove(Poller& poller, uint64_t process_id) {
   }
 }
 
+void regroup(Poller& poller, uint64_t process_id, int64_t group) {
+  const py::gil_scoped_release released;
+  if (!poller.regroup(process_id, group)) {
+    throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  }
+}
+
 bool poll(Poller& poller, uint64_t now_ns) {
   const py::gil_scoped_release released;
   if (poller.started()) {
@@ -140,6 +147,7 @@ void add_poller(py::module_& module) {
            arg("idle_period_ns") = Poller::kIdlePeriodNs)
       .def("add", &add, arg("process"), py::kw_only(), arg("group"), arg("gpu") = 0)
       .def("remove", &remove, py::kw_only(), arg("process_id"))
+      .def("regroup", &regroup, py::kw_only(), arg("process_id"), arg("group"))
       .def("start", &Poller::start, released())
       .def("stop", &Poller::stop, released())
       .def("poll", &poll, py::kw_only(), arg("now_ns"))

@@ -7,6 +7,7 @@
 //    | <---- WELCOME + 3 fds  (or REFUSED)|   command, state, presence memfds
 //    | MAPPED ------------------------->  |   now presence can be sealed and shown to peers
 //    | <---------------- PRESENCE + 1 fd  |   a peer to look at; PRESENCE_GONE takes it away
+//    | SHARED, USES ------------------->  |   if WELCOME said that the daemon understands them
 //    |  ... the connection is the lease: closing it releases everything ...
 //
 //   tandem run                          daemon
@@ -31,7 +32,7 @@ inline constexpr uint32_t kMaxDevices = 16;
 
 enum class Type : uint16_t {
   kHello = 1, kWelcome = 2, kMapped = 3, kPresence = 4, kPresenceGone = 5, kRefused = 6,
-  kRegister = 7, kRegistered = 8,
+  kRegister = 7, kRegistered = 8, kShared = 9, kUses = 10,
 };
 
 enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
@@ -39,6 +40,9 @@ enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
 enum class RefusalCode : uint32_t {
   kProtocol = 1, kMalformed = 2, kUid = 3, kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
 };
+
+// What a daemon understands beyond the first version; a shim says nothing else to it.
+inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
 
 struct Header {
   uint32_t magic;
@@ -81,11 +85,25 @@ struct Welcome {
   uint64_t process_id;
   uint64_t job_id;
   uint64_t state_bytes;
-  uint64_t reserved[4];
+  uint64_t features;  // kFeature..: 0 from daemons older than they
+  uint64_t reserved[3];
 };
 
 struct Mapped {
   Header header;
+};
+
+// The process exported or imported something on the GPU. `key` is the same for all that have the same
+// thing, whatever it is: those processes may wait for each other and belong together.
+struct Shared {
+  Header header;
+  uint64_t key;  // never 0
+};
+
+// The process uses this GPU, too.
+struct Uses {
+  Header header;
+  uint8_t device_uuid[16];
 };
 
 struct Presence {  // also PRESENCE_GONE, without an fd
@@ -116,6 +134,7 @@ struct Registered {
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
 static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
+static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32);
 static_assert(sizeof(Refused) == 184 && sizeof(Register) == 440 && sizeof(Registered) == 40);
 
 }  // namespace tandem::wire

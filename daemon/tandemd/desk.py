@@ -292,7 +292,7 @@ class Desk:
                 for p in job.processes.values()
                 if p.process_id in info
             ),
-            gpus=tuple(sorted({p.gpu for p in job.processes.values()})),
+            gpus=tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus})),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
             wait_ns=sum(job.waited_ns(clock.now_ns())),

@@ -17,7 +17,15 @@ from typing import TypeVar
 import structlog
 
 from tandem import _native
-from tandemd.core.events import Action, AnnounceJob, Event, Ticked, UsageSampled, WakeAt
+from tandemd.core.events import (
+    Action,
+    AnnounceJob,
+    ChargeGroup,
+    Event,
+    Ticked,
+    UsageSampled,
+    WakeAt,
+)
 from tandemd.core.model import Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.edges.attach import AttachServer
@@ -145,6 +153,9 @@ class Loop:
         match action:
             case WakeAt(at_ns=at_ns):
                 self._wake_at_ns = at_ns
+            case ChargeGroup(process_ids=process_ids, group=group):
+                for process_id in process_ids:
+                    self.poller.regroup(process_id=process_id, group=group)
             case AnnounceJob(job_id=job_id, kind=kind):
                 change = Change(at_ns=self.last_round_ns, kind=kind, job_id=job_id)
                 for watcher in list(self.watchers):

@@ -17,6 +17,8 @@ import structlog
 from tandem import _native
 from tandemd.core.events import (
     Event,
+    GpuAdded,
+    HandleShared,
     JobExited,
     JobRegistered,
     ProcessAttached,
@@ -101,6 +103,10 @@ class Sessions:
                 self._hello(connection, packet, now_ns)
             case _native.Mapped():
                 self._mapped(connection, now_ns)
+            case _native.Shared():
+                self._shared(connection, packet.key, now_ns)
+            case _native.Uses():
+                self._uses(connection, packet.device_uuid, now_ns)
             case _:
                 assert_never(packet)
 
@@ -169,14 +175,29 @@ class Sessions:
         self.attach.send(connection, packet, pages.fds)
         self._channels.welcomed(process_id)
 
-    def _mapped(self, connection: Connection, now_ns: int) -> None:
+    def _process_of(self, connection: Connection, message: str) -> int | None:
         process_id = self._processes.get(connection.number)
         if process_id is None:
-            reason = "MAPPED without HELLO"
+            reason = f"{message} without HELLO"
             self.attach.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
-            return
-        self._channels.mapped(process_id)
-        self.note(ProcessMapped(now_ns=now_ns, process_id=process_id))
+        return process_id
+
+    def _mapped(self, connection: Connection, now_ns: int) -> None:
+        process_id = self._process_of(connection, "MAPPED")
+        if process_id is not None:
+            self._channels.mapped(process_id)
+            self.note(ProcessMapped(now_ns=now_ns, process_id=process_id))
+
+    def _shared(self, connection: Connection, key: int, now_ns: int) -> None:
+        process_id = self._process_of(connection, "SHARED")
+        if process_id is not None:
+            self.note(HandleShared(now_ns=now_ns, process_id=process_id, key=key))
+
+    def _uses(self, connection: Connection, device_uuid: bytes, now_ns: int) -> None:
+        process_id = self._process_of(connection, "USES")
+        if process_id is not None:
+            gpu = self._gpu_index.of([device_uuid])
+            self.note(GpuAdded(now_ns=now_ns, process_id=process_id, gpu=gpu))
 
     def _gone(self, connection: Connection, now_ns: int) -> None:
         job_id = self._launched.pop(connection.number, None)

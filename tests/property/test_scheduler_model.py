@@ -14,6 +14,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tandemd.core.events import (
     CloseGates,
     ForgetProcess,
+    GpuAdded,
+    HandleShared,
     JobPaused,
     JobResumed,
     OpenGates,
@@ -41,12 +43,17 @@ class Worker:
     group: str
     gpu: int
     job_class: JobClass
+    more_gpus: set[int] = field(default_factory=set)
     is_open: bool = True
     wants: bool = False
     busy: bool = False
     drains: bool = False  # held, and its last work is on the GPU for one more look
     served_ns: int = 0
     held_ns: int = 0  # wants, and its gate is closed, without a break
+
+    @property
+    def gpus(self) -> set[int]:
+        return {self.gpu, *self.more_gpus}
 
     def usage(self) -> Usage:
         held = self.wants and not self.busy
@@ -64,6 +71,8 @@ class World:
     policy: str = "priority"
     workers: dict[int, Worker] = field(default_factory=dict)
     paused_jobs: set[int] = field(default_factory=set)
+    shared: dict[int, set[int]] = field(default_factory=dict)  # key -> processes
+    joined: dict[str, str] = field(default_factory=dict)  # group -> what it is part of
     calm_looks: int = 0  # since anything but time changed
 
     def paused(self, worker: Worker) -> bool:
@@ -73,12 +82,31 @@ class World:
     def class_of(self, group: str) -> JobClass:
         return min(w.job_class for w in self.workers.values() if w.group == group)
 
+    def share(self, process: int, key: int) -> None:
+        """Groups with the same thing become one, under any of their names."""
+        having = self.shared.setdefault(key, set())
+        having.add(process)
+        groups = {self.workers[p].group for p in having if p in self.workers}
+        name = min(groups)
+        self.joined = {old: name if new in groups else new for old, new in self.joined.items()}
+        self.joined |= dict.fromkeys(groups, name)
+        for worker in self.workers.values():
+            worker.group = name if worker.group in groups else worker.group
+
+    def home_of(self, group: str) -> str:
+        """A group that was joined is found there as long as anybody is."""
+        home = self.joined.get(group, group)
+        lives = any(worker.group == home for worker in self.workers.values())
+        return home if lives else group
+
     def islands(self) -> list[list[Worker]]:
         """Workers tied together by GPUs and groups."""
         islands: list[list[Worker]] = []
         for worker in self.workers.values():
             mine = [
-                i for i in islands if any(o.gpu == worker.gpu or o.group == worker.group for o in i)
+                i
+                for i in islands
+                if any(o.gpus & worker.gpus or o.group == worker.group for o in i)
             ]
             islands = [i for i in islands if i not in mine]
             islands.append([worker, *(o for i in mine for o in i)])
@@ -138,7 +166,7 @@ class Sharing(RuleBasedStateMachine):
         self.world.workers[number] = Worker(
             process_id=number,
             job_id=number,
-            group=group or f"own {number}",
+            group=self.world.home_of(group or f"own {number}"),
             gpu=gpu,
             job_class=job_class,
             wants=wants,
@@ -150,6 +178,16 @@ class Sharing(RuleBasedStateMachine):
             )
         )
         return number
+
+    @rule(process=processes, key=st.sampled_from([1, 2, 3]))
+    def share(self, process, key):
+        self.world.share(process, key)
+        self.tell(HandleShared(now_ns=self.now_ns, process_id=process, key=key))
+
+    @rule(process=processes, gpu=st.sampled_from([0, 1]))
+    def use_another_gpu(self, process, gpu):
+        self.world.workers[process].more_gpus.add(gpu)
+        self.tell(GpuAdded(now_ns=self.now_ns, process_id=process, gpu=gpu))
 
     @rule(process=consumes(processes))
     def leave(self, process):

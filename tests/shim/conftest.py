@@ -33,7 +33,8 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, 
     source = HERE / "fake_cuda.cpp"
     own = set(re.findall(r"^FAKE\((\w+)\)", source.read_text(), re.M))
     rest = [
-        f'FAKE({name})({", ".join(kinds)}) {{ count("{name}"); return CUDA_SUCCESS; }}'
+        f'FAKE({name})({", ".join(kinds)}) {{ count("{name}"); '
+        f'return refuses("{name}") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }}'
         for name, kinds in signatures.items()
         if name not in own
     ]

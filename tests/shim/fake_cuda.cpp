@@ -5,6 +5,7 @@
 //   FAKE_NEW_REVISION  a base name that has got another revision in version 99.0
 //   FAKE_VERSION       the CUDA version of this driver; it knows later names by dlsym alone
 //   fake_count(name)   calls of that name so far
+//   fake_device(n)     the current context is one of device n from now on
 //   fake_hold(1 / 0)   the GPU stops before markers and events / goes on and finishes them
 #include <cuda.h>
 #include <dlfcn.h>
@@ -48,6 +49,7 @@ struct Write {
   unsigned long long value;
 };
 bool g_held = false;
+std::atomic<int> g_device{0};  // of the current context
 std::vector<Write> g_waiting;
 std::atomic<CUdeviceptr> g_next_address{0x7000'0000'0000};
 thread_local CUstream g_capturing = nullptr;
@@ -73,12 +75,22 @@ extern "C" __attribute__((visibility("default"))) void fake_hold(int held) {
   g_waiting.clear();
 }
 
+extern "C" __attribute__((visibility("default"))) void fake_device(int device) {
+  g_device = device;
+}
+
+// Whether the job was started with FAKE_REFUSES naming this call.
+bool refuses(const char* name) {
+  const char* refused = std::getenv("FAKE_REFUSES");
+  return refused && std::strcmp(refused, name) == 0;
+}
+
 FAKE(cuCtxGetCurrent)(CUcontext* context) {
   *context = reinterpret_cast<CUcontext>(setting("FAKE_CONTEXT", 0) ? 0x1000l : 0l);
   return CUDA_SUCCESS;
 }
 FAKE(cuCtxGetDevice)(CUdevice* device) {
-  *device = 0;
+  *device = g_device;
   return CUDA_SUCCESS;
 }
 FAKE(cuCtxSetCurrent)(CUcontext) { return CUDA_SUCCESS; }
@@ -88,8 +100,8 @@ FAKE(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
                : 100;
   return CUDA_SUCCESS;
 }
-FAKE(cuDeviceGetUuid_v2)(CUuuid* uuid, CUdevice) {
-  std::memset(uuid->bytes, 7, sizeof(uuid->bytes));
+FAKE(cuDeviceGetUuid_v2)(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, 7 + device, sizeof(uuid->bytes));
   return CUDA_SUCCESS;
 }
 FAKE(cuDevicePrimaryCtxGetState)(CUdevice, unsigned* flags, int* active) {

@@ -119,6 +119,7 @@ class FakeDaemon:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "attach.sock"
+        self.features: int | None = None  # of WELCOME, when not those of today's daemon
         self.path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
@@ -155,6 +156,8 @@ class FakeDaemon:
     ) -> None:
         """WELCOME, without waiting for what the shim makes of it."""
         packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=0)
+        if self.features is not None:
+            packet = packet[:48] + self.features.to_bytes(8, "little") + packet[56:]
         command, *others = process.fds
         descriptors = array.array("i", [command if command_fd is None else command_fd, *others])
         connection.sendmsg(

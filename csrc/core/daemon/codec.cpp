@@ -102,6 +102,8 @@ const char* name_of(wire::Type type) {
     case wire::Type::kRefused: return "REFUSED";
     case wire::Type::kRegister: return "REGISTER";
     case wire::Type::kRegistered: return "REGISTERED";
+    case wire::Type::kShared: return "SHARED";
+    case wire::Type::kUses: return "USES";
   }
   return nullptr;
 }
@@ -168,6 +170,12 @@ Problem decode(const void* packet, size_t bytes, Message* out) {
     }
     case wire::Type::kMapped:
       return {};
+    case wire::Type::kShared: {
+      const Problem p = take(packet, bytes, &out->shared);
+      return p || out->shared.key ? p : problem("SHARED: key is 0");
+    }
+    case wire::Type::kUses:
+      return take(packet, bytes, &out->uses);
     default:
       return wrong_type(header.type);
   }
@@ -186,6 +194,7 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
   out->process_id = process_id;
   out->job_id = job_id;
   out->state_bytes = shm::kStateBytes;
+  out->features = wire::kFeatureShared | wire::kFeatureUses;
   return {};
 }
 

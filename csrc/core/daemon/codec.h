@@ -16,9 +16,11 @@ struct [[nodiscard]] Problem {
 };
 
 struct Message {
-  wire::Type type;         // kHello, kRegister or kMapped
+  wire::Type type;         // kHello, kRegister, kMapped, kShared or kUses
   wire::Hello hello;       // strings are NUL-terminated valid UTF-8, counts within their arrays
   wire::Register request;  // likewise
+  wire::Shared shared;
+  wire::Uses uses;
 };
 
 Problem decode(const void* packet, size_t bytes, Message* out);

@@ -45,6 +45,11 @@ bool Poller::remove(uint64_t process_id) {
   return removed;
 }
 
+bool Poller::regroup(uint64_t process_id, int64_t group) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.regroup(process_id, group);
+}
+
 void Poller::start() {
   if (started()) return;
   stopping_.store(false, std::memory_order_relaxed);

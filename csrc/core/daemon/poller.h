@@ -44,6 +44,7 @@ class Poller {
   // stale.
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
   bool remove(uint64_t process_id);
+  bool regroup(uint64_t process_id, int64_t group);  // whom its time is charged to from now on
 
   void start();
   void stop();

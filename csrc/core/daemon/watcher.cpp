@@ -17,22 +17,37 @@ bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   added->group = group;
   added->snapshot.process_id = id;
   added->pages = std::move(pages);
+  put(std::move(added));
+  return true;
+}
+
+bool Watcher::remove(uint64_t process_id) { return take(process_id) != nullptr; }
+
+bool Watcher::regroup(uint64_t process_id, int64_t group) {
+  auto watched = take(process_id);
+  if (!watched) return false;
+  watched->group = group;
+  put(std::move(watched));
+  return true;
+}
+
+std::unique_ptr<Watcher::Watched> Watcher::take(uint64_t process_id) {
+  const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const auto& w) {
+    return w->pages->process_id() == process_id;
+  });
+  if (found == watched_.end()) return nullptr;
+  auto taken = std::move(*found);
+  watched_.erase(found);
+  return taken;
+}
+
+void Watcher::put(std::unique_ptr<Watched> watched) {
   const auto key = [](const Watched& w) {
     return std::make_tuple(w.gpu, w.group, w.pages->process_id());
   };
   const auto place = std::find_if(watched_.begin(), watched_.end(),
-                                  [&](const auto& w) { return key(*added) < key(*w); });
-  watched_.insert(place, std::move(added));
-  return true;
-}
-
-bool Watcher::remove(uint64_t process_id) {
-  const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const auto& w) {
-    return w->pages->process_id() == process_id;
-  });
-  if (found == watched_.end()) return false;
-  watched_.erase(found);
-  return true;
+                                  [&](const auto& w) { return key(*watched) < key(*w); });
+  watched_.insert(place, std::move(watched));
 }
 
 bool Watcher::round(uint64_t now_ns) {

@@ -19,6 +19,7 @@ class Watcher {
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
   // False if it is not.
   bool remove(uint64_t process_id);
+  bool regroup(uint64_t process_id, int64_t group);
 
   // True if something notable changed. The interval since the last round is charged to those that
   // were busy then: what was seen is taken to have lasted until now.
@@ -45,6 +46,8 @@ class Watcher {
     RingReader rings[shm::kRingCount];
   };
 
+  std::unique_ptr<Watched> take(uint64_t process_id);  // null if it is not watched
+  void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
   void keep_records(Watched& watched, uint64_t now_ns);
   static void pass_over_records(Watched& watched);

@@ -56,6 +56,27 @@ class ProcessExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandleShared:
+    """The process exported or imported something on the GPU.
+
+    Processes of one uid that say the same key may wait for each other.
+    """
+
+    now_ns: int
+    process_id: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAdded:
+    """The process has work on another GPU, too."""
+
+    now_ns: int
+    process_id: int
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobExited:
     """The process that registered the job is gone."""
 
@@ -116,6 +137,8 @@ Event = (
     | ProcessAttached
     | ProcessMapped
     | ProcessExited
+    | HandleShared
+    | GpuAdded
     | JobExited
     | UsageSampled
     | JobUpdated
@@ -203,6 +226,14 @@ class ForgetProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeGroup:
+    """From now on the processes' GPU time is that of the group with this number."""
+
+    process_ids: tuple[int, ...]
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnnounceJob:
     """Tell watchers that something about the job changed: registered, attached, state, exited.."""
 
@@ -227,6 +258,7 @@ Action = (
     | SetClass
     | SetLinger
     | ForgetProcess
+    | ChargeGroup
     | AnnounceJob
     | WakeAt
 )

@@ -39,7 +39,8 @@ def _paused(job: Job, group: Group) -> str:
     if job.paused:
         return f"paused by a person; `tandem resume {job.display_name}` lets it go on"
     others = ", ".join(j.display_name for j in group.jobs.values() if j.paused)
-    return f"held with its group '{job.spec.group}', of which {others} is paused"
+    name = f" '{job.spec.group}'" if job.spec.group else ""
+    return f"held with its group{name}, of which {others} is paused"
 
 
 def _held(
@@ -123,7 +124,8 @@ def _facts(
 def _of_group(group: Group) -> list[str]:
     lines = []
     if len(group.jobs) > 1 or len(group.processes) > 1:
-        lines.append(f"held and released with {group.title}: {len(group.processes)} processes")
+        why = ", which share memory or events of the gpu" if group.is_tied else ""
+        lines.append(f"held and released with {group.title}: {len(group.processes)} processes{why}")
     if waiting := sum(p.usage.waiting_threads for p in group.processes.values()):
         lines.append(f"threads waiting now: {waiting}")
     if group.job_class is JobClass.LATENCY and (lingers := _lingers_ns(group)):

@@ -102,9 +102,15 @@ class Process:
 
     process_id: int
     job_id: int
-    gpu: int
+    gpu: int  # its first; its GPU time is charged there
+    more_gpus: set[int] = field(default_factory=set)
     mapped: bool = False  # its presence page may be shown to others
     usage: Usage
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """All it uses."""
+        return frozenset((self.gpu, *self.more_gpus))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,6 +125,7 @@ class Job:
     spec: JobSpec
     state: JobState = JobState.STARTING
     paused: bool = False
+    home: GroupKey | None = None  # the group that its own became part of
     processes: dict[int, Process] = field(default_factory=dict)
     retired_gpu_ns: int = 0  # of processes that are gone
     retired_shared_ns: int = 0
@@ -136,7 +143,10 @@ class Job:
     @property
     def group_key(self) -> GroupKey:
         """Which group it belongs to; a group never crosses uids."""
-        return (self.uid, f"g:{self.spec.group}" if self.spec.group else f"j:{self.job_id}")
+        return self.home or (
+            self.uid,
+            f"g:{self.spec.group}" if self.spec.group else f"j:{self.job_id}",
+        )
 
     @property
     def gpu_ns(self) -> int:
@@ -179,6 +189,7 @@ class Group:
     arrival: int
     jobs: dict[int, Job] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
+    is_tied: bool = False  # its processes share something on the GPU
     # Facts of the newest samples.
     busy: bool = False
     wants: bool = False
@@ -211,7 +222,7 @@ class Group:
     @property
     def gpus(self) -> frozenset[int]:
         """The GPUs its processes use."""
-        return frozenset(process.gpu for process in self.processes.values())
+        return frozenset(gpu for process in self.processes.values() for gpu in process.gpus)
 
     @property
     def title(self) -> str:

@@ -19,9 +19,12 @@ from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
     AnnounceJob,
+    ChargeGroup,
     CloseGates,
     Event,
     ForgetProcess,
+    GpuAdded,
+    HandleShared,
     JobExited,
     JobPaused,
     JobRegistered,
@@ -42,6 +45,7 @@ from tandemd.core.model import Group, GroupKey, Job, JobSpec, JobState, Options,
 from tandemd.core.policy import policy_named
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.states import Stimulus, advance
+from tandemd.core.ties import Ties
 from tandemd.core.turns import Turns, Verdict
 
 
@@ -57,6 +61,7 @@ class Scheduler:
         self.processes: dict[int, Process] = {}
         self.islands: dict[frozenset[int], list[Group]] = {}
         self.turns: dict[frozenset[int], Turns] = {}
+        self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
         self._home: dict[GroupKey, frozenset[int]] = {}  # group -> its island
@@ -93,6 +98,8 @@ class Scheduler:
                 self._drop_finished(event.now_ns)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
+            case HandleShared() | GpuAdded():
+                self._extend_process(event, actions)
             case JobRegistered() | JobExited() | JobUpdated() | JobPaused() | JobResumed():
                 self._change_job(event, actions)
             case PolicyChanged():
@@ -167,6 +174,38 @@ class Scheduler:
                 assert_never(event)
         self._structure_changed = True
 
+    def _extend_process(self, event: HandleShared | GpuAdded, actions: list[Action]) -> None:
+        process = self.processes[event.process_id]
+        job = self.jobs[process.job_id]
+        match event:
+            case GpuAdded():
+                if event.gpu in process.gpus:
+                    return
+                process.more_gpus.add(event.gpu)
+                job.tell(event.now_ns, f"uses gpu {event.gpu}, too: its turns are on both at once")
+                self._structure_changed = True
+            case HandleShared():
+                for other_id in sorted(self._ties.share(job, event.key)):
+                    self._join(job, self.jobs[other_id], event.now_ns, actions)
+            case _:
+                assert_never(event)
+
+    def _join(self, job: Job, other: Job, now_ns: int, actions: list[Action]) -> None:
+        """Make their groups one: that of the two which is older lives on."""
+        pair = self.groups[job.group_key], self.groups[other.group_key]
+        if pair[0] is pair[1]:
+            return
+        survivor, gone = sorted(pair, key=lambda group: group.number)
+        for one, with_whom in ((survivor, gone), (gone, survivor)):
+            one.tell(
+                now_ns, f"joined with {with_whom.title}: they share memory or events of the gpu"
+            )
+        self._ties.join(survivor, gone)
+        del self.groups[gone.key]
+        actions.append(ChargeGroup(process_ids=tuple(gone.processes), group=survivor.number))
+        _refresh(survivor, now_ns)
+        self._structure_changed = True
+
     def _change_job(
         self,
         event: JobRegistered | JobExited | JobUpdated | JobPaused | JobResumed,
@@ -213,6 +252,7 @@ class Scheduler:
             spec=spec,
         )
         self._arrivals += 1
+        job.home = self._ties.home_of(job.group_key)
         self.jobs[job_id] = job
         group = self.groups.get(job.group_key)
         if group is None:
@@ -268,7 +308,9 @@ class Scheduler:
         del self.jobs[job.job_id]
         group = self.groups[job.group_key]
         del group.jobs[job.job_id]
+        self._ties.forget_job(job.job_id)
         if not group.jobs:
+            self._ties.forget_group(group.key)
             del self.groups[group.key]
         job.ended_ns = now_ns
         self.finished[job.job_id] = job

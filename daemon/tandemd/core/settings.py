@@ -63,17 +63,17 @@ class Views:
         self._by_class: dict[JobClass, list[Group]] = {}
         for group in island:
             self._by_class.setdefault(group.job_class, []).append(group)
-        self._known: dict[tuple[JobClass, int, int], tuple[int, ...]] = {}
+        self._known: dict[tuple[JobClass, frozenset[int], int], tuple[int, ...]] = {}
 
-    def of(self, group: Group, gpu: int) -> tuple[int, ...]:
-        """The mapped processes on the GPU to which the group yields, most urgent first."""
+    def of(self, group: Group, gpus: frozenset[int]) -> tuple[int, ...]:
+        """The mapped processes on the GPUs to which the group yields, most urgent first."""
         uid = -1 if self._across else group.key[0]
-        key = (group.job_class, gpu, uid)
+        key = (group.job_class, gpus, uid)
         if key not in self._known:
-            self._known[key] = tuple(self._look(group, gpu, uid))[:PRESENCE_MAX]
+            self._known[key] = tuple(self._look(group, gpus, uid))[:PRESENCE_MAX]
         return self._known[key]
 
-    def _look(self, group: Group, gpu: int, uid: int) -> Iterator[int]:
+    def _look(self, group: Group, gpus: frozenset[int], uid: int) -> Iterator[int]:
         for job_class in sorted(self._by_class):
             others = self._by_class[job_class]
             if not self._policy.yields_to(group, others[0]):
@@ -83,7 +83,7 @@ class Views:
                 for other in others
                 if uid in (-1, other.key[0])
                 for process in other.processes.values()
-                if process.mapped and process.gpu == gpu
+                if process.mapped and process.gpus & gpus
             )
 
 
@@ -100,7 +100,7 @@ def settings_for(
             Settings(
                 job_class=job_class,
                 window=(segments, options.segment_ns),
-                looks_at=views.of(group, process.gpu),
+                looks_at=views.of(group, process.gpus),
                 memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),

@@ -52,7 +52,7 @@ class Received:
     """A decoded packet."""
 
     connection: Connection
-    packet: _native.Hello | _native.Register | _native.Mapped
+    packet: _native.Hello | _native.Register | _native.Mapped | _native.Shared | _native.Uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +208,8 @@ class AttachServer:
             code = REFUSED_PROTOCOL if "protocol" in str(error) else REFUSED_MALFORMED
             self.refuse(connection, code=code, reason=str(error))
             return
-        if connection.greeted is not isinstance(decoded, _native.Mapped):
-            reason = "a connection says HELLO or REGISTER once, and MAPPED only after HELLO"
+        if connection.greeted is isinstance(decoded, _native.Hello | _native.Register):
+            reason = "a connection says HELLO or REGISTER once, and everything else after HELLO"
             self.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
             return
         connection.greeted = True

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from tandemd.core.events import (
     Action,
     CloseGates,
+    GpuAdded,
+    HandleShared,
     JobExited,
     JobPaused,
     JobRegistered,
@@ -66,6 +68,12 @@ class Talk:
     def leave(self, process_id):
         del self.usages[process_id]
         return self.say(ProcessExited(now_ns=self.now_ns, process_id=process_id))
+
+    def share(self, process_id, *, key):
+        return self.say(HandleShared(now_ns=self.now_ns, process_id=process_id, key=key))
+
+    def add_gpu(self, process_id, gpu):
+        return self.say(GpuAdded(now_ns=self.now_ns, process_id=process_id, gpu=gpu))
 
     def end(self, job_id):
         return self.say(JobExited(now_ns=self.now_ns, job_id=job_id))

@@ -3,7 +3,9 @@
 import struct
 
 MAGIC = 0x4D444E54
-HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
+HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED, SHARED, USES = (
+    range(1, 11)
+)
 
 
 def header(kind: int, size: int, *, magic: int = MAGIC, version: int = 1) -> bytes:
@@ -26,6 +28,14 @@ def hello(*, device_uuids: tuple[bytes, ...] = (bytes(range(16)),), body: bytes 
 def register(*, command: bytes = b"python train.py") -> bytes:
     content = request() + command.ljust(256, b"\0")
     return header(REGISTER, 16 + len(content)) + content
+
+
+def shared(key: int) -> bytes:
+    return header(SHARED, 24) + struct.pack("<Q", key)
+
+
+def uses(device_uuid: bytes) -> bytes:
+    return header(USES, 32) + device_uuid
 
 
 def mapped() -> bytes:
