@@ -54,8 +54,8 @@ gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
 wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into .whl/
 	@$(BIN)/python bench/gpu/wheels.py
 
-headers: $(STAMP)  ## names that the installed cuda.h exports, into csrc/api/
-	@$(BIN)/python csrc/softgpu/generate_table.py --write-api csrc/api
+headers: $(STAMP)  ## names that cuda.h exports, into csrc/api/ (ALL=1: every version on PyPI)
+	@$(BIN)/python $(if $(ALL),packaging/headers.py,csrc/softgpu/generate_table.py --write-api csrc/api)
 
 stubs: $(STAMP)  ## regenerate client/tandem/_wire from proto/
 	@$(BIN)/python packaging/generate_stubs.py

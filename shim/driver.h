@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "old_cuda.h"
+
 namespace tandem::shim {
 
 struct Driver {

@@ -50,6 +50,13 @@ def test_every_version_from_12_4_on_is_known(call_table):
     assert [v for v in versions if v.startswith("13.")] == [f"13.{i}" for i in range(6)]
 
 
+def test_every_known_version_can_be_downloaded_again(call_table, root, monkeypatch):
+    monkeypatch.syspath_prepend(root / "packaging")
+    from headers import PACKAGES
+
+    assert list(PACKAGES) == list(call_table.headers())
+
+
 @pytest.mark.parametrize(
     ("symbol", "versions"),
     [

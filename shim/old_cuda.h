@@ -1,0 +1,12 @@
+// What the shim itself names and the oldest versions of cuda.h that it can be built with lack. Calls
+// that only a newer header declares need nothing here: they are left out (generate_entries.py).
+#pragma once
+
+#include <cuda.h>
+
+#if CUDA_VERSION < 12050
+extern "C" CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green);
+#endif
+#if CUDA_VERSION < 12080
+inline constexpr unsigned CU_MEMCPY_OPERAND_TYPE_ARRAY = 2;
+#endif
