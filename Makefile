@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize fuzz bench gpu wheels-gpu headers stubs clean
+.PHONY: help setup build demo test check sanitize fuzz soak bench gpu wheels-gpu headers stubs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ sanitize: setup  ## C++ tests under ASan/UBSan and TSan
 
 fuzz: setup  ## libFuzzer on the wire, the channel, the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
+
+soak: setup  ## 10,000 random driver programs, bare and under the shim, compared (PROGRAMS=n SEED=n)
+	@$(BIN)/python tests/proof/soak.py --programs $(or $(PROGRAMS),10000) --seed $(or $(SEED),1) $(if $(RESULT),--result $(RESULT))
 
 bench: setup  ## measure against the budgets (BENCH=launch|gate|decide|..; all: python -m bench -h)
 	@$(BIN)/python -m bench $(or $(BENCH),launch)

@@ -20,6 +20,7 @@ from tandem import _native
 COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
 SLOTS_OFFSET = 4096
+MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
 LOOP = """
 import ctypes, os, sys, threading
 LOOP = sys.orig_argv[-1]
@@ -142,9 +143,10 @@ class FakeDaemon:
         process: _native.Process,
         *,
         command_fd: int | None = None,
+        clock: int = MONOTONIC,
     ) -> None:
         """WELCOME with three memfds, or another first one; returns when the shim said MAPPED."""
-        self.offer(connection, process, command_fd=command_fd)
+        self.offer(connection, process, command_fd=command_fd, clock=clock)
         assert isinstance(_native.decode(connection.recv(4096)), _native.Mapped)
 
     def offer(
@@ -153,9 +155,10 @@ class FakeDaemon:
         process: _native.Process,
         *,
         command_fd: int | None = None,
+        clock: int = MONOTONIC,
     ) -> None:
         """WELCOME, without waiting for what the shim makes of it."""
-        packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=0)
+        packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=clock)
         if self.features is not None:
             packet = packet[:48] + self.features.to_bytes(8, "little") + packet[56:]
         command, *others = process.fds
@@ -165,7 +168,12 @@ class FakeDaemon:
         )
 
     def attach(
-        self, *, hold: bool = False, job_class: int = 2, peers: Sequence[Attached] = ()
+        self,
+        *,
+        hold: bool = False,
+        job_class: int = 2,
+        peers: Sequence[Attached] = (),
+        clock: int = MONOTONIC,
     ) -> Attached:
         """Take the next process in; it hears of `peers` before its welcome."""
         connection, hello = self.accept()
@@ -176,9 +184,9 @@ class FakeDaemon:
         process.set_presence_mask(mask=(1 << len(peers)) - 1)
         process.set_flags(honour_presence=True, telemetry=True)
         process.set_stale(stale_ns=3_600 * 10**9)  # a debugger's pause is no hung daemon
-        process.stamp(tick_ns=monotonic_ns())
+        process.stamp(tick_ns=monotonic_ns() if clock == MONOTONIC else 0)
         process.set_gate(hold=hold)
-        self.welcome(connection, process)
+        self.welcome(connection, process, clock=clock)
         return Attached(connection, hello, process)
 
     def has_caller(self) -> bool:
@@ -217,6 +225,7 @@ class Attached:
         self.connection = connection
         self.hello = hello
         self.process = process
+        self.now_ns = monotonic_ns  # of the attach clock
         self._poller = _native.Poller()
         self._poller.add(process, group=1)
 
@@ -228,7 +237,7 @@ class Attached:
 
     def snapshot(self) -> _native.Snapshot:
         """The state page as it is now."""
-        self._poller.poll(now_ns=monotonic_ns())
+        self._poller.poll(now_ns=self.now_ns())
         return self._poller.snapshots()[0]
 
     def until(self, wanted: str, value: object) -> _native.Snapshot:
@@ -243,9 +252,13 @@ class Attached:
         while self.snapshot().helper_tick_ns == 0:
             pass
 
+    def keep_records(self) -> None:
+        """From now on, for the first `records`; else only those after it are kept."""
+        self._poller.drain_records()
+
     def records(self) -> list[bytes]:
         """Records since the last call."""
-        self._poller.poll(now_ns=monotonic_ns())
+        self._poller.poll(now_ns=self.now_ns())
         packed = b"".join(data for _, data in self._poller.drain_records())
         return [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
 

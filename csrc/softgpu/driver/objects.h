@@ -172,6 +172,13 @@ struct GraphMemory {  // of one device
   std::vector<Backing> spare{};
 };
 
+// The end of the work of a stream that is no more.
+struct LeftWork {
+  uint64_t last_op;
+  const GreenContext* green;  // as the stream's
+  bool blocking;
+};
+
 struct Context {
   int device;
   uint64_t number;
@@ -182,6 +189,7 @@ struct Context {
   uint32_t pending_ops = 0;
   Stream* legacy = nullptr;
   std::vector<Stream*> streams;  // every live one, the default streams included
+  std::vector<LeftWork> left;    // of streams that were destroyed before their work had ended
   std::map<int, size_t> limits;
   std::unordered_set<uint64_t> peers;  // numbers of the contexts whose memory it may use
   uint32_t sm_percent = 100;

@@ -230,6 +230,11 @@ void Runtime::order_after_barriers(const Stream* stream, std::vector<uint64_t>* 
       deps->push_back(other->last_op);
     }
   }
+  for (const LeftWork& work : context->left) {
+    if (work.green == stream->green && work.blocking && live(work.last_op)) {
+      deps->push_back(work.last_op);
+    }
+  }
 }
 
 uint64_t Runtime::submit(Stream* stream, const Work& work, std::vector<uint64_t> deps) {

@@ -21,6 +21,18 @@ def a_stream_keeps_its_order():
     assert gpu.read(word) == [expected]
 
 
+def work_of_a_destroyed_stream_is_waited_for():
+    gpu = Gpu()
+    stream, ran, word = ok(cu.cuStreamCreate(1)), ctypes.c_int(0), gpu.word(1)
+    gpu.affine(word, 1, 4, stream=stream, slow=True)
+    note = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: setattr(ran, "value", 1))
+    ok(cu.cuLaunchHostFunc(stream, cu.CUhostFn(ctypes.cast(note, ctypes.c_void_p).value), 0))
+    ok(cu.cuStreamDestroy(stream))
+    ok(cu.cuCtxSynchronize())
+    assert ran.value == 1
+    assert gpu.read(word) == [5]
+
+
 def an_event_orders_two_streams():
     gpu = Gpu()
     first, second = ok(cu.cuStreamCreate(1)), ok(cu.cuStreamCreate(1))

@@ -79,8 +79,7 @@ void destroy_context(Call& call, Context* context) {
   Runtime& rt = call.rt;
   context->alive = false;
   end_green_contexts_of(rt, context);
-  std::vector<uint64_t> ops;
-  for (const Stream* stream : context->streams) ops.push_back(stream->last_op);
+  const std::vector<uint64_t> ops = last_ops_of(context);
   rt.post(proto::Type::kContextDestroy, proto::ContextDestroy{{}, context->number});
   rt.wait_for_ops(call.lock, ops);  // the device ends them all, with an error where they still ran
   rt.contexts.erase(context);
@@ -388,9 +387,7 @@ static CUresult synchronize(Call& call, Context* context) {
   if (home->error) return home->error;
   if (const CUresult bad = refuse_synchronization(call.rt, home)) return bad;
   if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
-  std::vector<uint64_t> ops;
-  for (const Stream* stream : streams_of(context)) ops.push_back(stream->last_op);
-  call.rt.wait_for_ops(call.lock, ops);
+  call.rt.wait_for_ops(call.lock, last_ops_of(context));
   if (call.rt.life != Life::kReady) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   pools_synchronized(call.rt, home, nullptr);
   return context->alive ? home->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -14,8 +14,8 @@ CUresult record(Call& call, Context* context, CUevent handle) {
   if (const CUresult bad = refuse_synchronization(call.rt, home)) return bad;
   event->capture_id = 0;
   std::vector<uint64_t> tails;
-  for (const Stream* stream : streams_of(context)) {
-    if (call.rt.live(stream->last_op)) tails.push_back(stream->last_op);
+  for (const uint64_t op : last_ops_of(context)) {
+    if (call.rt.live(op)) tails.push_back(op);
   }
   Work work;
   work.event = event;

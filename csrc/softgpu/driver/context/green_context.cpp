@@ -184,6 +184,16 @@ std::vector<Stream*> streams_of(const Context* context) {
   return own;
 }
 
+std::vector<uint64_t> last_ops_of(const Context* context) {
+  std::vector<uint64_t> ops;
+  for (const Stream* stream : streams_of(context)) ops.push_back(stream->last_op);
+  const Context* home = context->green ? context->green->primary : context;
+  for (const LeftWork& work : home->left) {
+    if (!context->green || work.green == context->green) ops.push_back(work.last_op);
+  }
+  return ops;
+}
+
 void wait_for_awaited(Runtime& rt, Stream* stream) {
   std::vector<uint64_t> awaited;
   if (rt.live(stream->context->awaited_op)) awaited.push_back(stream->context->awaited_op);

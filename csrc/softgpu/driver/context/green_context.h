@@ -30,6 +30,8 @@ GreenContext* find_green(CUgreenCtx handle);  // null when it is not a live one
 Context* home_of(Context* context);
 // Of a green context its own streams, of any other all, those of its green contexts included.
 std::vector<Stream*> streams_of(const Context* context);
+// What has to end for all work given to the context to have ended.
+std::vector<uint64_t> last_ops_of(const Context* context);
 
 // Makes a new stream one of the green context.
 void confine(Runtime& rt, Stream* stream, GreenContext* green);

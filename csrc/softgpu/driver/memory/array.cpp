@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "array_shape.h"
+#include "green_context.h"
 #include "memory.h"
 
 namespace softgpu {
@@ -71,9 +72,7 @@ CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR* out) {
 template <class T>
 CUresult destroy(Call& call, const std::unordered_set<const void*>& known, T* object) {
   if (object->context->error) return object->context->error;
-  std::vector<uint64_t> ops;
-  for (const Stream* stream : object->context->streams) ops.push_back(stream->last_op);
-  call.rt.wait_for_ops(call.lock, ops);
+  call.rt.wait_for_ops(call.lock, last_ops_of(object->context));
   if (!known.count(object)) return CUDA_ERROR_INVALID_HANDLE;  // destroyed twice at once
   drop(call.rt, object);
   if (!call.rt.is_virtual()) call.rt.flush();

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "green_context.h"
 #include "ipc.h"
 #include "pool_arena.h"
 #include "reach.h"
@@ -198,9 +199,7 @@ SOFTGPU_API cuIpcCloseMemHandle(CUdeviceptr pointer) {
   if (found == call.rt.ranges.end() || found->second.opens == 0) return CUDA_ERROR_INVALID_VALUE;
   if (--found->second.opens > 0) return CUDA_SUCCESS;
   ++found->second.opens;  // still there while the work that may use it ends
-  std::vector<uint64_t> ops;
-  for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
-  call.rt.wait_for_ops(call.lock, ops);
+  call.rt.wait_for_ops(call.lock, last_ops_of(found->second.context));
   const auto again = call.rt.ranges.find(pointer);
   if (again == call.rt.ranges.end() || again->second.opens == 0) return CUDA_ERROR_INVALID_VALUE;
   if (--again->second.opens > 0) return CUDA_SUCCESS;  // opened once more meanwhile

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "green_context.h"
 #include "graph_memory.h"
 #include "memory.h"
 #include "pool.h"
@@ -47,9 +48,7 @@ CUresult release(Call& call, uintptr_t begin) {
     return CUDA_SUCCESS;
   }
   if (found->second.context->error) return found->second.context->error;
-  std::vector<uint64_t> ops;
-  for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
-  call.rt.wait_for_ops(call.lock, ops);
+  call.rt.wait_for_ops(call.lock, last_ops_of(found->second.context));
   const auto again = call.rt.ranges.find(begin);
   if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;  // freed twice at once
   unmap_range(again->second);
@@ -197,9 +196,7 @@ SOFTGPU_API cuMemFreeHost(void* pointer) {
   if (found == call.rt.ranges.end() || found->second.kind != RangeKind::kHost) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::vector<uint64_t> ops;
-  for (const Stream* stream : found->second.context->streams) ops.push_back(stream->last_op);
-  call.rt.wait_for_ops(call.lock, ops);
+  call.rt.wait_for_ops(call.lock, last_ops_of(found->second.context));
   const auto again = call.rt.ranges.find(begin);
   if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   unmap_range(again->second);

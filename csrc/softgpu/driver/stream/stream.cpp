@@ -99,6 +99,13 @@ CUresult StreamCall::enqueue_batch(const std::vector<Work>& batch) {
 
 void destroy_stream(Runtime& rt, Stream* stream) {
   leave_capture(rt, stream);
+  auto& left = stream->context->left;
+  left.erase(std::remove_if(left.begin(), left.end(),
+                            [&](const LeftWork& work) { return !rt.live(work.last_op); }),
+             left.end());
+  if (rt.live(stream->last_op)) {
+    left.push_back({stream->last_op, stream->green, stream->blocking()});
+  }
   auto& siblings = stream->context->streams;
   siblings.erase(std::find(siblings.begin(), siblings.end(), stream));
   rt.streams.erase(stream);

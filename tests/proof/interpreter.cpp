@@ -1,0 +1,416 @@
+// Executes a program of driver calls and says what each came to.
+//
+//   interpreter PROGRAM IMAGE
+//
+// A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread.
+//
+//   call SYMBOL ARGUMENT..   one call; `ask` the same, `poll` until it is not CUDA_ERROR_NOT_READY
+//   look BUFFER              a digest of what a host buffer holds
+//   hold                     asks the daemon to close the gate until somebody waits at it
+//   tally                    asks the daemon to note what the job counts now
+//   leave                    the thread ends
+//
+// Every argument of a driver call is a whole number or a pointer, so one kind of call does for all:
+//
+//   12 -1 0x7        a number                    s3 d1+64   a handle or address made before, else 0
+//   s3!              the same; the step is left out when there is none
+//   &s3              where the call puts a handle: kept as s3 if it succeeds
+//   #4 #8=5          where it puts a number of 4 or 8 bytes, shown; ~8 the same, not shown
+//   H2+16            host buffer 2, pageable     "text      a string
+//   {24;0/8=d1;8/4=7}    a struct of 24 bytes: offset/width=argument
+//   [s1,s2]          an array of 8-byte values   <d1,7>     kernel parameters
+//   @note @image     our host function, the file IMAGE in memory
+//
+// Out: `INDEX CODE SHOWN..` a step; then the host functions in the order they ran.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int kNotReady = 600, kThreads = 4, kBuffers = 16;
+constexpr size_t kBufferBytes = 8192;
+constexpr uint64_t kUntouched = 0xa5a5a5a5a5a5a5a5;
+
+using Word = uint64_t;
+using Call = int (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
+
+void* g_driver;
+void* g_image;
+void (*g_wait_begin)();  // the virtual clock waits for no thread that waits for another
+void (*g_wait_end)();
+int g_control = -1;  // to the daemon, where there is one
+bool g_held = false;
+unsigned char* g_buffers;
+std::map<std::string, Word> g_handles;
+std::map<Word, std::string> g_names;  // the newest name of each handle
+pthread_mutex_t g_notes_lock = PTHREAD_MUTEX_INITIALIZER;
+std::vector<Word> g_notes;
+
+void note(void* what) {
+  pthread_mutex_lock(&g_notes_lock);
+  g_notes.push_back(reinterpret_cast<Word>(what));
+  pthread_mutex_unlock(&g_notes_lock);
+}
+
+[[noreturn]] void fail(const std::string& why) {
+  std::fprintf(stderr, "interpreter: %s\n", why.c_str());
+  _exit(3);
+}
+
+// One argument after the other, as text, and the memory they point to until the call is over.
+class Arguments {
+ public:
+  explicit Arguments(const std::string& text) : at_(text.c_str()) {}
+
+  std::vector<Word> all() {
+    std::vector<Word> values;
+    for (; *at_; ++at_) {
+      if (*at_ != ' ') values.push_back(one());
+      if (!*at_) break;
+    }
+    return values;
+  }
+  [[nodiscard]] bool is_left_out() const { return left_out_; }
+
+  // What the call wrote, in order.
+  std::string shown(bool succeeded) {
+    std::string text;
+    for (const Out& out : outs_) text += " " + out_text(out, succeeded);
+    return text;
+  }
+
+ private:
+  struct Out {
+    Word* cell;
+    Word before;
+    size_t width;      // 0: a handle
+    std::string name;  // of the handle
+    bool is_shown;
+  };
+
+  Word one() {
+    switch (*at_) {
+      case '&': return ++at_, handle_out();
+      case '#': return ++at_, number_out(true);
+      case '~': return ++at_, number_out(false);
+      case '{': return ++at_, structure();
+      case '[': return ++at_, list(']');
+      case '<': return ++at_, parameters();
+      case '"': return ++at_, reinterpret_cast<Word>(keep(word()));
+      case '@': return ++at_, special(word());
+      default: break;
+    }
+    if (*at_ == '-' || (*at_ >= '0' && *at_ <= '9')) return number();
+    return handle();
+  }
+
+  std::string word() {
+    const char* start = at_;
+    while (*at_ && !std::strchr(" ,;]}>+!=/", *at_)) ++at_;
+    return {start, at_};
+  }
+  Word number() {
+    char* end = nullptr;
+    const Word value = *at_ == '-' ? static_cast<Word>(std::strtoll(at_, &end, 0))
+                                   : std::strtoull(at_, &end, 0);
+    at_ = end;
+    return value;
+  }
+  Word handle() {
+    const std::string name = word();
+    Word value = 0;
+    if (name[0] == 'H') {
+      const auto index = static_cast<size_t>(std::atoi(name.c_str() + 1));
+      value = reinterpret_cast<Word>(g_buffers + index % kBuffers * kBufferBytes);
+    } else if (const auto found = g_handles.find(name); found != g_handles.end()) {
+      value = found->second;
+    }
+    if (*at_ == '!') {
+      ++at_;
+      left_out_ |= !value;
+    }
+    if (*at_ == '+') {
+      ++at_;
+      value += number();
+    }
+    return value;
+  }
+  Word special(const std::string& name) {
+    if (name == "note") return reinterpret_cast<Word>(&note);
+    if (name == "image") return reinterpret_cast<Word>(g_image);
+    fail("no such thing: @" + name);
+  }
+  Word handle_out() {
+    Word* cell = cells(1);
+    *cell = kUntouched;
+    outs_.push_back({cell, kUntouched, 0, word(), true});
+    return reinterpret_cast<Word>(cell);
+  }
+  Word number_out(bool is_shown) {
+    const size_t width = number();
+    Word* cell = cells(width / 8 + 1);
+    for (size_t i = 0; i < width / 8 + 1; ++i) cell[i] = kUntouched;
+    if (*at_ == '=') {
+      ++at_;
+      const Word first = one();
+      std::memcpy(cell, &first, width < 8 ? width : 8);
+    }
+    outs_.push_back({cell, *cell, width, "", is_shown});
+    return reinterpret_cast<Word>(cell);
+  }
+  Word structure() {
+    const size_t bytes = number();
+    auto* memory = reinterpret_cast<unsigned char*>(cells(bytes / 8 + 1));
+    while (*at_ == ';') {
+      ++at_;
+      const size_t offset = number();
+      ++at_;  // '/'
+      const size_t width = number();
+      ++at_;  // '='
+      const Word value = one();
+      std::memcpy(memory + offset, &value, width);
+    }
+    ++at_;  // '}'
+    return reinterpret_cast<Word>(memory);
+  }
+  Word list(char end) {
+    std::vector<Word> values;
+    while (*at_ && *at_ != end) {
+      values.push_back(one());
+      if (*at_ == ',') ++at_;
+    }
+    ++at_;
+    Word* memory = cells(values.size() + 1);
+    std::copy(values.begin(), values.end(), memory);
+    last_count_ = values.size();
+    return reinterpret_cast<Word>(memory);
+  }
+  Word parameters() {
+    auto* values = reinterpret_cast<Word*>(list('>'));
+    Word* pointers = cells(last_count_ + 1);
+    for (size_t i = 0; i < last_count_; ++i) pointers[i] = reinterpret_cast<Word>(values + i);
+    return reinterpret_cast<Word>(pointers);
+  }
+
+  Word* cells(size_t count) {
+    memory_.push_back(std::make_unique<Word[]>(count));
+    return memory_.back().get();
+  }
+  const char* keep(const std::string& text) {
+    Word* memory = cells(text.size() / 8 + 1);
+    std::memcpy(memory, text.c_str(), text.size() + 1);
+    return reinterpret_cast<const char*>(memory);
+  }
+
+  static std::string out_text(const Out& out, bool succeeded) {
+    if (out.width == 0) return handle_text(out, succeeded);
+    if (*out.cell == out.before) return out.is_shown ? "same" : "-";
+    if (!out.is_shown) return "-";
+    Word value = 0;
+    std::memcpy(&value, out.cell, out.width < 8 ? out.width : 8);
+    return std::to_string(value);
+  }
+  // A handle by the name it was first given, or by the new one.
+  static std::string handle_text(const Out& out, bool succeeded) {
+    const Word value = *out.cell;
+    if (value == kUntouched) return "same";
+    if (value == 0) return "null";
+    const auto known = g_names.find(value);
+    const bool is_new = known == g_names.end() || out.name[0] != known->second[0];
+    if (!succeeded) return "junk";
+    g_handles[out.name] = value;
+    if (is_new) return g_names[value] = out.name, "new";
+    return "=" + known->second;
+  }
+
+  const char* at_;
+  std::vector<std::unique_ptr<Word[]>> memory_;
+  std::vector<Out> outs_;
+  size_t last_count_ = 0;
+  bool left_out_ = false;
+};
+
+struct Step {
+  int index;
+  int thread;
+  std::string verb, symbol, arguments;
+};
+
+std::string digest(int index) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const unsigned char* bytes = g_buffers + static_cast<size_t>(index) % kBuffers * kBufferBytes;
+  for (size_t i = 0; i < kBufferBytes; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+// One line to the daemon, one character back.
+char tell(const std::string& line) {
+  if (g_control < 0) return 'o';
+  char answer = 'o';
+  // Meanwhile the virtual clock stands: nothing happens that the program did not ask for.
+  if (write(g_control, line.data(), line.size()) < 0 || read(g_control, &answer, 1) != 1)
+    fail("the daemon went away");
+  return answer;
+}
+
+std::string call(const Step& step) {
+  auto function = reinterpret_cast<Call>(dlsym(g_driver, step.symbol.c_str()));
+  if (!function) return " absent";
+  Arguments arguments(step.arguments);
+  std::vector<Word> a = arguments.all();
+  if (arguments.is_left_out()) return " left-out";
+  a.resize(12);
+  int code = kNotReady;
+  do {
+    code = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+  } while (code == kNotReady && step.verb == "poll");
+  // A handle that was destroyed may come again for another object.
+  if (code == 0 && step.symbol.find("Destroy") != std::string::npos) g_names.erase(a[0]);
+  return " " + std::to_string(code) + arguments.shown(code == 0);
+}
+
+void say(const std::string& line) {
+  if (write(1, line.data(), line.size()) < 0) _exit(4);
+}
+
+void perform(const Step& step) {
+  std::string line = std::to_string(step.index);
+  if (step.verb == "call" || step.verb == "ask" || step.verb == "poll") {
+    line += call(step);
+    if (g_held && tell("done " + std::to_string(step.index) + "\n") == 'o') g_held = false;
+  } else if (step.verb == "look") {
+    line += " " + digest(std::atoi(step.symbol.c_str()));
+  } else if (step.verb == "hold") {
+    g_held = g_control >= 0;
+    tell("hold\n");
+  } else if (step.verb == "tally") {
+    tell("tally " + std::to_string(step.index) + "\n");
+  }
+  say(line + "\n");
+}
+
+// A thread that performs a step when it is its turn.
+struct Worker {
+  pthread_t thread{};
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+  const Step* step = nullptr;
+  bool is_alive = false;
+  bool has_called = false;  // takes part in the clock
+};
+Worker g_workers[kThreads];
+
+void wait_for(Worker& worker, bool has_step, bool takes_part) {
+  if (takes_part && g_wait_begin) g_wait_begin();
+  pthread_mutex_lock(&worker.lock);
+  while ((worker.step != nullptr) != has_step) pthread_cond_wait(&worker.changed, &worker.lock);
+  pthread_mutex_unlock(&worker.lock);
+  if (takes_part && g_wait_end) g_wait_end();
+}
+
+void pass(Worker& worker, const Step* step) {
+  pthread_mutex_lock(&worker.lock);
+  worker.step = step;
+  pthread_cond_broadcast(&worker.changed);
+  pthread_mutex_unlock(&worker.lock);
+}
+
+void* work(void* argument) {
+  Worker& worker = *static_cast<Worker*>(argument);
+  for (;;) {
+    wait_for(worker, true, worker.has_called);
+    const Step& step = *worker.step;
+    const bool leaves = step.verb == "leave";
+    perform(step);
+    worker.has_called = true;
+    pass(worker, nullptr);
+    if (leaves) return nullptr;
+  }
+}
+
+void perform_on_its_thread(const Step& step, bool main_takes_part) {
+  if (step.thread == 0) return step.verb == "leave" ? void() : perform(step);
+  Worker& worker = g_workers[step.thread % kThreads];
+  if (!worker.is_alive) {
+    worker.is_alive = true;
+    worker.has_called = false;
+    if (pthread_create(&worker.thread, nullptr, work, &worker)) fail("no thread");
+  }
+  pass(worker, &step);
+  wait_for(worker, false, main_takes_part);
+  if (step.verb == "leave") {
+    if (main_takes_part && g_wait_begin) g_wait_begin();
+    pthread_join(worker.thread, nullptr);
+    if (main_takes_part && g_wait_end) g_wait_end();
+    worker.is_alive = false;
+  }
+}
+
+std::vector<Step> read_program(const char* path) {
+  std::ifstream file(path);
+  if (!file) fail(std::string("cannot read ") + path);
+  std::vector<Step> steps;
+  for (std::string line; std::getline(file, line);) {
+    Step step{static_cast<int>(steps.size()), 0, "", "", ""};
+    std::istringstream words(line);
+    words >> step.thread >> step.verb >> step.symbol;
+    std::getline(words, step.arguments);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+void* map_file(const char* path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat about {};
+  if (fd < 0 || fstat(fd, &about)) fail(std::string("cannot read ") + path);
+  return mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+}
+
+void open_driver() {
+  g_driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (!g_driver) fail(dlerror());
+  g_wait_begin = reinterpret_cast<void (*)()>(dlsym(g_driver, "softgpu_wait_begin"));
+  g_wait_end = reinterpret_cast<void (*)()>(dlsym(g_driver, "softgpu_wait_end"));
+  if (const char* control = std::getenv("PROOF_CONTROL_FD")) g_control = std::atoi(control);
+}
+
+void fill_buffers() {
+  g_buffers = static_cast<unsigned char*>(std::aligned_alloc(4096, kBuffers * kBufferBytes));
+  for (size_t i = 0; i < kBuffers * kBufferBytes; ++i)
+    g_buffers[i] = static_cast<unsigned char>(i * 167 + i / kBufferBytes * 31 + i / 256);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 3) fail("usage: interpreter PROGRAM IMAGE");
+  open_driver();
+  fill_buffers();
+  g_image = map_file(words[2]);
+  const std::vector<Step> steps = read_program(words[1]);
+  // The first call is the main thread's: it starts the driver.
+  for (const Step& step : steps) perform_on_its_thread(step, step.index > 0);
+  for (const Word value : g_notes) say("note " + std::to_string(value) + "\n");
+  for (const auto& [name, value] : g_handles)
+    say("raw " + name + " " + std::to_string(value) + "\n");
+  if (g_control >= 0) tell("end\n");
+  return 0;
+}

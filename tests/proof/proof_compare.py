@@ -1,0 +1,157 @@
+"""What tells a bare and a managed run of one program apart, beyond what they may differ in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from functools import cache
+
+from proof_program import Program, Step
+from proof_stage import ROOT, Outcome
+
+NOT_READY = {"0", "600"}
+# Class of calls.def, or symbol -> shm::RecordKind of what the daemon is told.
+KINDS = {"launch": 1, "copy": 2, "memset": 3, "memop": 9, "host": 10}
+KINDS |= {"cuEventRecord": 7, "cuEventRecordWithFlags": 7, "cuStreamWaitEvent": 8}
+KINDS |= {"cuGraphLaunch": 13}
+FLAVOUR = re.compile(r"_(ptsz|ptds)$")
+STREAM_NUMBERS = {"1": 1, "2": 2}
+
+
+@cache
+def table() -> dict[str, tuple[str, bool]]:
+    """Symbol -> (class, whether it is gated), of calls.def."""
+    row = re.compile(r'^CALL\((\w+), \d+, (\w+), (\w+), "([^"]*)"\)', re.M)
+    text = (ROOT / "shim/calls.def").read_text()
+    return {
+        symbol: (kind, handler not in ("pass", "forward") and reason.startswith("gated"))
+        for symbol, kind, handler, reason in row.findall(text)
+    }
+
+
+def differences(program: Program, bare: Outcome, managed: Outcome) -> list[str]:
+    """One line for each; none when the shim was not to be noticed."""
+    found = []
+    if bare.end or managed.end:
+        found.append(f"end: bare '{bare.end}', managed '{managed.end}'")
+    for index, step in enumerate(program.steps):
+        one, other = bare.steps.get(index, "missing"), managed.steps.get(index, "missing")
+        if not _is_same(step, one, other):
+            found.append(f"step {index} {step}: bare '{one.strip()}', managed '{other.strip()}'")
+    if _notes(bare) != _notes(managed):
+        found.append(f"host functions: bare {_notes(bare)}, managed {_notes(managed)}")
+    if bare.work != managed.work:
+        found += _work_differences(bare, managed)
+    return found + watched_faults(program, managed)
+
+
+def _is_same(step: Step, one: str, other: str) -> bool:
+    if one == other:
+        return True
+    a, b = one.split(), other.split()
+    if step.verb != "ask" or not a or not b:
+        return False
+    return {a[0], b[0]} == NOT_READY and all(word in ("-", "same") for word in a[1:] + b[1:])
+
+
+def _notes(outcome: Outcome) -> dict[int, list[int]]:
+    """Of each lane, in order."""
+    lanes: dict[int, list[int]] = defaultdict(list)
+    for note in outcome.notes:
+        lanes[note // 1000].append(note)
+    return dict(sorted(lanes.items()))
+
+
+def _work_differences(bare: Outcome, managed: Outcome) -> list[str]:
+    if len(bare.work) != len(managed.work):
+        return [f"work in {len(bare.work)} streams bare, in {len(managed.work)} managed"]
+    return [
+        f"work of stream {i}: bare {one}, managed {other}"
+        for i, (one, other) in enumerate(zip(bare.work, managed.work, strict=True))
+        if one != other
+    ]
+
+
+def watched_faults(program: Program, managed: Outcome) -> list[str]:
+    """What the daemon's side of a managed run says that cannot be."""
+    seen = managed.watched
+    if seen is None or not seen.is_attached or managed.end:
+        return []
+    found = []
+    for index in seen.passed:
+        step = program.steps[index]
+        if step.is_work and _code(managed, index) == "0" and table().get(step.symbol, ("", 0))[1]:
+            found.append(f"step {index} {step}: went through a closed gate")
+    if seen.capturing:
+        found.append(f"{seen.capturing} captures are said to go on")
+    return found + _record_faults(program, managed) + _count_faults(program, managed)
+
+
+def _code(outcome: Outcome, index: int) -> str:
+    return (outcome.steps.get(index, "").split() or [""])[0]
+
+
+def _record_faults(program: Program, managed: Outcome) -> list[str]:
+    """The daemon is told of each piece of work and each point of order once."""
+    assert managed.watched
+    if managed.watched.dropped:
+        return []
+    told, (due, names) = managed.watched.records, _records_due(program, managed)
+    return [
+        f"{due[key]} calls of kind {key[0]} in {names[key[1]]}, {told[key]} records"
+        for key in sorted(due.keys() | told.keys())
+        if key[1] in names and key[0] in KINDS.values() and told[key] != due[key]
+    ]
+
+
+def _records_due(
+    program: Program, managed: Outcome
+) -> tuple[Counter[tuple[int, int]], dict[int, str]]:
+    """How many of each (kind, stream), and the streams' names; of those never captured."""
+    due: Counter[tuple[int, int]] = Counter()
+    names: dict[int, str] = {}
+    captured = set()
+    for index, step in enumerate(program.steps):
+        number = STREAM_NUMBERS.get(step.stream) or managed.raw.get(step.stream)
+        if number is None:
+            continue
+        names[number] = step.stream
+        if step.stream not in program.plain_streams:
+            captured.add(number)
+        if (kind := _record_kind(step.symbol)) and _code(managed, index) == "0":
+            due[kind, number] += 1
+    return due, {number: name for number, name in names.items() if number not in captured}
+
+
+def _record_kind(symbol: str) -> int:
+    base = FLAVOUR.sub("", symbol)
+    if base in KINDS:
+        return KINDS[base]
+    return KINDS.get(table().get(symbol, ("", False))[0], 0)
+
+
+# What counts as so many bytes as its second argument says; of the others how much is not said here.
+PLAIN = {"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocAsync", "cuMemAllocFromPoolAsync"}
+OTHERS = {"cuMemAllocPitch_v2", "cuMemCreate"}
+FREES = {"cuMemFree_v2", "cuMemFreeAsync", "cuMemRelease"}
+
+
+def _count_faults(program: Program, managed: Outcome) -> list[str]:
+    """What the job counts as its memory is what it has allocated and not freed."""
+    assert managed.watched
+    live: dict[str, int | None] = {}
+    found = []
+    for index, step in enumerate(program.steps):
+        base = FLAVOUR.sub("", step.symbol)
+        if step.verb == "tally" and index in managed.watched.tallies:
+            told, due = managed.watched.tallies[index], list(live.values())
+            if None not in due and told != sum(filter(None, due)):
+                found.append(f"step {index}: {sum(due)} bytes are allocated, {told} counted")
+        elif step.verb == "call" and _code(managed, index) == "0":
+            if base in PLAIN:
+                live[step.arguments[0].lstrip("&")] = int(step.arguments[1])
+            elif base in OTHERS:
+                live[step.arguments[0].lstrip("&")] = None
+            elif base in FREES:
+                live.pop(step.arguments[0].rstrip("!"), None)
+    return found

@@ -1,0 +1,82 @@
+"""Random programs: a list of (operation, bytes that decide its details) becomes a Program."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import proof_data as data
+import proof_graphs as graphs
+import proof_memory as memory
+import proof_things as things
+import proof_wrong as wrong
+from hypothesis import strategies as st
+from proof_model import Choices, Model
+from proof_program import Program
+
+# Simplest first; the number is how often it comes.
+OPERATIONS = {
+    data.launch: 6,
+    data.copy_in: 4,
+    data.copy_out: 4,
+    data.copy_within: 3,
+    data.memset: 4,
+    data.host_function: 2,
+    data.write_value: 2,
+    data.wait_for_value_of_another_stream: 2,
+    memory.allocate: 4,
+    memory.free: 2,
+    things.create_stream: 2,
+    things.use_default_stream: 2,
+    things.destroy_stream: 1,
+    things.record_event: 2,
+    things.use_event: 3,
+    things.hand_over: 2,
+    things.create_context: 1,
+    things.destroy_context: 1,
+    things.push_pop: 1,
+    memory.create_pool: 1,
+    graphs.begin_capture: 2,
+    graphs.fork_capture: 2,
+    graphs.end_capture: 4,
+    graphs.build_graph: 2,
+    graphs.launch_graph: 3,
+    graphs.end_graph: 1,
+    things.wait: 3,
+    things.ask: 1,
+    things.leave: 1,
+    things.hold: 4,
+    things.tally: 2,
+    wrong.be_wrong: 3,
+    wrong.crash: 1,
+}
+NAMES = {operation.__name__: operation for operation in OPERATIONS}
+DRAWN = [operation.__name__ for operation, weight in OPERATIONS.items() for _ in range(weight)]
+LONGEST, DETAILS = 40, 10
+Code = tuple[str, bytes]
+
+
+def build(codes: Sequence[Code], *, tidily: bool = True) -> Program:
+    """The program that these operations make."""
+    model = Model()
+    things.begin(model)
+    for name, details in codes:
+        model.choices = Choices(details)
+        NAMES[name](model)
+    model.choices = Choices(b"")
+    things.finish(model, tidily=tidily)
+    return model.finished()
+
+
+CODES = st.lists(
+    st.tuples(st.sampled_from(DRAWN), st.binary(min_size=DETAILS, max_size=DETAILS)),
+    min_size=5,
+    max_size=LONGEST,
+)
+
+
+def random_codes(draw: random.Random) -> tuple[list[Code], bool]:
+    """The same without hypothesis, and whether the program ends tidily: faster, for many."""
+    count = draw.randint(5, LONGEST)
+    codes = [(draw.choice(DRAWN), draw.randbytes(DETAILS)) for _ in range(count)]
+    return codes, draw.random() < 0.7

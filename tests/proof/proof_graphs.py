@@ -1,0 +1,122 @@
+"""Operations of the generator on captures and graphs."""
+
+from __future__ import annotations
+
+from proof_data import some_buffer, some_lane
+from proof_model import WORDS, Buffer, Capture, Graph, Lane, Model
+from proof_program import array, host_node, kernel_node, memset_node, parameters
+
+
+def begin_capture(m: Model) -> None:
+    lane = some_lane(m)
+    if lane is None or lane.capture or lane.is_default or len(m.captures) > 1:
+        return
+    mode, thread = m.choices.take(3), m.thread_for(lane)
+    capture = Capture(thread=thread, mode=mode, origin=lane, lanes=[lane])
+    m.emit(thread, m.flavour(lane, "cuStreamBeginCapture_v2"), lane.stream, mode)
+    m.captures.append(capture)
+    m.joins(lane, capture)
+
+
+def fork_capture(m: Model) -> None:
+    """Another stream joins the capture."""
+    others = [x for x in m.lanes if not x.capture and not x.is_default]
+    if not m.captures or not others:
+        return
+    capture, lane = m.choices.pick(m.captures), m.choices.pick(others)
+    if lane.context != capture.origin.context:
+        return
+    _order(m, capture.origin, lane, capture.thread)
+    m.joins(lane, capture)
+    capture.lanes.append(lane)
+
+
+def _order(m: Model, before: Lane, after: Lane, thread: int) -> None:
+    event = m.new("e")
+    m.emit(thread, "cuEventCreate", f"&{event}", 2)
+    m.emit(thread, m.flavour(before, "cuEventRecord"), event, before.stream)
+    m.emit(thread, m.flavour(after, "cuStreamWaitEvent"), after.stream, event, 0)
+
+
+def end_capture(m: Model) -> None:
+    if not m.captures:
+        return
+    capture = m.choices.pick(m.captures)
+    origin, thread = capture.origin, capture.thread
+    m.enter(thread, origin.context)
+    forgets = m.choices.seldom()
+    for lane in capture.lanes[1:]:
+        if not forgets:  # else the capture ends unjoined, an error
+            _order(m, lane, origin, thread)
+        lane.capture = None
+    origin.capture = None
+    m.captures.remove(capture)
+    graph = m.new("g")
+    m.emit(thread, m.flavour(origin, "cuStreamEndCapture"), origin.stream, f"&{graph}")
+    m.emit(thread, "cuGraphGetNodes", f"{graph}!", 0, "#8")
+    _instantiate(m, graph, origin, capture.buffers, thread)
+
+
+def build_graph(m: Model) -> None:
+    """A chain of nodes, by hand."""
+    lane = some_lane(m)
+    if lane is None or lane.capture or (buffer := some_buffer(m, lane)) is None:
+        return
+    c, thread = m.choices, m.thread_for(lane)
+    graph, before = m.new("g"), []
+    m.emit(thread, "cuGraphCreate", f"&{graph}", 0)
+    for _ in range(c.take(4) + 1):
+        node = m.new("n")
+        after = (array(before), len(before)) if before else (0, 0)
+        _add_node(m, lane, buffer, thread, (f"&{node}", graph, *after))
+        before = [node]
+    m.emit(thread, "cuGraphGetNodes", graph, 0, "#8")
+    _instantiate(m, graph, lane, [buffer], thread)
+
+
+def _add_node(m: Model, lane: Lane, buffer: Buffer, thread: int, where: tuple) -> None:
+    c, name = m.choices, f"{buffer.name}!"
+    match c.take(4):
+        case 0 | 1:
+            values = parameters(name, c.take(90) * 2 + 3, c.take(200), WORDS)
+            node = kernel_node(f"f{lane.context[1:]}_mix!", c.pick((1, 4)), 32, values)
+            m.emit(thread, "cuGraphAddKernelNode_v2", *where, node)
+        case 2:
+            node = memset_node(name, c.take(200), 4, c.take(100) + 1)
+            m.emit(thread, "cuGraphAddMemsetNode", *where, node, lane.context)
+        case _:
+            lane.notes += 1
+            node = host_node(lane.number * 1000 + lane.notes)
+            m.emit(thread, "cuGraphAddHostNode", *where, node)
+
+
+def _instantiate(m: Model, graph: str, lane: Lane, buffers: list[Buffer], thread: int) -> None:
+    name = m.new("x")
+    m.emit(thread, "cuGraphInstantiateWithFlags", f"&{name}", f"{graph}!", 0)
+    if m.choices.take(2):
+        m.emit(thread, "cuGraphDestroy", f"{graph}!")
+    for buffer in buffers:
+        buffer.in_graphs += 1
+    m.graphs.append(Graph(name=name, lane=lane, buffers=buffers))
+
+
+def launch_graph(m: Model) -> None:
+    """In the lane it is of, which has its buffers still."""
+    ready = [g for g in m.graphs if not g.lane.capture and set(g.buffers) <= set(g.lane.buffers)]
+    if not ready:
+        return
+    graph = m.choices.pick(ready)
+    lane = graph.lane
+    m.work(lane, m.flavour(lane, "cuGraphLaunch"), f"{graph.name}!", lane.stream)
+
+
+def end_graph(m: Model) -> None:
+    if not m.graphs or m.captures:
+        return
+    graph = m.choices.pick(m.graphs)
+    thread = m.thread_for(graph.lane)
+    m.emit(thread, m.flavour(graph.lane, "cuStreamSynchronize"), graph.lane.stream)
+    m.emit(thread, "cuGraphExecDestroy", f"{graph.name}!")
+    m.graphs.remove(graph)
+    for buffer in graph.buffers:
+        buffer.in_graphs -= 1

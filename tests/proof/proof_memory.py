@@ -1,0 +1,94 @@
+"""Operations of the generator on memory: linear, pooled and virtual."""
+
+from __future__ import annotations
+
+from proof_data import some_lane
+from proof_model import BUFFER_BYTES, THREADS, WORDS, Buffer, Lane, Model
+from proof_program import access, allocation_properties, pool_properties
+
+CHUNK = 2 << 20  # of virtual memory
+
+
+def allocate(m: Model) -> None:
+    lane = some_lane(m)
+    if lane is None or len(lane.buffers) > 3:
+        return
+    c, thread = m.choices, m.thread_for(lane)
+    name = m.new("d")
+    out, pools = f"&{name}", [None, *m.pools]
+    how = c.pick(("alloc", "alloc", "async", "managed", "pitch", "pool", "vmm"))
+    if m.captures:
+        how = "alloc"
+    match how:
+        case "async":
+            symbol = m.flavour(lane, "cuMemAllocAsync")
+            m.emit(thread, symbol, out, BUFFER_BYTES, lane.stream)
+        case "pool" if (pool := c.pick(pools)) is not None:
+            symbol = m.flavour(lane, "cuMemAllocFromPoolAsync")
+            m.emit(thread, symbol, out, BUFFER_BYTES, pool, lane.stream)
+        case "managed":
+            m.emit(thread, "cuMemAllocManaged", out, BUFFER_BYTES, 1)
+        case "pitch":
+            m.emit(thread, "cuMemAllocPitch_v2", out, "~8", 512, 8, 4)
+        case "vmm":
+            _map_chunk(m, name, thread)
+        case _:
+            how = "alloc"
+            m.emit(thread, "cuMemAlloc_v2", out, BUFFER_BYTES)
+    reachable = how not in ("async", "pool")
+    lane.buffers.append(Buffer(name=name, how=how, is_reachable=reachable))
+    # Memory has no contents before it is written.
+    m.work(lane, m.flavour(lane, "cuMemsetD32Async"), f"{name}!", 7, WORDS, lane.stream)
+    m.touch(lane, lane.buffers[-1])
+
+
+def _map_chunk(m: Model, name: str, thread: int) -> None:
+    m.emit(thread, "cuMemAddressReserve", f"&{name}", CHUNK, 0, 0, 0)
+    m.emit(thread, "cuMemCreate", f"&v{name}", CHUNK, allocation_properties(0), 0)
+    m.emit(thread, "cuMemMap", f"{name}!", CHUNK, 0, f"v{name}", 0)
+    m.emit(thread, "cuMemSetAccess", f"{name}!", CHUNK, access(0), 1)
+
+
+def free(m: Model) -> None:
+    lane = some_lane(m)
+    if lane is None or lane.capture or not lane.buffers:
+        return
+    buffer = lane.buffers[m.choices.take(len(lane.buffers))]
+    if buffer.in_graphs or m.captures:
+        return
+    thread = m.thread_for(lane)
+    in_order = buffer.how not in ("managed", "vmm", "pitch") and m.choices.take(2) == 1
+    lane.buffers.remove(buffer)
+    if in_order and buffer.how in ("async", "pool"):
+        m.emit(thread, m.flavour(lane, "cuMemFreeAsync"), f"{buffer.name}!", lane.stream)
+        return
+    m.emit(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
+    release(m, buffer, thread)
+    if m.choices.seldom():  # twice
+        m.emit(thread, "cuMemFree_v2", f"{buffer.name}!")
+
+
+def release(m: Model, buffer: Buffer, thread: int) -> None:
+    name = f"{buffer.name}!"
+    if buffer.how == "vmm":
+        m.emit(thread, "cuMemUnmap", name, CHUNK)
+        m.emit(thread, "cuMemRelease", f"v{buffer.name}!")
+        m.emit(thread, "cuMemAddressFree", name, CHUNK)
+    else:
+        m.emit(thread, "cuMemFree_v2", name)
+
+
+def free_all(m: Model, lane: Lane, thread: int) -> None:
+    for buffer in lane.buffers:
+        release(m, buffer, thread)
+    lane.buffers.clear()
+
+
+def create_pool(m: Model) -> None:
+    if len(m.pools) > 1 or m.captures:
+        return
+    name, thread = m.new("p"), m.choices.take(THREADS)
+    m.emit(thread, "cuMemPoolCreate", f"&{name}", pool_properties(0))
+    m.emit(thread, "cuMemPoolSetAttribute", name, 4, "#8=0" if m.choices.take(2) else "#8=99999999")
+    m.emit(thread, "cuMemPoolTrimTo", name, 0)
+    m.pools.append(name)

@@ -1,0 +1,179 @@
+"""A program of driver calls as data: what interpreter.cpp reads, and what a person reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One call, or one of the interpreter's other verbs, on one thread."""
+
+    thread: int
+    verb: str
+    symbol: str = ""
+    arguments: tuple[str, ...] = ()
+    stream: str = ""  # which it gives work
+    is_work: bool = False  # valid work, no capture near: a closed gate must stop it
+
+    def line(self) -> str:
+        return " ".join([str(self.thread), self.verb, self.symbol, *self.arguments]).rstrip()
+
+    def __str__(self) -> str:
+        what = f"{self.symbol}({', '.join(self.arguments)})" if self.symbol else ""
+        verb = "" if self.verb == "call" else self.verb
+        return f"t{self.thread}  " + " ".join(filter(None, [verb, what]))
+
+
+@dataclass(kw_only=True)
+class Program:
+    """Steps, in the order in which they run."""
+
+    steps: list[Step] = field(default_factory=list)
+    devices: int = 1
+    # The streams that were never part of a capture: what they were given is what was recorded.
+    plain_streams: frozenset[str] = frozenset()
+
+    def text(self) -> str:
+        return "".join(step.line() + "\n" for step in self.steps)
+
+    def json(self) -> str:
+        rows = [
+            [s.thread, s.verb, s.symbol, list(s.arguments), s.stream, s.is_work] for s in self.steps
+        ]
+        plain = sorted(self.plain_streams)
+        return json.dumps({"devices": self.devices, "plain_streams": plain, "steps": rows})
+
+    def __str__(self) -> str:
+        return "\n".join(f"{i:4} {step}" for i, step in enumerate(self.steps))
+
+
+def program_of(text: str) -> Program:
+    """The program that `Program.json` wrote."""
+    data = json.loads(text)
+    steps = [
+        Step(thread=t, verb=v, symbol=s, arguments=tuple(a), stream=stream, is_work=is_work)
+        for t, v, s, a, stream, is_work in data["steps"]
+    ]
+    return Program(
+        steps=steps, devices=data["devices"], plain_streams=frozenset(data["plain_streams"])
+    )
+
+
+def struct(size: int, **fields: tuple[int, int, object]) -> str:
+    """A struct of `size` bytes; each field is (offset, width, argument)."""
+    parts = [f"{offset}/{width}={value}" for offset, width, value in fields.values()]
+    return "{" + ";".join([str(size), *parts]) + "}"
+
+
+def array(values: list[str]) -> str:
+    return f"[{','.join(values)}]"
+
+
+def parameters(*values: object) -> str:
+    """Of a kernel."""
+    return f"<{','.join(map(str, values))}>"
+
+
+HOST, DEVICE = 1, 2  # CUmemorytype
+
+
+def box_2d(
+    to: str, source: str, width: int, height: int, pitch: int, kinds: tuple[int, int]
+) -> str:
+    """CUDA_MEMCPY2D from `source` to `to`; kinds: CUmemorytype of source and target."""
+    at = {HOST: 24, DEVICE: 32}, {HOST: 80, DEVICE: 88}
+    return struct(
+        128,
+        source_kind=(16, 4, kinds[0]),
+        source=(at[0][kinds[0]], 8, source),
+        source_pitch=(48, 8, pitch),
+        to_kind=(72, 4, kinds[1]),
+        to=(at[1][kinds[1]], 8, to),
+        to_pitch=(104, 8, pitch),
+        width=(112, 8, width),
+        height=(120, 8, height),
+    )
+
+
+def box_3d(
+    to: str, source: str, width: int, height: int, pitch: int, kinds: tuple[int, int]
+) -> str:
+    """CUDA_MEMCPY3D of one slice."""
+    at = {HOST: 40, DEVICE: 48}, {HOST: 128, DEVICE: 136}
+    return struct(
+        200,
+        source_kind=(32, 4, kinds[0]),
+        source=(at[0][kinds[0]], 8, source),
+        source_pitch=(72, 8, pitch),
+        source_height=(80, 8, height),
+        to_kind=(120, 4, kinds[1]),
+        to=(at[1][kinds[1]], 8, to),
+        to_pitch=(160, 8, pitch),
+        to_height=(168, 8, height),
+        width=(176, 8, width),
+        height=(184, 8, height),
+        depth=(192, 8, 1),
+    )
+
+
+def launch_config(blocks: int, threads: int, stream: str) -> str:
+    """CUlaunchConfig without attributes."""
+    return struct(
+        56,
+        grid_x=(0, 4, blocks),
+        grid_y=(4, 4, 1),
+        grid_z=(8, 4, 1),
+        block_x=(12, 4, threads),
+        block_y=(16, 4, 1),
+        block_z=(20, 4, 1),
+        stream=(32, 8, stream),
+    )
+
+
+def kernel_node(function: str, blocks: int, threads: int, values: str) -> str:
+    """CUDA_KERNEL_NODE_PARAMS."""
+    return struct(
+        72,
+        function=(0, 8, function),
+        grid_x=(8, 4, blocks),
+        grid_y=(12, 4, 1),
+        grid_z=(16, 4, 1),
+        block_x=(20, 4, threads),
+        block_y=(24, 4, 1),
+        block_z=(28, 4, 1),
+        values=(40, 8, values),
+    )
+
+
+def memset_node(to: str, value: int, element: int, width: int) -> str:
+    """CUDA_MEMSET_NODE_PARAMS."""
+    return struct(
+        40,
+        to=(0, 8, to),
+        value=(16, 4, value),
+        element=(20, 4, element),
+        width=(24, 8, width),
+        height=(32, 8, 1),
+    )
+
+
+def host_node(number: int) -> str:
+    """CUDA_HOST_NODE_PARAMS."""
+    return struct(16, function=(0, 8, "@note"), argument=(8, 8, number))
+
+
+def pool_properties(device: int) -> str:
+    """CUmemPoolProps: pinned memory of a device."""
+    return struct(88, kind=(0, 4, 1), place=(8, 4, 1), device=(12, 4, device))
+
+
+def allocation_properties(device: int) -> str:
+    """CUmemAllocationProp: pinned memory of a device."""
+    return struct(32, kind=(0, 4, 1), place=(8, 4, 1), device=(12, 4, device))
+
+
+def access(device: int) -> str:
+    """CUmemAccessDesc: read and write."""
+    return struct(12, place=(0, 4, 1), device=(4, 4, device), rights=(8, 4, 3))

@@ -1,0 +1,129 @@
+"""Many random programs, bare and managed; writes what they came to as JSON.
+
+    python tests/proof/soak.py [--programs 10000] [--seed 1] [--result FILE]
+    python tests/proof/soak.py --replay FAILED.json
+
+Program N of seed S is always the same. One that differs is made shorter, printed as a list of calls
+and written to build/proof/, from where it can be replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from proof_compare import differences
+from proof_generator import Code, build, random_codes
+from proof_program import Program, program_of
+from proof_stage import ROOT, Stage
+
+FAILED = ROOT / "build/proof"
+ATTEMPTS = 300  # at making a program shorter
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--result", type=Path)
+    parser.add_argument("--replay", type=Path, metavar="FAILED.json")
+    arguments = parser.parse_args()
+    stage = Stage()
+    try:
+        if arguments.replay:
+            return replay(stage, program_of(arguments.replay.read_text()))
+        result = soak(stage, arguments.programs, arguments.seed)
+    finally:
+        stage.close()
+    if arguments.result:
+        arguments.result.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result))
+    return 0 if result["differences"] == 0 else 1
+
+
+def replay(stage: Stage, program: Program) -> int:
+    print(program)
+    found = compare(stage, program)
+    print("\n".join(found) or "no difference")
+    return 1 if found else 0
+
+
+def compare(stage: Stage, program: Program) -> list[str]:
+    text = program.text()
+    return differences(program, stage.bare(text), stage.managed(text))
+
+
+def soak(stage: Stage, programs: int, seed: int) -> dict[str, object]:
+    """Run them all; what is counted is of the bare runs."""
+    calls: Counter[str] = Counter()
+    codes: Counter[str] = Counter()
+    waited = failed = steps = 0
+    start = time.monotonic()
+    for number in range(programs):
+        drawn, tidily = random_codes(random.Random(f"{seed}-{number}"))
+        program = build(drawn, tidily=tidily)
+        text = program.text()
+        bare, managed = stage.bare(text), stage.managed(text)
+        waited += managed.watched.waited if managed.watched else 0
+        for index, step in enumerate(program.steps):
+            if step.symbol.startswith("cu"):
+                calls[step.symbol] += 1
+                codes[(bare.steps.get(index, "missing").split() or ["none"])[0]] += 1
+                steps += 1
+        if found := differences(program, bare, managed):
+            failed += 1
+            report(stage, number, drawn, tidily=tidily, found=found)
+        if number % 200 == 199:
+            rate = (number + 1) / (time.monotonic() - start)
+            print(f"{number + 1} programs, {failed} differ, {rate:.0f}/s", file=sys.stderr)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "device": "software GPU, virtual clock",
+        "seed": seed,
+        "programs": programs,
+        "differences": failed,
+        "calls": steps,
+        "threads_held_at_the_gate": waited,
+        "result_codes": dict(sorted(codes.items())),
+        "calls_by_symbol": dict(sorted(calls.items())),
+        "seconds": round(time.monotonic() - start),
+    }
+
+
+def report(stage: Stage, number: int, drawn: list[Code], *, tidily: bool, found: list[str]) -> None:
+    short = shorten(stage, drawn, tidily=tidily)
+    program = build(short, tidily=tidily)
+    FAILED.mkdir(parents=True, exist_ok=True)
+    path = FAILED / f"{number}.json"
+    path.write_text(program.json())
+    print(f"program {number} differs; shortened, in {path}:\n{program}")
+    print("\n".join(compare(stage, program) or ["(not every time)", *found]), flush=True)
+
+
+def shorten(stage: Stage, drawn: list[Code], *, tidily: bool) -> list[Code]:
+    """Leave out what the difference does not need, ever smaller pieces."""
+    best, piece, attempts = drawn, max(len(drawn) // 2, 1), 0
+    while piece and attempts < ATTEMPTS:
+        at = 0
+        while at < len(best) and attempts < ATTEMPTS:
+            fewer = best[:at] + best[at + piece :]
+            attempts += 1
+            if compare(stage, build(fewer, tidily=tidily)):
+                best = fewer
+            else:
+                at += piece
+        piece //= 2
+    return best
+
+
+if __name__ == "__main__":
+    sys.exit(main())

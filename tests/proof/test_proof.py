@@ -1,0 +1,53 @@
+"""No program can tell that the shim is there: random ones run bare and managed."""
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from proof_compare import differences
+from proof_generator import CODES, build
+from proof_program import program_of
+from proof_stage import Stage
+
+
+@pytest.fixture(scope="module")
+def stage():
+    found = Stage()
+    yield found
+    found.close()
+
+
+def compare(stage, codes, *, tidily):
+    program = build(codes, tidily=tidily)
+    found = differences(program, stage.bare(program.text()), stage.managed(program.text()))
+    note(f"{program}\n")
+    assert not found, "\n".join(found)
+
+
+@settings(max_examples=10)
+@given(codes=CODES)
+def test_a_few_random_programs_come_to_the_same(stage, codes):
+    compare(stage, codes, tidily=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(codes=CODES, tidily=st.booleans())
+def test_random_programs_come_to_the_same(stage, codes, tidily):
+    compare(stage, codes, tidily=tidily)
+
+
+@given(codes=CODES)
+def test_a_program_is_data(codes):
+    program = build(codes)
+
+    assert program_of(program.json()) == program
+
+
+def test_a_held_call_waits_and_is_seen_to(stage):
+    launch = ("launch", bytes(10))
+    program = build([("hold", b""), launch, ("hold", b""), launch])
+
+    managed = stage.managed(program.text())
+
+    assert managed.watched.is_attached
+    assert managed.watched.waited == 2
