@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "check.h"
+#include "helper.h"
 #include "markers.h"
 #include "observe.h"
 #include "pages.h"
@@ -173,4 +174,16 @@ TEST(threads_on_one_stream_leave_it_idle_in_the_end) {
   for (std::thread& thread : threads) thread.join();
   close_open_segments(*channel);
   CHECK(all_idle(*channel));
+}
+
+TEST(the_first_work_after_a_pause_rings_for_a_daemon_that_looks_rarely) {
+  make_driver();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  g_helper_sleeps = true;
+  run(channel, launch(0xc00));
+  CHECK_EQ(channel->state->control.doorbell.load(), 1u);
+  run(channel, launch(0xc00));  // the helper is awake
+  CHECK_EQ(channel->state->control.doorbell.load(), 1u);
+  g_channel = nullptr;
 }

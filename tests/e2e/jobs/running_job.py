@@ -15,6 +15,7 @@ from tandem.softgpu._query import device_status
 
 CONFORMANCE = Path(__file__).parents[2] / "conformance"
 DEADLINE_S = 30
+WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
 WAITING = "threads waiting now: 1"  # a line of `tandem explain`
 # Evaluates a line at a time. Virtual time passes while it waits for one.
 LOOP = """
@@ -99,15 +100,18 @@ class Place:
         own["PYTHONPATH"] = os.pathsep.join([str(CONFORMANCE), own.get("PYTHONPATH", "")])
         gpu = folder / "gpu"
         gpu.mkdir()
-        self.env = softgpu.environment(own, folder=gpu, profile="tiny", clock=clock)
+        self.timeline = folder / "timeline.jsonl"
+        self.env = softgpu.environment(
+            own, folder=gpu, profile="tiny", clock=clock, timeline=self.timeline
+        )
 
-    def start_daemon(self):
+    def start_daemon(self, *options):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(self.folder / "ready"))
             ready.settimeout(DEADLINE_S)
             with (self.folder / "log").open("a") as log:
                 self.daemon = subprocess.Popen(
-                    [sys.executable, "-m", "tandemd", "--clock", "softgpu"],
+                    [sys.executable, "-m", "tandemd", "--clock", "softgpu", *options],
                     env=self.env | {"NOTIFY_SOCKET": str(self.folder / "ready")},
                     stderr=log,
                 )
@@ -143,6 +147,11 @@ class Place:
 
     def client(self):
         return Client(directory=str(self.folder))
+
+    def ran(self, pid):
+        """What the GPU has done for a process so far, without markers and events."""
+        lines = map(json.loads, self.timeline.read_text().splitlines())
+        return [one for one in lines if one["pid"] == pid and one["kind"] in WORK]
 
     def used_bytes(self):
         """What the device's ledger counts, contexts included."""
