@@ -17,6 +17,8 @@ OTHER = ("sync", "query", "event", "capture", "context", "module", "green", "che
 CLASSES = (*WORK, *MEMORY, *OTHER)
 
 PASS = "pass"  # not interposed
+PER_THREAD = re.compile(r"_pt[ds][sz]$")
+REVISION = re.compile(r"_v\d+$")
 ROW = re.compile(r'^CALL\((\w+), (\d+), (\w+), (\w+), "([^"]*)"\)$')
 
 
@@ -107,6 +109,7 @@ def problems(rows: Sequence[Row], declared: Mapping[str, Sequence[str]]) -> Iter
     anywhere = {name for names in declared.values() for name in names}
     for row in rows:
         yield from _problems_of(row, declared, is_declared=row.symbol in anywhere)
+    yield from _disagreements(rows)
 
 
 def _problems_of(
@@ -124,6 +127,21 @@ def _problems_of(
     too_old = [v for v in declared if version_number(v) < row.since and row.symbol in declared[v]]
     if too_old:
         yield f"{name} cannot be new in {row.since}: cuda.h {too_old[0]} declares it"
+
+
+def _disagreements(rows: Sequence[Row]) -> Iterator[str]:
+    """What is done about a call must not depend on the symbol by which a program calls it."""
+    by_symbol = {row.symbol: row for row in rows}
+    first: dict[str, Row] = {}
+    for row in rows:
+        plain = by_symbol.get(PER_THREAD.sub("", row.symbol), row)
+        if (row.group, row.handler) != (plain.group, plain.handler):
+            yield f"'{row.symbol}' and '{plain.symbol}' differ in class or handler"
+        base = REVISION.sub("", plain.symbol)
+        other = first.setdefault(base, row)
+        differ = row.group != other.group or row.interposed != other.interposed
+        if differ and not (row.open or other.open):
+            yield f"'{row.symbol}' and '{other.symbol}' differ in class, or one of them passes"
 
 
 def coverage(

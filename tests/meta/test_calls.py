@@ -1,8 +1,22 @@
 """The table of calls knows every function of every cuda.h, and its check finds what is missing."""
 
+import json
 import re
+import subprocess
+import sys
 
 import pytest
+
+SMALL_HEADER = """
+#define CUDA_VERSION 99010
+typedef enum A { CUDA_SUCCESS = 0 } CUresult;
+typedef enum B { B_ = 0 } CUdriverProcAddressQueryResult;
+typedef enum C { C_ = 0 } CUmemorytype;
+typedef enum D { D_ = 0 } CUstreamCaptureMode;
+CUresult cuInit(unsigned int Flags);
+CUresult cuGetErrorName(CUresult error, const char **pStr);
+CUresult cuNewInThisHeader(void);
+"""
 
 
 @pytest.fixture
@@ -79,7 +93,7 @@ def test_lines_from_everywhere_are_missed_when_they_are_removed(call_table):
     rows = call_table.read(call_table.TABLE.read_text())
     newest = list(call_table.headers().values())[-1]
 
-    for i in range(0, len(rows), 5):
+    for i in range(0, len(rows), 20):
         problems = list(call_table.problems(rows[:i] + rows[i + 1 :], {"13.5": newest}))
         assert [p.split()[0] for p in problems] == [f"'{rows[i].symbol}'"]
 
@@ -102,6 +116,21 @@ def test_a_wrong_line_is_told(problems_of, text, line, complaint):
     assert any(complaint in problem for problem in problems_of(changed))
 
 
+@pytest.mark.parametrize(
+    ("symbol", "line", "other"),
+    [
+        ("cuStreamQuery_ptsz", 'query, pass, "asks"', "cuStreamQuery"),
+        ("cuStreamQuery_ptsz", 'query, query_event, "asks"', "cuStreamQuery"),
+        ("cuEventElapsedTime_v2", 'event, record_event, "why"', "cuEventElapsedTime"),
+        ("cuEventElapsedTime_v2", 'query, pass, "asks"', "cuEventElapsedTime"),
+    ],
+)
+def test_symbols_of_one_call_must_agree(problems_of, text, symbol, line, other):
+    changed = with_line(text, symbol, f"CALL({symbol}, 13000, {line})")
+
+    assert any(p.startswith(f"'{symbol}' and '{other}' differ") for p in problems_of(changed))
+
+
 def test_a_line_that_cannot_be_read_is_an_error(call_table):
     with pytest.raises(ValueError, match=r"line 1 is no CALL\(symbol, since, class"):
         call_table.read('CALL(cuInit, kLookup, pass, "old form")')
@@ -122,3 +151,23 @@ def test_work_and_memory_that_nothing_handles_are_gaps_of_the_coverage(call_tabl
     assert (old["functions"], old["unclassified"], old["unhandled"]) == (3, ["cuX"], ["cuB"])
     assert new["classes"]["copy"] == {"handled": 0, "passed": 1, "unhandled": 1}
     assert new["not_built"] == ["cuD"]
+
+
+@pytest.fixture
+def generated(root, tmp_path):
+    (tmp_path / "cuda.h").write_text(SMALL_HEADER)
+    for script in ("generate_entries.py", "generate_coverage.py"):
+        command = [sys.executable, root / "shim" / script, "--cuda-include", tmp_path]
+        subprocess.run([*command, "--out", tmp_path], check=True)
+    return tmp_path
+
+
+def test_a_build_has_what_its_header_declares_and_says_what_is_new_or_missing(generated):
+    assert (generated / "shim_calls.inc").read_text() == "CALL(cuInit)\n"
+    text = (generated / "coverage.inc").read_text().removeprefix('R"json(')
+    found = json.loads(text.replace(')json"\nR"json(', "").removesuffix(')json"\n'))
+
+    ours = found["headers"]["99.1"]
+    assert (found["built_with"], ours["functions"]) == ("99.1", 3)
+    assert ours["unclassified"] == ["cuNewInThisHeader"]
+    assert "cuLaunchKernel" in found["headers"]["12.4"]["not_built"]
