@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster.h"
 #include "lanes.h"
 
 namespace softgpu::ptx {
@@ -31,7 +32,9 @@ bool in_piece(uint64_t at, uint32_t bytes, const void* begin, uint64_t size) {
 bool allowed(const Block& block, const Warp& warp, Space space, uint32_t lane, uint64_t at,
              uint32_t bytes) {
   switch (space) {
-    case Space::kShared: return in_piece(at, bytes, block.shared, block.shared_bytes);
+    case Space::kShared:
+      return in_piece(at, bytes, block.shared, block.shared_bytes) ||
+             holder_of(block, at, bytes) != nullptr;
     case Space::kLocal: return in_own_memory(block, warp, lane, at, bytes);
     case Space::kParam:
       return in_piece(at, bytes, block.launch->params, block.launch->kernel->params_bytes) ||
@@ -40,7 +43,8 @@ bool allowed(const Block& block, const Warp& warp, Space space, uint32_t lane, u
       // Elsewhere the hardware looks: what is not mapped ends in the guard around the kernel.
       return !in_piece(at, 1, block.arena, block.arena_bytes) ||
              in_piece(at, bytes, block.shared, block.shared_bytes) ||
-             in_piece(at, bytes, block.local, block.local_bytes);
+             in_piece(at, bytes, block.local, block.local_bytes) ||
+             holder_of(block, at, bytes) != nullptr;
   }
 }
 
@@ -79,7 +83,10 @@ bool locate(Warp& warp, const Instr& in, uint32_t mask, uint32_t bytes, uint64_t
   if ((low_bits & (bytes - 1)) != 0) return fail(warp, CUDA_ERROR_MISALIGNED_ADDRESS);
   if (space == Space::kShared) {
     const auto base = reinterpret_cast<uint64_t>(block.shared);
-    for (uint64_t& address : at) address += base;
+    const bool alone = block.cluster->blocks.size() == 1;
+    for (uint64_t& address : at) {
+      address = alone ? address + base : shared_to_generic(block, address);
+    }
   }
   bool good = true;
   bool outside = false;  // of the arena: global memory

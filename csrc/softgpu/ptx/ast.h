@@ -77,6 +77,7 @@ struct Function {
   std::vector<NameList> lists;
   uint32_t max_threads[3] = {0, 0, 0};  // .maxntid; 0 = not said
   uint32_t required_threads[3] = {0, 0, 0};
+  uint32_t required_cluster[3] = {0, 0, 0};
   uint32_t min_blocks = 0, max_registers = 0;
   uint32_t line = 0;
 };

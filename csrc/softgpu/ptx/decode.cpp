@@ -25,14 +25,15 @@ constexpr SpecialName kSpecials[] = {
     {"%smid", Special::kSmid}, {"%nsmid", Special::kNsmid}, {"%gridid", Special::kGridid},
     {"%envreg1", Special::kWorkspaceHigh}, {"%envreg2", Special::kWorkspaceLow},
     {"%dynamic_smem_size", Special::kDynamicShared}, {"%total_smem_size", Special::kTotalShared},
-    // A block is a cluster of its own.
-    {"%clusterid.x", Special::kCtaidX}, {"%clusterid.y", Special::kCtaidY},
-    {"%clusterid.z", Special::kCtaidZ}, {"%nclusterid.x", Special::kNctaidX},
-    {"%nclusterid.y", Special::kNctaidY}, {"%nclusterid.z", Special::kNctaidZ},
-    {"%cluster_ctaid.x", Special::kZero}, {"%cluster_ctaid.y", Special::kZero},
-    {"%cluster_ctaid.z", Special::kZero}, {"%cluster_nctaid.x", Special::kOne},
-    {"%cluster_nctaid.y", Special::kOne}, {"%cluster_nctaid.z", Special::kOne},
-    {"%cluster_ctarank", Special::kZero}, {"%cluster_nctarank", Special::kOne},
+    {"%clusterid.x", Special::kClusterX}, {"%clusterid.y", Special::kClusterY},
+    {"%clusterid.z", Special::kClusterZ}, {"%nclusterid.x", Special::kNclusterX},
+    {"%nclusterid.y", Special::kNclusterY}, {"%nclusterid.z", Special::kNclusterZ},
+    {"%cluster_ctaid.x", Special::kClusterCtaidX}, {"%cluster_ctaid.y", Special::kClusterCtaidY},
+    {"%cluster_ctaid.z", Special::kClusterCtaidZ},
+    {"%cluster_nctaid.x", Special::kClusterNctaidX},
+    {"%cluster_nctaid.y", Special::kClusterNctaidY},
+    {"%cluster_nctaid.z", Special::kClusterNctaidZ},
+    {"%cluster_ctarank", Special::kClusterRank}, {"%cluster_nctarank", Special::kClusterSize},
 };
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }

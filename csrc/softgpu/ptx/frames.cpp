@@ -64,7 +64,21 @@ uint64_t special_value(const Warp& warp, Special which, uint32_t lane) {
     case Special::kDynamicShared: return launch.dynamic_shared_bytes;
     case Special::kTotalShared: return launch.kernel->shared_bytes + launch.dynamic_shared_bytes;
     case Special::kZero: return 0;
-    case Special::kOne: return 1;
+    case Special::kClusterX: return block.index[0] / launch.cluster[0];
+    case Special::kClusterY: return block.index[1] / launch.cluster[1];
+    case Special::kClusterZ: return block.index[2] / launch.cluster[2];
+    case Special::kNclusterX: return launch.grid[0] / launch.cluster[0];
+    case Special::kNclusterY: return launch.grid[1] / launch.cluster[1];
+    case Special::kNclusterZ: return launch.grid[2] / launch.cluster[2];
+    case Special::kClusterCtaidX: return block.index[0] % launch.cluster[0];
+    case Special::kClusterCtaidY: return block.index[1] % launch.cluster[1];
+    case Special::kClusterCtaidZ: return block.index[2] % launch.cluster[2];
+    case Special::kClusterNctaidX: return launch.cluster[0];
+    case Special::kClusterNctaidY: return launch.cluster[1];
+    case Special::kClusterNctaidZ: return launch.cluster[2];
+    case Special::kClusterRank: return block.rank;
+    case Special::kClusterSize:
+      return uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2];
     case Special::kFrame:
       return reinterpret_cast<uint64_t>(block.local) + thread * block.thread_local_bytes +
              warp.frames[warp.depth - 1].local_offset;

@@ -193,7 +193,10 @@ class Loader {
     end.line = from.line;
     to.code.push_back(end);
     find_reconvergence(to);
-    for (int i = 0; i < 3; ++i) to.required_threads[i] = from.required_threads[i];
+    for (int i = 0; i < 3; ++i) {
+      to.required_threads[i] = from.required_threads[i];
+      to.required_cluster[i] = from.required_cluster[i];
+    }
     const uint32_t* limit = from.required_threads[0] != 0 ? from.required_threads : from.max_threads;
     to.max_threads = limit[0] != 0 ? limit[0] * limit[1] * limit[2] : 1024;
     to.max_threads = std::min(to.max_threads, 1024u);

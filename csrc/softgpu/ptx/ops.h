@@ -95,6 +95,10 @@ void decode_activemask(Decode& d);
 void decode_redux(Decode& d);
 void decode_elect(Decode& d);
 
+// ops_cluster.cpp
+void decode_mapa(Decode& d);
+void decode_getctarank(Decode& d);
+
 // ops_control.cpp
 void decode_bra(Decode& d);
 void decode_brx(Decode& d);

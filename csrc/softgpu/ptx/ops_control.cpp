@@ -119,14 +119,10 @@ void decode_barrier(Decode& d) {
     return d.set([](Warp&, const Instr&, uint32_t) {});
   }
   if (d.take("cluster")) {
-    // A block is its own cluster: only `wait` has to wait, for the block.
     const bool waits = d.take("wait");
-    constexpr std::string_view kWords[] = {"sync", "arrive", "release", "acquire", "relaxed"};
-    for (const std::string_view word : kWords) d.take(word);
-    for (size_t i = 0; i < d.operand_count(); ++i) d.operand(i);
-    if (!waits) return d.set([](Warp&, const Instr&, uint32_t) {});
-    d.out.flow = Flow::kBarrier;
-    d.out.a = d.builder.constant(15, 0, 4);
+    if (!waits && !d.take("arrive")) d.fail("has no operation");
+    for (const std::string_view word : {"release", "acquire", "relaxed", "aligned"}) d.take(word);
+    d.out.flow = waits ? Flow::kClusterWait : Flow::kClusterArrive;
     return;
   }
   size_t next = 0;

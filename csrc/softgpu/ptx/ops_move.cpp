@@ -1,6 +1,7 @@
 // Copies between registers, packing and unpacking, addresses and clocks.
 #include <cstring>
 
+#include "cluster.h"
 #include "control.h"
 #include "control_flow.h"
 #include "lanes.h"
@@ -108,14 +109,14 @@ bool decode_frame_address(Decode& d, const ast::Operand& from, Type type) {
   return true;
 }
 
-// Only shared addresses differ from generic ones: they begin at 0.
-template <class T, bool kToGeneric>
+// Only shared addresses differ from generic ones.
+template <bool kToGeneric>
 void convert_shared(Warp& warp, const Instr& in, uint32_t mask) {
-  const T* a = warp.at<T>(in.a);
-  const auto base = reinterpret_cast<uint64_t>(warp.block->shared);
-  T out[kLanes];
+  const uint64_t* a = warp.at<uint64_t>(in.a);
+  const Block& block = *warp.block;
+  uint64_t out[kLanes];
   for (uint32_t i = 0; i < kLanes; ++i) {
-    out[i] = static_cast<T>(kToGeneric ? a[i] + base : a[i] - base);
+    out[i] = kToGeneric ? shared_to_generic(block, a[i]) : generic_to_shared(block, a[i]);
   }
   write(warp, in.dst, out, mask);
 }
@@ -134,14 +135,16 @@ void is_in_space(Warp& warp, const Instr& in, uint32_t mask) {
     const bool in_params = address[i] - params < block.launch->kernel->params_bytes;
     bool is = false;
     switch (static_cast<Space>(in.mode)) {
-      case Space::kShared: is = in_shared; break;
+      case Space::kShared:
+        is = in.count != 0 ? holder_of(block, address[i], 1) != nullptr : in_shared;
+        break;
       case Space::kLocal: is = in_local; break;
       case Space::kParam: is = in_params; break;
       case Space::kConst:  // variables of both spaces are in one piece, constants first
         is = address[i] - constants < block.launch->program->const_bytes;
         break;
       default:
-        is = !in_shared && !in_local &&
+        is = holder_of(block, address[i], 1) == nullptr && !in_local &&
              address[i] - constants >= block.launch->program->const_bytes;
     }
     found |= static_cast<uint32_t>(is) << i;
@@ -206,13 +209,14 @@ void decode_cvta(Decode& d) {
   d.out.a = d.source(from, type);
   if (space == Space::kShared) {
     if (type == Type::kU32) d.fail("has a generic address in a narrow register");
-    return d.set(from_generic ? convert_shared<uint64_t, false> : convert_shared<uint64_t, true>);
+    return d.set(from_generic ? convert_shared<false> : convert_shared<true>);
   }
   d.set(pick_bits(type, [](auto t) -> Handler { return copy<decltype(t)>; }));
 }
 
 void decode_isspacep(Decode& d) {
-  d.out.mode = static_cast<uint8_t>(take_space(d));
+  d.out.count = d.take("shared::cluster") ? 1 : 0;  // else that of the block alone
+  d.out.mode = static_cast<uint8_t>(d.out.count != 0 ? Space::kShared : take_space(d));
   d.out.dst = d.destination(0, Type::kPred);
   d.out.a = d.source(1, Type::kB64);
   d.set(is_in_space);

@@ -108,6 +108,8 @@ class ModuleParser {
         read_dimensions(function.max_threads);
       } else if (directive.is(".reqntid")) {
         read_dimensions(function.required_threads);
+      } else if (directive.is(".reqnctapercluster")) {
+        read_dimensions(function.required_cluster);
       } else if (directive.is(".minnctapersm")) {
         function.min_blocks = static_cast<uint32_t>(in_.whole_number());
       } else if (directive.is(".maxnreg")) {
@@ -117,7 +119,7 @@ class ModuleParser {
       } else if (directive.is(".maxclusterrank") || directive.is(".abi_preserve") ||
                  directive.is(".abi_preserve_control")) {
         in_.whole_number();
-      } else if (!directive.is(".noreturn")) {
+      } else if (!directive.is(".noreturn") && !directive.is(".explicitcluster")) {
         throw Invalid(directive.line, "unknown directive '" + std::string(directive.text) + "'");
       }
     }

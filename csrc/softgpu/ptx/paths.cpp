@@ -1,6 +1,7 @@
 // How the lanes of a warp part, meet, wait for each other and take turns; see warp.h.
 #include <algorithm>
 
+#include "cluster.h"
 #include "control_flow.h"
 #include "lanes.h"
 
@@ -60,6 +61,7 @@ bool settle(Warp& warp) {
   }
   warp.state = WarpState::kDone;
   release_barriers(*warp.block);
+  release_cluster(*warp.block->cluster);
   return false;
 }
 

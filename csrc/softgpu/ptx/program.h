@@ -25,7 +25,8 @@ enum class Flow : uint8_t {
   kMayFail,  // as kNext, unless the block has an error now
   kWatch,    // as kMayFail; it may ask for what another block has yet to write
   kSync,     // as kNext, but not before the lanes that mask `d` names are there
-  kBranch, kBranchIndexed, kCall, kReturn, kExit, kTrap, kBarrier,
+  kBarrier, kClusterWait,  // not before all lanes are there
+  kBranch, kBranchIndexed, kCall, kReturn, kExit, kTrap, kClusterArrive,
   kClock,
 };
 
@@ -52,7 +53,10 @@ struct Instr {
 enum class Special : uint8_t {
   kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY,
   kNctaidZ, kLaneid, kWarpid, kNwarpid, kMaskEq, kMaskLe, kMaskLt, kMaskGe, kMaskGt, kSmid, kNsmid,
-  kGridid, kWorkspaceLow, kWorkspaceHigh, kDynamicShared, kTotalShared, kZero, kOne,
+  kGridid, kWorkspaceLow, kWorkspaceHigh, kDynamicShared, kTotalShared, kZero,
+  kClusterX, kClusterY, kClusterZ, kNclusterX, kNclusterY, kNclusterZ,  // in the grid
+  kClusterCtaidX, kClusterCtaidY, kClusterCtaidZ, kClusterNctaidX, kClusterNctaidY,
+  kClusterNctaidZ, kClusterRank, kClusterSize,
   kFrame,   // where the local memory of this call begins, for each lane
   kParams,  // where the parameters of the kernel are
 };
@@ -87,6 +91,7 @@ struct Function {
   uint32_t local_bytes = 0;   // of .local variables alone
   uint32_t shared_bytes = 0;  // static, of what the kernel and its callees name
   uint32_t max_threads = 0, required_threads[3] = {0, 0, 0};
+  uint32_t required_cluster[3] = {0, 0, 0};
   uint32_t registers = 0;     // 32-bit registers a thread seems to need
   std::vector<const Function*> callees;
   bool calls_unknown = false;

@@ -46,6 +46,7 @@ uint64_t deepest(const Launch& launch) {
 Grid::Grid(const Launch& launch)
     : launch_(launch),
       count_(uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2]),
+      cluster_(uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2]),
       thread_local_bytes_(deepest(launch)) {
   reserve();
   if (arena_ != nullptr && !add_place()) {
@@ -70,12 +71,12 @@ void Grid::reserve() {
       kPage + shared + warps * (kernel.register_bytes + uint64_t{kLanes} * kernel.frame_bytes);
   most_places_ = launch_.cooperative ? count_ : std::min(count_, launch_.resident);
   most_places_ = std::min({most_places_, kMostTogetherBytes / touched, kMostPlaces});
-  most_places_ = std::max<uint64_t>(most_places_, 1);
-  for (;; most_places_ /= 2) {
+  most_places_ = std::max(most_places_, cluster_);
+  for (;; most_places_ = std::max(most_places_ / 2, cluster_)) {
     void* arena = mmap(nullptr, place_bytes_ * most_places_, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena != MAP_FAILED) arena_ = static_cast<char*>(arena);
-    if (arena_ != nullptr || most_places_ == 1) return;
+    if (arena_ != nullptr || most_places_ == cluster_) return;
   }
 }
 
@@ -108,40 +109,75 @@ bool Grid::add_place() {
   return true;
 }
 
-// Null: there is none left, or no room for it.
+// With its whole cluster. Null: there is none left, or no room for it.
 Block* Grid::begin_next() {
   if (begun_ == count_) return nullptr;
-  if (free_.empty() && (places_.size() == most_places_ || !add_place())) return nullptr;
-  Block& block = *free_.back();
-  free_.pop_back();
-  const uint64_t number = block.number = begun_++;
-  block.index[0] = static_cast<uint32_t>(number % launch_.grid[0]);
-  block.index[1] = static_cast<uint32_t>(number / launch_.grid[0] % launch_.grid[1]);
-  block.index[2] = static_cast<uint32_t>(number / launch_.grid[0] / launch_.grid[1]);
+  while (free_.size() < cluster_) {
+    if (places_.size() >= most_places_ || !add_place()) return nullptr;
+  }
+  Block& first = *free_.back();
+  first.own_cluster.blocks.clear();
+  first.own_cluster.phase = 0;
+  for (uint32_t rank = 0; rank < cluster_; ++rank) {
+    Block& block = *free_.back();
+    free_.pop_back();
+    begin(block, first.own_cluster);
+    if (rank > 0) waiting_.push_back(&block);
+  }
+  first.own_cluster.live = static_cast<uint32_t>(cluster_);
+  return &first;
+}
+
+// The next block of the cluster; clusters come in order, and blocks inside one.
+void Grid::begin(Block& block, Cluster& cluster) {
+  uint64_t which = begun_ / cluster_, rank = begun_ % cluster_;
+  ++begun_;
+  block.cluster = &cluster;
+  block.rank = static_cast<uint32_t>(rank);
+  cluster.blocks.push_back(&block);
+  for (int i = 0; i < 3; ++i) {
+    const uint32_t size = launch_.cluster[i], clusters = launch_.grid[i] / size;
+    block.index[i] = static_cast<uint32_t>(which % clusters * size + rank % size);
+    which /= clusters;
+    rank /= size;
+  }
+  block.number =
+      block.index[0] +
+      uint64_t{launch_.grid[0]} * (block.index[1] + uint64_t{launch_.grid[1]} * block.index[2]);
   for (Barrier& barrier : block.barriers) barrier = {};
   for (Warp& warp : block.warps) begin_warp(warp);
-  return &block;
+}
+
+// Its memory may be looked at until the last one of its cluster has ended.
+void Grid::end(Block& block) {
+  Cluster& cluster = *block.cluster;
+  if (--cluster.live > 0) return;
+  free_.insert(free_.end(), cluster.blocks.begin(), cluster.blocks.end());
 }
 
 // A block goes on until it ends or waits. Then one more begins, as long as there is room, or the
 // one goes on that has waited longest.
 CUresult Grid::run() {
   bool waits = true;
+  size_t held = 0;  // turns in which nobody could run, one after another
   while (begun_ < count_ || !waiting_.empty()) {
     Block* block = waits || waiting_.empty() ? begin_next() : nullptr;
     if (block == nullptr) {
       // All have to be there when they meet.
       if (waits && launch_.cooperative && begun_ < count_) return CUDA_ERROR_OUT_OF_MEMORY;
+      if (waiting_.empty()) return CUDA_ERROR_OUT_OF_MEMORY;  // not even one cluster
+      if (held > waiting_.size()) return CUDA_ERROR_LAUNCH_TIMEOUT;
       block = waiting_.front();
       waiting_.pop_front();
     }
     const Turn result = run_block(*block);
     if (result == Turn::kFailed) return block->error;
-    waits = result == Turn::kWaits;
+    waits = result != Turn::kEnded;
+    held = result == Turn::kHeld ? held + 1 : 0;
     if (waits) {
       waiting_.push_back(block);
     } else {
-      free_.push_back(block);
+      end(*block);
     }
   }
   return CUDA_SUCCESS;
@@ -159,12 +195,18 @@ Grid::Turn Grid::run_block(Block& block) {
       watches = watches && warp.state == WarpState::kReady && warp.watched >= kPatience;
     }
     if (ran && watches) return Turn::kWaits;
-    if (!ran) return finish(block);
+    if (!ran) {
+      const Turn result = finish(block);
+      return result == Turn::kHeld && pass > 0 ? Turn::kWaits : result;
+    }
   }
   return Turn::kWaits;
 }
 
 Grid::Turn Grid::finish(Block& block) {
+  for (const Warp& warp : block.warps) {
+    if (warp.state == WarpState::kAtCluster) return Turn::kHeld;
+  }
   for (const Warp& warp : block.warps) {
     // Everybody waits and nobody can come: on a GPU that hangs until somebody ends it.
     if (warp.state != WarpState::kDone) block.fail(CUDA_ERROR_LAUNCH_TIMEOUT);

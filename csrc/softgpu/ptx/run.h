@@ -25,16 +25,19 @@ class Grid {
   }
 
  private:
-  enum class Turn : uint8_t { kWaits, kEnded, kFailed };
+  enum class Turn : uint8_t { kWaits, kHeld, kEnded, kFailed };  // kHeld: nobody in it could run
 
   void reserve();
   bool add_place();
   Block* begin_next();
+  void begin(Block& block, Cluster& cluster);
+  void end(Block& block);
   Turn run_block(Block& block);
   static Turn finish(Block& block);
 
   const Launch launch_;
-  const uint64_t count_;  // blocks of the grid
+  const uint64_t count_;    // blocks of the grid
+  const uint64_t cluster_;  // blocks of a cluster
   uint64_t begun_ = 0;
   const uint64_t thread_local_bytes_;
   uint64_t shared_pages_ = 0, local_pages_ = 0;  // of a place, in bytes

@@ -1,4 +1,5 @@
 // The loop that runs a warp, and where it goes after each instruction.
+#include "cluster.h"
 #include "control.h"
 #include "control_flow.h"
 #include "lanes.h"
@@ -46,6 +47,8 @@ bool redirect(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint3
     case Flow::kBarrier:
       if (in.mode == kArrive || mask != 0) return arrive(warp, in, mask);
       break;
+    case Flow::kClusterArrive: arrive_at_cluster(warp, mask); break;
+    case Flow::kClusterWait: return wait_for_cluster(warp);
     case Flow::kClock: read_clock(warp, in, mask); break;
     default: break;
   }
@@ -57,6 +60,8 @@ bool redirect(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint3
 void begin_warp(Warp& warp) {
   warp.alive = warp.lanes;
   warp.carry = 0;
+  warp.at_cluster = 0;
+  warp.cluster_phase = 0;
   warp.state = WarpState::kReady;
   warp.depth = 0;
   warp.paths.clear();
@@ -84,7 +89,7 @@ void run_warp(Warp& warp) {
         if (mask == 0) continue;
       }
       warp.current = &in;
-      const bool meets = in.flow == Flow::kSync || in.flow == Flow::kBarrier;
+      const bool meets = in.flow >= Flow::kSync && in.flow <= Flow::kClusterWait;
       if (meets && !gather(warp, in, pc - 1, active, mask)) {
         moved = true;
         break;

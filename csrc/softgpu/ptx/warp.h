@@ -41,7 +41,7 @@ struct Counters {
 
 struct Block;
 
-enum class WarpState : uint8_t { kReady, kAtBarrier, kDone };
+enum class WarpState : uint8_t { kReady, kAtBarrier, kAtCluster, kDone };
 
 struct Warp {
   char* registers = nullptr;  // of the running frame
@@ -54,6 +54,8 @@ struct Warp {
   WarpState state = WarpState::kReady;
   uint32_t barrier = 0;       // where it waits
   uint32_t barrier_mask = 0;
+  uint32_t at_cluster = 0;     // lanes that have arrived at the barrier of the cluster
+  uint64_t cluster_phase = 0;  // of it, that the newest arrival helps to end
   size_t depth = 0;           // of frames in use
   std::vector<Frame> frames;
   std::vector<Path> paths;
@@ -84,11 +86,18 @@ struct Launch {
   uint64_t start_ns = 0;     // of the device's clock: %globaltimer
   uint64_t resident = 1;     // blocks that the device has side by side
   bool cooperative = false;  // all blocks are; they may meet
+  uint32_t cluster[3] = {1, 1, 1};  // blocks of one
 };
 
 // What %envreg1 and 2 lead a cooperative kernel to: cooperative groups count arrivals in `barrier`.
 struct Workspace {
   uint32_t bytes = sizeof(Workspace), barrier = 0;
+};
+
+struct Cluster {  // blocks that are there together from the first to the last
+  std::vector<Block*> blocks;  // by rank
+  uint32_t live = 0;           // that have not ended
+  uint64_t phase = 0;          // of its barrier: how often it has opened
 };
 
 struct Block {
@@ -100,6 +109,9 @@ struct Block {
   Counters counters;
   std::vector<Warp> warps;
   Barrier barriers[16];
+  Cluster* cluster = nullptr;  // `own_cluster` of the block with rank 0
+  Cluster own_cluster;
+  uint32_t rank = 0;
 
   // Shared memory, then the local memory of each thread, in an arena of all blocks; what is not the
   // block's own there, and pages between, are out of bounds.

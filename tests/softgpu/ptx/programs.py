@@ -131,6 +131,41 @@ def blocks_that_wait_for_later_ones(device: Device) -> None:
     assert turn.read() == [blocks]
 
 
+def has_clusters() -> bool:
+    """A GPU without them cannot load the module."""
+    attribute = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+    return bool(ok(cu.cuDeviceGetAttribute(attribute, ok(cu.cuCtxGetDevice()))))
+
+
+def shared_memory_of_the_cluster(device: Device) -> None:
+    if not has_clusters():
+        return
+    out = OnDevice("I", [0] * 512)
+    device.run("cluster.turn", 8, 64, out, shared=256)
+    after = [1, 2, 3, 0, 5, 6, 7, 4]
+    assert out.read() == [107 * b + t for b in after for t in range(64)]
+
+
+def a_histogram_spread_over_a_cluster(device: Device) -> None:
+    if not has_clusters():
+        return
+    values = [random.randrange(32) for _ in range(3000)]
+    x, bins = OnDevice("B", values), OnDevice("I", [0] * 32)
+    device.run("cluster.histogram", (4, 2), 96, x, INT(len(values)), bins)
+    assert bins.read() == [values.count(i) for i in range(32)]
+
+
+def words_that_move_on_in_a_cluster(device: Device) -> None:
+    if not has_clusters():
+        return
+    words = list(range(8))
+    for _ in range(5):
+        words = [(words[i] + words[(i + 1) % 8]) % 2**32 for i in range(8)]
+    out = OnDevice("I", [0] * 16)
+    device.run("cluster.relay", 16, 64, out, INT(5))
+    assert out.read() == words * 2
+
+
 def scan_in_dynamic_shared_memory(device: Device) -> None:
     n = 200
     values = [random.randint(-1000, 1000) for _ in range(n)]

@@ -132,8 +132,15 @@ for text in {texts!r}:
         assert said in traced
 
 
-def test_a_barrier_that_nobody_can_pass_is_no_hang(gpu):
-    body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p, %r1, 32; @%p bar.sync 1, 64; ret;"
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "@%p bar.sync 1, 64;",
+        "@%p barrier.cluster.arrive; @%p barrier.cluster.wait; @!%p bar.sync 1, 64;",
+    ],
+)
+def test_a_barrier_that_nobody_can_pass_is_no_hang(gpu, waits):
+    body = f"mov.u32 %r1, %tid.x; setp.lt.u32 %p, %r1, 32; {waits} ret;"
     text = f"{HEADER}.entry k() {{ .reg .b32 %r<2>; .reg .pred %p; {body} }}\0"
     gpu.run(f"""
 device.modules["m"] = ok(cu.cuModuleLoadData({text.encode()!r}))

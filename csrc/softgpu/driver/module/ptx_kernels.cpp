@@ -38,7 +38,10 @@ KernelTraits traits_of(const ptx::Program& program, const ptx::Function& functio
   traits.constant_bytes = static_cast<uint32_t>(program.const_bytes);
   traits.local_bytes = function.local_bytes;
   traits.ptx_version = traits.binary_version = program.target;
-  for (int i = 0; i < 3; ++i) traits.required_block[i] = function.required_threads[i];
+  for (int i = 0; i < 3; ++i) {
+    traits.required_block[i] = function.required_threads[i];
+    traits.required_cluster[i] = function.required_cluster[i];
+  }
   return traits;
 }
 
@@ -143,6 +146,7 @@ PtxRun::PtxRun(const Work& work, uint32_t sm_count, uint64_t start_ns) {
   for (int i = 0; i < 3; ++i) {
     launch.grid[i] = work.grid[i];
     launch.block[i] = work.block[i];
+    launch.cluster[i] = std::max(1u, work.cluster[i]);
   }
   launch.params = work.payload.data();
   launch.dynamic_shared_bytes = work.shared_bytes;
