@@ -403,6 +403,22 @@ CALLS = {
 }
 
 
+def _recording_launch() -> Call:
+    """A launch with both kinds of attributes that record an event."""
+    programmatic, completion = 7, 12  # CU_LAUNCH_ATTRIBUTE_*_EVENT
+    attributes = (LaunchAttribute * 2)()
+    for at, (kind, event) in enumerate(((programmatic, EVENT), (completion, EVENT + 1))):
+        attributes[at].id, attributes[at].value[0] = kind, event
+
+    def config() -> Any:
+        made = _config()
+        made.hStream, made.numAttrs = STREAM, len(attributes)
+        made.attrs = ctypes.addressof(attributes)
+        return made
+
+    return _call("cuLaunchKernelEx", LAUNCH, config, pointer(FUNCTION), NULL, NULL)
+
+
 class Caller:
     """In the job: a thread that makes calls while the main one answers questions."""
 
@@ -415,5 +431,6 @@ class Caller:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
+        calls = {**CALLS, "launch that records events": _recording_launch()}
         while True:
-            self._results.put(CALLS[self._asked.get()].make(self._driver))
+            self._results.put(calls[self._asked.get()].make(self._driver))

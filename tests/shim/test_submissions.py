@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shim_daemon import Attached, FakeDaemon, Job
 from shim_support import HERE, ROOT, Preload
-from submission_calls import CALLS, Call
+from submission_calls import CALLS, EVENT, FUNCTION, GRAPH, LAUNCH, STREAM, Call
 
 sys.path.insert(0, str(ROOT / "shim"))
 
@@ -18,6 +18,8 @@ import call_table
 RECORD = struct.Struct("<QBBHIQQQIIQQ")
 KINDS = {1, 2, 3, 9, 10, 13}  # of RecordKind those of submissions; the others may come beside them
 GATE = 1
+EVENT_RECORD = 7
+MEASURED_NS, UNKNOWN_NS = 10_000, 100_000  # what the fake events say; a segment's length
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +85,49 @@ def test_every_line_of_the_table_that_says_gated_is_tried() -> None:
     assert claimed == {symbol for symbol, call in CALLS.items() if call.gated}
     recorded = {row.symbol for row in rows if row.reason.startswith("recorded; free")}
     assert recorded == {symbol for symbol, call in CALLS.items() if not call.gated}
+
+
+def _durations(attached: Attached, kind: int) -> list[int]:
+    found = [RECORD.unpack(packed) for packed in attached.records()]
+    return [fields[10] for fields in found if fields[1] == kind]
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ("cu.cuGraphExecUpdate_v2(ctypes.c_void_p(graph), None, None)", True),  # a first guess
+        ("cu.cuGraphExecDestroy(ctypes.c_void_p(graph))", False),
+    ],
+)
+def test_another_graph_does_not_get_the_duration_of_a_destroyed_one(
+    change: str, known: bool, held_job: tuple[Job, Attached]
+) -> None:
+    job, attached = held_job
+    job.do(f"exec('graph = {0x9000 + known}', globals())")
+    launch = "cu.cuGraphLaunch(ctypes.c_void_p(graph), ctypes.c_void_p(5))"
+    attached.records()
+    learned: list[int] = []
+    while MEASURED_NS not in learned:  # the helper thread reads the events in its own time
+        assert job.do(launch) == 0
+        learned += _durations(attached, GRAPH)
+    assert set(learned) == {UNKNOWN_NS, MEASURED_NS}
+
+    assert job.do(change) == 0
+    assert job.do(launch) == 0
+
+    assert _durations(attached, GRAPH) == [MEASURED_NS if known else UNKNOWN_NS]
+
+
+def test_events_that_a_launch_records_itself_are_edges_of_the_graph(
+    held_job: tuple[Job, Attached],
+) -> None:
+    job, attached = held_job
+    attached.records()
+
+    job.do("caller.begin('launch that records events')")
+
+    assert job.do("caller.result()") == 0
+    found = [RECORD.unpack(packed) for packed in attached.records()]
+    wanted = [(LAUNCH, STREAM, FUNCTION), (EVENT_RECORD, STREAM, EVENT)]
+    wanted += [(EVENT_RECORD, STREAM, EVENT + 1)]
+    assert [(f[1], f[5], f[6]) for f in found if f[1] in (LAUNCH, EVENT_RECORD)] == wanted
