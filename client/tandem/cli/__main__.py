@@ -1,5 +1,6 @@
 """The `tandem` command, and the only place where an exception becomes an exit code."""
 
+import errno
 import importlib
 import os
 import sys
@@ -7,9 +8,10 @@ from dataclasses import dataclass
 
 import click
 
-from tandem.errors import TandemError, exit_code
+from tandem.errors import CapacityError, TandemError, exit_code
 
 EXIT_INTERRUPTED = 130
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +109,19 @@ def main() -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away: say nothing, also not while Python shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as exc:
+        if exc.filename is not None or exc.errno not in _NO_ROOM:
+            raise  # nothing that was printed: a bug
+        _drop_output()
+        return _report(CapacityError(f"cannot write the output: {exc.strerror}"))
     return result if isinstance(result, int) else 0
+
+
+def _drop_output() -> None:
+    # Python flushes once more while it shuts down.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report_usage(error: click.ClickException) -> int:

@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from tandem.cli._files import refuse_same, refuse_unwritable
 from tandem.cli._output import json_option, print_table
 from tandem.cli.trace import warn
+from tandem.errors import UsageError
 from tandem.trace.file import read
 from tandem.trace.lines import duration_text
 from tandem.trace.plan import make_plan
@@ -59,6 +61,7 @@ def replay(file: Path, as_json: bool, **options: Any) -> None:
       tandem replay run.trace
       tandem replay --speed recorded --timeline t.jsonl run.trace
     """
+    _check_timeline(file, options["timeline"], options["folder"])
     recording = read(file)
     result = play(make_plan(recording), Options(folder=folder_of(options), **options))
     if as_json:
@@ -66,6 +69,18 @@ def replay(file: Path, as_json: bool, **options: Any) -> None:
     else:
         show(result)
     warn(recording, file)
+
+
+def _check_timeline(file: Path, timeline: Path | None, folder: Path | None) -> None:
+    if timeline is None:
+        return
+    if folder is not None:
+        raise UsageError(
+            f"--timeline: the software GPU in '{folder}' runs already and keeps its own, or none; "
+            "leave out --timeline or --dir"
+        )
+    refuse_same(file, timeline, "recording")
+    refuse_unwritable(timeline, "timeline")
 
 
 def folder_of(options: dict[str, Any]) -> Path | None:

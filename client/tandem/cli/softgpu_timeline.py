@@ -2,11 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from tandem.cli._files import refuse_same, replacing
 from tandem.cli._output import json_option
 from tandem.errors import UsageError
+
+if TYPE_CHECKING:
+    from tandem.softgpu._timeline import Timeline
 
 _PLACE = click.argument("place", metavar="TIMELINE|DIR", type=click.Path(path_type=Path))
 
@@ -36,9 +41,11 @@ def timeline(place: Path, output: Path) -> None:
 
     path, _ = find_timeline(place)
     source = Timeline(path)
-    _refuse_same(path, output)
+    refuse_same(path, output, "timeline")
     try:
-        count = write_perfetto(source, output)
+        with replacing(output) as fresh:
+            count = write_perfetto(source, fresh)
+            _refuse_other(source, count)
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
     left_out = f", {source.skipped_lines} lines left out" if source.skipped_lines else ""
@@ -65,9 +72,11 @@ def report(place: Path, output: Path, *, as_json: bool) -> None:
 
     path, about = find_timeline(place)
     source = Timeline(path)
-    _refuse_same(path, output)
+    refuse_same(path, output, "timeline")
     try:
-        summary = write_report(source, about, output)
+        with replacing(output) as fresh:
+            summary = write_report(source, about, fresh)
+            _refuse_other(source, summary.rows)
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
     left_out = notes(source, summary)
@@ -81,6 +90,8 @@ def report(place: Path, output: Path, *, as_json: bool) -> None:
         click.echo(f"  {note}")
 
 
-def _refuse_same(path: Path, output: Path) -> None:
-    if path.resolve() == output.resolve():
-        raise UsageError(f"'{output}' is the timeline itself; name another file")
+def _refuse_other(source: "Timeline", rows: int) -> None:
+    if rows == 0 and source.skipped_lines:
+        raise UsageError(
+            f"'{source.path}' is no timeline of a software GPU: no line of it is an operation"
+        )

@@ -11,9 +11,10 @@ from typing import BinaryIO, TextIO, TypeVar
 
 import click
 
+from tandem.cli._files import refuse_same, replacing
 from tandem.errors import UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
-from tandem.trace.filters import Keep, parse_filters
+from tandem.trace.filters import Keep, names_calls, parse_filters
 from tandem.trace.lines import Printer, Stamp
 from tandem.trace.records import Call, Decoder, Item, Lost
 from tandem.trace.summary import Summary
@@ -33,6 +34,12 @@ def view_options(command: _Command) -> _Command:
                 metavar="trace=WHAT|status=WHICH",
                 help="Only these calls: names, patterns or classes separated by commas, or "
                 "failed, success, unfinished; ! negates. May be repeated.",
+            ),
+            click.option(
+                "--all",
+                "all_calls",
+                is_flag=True,
+                help="Print look-ups (cuGetProcAddress) too, unless -e names calls.",
             ),
             click.option("-c", "counts", is_flag=True, help="Print a table of counts and times."),
             click.option("-C", "both", is_flag=True, help="Print the calls, then the table."),
@@ -55,6 +62,7 @@ class View:
     """The options above."""
 
     filters: tuple[str, ...]
+    all_calls: bool
     counts: bool
     both: bool
     stamps: bool
@@ -75,6 +83,8 @@ class Shown:
 
     def __init__(self, view: View, table: Table, output: TextIO, *, lines: bool = True) -> None:
         self._keep: Keep = parse_filters(view.filters, table)
+        # A program begins with hundreds of them; the table has them in one line.
+        self._hides_lookups = not view.all_calls and not names_calls(view.filters)
         self._printer = Printer(table, stamp=view.stamp, as_json=view.as_json)
         self._output = output
         self._left = view.limit if lines and (view.both or not view.counts) else 0
@@ -93,7 +103,7 @@ class Shown:
         self._output.flush()
 
     def _print(self, item: Call | Lost) -> None:
-        if self._left == 0:
+        if self._left == 0 or (self._hides_lookups and isinstance(item, Call) and item.is_lookup):
             return
         if self._left is not None:
             self._left -= 1
@@ -141,10 +151,11 @@ def calls(
 ) -> int:
     """Run COMMAND and print each driver call that it and its children make.
 
-    Lines go to stderr, as strace has them: process, call, arguments, result, duration. Seen are the
-    calls that the preload library intercepts (memory, copies, launches, synchronisation, events,
-    captures; docs/interception.md lists them), and no others. No daemon is needed; one that is
-    there is attached to as usual, unless TANDEM_DISABLE=1.
+    Lines go to stderr, as strace has them: process, call, arguments, result, duration. Look-ups of
+    calls (cuGetProcAddress) are left out unless --all or -e asks for them. Seen are the calls that
+    the preload library intercepts (memory, copies, launches, synchronisation, events, captures;
+    docs/interception.md lists them), and no others. No daemon is needed; one that is there is
+    attached to as usual, unless TANDEM_DISABLE=1.
 
     Times are CLOCK_MONOTONIC, or the device's on the virtual clock of the software GPU. With
     --device-times every launch is bracketed by two timing events: that costs it about as much
@@ -231,8 +242,10 @@ def export(file: Path, output: Path) -> None:
     from tandem.trace.chrome import write
 
     recording = read(file)
+    refuse_same(file, output, "recording")
     try:
-        write(recording, output)
+        with replacing(output) as fresh:
+            write(recording, fresh)
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
     warn(recording, file)

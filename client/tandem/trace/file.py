@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tandem.errors import UsageError
+from tandem.errors import NotFoundError, UsageError
 from tandem.trace.records import (
     END,
     RECORD,
@@ -100,10 +100,13 @@ def read(path: Path) -> Recording:
     """Read a recording.
 
     Raises:
-        UsageError: there is none, or it is of another version, or damaged; the text says where.
+        NotFoundError: there is none.
+        UsageError: it is of another version, or damaged; the text says where.
     """
     try:
         data = path.read_bytes()
+    except FileNotFoundError as exc:
+        raise NotFoundError(f"there is no recording '{path}'") from exc
     except OSError as exc:
         raise UsageError(f"cannot read '{path}': {exc.strerror}") from exc
     try:

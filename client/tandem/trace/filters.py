@@ -26,10 +26,19 @@ def parse_filters(expressions: Sequence[str], table: Table) -> Keep:
     return lambda call: all(part(call) for part in parts)
 
 
-def _parse(text: str, table: Table) -> Keep:
+def names_calls(expressions: Sequence[str]) -> bool:
+    """Whether one of them says which calls, not only how they ended."""
+    return any(_split(text)[0] == "trace" for text in expressions)
+
+
+def _split(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    if not equals:  # as in strace, `-e cuMemAlloc` is short for `-e trace=cuMemAlloc`
-        key, value = "trace", text
+    # As in strace, `-e cuMemAlloc` is short for `-e trace=cuMemAlloc`.
+    return (key, value) if equals else ("trace", text)
+
+
+def _parse(text: str, table: Table) -> Keep:
+    key, value = _split(text)
     negated = value.startswith("!")
     value = value.removeprefix("!")
     match key:

@@ -77,6 +77,11 @@ class Call:
         """Whether the driver refused; "not yet" of a query is no refusal."""
         return self.result not in (None, 0, 600)  # 600: CUDA_ERROR_NOT_READY
 
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it only asks where another call is."""
+        return self.type.base == "cuGetProcAddress"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:

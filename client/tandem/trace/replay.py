@@ -4,13 +4,16 @@ import ctypes
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from tandem import softgpu
 from tandem.errors import StateError, UnavailableError
@@ -69,7 +72,7 @@ def replay(plan: Plan, options: Options) -> Result:
         raise StateError("the recording has no call that could be replayed")
     if not (softgpu.LIBRARIES / "libcuda.so.1").is_file():
         raise UnavailableError(f"'{softgpu.LIBRARIES}' has no libcuda.so.1; run `make build`")
-    with tempfile.TemporaryDirectory(prefix="tandem-replay-", ignore_cleanup_errors=True) as name:
+    with _ended_by_signals(), _own_folder() as name:
         folder = Path(name)
         symbols = kernel_symbols(plan.kernels)
         image = _compile(symbols, folder)
@@ -134,15 +137,44 @@ def _environment(options: Options, folder: Path, timeline: Path, *, players: int
 
 def _play(path: Path, count: int, env: Mapping[str, str]) -> list[dict[str, object]]:
     with ExitStack() as stack:
-        players = [_player(path, index, env) for index in range(count)]
-        for player in players:
+        players = []
+        for index in range(count):
+            player = _player(path, index, env)
             stack.callback(_end, player)
+            players.append(player)
         outputs = [player.communicate() for player in players]
     for player, (_, errors) in zip(players, outputs, strict=True):
         if player.returncode:
             last = errors.strip().splitlines()[-1:] or [f"exit code {player.returncode}"]
             raise StateError(f"the replay failed: {last[0]}")
     return [json.loads(output) for output, _ in outputs]
+
+
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tandem-replay-", ignore_cleanup_errors=True)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """What else ends a process unwinds like Ctrl-C, so that no player and no folder is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not ours
+        return
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)  # not again, amid the unwinding
+        raise SystemExit(128 + number)
+
+    wanted = (signal.SIGTERM, signal.SIGHUP)
+    before = {n: h for n in wanted if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _player(path: Path, index: int, env: Mapping[str, str]) -> subprocess.Popen[str]:

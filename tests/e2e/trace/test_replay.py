@@ -1,11 +1,22 @@
 """A replay does what the recorded program did: the same kernels, in the same order, as long."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import tempfile
+import time
 from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from traced_program import THREADS, TRAINER, VADD
+
+from tandem.errors import UnavailableError
+from tandem.softgpu._query import device_status
+from tandem.trace.records import CALL
 
 ROUNDING_NS = 1  # of each kernel: the timeline has whole nanoseconds
 ROUNDING_RATIO = 1e-6  # event times are floats of milliseconds
@@ -87,6 +98,50 @@ def test_without_device_times_kernels_take_none_and_it_says_so(tandem, tmp_path)
 
     assert "3 launches have no time of their own" in done.out
     assert "record with --device-times" in done.out
+
+
+def stretched(recording, folder):
+    """The same recording, with a minute before its last two calls."""
+    data = bytearray(recording.read_bytes())
+    calls = [at for at in range(data.index(b"\n") + 1, len(data), 64) if data[at + 8] == CALL]
+    for at in calls[-2:]:
+        ticks = int.from_bytes(data[at : at + 8], "little") + 60 * 10**9
+        data[at : at + 8] = ticks.to_bytes(8, "little")
+    path = folder / "stretched.trace"
+    path.write_bytes(data)
+    return path
+
+
+def players_of(folder):
+    """The processes that play, once there is one."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with suppress(UnavailableError):
+            for found in folder.glob("tandem-replay-*"):
+                clients = json.loads(device_status(found))["clients"]
+                if players := [c["pid"] for c in clients if c["role"] == "worker"]:
+                    return players
+        time.sleep(0.02)
+    pytest.fail("no player has come up")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_replay_that_is_ended_leaves_nothing_behind(number, tandem, recording, tmp_path):
+    words = ("replay", "--speed", "recorded", "--clock", "real", stretched(recording, tmp_path))
+    with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
+        env = {**tandem.env, "TMPDIR": folder}
+        replay = subprocess.Popen(tandem.command(*words), env=env, stderr=subprocess.PIPE)
+        players = players_of(Path(folder))
+
+        replay.send_signal(number)
+        _, errors = replay.communicate(timeout=30)
+
+        assert (replay.returncode, errors) == (128 + number, b"")
+        assert os.listdir(folder) == []
+    for pid in players:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_what_is_no_recording_is_refused(tandem, tmp_path):

@@ -41,9 +41,10 @@ def test_a_launch_is_printed_with_the_kernel_s_name_and_parameters(tandem, recor
 
 def test_a_recording_has_the_same_calls_as_were_printed(tandem, recording):
     rows = [
-        json.loads(line) for line in tandem("trace", "show", "--json", recording).out.splitlines()
+        json.loads(line)
+        for line in tandem("trace", "show", "--all", "--json", recording).out.splitlines()
     ]
-    printed = tandem("trace", "calls", "--json", "--", sys.executable, "-c", VADD).lines
+    printed = tandem("trace", "calls", "--all", "--json", "--", sys.executable, "-c", VADD).lines
 
     assert [row["call"] for row in rows] == [json.loads(line)["call"] for line in printed]
     assert [row["number"] for row in rows] == list(range(1, len(rows) + 1))

@@ -1,6 +1,9 @@
 """The command line as a whole: exit codes, and words for what went wrong."""
 
+import errno
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +145,27 @@ def test_versions_name_this_python(tandem):
 
     assert code == 0
     assert f"python         {sys.version.split()[0]}" in out
+
+
+def test_a_full_disk_under_the_output_is_one_line():
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tandem.cli", "version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (
+        5,
+        "error: cannot write the output: No space left on device\n",
+    )
+
+
+def test_a_full_disk_elsewhere_is_not_taken_for_the_output(tandem, monkeypatch):
+    other = OSError(errno.ENOSPC, "No space left on device", "some/file")
+    monkeypatch.setattr(cli.tandem, "main", lambda **_: failing(other)())
+
+    with pytest.raises(OSError, match="some/file"):
+        tandem("version")

@@ -200,3 +200,17 @@ def test_a_long_timeline_fits_into_little_memory(tmp_path):
     )
 
     assert (tmp_path / "r.html").stat().st_size < 4 << 20
+
+
+@pytest.mark.parametrize("words", [("report",), ("timeline", "-o")], ids=["report", "timeline"])
+def test_what_is_no_timeline_is_refused_and_the_output_kept(tmp_path, words):
+    source, output = tmp_path / "run.trace", tmp_path / "out"
+    source.write_text('{"format":"tandem-trace"}\nnot json\n')
+    output.write_text("before")
+    name, *option = words
+
+    arguments = [str(source), *option, str(output)]
+    with pytest.raises(UsageError, match="is no timeline of a software GPU"):
+        command(["softgpu", name, *arguments], standalone_mode=False)
+
+    assert output.read_text() == "before"

@@ -5,7 +5,7 @@ import json
 import pytest
 from recordings import PID, VADD, Thread, end, file_of, header, recording_of
 
-from tandem.errors import UsageError
+from tandem.errors import NotFoundError, UsageError
 from tandem.trace.file import parse, read
 from tandem.trace.records import RECORD_BYTES, DamagedError
 
@@ -125,7 +125,7 @@ def test_what_is_no_recording_is_refused_in_words(data, words, tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UsageError, match="No such file or directory"):
+    with pytest.raises(NotFoundError, match=r"there is no recording '.*none.trace'"):
         read(tmp_path / "none.trace")
 
 

@@ -1,0 +1,56 @@
+"""Files that commands write: never the one they read, and whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tandem.errors import UsageError
+
+
+def refuse_same(source: Path, output: Path, what: str) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        UsageError: both are the same file, by whatever name.
+    """
+    same = source.resolve() == output.resolve()
+    if same or (source.exists() and output.exists() and source.samefile(output)):
+        raise UsageError(f"'{output}' is the {what} itself; name another file")
+
+
+def refuse_unwritable(path: Path, what: str) -> None:
+    """Say now that a file cannot be written which another process will open later.
+
+    Raises:
+        UsageError: it cannot; the text says why.
+    """
+    folder = path.absolute().parent
+    if path.is_dir():
+        why = "it is a directory"
+    elif not folder.is_dir():
+        why = f"there is no directory '{folder}'"
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        why = "it is not yours to write"
+    else:
+        return
+    raise UsageError(f"cannot write the {what} '{path}': {why}")
+
+
+@contextmanager
+def replacing(output: Path) -> Iterator[Path]:
+    """Yield the path to write to, which becomes `output` once all is written.
+
+    When that fails, `output` is as it was before. Pipes and devices are written directly.
+    """
+    target = output.resolve()
+    is_special = output.exists() and not output.is_file()
+    if is_special or not os.access(target.parent, os.W_OK):
+        yield output
+        return
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        yield fresh
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
