@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "driver.h"
@@ -66,6 +67,29 @@ CUresult import_pool_of_another(CUmemoryPool* out, void* handle, CUmemAllocation
   managed_channel();
   const CUresult result = Call::real(out, handle, type, flags);
   if (result == CUDA_SUCCESS) note_imported(handle, type);
+  return result;
+}
+
+// The one type of handle that an endpoint has, and its size; cuda.h names them only from 13.3 on.
+constexpr int kEndpointFabric = 1;
+constexpr size_t kEndpointHandleBytes = CU_IPC_HANDLE_SIZE;
+
+inline void note_endpoint(const void* handle, int type) {
+  if (handle && type == kEndpointFabric) ties::share_handle(handle, kEndpointHandleBytes);
+}
+
+template <class Call, class Endpoint, class Type>
+CUresult export_endpoint(void* handle, Endpoint endpoint, Type type) {
+  managed_channel();
+  const CUresult result = Call::real(handle, endpoint, type);
+  if (result == CUDA_SUCCESS) note_endpoint(handle, type);
+  return result;
+}
+template <class Call, class Endpoint, class Type>
+CUresult import_endpoint(Endpoint endpoint, const void* handle, Type type) {
+  managed_channel();
+  const CUresult result = Call::real(endpoint, handle, type);
+  if (result == CUDA_SUCCESS) note_endpoint(handle, type);
   return result;
 }
 

@@ -55,8 +55,9 @@ def by_value(byte: int) -> str:
             f"cu.cuMemExportToShareableHandle({{}}, 1, {FABRIC}, 0)",
             f"cu.cuMemImportFromShareableHandle(None, {{}}, {FABRIC})",
         ),
+        ("cu.cuLogicalEndpointExport({}, 1, 1)", "cu.cuLogicalEndpointImport(2, {}, 1)"),
     ],
-    ids=["memory", "event", "fabric"],
+    ids=["memory", "event", "fabric", "endpoint"],
 )
 def test_who_exports_a_handle_and_who_opens_it_say_the_same(
     export: str, opening: str, preload: Preload, daemon: FakeDaemon
