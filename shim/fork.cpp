@@ -3,8 +3,11 @@
 #include <pthread.h>
 
 #include "capture.h"
+#include "graph_memory.h"
 #include "helper.h"
+#include "holdings.h"
 #include "memory.h"
+#include "pool_rows.h"
 #include "ring_writer.h"
 #include "session.h"
 #include "thread_state.h"
@@ -18,7 +21,10 @@ namespace {
 // Only the forking thread lives on. The maps are not in the child (MADV_DONTFORK); the socket is,
 // and must be closed here, or the daemon would not see the parent's end.
 void become_child() {
-  memory::unlock_after_fork();
+  holdings::unlock_after_fork();
+  holdings::start_afresh();
+  pools::start_afresh();
+  graph_memory::start_afresh();
   memory::start_afresh();
   if (Channel* parents = g_channel.exchange(nullptr)) parents->socket.drop();
   ties::start_afresh();
@@ -37,7 +43,7 @@ void become_child() {
 void watch_forks() {
   static std::atomic<bool> watching{false};  // inherited by children, handlers and all
   if (watching.exchange(true)) return;
-  pthread_atfork(memory::lock_for_fork, memory::unlock_after_fork, become_child);
+  pthread_atfork(holdings::lock_for_fork, holdings::unlock_after_fork, become_child);
 }
 
 }  // namespace tandem::shim

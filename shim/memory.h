@@ -1,33 +1,40 @@
-// Device memory of this process: what each pointer holds, the total, and the limit.
+// How much device memory this process holds, on each device, and how much it may hold. What holds it
+// is in holdings.h.
 #pragma once
-
-#include <cuda.h>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace tandem::shim::memory {
 
-// Takes `bytes` of the limit before the driver is asked; false when that would exceed it. Undone by
-// give_back when the driver refuses.
-bool reserve(uint64_t bytes);
-void give_back(uint64_t bytes);
+inline constexpr uint32_t kMostDevices = 64;  // as many as NVML and the daemon tell apart
 
-// What was reserved now has an address; free'd addresses are forgotten first, since the driver may
-// hand them out again at once. forget() returns the bytes, 0 for an address we never saw.
-void remember(CUdeviceptr address, uint64_t bytes);
-uint64_t forget(CUdeviceptr address);
+// Takes `bytes` of the device's limit before the driver is asked; false when that would exceed it.
+// Undone by give_back when the driver refuses. Allocators go through admission.h.
+bool take(uint32_t device, uint64_t bytes, uint64_t limit);
+void give_back(uint32_t device, uint64_t bytes);
 
-// A free failed: the address is still allocated.
-void restore(CUdeviceptr address, uint64_t bytes);
+// What the driver has taken already, whatever the limit says.
+void add(uint32_t device, uint64_t bytes);
 
-uint64_t used_bytes();
-uint64_t limit_bytes();  // shm::kNoLimit = none; the last one known while the daemon is away
-void limit_view(size_t* free_bytes, size_t* total_bytes);
+// The program was told CUDA_ERROR_OUT_OF_MEMORY, or was given memory.
+void count_refused();
+void count_allocated();
 
-// Fork: around it, so that the child gets a whole table; then the child starts from nothing.
-void lock_for_fork();
-void unlock_after_fork();
-void start_afresh();
+uint64_t used_bytes();  // on all devices
+uint64_t used_bytes(uint32_t device);
+bool is_over_limit(uint32_t device);
+
+// Of each device; shm::kNoLimit = none; the last one known while the daemon is away.
+uint64_t limit_bytes();
+
+void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes);
+
+// Memory of other processes that this one has open. Not its own, so not counted above.
+void add_imported(int64_t bytes);
+uint64_t imported_bytes();
+
+void publish();
+void start_afresh();  // a forked child holds nothing
 
 }  // namespace tandem::shim::memory

@@ -8,5 +8,6 @@
 extern "C" CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green);
 #endif
 #if CUDA_VERSION < 12080
+extern "C" CUresult cuStreamGetDevice(CUstream stream, CUdevice* device);
 inline constexpr unsigned CU_MEMCPY_OPERAND_TYPE_ARRAY = 2;
 #endif

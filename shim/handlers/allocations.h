@@ -1,4 +1,4 @@
-// Allocations, frees and what is said of the memory that is left.
+// Linear memory, its frees, and what is said of the memory that is left.
 #pragma once
 
 #include <cuda.h>
@@ -9,93 +9,127 @@
 
 #include "capture.h"
 #include "driver.h"
-#include "handlers/common.h"
-#include "memory.h"
+#include "graph_memory.h"
+#include "handlers/counted.h"
 #include "observe.h"
+#include "pool_rows.h"
 #include "session.h"
 #include "settings.h"
 
 namespace tandem::shim::handlers {
 
-// The limit's answer is exactly CUDA_ERROR_OUT_OF_MEMORY: allocators retry on that and on no other.
-template <class Real>
-CUresult counted(CUdeviceptr* address, uint64_t bytes, Real real) {
-  Channel* channel = managed_channel();
-  if (!memory::reserve(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = real();
-  if (result == CUDA_SUCCESS && address) {
-    memory::remember(*address, bytes);
-    if (channel) record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes);
-  } else {
-    memory::give_back(bytes);
-  }
-  return result;
+// `Address` and `Size` of 32 bits: the first version of the driver API.
+template <class Call, class Address, class Size>
+CUresult allocate(Address* address, Size bytes) {
+  return counted(holdings::Kind::kLinear, address, bytes,
+                 [&] { return Call::real(address, bytes); });
 }
 
-template <class Real>
-CUresult uncounted(CUdeviceptr address, Real real) {
-  Channel* channel = managed_channel();
-  const uint64_t bytes = memory::forget(address);  // first: the driver may reuse the address at once
-  const CUresult result = real();
-  if (result != CUDA_SUCCESS) {
-    if (bytes) memory::restore(address, bytes);
-    return result;
+inline constexpr uint64_t kPitchUnit = 512;  // of every device so far; what it really was counts
+
+template <class Call, class Address, class Size>
+CUresult allocate_pitch(Address* address, Size* pitch, Size width, Size height, unsigned element) {
+  uint64_t expected = 0;
+  if (__builtin_mul_overflow((uint64_t{width} + kPitchUnit - 1) / kPitchUnit * kPitchUnit,
+                             uint64_t{height}, &expected)) {
+    expected = 0;  // the driver says what it thinks of that
   }
-  memory::give_back(bytes);
-  if (channel && bytes) record_memory(*channel, shm::RecordKind::kFree, address, bytes);
-  return result;
+  return counted(
+      holdings::Kind::kLinear, address, expected,
+      [&] { return Call::real(address, pitch, width, height, element); },
+      [&] { return pitch ? uint64_t{*pitch} * height : expected; });
 }
 
-template <class Call>
-CUresult allocate(CUdeviceptr* address, size_t bytes) {
-  return counted(address, bytes, [&] { return Call::real(address, bytes); });
-}
-template <class Call>
-CUresult allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
-                        unsigned element) {
-  return counted(address, width * height,
-                 [&] { return Call::real(address, pitch, width, height, element); });
-}
 template <class Call>
 CUresult allocate_managed(CUdeviceptr* address, size_t bytes, unsigned flags) {
-  return counted(address, bytes, [&] { return Call::real(address, bytes, flags); });
+  return counted(holdings::Kind::kLinear, address, bytes,
+                 [&] { return Call::real(address, bytes, flags); });
 }
-template <class Call, class... A>
-CUresult allocate_async(CUdeviceptr* address, size_t bytes, A... rest) {
-  const auto real = [&] { return Call::real(address, bytes, rest...); };
-  // Inside a capture this makes a graph node, not memory.
-  if (any_capture() && is_capturing(stream_in(rest...))) return real();
-  return counted(address, bytes, real);
+
+// What an address is known as; taken out of the table.
+inline holdings::Entry take_out_address(uint64_t address) {
+  const holdings::Locked table;
+  for (const auto kind : {holdings::Kind::kLinear, holdings::Kind::kPooled,
+                          holdings::Kind::kImported}) {
+    if (holdings::Entry* found = table->find(kind, address)) {
+      const holdings::Entry entry = *found;
+      table->erase(found);
+      return entry;
+    }
+  }
+  return {};
 }
-template <class Call>
-CUresult release(CUdeviceptr address) {
+
+// `leave` says what becomes of linear memory's bytes.
+template <class Real, class Leave>
+CUresult freed(uint64_t address, Real real, Leave leave) {
+  Channel* channel = managed_channel();
+  const holdings::Entry entry = take_out_address(address);
+  const CUresult result = real();
+  if (entry.kind == holdings::Kind::kNone) return result;
+  if (result != CUDA_SUCCESS) {
+    holdings::put(entry);
+    return result;
+  }
+  if (entry.kind == holdings::Kind::kPooled) {
+    pools::note_freed(static_cast<uint32_t>(entry.owner), entry.bytes);
+  } else if (entry.kind == holdings::Kind::kImported) {
+    memory::add_imported(-static_cast<int64_t>(entry.bytes));
+  } else {
+    leave(entry);
+  }
+  if (channel) record_memory(*channel, shm::RecordKind::kFree, address, entry.bytes);
+  return result;
+}
+
+template <class Call, class Address>
+CUresult release(Address address) {
   if (Channel* channel = managed_channel()) before_block(*channel);  // may wait for the device
-  return uncounted(address, [&] { return Call::real(address); });
+  return freed(
+      address, [&] { return Call::real(address); },
+      [](const holdings::Entry& entry) { memory::give_back(entry.device, entry.bytes); });
 }
+
 template <class Call>
 CUresult release_async(CUdeviceptr address, CUstream stream) {
   const auto real = [&] { return Call::real(address, stream); };
   if (any_capture() && is_capturing(stream)) return real();
-  return uncounted(address, real);
+  // Memory that is no pool's stays until the stream gets there.
+  return freed(address, real, [](const holdings::Entry& entry) {
+    pools::free_later(entry.device, entry.bytes);
+  });
 }
-template <class Call>
-CUresult memory_info(size_t* free_bytes, size_t* total_bytes) {
+
+template <class Size>
+void show_limit(uint32_t device, Size* free_bytes, Size* total_bytes) {
+  size_t free_now = free_bytes ? *free_bytes : 0, total = total_bytes ? *total_bytes : 0;
+  memory::limit_view(device, &free_now, &total);
+  if (free_bytes) *free_bytes = static_cast<Size>(free_now);
+  if (total_bytes) *total_bytes = static_cast<Size>(total);
+}
+
+template <class Call, class Size>
+CUresult memory_info(Size* free_bytes, Size* total_bytes) {
   managed_channel();
   const CUresult result = Call::real(free_bytes, total_bytes);
-  if (result == CUDA_SUCCESS) memory::limit_view(free_bytes, total_bytes);
+  if (result != CUDA_SUCCESS) return result;
+  const uint32_t device = place_now().device;
+  pools::refresh_all(device);
+  graph_memory::refresh(device);
+  show_limit(device, free_bytes, total_bytes);
   return result;
 }
 
 // Asked before there is a context, too: then the limit is what `tandem run` agreed with the daemon.
-template <class Call>
-CUresult total_memory(size_t* bytes, CUdevice device) {
+template <class Call, class Size>
+CUresult total_memory(Size* bytes, CUdevice device) {
   managed_channel();
   const CUresult result = Call::real(bytes, device);
   if (result != CUDA_SUCCESS || !bytes) return result;
   if (g_session.load(std::memory_order_acquire) == SessionState::kFresh) {
-    *bytes = std::min<uint64_t>(*bytes, agreed_limit(*bytes));
+    *bytes = static_cast<Size>(std::min<uint64_t>(*bytes, agreed_limit(*bytes)));
   } else {
-    memory::limit_view(nullptr, bytes);
+    show_limit<Size>(static_cast<uint32_t>(device), nullptr, bytes);
   }
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "driver.h"
 #include "durations.h"
+#include "graph_memory.h"
 #include "handlers/common.h"
 #include "slots.h"
 #include "submit.h"
@@ -26,7 +27,9 @@ CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   submission.object = reinterpret_cast<uint64_t>(graph);
   submission.measured = true;
   submission.alone = true;
-  return submit(submission, [&] { return Call::real(graph, stream); });
+  return graph_memory::launching(graph, [&] {
+    return submit(submission, [&] { return Call::real(graph, stream); });
+  });
 }
 
 // Moves what the launches need to the device; how many bytes is the driver's secret.
@@ -41,23 +44,36 @@ Submission describe_upload(uint64_t graph, CUstream stream) {
 }
 template <class Call>
 CUresult upload_graph(CUgraphExec graph, CUstream stream) {
-  return submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph), stream),
-                [&] { return Call::real(graph, stream); });
+  return graph_memory::launching(graph, [&] {
+    return submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph), stream),
+                  [&] { return Call::real(graph, stream); });
+  });
 }
 template <class Call>
 CUresult instantiate_graph(CUgraphExec* executable, CUgraph graph,
                            CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const auto real = [&] { return Call::real(executable, graph, parameters); };
-  if (!parameters || !(parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) return real();
-  return submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph), parameters->hUploadStream),
-                real);
+  const bool uploads = parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+  const CUresult result =
+      uploads ? submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph),
+                                             parameters->hUploadStream),
+                       real)
+              : real();
+  if (result == CUDA_SUCCESS && executable) {
+    graph_memory::note_instantiated(*executable, graph);
+    if (uploads) graph_memory::note_uploaded(*executable);
+  }
+  return result;
 }
 
 // Another graph may get the handle.
 template <class Call>
 CUresult destroy_graph(CUgraphExec graph) {
   g_durations.forget(duration_key(graph));
-  return Call::real(graph);
+  const holdings::Entry memory = graph_memory::forget(graph);
+  const CUresult result = Call::real(graph);
+  if (result != CUDA_SUCCESS && memory.kind != holdings::Kind::kNone) holdings::put(memory);
+  return result;
 }
 // It may take longer or shorter from now on; what it took is the first guess.
 template <class Call, class... Rest>

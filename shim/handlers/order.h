@@ -7,33 +7,42 @@
 
 #include "driver.h"
 #include "observe.h"
+#include "pool_rows.h"
 #include "slots.h"
 
 namespace tandem::shim::handlers {
 
+// What was freed before a wait may be given back at its end.
+inline CUresult settled(CUresult result) {
+  if (result == CUDA_SUCCESS) pools::after_wait();
+  return result;
+}
+
 template <class Call>
 CUresult wait_stream(CUstream stream) {
-  return observed_wait(reinterpret_cast<uint64_t>(stream), [&] { return Call::real(stream); });
+  return settled(
+      observed_wait(reinterpret_cast<uint64_t>(stream), [&] { return Call::real(stream); }));
 }
 template <class Call>
 CUresult wait_event(CUevent event) {
-  return observed_wait(reinterpret_cast<uint64_t>(event), [&] { return Call::real(event); });
+  return settled(
+      observed_wait(reinterpret_cast<uint64_t>(event), [&] { return Call::real(event); }));
 }
 template <class Call>
 CUresult wait_context() {
-  return observed_context_wait(nullptr, [] { return Call::real(); });
+  return settled(observed_context_wait(nullptr, [] { return Call::real(); }));
 }
 template <class Call>
 CUresult wait_context(CUcontext context) {
-  return observed_context_wait(context, [&] { return Call::real(context); });
+  return settled(observed_context_wait(context, [&] { return Call::real(context); }));
 }
 template <class Call>
 CUresult query_stream(CUstream stream) {
-  return observed_query([&] { return Call::real(stream); });
+  return settled(observed_query([&] { return Call::real(stream); }));
 }
 template <class Call>
 CUresult query_event(CUevent event) {
-  return observed_query([&] { return Call::real(event); });
+  return settled(observed_query([&] { return Call::real(event); }));
 }
 template <class Call, class... A>
 CUresult record_event(CUevent event, CUstream stream, A... rest) {

@@ -7,7 +7,6 @@
 
 #include "check.h"
 #include "durations.h"
-#include "memory.h"
 #include "pages.h"
 #include "presence.h"
 #include "ring_writer.h"
@@ -63,63 +62,6 @@ TEST(a_full_table_says_so_instead_of_growing) {
   for (uint64_t function = 1; function <= 20'000; ++function)
     missing += g_durations.find(DurationTable::key_of(function << 12, 1)) == nullptr;
   CHECK(missing > 0);
-}
-
-TEST(memory_counts_what_is_allocated_and_forgets_what_is_freed) {
-  memory::start_afresh();
-  for (CUdeviceptr address = 0x1000; address < 0x1000 + 5000 * 512; address += 512) {
-    CHECK(memory::reserve(512));
-    memory::remember(address, 512);
-  }
-  CHECK_EQ(memory::used_bytes(), 5000u * 512);
-  CHECK_EQ(memory::forget(0x1000), 512u);
-  memory::give_back(512);
-  CHECK_EQ(memory::forget(0x1000), 0u);  // twice: the driver's business
-  CHECK_EQ(memory::forget(77), 0u);
-  CHECK_EQ(memory::used_bytes(), 4999u * 512);
-  memory::start_afresh();
-}
-
-TEST(the_limit_refuses_what_would_exceed_it_and_survives_the_daemon) {
-  memory::start_afresh();
-  Channel* channel = make_channel();
-  g_channel = channel;
-  command_of(channel).memory.limit_bytes = 1000;
-  CHECK(memory::reserve(600));
-  CHECK(!memory::reserve(401));
-  CHECK(!memory::reserve(UINT64_MAX));
-  CHECK_EQ(channel->state->memory.refused_count.load(), 2u);
-  size_t free_bytes = 5000, total_bytes = 9000;
-  memory::limit_view(&free_bytes, &total_bytes);
-  CHECK_EQ(free_bytes, 400u);
-  CHECK_EQ(total_bytes, 1000u);
-  g_channel = nullptr;
-  CHECK(!memory::reserve(401));
-  g_channel = channel;
-  command_of(channel).memory.limit_bytes = shm::kNoLimit;
-  CHECK(memory::reserve(401));
-  g_channel = nullptr;
-  memory::start_afresh();
-}
-
-TEST(threads_never_get_more_than_the_limit_together) {
-  memory::start_afresh();
-  Channel* channel = make_channel();
-  g_channel = channel;
-  command_of(channel).memory.limit_bytes = 1000;
-  std::atomic<int> got{0};
-  std::thread threads[4];
-  for (std::thread& thread : threads) {
-    thread = std::thread([&] {
-      for (int i = 0; i < 1000; ++i) got += memory::reserve(10);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK_EQ(got.load(), 100);
-  command_of(channel).memory.limit_bytes = shm::kNoLimit;
-  memory::limit_bytes();
-  g_channel = nullptr;
-  memory::start_afresh();
 }
 
 TEST(sixteen_threads_get_rings_and_the_next_share_one) {

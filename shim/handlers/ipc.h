@@ -1,0 +1,89 @@
+// Memory of other processes. It is theirs and counts there; here it is remembered.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "driver.h"
+#include "handlers/counted.h"
+#include "handlers/ties.h"
+
+namespace tandem::shim::handlers {
+
+inline void remember_imported(CUdeviceptr address) {
+  size_t bytes = 0;
+  if (g_driver.cuMemGetAddressRange_v2)
+    g_driver.cuMemGetAddressRange_v2(nullptr, &bytes, address);
+  const Place place = place_now();
+  holdings::Entry entry;
+  entry.kind = holdings::Kind::kImported;
+  entry.key = address;
+  entry.owner = place.context;
+  entry.bytes = bytes;
+  entry.device = static_cast<uint8_t>(place.device);
+  {
+    // Opened once more, the same address comes back.
+    const holdings::Locked table;
+    if (holdings::Entry* known = table->find(holdings::Kind::kImported, address)) {
+      ++known->count;
+      return;
+    }
+    table->put(entry);
+  }
+  memory::add_imported(static_cast<int64_t>(bytes));
+}
+
+inline void forget_imported(CUdeviceptr address) {
+  uint64_t bytes = 0;
+  {
+    const holdings::Locked table;
+    holdings::Entry* known = table->find(holdings::Kind::kImported, address);
+    if (!known || --known->count > 0) return;
+    bytes = known->bytes;
+    table->erase(known);
+  }
+  memory::add_imported(-static_cast<int64_t>(bytes));
+}
+
+template <class Call>
+CUresult open_memory(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  const CUresult result = open_handle<Call>(address, handle, flags);
+  if (result == CUDA_SUCCESS && address) remember_imported(*address);
+  return result;
+}
+
+template <class Call>
+CUresult close_memory(CUdeviceptr address) {
+  const CUresult result = Call::real(address);
+  if (result == CUDA_SUCCESS) forget_imported(address);
+  return result;
+}
+
+template <class Call>
+CUresult import_external(CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* desc) {
+  const CUresult result = Call::real(out, desc);
+  if (result != CUDA_SUCCESS || !out || !desc) return result;
+  const Place place = place_now();
+  holdings::Entry entry;
+  entry.kind = holdings::Kind::kExternal;
+  entry.key = key_of(*out);
+  entry.owner = place.context;
+  entry.bytes = desc->size;
+  entry.device = static_cast<uint8_t>(place.device);
+  holdings::put(entry);
+  memory::add_imported(static_cast<int64_t>(entry.bytes));
+  return result;
+}
+
+template <class Call>
+CUresult destroy_external(CUexternalMemory external) {
+  const holdings::Entry entry = holdings::take_out(holdings::Kind::kExternal, key_of(external));
+  const CUresult result = Call::real(external);
+  if (entry.kind == holdings::Kind::kNone) return result;
+  if (result == CUDA_SUCCESS) memory::add_imported(-static_cast<int64_t>(entry.bytes));
+  else holdings::put(entry);
+  return result;
+}
+
+}  // namespace tandem::shim::handlers

@@ -1,0 +1,94 @@
+// Physical memory and its mappings.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "driver.h"
+#include "handlers/counted.h"
+#include "handlers/ties.h"
+#include "physical.h"
+
+namespace tandem::shim::handlers {
+
+// Of a device, not of a context. Memory of the host is none of the device's.
+template <class Call>
+CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
+                         const CUmemAllocationProp* prop, unsigned long long flags) {
+  managed_channel();
+  if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return Call::real(out, bytes, prop, flags);
+  const auto device = static_cast<uint32_t>(prop->location.id);
+  if (!admit(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = Call::real(out, bytes, prop, flags);
+  if (result != CUDA_SUCCESS || !out) {
+    undo_admission(device, bytes, result);
+    return result;
+  }
+  physical::note_created(*out, device, bytes);
+  memory::count_allocated();
+  memory::publish();
+  return result;
+}
+
+template <class Call>
+CUresult import_physical(CUmemGenericAllocationHandle* out, void* handle,
+                         CUmemAllocationHandleType type) {
+  const CUresult result = import_memory<Call>(out, handle, type);
+  if (result == CUDA_SUCCESS && out) physical::note_imported(*out);
+  return result;
+}
+
+template <class Call>
+CUresult retain_physical(CUmemGenericAllocationHandle* out, void* within) {
+  const CUresult result = Call::real(out, within);
+  if (result == CUDA_SUCCESS && out)
+    physical::note_retained(*out, reinterpret_cast<CUdeviceptr>(within));
+  return result;
+}
+
+template <class Call>
+CUresult release_physical(CUmemGenericAllocationHandle handle) {
+  const uint64_t number = physical::begin_release(handle);
+  const CUresult result = Call::real(handle);
+  physical::end_release(handle, number, result == CUDA_SUCCESS);
+  return result;
+}
+
+template <class Call>
+CUresult map_memory(CUdeviceptr at, size_t bytes, size_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  const CUresult result = Call::real(at, bytes, offset, handle, flags);
+  if (result != CUDA_SUCCESS) return result;
+  physical::note_mapped(at, bytes, handle);
+  if (Channel* channel = managed_channel())
+    record_memory(*channel, shm::RecordKind::kAlloc, at, bytes);
+  return result;
+}
+
+template <class Call>
+CUresult unmap_memory(CUdeviceptr at, size_t bytes) {
+  const CUresult result = Call::real(at, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  physical::note_unmapped(at, bytes);
+  if (Channel* channel = managed_channel())
+    record_memory(*channel, shm::RecordKind::kFree, at, bytes);
+  return result;
+}
+
+template <class Call>
+CUresult map_tiles(CUarrayMapInfo* list, unsigned count, CUstream stream) {
+  const CUresult result = Call::real(list, count, stream);
+  if (result != CUDA_SUCCESS || !list) return result;
+  for (unsigned i = 0; i < count; ++i) {
+    if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP &&
+        list[i].memHandleType == CU_MEM_HANDLE_TYPE_GENERIC) {
+      physical::keep(list[i].memHandle.memHandle);
+    }
+  }
+  return result;
+}
+
+}  // namespace tandem::shim::handlers

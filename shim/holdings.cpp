@@ -1,0 +1,109 @@
+#include "holdings.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+namespace tandem::shim::holdings {
+namespace {
+
+constexpr size_t kFirstCapacity = 1024;
+
+pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+Table g_table;
+
+size_t hash_of(uint64_t key) { return static_cast<size_t>((key >> 3) * 0x9e3779b97f4a7c15u >> 20); }
+
+}  // namespace
+
+size_t Table::home_of(const Entry& entry) const { return hash_of(entry.key) & (capacity_ - 1); }
+
+Entry* Table::find(Kind kind, uint64_t key) {
+  if (!size_) return nullptr;
+  for (size_t at = hash_of(key) & (capacity_ - 1); entries_[at].kind != Kind::kNone;
+       at = (at + 1) & (capacity_ - 1)) {
+    if (entries_[at].key == key && entries_[at].kind == kind) return &entries_[at];
+  }
+  return nullptr;
+}
+
+bool Table::put(const Entry& entry) {
+  if (Entry* old = find(entry.kind, entry.key)) {
+    *old = entry;
+    return true;
+  }
+  if (!make_room()) return false;
+  size_t at = home_of(entry);
+  while (entries_[at].kind != Kind::kNone) at = (at + 1) & (capacity_ - 1);
+  entries_[at] = entry;
+  ++size_;
+  return true;
+}
+
+// Closes the gap: whatever a probe would have found past it moves up, so no tombstones are needed.
+void Table::erase(Entry* entry) {
+  size_t gap = static_cast<size_t>(entry - entries_);
+  for (size_t at = (gap + 1) & (capacity_ - 1); entries_[at].kind != Kind::kNone;
+       at = (at + 1) & (capacity_ - 1)) {
+    const size_t home = home_of(entries_[at]);
+    const bool reaches_gap = ((at - home) & (capacity_ - 1)) >= ((at - gap) & (capacity_ - 1));
+    if (!reaches_gap) continue;
+    entries_[gap] = entries_[at];
+    gap = at;
+  }
+  entries_[gap] = Entry{};
+  --size_;
+}
+
+// Doubles when two thirds are filled.
+bool Table::make_room() {
+  if (capacity_ && (size_ + 1) * 3 <= capacity_ * 2) return true;
+  const size_t capacity = capacity_ ? capacity_ * 2 : kFirstCapacity;
+  void* fresh = mmap(nullptr, capacity * sizeof(Entry), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) return size_ + 1 < capacity_;  // one place stays free to end a probe
+  Entry* const old = entries_;
+  const size_t old_capacity = capacity_;
+  entries_ = static_cast<Entry*>(fresh);
+  capacity_ = capacity;
+  for (size_t i = 0; i < old_capacity; ++i) {
+    if (old[i].kind == Kind::kNone) continue;
+    size_t at = home_of(old[i]);
+    while (entries_[at].kind != Kind::kNone) at = (at + 1) & (capacity_ - 1);
+    entries_[at] = old[i];
+  }
+  if (old) munmap(old, old_capacity * sizeof(Entry));
+  return true;
+}
+
+void Table::clear() {
+  if (entries_) munmap(entries_, capacity_ * sizeof(Entry));
+  entries_ = nullptr;
+  capacity_ = size_ = 0;
+}
+
+Locked::Locked() { pthread_mutex_lock(&g_lock); }
+Locked::~Locked() { pthread_mutex_unlock(&g_lock); }
+Table* Locked::operator->() const { return &g_table; }
+
+Entry put(const Entry& entry) {
+  const Locked table;
+  Entry replaced;
+  if (const Entry* old = table->find(entry.kind, entry.key)) replaced = *old;
+  table->put(entry);
+  return replaced;
+}
+
+Entry take_out(Kind kind, uint64_t key) {
+  const Locked table;
+  Entry* found = table->find(kind, key);
+  if (!found) return {};
+  const Entry entry = *found;
+  table->erase(found);
+  return entry;
+}
+
+void lock_for_fork() { pthread_mutex_lock(&g_lock); }
+void unlock_after_fork() { pthread_mutex_unlock(&g_lock); }
+void start_afresh() { g_table.clear(); }
+
+}  // namespace tandem::shim::holdings
