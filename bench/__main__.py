@@ -20,7 +20,7 @@ BENCHES = {
     "attach": "how long a crowd of processes needs to attach",
     "gate": "from an opened gate to the next launch, and from a busy server to the last one",
     "idle": "what the daemon costs with 100 attached processes that do nothing",
-    "calls": "what the shim adds to allocations, events and synchronisation",
+    "calls": "what the shim adds to a call of each class",
     "start": "what preloading costs a program that never uses CUDA",
     "decide": "how long the scheduler takes to decide with 100 jobs",
     "softgpu": "the software GPU: a launch, kernels a second, the device process's memory",

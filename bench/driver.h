@@ -34,12 +34,17 @@ static inline void* driver_function(const char* name) {
   return found;
 }
 
-// The driver's own function, past whatever is preloaded: by glibc's dlsym, not by the one a preloaded
-// library may put in its place.
+// The driver's own function, past whatever is preloaded: by the dlsym of the C library's own handle,
+// which no preloaded library can take the place of.
 static inline void* bare_function(const char* name) {
-  static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+  static const char* const kPlaces[][2] = {{"libc.so.6", "GLIBC_2.34"},
+                                           {"libdl.so.2", "GLIBC_2.2.5"},
+                                           {"libdl.so.2", "GLIBC_2.17"}};
   void* found = nullptr;
-  for (int i = 0; i < 3 && found == nullptr; i++) found = dlvsym(RTLD_NEXT, "dlsym", kVersions[i]);
+  for (int i = 0; i < 3 && found == nullptr; i++) {
+    void* library = dlopen(kPlaces[i][0], RTLD_NOW | RTLD_NOLOAD);
+    if (library != nullptr) found = dlvsym(library, "dlsym", kPlaces[i][1]);
+  }
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (found != nullptr && driver != nullptr)
     found = ((void* (*)(void*, const char*))found)(driver, name);

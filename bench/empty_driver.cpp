@@ -1,10 +1,15 @@
 // A libcuda.so.1 whose calls do nothing and take no time: what remains of a call under the shim is
-// the shim. Only what bench/calls.c and an attaching shim ask for.
+// the shim. Only what bench/calls.c and an attached shim ask for.
 #include <cuda.h>
 
 #define EMPTY(name) extern "C" __attribute__((visibility("default"))) CUresult name
 
-static CUdeviceptr g_next_address = 0x700000000000;
+template <class Handle>
+static CUresult hand_out(Handle* handle) {
+  static unsigned long long next = 0x700000000000;
+  *handle = (Handle)(next += 512);
+  return CUDA_SUCCESS;
+}
 
 EMPTY(cuInit)(unsigned) { return CUDA_SUCCESS; }
 EMPTY(cuCtxGetCurrent)(CUcontext* context) {
@@ -15,14 +20,54 @@ EMPTY(cuCtxGetDevice)(CUdevice* device) {
   *device = 0;
   return CUDA_SUCCESS;
 }
-EMPTY(cuCtxSynchronize)() { return CUDA_SUCCESS; }
 EMPTY(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
-EMPTY(cuMemAlloc_v2)(CUdeviceptr* address, size_t bytes) {
-  *address = g_next_address;
-  g_next_address += (bytes + 511) & ~size_t{511};
+EMPTY(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
+EMPTY(cuStreamGetCtx)(CUstream, CUcontext* context) { return cuCtxGetCurrent(context); }
+
+// launch, graph
+EMPTY(cuLaunchKernel)
+(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
+ void**) {
+  return CUDA_SUCCESS;
+}
+EMPTY(cuGraphLaunch)(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
+// copy, memset
+EMPTY(cuMemcpyHtoDAsync_v2)(CUdeviceptr, const void*, size_t, CUstream) { return CUDA_SUCCESS; }
+EMPTY(cuMemcpyBatchAsync_v2)
+(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*, size_t*, size_t, CUstream) {
+  return CUDA_SUCCESS;
+}
+EMPTY(cuMemcpyDtoH_v2)(void*, CUdeviceptr, size_t) { return CUDA_SUCCESS; }
+EMPTY(cuMemsetD8Async)(CUdeviceptr, unsigned char, size_t, CUstream) { return CUDA_SUCCESS; }
+// memop, host
+EMPTY(cuStreamWriteValue32_v2)(CUstream, CUdeviceptr, cuuint32_t, unsigned) { return CUDA_SUCCESS; }
+EMPTY(cuLaunchHostFunc)(CUstream, CUhostFn, void*) { return CUDA_SUCCESS; }
+// alloc, free, pool, vmm, array
+EMPTY(cuMemAlloc_v2)(CUdeviceptr* address, size_t) { return hand_out(address); }
 EMPTY(cuMemFree_v2)(CUdeviceptr) { return CUDA_SUCCESS; }
+EMPTY(cuMemAllocAsync)(CUdeviceptr* address, size_t, CUstream) { return hand_out(address); }
+EMPTY(cuMemFreeAsync)(CUdeviceptr, CUstream) { return CUDA_SUCCESS; }
+EMPTY(cuMemCreate)
+(CUmemGenericAllocationHandle* handle, size_t, const CUmemAllocationProp*, unsigned long long) {
+  return hand_out(handle);
+}
+EMPTY(cuMemRelease)(CUmemGenericAllocationHandle) { return CUDA_SUCCESS; }
+EMPTY(cuArrayCreate_v2)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) { return hand_out(array); }
+EMPTY(cuArrayDestroy)(CUarray) { return CUDA_SUCCESS; }
+// event, query, sync, capture
+EMPTY(cuEventCreate)(CUevent* event, unsigned) { return hand_out(event); }
 EMPTY(cuEventRecord)(CUevent, CUstream) { return CUDA_SUCCESS; }
 EMPTY(cuEventQuery)(CUevent) { return CUDA_SUCCESS; }
+EMPTY(cuEventElapsedTime)(float* ms, CUevent, CUevent) {
+  *ms = 0.001f;
+  return CUDA_SUCCESS;
+}
+EMPTY(cuStreamWaitEvent)(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
+EMPTY(cuStreamQuery)(CUstream) { return CUDA_SUCCESS; }
 EMPTY(cuStreamSynchronize)(CUstream) { return CUDA_SUCCESS; }
+EMPTY(cuCtxSynchronize)() { return CUDA_SUCCESS; }
+EMPTY(cuStreamBeginCapture_v2)(CUstream, CUstreamCaptureMode) { return CUDA_SUCCESS; }
+EMPTY(cuStreamEndCapture)(CUstream, CUgraph*) { return CUDA_SUCCESS; }

@@ -88,6 +88,10 @@ int main(int argc, char** argv) {
   const Calls found = {DRIVER(cuLaunchKernel, "cuLaunchKernel"),
                        DRIVER(cuStreamQuery, "cuStreamQuery")};
   const Calls bare = {BARE(cuLaunchKernel, "cuLaunchKernel"), BARE(cuStreamQuery, "cuStreamQuery")};
+  if (getenv("LD_PRELOAD") != nullptr && found.launch_kernel == bare.launch_kernel) {
+    fprintf(stderr, "the bare function is the shim's\n");
+    return 3;
+  }
   synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
   warm_up(&ready, &found);
   figures(&ready, &bare, &found, false, groups);
