@@ -86,6 +86,7 @@ struct Function {
   std::map<int, int> attributes{};  // set by the program
   const struct Kernel* kernel = nullptr;  // that it is the function of, in a library
   bool loaded = false;                    // what cuFuncIsLoaded says
+  std::shared_ptr<struct LegacyLaunch> legacy{};  // see launch_legacy.cpp
 };
 
 // A kernel of a library, on all devices. Its function in a context is made when first asked for.

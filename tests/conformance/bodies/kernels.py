@@ -78,3 +78,24 @@ def a_library_gives_kernels_that_launch():
     ok(cu.cuLaunchKernelEx(config, function, ((word, 5, 1), types), 0))
     assert gpu.read(word) == [11]
     ok(cu.cuLibraryUnload(library))
+
+
+def launches_of_cuda_3_keep_their_settings():
+    gpu = Gpu()
+    word = gpu.word(2)
+    function = gpu.function("affine")
+    ok(cu.cuFuncSetBlockShape(function, 1, 1, 1))
+    ok(cu.cuFuncSetSharedSize(function, 0))
+    pointer = (ctypes.c_uint64 * 1)(int(word))
+    ok(cu.cuParamSetv(function, 0, ctypes.addressof(pointer), 8))
+    ok(cu.cuParamSeti(function, 8, 3))
+    ok(cu.cuParamSeti(function, 12, 1))
+    ok(cu.cuParamSetSize(function, 16))
+    ok(cu.cuLaunch(function))
+    ok(cu.cuLaunchGrid(function, 1, 1))
+    stream = ok(cu.cuStreamCreate(0))
+    ok(cu.cuLaunchGridAsync(function, 1, 1, stream))
+    ok(cu.cuStreamSynchronize(stream))
+    assert gpu.read(word) == [67]
+    assert refused(cu.cuLaunchGrid(function, 0, 1)) == "INVALID_VALUE"
+    assert refused(cu.cuFuncSetBlockShape(function, 0, 1, 1)) == "INVALID_VALUE"

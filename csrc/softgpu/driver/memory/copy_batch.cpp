@@ -1,6 +1,8 @@
 // Copies that come many at a time, and with attributes.
+#include <utility>
 #include <vector>
 
+#include "array.h"
 #include "batch.h"
 #include "capture.h"
 #include "copy.h"
@@ -13,21 +15,33 @@ struct Prepared {
   bool waits = false;  // until they have ended, before the call returns
 };
 
-CUresult check(const CUmemcpyAttributes& attributes) {
-  switch (attributes.srcAccessOrder) {
+CUresult check(CUmemcpySrcAccessOrder order, unsigned flags) {
+  switch (order) {
     case CU_MEMCPY_SRC_ACCESS_ORDER_STREAM:
     case CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL:
     case CU_MEMCPY_SRC_ACCESS_ORDER_ANY: break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   constexpr unsigned kKnown = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
-  return (attributes.flags & ~kKnown) != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return (flags & ~kKnown) != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // All of it in one allocation, or none of it in any.
 bool reaches(Runtime& rt, CUdeviceptr pointer, size_t bytes) {
   return bytes <= UINTPTR_MAX - pointer &&
          (find_range(rt, pointer, bytes) || !find_range(rt, pointer, 1));
+}
+
+// Host memory may change once the call is over; of device memory the copy itself has to be.
+CUresult add(Work work, const CopySides& sides, CUmemcpySrcAccessOrder order,
+             Prepared* prepared) {
+  const bool now = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  if (now && sides.source != Side::kDevice) {
+    if (const CUresult bad = stage(&work)) return bad;
+  }
+  prepared->waits |= sides.destination == Side::kPageable || (now && sides.source == Side::kDevice);
+  prepared->works.push_back(std::move(work));
+  return CUDA_SUCCESS;
 }
 
 CUresult prepare(Runtime& rt, CUdeviceptr to, CUdeviceptr from, size_t bytes,
@@ -40,19 +54,74 @@ CUresult prepare(Runtime& rt, CUdeviceptr to, CUdeviceptr from, size_t bytes,
   Side source, destination;
   side_of(rt, rows.source, bytes, false, &source);
   side_of(rt, rows.destination, bytes, false, &destination);
-  Work work = copy_work(rows, source, destination);
-  // Host memory may change once the call is over; of device memory the copy itself has to be.
-  const bool now = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
-  if (now && source != Side::kDevice) {
-    if (const CUresult bad = stage(&work)) return bad;
+  return add(copy_work(rows, source, destination), {source, destination}, order, prepared);
+}
+
+// An end of a three-dimensional copy. `element` is the bytes of one, `extent` is in elements.
+struct End {
+  CUmemorytype type;
+  CUdeviceptr address;
+  CUarray array;
+  CUoffset3D offset;
+  size_t pitch, height;
+};
+
+bool describe(const CUmemcpy3DOperand& operand, const CUextent3D& extent, size_t element,
+              End* end) {
+  *end = {};
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    *end = {CU_MEMORYTYPE_ARRAY, 0, operand.op.array.array, operand.op.array.offset, 0, 0};
+    return !__builtin_mul_overflow(end->offset.x, element, &end->offset.x);
   }
-  prepared->waits |= destination == Side::kPageable || (now && source == Side::kDevice);
-  prepared->works.push_back(work);
-  return CUDA_SUCCESS;
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return false;
+  const auto& at = operand.op.ptr;
+  const size_t row = at.rowLength != 0 ? at.rowLength : extent.width;
+  end->type = CU_MEMORYTYPE_UNIFIED;
+  end->address = at.ptr;
+  end->height = at.layerHeight != 0 ? at.layerHeight : extent.height;
+  return row >= extent.width && end->height >= extent.height &&
+         !__builtin_mul_overflow(row, element, &end->pitch);
+}
+
+// 0: they differ, or an array is none.
+size_t element_of(Runtime& rt, const CUDA_MEMCPY3D_BATCH_OP& op) {
+  size_t element = 0;
+  for (const CUmemcpy3DOperand* operand : {&op.src, &op.dst}) {
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) continue;
+    const auto* array = checked<Array>(rt.arrays, operand->op.array.array);
+    if (!array || (element != 0 && element != array->element_bytes)) return 0;
+    element = array->element_bytes;
+  }
+  return element != 0 ? element : 1;  // pointers alone count in bytes
+}
+
+CUresult prepare(Runtime& rt, const CUDA_MEMCPY3D_BATCH_OP& op, Prepared* prepared) {
+  if (const CUresult bad = check(op.srcAccessOrder, op.flags)) return bad;
+  const size_t element = element_of(rt, op);
+  End from, to;
+  CUDA_MEMCPY3D box{};
+  if (element == 0 || !describe(op.src, op.extent, element, &from) ||
+      !describe(op.dst, op.extent, element, &to) ||
+      __builtin_mul_overflow(op.extent.width, element, &box.WidthInBytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  box.Height = op.extent.height, box.Depth = op.extent.depth;
+  box.srcMemoryType = from.type, box.dstMemoryType = to.type;
+  box.srcDevice = from.address, box.dstDevice = to.address;
+  box.srcArray = from.array, box.dstArray = to.array;
+  box.srcXInBytes = from.offset.x, box.srcY = from.offset.y, box.srcZ = from.offset.z;
+  box.dstXInBytes = to.offset.x, box.dstY = to.offset.y, box.dstZ = to.offset.z;
+  box.srcPitch = from.pitch, box.dstPitch = to.pitch;
+  box.srcHeight = from.height, box.dstHeight = to.height;
+  Work work;
+  CopySides sides;
+  if (const CUresult bad = copy_work(rt, box, &work, &sides)) return bad;
+  return add(std::move(work), sides, op.srcAccessOrder, prepared);
 }
 
 CUresult run(StreamCall& on, const Prepared& prepared) {
-  if (on.stream->capture) return on.refuse_in_capture(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  // The capture itself goes on without them.
+  if (on.stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Context* context = on.stream->context;
   uint64_t last = 0;
   for (const Work& work : prepared.works) {
@@ -75,13 +144,29 @@ CUresult copy_batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t k = 0; k < settings; ++k) {
-    if (const CUresult bad = check(attributes[k])) return bad;
+    if (const CUresult bad = check(attributes[k].srcAccessOrder, attributes[k].flags)) return bad;
   }
   Prepared prepared;
   for (size_t i = 0, k = 0; i < count; ++i) {
     if (k + 1 < settings && firsts[k + 1] == i) ++k;
     const CUresult bad = prepare(on.call.rt, to[i], from[i], bytes[i],
                                  attributes[k].srcAccessOrder, &prepared);
+    if (!bad) continue;
+    *failed = i;
+    return bad;
+  }
+  return run(on, prepared);
+}
+
+CUresult copy_boxes(const CUDA_MEMCPY3D_BATCH_OP* ops, size_t count, unsigned long long flags,
+                    CUstream stream, size_t* failed) {
+  *failed = SIZE_MAX;
+  StreamCall on;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
+  if (on.stream->legacy || !ops || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Prepared prepared;
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult bad = prepare(on.call.rt, ops[i], &prepared);
     if (!bad) continue;
     *failed = i;
     return bad;
@@ -109,13 +194,35 @@ SOFTGPU_API cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes
                     failed ? failed : &unused);
 }
 
+SOFTGPU_API cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* ops,
+                                    unsigned long long flags, CUstream stream) {
+  size_t unused;
+  return copy_boxes(ops, count, flags, stream, &unused);
+}
+
+SOFTGPU_API cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed,
+                                 unsigned long long flags, CUstream stream) {
+  size_t unused;
+  return copy_boxes(ops, count, flags, stream, failed ? failed : &unused);
+}
+
 #if CUDA_VERSION >= 13020
+SOFTGPU_API cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP* op, unsigned long long flags,
+                                          CUstream stream) {
+  StreamCall on;
+  if (const CUresult bad = on.find_with_room(stream)) return bad;
+  if (on.stream->legacy || !op || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Prepared prepared;
+  const CUresult bad = prepare(on.call.rt, *op, &prepared);
+  return bad ? bad : run(on, prepared);
+}
+
 SOFTGPU_API cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                         CUmemcpyAttributes* attributes, CUstream stream) {
   StreamCall on;
   if (const CUresult bad = on.find_with_room(stream)) return bad;
-  if (!attributes) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check(*attributes)) return bad;
+  if (on.stream->legacy || !attributes) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = check(attributes->srcAccessOrder, attributes->flags)) return bad;
   Prepared prepared;
   const CUresult bad =
       prepare(on.call.rt, to, from, bytes, attributes->srcAccessOrder, &prepared);

@@ -65,6 +65,7 @@ CUresult launch(CUfunction handle, const CUlaunchConfig& config, void** params, 
   if (const CUresult bad = kernel_work(rt, function, config, params, extra, &plan, &work)) {
     return bad;
   }
+  function->legacy.reset();
   const auto own = on.stream->attributes.find(CU_STREAM_ATTRIBUTE_PRIORITY);
   if (!plan.priority && own != on.stream->attributes.end()) {
     work.own_priority = true;
