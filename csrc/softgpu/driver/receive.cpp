@@ -131,7 +131,7 @@ void Runtime::on_start(const proto::Start& start) {
   Op* op = ops_[start.op - first_op_];
   op->start_ns = start.now_ns;
   executable_.push_back(op);
-  if (!is_virtual() || op->work.kind == OpKind::kHostFunc) executable_changed_.notify_one();
+  if (!is_virtual() || op->work.kind == OpKind::kHostFunc) executable_changed_.notify_all();
 }
 
 void Runtime::on_done(const proto::Done& done) {
@@ -177,11 +177,11 @@ void Runtime::release(Op* op) {
 
 // Bodies run on one thread, the kernels' static __shared__ relies on it: on the real clock the
 // executor; on the virtual one, where the device waits for this process anyway, the thread that
-// received START, without a hand-over. Host functions are the executor's on both: they may block.
-Op* Runtime::take_executable(bool by_executor) {
-  const bool everything = by_executor && !is_virtual();
+// received START, without a hand-over. Host functions have a thread of their own on both: they may
+// block, and other streams go on.
+Op* Runtime::take_executable(Bodies which) {
   const auto mine = [&](const Op* op) {
-    return everything || (op->work.kind == OpKind::kHostFunc) == by_executor;
+    return (op->work.kind == OpKind::kHostFunc) == (which == Bodies::kHostFunctions);
   };
   const auto found = std::find_if(executable_.begin(), executable_.end(), mine);
   if (found == executable_.end()) return nullptr;
@@ -190,19 +190,19 @@ Op* Runtime::take_executable(bool by_executor) {
   return op;
 }
 
-void Runtime::execute_loop() {
+void Runtime::execute_loop(Bodies which) {
   t_in_body = true;
   Lock lock(mutex);
   for (;;) {
     Op* op = nullptr;
-    executable_changed_.wait(lock, [&] { return (op = take_executable(true)) != nullptr; });
+    executable_changed_.wait(lock, [&] { return (op = take_executable(which)) != nullptr; });
     execute(lock, op);
   }
 }
 
 void Runtime::execute_here(Lock& lock) {
   t_in_body = true;
-  while (Op* op = take_executable(false)) execute(lock, op);
+  while (Op* op = take_executable(Bodies::kDeviceWork)) execute(lock, op);
   t_in_body = false;
 }
 
@@ -227,7 +227,7 @@ void Runtime::execute(Lock& lock, Op* op) {
   if (status == CUDA_SUCCESS) status = op->work.body(op->work);
   if (at_work) at_work.unlock();
   lock.lock();
-  reveal_all(*this);
+  if (op->work.kind != OpKind::kHostFunc) reveal_all(*this);
   op->unsatisfied = status == CUDA_ERROR_NOT_READY;
   if (op->unsatisfied) status = CUDA_SUCCESS;
   if (live(id)) op->stream->failure = status;

@@ -134,7 +134,8 @@ CUresult Runtime::start(uint32_t flags) {
   this_thread().known = true;
   ++running_;
   spawn([this, fd = fd_] { receive_loop(fd); });
-  spawn([this] { execute_loop(); });
+  spawn([this] { execute_loop(Bodies::kHostFunctions); });
+  if (!is_virtual()) spawn([this] { execute_loop(Bodies::kDeviceWork); });
   return CUDA_SUCCESS;
 }
 

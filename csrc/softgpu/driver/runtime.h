@@ -2,8 +2,8 @@
 // submitted operations, and who waits for what.
 //
 // One mutex protects all of it. Three kinds of threads take it: the program's own, inside driver
-// calls; the connection thread, for every packet received; and the executor, which runs bodies
-// without it and takes it to hand in their results.
+// calls; the connection thread, for every packet received; and the executors, one for device
+// work and one for host functions, which run bodies without it and take it to hand in their results.
 //
 // Virtual time. `running_` counts known threads that are not waiting in here, plus packets and
 // bodies being worked on. Whoever brings it to zero tells the device IDLE. Whoever satisfies a wait
@@ -178,10 +178,11 @@ class Runtime {
   void handle(const proto::Header& header, const char* message);
   void on_start(const proto::Start& start);
   void on_done(const proto::Done& done);
-  void execute_loop();
+  enum class Bodies { kDeviceWork, kHostFunctions };
+  void execute_loop(Bodies which);
   void execute(Lock& lock, Op* op);
   void execute_here(Lock& lock);
-  Op* take_executable(bool by_executor);
+  Op* take_executable(Bodies which);
   void lose();
 
   int fd_ = -1;

@@ -18,13 +18,20 @@ def image(tmp_path_factory):
 
 
 @pytest.fixture
-def place(image, request):
+def place(fresh_place):
     """On the virtual clock unless a test says otherwise."""
+    fresh_place.start_daemon()
+    return fresh_place
+
+
+@pytest.fixture
+def fresh_place(image, request):
+    """One whose daemon the test will start."""
     # pytest's own folders have names too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
-    place = Place(folder, image, clock=getattr(request, "param", "virtual"))
+    clocks = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    place = Place(folder, image, clock=clocks.get("place", "virtual"))
     try:
-        place.start_daemon()
         yield place
     finally:
         place.close()

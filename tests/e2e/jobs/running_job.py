@@ -13,7 +13,8 @@ from tandem import softgpu
 from tandem._client import Client
 from tandem.softgpu._query import device_status
 
-CONFORMANCE = Path(__file__).parents[2] / "conformance"
+HERE = Path(__file__).parent
+CONFORMANCE = HERE.parents[1] / "conformance"
 DEADLINE_S = 30
 WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
 WAITING = "threads waiting now: 1"  # a line of `tandem explain`
@@ -22,6 +23,7 @@ LOOP = """
 import ctypes, os, sys
 from cuda.bindings import driver as cu
 from gpu import Gpu, ok, outside, refused
+import waiting
 gpu = Gpu(); word = gpu.word(7)
 def alloc(size):
     status, address = cu.cuMemAlloc(size)
@@ -97,13 +99,22 @@ class Place:
         self.daemon = None
         own = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
         own |= {"TANDEM_RUNTIME_DIR": str(folder), "TEST_IMAGE": str(image)}
-        own["PYTHONPATH"] = os.pathsep.join([str(CONFORMANCE), own.get("PYTHONPATH", "")])
+        own["PYTHONPATH"] = os.pathsep.join(
+            [str(CONFORMANCE), str(HERE), own.get("PYTHONPATH", "")]
+        )
         gpu = folder / "gpu"
         gpu.mkdir()
         self.timeline = folder / "timeline.jsonl"
         self.env = softgpu.environment(
             own, folder=gpu, profile="tiny", clock=clock, timeline=self.timeline
         )
+
+    def configured(self, **options):
+        """Words for a daemon with these settings of `[scheduler]`."""
+        lines = [f"{key} = {value}" for key, value in options.items()]
+        path = self.folder / "config.toml"
+        path.write_text("\n".join(["[scheduler]", *lines, ""]))
+        return "--config", str(path)
 
     def start_daemon(self, *options):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
