@@ -34,6 +34,11 @@ void note_capture_ended() {
   publish();
 }
 
+bool still_captures() {
+  if (!any_capture()) g_thread.captures = 0;
+  return g_thread.captures != 0;
+}
+
 bool is_capturing(CUstream stream) {
   if (!g_driver.cuStreamIsCapturing) return false;
   const RelaxedCapture relaxed;

@@ -15,6 +15,10 @@ extern std::atomic<uint32_t> g_captures;
 void note_capture_begun();
 void note_capture_ended();
 
+// This thread began captures. They may have been ended by others meanwhile: where the process has none
+// any more, the thread has none either.
+bool still_captures();
+
 // Exact, by asking the driver: streams join a capture through events too.
 bool is_capturing(CUstream stream);
 

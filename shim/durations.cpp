@@ -46,10 +46,7 @@ void DurationTable::forget(uint64_t key) {
 }
 
 void DurationTable::doubt(uint64_t key) {
-  each(key, [](Duration& entry) {
-    entry.age.fetch_add(1, std::memory_order_relaxed);
-    entry.samples.store(0, std::memory_order_relaxed);
-  });
+  each(key, [](Duration& entry) { entry.samples.store(0, std::memory_order_relaxed); });
 }
 
 void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {

@@ -14,7 +14,7 @@ struct Duration {
   std::atomic<uint32_t> ns;       // helper: relaxed; a hint
   std::atomic<uint32_t> seen;     // launches, counted up to kSamplesWanted only
   std::atomic<uint32_t> samples;  // measured, counted up to kSamplesWanted only
-  std::atomic<uint32_t> age;      // of what was forgotten or changed: its samples do not count any more
+  std::atomic<uint32_t> age;      // of what was forgotten: its samples do not count any more
 };
 
 class DurationTable {

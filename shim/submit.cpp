@@ -139,7 +139,7 @@ Ticket prepare(Channel& channel, const Submission& submission) {
   ticket.channel = &channel;
   ticket.slot = slot_of(channel, submission.stream);
   if (submission.blocks_caller) close_open_segments(channel);
-  if (!channel.observe && g_thread.captures == 0) {
+  if (!channel.observe && !(g_thread.captures && still_captures())) {
     const Waited waited = submission.alone
                               ? channel.gate.admit_graph(ticket.slot, thread_id())
                               : channel.gate.admit(ticket.slot);

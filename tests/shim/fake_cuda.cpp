@@ -136,9 +136,9 @@ FAKE(cuMemHostRegister_v2)(void*, size_t, unsigned) {
   count("cuMemHostRegister_v2");
   return CUDA_SUCCESS;
 }
-FAKE(cuPointerGetAttribute)(void* type, CUpointer_attribute, CUdeviceptr address) {
-  if (address < 0x7000'0000'0000) return CUDA_ERROR_INVALID_VALUE;  // not registered
-  *static_cast<unsigned*>(type) = CU_MEMORYTYPE_DEVICE;
+FAKE(cuPointerGetAttributes)(unsigned, CUpointer_attribute*, void** types, CUdeviceptr address) {
+  const bool is_known = address >= 0x7000'0000'0000;  // the rest was never registered
+  *static_cast<unsigned*>(types[0]) = is_known ? CU_MEMORYTYPE_DEVICE : 0u;
   return CUDA_SUCCESS;
 }
 FAKE(cuStreamGetCtx)(CUstream, CUcontext* context) {

@@ -1,5 +1,8 @@
 #include "handlers.h"
 
+#include <thread>
+
+#include "capture.h"
 #include "check.h"
 #include "pages.h"
 #include "segments.h"
@@ -38,10 +41,11 @@ TEST(a_copy_that_says_no_direction_is_asked_about_where_it_matters) {
   managed();
   static int asked;
   asked = 0;
-  g_driver.cuPointerGetAttribute = [](void* type, CUpointer_attribute, CUdeviceptr address) {
+  g_driver.cuPointerGetAttributes = [](unsigned, CUpointer_attribute*, void** types,
+                                       CUdeviceptr address) {
     ++asked;
-    *static_cast<unsigned*>(type) = CU_MEMORYTYPE_DEVICE;
-    return address < 0x1000 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    *static_cast<unsigned*>(types[0]) = address < 0x1000 ? 0u : unsigned{CU_MEMORYTYPE_DEVICE};
+    return CUDA_SUCCESS;
   };
   g_driver.cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t, CUstream) { return CUDA_SUCCESS; };
   const auto copy = [](CUdeviceptr to, CUdeviceptr from, size_t bytes) {
@@ -105,5 +109,25 @@ TEST(a_launch_on_two_devices_is_counted_on_both) {
   CHECK_EQ(channel->streams[0].launches.load(), 1u);
   CHECK_EQ(channel->streams[1].launches.load(), 1u);
   CHECK(!all_idle(*channel));
+  g_channel = nullptr;
+}
+
+TEST(a_capture_that_another_thread_ends_leaves_this_one_to_the_gate) {
+  Channel* channel = managed();
+  g_driver.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream) {
+    return CUDA_SUCCESS;
+  };
+  const auto set = [] {
+    handlers::set_async<cuMemsetD8Async_call>(CUdeviceptr{1}, static_cast<unsigned char>(0),
+                                              size_t{1}, as_stream(0x51));
+  };
+  note_capture_begun();
+  command_of(channel).gate.gate = shm::kGateHold;
+  command_of(channel).heartbeat.stale_ns = 1;  // nobody will open it: a waiter says so and goes on
+  set();  // a thread that captures never waits
+  CHECK_EQ(channel->state->control.ungated.load(), 0u);
+  std::thread(note_capture_ended).join();
+  set();
+  CHECK_EQ(channel->state->control.ungated.load(), 1u);
   g_channel = nullptr;
 }
