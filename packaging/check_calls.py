@@ -25,9 +25,6 @@ def main() -> int:
     problems = list(call_table.problems(rows, call_table.headers()))
     for problem in problems:
         print(f"shim/calls.def: {problem}", file=sys.stderr)
-    waiting = [row.symbol for row in rows if row.open]
-    if waiting:
-        print(f"shim/calls.def: {len(waiting)} calls still lack a handler: {', '.join(waiting)}")
     return 1 if problems else 0
 
 

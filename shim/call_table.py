@@ -38,20 +38,10 @@ class Row:
         return self.handler != PASS
 
     @property
-    def open(self) -> bool:
-        """Whether it says itself that it still lacks a handler."""
-        return not self.interposed and self.reason.startswith("open: ")
-
-    @property
-    def unexplained(self) -> bool:
+    def unhandled(self) -> bool:
         """Whether work or memory passes by without a word on why it may."""
         must = self.group in WORK or self.group in MEMORY
-        return must and not self.interposed and not self.reason.startswith(("free: ", "open: "))
-
-    @property
-    def unhandled(self) -> bool:
-        """Whether a call that must be seen is not."""
-        return self.open or self.unexplained
+        return must and not self.interposed and not self.reason.startswith("free: ")
 
 
 def read(text: str) -> list[Row]:
@@ -122,7 +112,7 @@ def _problems_of(
         yield f"{name} has the class '{row.group}'; known are {', '.join(CLASSES)}"
     if not row.reason.strip() or not row.reason.split(": ")[-1].strip():
         yield f"{name} gives no reason"
-    if row.unexplained:
+    if row.unhandled:
         yield f"{name} is of class '{row.group}' and passes: give a handler, or 'free: ' and why"
     too_old = [v for v in declared if version_number(v) < row.since and row.symbol in declared[v]]
     if too_old:
@@ -139,8 +129,7 @@ def _disagreements(rows: Sequence[Row]) -> Iterator[str]:
             yield f"'{row.symbol}' and '{plain.symbol}' differ in class or handler"
         base = REVISION.sub("", plain.symbol)
         other = first.setdefault(base, row)
-        differ = row.group != other.group or row.interposed != other.interposed
-        if differ and not (row.open or other.open):
+        if row.group != other.group or row.interposed != other.interposed:
             yield f"'{row.symbol}' and '{other.symbol}' differ in class, or one of them passes"
 
 
