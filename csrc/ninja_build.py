@@ -100,7 +100,7 @@ def targets() -> dict[str, Target]:
         ),
         "shim": Target(
             output="libtandem.so",
-            sources=(*core, "shim/*.cpp"),
+            sources=(*core, "shim/*.cpp", "shim/nvml/*.cpp"),
             flags=f"-Icsrc/core -Ishim -Ibuild/generated {cuda} {PRELOADED}",
             # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
             # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
@@ -158,7 +158,7 @@ def test_targets() -> dict[str, Target]:
             f"-Icsrc/softgpu -isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
         "shim": (
-            "csrc/core/*.cpp shim/*.cpp",
+            "csrc/core/*.cpp shim/*.cpp shim/nvml/*.cpp",
             f"-Icsrc/core -Ishim -Ibuild/generated -isystem {cuda_include()} "
             "-D__CUDA_API_VERSION_INTERNAL",
         ),

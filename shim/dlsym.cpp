@@ -1,4 +1,4 @@
-// Our dlsym. Names that do not begin with "cu", and RTLD_NEXT, go on to glibc's by a jump: its
+// Our dlsym. Names that do not begin with "cu" or "nv", and RTLD_NEXT, go on to glibc's by a jump: its
 // RTLD_NEXT and RTLD_DEFAULT look at the return address to learn who asks, so there may be no frame
 // of ours on the stack. In assembly because only that holds at every optimisation level and under
 // every sanitizer.
@@ -65,10 +65,16 @@ dlsym:
   cmpq $-1, %rdi              # RTLD_NEXT
   je 1f
   cmpb $'c', (%rsi)
-  jne 1f
+  jne 3f
   cmpb $'u', 1(%rsi)
   jne 1f
   jmp tandem_substitute
+3:
+  cmpb $'n', (%rsi)
+  jne 1f
+  cmpb $'v', 1(%rsi)
+  jne 1f
+  jmp tandem_substitute_nvml
 1:
   movq tandem_real_dlsym(%rip), %rax
   testq %rax, %rax
@@ -105,11 +111,18 @@ dlsym:
   b.eq 1f
   ldrb w9, [x1]
   cmp w9, #'c'
-  b.ne 1f
+  b.ne 3f
   ldrb w9, [x1, #1]
   cmp w9, #'u'
   b.ne 1f
   b tandem_substitute
+3:
+  cmp w9, #'n'
+  b.ne 1f
+  ldrb w9, [x1, #1]
+  cmp w9, #'v'
+  b.ne 1f
+  b tandem_substitute_nvml
 1:
   adrp x9, tandem_real_dlsym
   ldr x16, [x9, #:lo12:tandem_real_dlsym]

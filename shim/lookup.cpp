@@ -79,13 +79,12 @@ const Wrapper* row_of(const char* symbol) {
   return std::strcmp(found->name, symbol) == 0 ? kWrappers + (found - kSymbols) : nullptr;
 }
 
-// NULL, with the message dlerror gives for a name that is nowhere.
+}  // namespace
+
 void* not_found(const char* name) {
   void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   return libc ? real_dlsym(libc, name) : nullptr;
 }
-
-}  // namespace
 
 void* wrapper_of(const char* exported_symbol) {
   const Wrapper* row = row_of(exported_symbol);

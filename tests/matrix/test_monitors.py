@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem import softgpu
+from tandem import _paths, softgpu
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -64,3 +64,42 @@ def test_nvitop_shows_a_job(clients, env):
     assert "Default" in gpu  # the compute mode
     (entry,) = [line for line in shown.splitlines() if f" {process.pid} C " in line]
     assert f"{JOB_MIB}.0MiB" in entry
+
+
+# In a job with a memory limit they show its share, and its processes; see docs/interception.md.
+QUOTA_MIB = 512
+
+
+@contextlib.contextmanager
+def job_and_another(clients, env):
+    """A job of the environment `tandem run` makes, another one, and that environment."""
+    inside = env | {
+        "LD_PRELOAD": str(_paths.SHIM),
+        "TANDEM_JOB_ID": "j-7",
+        "TANDEM_MEMORY": f"{QUOTA_MIB}MiB",
+        "TANDEM_RUNTIME_DIR": str(Path(env["TANDEM_SOFTGPU_DIR"]).parent),
+    }
+    with job(clients, inside) as process, job(clients, env):
+        yield process, inside
+
+
+def test_gpustat_in_a_job_shows_the_job_alone(clients, env):
+    with job_and_another(clients, env) as (process, inside):
+        shown = json.loads(ask([clients.tool("gpustat"), "--json"], inside))
+
+    (gpu,) = shown["gpus"]
+    assert (gpu["memory.used"], gpu["memory.total"]) == (JOB_MIB, QUOTA_MIB)
+    assert [entry["pid"] for entry in gpu["processes"]] == [process.pid]
+
+
+def test_nvitop_in_a_job_shows_the_job_alone(clients, env):
+    with job_and_another(clients, env) as (process, inside):
+        shown = ask([clients.tool("nvitop"), "--once", "--ascii"], inside)
+
+    assert (
+        f"{JOB_MIB}.0MiB / {QUOTA_MIB}.0MiB" in shown or f"{JOB_MIB}.0MiB / {QUOTA_MIB}MiB" in shown
+    )
+    (entry,) = [
+        line for line in shown.splitlines() if " C " in line and "MiB" in line.split("|")[-2]
+    ]
+    assert f" {process.pid} C " in entry

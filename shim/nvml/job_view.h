@@ -1,0 +1,27 @@
+// What a job with a memory limit sees of a device through NVML: its share, and itself.
+#pragma once
+
+#include <cstdint>
+
+#include "nvml/nvml_api.h"
+
+namespace tandem::shim::nvml {
+
+// The limit and what is used of it. False: no limit, the device is shown as it is. An attached process
+// sees what cuMemGetInfo tells it; one that only looks sees what NVML says of the job's processes.
+struct Share {
+  uint64_t total_bytes;
+  uint64_t used_bytes;
+};
+bool share_of(Device device, uint64_t device_bytes, Share* share);
+
+// Whether answers are the job's own: it has a limit.
+bool has_own_view();
+
+// Of this process, or started by the same `tandem run`.
+bool is_of_this_job(unsigned pid);
+
+// The job's part of the SMs' time in percent; false when NVML does not tell.
+bool busy_percent(Device device, unsigned* percent);
+
+}  // namespace tandem::shim::nvml
