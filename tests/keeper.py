@@ -24,6 +24,7 @@ class Keeper:
     def __init__(self, folder: Path, *, segment_ns: int = 100_000) -> None:
         self.path = folder / "attach.sock"
         self.attached = 0  # so far
+        self.first_devices: set[bytes] = set()  # UUIDs they named
         self.held = 0  # of these, how many waited at the gate
         self._segment_ns = segment_ns
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -75,6 +76,7 @@ class Keeper:
 
     def _welcome(self, connection: socket.socket, hello: _native.Hello) -> None:
         self.attached += 1
+        self.first_devices.update(hello.device_uuids[:1])
         process = _native.Process(process_id=self.attached, job_id=1)
         process.set_class(job_class=3)
         process.set_flags(honour_presence=True, telemetry=True)
