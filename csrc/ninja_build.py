@@ -3,7 +3,7 @@
 `setup.py` asks for the release libraries, `make sanitize` for the test programs of the other
 variants. One source list serves all: a variant only changes flags and the output folder.
 
-    python csrc/ninja_build.py [--variant release|asan|tsan|fuzz] [TARGET...]
+    python csrc/ninja_build.py [--variant release|asan|tsan|faults|fuzz] [TARGET...]
 
 Targets are the names in TARGETS below, `tests` for all C++ test programs, or nothing for all
 libraries. Outputs land in build/native/<variant>/.
@@ -36,6 +36,8 @@ VARIANTS = {
         "-fsanitize=address,undefined",
     ),
     "tsan": ("-O1 -g -fsanitize=thread", "-fsanitize=thread"),
+    # The shim with faults to find (shim/faults.def): for tests, never shipped.
+    "faults": ("-O1 -DTANDEM_FAULTS", ""),
     "fuzz": ("-O1 -g -fsanitize=fuzzer-no-link,address,undefined", "-fsanitize=address,undefined"),
 }
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "faults.h"
 #include "real_dlsym.h"
 #include "tracing.h"
 
@@ -37,6 +38,7 @@ bool resolve_driver() {
   find(library, "softgpu_wait_until_ns", g_driver.softgpu_wait_until_ns);
   find(library, "softgpu_wait_begin", g_driver.softgpu_wait_begin);
   find(library, "softgpu_wait_end", g_driver.softgpu_wait_end);
+  plant_in_driver();
   // Pairs with the acquire in driver() and the entries.
   g_way.store(tracing::start() ? Way::kTraced : Way::kFast, std::memory_order_release);
   return true;

@@ -47,6 +47,13 @@ inline const Driver& driver() {
   return g_driver;
 }
 
+// What the handlers hand calls to: the driver, or, with faults planted (faults.h), what is before it.
+#ifdef TANDEM_FAULTS
+const Driver& handed_to();
+#else
+inline const Driver& handed_to() { return g_driver; }
+#endif
+
 // A tag a call: what the handlers are instantiated with.
 constexpr bool ends_with(const char* text, const char* end) {
   const char* last = nullptr;
@@ -73,7 +80,7 @@ constexpr bool contains(const char* text, const char* part) {
     static constexpr bool kPerThread = ends_with(#symbol, "_ptsz") || ends_with(#symbol, "_ptds"); \
     template <class... A>                                                             \
     static CUresult real(A... arguments) {                                            \
-      return g_driver.symbol(arguments...);                                           \
+      return handed_to().symbol(arguments...);                                           \
     }                                                                                 \
   };
 #include "shim_calls.inc"

@@ -14,7 +14,7 @@ enum class Fault : uint8_t {
 
 #ifdef TANDEM_FAULTS
 bool planted(Fault fault);
-// Puts faulty functions in the place of the driver's.
+// Puts faulty functions before the driver's.
 void plant_in_driver();
 #else
 constexpr bool planted(Fault) { return false; }

@@ -32,7 +32,7 @@ void become_child() {
   forget_all_timings();
   reset_shared_ring_lock();
   g_thread = ThreadState{};
-  g_captures.store(0);
+  forget_captures();
   tracing::become_child();
   // Off stays off; otherwise begin again at the next call that needs a context.
   if (g_session.load() != SessionState::kOff) g_session.store(SessionState::kFresh);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "channel.h"
+#include "faults.h"
 
 namespace tandem::shim::memory {
 namespace {
@@ -89,7 +90,8 @@ void add(uint32_t device, uint64_t bytes) {
 }
 
 void give_back(uint32_t device, uint64_t bytes) {
-  if (!bytes) return;
+  if (!bytes || planted(Fault::kLeakBytes)) return;
+  if (planted(Fault::kFreeTwice)) bytes *= 2;
   subtract(used_on(device), bytes);
   subtract(g_used, bytes);
   publish();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "capture.h"
 #include "driver.h"
+#include "faults.h"
 #include "markers.h"
 #include "presence.h"
 #include "segments.h"
@@ -45,6 +47,7 @@ void after_block(Channel& channel, uint64_t target, uint64_t since_ticks, bool w
 }
 
 void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint64_t object) {
+  if (planted(Fault::kForgetRecord) && kind == shm::RecordKind::kEventRecord) return;
   shm::Record record = blank(kind);
   record.stream = stream;
   record.object = object;
@@ -61,6 +64,7 @@ void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uin
 }
 
 void retire_stream(CUstream stream) {
+  if (planted(Fault::kLeakSlot)) return;
   Channel* channel = g_channel.load(std::memory_order_acquire);
   const auto handle = reinterpret_cast<uint64_t>(stream);
   if (!channel || is_default_stream(handle)) return;
@@ -110,6 +114,7 @@ void bury(Channel& channel, const Condemned& condemned, bool is_gone) {
                         std::memory_order_release);
       forget_events(slot);
       context = slot.context.load(std::memory_order_relaxed);
+      note_context_destroyed(context);
       retire(channel, i);
     }
     disown(slot);

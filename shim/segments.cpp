@@ -4,6 +4,7 @@
 
 #include "capture.h"
 #include "driver.h"
+#include "faults.h"
 #include "markers.h"
 #include "relaxed.h"
 #include "slots.h"
@@ -17,7 +18,7 @@ bool may_mark(const StreamSlot& slot, uint64_t stream) {
   // This handle means another stream on every other thread.
   if (stream == kPerThreadStream && slot.thread.load(std::memory_order_relaxed) != thread_id())
     return false;
-  if (!any_capture()) return true;
+  if (!any_capture() || planted(Fault::kMarkInCapture)) return true;
   return stream != kLegacyStream && !is_capturing(as_stream(stream));
 }
 

@@ -92,12 +92,20 @@ void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
   slot.thread.store(stream == kPerThreadStream ? thread_id() : 0, std::memory_order_relaxed);
 }
 
+// A handle of no stream gets no slot: the driver refuses the work, and nothing would ever retire it.
+bool is_none(uint64_t stream) {
+  if (is_default_stream(stream) || !g_driver.cuStreamGetCtx) return false;
+  CUcontext owner = nullptr;
+  return g_driver.cuStreamGetCtx(as_stream(stream), &owner) == CUDA_ERROR_INVALID_HANDLE;
+}
+
 uint32_t make(Channel& channel, uint64_t stream, uint64_t context) {
+  const RelaxedCapture relaxed;
+  if (is_none(stream)) return kNoSlot;
   const uint32_t index = take(channel);
   if (index == kNoSlot) return kNoSlot;
   if (stream == kPerThreadStream) watch_thread_end();
   StreamSlot& slot = channel.streams[index];
-  const RelaxedCapture relaxed;
   describe(slot, stream, context);
   slot.mark_by = MarkBy::kUndecided;
   forget_events(slot);

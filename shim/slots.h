@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "channel.h"
+#include "faults.h"
 #include "thread_state.h"
 
 namespace tandem::shim {
@@ -17,7 +18,7 @@ inline constexpr uint64_t kPerThreadStream = 2;
 inline uint64_t normalise(CUstream stream, bool per_thread) {
   const auto handle = reinterpret_cast<uint64_t>(stream);
   if (handle) return handle;
-  return per_thread ? kPerThreadStream : kLegacyStream;
+  return per_thread && !planted(Fault::kRecordInLegacy) ? kPerThreadStream : kLegacyStream;
 }
 inline bool is_default_stream(uint64_t stream) { return stream <= kPerThreadStream; }
 inline CUstream as_stream(uint64_t stream) { return reinterpret_cast<CUstream>(stream); }

@@ -1,6 +1,7 @@
 #include "submit.h"
 
 #include "capture.h"
+#include "faults.h"
 #include "helper.h"
 #include "presence.h"
 #include "segments.h"
@@ -133,13 +134,14 @@ void tell(const Ticket& ticket, const Submission& submission) {
 Ticket prepare(Channel& channel, const Submission& submission) {
   Ticket ticket;
   if (any_capture() && submission.stream != kLegacyStream &&
-      is_capturing(as_stream(submission.stream))) {
+      !planted(Fault::kWaitInCapture) && is_capturing(as_stream(submission.stream))) {
     return ticket;  // becomes a graph node; gated when that graph is launched
   }
   ticket.channel = &channel;
   ticket.slot = slot_of(channel, submission.stream);
   if (submission.blocks_caller) close_open_segments(channel);
-  if (!channel.observe && !(g_thread.captures && still_captures())) {
+  if (!channel.observe && (!this_thread_captures() || planted(Fault::kWaitInCapture)) &&
+      !(planted(Fault::kSkipGate) && submission.kind == shm::RecordKind::kMemset)) {
     const Waited waited = submission.alone
                               ? channel.gate.admit_graph(ticket.slot, thread_id())
                               : channel.gate.admit(ticket.slot);

@@ -11,7 +11,6 @@ namespace tandem::shim {
 struct ThreadState {
   RingWriter ring;
   uint32_t tid = 0;
-  uint32_t captures = 0;  // begun by this thread and not ended: it must never wait
   uint32_t launches = 0;  // picks the rare timing samples
   bool in_request = false;
   // The slot of the last submission.

@@ -7,26 +7,30 @@
 #include "capture.h"
 #include "driver.h"
 #include "observe.h"
+#include "slots.h"
 
 namespace tandem::shim::handlers {
 
 template <class Call, class... A>
-CUresult begin_capture(A... arguments) {
-  const CUresult result = Call::real(arguments...);
-  if (result == CUDA_SUCCESS) note_capture_begun();
+CUresult begin_capture(CUstream stream, A... rest) {
+  const CUresult result = Call::real(stream, rest...);
+  if (result == CUDA_SUCCESS) note_capture_begun(normalise(stream, Call::kPerThread));
   return result;
 }
 template <class Call, class... A>
 CUresult end_capture(CUstream stream, A... rest) {
-  const bool was_capturing = any_capture() && is_capturing(stream);
+  const uint64_t named = normalise(stream, Call::kPerThread);
+  const bool was_capturing = any_capture() && is_capturing(as_stream(named));
   const CUresult result = Call::real(stream, rest...);
-  if (was_capturing && !is_capturing(stream)) note_capture_ended();
+  if (was_capturing && !is_capturing(as_stream(named))) note_capture_ended(named);
   return result;
 }
 template <class Call>
 CUresult destroy_stream(CUstream stream) {
   retire_stream(stream);
-  return Call::real(stream);
+  const CUresult result = Call::real(stream);
+  if (result == CUDA_SUCCESS) note_stream_destroyed(stream);
+  return result;
 }
 // The streams outlive the green context, detached; nothing may be put into them any more.
 template <class Call>

@@ -270,6 +270,16 @@ char tell(const std::string& line) {
   return answer;
 }
 
+// A handle or address that is no more may come again for something else.
+void forget_ended(const std::string& symbol, Word handle) {
+  const auto has = [&](const char* part) { return symbol.find(part) != std::string::npos; };
+  if (has("Destroy") || has("Free") || has("Release")) g_names.erase(handle);
+  if (!has("CtxDestroy") && !has("GraphDestroy")) return;
+  const auto is_in_it = [&](char kind) { return has("Graph") ? kind == 'n' : kind != 'c'; };
+  for (auto name = g_names.begin(); name != g_names.end();)
+    name = is_in_it(name->second[0]) ? g_names.erase(name) : std::next(name);
+}
+
 std::string call(const Step& step) {
   auto function = reinterpret_cast<Call>(dlsym(g_driver, step.symbol.c_str()));
   if (!function) return " absent";
@@ -281,8 +291,7 @@ std::string call(const Step& step) {
   do {
     code = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
   } while (code == kNotReady && step.verb == "poll");
-  // A handle that was destroyed may come again for another object.
-  if (code == 0 && step.symbol.find("Destroy") != std::string::npos) g_names.erase(a[0]);
+  if (code == 0) forget_ended(step.symbol, a[0]);
   return " " + std::to_string(code) + arguments.shown(code == 0);
 }
 

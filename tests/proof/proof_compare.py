@@ -83,13 +83,42 @@ def watched_faults(program: Program, managed: Outcome) -> list[str]:
         step = program.steps[index]
         if step.is_work and _code(managed, index) == "0" and table().get(step.symbol, ("", 0))[1]:
             found.append(f"step {index} {step}: went through a closed gate")
+    if not _went_wrong_in_a_capture(program, managed):
+        found += [
+            f"step {index} {program.steps[index]}: waited, though it was only captured"
+            for index in seen.waited
+            if program.steps[index].is_captured and _code(managed, index) == "0"
+        ]
     if seen.capturing:
         found.append(f"{seen.capturing} captures are said to go on")
+    gone = _destroyed_streams(program, managed)
+    found += [
+        f"{gone[handle]} was destroyed and has a slot" for handle in seen.slots if handle in gone
+    ]
     return found + _record_faults(program, managed) + _count_faults(program, managed)
 
 
 def _code(outcome: Outcome, index: int) -> str:
     return (outcome.steps.get(index, "").split() or [""])[0]
+
+
+def _went_wrong_in_a_capture(program: Program, managed: Outcome) -> bool:
+    """A capture that was not begun, or is no more, captures nothing."""
+    captures = [i for i, s in enumerate(program.steps) if "Capture" in s.symbol]
+    return any(_code(managed, index) != "0" for index in captures)
+
+
+def _destroyed_streams(program: Program, managed: Outcome) -> dict[int, str]:
+    """Handle -> name of those that no later stream has."""
+    gone: dict[int, str] = {}
+    for index, step in enumerate(program.steps):
+        if _code(managed, index) != "0":
+            continue
+        if step.symbol == "cuStreamDestroy_v2":
+            gone[managed.raw[step.arguments[0]]] = step.arguments[0]
+        elif step.symbol.startswith("cuStreamCreate"):
+            gone.pop(managed.raw.get(step.arguments[0].lstrip("&"), 0), None)
+    return gone
 
 
 def _record_faults(program: Program, managed: Outcome) -> list[str]:

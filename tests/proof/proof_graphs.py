@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from proof_data import some_buffer, some_lane
-from proof_model import WORDS, Buffer, Capture, Graph, Lane, Model
+from proof_model import THREADS, WORDS, Buffer, Capture, Graph, Lane, Model
 from proof_program import array, host_node, kernel_node, memset_node, parameters
+
+RELAXED = 2  # CUstreamCaptureMode
 
 
 def begin_capture(m: Model) -> None:
@@ -43,6 +45,8 @@ def end_capture(m: Model) -> None:
         return
     capture = m.choices.pick(m.captures)
     origin, thread = capture.origin, capture.thread
+    if capture.mode == RELAXED:  # may be ended by any thread
+        thread = m.choices.take(THREADS)
     m.enter(thread, origin.context)
     forgets = m.choices.seldom()
     for lane in capture.lanes[1:]:

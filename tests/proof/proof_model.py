@@ -140,8 +140,14 @@ class Model:
         """One call that gives a lane's stream work."""
         if thread is None:
             thread = self.thread_for(lane)
-        free = not self.captures
-        self.emit(thread, symbol, *arguments, stream=self.stream_key(lane, symbol), is_work=free)
+        self.emit(
+            thread,
+            symbol,
+            *arguments,
+            stream=self.stream_key(lane, symbol),
+            is_work=not self.captures,
+            is_captured=lane.capture is not None,
+        )
 
     def stream_key(self, lane: Lane, symbol: str) -> str:
         if not lane.is_default:

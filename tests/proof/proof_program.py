@@ -16,6 +16,7 @@ class Step:
     arguments: tuple[str, ...] = ()
     stream: str = ""  # which it gives work
     is_work: bool = False  # valid work, no capture near: a closed gate must stop it
+    is_captured: bool = False  # it only becomes part of a graph: nothing may stop it
 
     def line(self) -> str:
         return " ".join([str(self.thread), self.verb, self.symbol, *self.arguments]).rstrip()
@@ -40,7 +41,8 @@ class Program:
 
     def json(self) -> str:
         rows = [
-            [s.thread, s.verb, s.symbol, list(s.arguments), s.stream, s.is_work] for s in self.steps
+            [s.thread, s.verb, s.symbol, list(s.arguments), s.stream, s.is_work, s.is_captured]
+            for s in self.steps
         ]
         plain = sorted(self.plain_streams)
         return json.dumps({"devices": self.devices, "plain_streams": plain, "steps": rows})
@@ -53,8 +55,16 @@ def program_of(text: str) -> Program:
     """The program that `Program.json` wrote."""
     data = json.loads(text)
     steps = [
-        Step(thread=t, verb=v, symbol=s, arguments=tuple(a), stream=stream, is_work=is_work)
-        for t, v, s, a, stream, is_work in data["steps"]
+        Step(
+            thread=thread,
+            verb=verb,
+            symbol=symbol,
+            arguments=tuple(arguments),
+            stream=stream,
+            is_work=is_work,
+            is_captured=is_captured,
+        )
+        for thread, verb, symbol, arguments, stream, is_work, is_captured in data["steps"]
     ]
     return Program(
         steps=steps, devices=data["devices"], plain_streams=frozenset(data["plain_streams"])

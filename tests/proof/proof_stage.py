@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,13 +23,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "tests/shim")]
 
-from shim_daemon import VIRTUAL, Attached, FakeDaemon
+from shim_daemon import SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
 
 from tandem import softgpu
 
 PATIENCE_S = 20  # of real time, for a program of some milliseconds
 LONGEST_STALE_NS = 10**10  # that a shim believes
 WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
+SLOTS_BYTES, LIVE = 256 * 64, 1  # shm::kSlotCount, shm::SlotState::kLive
 Stamp = tuple[str, str, int]  # kind, name, bytes of one piece of work
 
 
@@ -49,7 +52,8 @@ class Watched:
 
     tallies: dict[int, int] = field(default_factory=dict)  # step -> bytes the job counts as its own
     passed: list[int] = field(default_factory=list)  # calls that came back while the gate was shut
-    waited: int = 0
+    waited: list[int] = field(default_factory=list)  # calls that waited until it was opened
+    slots: list[int] = field(default_factory=list)  # handles of the streams that have one
     records: Counter[tuple[int, int]] = field(default_factory=Counter)  # (kind, stream) -> number
     dropped: int = 0
     live_slots: int = 0
@@ -181,6 +185,7 @@ class Keeper:
             self._shut(shut=True)
         elif verb == "done":
             if not self._is_shut:
+                self._seen.waited.append(int(step))
                 return b"o"
             self._seen.passed.append(int(step))
             return b"s"
@@ -201,7 +206,6 @@ class Keeper:
         snapshot = self._job.snapshot()
         self._now_ns = snapshot.helper_tick_ns
         if snapshot.waiting_threads:
-            self._seen.waited += 1
             self._shut(shut=False)
 
     def _look_back(self) -> None:
@@ -218,6 +222,14 @@ class Keeper:
         seen.open_segments = snapshot.open_segments
         seen.capturing = snapshot.capturing
         seen.device_bytes = snapshot.device_bytes
+        seen.slots = _live_slots(self._job)
+
+
+def _live_slots(job: Attached) -> list[int]:
+    """The streams of the state page's slots in use."""
+    with mmap.mmap(job.process.fds[1], 0, prot=mmap.PROT_READ) as page:
+        slots = struct.iter_unpack("<16xQ4xI32x", page[SLOTS_OFFSET : SLOTS_OFFSET + SLOTS_BYTES])
+        return [stream for stream, state in slots if state == LIVE]
 
 
 def _start_device(place: Path, devices: int) -> subprocess.Popen[bytes]:

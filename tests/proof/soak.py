@@ -73,7 +73,7 @@ def soak(stage: Stage, programs: int, seed: int) -> dict[str, object]:
         program = build(drawn, tidily=tidily)
         text = program.text()
         bare, managed = stage.bare(text), stage.managed(text)
-        waited += managed.watched.waited if managed.watched else 0
+        waited += len(managed.watched.waited) if managed.watched else 0
         for index, step in enumerate(program.steps):
             if step.symbol.startswith("cu"):
                 calls[step.symbol] += 1

@@ -1,10 +1,12 @@
 """No program can tell that the shim is there: random ones run bare and managed."""
 
+import proof_things as things
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from proof_compare import differences
 from proof_generator import CODES, build
+from proof_model import Model
 from proof_program import program_of
 from proof_stage import Stage
 
@@ -50,4 +52,27 @@ def test_a_held_call_waits_and_is_seen_to(stage):
     managed = stage.managed(program.text())
 
     assert managed.watched.is_attached
-    assert managed.watched.waited == 2
+    assert len(managed.watched.waited) == 2
+
+
+@pytest.mark.parametrize(
+    ("thread", "ending"),
+    [(1, ("cuStreamEndCapture", "s1", "&g0")), (1, ("cuStreamDestroy_v2", "s1"))],
+    ids=["ended", "destroyed"],
+)
+def test_a_thread_whose_capture_another_ends_waits_at_the_gate_again(stage, thread, ending):
+    model = Model()
+    things.begin(model)
+    model.enter(thread, "c0")
+    model.emit(0, "cuStreamCreate", "&s1", 1)
+    model.emit(0, "cuStreamBeginCapture_v2", "s1", 2)
+    model.emit(thread, *ending)
+    things.hold(model)
+    model.work(model.lanes[0], "cuMemsetD32Async", "d0", 9, 8, "s0", thread=0)
+    things.finish(model, tidily=True)
+    program = model.finished()
+
+    managed = stage.managed(program.text())
+
+    assert not differences(program, stage.bare(program.text()), managed)
+    assert len(managed.watched.waited) == 1

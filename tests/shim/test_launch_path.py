@@ -25,6 +25,7 @@ ASIDE = {
     "DurationTable::probe(": "a function not seen yet",
     "end_timing(": "a sample of a function's duration",
     "graph_must_wait(": "a graph, in a job with a window",
+    "has_capture_of_this_thread(": "while something captures",
     "is_capturing(": "while something captures",
     "look_up_slot(": "another stream than the thread's last",
     "monotonic_ns(": "a machine whose counter cannot serve as a clock",

@@ -1,0 +1,62 @@
+"""The random programs find every fault of shim/faults.def."""
+
+import random
+import re
+
+import pytest
+from proof_compare import differences
+from proof_generator import build, random_codes
+from proof_stage import ROOT, Stage
+
+import ninja_build  # found through proof_stage
+
+FAULTS = re.findall(r"^FAULT\((\w+), ", (ROOT / "shim/faults.def").read_text(), re.M)
+PROGRAMS = 200  # within which each is found
+
+
+class Faulty:
+    """The build with the faults, and the programs with what they come to without."""
+
+    def __init__(self, stage):
+        self._stage = stage
+        self._bare = {}
+
+    def find(self, fault):
+        """How many programs it took, or None, and what gave it away."""
+        self._stage.extra = {"TANDEM_FAULT": fault}
+        for number in range(PROGRAMS):
+            if number not in self._bare:
+                codes, tidily = random_codes(random.Random(f"faults-{number}"))
+                program = build(codes, tidily=tidily)
+                self._bare[number] = program, self._stage.bare(program.text())
+            program, bare = self._bare[number]
+            if found := differences(program, bare, self._stage.managed(program.text())):
+                return number + 1, found
+        return None, []
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    stage = Stage(shim=ninja_build.build(["shim"], "faults")["shim"])
+    yield Faulty(stage)
+    stage.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(faulty, fault):
+    number, found = faulty.find(fault)
+
+    assert number is not None
+    print(f"{fault}: program {number}: {found[0]}")
+
+
+@pytest.mark.slow
+def test_without_a_fault_that_build_differs_in_nothing(faulty):
+    program, _ = faulty.find("none")
+
+    assert program is None
+
+
+def test_there_are_enough_faults():
+    assert len(FAULTS) >= 10
