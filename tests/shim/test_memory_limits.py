@@ -1,0 +1,65 @@
+"""Every allocator at the limit: refused with CUDA_ERROR_OUT_OF_MEMORY, and nothing leaks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem import _paths, softgpu
+
+pytest.importorskip("cuda.bindings")
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+LIMIT, PIECE = 64 * MIB, 6 * MIB
+ALLOCATORS = [
+    "cuMemAlloc",
+    "cuMemAllocPitch",
+    "cuMemAllocManaged",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemCreate",
+    "cuArrayCreate",
+    "cuArray3DCreate",
+    "cuMipmappedArrayCreate",
+    "cuGraphLaunch",
+]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("limits")
+    env = softgpu.environment(folder=folder, clock="virtual", profile="tiny")
+    env |= {"LD_PRELOAD": str(_paths.SHIM), "TANDEM_RUNTIME_DIR": str(folder)}
+    program = Path(__file__).with_name("memory_limits.py")
+    child = subprocess.run(
+        [sys.executable, str(program), str(folder)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stdout + child.stderr
+    return json.loads(child.stdout)
+
+
+@pytest.mark.parametrize("name", ALLOCATORS)
+def test_an_allocator_stops_at_the_limit_and_gives_all_back(seen, name):
+    found = seen[name]
+
+    assert found["granted"] == LIMIT // PIECE
+    assert found["status"] == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert found["refused"] == ALLOCATORS.index(name) + 1
+    assert PIECE * (LIMIT // PIECE) <= found["most"] <= LIMIT
+    assert found["shown"] == [0, LIMIT]  # while all of it is allocated
+    assert (found["counted"], found["leaked"]) == (0, 0)
+
+
+def test_a_reset_takes_all_memory_of_the_device_away(seen):
+    before, after = seen["reset"]
+
+    assert (before, after) == (6 * PIECE, 0)
