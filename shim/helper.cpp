@@ -68,13 +68,19 @@ void enter_context(uint64_t context) {
   if (g_driver.cuCtxSetCurrent) g_driver.cuCtxSetCurrent(reinterpret_cast<CUcontext>(context));
 }
 
+bool has_unfinished(const shm::Slot& slot) {
+  return slot.open.load(std::memory_order_acquire) != 0 ||
+         slot.issued.load(std::memory_order_acquire) > slot.done.load(std::memory_order_acquire);
+}
+
 // A marker in the legacy stream waits for every blocking stream and holds them all back: only right
-// behind the stream's own work, never later when another has gone on.
+// behind the stream's own work, never later while another that has gone on is still at it.
 bool others_went_on(const Channel& channel, uint32_t index) {
   const uint64_t last = channel.slots[index].last_submit_ns.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
     if (i != index && is_live(channel.streams[i]) &&
         channel.streams[i].blocking.load(std::memory_order_relaxed) &&
+        has_unfinished(channel.slots[i]) &&
         channel.slots[i].last_submit_ns.load(std::memory_order_relaxed) >= last) {
       return true;
     }

@@ -146,7 +146,7 @@ FAKE(cuStreamGetCtx)(CUstream, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 FAKE(cuStreamGetFlags)(CUstream, unsigned* flags) {
-  *flags = CU_STREAM_NON_BLOCKING;
+  *flags = setting("FAKE_BLOCKING", false) ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
   return CUDA_SUCCESS;
 }
 FAKE(cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus* status) {

@@ -352,6 +352,24 @@ def test_events_and_waits_of_a_whole_context_are_recorded(
         assert objects[:4] == [0x2A] * 4
 
 
+def test_work_of_the_legacy_stream_ends_though_blocking_streams_went_on(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(FAKE_BLOCKING="1")) as job:
+        job.start("launch()")
+        attached = daemon.attach()
+        job.result()
+        attached.until("busy", False)
+
+        # Neither is asked about again: only the helper thread can close what they leave open.
+        address = "ctypes.c_uint64(1 << 40)"
+        legacy = f"cu.cuMemsetD8_v2({address}, 1, ctypes.c_size_t(64))"
+        blocking = f"cu.cuMemsetD8Async({address}, 1, ctypes.c_size_t(64), ctypes.c_void_p(5))"
+
+        assert job.do(f"({legacy}, {blocking})") == (0, 0)
+        attached.until("busy", False)
+
+
 def test_without_memory_operations_events_tell_the_progress(
     preload: Preload, daemon: FakeDaemon
 ) -> None:

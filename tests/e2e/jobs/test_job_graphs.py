@@ -70,6 +70,7 @@ def _best_effort(place, *options):
     return trainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("window", "work", "together"),
     [
@@ -90,6 +91,7 @@ def test_one_graph_is_in_flight_where_there_is_a_window(place, window, work, tog
     assert _overlaps(place, trainer.pid, before) is together
 
 
+@pytest.mark.slow
 def test_a_graph_is_charged_as_long_as_it_ran(place):
     place.start_daemon()
     job = place.job("graphs")
