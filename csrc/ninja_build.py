@@ -93,7 +93,7 @@ def targets() -> dict[str, Target]:
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
     core = ("csrc/core/*.cpp",)
     # The daemon's half (threads, heap): never part of the preloaded library.
-    core_daemon = ("csrc/core/daemon/*.cpp",)
+    core_daemon = ("csrc/core/dag/*.cpp", "csrc/core/daemon/*.cpp")
     return {
         "native": Target(
             output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
@@ -148,7 +148,7 @@ def test_targets() -> dict[str, Target]:
     Files named main.cpp hold a program's `main` and stay out of the tests.
     """
     areas = {
-        "core": ("csrc/core/*.cpp csrc/core/daemon/*.cpp", "-Icsrc/core"),
+        "core": ("csrc/core/*.cpp csrc/core/dag/*.cpp csrc/core/daemon/*.cpp", "-Icsrc/core"),
         "softgpu": (
             # Of the driver the part that only looks at bytes, without a device process.
             "csrc/softgpu/device/*.cpp csrc/softgpu/driver/image/*.cpp",

@@ -90,9 +90,37 @@ class Snapshot:
     presence_busy_until_ns: int
     records: int
     dropped_records: int
+    iterations: int  # ends of those found in its records
+    iteration_ns: int  # their usual length; 0 = none is found
+    iteration_launches: int
     exclusive_ns: int  # GPU time while no other group was busy, charged by the poller
     shared_ns: int  # its part of intervals in which several groups were busy: an estimate
     last_busy_ns: int
+
+@final
+class IterationFinder:
+    """Finds the iterations in one thread's telemetry records."""
+
+    def take(self, records: bytes) -> list[int]:
+        """Records of 64 bytes, oldest first; the ticks at which iterations ended among them.
+
+        Raises ValueError when the length is no multiple of 64.
+        """
+
+    def gap(self) -> None:
+        """Records were lost here."""
+
+    @property
+    def found(self) -> bool: ...
+    @property
+    def ends(self) -> int: ...
+    @property
+    def duration(self) -> int:
+        """Ticks of the usual iteration; 0 = not known."""
+
+    @property
+    def launches(self) -> int:
+        """Launches of the usual iteration; 0 = not known."""
 
 @final
 class Process:

@@ -14,5 +14,6 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_process(module);
   tandem::bindings::add_poller(module);
   tandem::bindings::add_coverage(module);
+  tandem::bindings::add_iterations(module);
   tandem::bindings::add_trace(module);
 }

@@ -131,6 +131,9 @@ void add_snapshot(py::module_& module) {
       .def_readonly("presence_busy_until_ns", &Snapshot::presence_busy_until_ns)
       .def_readonly("records", &Snapshot::records)
       .def_readonly("dropped_records", &Snapshot::dropped_records)
+      .def_readonly("iterations", &Snapshot::iterations)
+      .def_readonly("iteration_ns", &Snapshot::iteration_ns)
+      .def_readonly("iteration_launches", &Snapshot::iteration_launches)
       .def_readonly("exclusive_ns", &Snapshot::exclusive_ns)
       .def_readonly("shared_ns", &Snapshot::shared_ns)
       .def_readonly("last_busy_ns", &Snapshot::last_busy_ns);

@@ -48,6 +48,7 @@ class SchedulerTable(_Table):
     max_hold_s: float = Field(default=20, gt=0, le=3600)
     min_share: float = Field(default=0.05, ge=0, le=0.5)
     presence_across_users: bool = True
+    find_iterations: bool = True
 
     @field_validator("policy")
     @classmethod
@@ -104,6 +105,7 @@ class Config(_Table):
             max_hold_ns=int(table.max_hold_s * 1e9),
             min_share=table.min_share,
             presence_across_users=table.presence_across_users,
+            find_iterations=table.find_iterations,
             weights=tuple(weights.items()),
         )
 

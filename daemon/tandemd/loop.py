@@ -232,6 +232,7 @@ def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
         snapshot.shared_ns,
         snapshot.launches,
         snapshot.steps,
+        snapshot.iterations,
         snapshot.device_bytes,
         snapshot.ungated,
     )
@@ -251,6 +252,9 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         device_bytes=snapshot.device_bytes,
         launches=snapshot.launches,
         steps=snapshot.steps,
+        iterations=snapshot.iterations,
+        iteration_ns=snapshot.iteration_ns,
+        iteration_launches=snapshot.iteration_launches,
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,

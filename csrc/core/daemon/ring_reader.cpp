@@ -64,11 +64,4 @@ RingReader::Result RingReader::read(const shm::RingHeader& header, const shm::Re
   return result;
 }
 
-uint64_t RingReader::skip(const shm::RingHeader& header) {
-  const uint64_t head = header.head.load(std::memory_order_relaxed);
-  const uint64_t passed = head - tail_;
-  tail_ = head;
-  return passed <= kPlausibleStep ? passed : 0;
-}
-
 }  // namespace tandem::daemon

@@ -31,9 +31,6 @@ class RingReader {
   Result read(const shm::RingHeader& header, const shm::Record* ring, shm::Record* out,
               size_t room);
 
-  // Passes over what was written since the last call; returns how many records that were.
-  uint64_t skip(const shm::RingHeader& header);
-
  private:
   uint64_t synchronise(uint64_t head);
 

@@ -40,6 +40,9 @@ struct Snapshot {
   // Of the poller, not of the page.
   uint64_t records = 0;
   uint64_t dropped_records = 0;
+  uint64_t iterations = 0;          // ends of those found in its records
+  uint64_t iteration_ns = 0;        // the usual length; 0 = none is found
+  uint64_t iteration_launches = 0;
   uint64_t exclusive_ns = 0;
   uint64_t shared_ns = 0;
 };

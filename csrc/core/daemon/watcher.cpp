@@ -58,7 +58,7 @@ bool Watcher::round(uint64_t now_ns) {
   for (const auto& watched : watched_) {
     const Snapshot before = watched->snapshot;
     watched->looker.look(*watched->pages, now_ns, &watched->snapshot);
-    recording ? keep_records(*watched, now_ns) : pass_over_records(*watched);
+    read_records(*watched, now_ns, recording);
     changed |= notable(before, watched->snapshot);
     active_ |= watched->snapshot.busy || watched->snapshot.waiting_threads != 0;
   }
@@ -82,21 +82,30 @@ void Watcher::charge_since(uint64_t interval_ns) {
   }
 }
 
-void Watcher::keep_records(Watched& watched, uint64_t now_ns) {
+void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
   const TickClock clock = tick_clock(*watched.pages);
-  shm::Record* const begin = records_.end();
+  scratch_.resize(shm::kRingRecords);
+  shm::Record* const begin = recording ? records_.end() : nullptr;
   size_t count = 0;
   size_t rings_with_records = 0;
   for (uint32_t i = 0; i < shm::kRingCount; ++i) {
     const RingReader::Result result = watched.rings[i].read(
-        watched.pages->ring_headers()[i], watched.pages->ring(i), begin + count,
-        records_.room() - count);
-    watched.snapshot.records += result.copied;
+        watched.pages->ring_headers()[i], watched.pages->ring(i), scratch_.data(), scratch_.size());
     watched.snapshot.dropped_records += result.dropped;
-    count += result.copied;
-    rings_with_records += result.copied != 0 ? 1 : 0;
+    if (result.copied == 0 && result.dropped == 0) continue;
+    for (size_t r = 0; r < result.copied; ++r)
+      scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
+    look_for_iterations(watched, i, result);
+    const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
+    watched.snapshot.records += recording ? kept : result.copied;
+    if (!recording) continue;
+    std::copy_n(scratch_.data(), kept, begin + count);
+    watched.snapshot.dropped_records += result.copied - kept;
+    count += kept;
+    rings_with_records += kept != 0 ? 1 : 0;
   }
-  for (shm::Record* r = begin; r != begin + count; ++r) r->ticks = clock.to_ns(r->ticks, now_ns);
+  tell_iterations(watched);
+  if (!recording) return;
   if (rings_with_records > 1) {
     std::stable_sort(begin, begin + count, [](const shm::Record& left, const shm::Record& right) {
       return left.ticks < right.ticks;
@@ -105,10 +114,43 @@ void Watcher::keep_records(Watched& watched, uint64_t now_ns) {
   records_.append(watched.pages->process_id(), count);
 }
 
-void Watcher::pass_over_records(Watched& watched) {
-  for (uint32_t i = 0; i < shm::kRingCount; ++i) {
-    watched.snapshot.records += watched.rings[i].skip(watched.pages->ring_headers()[i]);
+void Watcher::look_for_iterations(Watched& watched, uint32_t ring,
+                                  const RingReader::Result& result) {
+  if (ring >= shm::kThreadRingCount) return;
+  std::unique_ptr<dag::IterationFinder>& finder = watched.finders[ring];
+  if (finder && result.dropped) finder->gap();
+  for (size_t r = 0; r < result.copied; ++r) {
+    const shm::Record& record = scratch_[r];
+    const auto kind = static_cast<shm::RecordKind>(record.kind);
+    if (!finder) {
+      if (kind != shm::RecordKind::kLaunch && kind != shm::RecordKind::kGraph) continue;
+      finder = std::make_unique<dag::IterationFinder>();
+    }
+    finder->take(record);
   }
+}
+
+// The iterations of the thread that submits most, of those that have any.
+void Watcher::tell_iterations(Watched& watched) {
+  uint32_t best = watched.iterating;
+  for (uint32_t i = 0; i < shm::kThreadRingCount; ++i) {
+    const dag::IterationFinder* other = watched.finders[i].get();
+    if (!other || !other->found()) continue;
+    const dag::IterationFinder* current = watched.finders[best].get();
+    const bool stays = current && current->found() && current->submitted() >= other->submitted();
+    if (!stays) best = i;
+  }
+  const dag::IterationFinder* finder = watched.finders[best].get();
+  if (!finder) return;
+  if (best != watched.iterating) {
+    watched.iterating = best;
+    watched.iterations_seen = finder->ends();
+  }
+  Snapshot& snapshot = watched.snapshot;
+  snapshot.iterations += finder->ends() - watched.iterations_seen;
+  watched.iterations_seen = finder->ends();
+  snapshot.iteration_ns = finder->found() ? finder->duration() : 0;
+  snapshot.iteration_launches = finder->found() ? finder->launches() : 0;
 }
 
 void Watcher::stamp(uint64_t tick_ns) const {

@@ -1,10 +1,11 @@
-// The attached processes, and one round over them: copy each state page, pass on or pass over its
-// telemetry, charge GPU time. No thread, lock or clock of its own.
+// The attached processes, and one round over them: copy each state page, look for iterations in its
+// telemetry and pass that on, charge GPU time. No thread, lock or clock of its own.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "dag/iterations.h"
 #include "daemon/futex.h"
 #include "daemon/record_buffer.h"
 #include "daemon/ring_reader.h"
@@ -44,16 +45,23 @@ class Watcher {
     Looker looker;
     Snapshot snapshot;
     RingReader rings[shm::kRingCount];
+    // Of each thread that launched something, since when it did. The last ring is that of all
+    // further threads: in a mixture nothing repeats.
+    std::unique_ptr<dag::IterationFinder> finders[shm::kThreadRingCount];
+    uint32_t iterating = 0;       // the thread whose iterations are the process's
+    uint64_t iterations_seen = 0;  // of them, those that are counted already
   };
 
   std::unique_ptr<Watched> take(uint64_t process_id);  // null if it is not watched
   void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
-  void keep_records(Watched& watched, uint64_t now_ns);
-  static void pass_over_records(Watched& watched);
+  void read_records(Watched& watched, uint64_t now_ns, bool recording);
+  void look_for_iterations(Watched& watched, uint32_t ring, const RingReader::Result& result);
+  static void tell_iterations(Watched& watched);
 
   std::vector<std::unique_ptr<Watched>> watched_;  // by gpu, group, process_id: as charge() wants
   RecordBuffer records_;
+  std::vector<shm::Record> scratch_;
   uint64_t last_round_ns_ = 0;
   bool active_ = false;
 };

@@ -103,6 +103,7 @@ def _facts(
         f"class {group.job_class.name.lower()}",
     ]
     lines += _of_group(group)
+    lines += _iterations(group)
     if found is None:
         return lines
     island, turns = found
@@ -135,6 +136,17 @@ def _of_group(group: Group) -> list[str]:
     if group.dozing:
         lines.append("takes no turns until it has work on the gpu: it only waits at its open gate")
     return lines
+
+
+def _iterations(group: Group) -> list[str]:
+    if any(p.usage.steps for p in group.processes.values()):
+        return [f"iterations: {group.steps} so far, marked by the job"]
+    return [
+        f"iterations found in what it submits: {_ms(usage.iteration_ns)} and "
+        f"{usage.iteration_launches} launches each"
+        for usage in (p.usage for p in group.processes.values())
+        if usage.iteration_ns
+    ]
 
 
 def _lingers_ns(group: Group) -> int:

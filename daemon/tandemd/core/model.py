@@ -77,7 +77,10 @@ class Usage:
     shared_ns: int = 0  # its part of intervals with several groups: an estimate
     device_bytes: int = 0
     launches: int = 0
-    steps: int = 0
+    steps: int = 0  # iterations it marked itself
+    iterations: int = 0  # ends of those found in what it submits
+    iteration_ns: int = 0  # their usual length; 0 = none is found
+    iteration_launches: int = 0
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0
@@ -194,7 +197,7 @@ class Group:
     busy: bool = False
     wants: bool = False
     last_wanted_ns: int = 0
-    steps: int = 0
+    steps: int = 0  # ends of iterations: marked, or else found
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
     # The gate.
@@ -255,6 +258,7 @@ class Options:
     min_share: float = 0.05  # of a waiting tier, over `share_period_ns`
     share_period_ns: int = 1_000_000_000
     presence_across_users: bool = True
+    find_iterations: bool = True  # else only those that jobs mark themselves count
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (
         (JobClass.LATENCY, 8),

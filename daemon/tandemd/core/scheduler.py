@@ -203,7 +203,7 @@ class Scheduler:
         self._ties.join(survivor, gone)
         del self.groups[gone.key]
         actions.append(ChargeGroup(process_ids=tuple(gone.processes), group=survivor.number))
-        _refresh(survivor, now_ns)
+        _refresh(survivor, now_ns, self.options)
         self._structure_changed = True
 
     def _change_job(
@@ -296,7 +296,7 @@ class Scheduler:
         columns = zip(job.retired_wait_ns, usage.wait_total_ns, strict=True)
         job.retired_wait_ns = tuple(map(sum, columns))
         actions.append(ForgetProcess(process_id=process.process_id))
-        _refresh(group, event.now_ns)
+        _refresh(group, event.now_ns, self.options)
         if not job.processes:
             self._move(job, Stimulus.LEFT, event.now_ns, actions)
         self._end_if_over(job, event.now_ns, actions)
@@ -339,7 +339,7 @@ class Scheduler:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
         group.served_ns += charge_ns
         group.virtual_ns += charge_ns / self.options.weight(group.job_class)
-        _refresh(group, now_ns)
+        _refresh(group, now_ns, self.options)
         if group.wants and not wanted:
             self._forget_old_credit(group)
         stepped = group.steps != steps and group.reopened_steps is not None
@@ -499,13 +499,14 @@ def _processes_of(groups: list[Group]) -> Iterator[int]:
     return chain.from_iterable(map(attrgetter("processes"), groups))
 
 
-def _refresh(group: Group, now_ns: int) -> None:
+def _refresh(group: Group, now_ns: int, options: Options) -> None:
     """Take the group's facts from its processes."""
     usages = [process.usage for process in group.processes.values()]
     wanted = group.wants
     group.busy = any(usage.busy for usage in usages)
     group.wants = any(usage.wants_gpu for usage in usages)
-    group.steps = sum(usage.steps for usage in usages)
+    found = options.find_iterations
+    group.steps = sum(u.steps or (u.iterations if found else 0) for u in usages)
     if group.wants or wanted:
         group.last_wanted_ns = now_ns
     if not usages:

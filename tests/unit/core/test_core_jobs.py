@@ -363,3 +363,33 @@ def test_a_wait_in_progress_counts_as_waited():
 
     assert usage.waited_ns(30 * MS) == (0, 25 * MS, 0, 0, 0)
     assert usage.waited_ns(5 * MS) == (0, 5 * MS, 0, 0, 0)
+
+
+def test_explain_tells_the_iterations_that_were_found():
+    talk = Talk()
+    talk.attach(1)
+    talk.sample(1, iterations=3, iteration_ns=12_300_000, iteration_launches=497)
+
+    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
+
+    assert "iterations found in what it submits: 12 ms and 497 launches each" in explained.lines
+
+
+def test_explain_tells_that_a_job_marks_its_iterations():
+    talk = Talk()
+    talk.attach(1)
+    talk.sample(1, steps=5, iterations=3, iteration_ns=12_300_000)
+
+    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
+
+    assert "iterations: 5 so far, marked by the job" in explained.lines
+
+
+def test_explain_tells_how_long_a_latency_job_lingers():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.sample(1, linger_ns=512_000)
+
+    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
+
+    assert "counts as busy for 512 us after its last work" in explained.lines

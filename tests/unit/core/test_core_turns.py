@@ -219,6 +219,28 @@ def test_a_reopened_group_is_tried_again_after_its_next_step():
     assert talk.gates == [CloseGates(process_ids=(1,))]
 
 
+def test_an_iteration_that_was_found_serves_where_a_job_marks_none():
+    for find, closed in ((True, [CloseGates(process_ids=(1,))]), (False, [])):
+        talk = two_at_work(find_iterations=find)
+        talk.works(1, after_ms=10, ran_ms=10)
+        talk.works(1, after_ms=251)
+
+        talk.sample(1, iterations=1, after_ms=5)
+
+        assert talk.gates == closed
+
+
+def test_a_jobs_own_marks_win_over_iterations_that_were_found():
+    talk = two_at_work()
+    talk.sample(1, steps=1)
+    talk.works(1, after_ms=10, ran_ms=10)
+    talk.works(1, after_ms=251)
+
+    talk.sample(1, iterations=1, after_ms=5)
+
+    assert talk.gates == []
+
+
 def test_after_three_failed_drains_a_group_takes_no_more_turns():
     talk = two_at_work()
     talk.works(1, after_ms=10, ran_ms=10)

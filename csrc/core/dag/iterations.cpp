@@ -1,0 +1,291 @@
+#include "dag/iterations.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tandem::dag {
+namespace {
+
+using shm::RecordKind;
+
+// Symbols below this are the host's part; functions and graphs are hashed above it.
+enum Symbol : uint32_t { kNothing = 0, kWait = 1, kToDevice = 2, kWithin = 3, kMemset = 4, kFirst = 16 };
+
+// Symbols that are remembered: few first, for most loops are short and there are many jobs. An
+// iteration is at most half of them.
+constexpr size_t kFewest = 1024;
+constexpr size_t kMost = 32768;
+constexpr uint64_t kGram = 4;        // symbols that make an anchor ...
+constexpr uint64_t kBefore = 2;      // ... so many of them before the beginning, if that serves
+constexpr uint64_t kSure = 64;       // symbols of a third repetition
+constexpr uint64_t kTries = 16;      // places at which a unique anchor is looked for
+constexpr uint32_t kAlike = 4;       // stretches in a row, where symbols do not repeat
+constexpr uint32_t kSameHashes = 6;  // of kSketch, in two stretches that are alike
+constexpr uint64_t kShortest = 8;    // symbols of a stretch that is compared
+constexpr uint64_t kPatience = 8;    // iterations' lengths without a beginning, then it is lost
+constexpr uint64_t kCopying = 64;    // symbols of a loop that copies, and never waits
+constexpr uint64_t kWaits = 16;      // of the host in one iteration; with more it is several
+constexpr uint64_t kParts = 64;      // passes that may make one iteration
+constexpr uint64_t kHostless = 4096;  // symbols of a loop in which the host takes no part ...
+constexpr uint64_t kHostFar = 8;     // ... and how many times their length nothing of it was seen
+
+uint32_t hash32(uint64_t value) {
+  value ^= value >> 32;
+  value *= 0x9e3779b97f4a7c15u;
+  return static_cast<uint32_t>(value >> 32);
+}
+
+uint32_t named(uint64_t kind, uint64_t object) {
+  return std::max<uint32_t>(kFirst, hash32(object * 31 + kind));
+}
+
+// Shapes change from one iteration to the next, so neither grids nor sizes are part of a symbol.
+uint32_t symbol_of(const shm::Record& record) {
+  switch (static_cast<RecordKind>(record.kind)) {
+    case RecordKind::kLaunch:
+    case RecordKind::kGraph:
+    case RecordKind::kHostFunc: return named(record.kind, record.object);
+    case RecordKind::kCopy:
+      return record.value == 1 ? kToDevice : record.value == 2 ? kWait : kWithin;
+    case RecordKind::kMemset: return kMemset;
+    case RecordKind::kSync: return kWait;
+    default: return kNothing;
+  }
+}
+
+bool is_launch(const shm::Record& record) {
+  const auto kind = static_cast<RecordKind>(record.kind);
+  return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
+}
+
+}  // namespace
+
+void IterationFinder::Stretch::clear() {
+  std::memset(least, 0xff, sizeof(least));
+  symbols = gram = 0;
+}
+
+void IterationFinder::Stretch::add(uint32_t triple) {
+  for (uint32_t i = 0; i < kSketch; ++i) least[i] = std::min(least[i], hash32(triple + i * 0x51ed27u));
+}
+
+bool IterationFinder::Stretch::is_like(const Stretch& other) const {
+  const uint64_t longer = std::max(symbols, other.symbols);
+  if (gram != other.gram || (longer - std::min(symbols, other.symbols)) * 8 > longer) return false;
+  uint32_t same = 0;
+  for (uint32_t i = 0; i < kSketch; ++i) same += least[i] == other.least[i] ? 1 : 0;
+  return same >= kSameHashes;
+}
+
+IterationFinder::IterationFinder() : symbols_(kFewest), moments_(kFewest) {
+  now_.clear();
+  before_.clear();
+}
+
+void IterationFinder::take(const shm::Record& record) {
+  const uint32_t symbol = symbol_of(record);
+  if (symbol == kNothing) return;
+  // Several waits in a row are one: how often a host looks is no part of a program's shape.
+  if (symbol == kWait && symbols_.pushed() && symbols_.symbol(0) == kWait) return;
+  push(symbol, record.ticks);
+  if (is_launch(record)) ++submitted_;
+}
+
+void IterationFinder::gap() {
+  symbols_.interrupt();
+  begin_ = {};
+  looked_since_ = symbols_.pushed();
+  alike_ = 0;
+  now_.clear();
+}
+
+void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
+  const bool goes_on = symbols_.pushed() && symbols_.symbol(0) == kWait;
+  if (goes_on) end_stretch();
+  moments_[symbols_.pushed() & (moments_.size() - 1)] = {ticks, static_cast<uint32_t>(submitted_),
+                                                     waits_};
+  symbols_.push(symbol);
+  add_to_stretch();
+  if (symbol == kWait) {
+    last_wait_ = symbols_.pushed();
+    ++waits_;
+  }
+  if (symbol == kWait || symbol == kToDevice) last_host_ = symbols_.pushed();
+  if (found()) follow();
+  search();
+  if (found() && has_wait_) settled_at_ = symbols_.pushed();
+  else if (moments_.size() < kMost && symbols_.pushed() - settled_at_ >= moments_.size()) grow();
+}
+
+// Nothing was found so far, or only what may be a part: before the oldest is forgotten.
+void IterationFinder::grow() {
+  std::vector<Moment> larger(2 * moments_.size());
+  const uint64_t pushed = symbols_.pushed();
+  for (uint64_t index = pushed - moments_.size(); index < pushed; ++index)
+    larger[index & (larger.size() - 1)] = moments_[index & (moments_.size() - 1)];
+  moments_ = std::move(larger);
+  symbols_.grow();
+}
+
+void IterationFinder::add_to_stretch() {
+  ++now_.symbols;
+  if (now_.symbols == kBefore && symbols_.pushed() >= kGram) now_.gram = gram(0);
+  if (now_.symbols < 3) return;
+  now_.add(hash32(uint64_t{symbols_.symbol(0)} << 32 ^ hash32(symbols_.symbol(1)) ^
+                  uint64_t{symbols_.symbol(2)} * 7));
+}
+
+// The host goes on after a wait.
+void IterationFinder::end_stretch() {
+  if (now_.symbols < kShortest) return;
+  alike_ = now_.is_like(before_) ? alike_ + 1 : 1;
+  before_ = now_;
+  now_.clear();
+}
+
+// Something repeats now, or is alike: is it an iteration, and more of one than is known?
+void IterationFinder::search() {
+  Repetitions::Found going_on[Repetitions::kMost];
+  const size_t count = symbols_.going_on(going_on);
+  uint64_t period = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const Repetitions::Found& one = going_on[i];
+    // A little into the third time: twice the same may be chance.
+    const bool sure = one.covered >= 2 * one.period + std::min(one.period / 4, kSure);
+    if (sure && one.period * 2 + kSure < symbols_.capacity() && is_more(one.period) &&
+        host_takes_part(one) && (period == 0 || one.period < period)) {
+      period = one.period;
+    }
+  }
+  if (period) claim(period);
+  else if (!found()) claim_alike();
+}
+
+void IterationFinder::claim_alike() {
+  if (alike_ < kAlike || now_.symbols != kBefore || now_.gram != before_.gram) return;
+  length_ = before_.symbols;
+  has_wait_ = true;
+  anchors_[0] = anchors_[1] = {before_.gram, kGram - 1 - kBefore};
+  begin_ = begin_at(anchors_[0].offset);
+  duration_ = launches_ = 0;
+}
+
+// Iterations with something now and then, a log or an evaluation, are still iterations. But passes
+// without a wait of the host that a larger part follows, an update, are parts of one.
+bool IterationFinder::is_more(uint64_t period) const {
+  if (!found()) return true;
+  return period > length_ && !has_wait_ && period / length_ <= kParts && (period % length_) * 10 >= length_;
+}
+
+bool IterationFinder::host_takes_part(const Repetitions::Found& found) const {
+  const uint64_t ago = symbols_.pushed() - found.period;  // < capacity
+  const uint32_t waits = waits_ - moments_[ago & (moments_.size() - 1)].waits;
+  if (waits) return waits <= kWaits;
+  const uint64_t since = last_host_ ? symbols_.pushed() - last_host_ : UINT64_MAX;
+  // Programs copy their parameters in short loops before they begin.
+  if (since < found.period) return found.period >= kCopying;
+  // Layers of a model repeat, too, but not for long and not far from the host's last part.
+  return found.covered >= kHostless && found.period >= kShortest &&
+         (since == UINT64_MAX || since >= kHostFar * found.covered);
+}
+
+void IterationFinder::claim(uint64_t period) {
+  // One period back, so that all around it lies in the past.
+  const uint64_t beginning = beginning_in(period) + period;
+  const bool known = found();
+  length_ = period;
+  has_wait_ = last_wait_ && symbols_.pushed() - last_wait_ < period;
+  const bool over = anchor_near(beginning, kGram - 1 - kBefore, period, &anchors_[0]);
+  const bool behind = anchor_near(beginning, kGram - 1, period, &anchors_[1]);
+  if (!behind) anchors_[1] = anchors_[0];
+  else if (!over) anchors_[0] = anchors_[1];
+  duration_ = launches_ = 0;
+  begin_ = begin_at(beginning);
+  if (beginning - period >= anchors_[1].offset && !known) end_iteration(begin_at(beginning - period));
+}
+
+// The first few symbols that come once in a period, at `offset` from its beginning or behind.
+bool IterationFinder::anchor_near(uint64_t beginning, uint64_t offset, uint64_t period,
+                                  Anchor* anchor) const {
+  *anchor = {gram(beginning - offset), offset};  // at worst: then its distance tells a beginning
+  for (uint64_t tried = 0; tried < kTries && offset + tried <= beginning; ++tried) {
+    const uint64_t back = beginning - offset - tried;
+    if (!is_unique(back, period)) continue;
+    *anchor = {gram(back), offset + tried};
+    return true;
+  }
+  return false;
+}
+
+// How far back the newest beginning lies, by what the host does: where it goes on after a wait,
+// best with a copy to the device, else before the longest stretch without one.
+uint64_t IterationFinder::beginning_in(uint64_t period) const {
+  uint64_t best = period - 1, best_score = 0, stretch = 0;
+  for (uint64_t back = 0; back < 2 * period - 1; ++back, ++stretch) {
+    const uint32_t symbol = symbols_.symbol(back);
+    if (symbol == kWait) stretch = 0;
+    if (back + 1 < period && stretch == back) continue;  // its end is not in sight
+    const uint32_t previous = symbols_.symbol(back + 1);
+    const bool copies = symbol == kToDevice && previous != kToDevice;
+    if (symbol == kWait || (previous != kWait && !copies)) continue;
+    const uint64_t score = stretch + (copies ? 2 : 0) * period + (previous == kWait ? period : 0);
+    if (score > best_score) {
+      best_score = score;
+      best = back;
+    }
+  }
+  return best % period;
+}
+
+bool IterationFinder::is_unique(uint64_t back, uint64_t period) const {
+  const uint64_t wanted = gram(back);
+  for (uint64_t other = back + 1; other < back + period; ++other) {
+    if (other + kGram > symbols_.capacity() || other + kGram > symbols_.pushed()) break;
+    if (gram(other) == wanted) return false;
+  }
+  return true;
+}
+
+uint64_t IterationFinder::gram(uint64_t back) const {
+  uint64_t hash = 0;
+  for (uint64_t i = 0; i < kGram; ++i)
+    hash = (hash ^ symbols_.symbol(back + i)) * 0x9e3779b97f4a7c15u ^ hash >> 31;
+  return hash;
+}
+
+IterationFinder::Begin IterationFinder::begin_at(uint64_t back) const {
+  const uint64_t index = symbols_.pushed() - 1 - back;
+  const Moment& moment = moments_[index & (moments_.size() - 1)];
+  return {index + 1, moment.ticks, moment.launches};
+}
+
+void IterationFinder::follow() {
+  const uint64_t pushed = symbols_.pushed();
+  const uint64_t newest = gram(0);
+  for (const Anchor& anchor : anchors_) {
+    if (newest != anchor.gram || pushed <= anchor.offset) continue;
+    const Begin next = begin_at(anchor.offset);
+    if (!begin_.at) begin_ = next;
+    else if (next.at >= begin_.at + length_ - length_ / 2) end_iteration(next);
+  }
+  const uint64_t since = pushed - (begin_.at ? begin_.at : looked_since_);
+  if (since > kPatience * length_ + kShortest) {
+    length_ = 0;
+    alike_ = 0;
+  }
+}
+
+void IterationFinder::end_iteration(const Begin& next) {
+  const uint64_t symbols = next.at - begin_.at;
+  ++ends_;
+  last_end_ = next.ticks;
+  if (symbols <= length_ + length_ / 2) {  // nothing else was done in between
+    const uint64_t ticks = next.ticks - begin_.ticks;
+    duration_ = duration_ ? (3 * duration_ + ticks) / 4 : ticks;
+    launches_ = next.launches - begin_.launches;
+  }
+  begin_ = next;
+}
+
+}  // namespace tandem::dag

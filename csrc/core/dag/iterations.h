@@ -1,0 +1,114 @@
+// Finds the iterations of a program in what one of its threads submits, without being told.
+//
+// An iteration is the body of a loop in which the host takes part: what repeats and contains a wait
+// of the host, or a copy to the device, or, where there is neither, what repeats for long. It begins
+// where the host goes on after its wait, preferably with the copy of the next batch.
+//
+//   found    two repetitions in a row, symbol by symbol; or four stretches between waits in a row
+//            that are alike, where shapes and so functions change
+//   followed by a few symbols near its beginning that are unique in it, so that logging, evaluation
+//            and longer iterations in between do not lose it
+//   lost     when these have not come for eight iterations' length
+//
+// Nothing is claimed of what does not repeat. Of one thread; bounded memory; constant work a record.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dag/repetition.h"
+#include "shm_layout.h"
+
+namespace tandem::dag {
+
+class IterationFinder {
+ public:
+  IterationFinder();
+
+  // One record, in the thread's order; record.ticks is what times are given in.
+  void take(const shm::Record& record);
+  // Records are missing between the last one and the next.
+  void gap();
+
+  bool found() const { return length_ != 0; }
+  uint64_t ends() const { return ends_; }            // iterations that ended while found
+  uint64_t last_end() const { return last_end_; }    // ticks
+  uint64_t duration() const { return duration_; }    // ticks; of the usual iteration; 0 = not known
+  uint64_t launches() const { return launches_; }    // of the usual iteration
+  uint64_t submitted() const { return submitted_; }  // launches so far
+
+ private:
+  static constexpr uint32_t kSketch = 16;
+
+  // What lies between two waits of the host: how it begins, and the least hashes of its triples.
+  struct Stretch {
+    uint32_t least[kSketch];
+    uint64_t symbols = 0;
+    uint64_t gram = 0;  // of the symbols around its beginning
+    void clear();
+    void add(uint32_t triple);
+    bool is_like(const Stretch& other) const;
+  };
+
+  // An iteration that is going on.
+  struct Begin {
+    uint64_t at = 0;  // its first symbol, by count from 1; 0 = it was not seen
+    uint64_t ticks = 0;
+    uint32_t launches = 0;  // before it, modulo 2^32
+  };
+
+  // A few symbols in a row by which the beginning of an iteration is known.
+  struct Anchor {
+    uint64_t gram = 0;    // hash of them
+    uint64_t offset = 0;  // symbols from the beginning to the last of them
+  };
+
+  void push(uint32_t symbol, uint64_t ticks);
+  void grow();
+  void add_to_stretch();
+  void end_stretch();
+  void search();
+  void claim_alike();
+  void claim(uint64_t period);
+  void follow();
+  void end_iteration(const Begin& next);
+  bool is_more(uint64_t period) const;
+  bool host_takes_part(const Repetitions::Found& found) const;
+  uint64_t beginning_in(uint64_t period) const;
+  bool anchor_near(uint64_t beginning, uint64_t offset, uint64_t period, Anchor* anchor) const;
+  bool is_unique(uint64_t back, uint64_t period) const;
+  uint64_t gram(uint64_t back) const;
+  Begin begin_at(uint64_t back) const;
+
+  struct Moment {
+    uint64_t ticks;
+    uint32_t launches;  // before it, modulo 2^32
+    uint32_t waits;
+  };
+
+  Repetitions symbols_;
+  std::vector<Moment> moments_;  // of the newest symbols
+  uint64_t settled_at_ = 0;  // symbols pushed when a claim last held that nothing larger may replace
+  uint64_t submitted_ = 0;
+  uint32_t waits_ = 0;
+  uint64_t last_wait_ = 0;  // by count from 1; 0 = never
+  uint64_t last_host_ = 0;  // the last wait or copy to the device, by count from 1; 0 = never
+
+  Stretch now_, before_;
+  uint32_t alike_ = 0;
+
+  // The claim.
+  uint64_t length_ = 0;  // symbols of the usual iteration; 0 = no claim
+  bool has_wait_ = false;  // the host waits in it
+  // One reaches over the beginning of an iteration, one lies behind it: what a program does now and
+  // then, at the end of an iteration or early in it, hides one of them only.
+  Anchor anchors_[2];
+  Begin begin_;
+  uint64_t looked_since_ = 0;  // symbols pushed when the last gap was; while begin_ is not known
+  uint64_t ends_ = 0;
+  uint64_t last_end_ = 0;
+  uint64_t duration_ = 0;
+  uint64_t launches_ = 0;
+};
+
+}  // namespace tandem::dag

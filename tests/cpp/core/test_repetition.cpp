@@ -1,0 +1,80 @@
+#include "dag/repetition.h"
+
+#include <random>
+#include <set>
+#include <vector>
+
+#include "check.h"
+
+using namespace tandem::dag;
+
+namespace {
+
+constexpr size_t kCapacity = 64;
+
+std::set<uint64_t> periods(const Repetitions& repetitions) {
+  Repetitions::Found found[Repetitions::kMost];
+  const size_t count = repetitions.going_on(found);
+  std::set<uint64_t> out;
+  for (size_t i = 0; i < count; ++i) out.insert(found[i].period);
+  return out;
+}
+
+// Does the end of the sequence repeat with the period: its last `period` symbols twice in a row?
+bool repeats(const std::vector<uint32_t>& symbols, uint64_t period) {
+  if (symbols.size() < 2 * period) return false;
+  for (uint64_t back = 0; back < period; ++back) {
+    if (symbols[symbols.size() - 1 - back] != symbols[symbols.size() - 1 - back - period])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST(what_is_found_repeats_whatever_comes) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    Repetitions repetitions(kCapacity);
+    std::vector<uint32_t> symbols, recent;
+    for (int step = 0; step < 400; ++step) {
+      if (random() % 100 == 0) {
+        repetitions.interrupt();
+        recent.clear();
+        CHECK(periods(repetitions).empty());
+      }
+      // Loops of random length, with a stray symbol now and then.
+      const uint32_t loop = 3 + seed % 17;
+      const bool stray = random() % 50 == 0 || symbols.size() < loop;
+      symbols.push_back(stray ? random() % 4 : symbols[symbols.size() - loop]);
+      recent.push_back(symbols.back());
+      repetitions.push(symbols.back());
+      for (const uint64_t period : periods(repetitions)) CHECK(repeats(recent, period));
+    }
+  }
+}
+
+TEST(a_loop_is_found_by_the_end_of_its_second_round) {
+  for (uint32_t length = 7; length < kCapacity / 2; ++length) {
+    Repetitions repetitions(kCapacity);
+    for (uint32_t i = 0; i < 5; ++i) repetitions.push(1000 + i);  // what came before
+    for (uint32_t i = 0; i < 2 * length; ++i) repetitions.push(i % length);
+    CHECK_EQ(periods(repetitions).count(length), 1u);
+  }
+}
+
+TEST(a_loop_of_loops_is_found_around_them) {
+  Repetitions repetitions(256);
+  for (int round = 0; round < 3; ++round) {
+    for (uint32_t i = 0; i < 4; ++i) repetitions.push(100 + i);
+    for (uint32_t i = 0; i < 60; ++i) repetitions.push(i % 10);
+  }
+  CHECK(periods(repetitions).count(10) == 1);
+  CHECK(periods(repetitions).count(64) == 1);
+}
+
+TEST(a_loop_longer_than_what_is_remembered_is_not_found) {
+  Repetitions repetitions(kCapacity);
+  for (uint32_t i = 0; i < 1000; ++i) repetitions.push(i % 100);
+  CHECK(periods(repetitions).empty());
+}
