@@ -156,6 +156,7 @@ class Scheduler:
             assert turns.holder is None or turns.holder in keys, "a gone group holds the turn"
         for job in self.jobs.values():
             assert job.state is not JobState.EXITED
+            assert self.groups[job.group_key].jobs[job.job_id] is job, "it is in another group"
             assert job.registered or job.processes, f"{job.display_name} should have ended"
 
     # Facts

@@ -17,6 +17,7 @@ import sys
 
 MAGIC = 0x4D444E54
 HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
+SHARED, USES = 9, 10
 LATENCY, NORMAL, BATCH = 1, 2, 3
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=IIQQQII64s64s")
@@ -34,10 +35,15 @@ def request(*, job_class=NORMAL, name="", group=""):
     return REQUEST.pack(job_class, 0, 0, 0, 0, 0, 0, name.encode(), group.encode())
 
 
-def hello(*, job_id=0, layouts=(1, 1), version=1, **asked):
+def hello(*, job_id=0, layouts=(1, 1), version=1, devices=(), **asked):
     head = struct.pack("=IIIIQ", *layouts, 0x000100, 1, job_id)
     return packet(
-        HELLO, head + request(**asked) + struct.pack("=II", 0, 0) + bytes(256), version=version
+        HELLO,
+        head
+        + request(**asked)
+        + struct.pack("=II", len(devices), 0)
+        + b"".join(devices).ljust(256, b"\0"),
+        version=version,
     )
 
 
@@ -82,6 +88,14 @@ class Shim:
         if mapped:
             self.socket.send(packet(MAPPED))
         return self
+
+    def share(self, key):
+        """Say that it has something that others with the same key have, too."""
+        self.socket.send(packet(SHARED, struct.pack("=Q", key)))
+
+    def use(self, device):
+        """Say that it works on another GPU, too."""
+        self.socket.send(packet(USES, device))
 
     def refusal(self, data):
         """Send something bad; code and reason of the refusal, then nothing but the end."""

@@ -18,12 +18,16 @@ from fake_shim import (
     PRESENCE,
     PRESENCE_GONE,
     REGISTERED,
+    SHARED,
+    USES,
     WINDOW_OFFSET,
     hello,
     packet,
     register,
 )
 from running_daemon import until
+
+from tandem._wire import tandem_pb2 as pb
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY = 65534
@@ -86,6 +90,50 @@ def test_two_at_work_take_turns(daemon):
     first.work(busy=False)
 
     until(lambda: not second.is_held, what="the second has its turn")
+
+
+def test_processes_that_share_something_are_held_and_released_as_one(daemon):
+    first, second, rival = daemon.start().shim(), daemon.shim(), daemon.shim()
+    first.share(7)
+    second.share(7)
+    with daemon.rpc() as rpc:
+        until(lambda: "which share memory" in explained(rpc, first), what="they are one group")
+        rival.work(busy=True)
+        until(lambda: first.is_held and second.is_held, what="both are held")
+
+        rival.work(busy=False)
+        second.work(busy=False, waiting=True)
+
+        until(lambda: not first.is_held and not second.is_held, what="both go on")
+        assert f"j-{second.job_id:x}" in explained(rpc, first)
+
+
+def explained(rpc, shim):
+    request = pb.JobName(name=f"j-{shim.job_id:x}")
+    return "\n".join(rpc.call(rpc.job_service.ExplainJob, request).lines)
+
+
+def test_a_process_on_two_gpus_is_held_with_those_of_each(daemon):
+    one, two = bytes(range(16)), bytes(range(16, 32))
+    first, second = daemon.start().shim(devices=[one]), daemon.shim(devices=[two])
+    both = daemon.shim(devices=[one])
+    both.use(two)
+    with daemon.rpc() as rpc:
+        until(
+            lambda: sorted(job.gpu for job in rpc.jobs()) == ["0", "0,1", "1"], what="it is known"
+        )
+    second.work(busy=True)
+
+    until(lambda: both.is_held and first.is_held, what="one turn on both")
+
+
+@pytest.mark.parametrize("message", [packet(SHARED, b"\1" * 8), packet(USES, bytes(16))])
+def test_a_launcher_shares_nothing(daemon, message):
+    launcher = daemon.start().connect()
+    launcher.socket.send(register())
+    assert launcher.receive()[0] == REGISTERED
+
+    assert "without HELLO" in launcher.refusal(message)[1]
 
 
 def test_latency_is_not_held_while_best_effort_works(daemon):
