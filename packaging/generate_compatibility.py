@@ -79,6 +79,7 @@ class Workload:
 WORKLOADS = (
     Workload(name="the demo's server and trainers", part="demo"),
     Workload(name="conformance bodies against NVIDIA's driver", part="conformance"),
+    Workload(name="random driver programs, bare and managed", part="proof"),
     Workload(name="PyTorch: eager, streams, CUDA graphs, three allocators", part="tests"),
     Workload(name="PyTorch: data loaders, tensors between processes", part="tests"),
     Workload(name="PyTorch: same results with and without", part="same_results"),

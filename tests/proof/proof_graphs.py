@@ -15,7 +15,7 @@ def begin_capture(m: Model) -> None:
         return
     mode, thread = m.choices.take(3), m.thread_for(lane)
     capture = Capture(thread=thread, mode=mode, origin=lane, lanes=[lane])
-    m.emit(thread, m.flavour(lane, "cuStreamBeginCapture_v2"), lane.stream, mode)
+    m.emit(thread, m.flavour(lane, "cuStreamBeginCapture_v2"), f"{lane.stream}!", mode)
     m.captures.append(capture)
     m.joins(lane, capture)
 
@@ -47,6 +47,8 @@ def end_capture(m: Model) -> None:
     origin, thread = capture.origin, capture.thread
     if capture.mode == RELAXED:  # may be ended by any thread
         thread = m.choices.take(THREADS)
+    # Whatever a wrong call has made current: a capture that goes on would leave work unfinished.
+    m.stacks[thread] = []
     m.enter(thread, origin.context)
     forgets = m.choices.seldom()
     for lane in capture.lanes[1:]:
@@ -56,7 +58,7 @@ def end_capture(m: Model) -> None:
     origin.capture = None
     m.captures.remove(capture)
     graph = m.new("g")
-    m.emit(thread, m.flavour(origin, "cuStreamEndCapture"), origin.stream, f"&{graph}")
+    m.emit(thread, m.flavour(origin, "cuStreamEndCapture"), f"{origin.stream}!", f"&{graph}")
     m.emit(thread, "cuGraphGetNodes", f"{graph}!", 0, "#8")
     _instantiate(m, graph, origin, capture.buffers, thread)
 

@@ -96,6 +96,7 @@ class Model:
     def __init__(self) -> None:
         self.program = Program()
         self.choices = Choices(b"")
+        self.is_tame = False  # uses no handle of what is no more
         self.stacks: list[list[str]] = [[] for _ in range(THREADS)]
         self.contexts: list[str] = []
         self.lanes: list[Lane] = []

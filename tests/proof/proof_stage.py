@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "tests/shim")]
 
-from shim_daemon import SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
+from shim_daemon import MONOTONIC, SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
 
 from tandem import softgpu
 
@@ -66,7 +67,8 @@ class Watched:
 class Stage:
     """A folder with the interpreter and the kernels, where programs run one after another."""
 
-    def __init__(self, shim: Path | None = None) -> None:
+    def __init__(self, shim: Path | None = None, *, on_gpu: bool = False) -> None:
+        """With `on_gpu` on the machine's own driver, where no timeline says what ran."""
         self.folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short: sockets live in it
         self.shim = shim or ROOT / "client/tandem/libtandem.so"
         self.extra: dict[str, str] = {}
@@ -77,7 +79,11 @@ class Stage:
         subprocess.run(
             [*compiler, source, "-o", str(self._interpreter), "-ldl", "-pthread"], check=True
         )
-        softgpu.compile_kernels(HERE / "kernels.cu", self._image)
+        self._on_gpu = on_gpu
+        if on_gpu:
+            _compile_for_gpu(HERE / "kernels.cu", self._image)
+        else:
+            softgpu.compile_kernels(HERE / "kernels.cu", self._image)
         self._runs = 0
 
     def close(self) -> None:
@@ -91,7 +97,7 @@ class Stage:
         runtime.mkdir(exist_ok=True)
         daemon = FakeDaemon(runtime)
         try:
-            return self._run(text, devices, Keeper(daemon))
+            return self._run(text, devices, Keeper(daemon, is_virtual=not self._on_gpu))
         finally:
             daemon.close()
 
@@ -101,18 +107,17 @@ class Stage:
         place.mkdir()
         (place / "program").write_text(text)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
-        env = softgpu.environment(env, folder=place)
+        if not self._on_gpu:
+            env = softgpu.environment(env, folder=place)
         if keeper:
             env |= {"LD_PRELOAD": str(self.shim), "TANDEM_RUNTIME_DIR": str(self.folder / "run")}
             env |= self.extra
-        gpu = _start_device(place, devices)
-        try:
+        if self._on_gpu:
             outcome = self._interpret(place, env, keeper)
-            _end(gpu)
+        else:
+            with _device(place, devices):
+                outcome = self._interpret(place, env, keeper)
             outcome.work = _work(place / "timeline")
-        finally:
-            gpu.kill()
-            gpu.wait()
         shutil.rmtree(place)
         return outcome
 
@@ -137,8 +142,9 @@ class Stage:
 class Keeper:
     """The daemon of one managed run: shuts the gate when asked, opens it when somebody waits."""
 
-    def __init__(self, daemon: FakeDaemon) -> None:
+    def __init__(self, daemon: FakeDaemon, *, is_virtual: bool) -> None:
         self._daemon = daemon
+        self._is_virtual = is_virtual
         self._job: Attached | None = None
         self._seen = Watched()
         self._is_shut = False
@@ -174,9 +180,11 @@ class Keeper:
         return False
 
     def _attach(self) -> None:
-        self._job = self._daemon.attach(clock=VIRTUAL, hold=self._is_shut)
+        clock = VIRTUAL if self._is_virtual else MONOTONIC
+        self._job = self._daemon.attach(clock=clock, hold=self._is_shut)
         self._job.process.set_stale(stale_ns=LONGEST_STALE_NS)
-        self._job.now_ns = lambda: self._now_ns
+        if self._is_virtual:
+            self._job.now_ns = lambda: self._now_ns
         self._job.keep_records()
         self._seen.is_attached = True
 
@@ -232,8 +240,14 @@ def _live_slots(job: Attached) -> list[int]:
         return [stream for stream, state in slots if state == LIVE]
 
 
-def _start_device(place: Path, devices: int) -> subprocess.Popen[bytes]:
-    """Our own child, so that it is gone when we say so."""
+def _compile_for_gpu(source: Path, image: Path) -> None:
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    subprocess.run([nvcc, "-cubin", "-arch=native", "-o", str(image), str(source)], check=True)
+
+
+@contextmanager
+def _device(place: Path, devices: int) -> Iterator[None]:
+    """A device process, as our own child: gone when we say so."""
     read, write = os.pipe()
     options = {"dir": place, "profile": "tiny", "clock": "virtual", "linger-ms": 0}
     options |= {"timeline": place / "timeline", "devices": devices, "ready-fd": write}
@@ -245,15 +259,14 @@ def _start_device(place: Path, devices: int) -> subprocess.Popen[bytes]:
     os.close(write)
     os.read(read, 1)
     os.close(read)
-    return gpu
-
-
-def _end(gpu: subprocess.Popen[bytes]) -> None:
-    """It ends by itself after its last client; one that never came is not waited for."""
     try:
-        gpu.wait(PATIENCE_S)
-    except subprocess.TimeoutExpired:
+        yield
+        # By itself, after its last client; one that never came is not waited for.
+        with suppress(subprocess.TimeoutExpired):
+            gpu.wait(PATIENCE_S)
+    finally:
         gpu.kill()
+        gpu.wait()
 
 
 def _wait(child: subprocess.Popen[bytes], patience_s: float) -> str:

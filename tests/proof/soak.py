@@ -1,6 +1,6 @@
 """Many random programs, bare and managed; writes what they came to as JSON.
 
-    python tests/proof/soak.py [--programs 10000] [--seed 1] [--result FILE]
+    python tests/proof/soak.py [--programs 10000] [--seed 1] [--seconds N] [--gpu] [--result FILE]
     python tests/proof/soak.py --replay FAILED.json
 
 Program N of seed S is always the same. One that differs is made shorter, printed as a list of calls
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import random
 import sys
 import time
@@ -36,12 +37,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--result", type=Path)
     parser.add_argument("--replay", type=Path, metavar="FAILED.json")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="then begin no more")
+    parser.add_argument("--gpu", action="store_true", help="on the machine's own driver")
     arguments = parser.parse_args()
-    stage = Stage()
+    stage = Stage(on_gpu=arguments.gpu)
     try:
         if arguments.replay:
             return replay(stage, program_of(arguments.replay.read_text()))
-        result = soak(stage, arguments.programs, arguments.seed)
+        result = soak(stage, arguments)
     finally:
         stage.close()
     if arguments.result:
@@ -62,15 +65,19 @@ def compare(stage: Stage, program: Program) -> list[str]:
     return differences(program, stage.bare(text), stage.managed(text))
 
 
-def soak(stage: Stage, programs: int, seed: int) -> dict[str, object]:
+def soak(stage: Stage, wanted: argparse.Namespace) -> dict[str, object]:
     """Run them all; what is counted is of the bare runs."""
     calls: Counter[str] = Counter()
     codes: Counter[str] = Counter()
-    waited = failed = steps = 0
+    waited = failed = steps = programs = 0
     start = time.monotonic()
-    for number in range(programs):
-        drawn, tidily = random_codes(random.Random(f"{seed}-{number}"))
-        program = build(drawn, tidily=tidily)
+    for number in range(wanted.programs):
+        if time.monotonic() - start > wanted.seconds:
+            break
+        programs += 1
+        drawn, tidily = random_codes(random.Random(f"{wanted.seed}-{number}"))
+        how = {"tidily": tidily, "tame": wanted.gpu}
+        program = build(drawn, **how)
         text = program.text()
         bare, managed = stage.bare(text), stage.managed(text)
         waited += len(managed.watched.waited) if managed.watched else 0
@@ -81,14 +88,14 @@ def soak(stage: Stage, programs: int, seed: int) -> dict[str, object]:
                 steps += 1
         if found := differences(program, bare, managed):
             failed += 1
-            report(stage, number, drawn, tidily=tidily, found=found)
+            report(stage, number, drawn, how, found)
         if number % 200 == 199:
             rate = (number + 1) / (time.monotonic() - start)
             print(f"{number + 1} programs, {failed} differ, {rate:.0f}/s", file=sys.stderr)
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "device": "software GPU, virtual clock",
-        "seed": seed,
+        "device": "GPU" if wanted.gpu else "software GPU, virtual clock",
+        "seed": wanted.seed,
         "programs": programs,
         "differences": failed,
         "calls": steps,
@@ -99,9 +106,10 @@ def soak(stage: Stage, programs: int, seed: int) -> dict[str, object]:
     }
 
 
-def report(stage: Stage, number: int, drawn: list[Code], *, tidily: bool, found: list[str]) -> None:
-    short = shorten(stage, drawn, tidily=tidily)
-    program = build(short, tidily=tidily)
+def report(
+    stage: Stage, number: int, drawn: list[Code], how: dict[str, bool], found: list[str]
+) -> None:
+    program = build(shorten(stage, drawn, how), **how)
     FAILED.mkdir(parents=True, exist_ok=True)
     path = FAILED / f"{number}.json"
     path.write_text(program.json())
@@ -109,7 +117,7 @@ def report(stage: Stage, number: int, drawn: list[Code], *, tidily: bool, found:
     print("\n".join(compare(stage, program) or ["(not every time)", *found]), flush=True)
 
 
-def shorten(stage: Stage, drawn: list[Code], *, tidily: bool) -> list[Code]:
+def shorten(stage: Stage, drawn: list[Code], how: dict[str, bool]) -> list[Code]:
     """Leave out what the difference does not need, ever smaller pieces."""
     best, piece, attempts = drawn, max(len(drawn) // 2, 1), 0
     while piece and attempts < ATTEMPTS:
@@ -117,7 +125,7 @@ def shorten(stage: Stage, drawn: list[Code], *, tidily: bool) -> list[Code]:
         while at < len(best) and attempts < ATTEMPTS:
             fewer = best[:at] + best[at + piece :]
             attempts += 1
-            if compare(stage, build(fewer, tidily=tidily)):
+            if compare(stage, build(fewer, **how)):
                 best = fewer
             else:
                 at += piece
