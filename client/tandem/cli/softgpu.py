@@ -1,22 +1,41 @@
 """`tandem softgpu`: run programs on the software GPU, and look at it."""
 
-import json
 import os
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from tandem import softgpu as device
+from tandem.cli._files import refuse_unwritable
+from tandem.cli._softgpu_variables import refuse_wrong_variables
+from tandem.cli._timeline_watch import watch
 from tandem.cli.softgpu_status import status
 from tandem.cli.softgpu_timeline import report, timeline
-from tandem.errors import TandemError, UnavailableError, UsageError
+from tandem.errors import UnavailableError
+from tandem.softgpu._device import end_idle, read_settings, running_settings
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
-_PROFILES = ("h200", "a100", "rtx4090", "tiny")
+Options = dict[str, str | int | Path | None]
+_FLAGS = {"folder": "--dir"}  # others: their name
+# What may be asked for -> what `tandem-softgpu --check` calls it.
+_ASKED = {
+    "profile": "profile",
+    "clock": "clock",
+    "mode": "mode",
+    "timeline": "timeline",
+    "faults": "faults",
+    "devices": "device_count",
+    "mig": "mig",
+    "start_clients": "start_clients",
+    "slice_ns": "slice_ns",
+    "switch_ns": "switch_ns",
+    "linger_ms": "linger_ms",
+}
 _EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND = 126, 127
 
 
@@ -44,8 +63,10 @@ def device_options(command: _Command) -> _Command:
 def softgpu() -> None:
     """Use the software GPU: a test device that implements the CUDA driver API.
 
-    Programs that use the driver API (cuda.bindings, numba-cuda, pynvml) run on it unmodified;
-    those that use the runtime API, such as PyTorch, need a GPU.
+    Programs that use the driver API (cuda.bindings, cuda.core, numba-cuda, pynvml) run on it
+    unmodified where their kernels come as PTX. Machine code is not executed: with cuda.core compile
+    to "ptx", or with ProgramOptions(lineinfo=True); for numba `pip uninstall nvidia-nvjitlink`.
+    Programs that use the runtime API, such as PyTorch, need a GPU.
 
     \b
     Examples:
@@ -68,16 +89,20 @@ softgpu.add_command(report)
 def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
     """Run COMMAND on the software GPU.
 
-    The options hold for the device process, which the first program in a directory starts. A later
-    one joins it as it is, and one line says where that is not what was asked for.
+    The options hold for the device process, which the first program in a directory starts. One that
+    only lingers there, without programs, is ended if it is not as asked for; one with programs is
+    joined as it is, and a line says what is not in force.
 
     \b
     Examples:
       tandem softgpu run -- python -m tandem.demo.probe
       tandem softgpu run --mode mps --profile tiny -- python program.py
     """
-    env = device.environment(None, **_absolute(options))
-    _say_if_joined(options, env)
+    wanted = _checked(options)
+    env = device.environment(None, **options)
+    _make_room(options, wanted, env)
+    if wanted["timeline"] and shutil.which(command[0], path=env["PATH"]):
+        watch(Path(wanted["timeline"]))
     try:
         os.execvpe(command[0], list(command), env)
     except FileNotFoundError:
@@ -97,47 +122,56 @@ def env(**options: str | int | Path | None) -> None:
     Examples:
       eval "$(tandem softgpu env --clock virtual)"
     """
-    wanted = device.environment(None, **_absolute(options))
+    _checked(options)
+    wanted = device.environment(None, **options)
     for name in ("LD_LIBRARY_PATH", "PATH", *device.OPTIONS.values()):
         if name in wanted:
             click.echo(f"export {name}={shlex.quote(wanted[name])}")
 
 
-def _say_if_joined(options: dict[str, str | int | Path | None], env: dict[str, str]) -> None:
-    """A line where a device runs that is not as asked for."""
-    from tandem.softgpu._query import device_status
-
-    wanted = {k: v for k in ("profile", "clock", "mode") if (v := options[k]) is not None}
-    if not wanted:
-        return
-    folder = device.runtime_folder(env)
-    try:
-        running = json.loads(device_status(folder))
-    except (TandemError, ValueError):
-        return  # none runs: the program starts one
-    other = [f"{k} {running.get(k)}, not {v}" for k, v in wanted.items() if running.get(k) != v]
-    if other:
-        click.echo(
-            f"warning: joining the device that runs in '{folder}' ({'; '.join(other)}); "
-            "end its programs first, or use another --dir",
-            err=True,
-        )
-
-
-def _absolute(options: dict[str, str | int | Path | None]) -> dict[str, str | int | Path | None]:
-    """Paths as seen from anywhere: the device process has its own working directory.
+def _checked(options: Options) -> dict[str, Any]:
+    """What the device would be started as; paths become absolute, as it has its own directory.
 
     Raises:
         UnavailableError: this installation carries no software GPU.
-        UsageError: the profile does not exist.
+        UsageError: a value is wrong; the text names the option or variable.
     """
     if not (device.LIBRARIES / "libcuda.so.1").is_file():
         raise UnavailableError(f"'{device.LIBRARIES}' has no libcuda.so.1; run `make build`")
-    profile = options.get("profile")
-    if profile is not None and profile not in _PROFILES:
-        from difflib import get_close_matches
+    for name, value in options.items():
+        if isinstance(value, Path):
+            options[name] = value.absolute()
+    flags = {_FLAGS.get(name, f"--{name}"): str(v) for name, v in options.items() if v is not None}
+    settings = read_settings(flags, os.environ)
+    if settings["timeline"]:
+        refuse_unwritable(Path(settings["timeline"]), "timeline")
+    refuse_wrong_variables(os.environ)
+    return settings
 
-        near = get_close_matches(str(profile), _PROFILES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"no profile {profile!r}; known are {', '.join(_PROFILES)}{hint}")
-    return {k: v.absolute() if isinstance(v, Path) else v for k, v in options.items()}
+
+def _make_room(options: Options, wanted: dict[str, Any], env: dict[str, str]) -> None:
+    """See to it that a device runs as asked for; a line where one with clients does not."""
+    folder = device.runtime_folder(env)
+    running = running_settings(folder)
+    if running is None:
+        return  # the program starts one
+    asked = [name for name in _ASKED if options.get(name) is not None or env.get(_variable(name))]
+    other = [name for name in asked if running.get(_ASKED[name]) != wanted[_ASKED[name]]]
+    # A timeline and faults are those of a run: what an earlier one has used up does not count.
+    if not other and not {"timeline", "faults"}.intersection(asked):
+        return
+    if end_idle(folder) or not other:
+        return
+    differences = [
+        f"{name} {running.get(_ASKED[name]) or 'none'}, not {wanted[_ASKED[name]]}"
+        for name in other
+    ]
+    click.echo(
+        f"warning: joining the device that runs in '{folder}' ({'; '.join(differences)}); "
+        "end its programs first, or use another --dir",
+        err=True,
+    )
+
+
+def _variable(name: str) -> str:
+    return device.OPTIONS.get(name) or f"TANDEM_SOFTGPU_{name.upper()}"

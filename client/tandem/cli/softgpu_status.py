@@ -68,14 +68,21 @@ def status(*, as_json: bool, watch_s: float | None, folder: Path | None) -> None
 
 
 def _show(found: dict[str, Any], before: dict[str, Any] | None) -> None:
-    clock = f"{found['clock']} clock at {format_duration(found['now_ns'])}"
+    clock = f"{found['clock']} clock, up {format_duration(found['uptime_ns'])}"
+    if found["clock"] == "virtual":
+        clock = f"virtual clock, {format_duration(found['now_ns'])} since its start"
     click.echo(f"{found['profile']}, {clock}, {found['mode']} mode")
     if found.get("timeline") == "incomplete":
         click.echo("the timeline is incomplete: its disk is full, see softgpu.log")
     for gpu in found["devices"]:
         used, total = format_bytes(gpu["used_bytes"]), format_bytes(gpu["total_bytes"])
         busy = f"{gpu['gpu_utilization_ratio'] * 100:.0f}"
-        click.echo(f"gpu {gpu['index']}: {gpu['name']}, {used} / {total}, {busy} % busy")
+        state = (
+            "LOST: every call fails until it is started anew"
+            if gpu.get("lost")
+            else f"{busy} % busy"
+        )
+        click.echo(f"gpu {gpu['index']}: {gpu['name']}, {used} / {total}, {state}")
     rates = _rates(found, before)
     rows = [_row(c, rates.get(c["id"])) for c in found["clients"] if c["role"] != "query"]
     if rows:

@@ -48,8 +48,9 @@ def timeline(place: Path, output: Path) -> None:
             _refuse_other(source, count)
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
+    early = ", which ends early: its disk was full" if source.ends_early else ""
     left_out = f", {source.skipped_lines} lines left out" if source.skipped_lines else ""
-    click.echo(f"{output}: {count} operations{left_out}; open it in ui.perfetto.dev")
+    click.echo(f"{output}: {count} operations{left_out}{early}; open it in ui.perfetto.dev")
 
 
 @click.command()
@@ -85,7 +86,10 @@ def report(place: Path, output: Path, *, as_json: bool) -> None:
         counts = {"clients": len(summary.clients), "switches": summary.switches}
         click.echo(json.dumps({**facts, **counts, "notes": left_out}))
         return
-    click.echo(f"{output}: {summary.rows} operations of {len(summary.clients)} clients")
+    count, switches = len(summary.clients), summary.switches
+    clients = "1 client" if count == 1 else f"{count} clients"
+    turns = f", {switches} changes of contexts" if switches else ""
+    click.echo(f"{output}: {summary.rows - switches} operations of {clients}{turns}")
     for note in left_out:
         click.echo(f"  {note}")
 

@@ -56,6 +56,8 @@ def notes(timeline: Timeline, summary: Summary) -> list[str]:
     found = []
     if summary.rows == 0:
         found.append("The timeline has no operation.")
+    if timeline.ends_early:
+        found.append("The timeline ends early: its disk was full, or it might not grow.")
     if timeline.skipped_lines:
         lines = (
             "one line was"
@@ -86,7 +88,7 @@ def _facts(summary: Summary, about: dict[str, Any]) -> Iterable[tuple[str, str]]
         if key in about:
             yield key, str(about[key])
     yield "length", _time(summary.length_ns)
-    yield "operations", f"{summary.rows - summary.switches:,} lines"
+    yield "operations", f"{summary.rows - summary.switches:,}"
     yield "clients", f"{len(summary.clients):,}"
     turn = f", {_time(summary.switch_ns)} in all" if summary.switches else ""
     yield "changes of contexts", f"{summary.switches:,}{turn}"

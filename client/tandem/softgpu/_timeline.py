@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from tandem.errors import NotFoundError, UsageError
 
 _LONGEST_LINE_BYTES = 64 * 1024  # a line of the device is shorter than one
 _LONGEST_NAME = 256
+_INCOMPLETE = b'{"incomplete":true}'  # csrc/softgpu/device/server.cpp
 
 
 class Row(NamedTuple):
@@ -39,11 +41,15 @@ class Row(NamedTuple):
 
 
 class Timeline:
-    """The rows of a file; `skipped_lines` counts what was none, such as a line cut off."""
+    """The rows of a file; `skipped_lines` counts what was none, such as a line cut off.
+
+    `ends_early` is whether the device could not write it to its end, and has said so.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.skipped_lines = 0
+        self.ends_early = False
         self.size_bytes = 0
 
     def rows(self) -> Iterator[Row]:
@@ -58,7 +64,9 @@ class Timeline:
                 while line := file.readline(_LONGEST_LINE_BYTES):
                     self.size_bytes += len(line)
                     row = _row(line)
-                    if row is None:
+                    if _says_incomplete(line):
+                        self.ends_early = True
+                    elif row is None:
                         self.skipped_lines += 1
                     else:
                         yield row
@@ -66,6 +74,20 @@ class Timeline:
             raise NotFoundError(f"there is no timeline '{self.path}'") from exc
         except OSError as exc:
             raise UsageError(f"timeline '{self.path}' cannot be read: {exc.strerror}") from exc
+
+
+def ends_early(path: Path) -> bool:
+    """Whether the device could not write the file to its end, and has said so there."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-min(_LONGEST_LINE_BYTES, path.stat().st_size), os.SEEK_END)
+            return _says_incomplete(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+    except OSError:
+        return False
+
+
+def _says_incomplete(line: bytes) -> bool:
+    return line.startswith(_INCOMPLETE)
 
 
 def _row(line: bytes) -> Row | None:

@@ -17,7 +17,14 @@ std::string about_json(const Settings& settings) {
                 settings.profile->name, settings.clock == ClockKind::kReal ? "real" : "virtual",
                 settings.arbitration.mode == Mode::kTime ? "time" : "mps",
                 settings.arbitration.slice_ns, settings.arbitration.switch_ns);
-  std::string out = text + json_string(settings.timeline_path) + ",\"devices\":[";
+  std::string out = text + json_string(settings.timeline_path) +
+                    ",\"faults\":" + json_string(settings.faults_text) +
+                    ",\"mig\":" + json_string(settings.mig_text);
+  std::snprintf(text, sizeof text,
+                ",\"device_count\":%u,\"start_clients\":%u,\"linger_ms\":%" PRIu64
+                ",\"devices\":[",
+                settings.device_count, settings.start_clients, settings.linger_ms);
+  out += text;
   for (const DeviceInfo& device : gpus_of(*settings.profile, settings.device_count, settings.mig)) {
     std::snprintf(text, sizeof text,
                   "%s{\"name\":\"%s\",\"sm_count\":%u,\"memory_bytes\":%" PRIu64

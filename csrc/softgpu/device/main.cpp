@@ -1,4 +1,6 @@
 // tandem-softgpu: the device process of the software GPU.
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -22,9 +24,11 @@ int main(int argc, char** argv) {
   Settings settings;
   std::string error = read_settings(argc, argv, &settings);
   if (!error.empty()) {
-    std::fprintf(stderr, "tandem-softgpu: %s\n%s", error.c_str(), usage());
+    // A log needs no usage.
+    std::fprintf(stderr, "tandem-softgpu: %s\n%s", error.c_str(), isatty(2) ? usage() : "");
     return 2;
   }
+  if (settings.check_only) return std::fputs(about_json(settings).c_str(), stdout) < 0;
   close_inherited(settings.ready_fd);
   UniqueFd lock, listener, timeline;
   error = take_directory(settings.dir, &lock);

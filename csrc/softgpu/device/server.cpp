@@ -18,6 +18,9 @@ namespace {
 
 constexpr uint64_t kSpinNs = 120'000;  // before a due time: a sleep may overshoot by that much
 constexpr uint64_t kStartGraceNs = 10'000'000'000;  // for the first client, still starting up
+// What ends a timeline that could not be written to its end; the client library knows it too.
+constexpr char kCutShort[] = R"({"incomplete":true})";
+constexpr uint64_t kHurriedStartGraceNs = 1'000'000'000;
 constexpr size_t kMaxUnsentBytes = 8 * 1024 * 1024;
 constexpr int kPacketsPerTurn = 64;  // of one client, before the others are looked at
 constexpr uint32_t kListenerKey = 0;
@@ -32,11 +35,17 @@ size_t most_connections() {
 volatile std::sig_atomic_t g_stop = 0;
 void ask_to_stop(int) { g_stop = 1; }
 
+// Somebody wants to start a device with other settings here: do not linger for the next client.
+volatile std::sig_atomic_t g_hurry = 0;
+void ask_to_hurry(int) { g_hurry = 1; }
+
 void watch_signals() {
   struct sigaction action {};
   action.sa_handler = ask_to_stop;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = ask_to_hurry;
+  sigaction(SIGUSR1, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a timeline that may not grow further: write says so
 }
@@ -112,8 +121,12 @@ void Server::note_leases() {
 }
 
 bool Server::should_end() {
-  if (engine_.lease_count() > 0) return false;
-  const uint64_t grace_ns = ever_leased_ ? linger_ns_ : std::max(linger_ns_, kStartGraceNs);
+  if (engine_.lease_count() > 0) {
+    g_hurry = 0;  // it was meant for a device without clients
+    return false;
+  }
+  uint64_t grace_ns = ever_leased_ ? linger_ns_ : std::max(linger_ns_, kStartGraceNs);
+  if (g_hurry) grace_ns = ever_leased_ ? 0 : std::min(grace_ns, kHurriedStartGraceNs);
   if (real_now_ns() < unleased_since_ns_ + grace_ns) return false;
   const size_t before = connections_.size();
   accept_all();  // one that came at the last moment stays welcome
@@ -198,6 +211,11 @@ void Server::perform() {
   }
 }
 
+// Of `text`, whose first `bytes` bytes are whole lines.
+static size_t last_line_bytes(const std::string& text, size_t bytes) {
+  return bytes < 2 ? bytes : bytes - (text.rfind('\n', bytes - 2) + 1);
+}
+
 void Server::write_timeline(const std::string& text) {
   if (!timeline_) return;
   for (size_t at = 0; at < text.size();) {
@@ -207,14 +225,22 @@ void Server::write_timeline(const std::string& text) {
     at += static_cast<size_t>(wrote);
   }
   timeline_bytes_ += text.size();
+  last_line_bytes_ = last_line_bytes(text, text.size());
 }
 
 // The disk is full, or the file as big as it may get. `written` is what of the last text
 // still got there.
 void Server::end_timeline(const std::string& written) {
   std::perror("the timeline is incomplete from here on, continuing without it");
-  const uint64_t whole = timeline_bytes_ + written.rfind('\n') + 1;  // npos + 1 is 0
-  (void)!ftruncate(timeline_.get(), static_cast<off_t>(whole));  // fails for /dev/full: fine
+  const size_t lines = written.rfind('\n') + 1;  // npos + 1 is 0
+  const size_t last = lines > 0 ? last_line_bytes(written, lines) : last_line_bytes_;
+  const auto whole = static_cast<off_t>(timeline_bytes_ + lines);
+  (void)!ftruncate(timeline_.get(), whole);  // fails for /dev/full: fine
+  // Says so in the file too: over its last line, where there is room on any disk.
+  if (last >= sizeof kCutShort && lseek(timeline_.get(), whole - static_cast<off_t>(last), SEEK_SET) >= 0) {
+    const std::string line = kCutShort + std::string(last - sizeof kCutShort, ' ') + '\n';
+    (void)!write(timeline_.get(), line.data(), line.size());
+  }
   timeline_ = UniqueFd();
   engine_.end_timeline();
 }

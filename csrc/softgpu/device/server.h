@@ -46,6 +46,7 @@ class Server {
   Engine engine_;
   UniqueFd listener_, timeline_, poll_;
   uint64_t timeline_bytes_ = 0;  // written, all of whole lines
+  size_t last_line_bytes_ = 0;   // of those
   uint64_t linger_ns_;
   bool ever_leased_ = false;
   uint64_t unleased_since_ns_;

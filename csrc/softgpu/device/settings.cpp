@@ -77,6 +77,8 @@ std::string read_switch(std::string_view name, std::string_view value, Settings*
   return number<uint64_t>(name, value, 0, 60'000'000'000, &s->arbitration.switch_ns);
 }
 std::string read_faults(std::string_view name, std::string_view value, Settings* s) {
+  s->faults = Faults();
+  s->faults_text = value;
   const std::string error = s->faults.parse(value);
   return error.empty() ? error : std::string(name) + ": " + error;
 }
@@ -112,7 +114,7 @@ constexpr Setting kSettings[] = {
 };
 
 std::string unknown_argument(std::string_view typed) {
-  std::vector<std::string_view> flags;
+  std::vector<std::string_view> flags = {"--check"};
   for (const Setting& setting : kSettings) {
     if (setting.flag) flags.emplace_back(setting.flag);
   }
@@ -134,6 +136,10 @@ std::string read_environment(Settings* settings) {
 std::string read_settings(int argc, char** argv, Settings* settings) {
   std::string error = read_environment(settings);
   for (int i = 1; error.empty() && i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--check") {
+      settings->check_only = true;
+      continue;
+    }
     const Setting* match = nullptr;
     for (const Setting& setting : kSettings) {
       if (std::string_view(argv[i]) == setting.flag) match = &setting;
@@ -156,6 +162,7 @@ const char* usage() {
   return "usage: tandem-softgpu --dir DIR [--timeline FILE] [--clock real|virtual]\n"
          "         [--mode time|mps] [--profile NAME] [--devices N] [--mig LAYOUT]\n"
          "         [--slice-ns N] [--switch-ns N] [--faults LIST] [--clients N] [--linger-ms N] [--ready-fd N]\n"
+         "         [--check]  print as JSON what the settings mean, and end\n"
          "Each but --ready-fd can be given as TANDEM_SOFTGPU_<NAME> in the environment\n"
          "(--clients: TANDEM_SOFTGPU_START_CLIENTS); flags win.\n";
 }

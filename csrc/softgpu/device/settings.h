@@ -24,6 +24,8 @@ struct Settings {
   uint64_t linger_ms = 2000;   // the process ends so long after its last client
   int ready_fd = -1;           // one byte is written to it when the socket listens
   Faults faults;
+  std::string faults_text;  // as written
+  bool check_only = false;  // say whether these settings are right, and what they mean; then end
 };
 
 // Reads flags and environment into `settings`; the error, empty when there is none.

@@ -70,7 +70,7 @@ std::string Engine::status_json() const {
   for (uint32_t i = 0; i < gpus_.size(); ++i) {
     if (i > 0) out += ',';
     append_device(&out, i, gpus_[i], now_ns_);
-    out += '}';
+    out += gpus_[i].health().lost ? ",\"lost\":true}" : ",\"lost\":false}";
   }
   out += "],\"clients\":[";
   bool truncated = false;

@@ -103,11 +103,10 @@ std::string reason_in(const std::string& log_path) {
   return reason;
 }
 
-bool start_device(const std::string& directory) {
+bool start_device(const std::string& directory, std::string* problem) {
   const std::string program = device_program();
   if (access(program.c_str(), X_OK) != 0) {
-    fprintf(stderr, "softgpu: device program '%s' cannot be executed; set TANDEM_SOFTGPU_BIN\n",
-            program.c_str());
+    *problem = "device program '" + program + "' cannot be executed; set TANDEM_SOFTGPU_BIN";
     return false;
   }
   int ready[2];
@@ -136,8 +135,8 @@ bool start_device(const std::string& directory) {
   const bool up = child > 0 && wait_for_ready_byte(ready[0]);
   close(ready[0]);
   if (!up) {
-    fprintf(stderr, "softgpu: device program '%s' did not come up: %s; see %s/softgpu.log\n",
-            program.c_str(), reason_in(directory + "/softgpu.log").c_str(), directory.c_str());
+    const std::string log = directory + "/softgpu.log";
+    *problem = "device program '" + program + "' did not come up: " + reason_in(log) + "; see " + log;
   }
   return up;
 }
@@ -219,10 +218,14 @@ int connect_to_device(uint32_t hello_flags, bool may_start, Welcome* welcome) {
   }
   // Again under the lock: someone else may have started it. Twice: a device that was just about to
   // end may have taken the first connection with it.
+  std::string problem;
   for (int attempt = 0; attempt < 2 && fd < 0; ++attempt) {
     fd = try_connect(directory, hello_flags, welcome);
-    if (fd < 0 && start_device(directory)) fd = try_connect(directory, hello_flags, welcome);
+    if (fd < 0 && start_device(directory, &problem)) {
+      fd = try_connect(directory, hello_flags, welcome);
+    }
   }
+  if (fd < 0 && !problem.empty()) fprintf(stderr, "softgpu: %s\n", problem.c_str());
   close(lock);
   if (fd >= 0 && welcome->client_id == 0) {
     fprintf(stderr, "softgpu: the device process in '%s' speaks protocol %u, this library %u\n",

@@ -92,7 +92,7 @@ int wait_for_event(EventSet* set, unsigned timeout_ms) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
   while (set->arrived.empty()) {
-    if (set->device_process_gone) return kUnknown;
+    if (set->device_process_gone) return kGpuIsLost;  // as documented of one that is inaccessible
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{set->fd, POLLIN, 0};

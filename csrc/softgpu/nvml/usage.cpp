@@ -102,9 +102,11 @@ NVML_API nvmlDeviceGetUtilizationRates(Handle handle, Utilization* utilization) 
 
 
 NVML_API nvmlDeviceGetBAR1MemoryInfo(Handle handle, Memory* memory) {
-  return put(handle, memory, [](const DeviceFigures& device) {
-    return Memory{device.total_bytes, device.total_bytes, 0};  // nothing is mapped through it
-  });
+  DeviceFigures device;
+  if (const int bad = figures_of_any(handle, &device)) return bad;  // documented for MIG devices too
+  if (!memory) return kInvalidArgument;
+  *memory = {device.total_bytes, device.total_bytes, 0};  // nothing is mapped through it
+  return kSuccess;
 }
 
 NVML_API nvmlDeviceGetComputeRunningProcesses(Handle h, unsigned* count, ProcessV1* out) {

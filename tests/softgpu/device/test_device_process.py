@@ -315,7 +315,8 @@ def test_a_timeline_that_may_not_grow_ends_with_a_whole_line(start_device, tmp_p
 
     lines = path.read_text().splitlines()
     assert len(lines) >= 10
-    assert all(json.loads(line)["kind"] == "kernel" for line in lines)
+    assert all(json.loads(line)["kind"] == "kernel" for line in lines[:-1])
+    assert json.loads(lines[-1]) == {"incomplete": True}
     assert json.loads(device_status(device.directory))["timeline"] == "incomplete"
 
 
@@ -359,3 +360,34 @@ def test_the_documentation_names_every_setting():
     names = [word for word in source.split('"') if word.startswith("TANDEM_SOFTGPU_")]
 
     assert [n for n in names if n.isupper() and n not in text] == []
+
+
+def test_asked_to_hurry_a_device_ends_once_it_has_no_client_and_not_before(start_device):
+    device = start_device(linger_ms=3_600_000)
+    client = connect(device)
+
+    def is_gone_when_asked():
+        device.process.send_signal(signal.SIGUSR1)
+        return device.process.poll() is not None
+
+    assert not is_gone_when_asked()
+    client.submit("kernel", traffic=1e6)
+    client.idle()
+    assert client.wait_for("done")[3] == 0
+
+    client.close()
+    wait_until(is_gone_when_asked, "the end of the device")
+    assert device.process.returncode == 0
+
+
+def test_settings_can_be_checked_without_a_device(tmp_path):
+    words = ("--dir", tmp_path / "none", "--profile", "a100", "--faults", "oom@3,launch:vadd@1")
+
+    done = subprocess.run(
+        [binary(), *words, "--check"], capture_output=True, text=True, timeout=20, check=True
+    )
+
+    found = json.loads(done.stdout)
+    assert (found["profile"], found["faults"]) == ("a100", "oom@3,launch:vadd@1")
+    assert (found["device_count"], found["mig"], found["linger_ms"]) == (1, "", 2000)
+    assert not (tmp_path / "none").exists()

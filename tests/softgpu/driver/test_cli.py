@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -119,14 +120,105 @@ def test_joining_a_device_that_is_not_as_asked_for_is_said(tandem, gpu):
     assert child.stdout.readline() == "ready\n"
 
     same = tandem("run", "--profile", "tiny", "--dir", str(gpu.folder), "--", "true")
-    other = tandem("run", "--profile", "a100", "--dir", str(gpu.folder), "--", "true")
+    asked = ("--profile", "a100", "--devices", "2", "--mig", "1g.10gb", "--faults", "oom@1")
+    other = tandem("run", *asked, "--timeline", "t", "--dir", str(gpu.folder), "--", "true")
 
     child.communicate("")
     assert (same.returncode, same.stderr) == (0, "")
     assert other.returncode == 0
     assert "warning: joining the device" in other.stderr
-    assert "profile tiny, not a100" in other.stderr
+    for difference in ("profile tiny, not a100", "devices 1, not 2", "mig none, not 1g.10gb"):
+        assert difference in other.stderr
+    assert "faults none, not oom@1" in other.stderr
+    assert f"timeline {gpu.folder}/timeline.jsonl, not {Path.cwd()}/t" in other.stderr
     assert other.stderr.count("\n") == 1
+
+
+def test_a_device_without_clients_makes_room_for_other_settings(tandem, tmp_path):
+    program = (sys.executable, "-c", "from cuda.bindings import driver as cu; cu.cuInit(0)")
+    place = ("run", "--dir", str(tmp_path / "d"))
+    timeline = tmp_path / "t.jsonl"
+    assert tandem(*place, "--profile", "tiny", "--", *program).returncode == 0
+
+    done = tandem(*place, "--profile", "a100", "--timeline", str(timeline), "--", *program)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert timeline.exists()
+    status = json.loads(tandem("status", "--json", "--dir", str(tmp_path / "d")).stdout)
+    assert (status["profile"], status["timeline"]) == ("a100", "complete")
+
+
+def test_faults_of_an_earlier_run_are_not_those_of_the_next(tandem, tmp_path):
+    ask = (
+        "from cuda.bindings import driver as cu; cu.cuInit(0);"
+        "cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1]); print(int(cu.cuMemAlloc(16)[0]))"
+    )
+    words = ("--dir", str(tmp_path), "--profile", "tiny", "--faults", "oom@1")
+
+    seen = [tandem("run", *words, "--", sys.executable, "-c", ask).stdout for _ in range(2)]
+
+    assert seen == ["2\n", "2\n"]
+
+
+@pytest.mark.parametrize("verb", ["run", "env"])
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--faults", "bogus@1"), "--faults: unknown fault 'bogus@1'; known are oom, "),
+        (("--profile", "h200", "--mig", "9g"), "--mig: '9g' is no MIG profile of h200"),
+        (("--profile", "tiny", "--mig", "1g.18gb"), "--mig: '1g.18gb' for profile tiny"),
+        (("--timeline", "/none/t"), "cannot write the timeline '/none/t': there is no directory"),
+    ],
+)
+def test_wrong_values_are_refused_before_the_program_runs(tandem, verb, words, complaint):
+    command = ("--", "echo", "ran") if verb == "run" else ()
+
+    done = tandem(verb, *words, *command)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {complaint}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_timeline_that_could_not_be_written_to_its_end_is_said_at_the_end(gpu, tmp_path):
+    program = (
+        "from cuda.bindings import driver as cu; cu.cuInit(0);"
+        "cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1]); x = cu.cuMemAlloc(16)[1]\n"
+        "for _ in range(40): cu.cuMemsetD8(x, 0, 16)\n"
+        "cu.cuCtxSynchronize(); raise SystemExit(7)"
+    )
+    timeline = tmp_path / "t.jsonl"
+    words = ["run", "--dir", str(tmp_path / "d"), "--clock", "virtual", "--timeline", str(timeline)]
+    limit = ["prlimit", "--fsize=4000:unlimited"]
+
+    done = subprocess.run(
+        [*limit, *CLI, *words, "--", sys.executable, "-c", program],
+        env=own_env(gpu),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 7
+    assert done.stderr == (
+        f"warning: the timeline '{timeline}' ends early: its disk is full, or it may not grow\n"
+    )
+
+
+def test_the_status_of_a_lost_device_says_so(tandem, gpu):
+    gpu.options["faults"] = "lost:affine@1"
+    child = gpu.start(
+        "gpu = Gpu(); gpu.affine(gpu.word(1), 2, 1); refused(cu.cuCtxSynchronize())\n"
+        "print('lost', flush=True)\nwith outside(): sys.stdin.read()"
+    )
+    assert child.stdout.readline() == "lost\n"
+
+    plain = tandem("status", "--dir", str(gpu.folder)).stdout
+
+    child.communicate("")
+    assert "gpu 0: Tandem Software GPU (tiny), " in plain
+    assert "LOST: every call fails" in plain
 
 
 def test_a_misspelt_option_of_run_is_no_command(tandem):
@@ -157,7 +249,7 @@ def test_an_unknown_profile_is_refused(tandem):
     done = tandem("run", "--profile", "h2000", "--", "true")
 
     assert done.returncode == 2
-    assert "known are h200, a100, rtx4090, tiny" in done.stderr
+    assert "must be one of h200, a100, rtx4090, tiny (did you mean 'h200'?)" in done.stderr
 
 
 def test_the_compiler_may_be_named_with_arguments(tmp_path, monkeypatch):

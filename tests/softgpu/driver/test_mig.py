@@ -172,6 +172,8 @@ assert code(nv.nvmlDeviceGetMigDeviceHandleByIndex, device, 7) == nv.NVML_ERROR_
 assert code(nv.nvmlDeviceGetMigDeviceHandleByIndex, small, 0) == nv.NVML_ERROR_NOT_SUPPORTED
 assert [nv.nvmlDeviceIsMigDeviceHandle(h).value for h in (device, small)] == [0, 1]
 assert nv.nvmlDeviceGetName(large).endswith(" MIG 3g.71gb")
+for one in (device, small, large):
+    assert nv.nvmlDeviceGetBAR1MemoryInfo(one).bar1Total == nv.nvmlDeviceGetMemoryInfo(one).total
 uuid = nv.nvmlDeviceGetUUID(large)
 assert uuid.startswith("MIG-") and nv.nvmlDeviceGetUUID(nv.nvmlDeviceGetHandleByUUID(uuid)) == uuid
 assert nv.nvmlDeviceGetGpuInstanceId(large) == 2 and nv.nvmlDeviceGetComputeInstanceId(large) == 0

@@ -1,6 +1,11 @@
 """NVML for monitors: what they read, and the events they wait for."""
 
+import os
+import signal
+
 import pytest
+
+from tandem.softgpu._device import pid_of
 
 MONITOR = """
 import pynvml as nv
@@ -171,3 +176,20 @@ other = ok(cu.cuCtxCreate(None, 0, 1))
 ok(cu.cuMemAlloc(16))
 """
     )
+
+
+def test_who_waits_for_events_hears_of_the_end_of_the_device_process(gpu):
+    child = gpu.start(
+        MONITOR
+        + """
+events = nv.nvmlEventSetCreate()
+nv.nvmlDeviceRegisterEvents(handle, nv.nvmlEventTypeXidCriticalError, events)
+print("waiting", flush=True)
+print(code(nv.nvmlEventSetWait_v2, events, 60_000) == nv.NVML_ERROR_GPU_IS_LOST)
+"""
+    )
+    assert child.stdout.readline() == "waiting\n"
+
+    os.kill(pid_of(gpu.folder), signal.SIGTERM)
+
+    assert child.communicate(timeout=30) == ("True\n", "")

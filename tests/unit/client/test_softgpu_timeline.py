@@ -13,7 +13,7 @@ from tandem.softgpu._buckets import Buckets
 from tandem.softgpu._perfetto import write_perfetto
 from tandem.softgpu._report import notes, write_report
 from tandem.softgpu._summary import OTHERS, summarize
-from tandem.softgpu._timeline import Timeline, find_timeline
+from tandem.softgpu._timeline import Timeline, ends_early, find_timeline
 
 HOSTILE = "</script><script>alert(1)</script>"
 
@@ -200,6 +200,16 @@ def test_a_long_timeline_fits_into_little_memory(tmp_path):
     )
 
     assert (tmp_path / "r.html").stat().st_size < 4 << 20
+
+
+def test_a_timeline_that_says_that_it_ends_early_is_believed(timeline):
+    source = timeline(row(0, 10), tail='{"incomplete":true}   \n')
+
+    assert "The timeline ends early: its disk was full, or it might not grow." in notes(
+        source, summarize(source)
+    )
+    assert (source.skipped_lines, ends_early(source.path)) == (0, True)
+    assert not ends_early(timeline(row(0, 10)).path)
 
 
 @pytest.mark.parametrize("words", [("report",), ("timeline", "-o")], ids=["report", "timeline"])
