@@ -62,6 +62,21 @@ TEST(a_copy_that_says_no_direction_is_asked_about_where_it_matters) {
   g_channel = nullptr;
 }
 
+TEST(a_copy_without_a_stream_is_over_unless_its_pointers_are_both_the_devices) {
+  Channel* channel = managed();
+  g_driver.cuPointerGetAttributes = [](unsigned, CUpointer_attribute*, void** types,
+                                       CUdeviceptr address) {
+    *static_cast<unsigned*>(types[0]) = address < 0x1000 ? 0u : unsigned{CU_MEMORYTYPE_DEVICE};
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemcpy = [](CUdeviceptr, CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  handlers::copy_now<cuMemcpy_call>(CUdeviceptr{0x10}, CUdeviceptr{0x3000}, size_t{1} << 20);
+  CHECK_EQ(outstanding(channel), 0u);
+  handlers::copy_now<cuMemcpy_call>(CUdeviceptr{0x2000}, CUdeviceptr{0x3000}, size_t{1} << 20);
+  CHECK_EQ(outstanding(channel), 1u);
+  g_channel = nullptr;
+}
+
 TEST(a_list_that_the_driver_refuses_is_not_read) {
   Channel* channel = managed();
   g_driver.cuMemcpyBatchAsync_v2 = [](CUdeviceptr*, CUdeviceptr*, size_t*, size_t,
@@ -121,12 +136,12 @@ TEST(a_capture_that_another_thread_ends_leaves_this_one_to_the_gate) {
     handlers::set_async<cuMemsetD8Async_call>(CUdeviceptr{1}, static_cast<unsigned char>(0),
                                               size_t{1}, as_stream(0x51));
   };
-  note_capture_begun();
+  note_capture_begun(0x52);
   command_of(channel).gate.gate = shm::kGateHold;
   command_of(channel).heartbeat.stale_ns = 1;  // nobody will open it: a waiter says so and goes on
   set();  // a thread that captures never waits
   CHECK_EQ(channel->state->control.ungated.load(), 0u);
-  std::thread(note_capture_ended).join();
+  std::thread(note_capture_ended, 0x52).join();
   set();
   CHECK_EQ(channel->state->control.ungated.load(), 1u);
   g_channel = nullptr;
