@@ -22,6 +22,7 @@ from concurrent.futures import Future
 import structlog
 
 from tandem import _native
+from tandemd.auditor import Auditor
 from tandemd.config import Config
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
@@ -80,6 +81,9 @@ class Daemon:
         self._stops += [rpc.stop, login.stop]
         if not self._loop.clock.is_virtual:
             self._spawn("attach", self._attach.run)
+            auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
+            self._spawn("audit", auditor.run)
+            self._stops.append(auditor.stop)
 
     def stop(self) -> None:
         """Release everybody and end all threads."""

@@ -93,6 +93,14 @@ class UsageSampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAudited:
+    """What the driver says that processes hold, beside what they say themselves."""
+
+    now_ns: int
+    held_bytes: tuple[tuple[int, int], ...]  # process id, bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdated:
     """Somebody allowed to do so changed what the job may have."""
 
@@ -141,6 +149,7 @@ Event = (
     | GpuAdded
     | JobExited
     | UsageSampled
+    | MemoryAudited
     | JobUpdated
     | JobPaused
     | JobResumed

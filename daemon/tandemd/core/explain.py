@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tandemd.core.audit import describe, is_unaccounted
 from tandemd.core.model import Group, Job, JobClass, JobState, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns import Turns
@@ -131,6 +132,7 @@ def _of_group(group: Group) -> list[str]:
         lines.append(f"threads waiting now: {waiting}")
     if group.job_class is JobClass.LATENCY and (lingers := _lingers_ns(group)):
         lines.append(f"counts as busy for {lingers // 1000} us after its last work")
+    lines += [describe(p) for p in group.processes.values() if is_unaccounted(p)]
     if group.undrainable:
         lines.append("undrainable: it is windowed, but takes no turns")
     if group.dozing:

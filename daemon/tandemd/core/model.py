@@ -109,6 +109,8 @@ class Process:
     more_gpus: set[int] = field(default_factory=set)
     mapped: bool = False  # its presence page may be shown to others
     usage: Usage
+    audited_bytes: int = 0  # by the driver's count, when last looked
+    audit_misses: int = 0  # looks in a row that found its claim far below that
 
     @property
     def gpus(self) -> frozenset[int]:

@@ -15,6 +15,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import assert_never
 
+from tandemd.core.audit import take_audit
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
@@ -30,6 +31,7 @@ from tandemd.core.events import (
     JobRegistered,
     JobResumed,
     JobUpdated,
+    MemoryAudited,
     OpenGates,
     PolicyChanged,
     ProcessAttached,
@@ -96,6 +98,8 @@ class Scheduler:
                 self._take_samples(event, actions)
             case Ticked():
                 self._drop_finished(event.now_ns)
+            case MemoryAudited():
+                take_audit(event, self.processes, self.jobs)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
             case HandleShared() | GpuAdded():

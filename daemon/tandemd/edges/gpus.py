@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -37,6 +38,9 @@ class Inventory(Protocol):
     def gpus(self) -> Sequence[Gpu]:
         """All GPUs, by index, with their memory use now. Any thread."""
 
+    def held_bytes(self) -> Mapping[int, int]:
+        """What the driver says that processes hold on all GPUs, by pid. Any thread."""
+
 
 class NoGpus:
     """A machine without a driver."""
@@ -44,6 +48,10 @@ class NoGpus:
     def gpus(self) -> Sequence[Gpu]:
         """None."""
         return ()
+
+    def held_bytes(self) -> Mapping[int, int]:
+        """Nothing."""
+        return {}
 
 
 class NvmlInventory:
@@ -71,6 +79,18 @@ class NvmlInventory:
         """All GPUs; a figure that cannot be read is zero."""
         pairs = zip(self._gpus, self._handles, strict=True)
         return [replace(gpu, memory_used_bytes=self._used_bytes(handle)) for gpu, handle in pairs]
+
+    def held_bytes(self) -> Mapping[int, int]:
+        """By pid; those of which the driver does not say it are left out."""
+        held: Counter[int] = Counter()
+        for handle in self._handles:
+            try:
+                running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            except self._nvml.NVMLError:
+                continue
+            for process in running:
+                held[int(process.pid)] += int(process.usedGpuMemory or 0)
+        return held
 
     def _describe(self, index: int, handle: object) -> Gpu:
         nvml = self._nvml

@@ -12,6 +12,7 @@ from tandemd.core.events import (
     JobRegistered,
     JobResumed,
     JobUpdated,
+    MemoryAudited,
     OpenGates,
     PolicyChanged,
     ProcessAttached,
@@ -71,6 +72,12 @@ class Talk:
 
     def share(self, process_id, *, key):
         return self.say(HandleShared(now_ns=self.now_ns, process_id=process_id, key=key))
+
+    def audit(self, *, after_ms=5000, **held_bytes):
+        """What the driver says that processes hold: `p1=...` for process 1."""
+        self.now_ns += after_ms * MS
+        held = tuple((int(name[1:]), size) for name, size in held_bytes.items())
+        return self.say(MemoryAudited(now_ns=self.now_ns, held_bytes=held))
 
     def add_gpu(self, process_id, gpu):
         return self.say(GpuAdded(now_ns=self.now_ns, process_id=process_id, gpu=gpu))

@@ -1,0 +1,63 @@
+import pytest
+from talk import Talk
+
+from tandemd.core.explain import explain
+
+GIB = 1 << 30
+UNSEEN = "process 1 holds memory that its shim has not seen: 6144 MiB by the driver's count"
+
+
+@pytest.fixture
+def talk():
+    talk = Talk()
+    talk.attach(1)
+    talk.sample(1, device_bytes=4 * GIB)
+    return talk
+
+
+def story(talk):
+    return [line for _, line in talk.core.job(1).story]
+
+
+def lines(talk):
+    return explain(talk.core, talk.core.job(1), talk.now_ns).lines
+
+
+def test_memory_that_the_shim_has_not_seen_is_told_once(talk):
+    for _ in range(3):
+        talk.audit(p1=6 * GIB)
+
+    told = f"{UNSEEN}, 4096 MiB by its own"
+    assert story(talk).count(told) == 1
+    assert told in lines(talk)
+
+
+def test_what_contexts_and_libraries_take_is_no_finding(talk):
+    for _ in range(3):
+        talk.audit(p1=5 * GIB)
+
+    assert not any("not seen" in line for line in (*story(talk), *lines(talk)))
+
+
+def test_one_look_between_a_free_and_its_report_is_no_finding(talk):
+    talk.audit(p1=6 * GIB)
+    talk.audit(p1=4 * GIB)
+    talk.audit(p1=6 * GIB)
+
+    assert not any("not seen" in line for line in (*story(talk), *lines(talk)))
+
+
+def test_it_is_told_anew_after_it_was_gone(talk):
+    for size in (6, 6, 4, 7, 7):
+        talk.audit(p1=size * GIB)
+
+    assert sum("not seen" in line for line in story(talk)) == 2
+
+
+def test_a_process_that_has_ended_is_passed_over(talk):
+    talk.attach(2)
+    talk.leave(1)
+
+    talk.audit(p1=6 * GIB, p2=0)
+
+    assert not any("not seen" in line for line in story(talk))

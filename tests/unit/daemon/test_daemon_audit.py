@@ -1,0 +1,61 @@
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tandem import softgpu
+from tandemd.auditor import Auditor
+from tandemd.core.events import MemoryAudited
+from tandemd.edges.gpus import NoGpus
+
+HOLDING = """
+import json, os
+from cuda.bindings import driver as cu
+from tandemd.edges.gpus import NvmlInventory
+cu.cuInit(0)
+cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+cu.cuMemAlloc(64 << 20)
+print(json.dumps([os.getpid(), *NvmlInventory().held_bytes().items()]))
+"""
+
+
+class Held(NoGpus):
+    def __init__(self, held):
+        self.held = held
+
+    def held_bytes(self):
+        return self.held
+
+
+def look(held):
+    handled = []
+    loop = SimpleNamespace(
+        post=lambda errand: errand(),
+        handle=handled.append,
+        clock=SimpleNamespace(now_ns=lambda: 7),
+    )
+    info = {1: SimpleNamespace(pid=100), 2: SimpleNamespace(pid=200)}
+    Auditor(loop=loop, sessions=SimpleNamespace(info=info), inventory=Held(held)).look()
+    return handled
+
+
+def test_attached_processes_are_audited_and_no_others():
+    assert look({200: 5, 300: 9}) == [MemoryAudited(now_ns=7, held_bytes=((2, 5),))]
+
+
+def test_the_core_is_not_woken_for_nothing():
+    assert look({}) == look({300: 9}) == []
+
+
+def test_nvml_says_what_a_process_holds(tmp_path):
+    pytest.importorskip("cuda.bindings")
+    env = softgpu.environment(folder=tmp_path, clock="real", profile="tiny")
+    done = subprocess.run(
+        [sys.executable, "-c", HOLDING], env=env, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    pid, *held = json.loads(done.stdout)
+    assert held == [[pid, (64 + 8) << 20]]  # 8: what a context occupies
