@@ -30,14 +30,11 @@ ALLOCATORS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("limits")
-    env = softgpu.environment(folder=folder, clock="virtual", profile="tiny")
+def seen_by(program, folder, *, devices):
+    env = softgpu.environment(folder=folder, clock="virtual", profile="tiny", devices=devices)
     env |= {"LD_PRELOAD": str(_paths.SHIM), "TANDEM_RUNTIME_DIR": str(folder)}
-    program = Path(__file__).with_name("memory_limits.py")
     child = subprocess.run(
-        [sys.executable, str(program), str(folder)],
+        [sys.executable, str(Path(__file__).with_name(program)), str(folder)],
         env=env,
         capture_output=True,
         text=True,
@@ -45,6 +42,16 @@ def seen(tmp_path_factory):
     )
     assert child.returncode == 0, child.stdout + child.stderr
     return json.loads(child.stdout)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    return seen_by("memory_limits.py", tmp_path_factory.mktemp("limits"), devices=1)
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    return seen_by("memory_crowd.py", tmp_path_factory.mktemp("crowd"), devices=2)
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
@@ -63,3 +70,17 @@ def test_a_reset_takes_all_memory_of_the_device_away(seen):
     before, after = seen["reset"]
 
     assert (before, after) == (6 * PIECE, 0)
+
+
+def test_threads_that_share_a_pool_leave_what_the_pool_keeps(crowded):
+    counted, reserved = crowded["crowd"]
+
+    assert counted == reserved
+
+
+def test_the_limit_holds_for_each_device_by_itself(crowded):
+    refused, left_on_first, left_on_second, both, after_reset = crowded["devices"]
+
+    assert refused == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert (left_on_first, left_on_second) == (5, 6)
+    assert (both, after_reset) == (29, 15)  # MiB; the reset was of the second
