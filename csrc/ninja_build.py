@@ -51,6 +51,7 @@ class Target:
     flags: str = ""
     link: str = ""
     inputs: tuple[str, ...] = ()  # further files that force a relink
+    runs: tuple[str, ...] = ()  # targets that it starts
     shared: bool = True
 
 
@@ -155,6 +156,11 @@ def test_targets() -> dict[str, Target]:
             f"-Icsrc/softgpu -Icsrc/softgpu/device {_driver_folders()} "
             f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
+        "driver": (
+            "csrc/softgpu/driver/**/*.cpp csrc/softgpu/ptx/*.cpp",
+            f"-Icsrc/softgpu {_driver_folders()} -Ibuild/generated "
+            f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
+        ),
         "ptx": (
             "csrc/softgpu/ptx/*.cpp",
             f"-Icsrc/softgpu -isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
@@ -175,6 +181,7 @@ def test_targets() -> dict[str, Target]:
                 flags=f"{flags} -Itests/cpp",
                 link="-ldl",
                 shared=False,
+                runs=("softgpu-device",) if area == "driver" else (),
             )
     return found
 
@@ -215,7 +222,7 @@ def write_ninja(variant: str) -> Path:
             rule = f"build {obj}: cc {relative}\n  flags = {target.flags}"
             if rule not in lines:
                 lines.append(rule)
-        inputs = " ".join(target.inputs)
+        inputs = " ".join([*target.inputs, *(str(out / targets()[n].output) for n in target.runs)])
         lines += [
             f"build {out / target.output}: link {' '.join(objects)}"
             + (f" | {inputs}" if inputs else ""),

@@ -76,6 +76,7 @@ class Runtime {
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
+  std::vector<Context*> ended_contexts;  // never deleted: threads may have them on their stacks
   std::unordered_set<const void*> graphs, graph_nodes, user_objects;
   std::unordered_set<const void*> arrays, mipmapped_arrays;  // levels are arrays, too
   std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;

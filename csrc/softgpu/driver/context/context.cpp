@@ -83,6 +83,7 @@ void destroy_context(Call& call, Context* context) {
   rt.post(proto::Type::kContextDestroy, proto::ContextDestroy{{}, context->number});
   rt.wait_for_ops(call.lock, ops);  // the device ends them all, with an error where they still ran
   rt.contexts.erase(context);
+  rt.ended_contexts.push_back(context);
   for (Stream* stream : context->streams) {
     leave_capture(rt, stream);
     rt.streams.erase(stream);

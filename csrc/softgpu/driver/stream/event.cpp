@@ -4,6 +4,21 @@
 #include "ipc.h"
 #include "pool.h"
 
+namespace softgpu {
+namespace {
+
+// For the host, which asks whether it has happened.
+CUresult find_to_look_at(const Call& call, CUevent handle, Event** event) {
+  if (call.error) return call.error;
+  *event = checked<Event>(call.rt.events, handle);
+  if (!*event) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = refuse_captured(call.rt, *event)) return bad;
+  return refuse_unsafe(call.rt);
+}
+
+}  // namespace
+}  // namespace softgpu
+
 using namespace softgpu;
 
 SOFTGPU_API cuEventCreate(CUevent* out, unsigned int flags) {
@@ -63,11 +78,8 @@ SOFTGPU_API cuEventRecord(CUevent handle, CUstream stream) {
 
 SOFTGPU_API cuEventQuery(CUevent handle) {
   Call call(Call::kNothing);
-  if (call.error) return call.error;
-  const auto* event = checked<Event>(call.rt.events, handle);
-  if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult bad = refuse_captured(call.rt, event)) return bad;
-  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
+  Event* event;
+  if (const CUresult bad = find_to_look_at(call, handle, &event)) return bad;
   if (event->shared) return query_shared(call, *event);
   Context* context = event->context;
   const uint64_t op = event->op;
@@ -78,11 +90,8 @@ SOFTGPU_API cuEventQuery(CUevent handle) {
 
 SOFTGPU_API cuEventSynchronize(CUevent handle) {
   Call call(Call::kNothing);
-  if (call.error) return call.error;
-  const auto* event = checked<Event>(call.rt.events, handle);
-  if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult bad = refuse_captured(call.rt, event)) return bad;
-  if (const CUresult bad = refuse_unsafe(call.rt)) return bad;
+  Event* event;
+  if (const CUresult bad = find_to_look_at(call, handle, &event)) return bad;
   if (event->shared) return synchronize_shared(call, *event);
   Context* context = event->context;
   call.rt.wait_for_ops(call.lock, {event->op});

@@ -114,6 +114,16 @@ void destroy_stream(Runtime& rt, Stream* stream) {
   if (stream->pending_ops == 0) delete stream;
 }
 
+// One of the things that a stream tells of itself.
+template <class Value, class Of>
+static CUresult tell(CUstream handle, Value* out, Of value_of) {
+  StreamCall on;
+  if (const CUresult bad = on.find(handle)) return bad;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = value_of(*on.stream);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace softgpu
 
 using namespace softgpu;
@@ -192,36 +202,21 @@ SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned in
 }
 
 SOFTGPU_API cuStreamGetFlags(CUstream handle, unsigned int* flags) {
-  StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  if (!flags) return CUDA_ERROR_INVALID_VALUE;
-  *flags = on.stream->flags;
-  return CUDA_SUCCESS;
+  return tell(handle, flags, [](const Stream& stream) { return stream.flags; });
 }
-
 SOFTGPU_API cuStreamGetPriority(CUstream handle, int* priority) {
-  StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  if (!priority) return CUDA_ERROR_INVALID_VALUE;
-  *priority = on.stream->priority;
-  return CUDA_SUCCESS;
+  return tell(handle, priority, [](const Stream& stream) { return stream.priority; });
 }
-
 SOFTGPU_API cuStreamGetId(CUstream handle, unsigned long long* id) {
-  StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  if (!id) return CUDA_ERROR_INVALID_VALUE;
-  *id = on.stream->number;
-  return CUDA_SUCCESS;
+  return tell(handle, id, [](const Stream& stream) { return stream.number; });
 }
-
+SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
+  return tell(handle, device, [](const Stream& stream) { return stream.context->device; });
+}
 SOFTGPU_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
-  StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  if (!context) return CUDA_ERROR_INVALID_VALUE;
-  const GreenContext* green = on.stream->green;
-  *context = reinterpret_cast<CUcontext>(green ? green->view : on.stream->context);
-  return CUDA_SUCCESS;
+  return tell(handle, context, [](const Stream& stream) {
+    return reinterpret_cast<CUcontext>(stream.green ? stream.green->view : stream.context);
+  });
 }
 
 SOFTGPU_API cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {
@@ -230,13 +225,5 @@ SOFTGPU_API cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* g
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   *context = reinterpret_cast<CUcontext>(on.stream->context);
   if (green) *green = reinterpret_cast<CUgreenCtx>(on.stream->green);
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
-  StreamCall on;
-  if (const CUresult bad = on.find(handle)) return bad;
-  if (!device) return CUDA_ERROR_INVALID_VALUE;
-  *device = on.stream->context->device;
   return CUDA_SUCCESS;
 }
