@@ -86,6 +86,11 @@ PROGRAMS = {
     "two devices": (("two_devices",), {"devices": 2}),
     "second device": (("visible",), {"devices": 3, "CUDA_VISIBLE_DEVICES": "1,0"}),
     "instance": (("visible",), {"mig": "1g.18gb,2g.35gb", "profile": "h200"}),
+    "device by uuid": (("visible_by_uuid", "GPU", "1"), {"devices": 2}),
+    "instance by uuid": (
+        ("visible_by_uuid", "MIG", "0"),
+        {"mig": "1g.18gb,2g.35gb", "profile": "h200"},
+    ),
     "no device": (("visible",), {"devices": 2, "CUDA_VISIBLE_DEVICES": "-1"}),
 } | {
     f"{what} in flight": (("end_in_flight", what), {})
@@ -123,7 +128,9 @@ def test_a_program_answers_the_same_bare_and_held(
     assert expected.endswith("\nended with 0")
 
 
-@pytest.mark.parametrize("name", ["second device", "instance"])
+@pytest.mark.parametrize(
+    "name", ["second device", "device by uuid", "instance", "instance by uuid"]
+)
 def test_the_daemon_hears_of_the_device_that_the_program_sees(
     name: str, both: tuple[dict[str, str], dict[str, str]], keeper: Keeper
 ) -> None:
