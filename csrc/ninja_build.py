@@ -82,10 +82,10 @@ def cuda_include() -> Path:
     )
 
 
-def _driver_folders() -> str:
-    """Where the software driver's own headers are; not for <>, where memory.h is the system's."""
-    driver = ROOT / "csrc/softgpu/driver"
-    folders = [driver, *sorted(p for p in driver.iterdir() if p.is_dir())]
+def _folders(place: str) -> str:
+    """Where a part's own headers are; not for <>, where memory.h is the system's."""
+    top = ROOT / place
+    folders = [top, *sorted(p for p in top.iterdir() if p.is_dir())]
     return " ".join(f"-iquote {folder.relative_to(ROOT)}" for folder in folders)
 
 
@@ -103,8 +103,8 @@ def targets() -> dict[str, Target]:
         ),
         "shim": Target(
             output="libtandem.so",
-            sources=(*core, "shim/*.cpp", "shim/nvml/*.cpp"),
-            flags=f"-Icsrc/core -Ishim -Ibuild/generated {cuda} {PRELOADED}",
+            sources=(*core, "shim/**/*.cpp"),
+            flags=f"-Icsrc/core {_folders('shim')} -Ibuild/generated {cuda} {PRELOADED}",
             # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
             # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
@@ -115,7 +115,7 @@ def targets() -> dict[str, Target]:
             output="libcuda.so.1",
             sources=("csrc/softgpu/driver/**/*.cpp", "csrc/softgpu/ptx/*.cpp"),
             # -O3: the lanes of a warp become vector code.
-            flags=f"-Icsrc/softgpu {_driver_folders()} -Ibuild/generated {cuda} -O3",
+            flags=f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated {cuda} -O3",
             link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
             "-Wl,-soname,libcuda.so.1 -ldl",
         ),
@@ -153,7 +153,7 @@ def test_targets() -> dict[str, Target]:
         "softgpu": (
             # Of the driver the part that only looks at bytes, without a device process.
             "csrc/softgpu/device/*.cpp csrc/softgpu/driver/image/*.cpp",
-            f"-Icsrc/softgpu -Icsrc/softgpu/device {_driver_folders()} "
+            f"-Icsrc/softgpu -Icsrc/softgpu/device {_folders('csrc/softgpu/driver')} "
             f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
         "driver": (
@@ -166,8 +166,8 @@ def test_targets() -> dict[str, Target]:
             f"-Icsrc/softgpu -isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
         "shim": (
-            "csrc/core/*.cpp shim/*.cpp shim/nvml/*.cpp",
-            f"-Icsrc/core -Ishim -Ibuild/generated -isystem {cuda_include()} "
+            "csrc/core/*.cpp shim/**/*.cpp",
+            f"-Icsrc/core {_folders('shim')} -Ibuild/generated -isystem {cuda_include()} "
             "-D__CUDA_API_VERSION_INTERNAL",
         ),
     }

@@ -65,9 +65,11 @@ def _shim_builds(include: Path, generated: Path) -> bool:
     _run(ROOT / "csrc/softgpu/generate_table.py", include, "--out", str(generated))
     for script in sorted(ROOT.glob("shim/generate_*.py")):
         _run(script, include, "--out", str(generated))
-    folders = ["-Icsrc/core", "-Ishim", f"-I{generated}", "-isystem", str(include)]
+    parts = [ROOT / "shim", *(p for p in (ROOT / "shim").iterdir() if p.is_dir())]
+    own = [flag for folder in parts for flag in ("-iquote", str(folder))]
+    folders = ["-Icsrc/core", *own, f"-I{generated}", "-isystem", str(include)]
     compiler = [os.environ.get("CXX", "g++"), *FLAGS.split(), *PRELOADED.split(), *folders]
-    sources = [str(path) for path in sorted(ROOT.glob("shim/*.cpp"))]
+    sources = [str(path) for path in sorted(ROOT.glob("shim/**/*.cpp"))]
     return subprocess.run([*compiler, *sources], check=False, cwd=ROOT).returncode == 0
 
 

@@ -18,5 +18,5 @@
 #include "handlers/memsets.h"
 #include "handlers/order.h"
 #include "handlers/pools.h"
-#include "handlers/ties.h"
+#include "handlers/sharing.h"
 #include "handlers/vmm.h"

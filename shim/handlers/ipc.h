@@ -7,7 +7,7 @@
 
 #include "driver.h"
 #include "handlers/counted.h"
-#include "handlers/ties.h"
+#include "handlers/sharing.h"
 
 namespace tandem::shim::handlers {
 

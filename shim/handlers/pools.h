@@ -11,7 +11,7 @@
 #include "graph_memory.h"
 #include "handlers/counted.h"
 #include "handlers/ipc.h"
-#include "handlers/ties.h"
+#include "handlers/sharing.h"
 #include "pool_rows.h"
 #include "slots.h"
 

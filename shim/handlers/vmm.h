@@ -8,7 +8,7 @@
 
 #include "driver.h"
 #include "handlers/counted.h"
-#include "handlers/ties.h"
+#include "handlers/sharing.h"
 #include "physical.h"
 
 namespace tandem::shim::handlers {

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# How many words the shim writes for a parameter of each shape; see shim/tracing.h.
+# How many words the shim writes for a parameter of each shape; see shim/trace/tracing.h.
 SHAPE_WORDS = {
     "value": 1,
     "text": 1,
