@@ -12,6 +12,7 @@ help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP) build  ## make .venv, install the dependencies, build the native parts
+	@$(if $(filter setup,$(MAKECMDGOALS)),echo "ready; next: . $(BIN)/activate && tandem --help (or make demo)",:)
 
 $(STAMP): pyproject.toml packaging/check_prerequisites.sh
 	@sh packaging/check_prerequisites.sh $(PYTHON)

@@ -206,7 +206,7 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
             check="daemon",
             level=WARN,
             text=f"cannot ask it: {exc}",
-            remedy="pip install 'gpu-tandem[client]'",
+            remedy="pip install '.[client]' in Tandem's checkout",
         )
         return
     try:

@@ -63,12 +63,12 @@ def replay(file: Path, as_json: bool, **options: Any) -> None:
     """
     _check_timeline(file, options["timeline"], options["folder"])
     recording = read(file)
+    warn(recording, file)  # first: what is missing may be why it cannot be played
     result = play(make_plan(recording), Options(folder=folder_of(options), **options))
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
     else:
         show(result)
-    warn(recording, file)
 
 
 def _check_timeline(file: Path, timeline: Path | None, folder: Path | None) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tandem.demo.process import WorkerError
+from tandem.errors import UsageError
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 
@@ -25,9 +26,8 @@ def software_image(folder: Path) -> Path:
     except FileNotFoundError as failure:
         msg = "the demo's kernels need g++ (Debian: apt install g++)"
         raise WorkerError(msg) from failure
-    except subprocess.CalledProcessError as failure:
-        msg = f"g++ could not compile {SOURCE.name}: {failure}"
-        raise WorkerError(msg) from failure
+    except UsageError as failure:
+        raise WorkerError(str(failure)) from failure
     return output
 
 

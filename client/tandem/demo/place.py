@@ -93,7 +93,7 @@ def probe(env: Mapping[str, str]) -> dict[str, object] | None:
         check=False,
     )
     if "No module named 'cuda" in child.stderr:
-        msg = "the demo's programs need cuda.bindings; pip install 'gpu-tandem[cuda]'"
+        msg = "the demo's programs need cuda.bindings; pip install '.[cuda]' in Tandem's checkout"
         raise WorkerError(msg)
     if child.returncode != 0:
         return None

@@ -15,6 +15,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tandem.errors import UsageError
+
+_SECTION = b"\0.tandem_kernels\0"  # where TANDEM_KERNEL puts what it was told
 _HERE = Path(__file__).parent
 LIBRARIES = _HERE / "lib"  # libcuda.so.1, libnvidia-ml.so.1
 DEVICE_PROGRAM = _HERE / "bin" / "tandem-softgpu"
@@ -101,7 +104,7 @@ def compile_kernels(source: str | Path, output: str | Path | None = None) -> byt
 
     Raises:
         FileNotFoundError: there is no g++ (or what CXX names) on this machine.
-        subprocess.CalledProcessError: the compiler refused; its words are on stderr.
+        UsageError: the compiler refused, and its words are on stderr; or no kernel has its line.
     """
     compiler = shlex.split(os.environ.get("CXX", "")) or ["g++"]  # as in make: "ccache g++"
     if shutil.which(compiler[0]) is None:
@@ -114,5 +117,16 @@ def compile_kernels(source: str | Path, output: str | Path | None = None) -> byt
         command = [*compiler, *flags, *includes, str(source), "-o", str(made)]
         # Not the shim of the job that compiles, nor the software driver.
         env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
-        subprocess.run(command, check=True, env=env)
-        return made.read_bytes()
+        done = subprocess.run(command, check=False, env=env)
+        if done.returncode:
+            raise UsageError(
+                f"'{source}' does not compile: {compiler[0]} ended with exit code "
+                f"{done.returncode}; what it says is on stderr"
+            )
+        image = made.read_bytes()
+    if _SECTION not in image:
+        raise UsageError(
+            f"'{source}' has no kernel that can be loaded: write a line "
+            "TANDEM_KERNEL(NAME, FLOPS, BYTES) after each, with what a block of it costs"
+        )
+    return image

@@ -111,7 +111,7 @@ def _charts(summary: Summary, about: dict[str, Any]) -> str:
     found = []
     for (gpu, engine), buckets in sorted(summary.engines.items()):
         levels = buckets.levels()
-        top = 1.0
+        top, known = 1.0, None
         if engine == "SMs":
             known = devices[gpu].get("sm_count") if gpu < len(devices) else None
             top = max(float(known or 0), *levels)
@@ -119,7 +119,8 @@ def _charts(summary: Summary, about: dict[str, Any]) -> str:
         share = sum(levels) * buckets.width_ns / total_ns / top
         caption = f"GPU {gpu}, {engine}: {share:.3g} of 1 on average"
         if engine == "SMs":
-            caption = f"GPU {gpu}, {engine}: {share * top:.3g} of {top:.0f} on average"
+            of = f"of {top:.0f}" if known else f"(of how many is not known; {top:.0f} at most)"
+            caption = f"GPU {gpu}, {engine}: {share * top:.3g} {of} on average"
         offset = ((buckets.begin_ns or 0) - (summary.begin_ns or 0)) / buckets.width_ns
         found.append(_chart(caption, [level / top for level in levels], offset, summary, buckets))
     return "".join(found)

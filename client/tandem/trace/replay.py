@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from tandem import softgpu
-from tandem.errors import StateError, UnavailableError
+from tandem.errors import StateError, UnavailableError, UsageError
 from tandem.trace.plan import Plan
 
 SPEEDS = ("asap", "recorded")
@@ -114,7 +114,7 @@ def _compile(symbols: Sequence[str], folder: Path) -> Path:
     source.write_text(kernel_source(symbols or ["unused"]))
     try:
         softgpu.compile_kernels(source, image)
-    except (FileNotFoundError, subprocess.CalledProcessError) as exc:
+    except (FileNotFoundError, UsageError) as exc:
         raise UnavailableError(f"the replayed kernels cannot be compiled: {exc}") from exc
     return image
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tandem import softgpu
+from tandem.errors import UsageError
 
 CLI = [sys.executable, "-m", "tandem.cli", "softgpu"]
 
@@ -255,8 +256,26 @@ def test_an_unknown_profile_is_refused(tandem):
 def test_the_compiler_may_be_named_with_arguments(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "env g++")
     source = tmp_path / "nothing.cu"
-    source.write_text("__global__ void nothing() {}\n")
+    source.write_text("__global__ void nothing() {}\nTANDEM_KERNEL(nothing, 0, 0)\n")
 
     softgpu.compile_kernels(source, tmp_path / "nothing.so")
 
     assert (tmp_path / "nothing.so").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("no C++", "does not compile: g++ ended with exit code 1"),
+        ("__global__ void nothing() {}", "has no kernel that can be loaded: write a line TANDEM_K"),
+    ],
+)
+def test_a_source_without_kernels_is_refused_by_name(text, complaint, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "g++")
+    source = tmp_path / "scale.cu"
+    source.write_text(text + "\n")
+
+    with pytest.raises(UsageError) as error:
+        softgpu.compile_kernels(source)
+
+    assert str(error.value).startswith(f"'{source}' {complaint}")

@@ -224,3 +224,11 @@ def test_what_is_no_timeline_is_refused_and_the_output_kept(tmp_path, words):
         command(["softgpu", name, *arguments], standalone_mode=False)
 
     assert output.read_text() == "before"
+
+
+def test_without_the_device_s_settings_the_report_claims_no_total_of_sms(timeline, tmp_path):
+    output = tmp_path / "r.html"
+
+    write_report(timeline(row(0, 1000, sms=4)), {}, output)
+
+    assert "4 (of how many is not known; 4 at most) on average" in output.read_text()
