@@ -159,7 +159,10 @@ class Keeper:
             )
             theirs.close()
             ended = self._serve(ours)
-        return child, _wait(child, PATIENCE_S if ended else 0), self._seen
+        end = _wait(child, PATIENCE_S if ended else 0)
+        if self._job:
+            self._job.process.close()
+        return child, end, self._seen
 
     def _serve(self, control: socket.socket) -> bool:
         """Until the program says that it has ended; False when it does not."""

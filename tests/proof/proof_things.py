@@ -65,7 +65,7 @@ def destroy_context(m: Model) -> None:
 
 
 def push_pop(m: Model) -> None:
-    thread, context = m.choices.take(THREADS), m.choices.pick(m.contexts)
+    thread, context = m.choices.take(THREADS), m.choices.pick([*m.contexts, 0])
     m.emit(thread, "cuCtxPushCurrent_v2", context)
     m.emit(thread, "cuCtxGetCurrent", "&c")
     m.emit(thread, "cuCtxPopCurrent_v2", "&c")

@@ -57,7 +57,6 @@ def be_wrong(m: Model) -> None:
         ("cuMemcpy2D_v2", 0),
         ("cuMemcpy3DAsync_v2", 0, s),
         ("cuCtxSetCurrent", 0x7),
-        ("cuCtxPushCurrent_v2", 0),
         ("cuModuleGetFunction", "&z0", f"m{lane.context[1:]}", '"nothing'),
         ("cuModuleLoadData", "&z0", "H0"),
         ("cuGetProcAddress_v2", '"cuNothing', "&z0", 12000, 0, "#4"),

@@ -28,7 +28,7 @@ from proof_program import Program, program_of
 from proof_stage import ROOT, Stage
 
 FAILED = ROOT / "build/proof"
-ATTEMPTS = 300  # at making a program shorter
+SHORTEN_S = 60.0  # that making a program shorter may take
 
 
 def main() -> int:
@@ -119,12 +119,12 @@ def report(
 
 def shorten(stage: Stage, drawn: list[Code], how: dict[str, bool]) -> list[Code]:
     """Leave out what the difference does not need, ever smaller pieces."""
-    best, piece, attempts = drawn, max(len(drawn) // 2, 1), 0
-    while piece and attempts < ATTEMPTS:
+    best, piece = drawn, max(len(drawn) // 2, 1)
+    give_up = time.monotonic() + SHORTEN_S
+    while piece and time.monotonic() < give_up:
         at = 0
-        while at < len(best) and attempts < ATTEMPTS:
+        while at < len(best) and time.monotonic() < give_up:
             fewer = best[:at] + best[at + piece :]
-            attempts += 1
             if compare(stage, build(fewer, **how)):
                 best = fewer
             else:
