@@ -11,7 +11,7 @@ from proof_stage import ROOT, Stage
 import ninja_build  # found through proof_stage
 
 FAULTS = re.findall(r"^FAULT\((\w+), ", (ROOT / "shim/faults.def").read_text(), re.M)
-PROGRAMS = 200  # within which each is found
+PROGRAMS = 100  # within which each is found
 
 
 class Faulty:
