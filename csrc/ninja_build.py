@@ -158,7 +158,7 @@ def test_targets() -> dict[str, Target]:
         ),
         "driver": (
             "csrc/softgpu/driver/**/*.cpp csrc/softgpu/ptx/*.cpp",
-            f"-Icsrc/softgpu {_driver_folders()} -Ibuild/generated "
+            f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated "
             f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
         ),
         "ptx": (
