@@ -365,31 +365,23 @@ def test_a_wait_in_progress_counts_as_waited():
     assert usage.waited_ns(5 * MS) == (0, 5 * MS, 0, 0, 0)
 
 
-def test_explain_tells_the_iterations_that_were_found():
-    talk = Talk()
-    talk.attach(1)
-    talk.sample(1, iterations=3, iteration_ns=12_300_000, iteration_launches=497)
-
-    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
-
-    assert "iterations found in what it submits: 12 ms and 497 launches each" in explained.lines
-
-
-def test_explain_tells_that_a_job_marks_its_iterations():
-    talk = Talk()
-    talk.attach(1)
-    talk.sample(1, steps=5, iterations=3, iteration_ns=12_300_000)
-
-    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
-
-    assert "iterations: 5 so far, marked by the job" in explained.lines
-
-
-def test_explain_tells_how_long_a_latency_job_lingers():
+@pytest.mark.parametrize(
+    ("figures", "line"),
+    [
+        (
+            {"iterations": 3, "iteration_ns": 12_300_000, "iteration_launches": 497},
+            "iterations found in what it submits: 12 ms and 497 launches each",
+        ),
+        (
+            {"steps": 5, "iterations": 3, "iteration_ns": 12_300_000},
+            "iterations: 5 so far, marked by the job",
+        ),
+        ({"linger_ns": 512_000}, "counts as busy for 512 us after its last work"),
+    ],
+)
+def test_explain_tells_what_is_known_of_a_job(figures, line):
     talk = Talk()
     talk.attach(1, LATENCY)
-    talk.sample(1, linger_ns=512_000)
+    talk.sample(1, **figures)
 
-    explained = explain(talk.core, talk.core.jobs[1], talk.now_ns)
-
-    assert "counts as busy for 512 us after its last work" in explained.lines
+    assert line in explain(talk.core, talk.core.jobs[1], talk.now_ns).lines
