@@ -30,7 +30,7 @@ demo: setup  ## run the main job: a server and two trainers share one GPU
 	@$(BIN)/tandem demo $(DEMO)
 
 test: setup  ## run the tests (FAST=1: within a minute)
-	@$(BIN)/python -m pytest -q -n $(JOBS) $(if $(FAST),-m "not gpu and not slow",-m "not gpu") $(TEST)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(if $(FAST),-m "not gpu and not slow",-m "not gpu") $(TEST)
 
 check: setup  ## lint, format, types, layers, generated files fresh
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -32,10 +32,10 @@ PRELOADED = (
 VARIANTS = {
     "release": ("-O2 -g1", ""),
     "asan": (
-        "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all",
+        "-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all",
         "-fsanitize=address,undefined",
     ),
-    "tsan": ("-O1 -g -fsanitize=thread", "-fsanitize=thread"),
+    "tsan": ("-O1 -g1 -fsanitize=thread", "-fsanitize=thread"),
     # The shim with faults to find (shim/faults.def): for tests, never shipped.
     "faults": ("-O1 -DTANDEM_FAULTS", ""),
     "fuzz": ("-O1 -g -fsanitize=fuzzer-no-link,address,undefined", "-fsanitize=address,undefined"),
@@ -49,6 +49,7 @@ class Target:
     output: str
     sources: tuple[str, ...]  # globs from the repository root
     flags: str = ""
+    others: tuple[tuple[str, str], ...] = ()  # further globs, with flags of their own
     link: str = ""
     inputs: tuple[str, ...] = ()  # further files that force a relink
     runs: tuple[str, ...] = ()  # targets that it starts
@@ -89,6 +90,15 @@ def _folders(place: str) -> str:
     return " ".join(f"-iquote {folder.relative_to(ROOT)}" for folder in folders)
 
 
+def _driver_flags() -> str:
+    """Of the software driver: $lanes makes vector code of the lanes of a warp."""
+    cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
+    return f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated {cuda} $lanes"
+
+
+DEVICE_FLAGS = "-Icsrc/softgpu"
+
+
 def targets() -> dict[str, Target]:
     """Every library and program, by the name `setup.py` and the Makefile use."""
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
@@ -114,8 +124,7 @@ def targets() -> dict[str, Target]:
         "softgpu-cuda": Target(
             output="libcuda.so.1",
             sources=("csrc/softgpu/driver/**/*.cpp", "csrc/softgpu/ptx/*.cpp"),
-            # -O3: the lanes of a warp become vector code.
-            flags=f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated {cuda} -O3",
+            flags=_driver_flags(),
             link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
             "-Wl,-soname,libcuda.so.1 -ldl",
         ),
@@ -129,7 +138,7 @@ def targets() -> dict[str, Target]:
         "softgpu-device": Target(
             output="tandem-softgpu",
             sources=("csrc/softgpu/device/*.cpp",),
-            flags="-Icsrc/softgpu",
+            flags=DEVICE_FLAGS,
             link="-static-libstdc++ -static-libgcc",
             shared=False,
         ),
@@ -148,37 +157,35 @@ def test_targets() -> dict[str, Target]:
 
     Files named main.cpp hold a program's `main` and stay out of the tests.
     """
-    areas = {
-        "core": ("csrc/core/*.cpp csrc/core/dag/*.cpp csrc/core/daemon/*.cpp", "-Icsrc/core"),
-        "softgpu": (
-            # Of the driver the part that only looks at bytes, without a device process.
-            "csrc/softgpu/device/*.cpp csrc/softgpu/driver/image/*.cpp",
-            f"-Icsrc/softgpu -Icsrc/softgpu/device {_folders('csrc/softgpu/driver')} "
-            f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
-        ),
-        "driver": (
-            "csrc/softgpu/driver/**/*.cpp csrc/softgpu/ptx/*.cpp",
-            f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated "
-            f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
-        ),
-        "ptx": (
-            "csrc/softgpu/ptx/*.cpp",
-            f"-Icsrc/softgpu -isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL",
-        ),
-        "shim": (
-            "csrc/core/*.cpp shim/**/*.cpp",
-            f"-Icsrc/core {_folders('shim')} -Ibuild/generated -isystem {cuda_include()} "
-            "-D__CUDA_API_VERSION_INTERNAL",
-        ),
+    core = "-Icsrc/core"
+    cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
+    shim = f"{core} {_folders('shim')} -Ibuild/generated {cuda}"
+    driver = _driver_flags()
+    areas: dict[str, dict[str, str]] = {
+        "core": {
+            "csrc/core/*.cpp": core,
+            "csrc/core/dag/*.cpp": core,
+            "csrc/core/daemon/*.cpp": core,
+        },
+        # Of the driver the part that only looks at bytes, without a device process.
+        "softgpu": {
+            "csrc/softgpu/device/*.cpp": DEVICE_FLAGS,
+            "csrc/softgpu/driver/image/*.cpp": driver,
+        },
+        "driver": {"csrc/softgpu/driver/**/*.cpp": driver, "csrc/softgpu/ptx/*.cpp": driver},
+        "ptx": {"csrc/softgpu/ptx/*.cpp": driver},
+        "shim": {"csrc/core/*.cpp": shim, "shim/**/*.cpp": shim},
     }
     found = {}
-    for area, (sources, flags) in areas.items():
+    for area, parts in areas.items():
+        own = " ".join(dict.fromkeys(parts.values()))
+        device = " -Icsrc/softgpu/device" if area == "softgpu" else ""
         for test in sorted((ROOT / "tests/cpp" / area).glob("test_*.cpp")):
-            name = f"{area}-{test.stem}"
-            found[name] = Target(
-                output=f"tests/{name}",
-                sources=(*sources.split(), str(test.relative_to(ROOT))),
-                flags=f"{flags} -Itests/cpp",
+            found[f"{area}-{test.stem}"] = Target(
+                output=f"tests/{area}-{test.stem}",
+                sources=(str(test.relative_to(ROOT)),),
+                flags=f"{own}{device} -Itests/cpp",
+                others=tuple(parts.items()),
                 link="-ldl",
                 shared=False,
                 runs=("softgpu-device",) if area == "driver" else (),
@@ -186,9 +193,11 @@ def test_targets() -> dict[str, Target]:
     return found
 
 
-def _expand(target: Target, *, is_test: bool) -> list[Path]:
-    sources = [p for g in target.sources for p in sorted(ROOT.glob(g))]
-    return [p for p in sources if not (is_test and p.name == "main.cpp")]
+def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
+    """Its sources, each with its flags."""
+    globs = [*((g, target.flags) for g in target.sources), *target.others]
+    found = [(path, flags) for g, flags in globs for path in sorted(ROOT.glob(g))]
+    return [(path, flags) for path, flags in found if not (is_test and path.name == "main.cpp")]
 
 
 def write_ninja(variant: str) -> Path:
@@ -199,6 +208,7 @@ def write_ninja(variant: str) -> Path:
         "ninja_required_version = 1.8",
         f"builddir = {out}",  # ninja's own logs
         f"cxx = {os.environ.get('CXX', 'g++')}",
+        f"lanes = {'-O3' if variant == 'release' else ''}",
         "rule cc",
         f"  command = $cxx {COMMON} {opt} $flags -MMD -MF $out.d -c $in -o $out",
         "  depfile = $out.d",
@@ -209,19 +219,17 @@ def write_ninja(variant: str) -> Path:
         "  description = LINK $out",
     ]
     tests = test_targets()
+    places: dict[str, str] = {}  # flags -> folder: who has the same flags shares objects
+    rules: dict[str, str] = {}
     for name, target in {**targets(), **tests}.items():
         is_test = name in tests
-        # Objects are per target: the same source has other flags in another target. Tests of one
-        # area have the same flags and share theirs.
-        group = name.split("-")[0] + "-test" if is_test else name
         objects = []
-        for source in _expand(target, is_test=is_test):
+        for source, flags in _expand(target, is_test=is_test):
             relative = source.relative_to(ROOT)
-            obj = out / "obj" / group / f"{relative}.o"
-            objects.append(str(obj))
-            rule = f"build {obj}: cc {relative}\n  flags = {target.flags}"
-            if rule not in lines:
-                lines.append(rule)
+            place = places.setdefault(flags, f"{name.split('-')[0]}-test" if is_test else name)
+            obj = str(out / "obj" / place / f"{relative}.o")
+            objects.append(obj)
+            rules[obj] = f"build {obj}: cc {relative}\n  flags = {flags}"
         inputs = " ".join([*target.inputs, *(str(out / targets()[n].output) for n in target.runs)])
         lines += [
             f"build {out / target.output}: link {' '.join(objects)}"
@@ -230,6 +238,7 @@ def write_ninja(variant: str) -> Path:
             f"  link = {target.link}",
             f"build {variant}-{name}: phony {out / target.output}",
         ]
+    lines += rules.values()
     lines.append(f"build {variant}-tests: phony {' '.join(f'{variant}-{n}' for n in tests)}")
     path = ROOT / out / "build.ninja"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +20,16 @@ OPTIONS = {
 }
 
 
+def run(program: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(program)],
+        env={**os.environ, **OPTIONS},
+        timeout=300,
+        capture_output=True,
+        text=True,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", choices=["release", "asan", "tsan"], required=True)
@@ -26,14 +37,9 @@ def main() -> int:
     names = list(ninja_build.test_targets())
     programs = ninja_build.build(names, variant)
     failed = []
-    for name, program in programs.items():
-        done = subprocess.run(
-            [str(program)],
-            env={**os.environ, **OPTIONS},
-            timeout=300,
-            capture_output=True,
-            text=True,
-        )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        ends = pool.map(run, programs.values())
+    for name, done in zip(programs, ends, strict=True):
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
         print(f"{variant} {name}: {last if done.returncode == 0 else 'FAILED'}")
         if done.returncode != 0:
