@@ -7,14 +7,21 @@
 #include "capture.h"
 #include "driver.h"
 #include "observe.h"
+#include "segments.h"
 #include "slots.h"
 
 namespace tandem::shim::handlers {
 
+// The stream is ours until it is known to capture: a marker of the helper's would become a node of
+// the program's graph.
 template <class Call, class... A>
 CUresult begin_capture(CUstream stream, A... rest) {
+  const uint64_t named = normalise(stream, Call::kPerThread);
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  const OwnedStream owned(channel, named);
+  if (owned.slot() != kNoSlot && !channel->observe) close_owned_segment(*channel, owned.slot());
   const CUresult result = Call::real(stream, rest...);
-  if (result == CUDA_SUCCESS) note_capture_begun(normalise(stream, Call::kPerThread));
+  if (result == CUDA_SUCCESS) note_capture_begun(named);
   return result;
 }
 template <class Call, class... A>

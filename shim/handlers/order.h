@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "capture.h"
 #include "driver.h"
 #include "observe.h"
 #include "pool_rows.h"
@@ -52,8 +53,11 @@ CUresult record_event(CUevent event, CUstream stream, A... rest) {
 }
 template <class Call>
 CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
-  return ordered(shm::RecordKind::kEventWait, normalise(stream, Call::kPerThread),
-                 reinterpret_cast<uint64_t>(event),
+  const uint64_t named = normalise(stream, Call::kPerThread);
+  // It may join a capture now, as in begin_capture.
+  const OwnedStream owned(
+      any_capture() ? g_channel.load(std::memory_order_acquire) : nullptr, named);
+  return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
 }
 // An event of all streams of a context. In the record it is one of the legacy stream, which comes

@@ -165,6 +165,22 @@ bool own_soon(StreamSlot& slot) {
   return true;
 }
 
+OwnedStream::OwnedStream(Channel* channel, uint64_t stream) : channel_(channel) {
+  if (!channel) return;
+  for (uint32_t i = 0; i < slot_end(*channel); ++i) {
+    StreamSlot& slot = channel->streams[i];
+    const bool others = stream == kPerThreadStream &&
+                        slot.thread.load(std::memory_order_relaxed) != thread_id();
+    if (slot.stream.load(std::memory_order_acquire) != stream || others) continue;
+    if (own_soon(slot)) slot_ = i;
+    return;
+  }
+}
+
+OwnedStream::~OwnedStream() {
+  if (slot_ != kNoSlot) disown(channel_->streams[slot_]);
+}
+
 void retire(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   channel.slots[index].state.store(static_cast<uint32_t>(shm::SlotState::kRetired),

@@ -46,6 +46,22 @@ void disown(StreamSlot& slot);
 // As try_own, but tries for up to 10 ms; for those who are about to destroy the stream.
 bool own_soon(StreamSlot& slot);
 
+// Owns the slot of a stream (normalised), if it has one, as long as this lives: nobody else puts a
+// marker into the stream meanwhile. For calls after which a marker would be part of a capture.
+class OwnedStream {
+ public:
+  OwnedStream(Channel* channel, uint64_t stream);
+  ~OwnedStream();
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+
+  [[nodiscard]] uint32_t slot() const { return slot_; }  // kNoSlot: none
+
+ private:
+  Channel* channel_;
+  uint32_t slot_ = kNoSlot;
+};
+
 // The stream is gone: its slot can be made again once its work is done. Caller owns the slot.
 void retire(Channel& channel, uint32_t index);
 
