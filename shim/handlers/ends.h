@@ -6,6 +6,7 @@
 
 #include "capture.h"
 #include "driver.h"
+#include "faults.h"
 #include "observe.h"
 #include "segments.h"
 #include "slots.h"
@@ -19,9 +20,12 @@ CUresult begin_capture(CUstream stream, A... rest) {
   const uint64_t named = normalise(stream, Call::kPerThread);
   Channel* channel = g_channel.load(std::memory_order_acquire);
   const OwnedStream owned(channel, named);
-  if (owned.slot() != kNoSlot && !channel->observe) close_owned_segment(*channel, owned.slot());
+  const bool has_segment = owned.slot() != kNoSlot && !channel->observe;
+  const bool late = planted(Fault::kMarkInCapture);
+  if (has_segment && !late) close_owned_segment(*channel, owned.slot());
   const CUresult result = Call::real(stream, rest...);
   if (result == CUDA_SUCCESS) note_capture_begun(named);
+  if (has_segment && late) close_owned_segment(*channel, owned.slot());
   return result;
 }
 template <class Call, class... A>
