@@ -126,6 +126,7 @@ def keeper() -> Iterator[Keeper]:
         assert found.held > found.attached // 2, "most bodies submit something"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_on_the_software_gpu_while_held(name, keeper, image, tmp_path, preloaded_forks):
     base = {**os.environ, "TEST_IMAGE": str(image), "TANDEM_RUNTIME_DIR": str(keeper.path.parent)}

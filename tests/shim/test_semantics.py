@@ -118,6 +118,7 @@ def both(
     return answers(folder / "bare", bare), answers(folder / "held", held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_answers_the_same_bare_and_held(
     name: str, both: tuple[dict[str, str], dict[str, str]]
