@@ -5,6 +5,7 @@ called from any thread; everything else of `Poller` from the one that owns it. C
 release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, or virtual time).
 """
 
+import enum
 from typing import final
 
 PROTOCOL_VERSION: int
@@ -226,3 +227,118 @@ class Tracer:
 
         With `look_for_dead` it also asks the kernel which threads were killed, and frees theirs.
         """
+
+class OperationKind(enum.Enum):
+    """What a node of a Dag is."""
+
+    LAUNCH = 0
+    GRAPH = 1
+    COPY = 2
+    MEMSET = 3
+    MEMOP = 4
+    HOST_FUNC = 5
+    EVENT_RECORD = 6
+    EVENT_WAIT = 7
+    SYNC_STREAM = 8
+    SYNC_EVENT = 9
+    SYNC_CONTEXT = 10
+    ALLOC = 11
+    FREE = 12
+
+class EdgeKind(enum.Enum):
+    """Why a node of a Dag comes after another."""
+
+    STREAM = 0
+    EVENT = 1
+    LEGACY = 2
+    HOST = 3
+    READ_AFTER_WRITE = 4
+    WRITE_AFTER_READ = 5
+    WRITE_AFTER_WRITE = 6
+    UNKNOWN_DATA = 7
+
+class StreamKind(enum.Enum):
+    """How a stream goes with the legacy default stream of its context."""
+
+    BLOCKING = 0
+    NON_BLOCKING = 1
+    LEGACY = 2
+
+@final
+class Operation:
+    """One operation of a job. Times are ns of one clock; 0 = not known.
+
+    `object` is a function, a graph, an event, or the address written or allocated. Flags: 1 the
+    host waits for it, 2 its duration is predicted, 4 it may touch more memory than is known,
+    8 it may wait for more than is known, 16 it may begin before its predecessor ends.
+    """
+
+    def __init__(
+        self,
+        kind: OperationKind,
+        *,
+        thread: int,
+        stream: int = ...,
+        object: int = 0,
+        bytes: int = 0,
+        submitted_ns: int = 0,
+        duration_ns: int = 0,
+        blocks: int = 0,
+        flags: int = 0,
+    ) -> None: ...
+    @property
+    def kind(self) -> OperationKind: ...
+    @property
+    def flags(self) -> int: ...
+    @property
+    def thread(self) -> int: ...
+    @property
+    def stream(self) -> int | None: ...
+    @property
+    def object(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def submitted_ns(self) -> int: ...
+    @property
+    def duration_ns(self) -> int: ...
+    @property
+    def blocks(self) -> int: ...
+
+@final
+class Dag:
+    """The dependency graph of operations, added in the order of their calls. Of one thread.
+
+    Raises ValueError for a context, stream or thread that it did not number, and IndexError for a
+    node that is not there.
+    """
+
+    def __init__(self) -> None: ...
+    def add_context(self) -> int: ...
+    def add_stream(self, context: int, kind: StreamKind) -> int: ...
+    def add_thread(self, context: int) -> int:
+        """A host thread whose waits for a whole context are for `context`."""
+
+    def use_context(self, thread: int, context: int) -> None: ...
+    def add(self, operation: Operation) -> int:
+        """The node of the next operation, counted from 0."""
+
+    def lose(self) -> None:
+        """Operations are missing here."""
+
+    def retire(self, before: int) -> None:
+        """Forget the nodes before that one."""
+
+    def node(self, id: int) -> Operation: ...
+    def edges(self, id: int) -> list[tuple[int, EdgeKind]]:
+        """From where edges lead to a node; those from forgotten nodes are left out."""
+
+    def before(self, first: int, second: int) -> bool:
+        """Whether the first has ended for sure when the second begins."""
+
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...

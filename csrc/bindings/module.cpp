@@ -15,5 +15,6 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_poller(module);
   tandem::bindings::add_coverage(module);
   tandem::bindings::add_iterations(module);
+  tandem::bindings::add_dag(module);
   tandem::bindings::add_trace(module);
 }

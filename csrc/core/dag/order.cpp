@@ -1,0 +1,141 @@
+#include "dag/order.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tandem::dag {
+
+uint32_t Order::add_context() {
+  contexts_.emplace_back();
+  return static_cast<uint32_t>(contexts_.size() - 1);
+}
+
+uint32_t Order::add_chain(const Chain& chain) {
+  chains_.push_back(chain);
+  return static_cast<uint32_t>(chains_.size() - 1);
+}
+
+uint32_t Order::add_stream(uint32_t context, StreamKind kind) {
+  const uint32_t stream = add_chain({context, kind, false});
+  contexts_[context].streams.push_back(stream);
+  if (kind == StreamKind::kLegacy) contexts_[context].legacy = stream;
+  return stream;
+}
+
+uint32_t Order::add_thread(uint32_t context) {
+  return add_chain({context, StreamKind::kNonBlocking, true});
+}
+
+void Order::use_context(uint32_t thread, uint32_t context) { chains_[thread].context = context; }
+
+NodeId Order::add(const Operation& op) {
+  reasons_.clear();
+  because(chains_[op.thread].last, EdgeKind::kHost);
+  const bool of_host = op.stream == kNone || op.kind == Kind::kSyncStream;
+  return of_host ? add_to_host(op) : add_to_stream(op);
+}
+
+void Order::because(NodeId from, EdgeKind kind) {
+  if (from != kNoNode && graph_.has(from)) reasons_.push_back({from, kind});
+}
+
+void Order::because_of_stream(uint32_t stream) {
+  because(chains_[stream].last, EdgeKind::kHost);
+}
+
+void Order::because_of_event(uint64_t event, Operation& op) {
+  const auto found = recorded_.find(event);
+  if (found != recorded_.end()) {
+    because(found->second, op.kind == Kind::kEventWait ? EdgeKind::kEvent : EdgeKind::kHost);
+  } else if (lost_) {  // else it was never recorded, and a wait for it is none
+    op.flags |= kUnknownOrder;
+  }
+}
+
+void Order::because_of_legacy(uint32_t stream) {
+  Chain& chain = chains_[stream];
+  if (chain.kind == StreamKind::kNonBlocking) return;
+  Context& context = contexts_[chain.context];
+  if (chain.kind == StreamKind::kBlocking) {
+    if (context.legacy != kNone) because(chains_[context.legacy].last, EdgeKind::kLegacy);
+    if (!chain.is_active) context.active.push_back(stream);
+    chain.is_active = true;
+    return;
+  }
+  for (const uint32_t other : context.active) {
+    because(chains_[other].last, EdgeKind::kLegacy);
+    chains_[other].is_active = false;
+  }
+  context.active.clear();
+}
+
+void Order::because_of_context(uint32_t context) {
+  for (const uint32_t stream : contexts_[context].streams) because_of_stream(stream);
+}
+
+NodeId Order::add_to_stream(Operation op) {
+  because(chains_[op.stream].last, EdgeKind::kStream);
+  because_of_legacy(op.stream);
+  if (op.kind == Kind::kEventWait) because_of_event(op.object, op);
+  const NodeId id = append(op, op.stream);
+  if (op.kind == Kind::kEventRecord) recorded_[op.object] = id;
+  if (op.flags & kHostWaits) {
+    Chain& thread = chains_[op.thread];
+    thread.last = id;
+    thread.clock = graph_.node(id).clock;
+  }
+  return id;
+}
+
+NodeId Order::add_to_host(Operation op) {
+  switch (op.kind) {
+    case Kind::kSyncStream: because_of_stream(op.stream); break;
+    case Kind::kSyncEvent: because_of_event(op.object, op); break;
+    case Kind::kSyncContext: because_of_context(chains_[op.thread].context); break;
+    default: break;
+  }
+  return append(op, op.thread);
+}
+
+// The newest reasons first: whatever they imply is known by then, and needs no edge.
+NodeId Order::append(const Operation& op, uint32_t chain) {
+  if (reasons_.size() > 1) {
+    std::sort(reasons_.begin(), reasons_.end(),
+              [](const Reason& a, const Reason& b) { return a.from > b.from; });
+  }
+  Chain& own = chains_[chain];
+  const NodeId id = graph_.append(op, chain, own.clock);
+  Clocks::Row clock = own.clock;
+  bool in_chain = false;  // a reason of the node's own chain is there, and so all older ones
+  for (const auto& [from, kind] : reasons_) {
+    const Graph::Node& source = graph_.node(from);
+    const bool same_chain = source.chain == chain;
+    if ((same_chain && in_chain) || graph_.knows(clock, from)) continue;
+    graph_.add_edge(from, kind);
+    in_chain |= same_chain;
+    // What the own chain knows is in its clock already.
+    if (!same_chain)
+      clock = graph_.clocks().join(clock, source.clock, source.chain, graph_.position(from));
+  }
+  graph_.set_clock(clock);
+  own.clock = clock;
+  own.last = id;
+  return id;
+}
+
+void Order::lose() {
+  recorded_.clear();
+  lost_ = true;
+}
+
+void Order::retire(NodeId before) {
+  graph_.retire(before);
+  if (!graph_.wants_compaction()) return;
+  graph_.compact([this](auto keep) {
+    for (Chain& chain : chains_) keep(chain.clock);
+  });
+  for (auto entry = recorded_.begin(); entry != recorded_.end();)
+    entry = graph_.has(entry->second) ? std::next(entry) : recorded_.erase(entry);
+}
+
+}  // namespace tandem::dag
