@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
+from tandemd.core.quantum import is_over, left_ns
 from tandemd.core.shares import Debt
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
@@ -151,7 +152,7 @@ class WholeTurns:
             return False
         served_ns = holder.served_ns - self.turn_served_ns
         quantum_ns = policy.quantum_ns(options)
-        if quantum_ns is None or served_ns < quantum_ns:
+        if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
             return False
         return policy.order(challenger) <= policy.order(holder)
 
@@ -206,10 +207,11 @@ class WholeTurns:
             if holder.unused_since_ns is not None:
                 verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
-            left_ns = quantum_ns - (holder.served_ns - self.turn_served_ns)
-            verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
-            left_ns = options.max_hold_ns - max(_held_ns(g, now_ns) for g in waiting)
-            verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
+            served_ns = holder.served_ns - self.turn_served_ns
+            rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+            verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
+            rest_ns = options.max_hold_ns - max(_held_ns(g, now_ns) for g in waiting)
+            verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
         for group in claimants.values():
             if group.reopened_steps is not None:
                 verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))

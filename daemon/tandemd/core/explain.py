@@ -108,6 +108,12 @@ def _facts(
     if found is None:
         return lines
     island, turns = found
+    quantum_ns = scheduler.policy.quantum_ns(options)
+    if quantum_ns and group.step_cost_ns and len(island) > 1:
+        lines.append(
+            f"its turns of {_ms(quantum_ns)} end with an iteration where one is near: "
+            f"{_ms(group.step_cost_ns)} of gpu time each"
+        )
     others = [g for g in island if g is not group]
     if others:
         names = ", ".join(f"{g.title} ({g.job_class.name.lower()})" for g in others)

@@ -200,6 +200,8 @@ class Group:
     wants: bool = False
     last_wanted_ns: int = 0
     steps: int = 0  # ends of iterations: marked, or else found
+    step_served_ns: int = 0  # `served_ns` at the newest of them
+    step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
     # The gate.

@@ -347,11 +347,15 @@ class Scheduler:
         _refresh(group, now_ns, self.options)
         if group.wants and not wanted:
             self._forget_old_credit(group)
-        stepped = group.steps != steps and group.reopened_steps is not None
+        stepped = group.steps != steps
+        if stepped:
+            _note_step(group)
         if self._structure_changed:
             return  # everybody will be looked at
         gpus = self._home[group.key]
-        self.turns[gpus].note(group)
+        turns = self.turns[gpus]
+        turns.note(group)
+        stepped &= group.reopened_steps is not None or turns.holder == group.key
         if (wanted, was_busy) != (group.wants, group.busy) or stepped:
             self._touched.add(gpus)
 
@@ -517,6 +521,13 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     if not usages:
         group.open, group.drained, group.hold_since_ns = True, True, None
         group.reopened_steps = None
+
+
+def _note_step(group: Group) -> None:
+    """An iteration has ended; what it cost is counted in the group's own GPU time."""
+    known = group.step_served_ns > 0
+    group.step_cost_ns = group.served_ns - group.step_served_ns if known else 0
+    group.step_served_ns = group.served_ns
 
 
 def _stimulus(job: Job) -> Stimulus:

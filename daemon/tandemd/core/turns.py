@@ -11,7 +11,8 @@ Rules
    any policy.
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
    GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
-6. A tier that is owed its minimal share goes before everyone else (see shares.py).
+6. A quantum may be a little shorter or longer so that a turn ends with an iteration (quantum.py).
+7. A tier that is owed its minimal share goes before everyone else (see shares.py).
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
+from tandemd.core.quantum import is_over, left_ns
 from tandemd.core.roster import Roster
 from tandemd.core.shares import Debt
 
@@ -191,7 +193,7 @@ class Turns:
             return False
         served_ns = holder.served_ns - self._turn_served_ns
         quantum_ns = policy.quantum_ns(options)
-        if quantum_ns is None or served_ns < quantum_ns:
+        if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
             return False
         return policy.order(challenger) <= policy.order(holder)
 
@@ -265,8 +267,9 @@ class Turns:
             if holder.unused_since_ns is not None:
                 verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
-            left_ns = quantum_ns - (holder.served_ns - self._turn_served_ns)
-            verdict.wake(now_ns + max(left_ns, LOOK_AGAIN_NS))
+            served_ns = holder.served_ns - self._turn_served_ns
+            rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+            verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
             starved = roster.held.first(but=holder)
             held_ns = 0 if starved is None else _held_ns(starved, now_ns)
             verdict.wake(now_ns + max(options.max_hold_ns - held_ns, LOOK_AGAIN_NS))

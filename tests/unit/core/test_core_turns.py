@@ -1,7 +1,8 @@
 import pytest
-from talk import BATCH, LATENCY, NORMAL, Talk
+from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import CloseGates, OpenGates
+from tandemd.core.explain import explain
 from tandemd.core.model import Options, WaitReason
 
 
@@ -348,3 +349,87 @@ def test_waiting_for_memory_is_no_claim_on_the_gpu():
     talk.waits(1, reason=WaitReason.MEMORY)
 
     assert talk.open_processes() == {1, 2}
+
+
+def ends(talk, *, ran_ms):
+    """GPU time, and with its end that of an iteration: one look sees both."""
+    done_ns = talk.usages[1].exclusive_ns + int(ran_ms * MS)
+    talk.sample(1, after_ms=ran_ms, busy=True, exclusive_ns=done_ns, steps=talk.usages[1].steps + 1)
+
+
+def at_work_with_iterations(**options):
+    """The first holds the turn, its iterations cost 4 ms, and 4 of its 10 ms are used."""
+    talk = Talk(Options(policy="fair", quantum_ns=10 * MS, **options))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    talk.works(1)
+    for _ in range(2):
+        ends(talk, ran_ms=4)
+    talk.rests(1)
+    talk.tick(after_ms=2)
+    talk.works(1)
+    talk.waits(2)
+    ends(talk, ran_ms=4)
+    assert talk.gates == []
+    return talk
+
+
+def test_a_turn_ends_early_where_an_iteration_does():
+    talk = at_work_with_iterations()
+
+    ends(talk, ran_ms=4)  # 8 of 10 ms: another would end far behind the quantum
+
+    assert talk.gates == [CloseGates(process_ids=(1,))]
+
+
+def test_a_turn_goes_on_to_the_end_of_an_iteration_that_is_near():
+    talk = at_work_with_iterations()
+    talk.works(1, after_ms=3, ran_ms=3)
+    ends(talk, ran_ms=0.4)  # at 7.4 ms: too early
+    assert talk.gates == []
+
+    talk.works(1, after_ms=2.8, ran_ms=2.8)  # 10.2 ms, the end is expected at 10.8
+    assert talk.gates == []
+    ends(talk, ran_ms=0.7)
+
+    assert talk.gates == [CloseGates(process_ids=(1,))]
+
+
+def test_a_turn_is_never_more_than_a_quarter_longer():
+    talk = at_work_with_iterations()
+    talk.works(1, after_ms=3, ran_ms=3)
+    ends(talk, ran_ms=0.4)
+
+    talk.works(1, after_ms=4.9, ran_ms=4.9)  # 12.3 ms, and the iteration is late
+
+    assert talk.gates == [CloseGates(process_ids=(1,))]
+
+
+@pytest.mark.parametrize(("finds", "is_early"), [(True, True), (False, False)])
+def test_iterations_that_were_found_count_only_if_they_may(finds, is_early):
+    talk = Talk(Options(policy="fair", quantum_ns=10 * MS, find_iterations=finds))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH)
+    for ended in range(3):
+        done_ns = talk.usages[1].exclusive_ns + 4 * MS
+        talk.sample(1, after_ms=4, busy=True, exclusive_ns=done_ns, iterations=ended + 1)
+    talk.rests(1)
+    talk.tick(after_ms=2)
+    talk.works(1)
+    talk.waits(2)
+
+    done_ns = talk.usages[1].exclusive_ns + 8 * MS
+    talk.sample(1, after_ms=8, busy=True, exclusive_ns=done_ns, iterations=4)
+
+    assert (talk.gates == [CloseGates(process_ids=(1,))]) is is_early
+
+
+def test_explain_tells_that_turns_end_with_iterations():
+    talk = at_work_with_iterations()
+
+    lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
+
+    assert (
+        "its turns of 10 ms end with an iteration where one is near: 4.0 ms of gpu time each"
+        in lines
+    )

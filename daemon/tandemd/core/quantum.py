@@ -1,0 +1,31 @@
+"""When a turn is over: after a quantum of GPU time, or at the end of an iteration near that.
+
+A hand-over in the middle of an iteration waits for what is queued to drain, and cuts what runs
+best as a whole; at its end the queue is empty anyway. So a quantum may be a quarter shorter or
+longer where iterations are known. Over time nobody gains: fair queueing counts what was used.
+"""
+
+from __future__ import annotations
+
+from tandemd.core.model import Group
+
+_SLACK = 4  # the part of a quantum by which it may be moved, as a divisor
+
+
+def is_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
+    """Whether the holder, after `served_ns` of GPU time in this turn, has had its quantum."""
+    slack_ns = quantum_ns // _SLACK
+    if not holder.step_cost_ns:
+        return served_ns >= quantum_ns
+    since_ns = holder.served_ns - holder.step_served_ns
+    if since_ns == 0:  # an iteration has just ended
+        return served_ns >= quantum_ns - slack_ns
+    left_ns = holder.step_cost_ns - since_ns
+    is_near = 0 < left_ns <= quantum_ns + slack_ns - served_ns
+    return served_ns >= quantum_ns and not is_near
+
+
+def left_ns(holder: Group, *, served_ns: int, quantum_ns: int) -> int:
+    """GPU time until `is_over` may change its answer; 0 or less: at any time now."""
+    slack_ns = quantum_ns // _SLACK if holder.step_cost_ns else 0
+    return quantum_ns - slack_ns - served_ns
