@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -68,7 +69,12 @@ def _shim_builds(include: Path, generated: Path) -> bool:
     parts = [ROOT / "shim", *(p for p in (ROOT / "shim").iterdir() if p.is_dir())]
     own = [flag for folder in parts for flag in ("-iquote", str(folder))]
     folders = ["-Icsrc/core", *own, f"-I{generated}", "-isystem", str(include)]
-    compiler = [os.environ.get("CXX", "g++"), *FLAGS.split(), *PRELOADED.split(), *folders]
+    compiler = [
+        *shlex.split(os.environ.get("CXX", "g++")),
+        *FLAGS.split(),
+        *PRELOADED.split(),
+        *folders,
+    ]
     sources = [str(path) for path in sorted(ROOT.glob("shim/**/*.cpp"))]
     return subprocess.run([*compiler, *sources], check=False, cwd=ROOT).returncode == 0
 

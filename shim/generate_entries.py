@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,13 @@ def _enumerations(header: str) -> dict[str, dict[str, str]]:
 
 def preprocessed(include: Path) -> str:
     """cuda.h as the compiler sees it, with every name under which the library exports it."""
-    command = [os.environ.get("CXX", "g++"), "-E", "-P", "-xc++", "-D__CUDA_API_VERSION_INTERNAL"]
+    command = [
+        *shlex.split(os.environ.get("CXX", "g++")),
+        "-E",
+        "-P",
+        "-xc++",
+        "-D__CUDA_API_VERSION_INTERNAL",
+    ]
     source = "#include <cuda.h>\n"
     return subprocess.run(
         [*command, "-isystem", str(include), "-"],

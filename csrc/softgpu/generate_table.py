@@ -22,6 +22,7 @@ import argparse
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def _generate(include: Path, out: Path) -> None:
 
 def exported_names(include: Path) -> list[Name]:
     """Every function that cuda.h declares for the library itself, sorted."""
-    command = [os.environ.get("CXX", "g++"), "-E", "-P", "-x", "c++"]
+    command = [*shlex.split(os.environ.get("CXX", "g++")), "-E", "-P", "-x", "c++"]
     command += ["-D__CUDA_API_VERSION_INTERNAL", str(include / "cuda.h")]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = [_name(symbol, parameters) for symbol, parameters in PROTOTYPE.findall(text)]

@@ -5,6 +5,8 @@
 // A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread.
 //
 //   call SYMBOL ARGUMENT..   one call; `ask` the same, `poll` until it is not CUDA_ERROR_NOT_READY
+//   order SYMBOL ARGUMENT..  the same; what relies on its success is written `?VERB` and left out without
+//   name NEW OLD             the handle or address OLD is called NEW from now on, too
 //   look BUFFER              a digest of what a host buffer holds
 //   hold                     asks the daemon to close the gate until somebody waits at it
 //   tally                    asks the daemon to note what the job counts now
@@ -55,6 +57,7 @@ void (*g_wait_begin)();  // the virtual clock waits for no thread that waits for
 void (*g_wait_end)();
 int g_control = -1;  // to the daemon, where there is one
 bool g_held = false;
+bool g_is_ordered = true;  // the last `order` succeeded
 unsigned char* g_buffers;
 std::map<std::string, Word> g_handles;
 std::map<Word, std::string> g_names;  // the newest name of each handle
@@ -249,6 +252,7 @@ struct Step {
   int index;
   int thread;
   std::string verb, symbol, arguments;
+  bool relies_on_order;
 };
 
 std::string digest(int index) {
@@ -285,6 +289,7 @@ std::string call(const Step& step) {
   if (!function) return " absent";
   Arguments arguments(step.arguments);
   std::vector<Word> a = arguments.all();
+  if (step.verb == "order") g_is_ordered = false;
   if (arguments.is_left_out()) return " left-out";
   a.resize(12);
   int code = kNotReady;
@@ -292,6 +297,7 @@ std::string call(const Step& step) {
     code = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
   } while (code == kNotReady && step.verb == "poll");
   if (code == 0) forget_ended(step.symbol, a[0]);
+  if (step.verb == "order") g_is_ordered = code == 0;
   return " " + std::to_string(code) + arguments.shown(code == 0);
 }
 
@@ -299,20 +305,37 @@ void say(const std::string& line) {
   if (write(1, line.data(), line.size()) < 0) _exit(4);
 }
 
-void perform(const Step& step) {
-  std::string line = std::to_string(step.index);
-  if (step.verb == "call" || step.verb == "ask" || step.verb == "poll") {
-    line += call(step);
-    if (g_held && tell("done " + std::to_string(step.index) + "\n") == 'o') g_held = false;
-  } else if (step.verb == "look") {
-    line += " " + digest(std::atoi(step.symbol.c_str()));
-  } else if (step.verb == "hold") {
+std::string name_anew(const std::string& name, const std::string& old) {
+  const auto found = g_handles.find(old);
+  if (found == g_handles.end()) return " left-out";
+  g_handles[name] = found->second;
+  return " 0";
+}
+
+bool is_call(const std::string& verb) {
+  return verb == "call" || verb == "order" || verb == "ask" || verb == "poll";
+}
+
+// What it shows.
+std::string come_to(const Step& step) {
+  if (step.relies_on_order && !g_is_ordered) return " left-out";
+  if (is_call(step.verb)) return call(step);
+  if (step.verb == "name") return name_anew(step.symbol, step.arguments.substr(1));
+  if (step.verb == "look") return " " + digest(std::atoi(step.symbol.c_str()));
+  if (step.verb == "hold") {
     g_held = g_control >= 0;
     tell("hold\n");
   } else if (step.verb == "tally") {
     tell("tally " + std::to_string(step.index) + "\n");
   }
-  say(line + "\n");
+  return "";
+}
+
+void perform(const Step& step) {
+  const std::string line = std::to_string(step.index) + come_to(step) + "\n";
+  const bool asks = g_held && is_call(step.verb);
+  if (asks && tell("done " + std::to_string(step.index) + "\n") == 'o') g_held = false;
+  say(line);
 }
 
 // A thread that performs a step when it is its turn.
@@ -377,9 +400,11 @@ std::vector<Step> read_program(const char* path) {
   if (!file) fail(std::string("cannot read ") + path);
   std::vector<Step> steps;
   for (std::string line; std::getline(file, line);) {
-    Step step{static_cast<int>(steps.size()), 0, "", "", ""};
+    Step step{static_cast<int>(steps.size()), 0, "", "", "", false};
     std::istringstream words(line);
     words >> step.thread >> step.verb >> step.symbol;
+    step.relies_on_order = step.verb[0] == '?';
+    if (step.relies_on_order) step.verb.erase(0, 1);
     std::getline(words, step.arguments);
     steps.push_back(step);
   }

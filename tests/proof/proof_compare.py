@@ -195,6 +195,8 @@ def _count_faults(program: Program, managed: Outcome) -> list[str]:
             at_least = has_pools or None in live.values()
             if told < due or (told > due and not at_least):
                 found.append(f"step {index}: {due} bytes are allocated, {told} counted")
+        elif step.verb == "name" and _code(managed, index) == "0":
+            live[step.symbol] = live.pop(step.arguments[0], 0)
         elif step.verb == "call" and _code(managed, index) == "0":
             has_pools |= base in POOLED
             _keep_count(live, base, step.arguments)

@@ -17,10 +17,14 @@ def some_buffer(m: Model, lane: Lane) -> Buffer | None:
     return m.choices.pick(lane.buffers) if lane.buffers else None
 
 
-def settle(m: Model, lane: Lane, thread: int) -> None:
-    """A call without a stream waits for streams that block with the legacy one, not for others."""
+def settle(m: Model, lane: Lane, thread: int) -> bool:
+    """Whether a call without a stream relies on a wait before it, now made.
+
+    It waits itself for streams that block with the legacy one, not for others.
+    """
     if not lane.is_blocking:
-        m.emit(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
+        m.order(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
+    return not lane.is_blocking
 
 
 def legacy_symbol(lane: Lane, symbol: str) -> str:
@@ -46,18 +50,23 @@ def launch(m: Model) -> None:
     launch_by(m, lane, function, (blocks, threads), values)
 
 
-def launch_by(m: Model, lane: Lane, function: str, shape: tuple[int, int], values: str) -> None:
+def launch_by(
+    m: Model, lane: Lane, function: str, shape: tuple[int, int], values: str, **more
+) -> None:
     """By one of the three calls there are."""
     blocks, threads = shape
     size = (blocks, 1, 1, threads, 1, 1, 0, lane.stream)
     match m.choices.take(4):
         case 0 | 1:
-            m.work(lane, m.flavour(lane, "cuLaunchKernel"), function, *size, values, 0)
+            symbol = m.flavour(lane, "cuLaunchKernel")
+            m.work(lane, symbol, function, *size, values, 0, **more)
         case 2:
             config = launch_config(blocks, threads, lane.stream)
-            m.work(lane, m.flavour(lane, "cuLaunchKernelEx"), config, function, values, 0)
+            symbol = m.flavour(lane, "cuLaunchKernelEx")
+            m.work(lane, symbol, config, function, values, 0, **more)
         case _:
-            m.work(lane, m.flavour(lane, "cuLaunchCooperativeKernel"), function, *size, values)
+            symbol = m.flavour(lane, "cuLaunchCooperativeKernel")
+            m.work(lane, symbol, function, *size, values, **more)
 
 
 def copy_in(m: Model) -> None:
@@ -82,7 +91,7 @@ def _host_copy(m: Model, *, to_device: bool) -> None:
         case 0 | 1:
             m.work(lane, m.flavour(lane, f"cuMemcpy{way}Async_v2"), to, source, size, lane.stream)
         case 2 if buffer.is_reachable:
-            _now(m, lane, f"cuMemcpy{way}_v2", to, source, size)
+            do_now(m, lane, f"cuMemcpy{way}_v2", to, source, size)
         case 3:
             m.work(lane, m.flavour(lane, "cuMemcpyAsync"), to, source, size, lane.stream)
         case 4:
@@ -92,18 +101,23 @@ def _host_copy(m: Model, *, to_device: bool) -> None:
             box = box_3d(to, source, 60, size // 64 + 1, 64, kinds)
             m.work(lane, m.flavour(lane, "cuMemcpy3DAsync_v2"), box, lane.stream)
         case _ if buffer.is_reachable:
-            _now(m, lane, "cuMemcpy2D_v2", box_2d(to, source, 60, size // 64 + 1, 64, kinds))
+            do_now(m, lane, "cuMemcpy2D_v2", box_2d(to, source, 60, size // 64 + 1, 64, kinds))
         case _:
             pass
 
 
-def _now(m: Model, lane: Lane, symbol: str, *arguments: object) -> None:
+def do_now(m: Model, lane: Lane, symbol: str, *arguments: object) -> None:
     """A call without a stream, on a lane's bytes."""
     thread = m.thread_for(lane)
-    settle(m, lane, thread)
-    stream = "2" if lane.suffix else "1"
-    free = not m.captures
-    m.emit(thread, legacy_symbol(lane, symbol), *arguments, stream=stream, is_work=free)
+    relies = settle(m, lane, thread)
+    m.emit(
+        thread,
+        legacy_symbol(lane, symbol),
+        *arguments,
+        stream="2" if lane.suffix else "1",
+        is_work=not m.captures,
+        relies_on_order=relies,
+    )
 
 
 def copy_within(m: Model) -> None:
@@ -146,7 +160,7 @@ def memset(m: Model) -> None:
         case _ if buffer.is_reachable and (lane.is_blocking or lane.is_default):
             # Without a stream it does not wait: only where the legacy stream orders it.
             if not lane.is_default or lane.stream == "0":
-                _now(m, lane, f"cuMemsetD{bits}_v2", to, value, count)
+                do_now(m, lane, f"cuMemsetD{bits}_v2", to, value, count)
         case _:
             pass
 

@@ -36,7 +36,7 @@ def allocate(m: Model) -> None:
             how = "alloc"
             m.emit(thread, "cuMemAlloc_v2", out, BUFFER_BYTES)
     reachable = how not in ("async", "pool")
-    lane.buffers.append(Buffer(name=name, how=how, is_reachable=reachable))
+    lane.buffers.append(Buffer(name=name, source=name, how=how, is_reachable=reachable))
     # Memory has no contents before it is written.
     m.work(lane, m.flavour(lane, "cuMemsetD32Async"), f"{name}!", 7, WORDS, lane.stream)
     m.touch(lane, lane.buffers[-1])
@@ -69,13 +69,17 @@ def free(m: Model) -> None:
 
 
 def release(m: Model, buffer: Buffer, thread: int) -> None:
+    """Of the calls that take memory away only that of plain memory waits for work with it."""
     name = f"{buffer.name}!"
+    waits = buffer.how not in ("vmm", "async", "pool")
+    if not waits:
+        m.order(thread, "cuCtxSynchronize")
     if buffer.how == "vmm":
-        m.emit(thread, "cuMemUnmap", name, CHUNK)
-        m.emit(thread, "cuMemRelease", f"v{buffer.name}!")
-        m.emit(thread, "cuMemAddressFree", name, CHUNK)
+        m.emit(thread, "cuMemUnmap", name, CHUNK, relies_on_order=True)
+        m.emit(thread, "cuMemRelease", f"v{buffer.source}!", relies_on_order=True)
+        m.emit(thread, "cuMemAddressFree", name, CHUNK, relies_on_order=True)
     else:
-        m.emit(thread, "cuMemFree_v2", name)
+        m.emit(thread, "cuMemFree_v2", name, relies_on_order=not waits)
 
 
 def free_all(m: Model, lane: Lane, thread: int) -> None:

@@ -5,6 +5,8 @@ Rules
    on it. What must hold whatever fails is that no two streams touch the same bytes at once, because
    the shim moves work in time: so every device buffer and host buffer belongs to one lane.
 2. A lane is a stream with its buffers. A buffer goes to another lane through an event.
+3. A call that waits or orders may fail too, above all near a capture, and then orders nothing: it
+   is an `order`, and what would race without it relies on it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class Buffer:
 
     name: str
     how: str  # the call that made it
+    source: str = ""  # its first name
     is_reachable: bool = True  # from other streams and by plain copies
     in_graphs: int = 0
 
@@ -137,7 +140,13 @@ class Model:
         self.enter(thread, lane.context)
         return thread
 
-    def work(self, lane: Lane, symbol: str, *arguments: object, thread: int | None = None) -> None:
+    def order(self, thread: int, symbol: str, *arguments: object, **more) -> None:
+        """A call that steps with `relies_on_order` rely on, up to the next one."""
+        self.emit(thread, symbol, *arguments, verb="order", **more)
+
+    def work(
+        self, lane: Lane, symbol: str, *arguments: object, thread: int | None = None, **more
+    ) -> None:
         """One call that gives a lane's stream work."""
         if thread is None:
             thread = self.thread_for(lane)
@@ -148,6 +157,7 @@ class Model:
             stream=self.stream_key(lane, symbol),
             is_work=not self.captures,
             is_captured=lane.capture is not None,
+            **more,
         )
 
     def stream_key(self, lane: Lane, symbol: str) -> str:

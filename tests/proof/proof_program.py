@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,13 +17,15 @@ class Step:
     stream: str = ""  # which it gives work
     is_work: bool = False  # valid work, no capture near: a closed gate must stop it
     is_captured: bool = False  # it only becomes part of a graph: nothing may stop it
+    relies_on_order: bool = False  # left out where the last `order` before it failed
 
     def line(self) -> str:
-        return " ".join([str(self.thread), self.verb, self.symbol, *self.arguments]).rstrip()
+        verb = "?" * self.relies_on_order + self.verb
+        return " ".join([str(self.thread), verb, self.symbol, *self.arguments]).rstrip()
 
     def __str__(self) -> str:
         what = f"{self.symbol}({', '.join(self.arguments)})" if self.symbol else ""
-        verb = "" if self.verb == "call" else self.verb
+        verb = "?" * self.relies_on_order + ("" if self.verb == "call" else self.verb)
         return f"t{self.thread}  " + " ".join(filter(None, [verb, what]))
 
 
@@ -40,10 +42,7 @@ class Program:
         return "".join(step.line() + "\n" for step in self.steps)
 
     def json(self) -> str:
-        rows = [
-            [s.thread, s.verb, s.symbol, list(s.arguments), s.stream, s.is_work, s.is_captured]
-            for s in self.steps
-        ]
+        rows = [asdict(step) for step in self.steps]
         plain = sorted(self.plain_streams)
         return json.dumps({"devices": self.devices, "plain_streams": plain, "steps": rows})
 
@@ -54,18 +53,7 @@ class Program:
 def program_of(text: str) -> Program:
     """The program that `Program.json` wrote."""
     data = json.loads(text)
-    steps = [
-        Step(
-            thread=thread,
-            verb=verb,
-            symbol=symbol,
-            arguments=tuple(arguments),
-            stream=stream,
-            is_work=is_work,
-            is_captured=is_captured,
-        )
-        for thread, verb, symbol, arguments, stream, is_work, is_captured in data["steps"]
-    ]
+    steps = [Step(**{**row, "arguments": tuple(row["arguments"])}) for row in data["steps"]]
     return Program(
         steps=steps, devices=data["devices"], plain_streams=frozenset(data["plain_streams"])
     )

@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -74,7 +75,13 @@ class Stage:
         self.extra: dict[str, str] = {}
         self._interpreter = self.folder / "interpreter"
         self._image = self.folder / "kernels.so"
-        compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Wextra"]
+        compiler = [
+            *shlex.split(os.environ.get("CXX", "g++")),
+            "-std=c++17",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+        ]
         source = str(HERE / "interpreter.cpp")
         subprocess.run(
             [*compiler, source, "-o", str(self._interpreter), "-ldl", "-pthread"], check=True

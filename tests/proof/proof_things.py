@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proof_data import KERNELS, some_buffer, some_lane
 from proof_graphs import end_capture
 from proof_memory import allocate, free_all
-from proof_model import THREADS, Lane, Model
+from proof_model import THREADS, Buffer, Lane, Model
 
 
 def begin(m: Model) -> None:
@@ -168,10 +170,18 @@ def hand_over(m: Model) -> None:
         return
     event = m.new("e")
     m.emit(m.thread_for(giver), "cuEventCreate", f"&{event}", 2)
-    m.work(giver, m.flavour(giver, "cuEventRecord"), event, giver.stream)
-    m.work(taker, m.flavour(taker, "cuStreamWaitEvent"), taker.stream, event, 0)
+    m.work(giver, m.flavour(giver, "cuEventRecord"), event, giver.stream, verb="order")
+    wait = (m.flavour(taker, "cuStreamWaitEvent"), taker.stream, event, 0)
+    m.work(taker, *wait, verb="order", relies_on_order=True)
     giver.buffers.remove(buffer)
-    taker.buffers.append(buffer)
+    taker.buffers.append(_named_anew(m, buffer))
+
+
+def _named_anew(m: Model, buffer: Buffer) -> Buffer:
+    """Without the order before there is no such name, and nothing touches the bytes again."""
+    name = m.new("d")
+    m.emit(0, name, buffer.name, verb="name", relies_on_order=True)
+    return replace(buffer, name=name)
 
 
 def wait(m: Model) -> None:
@@ -182,10 +192,9 @@ def wait(m: Model) -> None:
     thread = m.thread_for(lane)
     match m.choices.take(4):
         case 0 | 1:
-            m.emit(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
+            m.order(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
             for host in lane.hosts:
-                if not m.captures:
-                    m.emit(thread, str(host), verb="look")
+                m.emit(thread, str(host), verb="look", relies_on_order=True)
         case 2:
             m.emit(thread, m.flavour(lane, "cuStreamQuery"), lane.stream, verb="ask")
         case _:

@@ -73,7 +73,8 @@ def crash(m: Model) -> None:
     if m.captures or (lane := some_lane(m)) is None or m.choices.take(4):
         return
     thread = m.thread_for(lane)
-    m.emit(thread, "cuCtxSynchronize")  # how far others' work gets is not said
-    launch_by(m, lane, f"f{lane.context[1:]}_poke!", (1, 1), parameters("0x7"))
+    m.order(thread, "cuCtxSynchronize")  # how far others' work gets is not said
+    poke = f"f{lane.context[1:]}_poke!"
+    launch_by(m, lane, poke, (1, 1), parameters("0x7"), relies_on_order=True)
     m.emit(thread, "cuCtxSynchronize")
     m.emit(thread, "cuCtxSynchronize")

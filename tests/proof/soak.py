@@ -1,6 +1,7 @@
 """Many random programs, bare and managed; writes what they came to as JSON.
 
     python tests/proof/soak.py [--programs 10000] [--seed 1] [--seconds N] [--gpu] [--result FILE]
+                               [--first N] [--processes N]
     python tests/proof/soak.py --replay FAILED.json
 
 Program N of seed S is always the same. One that differs is made shorter, printed as a list of calls
@@ -13,10 +14,16 @@ import argparse
 import datetime
 import json
 import math
+import multiprocessing.util
+import os
 import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -25,28 +32,86 @@ sys.path.insert(0, str(HERE))
 from proof_compare import differences
 from proof_generator import Code, build, random_codes
 from proof_program import Program, program_of
-from proof_stage import ROOT, Stage
+from proof_stage import ROOT, Outcome, Stage
 
 FAILED = ROOT / "build/proof"
 SHORTEN_S = 60.0  # that making a program shorter may take
+AT_A_TIME = 20  # programs that a process takes
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What some programs came to; of the calls, in the bare runs."""
+
+    programs: int = 0
+    differences: int = 0
+    waited: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        self.programs += other.programs
+        self.differences += other.differences
+        self.waited += other.waited
+        self.calls += other.calls
+        self.codes += other.codes
+
+    def count(self, program: Program, bare: Outcome, managed: Outcome) -> None:
+        self.programs += 1
+        self.waited += len(managed.watched.waited) if managed.watched else 0
+        for index, step in enumerate(program.steps):
+            if step.symbol.startswith("cu"):
+                self.calls[step.symbol] += 1
+                self.codes[(bare.steps.get(index, "missing").split() or ["none"])[0]] += 1
+
+
+class Soaker:
+    """Runs the programs of one seed, in a process of its own."""
+
+    def __init__(self, wanted: argparse.Namespace, give_up: float) -> None:
+        self._wanted = wanted
+        self._give_up = give_up  # on time.monotonic()
+        self._stage = Stage(on_gpu=wanted.gpu)
+
+    def close(self) -> None:
+        self._stage.close()
+
+    def run(self, numbers: range) -> Tally:
+        """As many of them as there is time for."""
+        tally = Tally()
+        for number in numbers:
+            if time.monotonic() > self._give_up:
+                break
+            self._run_one(number, tally)
+        return tally
+
+    def _run_one(self, number: int, tally: Tally) -> None:
+        drawn, tidily = random_codes(random.Random(f"{self._wanted.seed}-{number}"))
+        how = {"tidily": tidily, "tame": self._wanted.gpu}
+        program = build(drawn, **how)
+        text = program.text()
+        bare, managed = self._stage.bare(text), self._stage.managed(text)
+        tally.count(program, bare, managed)
+        if found := differences(program, bare, managed):
+            tally.differences += 1
+            report(self._stage, number, drawn, how, found)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--result", type=Path)
     parser.add_argument("--replay", type=Path, metavar="FAILED.json")
     parser.add_argument("--seconds", type=float, default=math.inf, help="then begin no more")
     parser.add_argument("--gpu", action="store_true", help="on the machine's own driver")
+    parser.add_argument("--processes", type=int, help="side by side; one on a GPU")
     arguments = parser.parse_args()
-    stage = Stage(on_gpu=arguments.gpu)
-    try:
-        if arguments.replay:
+    if arguments.replay:
+        with closing(Stage(on_gpu=arguments.gpu)) as stage:
             return replay(stage, program_of(arguments.replay.read_text()))
-        result = soak(stage, arguments)
-    finally:
-        stage.close()
+    result = soak(arguments)
     if arguments.result:
         arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))
@@ -65,45 +130,51 @@ def compare(stage: Stage, program: Program) -> list[str]:
     return differences(program, stage.bare(text), stage.managed(text))
 
 
-def soak(stage: Stage, wanted: argparse.Namespace) -> dict[str, object]:
+def soak(wanted: argparse.Namespace) -> dict[str, object]:
     """Run them all; what is counted is of the bare runs."""
-    calls: Counter[str] = Counter()
-    codes: Counter[str] = Counter()
-    waited = failed = steps = programs = 0
-    start = time.monotonic()
-    for number in range(wanted.programs):
-        if time.monotonic() - start > wanted.seconds:
-            break
-        programs += 1
-        drawn, tidily = random_codes(random.Random(f"{wanted.seed}-{number}"))
-        how = {"tidily": tidily, "tame": wanted.gpu}
-        program = build(drawn, **how)
-        text = program.text()
-        bare, managed = stage.bare(text), stage.managed(text)
-        waited += len(managed.watched.waited) if managed.watched else 0
-        for index, step in enumerate(program.steps):
-            if step.symbol.startswith("cu"):
-                calls[step.symbol] += 1
-                codes[(bare.steps.get(index, "missing").split() or ["none"])[0]] += 1
-                steps += 1
-        if found := differences(program, bare, managed):
-            failed += 1
-            report(stage, number, drawn, how, found)
-        if number % 200 == 199:
-            rate = (number + 1) / (time.monotonic() - start)
-            print(f"{number + 1} programs, {failed} differ, {rate:.0f}/s", file=sys.stderr)
+    total, start, told = Tally(), time.monotonic(), 0
+    for tally in tallies(wanted, start + wanted.seconds):
+        total.add(tally)
+        if total.programs >= told + 10 * AT_A_TIME:
+            told = total.programs
+            rate = told / (time.monotonic() - start)
+            print(f"{told} programs, {total.differences} differ, {rate:.0f}/s", file=sys.stderr)
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": "GPU" if wanted.gpu else "software GPU, virtual clock",
         "seed": wanted.seed,
-        "programs": programs,
-        "differences": failed,
-        "calls": steps,
-        "threads_held_at_the_gate": waited,
-        "result_codes": dict(sorted(codes.items())),
-        "calls_by_symbol": dict(sorted(calls.items())),
+        "programs": total.programs,
+        "differences": total.differences,
+        "calls": total.calls.total(),
+        "threads_held_at_the_gate": total.waited,
+        "result_codes": dict(sorted(total.codes.items())),
+        "calls_by_symbol": dict(sorted(total.calls.items())),
         "seconds": round(time.monotonic() - start),
     }
+
+
+def tallies(wanted: argparse.Namespace, give_up: float) -> Iterator[Tally]:
+    """Of a few programs each, as they come."""
+    processes = wanted.processes or (1 if wanted.gpu else os.cpu_count() or 1)
+    end = wanted.first + wanted.programs
+    pieces = [
+        range(start, min(start + AT_A_TIME, end)) for start in range(wanted.first, end, AT_A_TIME)
+    ]
+    with ProcessPoolExecutor(processes, initializer=begin, initargs=(wanted, give_up)) as pool:
+        yield from pool.map(run, pieces)
+
+
+_soaker: list[Soaker] = []  # of this process
+
+
+def begin(wanted: argparse.Namespace, give_up: float) -> None:
+    soaker = Soaker(wanted, give_up)
+    _soaker.append(soaker)
+    multiprocessing.util.Finalize(soaker, soaker.close, exitpriority=1)
+
+
+def run(numbers: range) -> Tally:
+    return _soaker[0].run(numbers)
 
 
 def report(
@@ -113,8 +184,9 @@ def report(
     FAILED.mkdir(parents=True, exist_ok=True)
     path = FAILED / f"{number}.json"
     path.write_text(program.json())
-    print(f"program {number} differs; shortened, in {path}:\n{program}")
-    print("\n".join(compare(stage, program) or ["(not every time)", *found]), flush=True)
+    text = f"program {number} differs; shortened, in {path}:\n{program}\n"
+    again = compare(stage, program) or ["(not every time)", *found]
+    print(text + "\n".join(again), flush=True)
 
 
 def shorten(stage: Stage, drawn: list[Code], how: dict[str, bool]) -> list[Code]:

@@ -1,5 +1,6 @@
 """No program can tell that the shim is there: random ones run bare and managed."""
 
+import proof_data as data
 import proof_things as things
 import pytest
 from hypothesis import given, note, settings
@@ -43,6 +44,23 @@ def test_a_program_is_data(codes):
     program = build(codes)
 
     assert program_of(program.json()) == program
+
+
+def test_without_the_wait_that_a_capture_refuses_nothing_is_copied(stage):
+    model = Model()
+    things.begin(model)
+    lane = model.lanes[0]
+    model.emit(0, "cuStreamBeginCapture_v2", "s0", 2)
+    data.do_now(model, lane, "cuMemcpyDtoH_v2", "H0", "d0!", 64)
+    wait, copy = len(model.program.steps) - 2, len(model.program.steps) - 1
+    model.emit(0, "cuStreamEndCapture", "s0", "&g0")
+    things.finish(model, tidily=True)
+
+    bare = stage.bare(model.finished().text())
+
+    assert not lane.is_blocking
+    assert bare.steps[wait].split()[0] == "900"  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+    assert bare.steps[copy].split() == ["left-out"]
 
 
 def test_a_held_call_waits_and_is_seen_to(stage):
