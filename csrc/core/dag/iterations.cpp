@@ -1,7 +1,6 @@
 #include "dag/iterations.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace tandem::dag {
@@ -18,10 +17,11 @@ constexpr size_t kFewest = 1024;
 constexpr size_t kMost = 32768;
 constexpr uint64_t kGram = 4;        // symbols that make an anchor ...
 constexpr uint64_t kBefore = 2;      // ... so many of them before the beginning, if that serves
-constexpr uint64_t kSure = 64;       // symbols of a third repetition
+constexpr uint64_t kSure = 64;       // symbols of a third repetition, or of two more short ones
+constexpr uint64_t kInner = 4;       // times the length of a loop inside is at most that of the outer
 constexpr uint64_t kTries = 16;      // places at which a unique anchor is looked for
 constexpr uint32_t kAlike = 4;       // stretches in a row, where symbols do not repeat
-constexpr uint32_t kSameHashes = 6;  // of kSketch, in two stretches that are alike
+constexpr uint32_t kSameHashes = 6;  // of 16, in two stretches that are alike
 constexpr uint64_t kShortest = 8;    // symbols of a stretch that is compared
 constexpr uint64_t kPatience = 8;    // iterations' lengths without a beginning, then it is lost
 constexpr uint64_t kCopying = 64;    // symbols of a loop that copies, and never waits
@@ -62,20 +62,28 @@ bool is_launch(const shm::Record& record) {
 }  // namespace
 
 void IterationFinder::Stretch::clear() {
-  std::memset(least, 0xff, sizeof(least));
-  symbols = gram = 0;
+  std::fill_n(least, kSketch, kEmpty);
+  symbols = gram = end_gram = 0;
 }
 
+// One permutation, the least in each of its bins: Li, Owen and Zhang, One Permutation Hashing (2012).
 void IterationFinder::Stretch::add(uint32_t triple) {
-  for (uint32_t i = 0; i < kSketch; ++i) least[i] = std::min(least[i], hash32(triple + i * 0x51ed27u));
+  const uint32_t hash = hash32(triple);
+  uint32_t& bin = least[hash % kSketch];
+  bin = std::min(bin, hash);
 }
 
 bool IterationFinder::Stretch::is_like(const Stretch& other) const {
   const uint64_t longer = std::max(symbols, other.symbols);
-  if (gram != other.gram || (longer - std::min(symbols, other.symbols)) * 8 > longer) return false;
-  uint32_t same = 0;
-  for (uint32_t i = 0; i < kSketch; ++i) same += least[i] == other.least[i] ? 1 : 0;
-  return same >= kSameHashes;
+  const bool bounded_alike = gram == other.gram || end_gram == other.end_gram;
+  if (!bounded_alike || (longer - std::min(symbols, other.symbols)) * 8 > longer) return false;
+  uint32_t same = 0, used = 0;
+  for (uint32_t i = 0; i < kSketch; ++i) {
+    if (least[i] == kEmpty && other.least[i] == kEmpty) continue;
+    ++used;
+    same += least[i] == other.least[i] ? 1 : 0;
+  }
+  return same * kSketch >= used * kSameHashes;
 }
 
 IterationFinder::IterationFinder() : symbols_(kFewest), moments_(kFewest) {
@@ -103,8 +111,9 @@ void IterationFinder::gap() {
 void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
   const bool goes_on = symbols_.pushed() && symbols_.symbol(0) == kWait;
   if (goes_on) end_stretch();
-  moments_[symbols_.pushed() & (moments_.size() - 1)] = {ticks, static_cast<uint32_t>(submitted_),
-                                                     waits_};
+  moments_[symbols_.pushed() & (moments_.size() - 1)] = {
+      ticks, static_cast<uint32_t>(submitted_), static_cast<uint16_t>(waits_),
+      static_cast<uint16_t>(ends_)};
   symbols_.push(symbol);
   add_to_stretch();
   if (symbol == kWait) {
@@ -130,15 +139,18 @@ void IterationFinder::grow() {
 
 void IterationFinder::add_to_stretch() {
   ++now_.symbols;
-  if (now_.symbols == kBefore && symbols_.pushed() >= kGram) now_.gram = gram(0);
+  if (now_.symbols == kBefore && symbols_.pushed() >= kGram) {
+    now_.gram = gram(0);
+    now_.second = symbols_.symbol(0);
+  }
   if (now_.symbols < 3) return;
-  now_.add(hash32(uint64_t{symbols_.symbol(0)} << 32 ^ hash32(symbols_.symbol(1)) ^
-                  uint64_t{symbols_.symbol(2)} * 7));
+  now_.add(symbols_.symbol(0) ^ symbols_.symbol(1) * 0x9e3779b1u ^ symbols_.symbol(2) * 0x85ebca6bu);
 }
 
 // The host goes on after a wait.
 void IterationFinder::end_stretch() {
   if (now_.symbols < kShortest) return;
+  now_.end_gram = gram(0);
   alike_ = now_.is_like(before_) ? alike_ + 1 : 1;
   before_ = now_;
   now_.clear();
@@ -151,9 +163,7 @@ void IterationFinder::search() {
   uint64_t period = 0;
   for (size_t i = 0; i < count; ++i) {
     const Repetitions::Found& one = going_on[i];
-    // A little into the third time: twice the same may be chance.
-    const bool sure = one.covered >= 2 * one.period + std::min(one.period / 4, kSure);
-    if (sure && one.period * 2 + kSure < symbols_.capacity() && is_more(one.period) &&
+    if (is_sure(one) && !is_explained(one, going_on, count) && one.period * 2 + kSure < symbols_.capacity() && is_more(one.period) &&
         host_takes_part(one) && (period == 0 || one.period < period)) {
       period = one.period;
     }
@@ -162,11 +172,26 @@ void IterationFinder::search() {
   else if (!found()) claim_alike();
 }
 
+// Into the third time: twice the same may be chance, the more so the shorter it is.
+bool IterationFinder::is_sure(const Repetitions::Found& found) {
+  return found.covered >= 2 * found.period + std::min(2 * found.period, kSure);
+}
+
+// While a loop inside the loop goes on, that the outer one goes on as well says nothing: requests of
+// different size to one model are alike until the shorter one ends.
+bool IterationFinder::is_explained(const Repetitions::Found& found, const Repetitions::Found* going_on,
+                                   size_t count) {
+  return std::any_of(going_on, going_on + count, [&](const Repetitions::Found& inner) {
+    return inner.period * kInner <= found.period;
+  });
+}
+
 void IterationFinder::claim_alike() {
-  if (alike_ < kAlike || now_.symbols != kBefore || now_.gram != before_.gram) return;
+  if (alike_ < kAlike || now_.symbols != kBefore) return;
   length_ = before_.symbols;
   has_wait_ = true;
-  anchors_[0] = anchors_[1] = {before_.gram, kGram - 1 - kBefore};
+  anchors_[0] = anchors_[1] = {before_.gram, kGram - 1 - kBefore, before_.second};
+  end_gram_ = before_.end_gram;
   begin_ = begin_at(anchors_[0].offset);
   duration_ = launches_ = 0;
 }
@@ -175,12 +200,15 @@ void IterationFinder::claim_alike() {
 // without a wait of the host that a larger part follows, an update, are parts of one.
 bool IterationFinder::is_more(uint64_t period) const {
   if (!found()) return true;
-  return period > length_ && !has_wait_ && period / length_ <= kParts && (period % length_) * 10 >= length_;
+  if (has_wait_ || period <= length_ || period / length_ > kParts) return false;
+  const uint16_t ends = moments_[(symbols_.pushed() - period) & (moments_.size() - 1)].ends;
+  const uint64_t explained = static_cast<uint16_t>(ends_ - ends) * length_;
+  return period > explained && (period - explained) * 10 >= length_;
 }
 
 bool IterationFinder::host_takes_part(const Repetitions::Found& found) const {
   const uint64_t ago = symbols_.pushed() - found.period;  // < capacity
-  const uint32_t waits = waits_ - moments_[ago & (moments_.size() - 1)].waits;
+  const auto waits = static_cast<uint16_t>(waits_ - moments_[ago & (moments_.size() - 1)].waits);
   if (waits) return waits <= kWaits;
   const uint64_t since = last_host_ ? symbols_.pushed() - last_host_ : UINT64_MAX;
   // Programs copy their parameters in short loops before they begin.
@@ -200,6 +228,8 @@ void IterationFinder::claim(uint64_t period) {
   const bool behind = anchor_near(beginning, kGram - 1, period, &anchors_[1]);
   if (!behind) anchors_[1] = anchors_[0];
   else if (!over) anchors_[0] = anchors_[1];
+  const bool after_wait = symbols_.symbol(beginning + 1) == kWait;
+  end_gram_ = after_wait && is_unique(beginning + 1, period) ? gram(beginning + 1) : 0;
   duration_ = launches_ = 0;
   begin_ = begin_at(beginning);
   if (beginning - period >= anchors_[1].offset && !known) end_iteration(begin_at(beginning - period));
@@ -208,11 +238,11 @@ void IterationFinder::claim(uint64_t period) {
 // The first few symbols that come once in a period, at `offset` from its beginning or behind.
 bool IterationFinder::anchor_near(uint64_t beginning, uint64_t offset, uint64_t period,
                                   Anchor* anchor) const {
-  *anchor = {gram(beginning - offset), offset};  // at worst: then its distance tells a beginning
+  *anchor = anchor_at(beginning - offset, offset);  // at worst: then its distance tells a beginning
   for (uint64_t tried = 0; tried < kTries && offset + tried <= beginning; ++tried) {
     const uint64_t back = beginning - offset - tried;
     if (!is_unique(back, period)) continue;
-    *anchor = {gram(back), offset + tried};
+    *anchor = anchor_at(back, offset + tried);
     return true;
   }
   return false;
@@ -236,6 +266,10 @@ uint64_t IterationFinder::beginning_in(uint64_t period) const {
     }
   }
   return best % period;
+}
+
+IterationFinder::Anchor IterationFinder::anchor_at(uint64_t back, uint64_t offset) const {
+  return {gram(back), offset, symbols_.symbol(back)};
 }
 
 bool IterationFinder::is_unique(uint64_t back, uint64_t period) const {
@@ -262,18 +296,21 @@ IterationFinder::Begin IterationFinder::begin_at(uint64_t back) const {
 
 void IterationFinder::follow() {
   const uint64_t pushed = symbols_.pushed();
-  const uint64_t newest = gram(0);
   for (const Anchor& anchor : anchors_) {
-    if (newest != anchor.gram || pushed <= anchor.offset) continue;
-    const Begin next = begin_at(anchor.offset);
-    if (!begin_.at) begin_ = next;
-    else if (next.at >= begin_.at + length_ - length_ / 2) end_iteration(next);
+    if (symbols_.symbol(0) != anchor.last) continue;
+    if (gram(0) == anchor.gram && pushed > anchor.offset) arrive(begin_at(anchor.offset));
   }
+  if (end_gram_ && symbols_.symbol(1) == kWait && gram(1) == end_gram_) arrive(begin_at(0));
   const uint64_t since = pushed - (begin_.at ? begin_.at : looked_since_);
   if (since > kPatience * length_ + kShortest) {
     length_ = 0;
     alike_ = 0;
   }
+}
+
+void IterationFinder::arrive(const Begin& next) {
+  if (!begin_.at) begin_ = next;
+  else if (next.at >= begin_.at + length_ - length_ / 2) end_iteration(next);
 }
 
 void IterationFinder::end_iteration(const Begin& next) {

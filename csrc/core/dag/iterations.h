@@ -4,7 +4,7 @@
 // of the host, or a copy to the device, or, where there is neither, what repeats for long. It begins
 // where the host goes on after its wait, preferably with the copy of the next batch.
 //
-//   found    two repetitions in a row, symbol by symbol; or four stretches between waits in a row
+//   found    two repetitions in a row, symbol by symbol (four of very short ones); or four stretches between waits in a row
 //            that are alike, where shapes and so functions change
 //   followed by a few symbols near its beginning that are unique in it, so that logging, evaluation
 //            and longer iterations in between do not lose it
@@ -39,12 +39,15 @@ class IterationFinder {
 
  private:
   static constexpr uint32_t kSketch = 16;
+  static constexpr uint32_t kEmpty = UINT32_MAX;
 
-  // What lies between two waits of the host: how it begins, and the least hashes of its triples.
+  // What lies between two waits of the host: how it begins, and a sketch of its triples.
   struct Stretch {
-    uint32_t least[kSketch];
+    uint32_t least[kSketch];  // hashes
     uint64_t symbols = 0;
-    uint64_t gram = 0;  // of the symbols around its beginning
+    uint64_t gram = 0;      // of the symbols around its beginning
+    uint64_t end_gram = 0;  // of its last ones
+    uint32_t second = 0;    // symbol: the last one of `gram`
     void clear();
     void add(uint32_t triple);
     bool is_like(const Stretch& other) const;
@@ -61,6 +64,7 @@ class IterationFinder {
   struct Anchor {
     uint64_t gram = 0;    // hash of them
     uint64_t offset = 0;  // symbols from the beginning to the last of them
+    uint32_t last = 0;    // the last of them
   };
 
   void push(uint32_t symbol, uint64_t ticks);
@@ -71,11 +75,16 @@ class IterationFinder {
   void claim_alike();
   void claim(uint64_t period);
   void follow();
+  void arrive(const Begin& next);
   void end_iteration(const Begin& next);
+  static bool is_sure(const Repetitions::Found& found);
+  static bool is_explained(const Repetitions::Found& found, const Repetitions::Found* going_on,
+                           size_t count);
   bool is_more(uint64_t period) const;
   bool host_takes_part(const Repetitions::Found& found) const;
   uint64_t beginning_in(uint64_t period) const;
   bool anchor_near(uint64_t beginning, uint64_t offset, uint64_t period, Anchor* anchor) const;
+  Anchor anchor_at(uint64_t back, uint64_t offset) const;
   bool is_unique(uint64_t back, uint64_t period) const;
   uint64_t gram(uint64_t back) const;
   Begin begin_at(uint64_t back) const;
@@ -83,7 +92,8 @@ class IterationFinder {
   struct Moment {
     uint64_t ticks;
     uint32_t launches;  // before it, modulo 2^32
-    uint32_t waits;
+    uint16_t waits;     // before it, modulo 2^16: more than there are moments
+    uint16_t ends;      // the same of iterations
   };
 
   Repetitions symbols_;
@@ -103,6 +113,8 @@ class IterationFinder {
   // One reaches over the beginning of an iteration, one lies behind it: what a program does now and
   // then, at the end of an iteration or early in it, hides one of them only.
   Anchor anchors_[2];
+  // The symbols up to the host's wait at the end, if it ends with one; 0 = it does not.
+  uint64_t end_gram_ = 0;
   Begin begin_;
   uint64_t looked_since_ = 0;  // symbols pushed when the last gap was; while begin_ is not known
   uint64_t ends_ = 0;

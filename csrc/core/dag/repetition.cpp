@@ -6,23 +6,28 @@
 namespace tandem::dag {
 namespace {
 
-uint64_t mix(uint64_t value) {
-  value *= 0x9e3779b97f4a7c15u;
-  return value ^ value >> 29;
+constexpr uint64_t power(uint64_t base, unsigned exponent) {
+  return exponent == 0 ? 1 : base * power(base, exponent - 1);
 }
 
 }  // namespace
 
 Repetitions::Repetitions(size_t capacity)
-    : mask_(capacity - 1), history_(capacity), last_seen_(2 * capacity) {}
+    : mask_(capacity - 1),
+      history_(capacity),
+      last_seen_(2 * capacity),
+      shift_(static_cast<unsigned>(__builtin_clzll(2 * capacity)) + 1) {}
 
-uint32_t& Repetitions::last_seen(uint64_t back) {
-  uint64_t hash = 0;
-  for (uint64_t i = 0; i < kGram; ++i) hash = mix(hash ^ symbol(back + i));
-  return last_seen_[hash % last_seen_.size()];
+uint64_t Repetitions::sum_of(uint64_t back) const {
+  uint64_t sum = 0;
+  for (uint64_t i = kGram; i-- > 0;) sum = sum * kBase + symbol(back + i);
+  return sum;
 }
 
 void Repetitions::push(uint32_t symbol_now) {
+  // Rolls: the oldest of the gram leaves with its power of the base (Karp and Rabin, 1987).
+  sum_ = sum_ * kBase + symbol_now;
+  if (pushed_ >= kGram) sum_ -= symbol(kGram - 1) * power(kBase, kGram);
   history_[pushed_ & mask_] = symbol_now;
   ++pushed_;
   ++fresh_;
@@ -34,7 +39,7 @@ void Repetitions::push(uint32_t symbol_now) {
   }
   lag_count_ = kept;
   if (fresh_ < kGram) return;
-  uint32_t& seen = last_seen(0);
+  uint32_t& seen = last_seen(sum_);
   // Another gram may have the same place: following it costs a slot until the next symbol differs.
   const auto now = static_cast<uint32_t>(pushed_);
   const uint32_t distance = now - seen;
@@ -71,8 +76,9 @@ void Repetitions::grow() {
   history_ = std::move(larger);
   mask_ = history_.size() - 1;
   last_seen_.assign(2 * history_.size(), 0);
+  --shift_;
   for (uint64_t back = kept; back-- > kGram;)
-    last_seen(back - kGram) = static_cast<uint32_t>(pushed_ - (back - kGram));
+    last_seen(sum_of(back - kGram)) = static_cast<uint32_t>(pushed_ - (back - kGram));
 }
 
 void Repetitions::interrupt() {

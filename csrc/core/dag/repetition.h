@@ -41,15 +41,20 @@ class Repetitions {
     uint64_t distance;
     uint64_t matched;  // symbols in a row that equal the one `distance` before
   };
+  static constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
+  static constexpr uint64_t kBase = 0xd6e8feb86659fd93u;
   static constexpr size_t kGram = 6;  // so many equal symbols make a lag worth following
 
   void follow(uint64_t distance);
-  uint32_t& last_seen(uint64_t back);  // of the symbols that end so far back
+  uint32_t& last_seen(uint64_t sum) { return last_seen_[sum * kMix >> shift_]; }
+  uint64_t sum_of(uint64_t back) const;  // of the kGram symbols that end so far back
 
   size_t mask_;
   std::vector<uint32_t> history_;
-  // By hash of the last kGram symbols: the low half of pushed_ then; 0 = never.
+  // By hash of kGram symbols: the low half of pushed_ when they were the last; 0 = never.
   std::vector<uint32_t> last_seen_;
+  unsigned shift_;  // of a 64-bit hash to a place in it
+  uint64_t sum_ = 0;  // of the last kGram symbols, times powers of kBase
   uint64_t pushed_ = 0;
   uint64_t fresh_ = 0;  // symbols since the last interruption
   Lag lags_[kMost];

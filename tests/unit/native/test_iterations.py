@@ -8,14 +8,17 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from iterations.programs import APERIODIC, PERIODIC, train, wander
+from iterations.aperiodic import wander
+from iterations.programs import APERIODIC, PERIODIC, TAKING_TURNS
+from iterations.training import train
 
 from tandem._native import IterationFinder
 
 RECORD = struct.Struct("<QBBHIQQQIIQQ")
-LAUNCH, COPY, MEMSET, SYNC = 1, 2, 3, 6
+LAUNCH, COPY, MEMSET, SYNC, GRAPH = 1, 2, 3, 6, 13
 KINDS = {
     "launch": (LAUNCH, 0),
+    "graph": (GRAPH, 0),
     "to_device": (COPY, 1),
     "to_host": (COPY, 2),
     "memset": (MEMSET, 0),
@@ -59,6 +62,17 @@ def share_right(labels, ends):
     return right / max(len(labels), len(ends))
 
 
+def share_of_ends_right(labels, ends):
+    """Of the ends, those that lie near a label, by the length of the iteration that it ends."""
+    right = 0
+    for end in ends:
+        place = bisect.bisect_left(labels, end)
+        near = labels[max(0, place - 1) : place + 1]
+        length = labels[place] - labels[place - 1] if 0 < place < len(labels) else 0
+        right += any(abs(label - end) <= max(3, length / 10) for label in near)
+    return right / len(ends)
+
+
 @pytest.mark.parametrize("name", PERIODIC)
 def test_nearly_all_ends_of_iterations_are_found(name):
     records, labels = encode(PERIODIC[name]())
@@ -66,7 +80,31 @@ def test_nearly_all_ends_of_iterations_are_found(name):
     assert share_right(labels, found_in(records)) >= 0.95
 
 
-@pytest.mark.parametrize("name", ["train", "train_with_logging", "alternate", "decode"])
+@pytest.mark.parametrize("name", TAKING_TURNS)
+def test_ends_found_of_loops_that_take_turns_are_right(name):
+    records, labels = encode(TAKING_TURNS[name]())
+
+    ends = found_in(records)
+
+    assert len(ends) > len(labels) / 3
+    assert share_of_ends_right(labels, ends) >= 0.95
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train",
+        "train_with_logging",
+        "alternate",
+        "decode",
+        "decode_with_growing_cache",
+        "prefetch",
+        "train_beside_a_loader",
+        "recompute",
+        "critics_that_report",
+        "search_beams",
+    ],
+)
 def test_what_repeats_exactly_is_found_within_two_iterations(name):
     records, labels = encode(PERIODIC[name]())
 
