@@ -17,6 +17,9 @@ class RingWriter {
   // Gives the ring back for another thread to continue. Thread exit.
   void release();
 
+  // Records of this thread so far; of the shared ring 0.
+  [[nodiscard]] uint64_t written() const { return shared_ ? 0 : head_; }
+
   [[nodiscard]] bool belongs_to(const shm::StatePage* state) const { return state_ == state; }
 
   void put(const shm::Record& record) {

@@ -193,21 +193,44 @@ enum class RecordKind : uint8_t {
 };
 inline constexpr uint8_t kRecordKindCount = 15;  // of telemetry rings
 
+// Record::flags; of a kMark they are the kind of mark instead. docs/shared-memory.md says what an
+// order of events may be made of.
+inline constexpr uint8_t kRecordNonBlocking = 1;    // its stream does not wait for the legacy one
+inline constexpr uint8_t kRecordHostWaited = 2;     // the call returned when the work was done
+inline constexpr uint8_t kRecordInOrder = 4;        // kAlloc, kFree: when `stream` gets there
+inline constexpr uint8_t kRecordQueried = 8;        // kSync: was not waited for, but found done
+inline constexpr uint8_t kRecordScattered = 16;     // touches addresses that it does not name
+inline constexpr uint8_t kRecordSampled = 32;       // kLaunch: parameters are in the sample ring
+inline constexpr uint8_t kRecordProgrammatic = 64;  // may begin before its predecessor has ended
+
+// kSync: what was waited for. 0 = the wait failed, or the shim is older than the question.
+enum class SyncOf : uint32_t { kUnknown = 0, kStream = 1, kEvent = 2, kContext = 3 };
+
 struct Record {
   uint64_t ticks;        // see StateControl::ns_per_tick_q32
   uint8_t kind;          // RecordKind
-  uint8_t flags;         // kRecordEstimated..
+  uint8_t flags;         // kRecord..
   uint16_t slot;         // index, 0xffff = none
   uint32_t thread;       // tid
-  uint64_t stream;       // CUstream
+  uint64_t stream;       // CUstream; 1 legacy, 2 the default stream of `thread`: one a context each
   uint64_t object;       // function handle, device address, event or mark id
   uint64_t bytes;        // copies, memsets, allocations; else 0
-  uint32_t grid_blocks;  // launches, saturating
-  uint32_t block_threads;
+  uint32_t grid_blocks;  // launches, saturating; copies: low half of the source, 0 = not said
+  uint32_t block_threads;  // copies: high half of the source
   uint64_t duration_ns;  // waits and syncs: measured; launches: predicted (0 = unknown)
-  uint64_t value;        // segments: the marker; marks: the value; copies: direction
+  uint64_t value;        // kSegment: the marker; kMark: the value; kWait: WaitReason; else halves:
+                         // low: direction of copies and memsets, SyncOf, a launch's sample number
+                         // high: number of the context, 0 = not said
 };
 inline constexpr uint32_t kRingRecords = kRingBytes / sizeof(Record);
+
+constexpr uint64_t source_of(const Record& copy) {
+  return uint64_t{copy.block_threads} << 32 | copy.grid_blocks;
+}
+constexpr uint32_t low_value(const Record& record) { return static_cast<uint32_t>(record.value); }
+constexpr uint32_t context_of(const Record& record) {
+  return static_cast<uint32_t>(record.value >> 32);
+}
 
 struct alignas(4096) StatePage {
   StateHeader header;

@@ -43,6 +43,8 @@ enum class RefusalCode : uint32_t {
 
 // What a daemon understands beyond the first version; a shim says nothing else to it.
 inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
+// Records with both halves of `value`, sources of copies, and queries that succeeded.
+inline constexpr uint64_t kFeatureOrder = 4;
 
 struct Header {
   uint32_t magic;

@@ -60,9 +60,9 @@ inline holdings::Entry take_out_address(uint64_t address) {
   return {};
 }
 
-// `leave` says what becomes of linear memory's bytes.
+// `leave` says what becomes of linear memory's bytes; `stream` (normalised) where it is freed in order.
 template <class Real, class Leave>
-CUresult freed(uint64_t address, Real real, Leave leave) {
+CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const holdings::Entry entry = take_out_address(address);
   const CUresult result = real();
@@ -78,7 +78,7 @@ CUresult freed(uint64_t address, Real real, Leave leave) {
   } else {
     leave(entry);
   }
-  if (channel) record_memory(*channel, shm::RecordKind::kFree, address, entry.bytes);
+  if (channel) record_memory(*channel, shm::RecordKind::kFree, address, entry.bytes, stream);
   return result;
 }
 
@@ -95,9 +95,10 @@ CUresult release_async(CUdeviceptr address, CUstream stream) {
   const auto real = [&] { return Call::real(address, stream); };
   if (any_capture() && is_capturing(stream)) return real();
   // Memory that is no pool's stays until the stream gets there.
-  return freed(address, real, [](const holdings::Entry& entry) {
-    pools::free_later(entry.device, entry.bytes);
-  });
+  return freed(
+      address, real,
+      [](const holdings::Entry& entry) { pools::free_later(entry.device, entry.bytes); },
+      normalise(stream, Call::kPerThread));
 }
 
 template <class Size>

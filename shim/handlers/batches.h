@@ -34,6 +34,8 @@ inline uint64_t sum(const size_t* sizes, size_t count) {
   return bytes;
 }
 
+constexpr uint8_t scattered_if(bool yes) { return yes ? shm::kRecordScattered : uint8_t{0}; }
+
 // One record a batch: its first copy stands for the others, but for the bytes.
 template <class Call, class... Rest>
 CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count, Rest... rest) {
@@ -42,6 +44,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
     if (!count || !to || !from) return;
     submission->object = to[0];
     submission->source = from[0];
+    submission->record_flags = scattered_if(count > 1);
   };
   return submit_list<Call>(shm::RecordKind::kCopy, describe, to, from, sizes, count, rest...);
 }
@@ -56,6 +59,7 @@ void describe_first(const Operation& operation, Submission* submission) {
   const bool to_array = operation.dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
   const bool from_array = operation.src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
   submission->object = to_array ? as_number(operation.dst.op.array.array) : operation.dst.op.ptr.ptr;
+  submission->record_flags = shm::kRecordScattered;
   if (to_array && from_array) submission->direction = Direction::kWithin;
   else if (!to_array && !from_array) submission->source = operation.src.op.ptr.ptr;
 }
@@ -84,6 +88,7 @@ CUresult copy_fabric(size_t count, Operation* operations, unsigned long long fla
                      CUstream stream) {
   const auto describe = [&](Submission* submission) {
     submission->direction = Direction::kBetween;
+    submission->record_flags = shm::kRecordScattered;
     for (size_t i = 0; operations && i < count; ++i) submission->bytes += operations[i].size;
   };
   return submit_list<Call>(shm::RecordKind::kCopy, describe, count, operations, flags, stream);
@@ -93,6 +98,7 @@ template <class Call, class Parameters, class... Rest>
 CUresult decompress(Parameters* parameters, size_t count, Rest... rest) {
   const auto describe = [&](Submission* submission) {
     submission->direction = Direction::kWithin;
+    submission->record_flags = shm::kRecordScattered;  // its sources are not named
     if (!count || !parameters) return;
     submission->object = as_number(parameters[0].dst);
     for (size_t i = 0; i < count; ++i) submission->bytes += parameters[i].dstNumBytes;
@@ -126,6 +132,7 @@ CUresult prefetch_batch(CUdeviceptr* addresses, size_t* sizes, size_t count,
     if (!count || !addresses || !places) return;
     submission->object = addresses[0];
     submission->direction = direction_to(places[0]);
+    submission->record_flags = scattered_if(count > 1);
   };
   return submit_list<Call>(shm::RecordKind::kCopy, describe, addresses, sizes, count, places,
                            rest...);
@@ -136,6 +143,7 @@ template <class Call, class... Rest>
 CUresult discard_batch(CUdeviceptr* addresses, size_t* sizes, size_t count, Rest... rest) {
   const auto describe = [&](Submission* submission) {
     submission->direction = Direction::kWithin;
+    submission->record_flags = scattered_if(count > 0);  // and no byte of it is counted
     if (count && addresses) submission->object = addresses[0];
   };
   return submit_list<Call>(shm::RecordKind::kMemset, describe, addresses, sizes, count, rest...);

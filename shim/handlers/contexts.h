@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "capture.h"
+#include "context_numbers.h"
 #include "doomed.h"
 #include "driver.h"
 #include "observe.h"
@@ -29,7 +30,10 @@ CUresult destroy_context(CUcontext context) {
   const uint64_t number = doomed::doom(context);
   const CUresult result = destroying_context(context, [&] { return Call::real(context); });
   doomed::finish(number, context, device, result == CUDA_SUCCESS);
-  if (result == CUDA_SUCCESS) note_context_destroyed(reinterpret_cast<uint64_t>(context));
+  if (result == CUDA_SUCCESS) {
+    note_context_destroyed(reinterpret_cast<uint64_t>(context));
+    forget_context_number(reinterpret_cast<uint64_t>(context));
+  }
   return result;
 }
 

@@ -54,6 +54,13 @@ uint64_t destination_of(const Copy& copy) {
   return copy.dstDevice;
 }
 
+template <class Copy>
+uint64_t source_in(const Copy& copy) {
+  if (copy.srcMemoryType == CU_MEMORYTYPE_HOST) return as_number(copy.srcHost);
+  if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) return as_number(copy.srcArray);
+  return copy.srcDevice;
+}
+
 template <class Box>
 void describe_box(Box copy, Submission* submission) {
   if (!copy) return;
@@ -61,10 +68,8 @@ void describe_box(Box copy, Submission* submission) {
   submission->bytes = uint64_t{copy->WidthInBytes} * copy->Height;
   if constexpr (is_volume<Box>) submission->bytes *= copy->Depth;
   submission->direction = direction_of(copy->srcMemoryType, copy->dstMemoryType);
-  if (submission->direction == Direction::kUnknown) {
-    submission->source = copy->srcMemoryType == CU_MEMORYTYPE_HOST ? as_number(copy->srcHost)
-                                                                    : copy->srcDevice;
-  }
+  submission->source = source_in(*copy);
+  submission->record_flags = shm::kRecordScattered;  // by pitches and offsets
   if constexpr (std::is_same_v<Box, const CUDA_MEMCPY3D_PEER*>) {
     if (copy->srcContext != copy->dstContext) submission->direction = Direction::kBetween;
   }
@@ -87,13 +92,16 @@ void describe_line(Submission* submission, To to, From from, Rest... rest) {
   submission->object = as_number(to);
   submission->bytes = bytes_of(rest...);
   submission->direction = direction_named(Call::kName);
-  if constexpr (std::is_same_v<From, CUdeviceptr>) submission->source = from;
+  if constexpr (contains(Call::kName, "Ato") || contains(Call::kName, "toA"))
+    submission->record_flags = shm::kRecordScattered;  // an array has no addresses
+  else submission->source = as_number(from);
 }
 
 template <class... Rest>
-void describe_peers(Submission* submission, CUdeviceptr to, CUcontext to_context, CUdeviceptr,
-                    CUcontext from_context, size_t bytes, Rest...) {
+void describe_peers(Submission* submission, CUdeviceptr to, CUcontext to_context,
+                    CUdeviceptr from, CUcontext from_context, size_t bytes, Rest...) {
   submission->object = to;
+  submission->source = from;
   submission->bytes = bytes;
   submission->direction =
       to_context == from_context ? Direction::kWithin : Direction::kBetween;

@@ -43,9 +43,10 @@ inline void hold(holdings::Kind kind, uint64_t key, const Place& place, uint64_t
 
 // An allocation of the current context. The limit's answer is exactly CUDA_ERROR_OUT_OF_MEMORY:
 // allocators retry on that and on no other. `real_bytes` is called when the driver has agreed.
+// `stream` (normalised) where the memory is there only once the stream gets to it.
 template <class Handle, class Real, class RealBytes>
-CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real,
-                 RealBytes real_bytes) {
+CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, RealBytes real_bytes,
+                 uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const Place place = place_now();
   if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -58,7 +59,7 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real,
   if (held != bytes) correct(place.device, bytes, held);
   hold(kind, key_of(*out), place, held);
   if (channel && kind == holdings::Kind::kLinear)
-    record_memory(*channel, shm::RecordKind::kAlloc, key_of(*out), held);
+    record_memory(*channel, shm::RecordKind::kAlloc, key_of(*out), held, stream);
   return result;
 }
 

@@ -74,6 +74,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
       function, config->hStream, saturated(config->gridDimX, config->gridDimY, config->gridDimZ));
   submission.threads = saturated(config->blockDimX, config->blockDimY, config->blockDimZ);
   submission.programmatic = is_programmatic(*config);
+  if (submission.programmatic) submission.record_flags = shm::kRecordProgrammatic;
   const CUresult result =
       submit(submission, [&] { return Call::real(config, function, parameters, extra); });
   if (config->numAttrs && result == CUDA_SUCCESS) {

@@ -35,9 +35,15 @@ CUresult set_now(Address address, Value value, Size count) {
   return submit(describe_set<Call>(nullptr, address, count),
                 [&] { return Call::real(address, value, count); });
 }
+template <class Call>
+Submission describe_lines(CUstream stream, uint64_t address, uint64_t width, uint64_t height) {
+  Submission submission = describe_set<Call>(stream, address, width * height);
+  if (height > 1) submission.record_flags = shm::kRecordScattered;
+  return submission;
+}
 template <class Call, class Address, class Value, class Size>
 CUresult set_now(Address address, Size pitch, Value value, Size width, Size height) {
-  return submit(describe_set<Call>(nullptr, address, uint64_t{width} * height),
+  return submit(describe_lines<Call>(nullptr, address, width, height),
                 [&] { return Call::real(address, pitch, value, width, height); });
 }
 template <class Call, class Value>
@@ -48,7 +54,7 @@ CUresult set_async(CUdeviceptr address, Value value, size_t count, CUstream stre
 template <class Call, class Value>
 CUresult set_async(CUdeviceptr address, size_t pitch, Value value, size_t width, size_t height,
                    CUstream stream) {
-  return submit(describe_set<Call>(stream, address, width * height),
+  return submit(describe_lines<Call>(stream, address, width, height),
                 [&] { return Call::real(address, pitch, value, width, height, stream); });
 }
 

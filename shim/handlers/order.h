@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "capture.h"
 #include "driver.h"
@@ -22,12 +23,11 @@ inline CUresult settled(CUresult result) {
 template <class Call>
 CUresult wait_stream(CUstream stream) {
   return settled(
-      observed_wait(reinterpret_cast<uint64_t>(stream), [&] { return Call::real(stream); }));
+      observed_wait(of_stream(stream, Call::kPerThread), [&] { return Call::real(stream); }));
 }
 template <class Call>
 CUresult wait_event(CUevent event) {
-  return settled(
-      observed_wait(reinterpret_cast<uint64_t>(event), [&] { return Call::real(event); }));
+  return settled(observed_wait(of_event(event), [&] { return Call::real(event); }));
 }
 template <class Call>
 CUresult wait_context() {
@@ -39,11 +39,12 @@ CUresult wait_context(CUcontext context) {
 }
 template <class Call>
 CUresult query_stream(CUstream stream) {
-  return settled(observed_query([&] { return Call::real(stream); }));
+  return settled(
+      observed_query(of_stream(stream, Call::kPerThread), [&] { return Call::real(stream); }));
 }
 template <class Call>
 CUresult query_event(CUevent event) {
-  return settled(observed_query([&] { return Call::real(event); }));
+  return settled(observed_query(of_event(event), [&] { return Call::real(event); }));
 }
 template <class Call, class... A>
 CUresult record_event(CUevent event, CUstream stream, A... rest) {
@@ -60,17 +61,31 @@ CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
 }
-// An event of all streams of a context. In the record it is one of the legacy stream, which comes
-// nearest: that too waits for the others and makes them wait.
+// An event of all streams of a context. In the record it is one of its legacy stream, which comes
+// nearest: that too waits for the others and makes them wait. Of a green context it is not known which.
+template <class Context>
+CUcontext numbered(Context context) {
+  if constexpr (std::is_same_v<Context, CUcontext>) return context;
+  else return nullptr;
+}
+template <class Context, class Real>
+CUresult ordered_in_context(shm::RecordKind kind, Context context, CUevent event, Real real) {
+  const CUresult result = real();
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (channel && result == CUDA_SUCCESS) {
+    record_context_order(*channel, kind, numbered(context), reinterpret_cast<uint64_t>(event));
+  }
+  return result;
+}
 template <class Call, class Context>
 CUresult record_context_event(Context context, CUevent event) {
-  return ordered(shm::RecordKind::kEventRecord, kLegacyStream, reinterpret_cast<uint64_t>(event),
-                 [&] { return Call::real(context, event); });
+  return ordered_in_context(shm::RecordKind::kEventRecord, context, event,
+                            [&] { return Call::real(context, event); });
 }
 template <class Call, class Context>
 CUresult wait_for_context_event(Context context, CUevent event) {
-  return ordered(shm::RecordKind::kEventWait, kLegacyStream, reinterpret_cast<uint64_t>(event),
-                 [&] { return Call::real(context, event); });
+  return ordered_in_context(shm::RecordKind::kEventWait, context, event,
+                            [&] { return Call::real(context, event); });
 }
 
 }  // namespace tandem::shim::handlers

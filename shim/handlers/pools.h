@@ -21,18 +21,20 @@ template <class Call, class Real>
 CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUstream stream,
                           Real real) {
   if (row == pools::kForeign) return real();
-  if (row == pools::kNoRow) return counted(holdings::Kind::kLinear, address, bytes, real);
+  const uint64_t named = normalise(stream, Call::kPerThread);
+  if (row == pools::kNoRow) {
+    return counted(holdings::Kind::kLinear, address, bytes, real, [bytes] { return bytes; }, named);
+  }
   Channel* channel = managed_channel();
   pools::Growth growth;
   if (!pools::begin_allocation(row, bytes, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUdeviceptr before = address ? *address : 0;
   const CUresult result = real();
-  const auto in_order = reinterpret_cast<CUstream>(normalise(stream, Call::kPerThread));
   const CUresult told =
-      pools::end_allocation(growth, result, address ? *address : 0, bytes, in_order);
+      pools::end_allocation(growth, result, address ? *address : 0, bytes, as_stream(named));
   if (told != result) *address = before;
   if (channel && told == CUDA_SUCCESS)
-    record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes);
+    record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes, named);
   return told;
 }
 

@@ -31,9 +31,11 @@ struct StreamSlot {
   std::atomic<uint64_t> context;
   std::atomic<uint32_t> thread;  // owner of a per-thread default stream, else 0
   std::atomic<uint32_t> device;
+  std::atomic<uint32_t> context_number;  // for the daemon; 0: it does not ask
   std::atomic<bool> blocking;    // synchronises with the legacy stream
   std::atomic<bool> green;       // of a green context, which only one thread may have current
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
+  std::atomic<uint8_t> record_flags;  // that all its records carry
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
   // Try-lock of whoever issues a marker, retires the slot or reads its events. Nobody blocks on it:
   // destroyers spin for a bounded time, all others go away.

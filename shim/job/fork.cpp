@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "capture.h"
+#include "context_numbers.h"
 #include "graph_memory.h"
 #include "helper.h"
 #include "holdings.h"
@@ -31,6 +32,7 @@ void become_child() {
   forget_helper();
   forget_all_timings();
   reset_shared_ring_lock();
+  reset_context_numbers();
   g_thread = ThreadState{};
   forget_captures();
   tracing::become_child();

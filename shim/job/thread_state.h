@@ -13,6 +13,9 @@ struct ThreadState {
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
   bool in_request = false;
+  // The last query that was told of, its handle plus one, and the end of the ring then.
+  uint64_t queried = 0;
+  uint64_t queried_at = 0;
   // The slot of the last submission.
   const Channel* channel = nullptr;
   uint64_t stream = kNoStream;

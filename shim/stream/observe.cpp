@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture.h"
+#include "context_numbers.h"
 #include "driver.h"
 #include "faults.h"
 #include "markers.h"
@@ -11,6 +12,7 @@
 #include "slots.h"
 #include "thread_state.h"
 #include "timing.h"
+#include "wire.h"
 
 namespace tandem::shim {
 namespace {
@@ -30,32 +32,87 @@ uint64_t current_context() {
   return reinterpret_cast<uint64_t>(context);
 }
 
+// Says which stream the record is of.
+void set_stream(Channel& channel, uint64_t stream, shm::Record* record) {
+  record->stream = stream;
+  const uint32_t index = slot_beside(channel, stream);
+  if (index == kNoSlot) return;
+  const StreamSlot& slot = channel.streams[index];
+  record->slot = static_cast<uint16_t>(index);
+  record->flags |= slot.record_flags.load(std::memory_order_relaxed);
+  record->value |= uint64_t{slot.context_number.load(std::memory_order_relaxed)} << 32;
+}
+
+void set_context(const Channel& channel, uint64_t context, shm::Record* record) {
+  if (channel.features & wire::kFeatureOrder)
+    record->value |= uint64_t{context_number(context)} << 32;
+}
+
+shm::Record sync(Channel& channel, const WaitTarget& target) {
+  shm::Record record = blank(shm::RecordKind::kSync);
+  record.object = target.object;
+  record.value = static_cast<uint64_t>(target.what);
+  if (target.what == shm::SyncOf::kStream) set_stream(channel, target.stream, &record);
+  if (target.what == shm::SyncOf::kContext) {
+    set_context(channel, target.context ? reinterpret_cast<uint64_t>(target.context)
+                                        : current_context(), &record);
+  }
+  return record;
+}
+
 }  // namespace
 
 void before_block(Channel& channel) { close_open_segments(channel); }
 
-void after_block(Channel& channel, uint64_t target, uint64_t since_ticks, bool waited) {
+void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks,
+                CUresult result) {
   const uint64_t ticks = g_clock.ticks();
-  if (waited) {
-    shm::Record record = blank(shm::RecordKind::kSync);
-    record.object = target;
-    record.ticks = ticks;
-    record.duration_ns = g_clock.ns(ticks) - g_clock.ns(since_ticks);
-    write_record(channel, record);
-  }
+  shm::Record record = sync(channel, target);
+  record.ticks = ticks;
+  record.duration_ns = g_clock.ns(ticks) - g_clock.ns(since_ticks);
+  if (result != CUDA_SUCCESS) record.value = 0;  // nothing is known to have ended
+  write_record(channel, record);
   if (!channel.observe) show_idle_if_so(channel, g_clock.ns(ticks));
+}
+
+// Who asks in a loop is recorded once, until the thread has something else to tell.
+void after_query(Channel& channel, const WaitTarget& target) {
+  ThreadState& thread = g_thread;
+  const bool told = thread.queried == target.object + 1 && thread.ring.written() == thread.queried_at;
+  if ((channel.features & wire::kFeatureOrder) && !told) {
+    shm::Record record = sync(channel, target);
+    record.flags |= shm::kRecordQueried;
+    write_record(channel, record);
+    thread.queried = target.object + 1;
+    thread.queried_at = thread.ring.written();
+  }
+  if (!channel.observe) show_idle_if_so(channel, g_clock.now_ns());
 }
 
 void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint64_t object) {
   if (planted(Fault::kForgetRecord) && kind == shm::RecordKind::kEventRecord) return;
   shm::Record record = blank(kind);
-  record.stream = stream;
   record.object = object;
+  set_stream(channel, stream, &record);
   write_record(channel, record);
 }
 
-void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes) {
+void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext context,
+                          uint64_t object) {
   shm::Record record = blank(kind);
+  record.stream = kLegacyStream;
+  record.object = object;
+  set_context(channel, reinterpret_cast<uint64_t>(context), &record);
+  write_record(channel, record);
+}
+
+void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
+                   uint64_t stream) {
+  shm::Record record = blank(kind);
+  if (stream != kNoStream) {
+    record.flags = shm::kRecordInOrder;
+    set_stream(channel, stream, &record);
+  }
   record.object = address;
   record.bytes = bytes;
   write_record(channel, record);
@@ -115,6 +172,7 @@ void bury(Channel& channel, const Condemned& condemned, bool is_gone) {
       forget_events(slot);
       context = slot.context.load(std::memory_order_relaxed);
       note_context_destroyed(context);
+      forget_context_number(context);
       retire(channel, i);
     }
     disown(slot);

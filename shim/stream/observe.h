@@ -6,40 +6,67 @@
 
 #include <cstdint>
 
+#include "capture.h"
 #include "channel.h"
 #include "session.h"
 #include "shm_layout.h"
+#include "slots.h"
 
 namespace tandem::shim {
 
 // The caller is about to block or to ask: closes what is open, so that its end will be seen.
 void before_block(Channel& channel);
-// It came back after `since_ticks`; `target` is what it waited for.
-void after_block(Channel& channel, uint64_t target, uint64_t since_ticks, bool waited);
+
+// What the host waits for, or asks about.
+struct WaitTarget {
+  shm::SyncOf what = shm::SyncOf::kUnknown;
+  uint64_t object = 0;        // the handle as the call named it
+  uint64_t stream = 0;        // normalised; of kStream
+  CUcontext context = nullptr;  // of kContext; null = the current one
+};
+inline WaitTarget of_stream(CUstream stream, bool per_thread) {
+  return {shm::SyncOf::kStream, reinterpret_cast<uint64_t>(stream), normalise(stream, per_thread),
+          nullptr};
+}
+inline WaitTarget of_event(CUevent event) {
+  return {shm::SyncOf::kEvent, reinterpret_cast<uint64_t>(event), 0, nullptr};
+}
+inline WaitTarget of_context(CUcontext context) {
+  return {shm::SyncOf::kContext, 0, 0, context};
+}
+
+// The caller came back from a wait that began at `since_ticks`, or has heard that what it asked about
+// is done.
+void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks, CUresult result);
+void after_query(Channel& channel, const WaitTarget& target);
 
 void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint64_t object);
-void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes);
+// As of the legacy stream of a context; null: one that has no number.
+void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext context,
+                          uint64_t object);
+void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
+                   uint64_t stream = kNoStream);  // the latter where it happens in stream order
 
 void retire_stream(CUstream stream);
 
 template <class Real>
-CUresult observed_wait(uint64_t target, Real real) {
+CUresult observed_wait(const WaitTarget& target, Real real) {
   Channel* channel = managed_channel();
   if (!channel) return real();
   before_block(*channel);
   const uint64_t since = g_clock.ticks();
   const CUresult result = real();
-  after_block(*channel, target, since, true);
+  after_wait(*channel, target, since, result);
   return result;
 }
 
 template <class Real>
-CUresult observed_query(Real real) {
+CUresult observed_query(const WaitTarget& target, Real real) {
   Channel* channel = managed_channel();
   if (!channel) return real();
   before_block(*channel);
   const CUresult result = real();
-  if (result == CUDA_SUCCESS) after_block(*channel, 0, 0, false);
+  if (result == CUDA_SUCCESS) after_query(*channel, target);
   return result;
 }
 
@@ -61,15 +88,19 @@ CUresult observed_context_wait(CUcontext context, Real real) {
   const uint64_t since = g_clock.ticks();
   const CUresult result = real();
   if (result == CUDA_SUCCESS) settle(*channel, snapshot);
-  after_block(*channel, 0, since, true);
+  after_wait(*channel, of_context(context), since, result);
   return result;
 }
 
+// What is captured into a graph, be it that this very call joined the stream to a capture, has not
+// happened and is not recorded: no more than launches are.
 template <class Real>
 CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real real) {
   const CUresult result = real();
   Channel* channel = g_channel.load(std::memory_order_acquire);
-  if (channel && result == CUDA_SUCCESS) record_order(*channel, kind, stream, object);
+  if (!channel || result != CUDA_SUCCESS) return result;
+  if (any_capture() && stream != kLegacyStream && is_capturing(as_stream(stream))) return result;
+  record_order(*channel, kind, stream, object);
   return result;
 }
 

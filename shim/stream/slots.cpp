@@ -2,12 +2,14 @@
 
 #include <cstddef>
 
+#include "context_numbers.h"
 #include "driver.h"
 #include "markers.h"
 #include "relaxed.h"
 #include "thread_state.h"
 #include "ties.h"
 #include "wait.h"
+#include "wire.h"
 
 namespace tandem::shim {
 namespace {
@@ -62,7 +64,15 @@ void raise_end(Channel& channel, uint32_t end) {
   }
 }
 
-void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
+// What records of the stream have in common, if the daemon wants to know.
+void describe_records(const Channel& channel, StreamSlot& slot, bool blocking) {
+  const uint64_t context = slot.context.load(std::memory_order_relaxed);
+  const bool tell = channel.features & wire::kFeatureOrder;
+  slot.context_number.store(tell ? context_number(context) : 0, std::memory_order_relaxed);
+  slot.record_flags.store(blocking ? 0 : shm::kRecordNonBlocking, std::memory_order_relaxed);
+}
+
+void describe(const Channel& channel, StreamSlot& slot, uint64_t stream, uint64_t context) {
   CUdevice device = 0;
   unsigned flags = 0;
   if (!is_default_stream(stream) && g_driver.cuStreamGetCtx) {
@@ -86,7 +96,9 @@ void describe(StreamSlot& slot, uint64_t stream, uint64_t context) {
     g_driver.cuStreamGetFlags(as_stream(stream), &flags);
   slot.context.store(context, std::memory_order_relaxed);
   slot.device.store(static_cast<uint32_t>(device), std::memory_order_relaxed);
-  slot.blocking.store((flags & CU_STREAM_NON_BLOCKING) == 0, std::memory_order_relaxed);
+  const bool blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  slot.blocking.store(blocking, std::memory_order_relaxed);
+  describe_records(channel, slot, blocking);
   slot.green.store(green != nullptr, std::memory_order_relaxed);
   slot.programmatic.store(false, std::memory_order_relaxed);
   slot.thread.store(stream == kPerThreadStream ? thread_id() : 0, std::memory_order_relaxed);
@@ -106,7 +118,7 @@ uint32_t make(Channel& channel, uint64_t stream, uint64_t context) {
   if (index == kNoSlot) return kNoSlot;
   if (stream == kPerThreadStream) watch_thread_end();
   StreamSlot& slot = channel.streams[index];
-  describe(slot, stream, context);
+  describe(channel, slot, stream, context);
   slot.mark_by = MarkBy::kUndecided;
   forget_events(slot);
   shm::Slot& shared = channel.slots[index];
@@ -118,6 +130,11 @@ uint32_t make(Channel& channel, uint64_t stream, uint64_t context) {
   slot.stream.store(stream, std::memory_order_release);  // pairs with the acquire in fits()
   raise_end(channel, index + 1);
   return index;
+}
+
+uint32_t find_or_make(Channel& channel, uint64_t stream, uint64_t context) {
+  const uint32_t index = find(channel, stream, context);
+  return index == kNoSlot ? make(channel, stream, context) : index;
 }
 
 }  // namespace
@@ -139,13 +156,18 @@ uint32_t look_up_slot(Channel& channel, uint64_t stream) {
     return thread.slot;
   }
   if (is_default_stream(stream) && !context) return kNoSlot;
-  uint32_t index = find(channel, stream, context);
-  if (index == kNoSlot) index = make(channel, stream, context);
+  const uint32_t index = find_or_make(channel, stream, context);
   thread.channel = &channel;
   thread.stream = stream;
   thread.context = context;
   thread.slot = index;
   return index;
+}
+
+uint32_t slot_beside(Channel& channel, uint64_t stream) {
+  const uint64_t context = is_default_stream(stream) ? current_context() : 0;
+  if (is_default_stream(stream) && !context) return kNoSlot;
+  return find_or_make(channel, stream, context);
 }
 
 bool try_own(StreamSlot& slot) {

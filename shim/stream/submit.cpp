@@ -8,6 +8,7 @@
 #include "slots.h"
 #include "thread_state.h"
 #include "timing.h"
+#include "wire.h"
 
 namespace tandem::shim {
 namespace {
@@ -72,11 +73,33 @@ Ticket estimated(Ticket ticket, const Submission& submission) {
   return ticket;
 }
 
+// What the record of a copy says beside the usual.
+Submission completed(const Ticket& ticket, Submission submission) {
+  // It has no grid: that place is its source's, for daemons that know.
+  if (submission.kind == shm::RecordKind::kCopy &&
+      (ticket.channel->features & wire::kFeatureOrder)) {
+    submission.blocks = static_cast<uint32_t>(submission.source);
+    submission.threads = static_cast<uint32_t>(submission.source >> 32);
+  }
+  // From the device and without a stream it has ended when the call returns. One to the device need
+  // not have: its bytes may be on their way from a staging buffer.
+  if (submission.blocks_caller && ticket.direction == Direction::kFromDevice)
+    submission.record_flags |= shm::kRecordHostWaited;
+  return submission;
+}
+
 void record_submission(const Ticket& ticket, const Submission& submission, uint64_t ticks) {
+  uint8_t stream_flags = 0;
+  uint64_t context = 0;
+  if (__builtin_expect(ticket.slot != kNoSlot, 1)) {
+    const StreamSlot& slot = ticket.channel->streams[ticket.slot];
+    stream_flags = slot.record_flags.load(std::memory_order_relaxed);
+    context = slot.context_number.load(std::memory_order_relaxed);
+  }
   fill_record(*ticket.channel, [&](shm::Record& record) {
     record.ticks = ticks;
     record.kind = static_cast<uint8_t>(submission.kind);
-    record.flags = 0;
+    record.flags = submission.record_flags | stream_flags;
     record.slot = static_cast<uint16_t>(ticket.slot);
     record.thread = thread_id();
     record.stream = submission.stream;
@@ -85,7 +108,7 @@ void record_submission(const Ticket& ticket, const Submission& submission, uint6
     record.grid_blocks = submission.blocks;
     record.block_threads = submission.threads;
     record.duration_ns = ticket.est_ns;
-    record.value = static_cast<uint64_t>(ticket.direction);
+    record.value = context << 32 | static_cast<uint64_t>(ticket.direction) | submission.sample;
   });
 }
 
@@ -113,7 +136,7 @@ void count(const Ticket& ticket, const Submission& submission, uint64_t now_ns) 
   }
 }
 
-// Of what the driver took: the daemon and the peers.
+// Of what the driver took: to the daemon and the peers.
 void tell(const Ticket& ticket, const Submission& submission) {
   Channel& channel = *ticket.channel;
   const uint64_t ticks = g_clock.ticks();
@@ -127,6 +150,11 @@ void tell(const Ticket& ticket, const Submission& submission) {
   show_busy(channel, now_ns);
   if (ticket.slot != kNoSlot) count(ticket, submission, now_ns);
   wake_helper();
+}
+
+void tell_transfer(const Ticket& ticket, const Submission& submission) {
+  const Ticket known = estimated(ticket, submission);
+  tell(known, completed(known, submission));
 }
 
 }  // namespace
@@ -165,7 +193,7 @@ void finish(const Ticket& ticket, const Submission& submission, bool taken) {
     end_timing(ticket.timing, as_stream(submission.stream), ticket.duration, taken);
   if (taken) {
     if (submission.measured) tell(ticket, submission);
-    else tell(estimated(ticket, submission), submission);
+    else tell_transfer(ticket, submission);
   }
   if (submission.alone) ticket.channel->gate.end_graph_turn(thread_id(), ticket.slot, taken);
 }

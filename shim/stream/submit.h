@@ -18,7 +18,7 @@ struct Submission {
   shm::RecordKind kind = shm::RecordKind::kLaunch;
   uint64_t stream = 0;        // normalised
   uint64_t object = 0;        // function, graph, destination address
-  uint64_t source = 0;        // copies whose call does not say the direction: the other address
+  uint64_t source = 0;        // copies: the other address, where the call names one
   uint64_t bytes = 0;
   Direction direction = Direction::kUnknown;
   uint32_t blocks = 0;
@@ -27,6 +27,8 @@ struct Submission {
   bool alone = false;         // a graph: where there is a window, one in flight and its own segment
   bool programmatic = false;  // overlaps its predecessor: no marker and no event between them
   bool blocks_caller = false;
+  uint8_t record_flags = 0;   // beside those of its stream
+  uint32_t sample = 0;        // launches: where their parameters are
 };
 
 // What prepare() found out, for finish().

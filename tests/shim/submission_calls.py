@@ -144,6 +144,7 @@ class Call:
     gated: bool = True
     blocks: int = 0
     threads: int = 0
+    source: int = 0
 
     def make(self, driver: ctypes.CDLL) -> int:
         """Make the call; structures and arrays go by their address."""
@@ -169,6 +170,9 @@ def _words(kind: Any, *values: Any) -> Callable[[], Any]:
 NULL = pointer(None)  # the default stream of the flavour
 D, OTHER, H = address(DEVICE), address(OTHER_DEVICE), pointer(HOST_MEMORY)
 A = pointer(ARRAY)
+OLD_DEVICE = 0x1000
+SOURCES = {"HtoD": HOST_MEMORY, "DtoH": DEVICE, "DtoD": OTHER_DEVICE}  # arrays have no address
+OLD_SOURCES = {"HtoD": HOST_MEMORY, "DtoH": OLD_DEVICE, "DtoD": 0x2000}
 LINES = {  # what comes before the stream, and the record
     "HtoD": ((D, H, size(SIZE)), TO_DEVICE, DEVICE),
     "DtoH": ((H, D, size(SIZE)), FROM_DEVICE, HOST_MEMORY),
@@ -179,7 +183,6 @@ LINES = {  # what comes before the stream, and the record
     "AtoH": ((H, A, size(0), size(SIZE)), FROM_DEVICE, HOST_MEMORY),
     "AtoA": ((A, size(0), A, size(8), size(SIZE)), WITHIN, ARRAY),
 }
-OLD_DEVICE = 0x1000
 OLD_LINES = {
     "HtoD": ((u(OLD_DEVICE), H, u(SIZE)), TO_DEVICE, OLD_DEVICE),
     "DtoH": ((H, u(OLD_DEVICE), u(SIZE)), FROM_DEVICE, HOST_MEMORY),
@@ -196,17 +199,19 @@ WITH_STREAM = ("HtoD", "DtoH", "DtoD", "HtoA", "AtoH")
 def _lines() -> Iterator[Call]:
     for way, (arguments, direction, target) in LINES.items():
         record = {"bytes": SIZE, "direction": direction, "target": target}
+        record["source"] = SOURCES.get(way, 0)
         for flavour in ("", "_ptds"):
             yield _call(f"cuMemcpy{way}_v2{flavour}", COPY, *arguments, **record)
         for flavour in ("", "_ptsz") if way in WITH_STREAM else ():
             yield _call(f"cuMemcpy{way}Async_v2{flavour}", COPY, *arguments, NULL, **record)
     for way, (arguments, direction, target) in OLD_LINES.items():
         record = {"bytes": SIZE, "direction": direction, "target": target}
+        record["source"] = OLD_SOURCES.get(way, 0)
         yield _call(f"cuMemcpy{way}", COPY, *arguments, **record)
         if way in WITH_STREAM:
             yield _call(f"cuMemcpy{way}Async", COPY, *arguments, NULL, **record)
     # The driver is asked what the pointers are.
-    record = {"bytes": SIZE, "direction": TO_DEVICE, "target": DEVICE}
+    record = {"bytes": SIZE, "direction": TO_DEVICE, "target": DEVICE, "source": HOST_MEMORY}
     unified = (D, address(HOST_MEMORY), size(SIZE))
     for flavour in ("", "_ptds"):
         yield _call(f"cuMemcpy{flavour}", COPY, *unified, **record)
@@ -218,7 +223,7 @@ def _lines() -> Iterator[Call]:
 
 def _peers() -> Iterator[Call]:
     one, two = pointer(0x1000), pointer(0x1100)
-    record = {"bytes": SIZE, "direction": BETWEEN, "target": DEVICE}
+    record = {"bytes": SIZE, "direction": BETWEEN, "target": DEVICE, "source": OTHER_DEVICE}
     for flavour in ("", "_ptds"):
         yield _call(f"cuMemcpyPeer{flavour}", COPY, D, one, OTHER, two, size(SIZE), **record)
         yield _call(f"cuMemcpy3DPeer{flavour}", COPY, _peer_box, **record)
@@ -247,7 +252,7 @@ def _filled(kind: Any, source: int, destination: int, *, depth: int = 0) -> Any:
 
 
 def _boxes() -> Iterator[Call]:
-    to_device = {"bytes": SIZE, "direction": TO_DEVICE, "target": DEVICE}
+    to_device = {"bytes": SIZE, "direction": TO_DEVICE, "target": DEVICE, "source": HOST_MEMORY}
     new2 = lambda: _filled(Box2, HOST_TYPE, DEVICE_TYPE)  # noqa: E731
     new3 = lambda: _filled(Box3, HOST_TYPE, DEVICE_TYPE, depth=2)  # noqa: E731
     for flavour in ("", "_ptds"):
@@ -257,7 +262,7 @@ def _boxes() -> Iterator[Call]:
     for flavour in ("", "_ptsz"):
         yield _call(f"cuMemcpy2DAsync_v2{flavour}", COPY, new2, NULL, **to_device)
         yield _call(f"cuMemcpy3DAsync_v2{flavour}", COPY, new3, NULL, **to_device)
-    from_device = {"bytes": SIZE, "direction": FROM_DEVICE, "target": HOST_MEMORY}
+    from_device = {"bytes": SIZE, "direction": FROM_DEVICE, "target": HOST_MEMORY, "source": 0x2000}
     old2 = lambda: _filled(Box2Old, DEVICE_TYPE, HOST_TYPE)  # noqa: E731
     old3 = lambda: _filled(Box3Old, DEVICE_TYPE, HOST_TYPE, depth=2)  # noqa: E731
     for symbol in ("cuMemcpy2D", "cuMemcpy2DUnaligned"):
@@ -297,15 +302,16 @@ def _batches() -> Iterator[Call]:
     arrays = within | {"target": ARRAY}
     locations = lambda: (Location * 1)(Location(1, 0))  # noqa: E731
     to_device = within | {"direction": TO_DEVICE}
+    copied = within | {"source": OTHER_DEVICE}
     for flavour in ("", "_ptsz"):
         old = (*lists, sizes, two, NULL, NULL, two, NULL, NULL)
-        yield _call(f"cuMemcpyBatchAsync{flavour}", COPY, *old, **within)
-        yield _call(f"cuMemcpyBatchAsync_v2{flavour}", COPY, *old[:-1], **within)
+        yield _call(f"cuMemcpyBatchAsync{flavour}", COPY, *old, **copied)
+        yield _call(f"cuMemcpyBatchAsync_v2{flavour}", COPY, *old[:-1], **copied)
         boxes = (two, _operations(1), NULL, zero, NULL)
-        yield _call(f"cuMemcpy3DBatchAsync{flavour}", COPY, *boxes, **within)
+        yield _call(f"cuMemcpy3DBatchAsync{flavour}", COPY, *boxes, **copied)
         boxes = (two, _operations(2), zero, NULL)
         yield _call(f"cuMemcpy3DBatchAsync_v2{flavour}", COPY, *boxes, **arrays)
-        one = within | {"bytes": SIZE // 2}
+        one = copied | {"bytes": SIZE // 2}
         symbol = f"cuMemcpy3DWithAttributesAsync{flavour}"
         yield _call(symbol, COPY, _operations(1), zero, NULL, **one)
         between = {"bytes": SIZE, "direction": BETWEEN}

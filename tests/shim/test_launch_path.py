@@ -32,6 +32,7 @@ ASIDE = {
     "move_busy_ahead(": "a latency job's first work after it was idle",
     "put_shared(": "threads beyond the sixteenth",
     "show_idle_if_so(": "a submission that blocks the caller",
+    "slot_beside(": "a launch that records an event itself, too",
     "start_session(": "the process's first submission",
     "wake_helper_now(": "the helper sleeps: first work after the process was idle",
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shim_daemon import Attached, FakeDaemon, Job
 from shim_support import HERE, ROOT, Preload
-from submission_calls import CALLS, EVENT, FUNCTION, GRAPH, LAUNCH, STREAM, Call
+from submission_calls import CALLS, COPY, EVENT, FUNCTION, GRAPH, LAUNCH, STREAM, Call
 
 sys.path.insert(0, str(ROOT / "shim"))
 
@@ -41,12 +41,14 @@ def held_job(
 
 
 def _submissions(attached: Attached) -> list[dict[str, int]]:
-    names = ("kind", "stream", "target", "bytes", "blocks", "threads", "direction")
+    names = ("kind", "stream", "target", "bytes", "blocks", "threads", "direction", "source")
     found = []
     for packed in attached.records():
         _, kind, _, _, _, stream, target, size, blocks, threads, _, value = RECORD.unpack(packed)
         if kind in KINDS:
-            values = (kind, stream, target, size, blocks, threads, value)
+            assert value >> 32 == 1, "the number of its context"
+            grid = (0, 0, threads << 32 | blocks) if kind == COPY else (blocks, threads, 0)
+            values = (kind, stream, target, size, *grid[:2], value & 0xFFFFFFFF, grid[2])
             found.append(dict(zip(names, values, strict=True)))
     return found
 
@@ -75,7 +77,7 @@ def test_a_submission_waits_at_the_gate_and_says_what_it_was(
     attached.process.set_gate(hold=False)
     assert job.do(count) == before + 1
     wanted = {name: getattr(call, name) for name in ("kind", "stream", "target", "bytes")}
-    wanted |= {name: getattr(call, name) for name in ("blocks", "threads", "direction")}
+    wanted |= {name: getattr(call, name) for name in ("blocks", "threads", "direction", "source")}
     assert _submissions(attached) == [wanted]
 
 

@@ -47,9 +47,10 @@ uint32_t symbol_of(const shm::Record& record) {
     case RecordKind::kGraph:
     case RecordKind::kHostFunc: return named(record.kind, record.object);
     case RecordKind::kCopy:
-      return record.value == 1 ? kToDevice : record.value == 2 ? kWait : kWithin;
+      return shm::low_value(record) == 1 ? kToDevice
+             : shm::low_value(record) == 2 ? kWait : kWithin;
     case RecordKind::kMemset: return kMemset;
-    case RecordKind::kSync: return kWait;
+    case RecordKind::kSync: return record.flags & shm::kRecordQueried ? kNothing : kWait;
     default: return kNothing;
   }
 }
