@@ -1,9 +1,9 @@
 """Holds what a job says of its memory against what the driver says.
 
 A shim's figure is a hint: a process can hold more by ways that are not intercepted, or write into
-its page what it likes. The driver's figure has what contexts, code and libraries take as well,
-which the shim does not count; hence the slack. One look may fall between a free and its report:
-only what two looks in a row say is told.
+its page what it likes. It is one figure for all GPUs. The driver's has what contexts, code and
+libraries take on each of them as well, which the shim does not count; hence the slack. One look may
+fall between a free and its report: only what two looks in a row say is told.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from tandemd.core.events import MemoryAudited
 from tandemd.core.model import Job, Process
 
-SLACK_BYTES = 1 << 30
+SLACK_BYTES = 1 << 30  # on each GPU that the process is on
 LOOKS = 2
 
 
@@ -25,8 +25,9 @@ def take_audit(
         process = processes.get(process_id)
         if process is None:  # it has ended meanwhile
             continue
-        process.audited_bytes = held_bytes
-        if held_bytes <= process.usage.device_bytes + SLACK_BYTES:
+        process.audited_bytes = sum(held_bytes)
+        unseen_bytes = process.audited_bytes - process.usage.device_bytes
+        if unseen_bytes <= len(held_bytes) * SLACK_BYTES:
             process.audit_misses = 0
             continue
         process.audit_misses += 1

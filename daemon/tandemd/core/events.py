@@ -97,7 +97,7 @@ class MemoryAudited:
     """What the driver says that processes hold, beside what they say themselves."""
 
     now_ns: int
-    held_bytes: tuple[tuple[int, int], ...]  # process id, bytes
+    held_bytes: tuple[tuple[int, tuple[int, ...]], ...]  # process id, bytes on each GPU it is on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,11 @@ def settings_for(
 
 
 def _memory_limit(process: Process, job: Job) -> int:
+    """What the others leave it of the job's limit, which holds for each GPU by itself.
+
+    Where on its GPUs another one has its memory is not known: it counts whole wherever they meet.
+    """
     if job.spec.memory_bytes >= NO_LIMIT:
         return NO_LIMIT
-    others = (p.usage.device_bytes for p in job.processes.values() if p is not process)
-    return max(0, job.spec.memory_bytes - sum(others))
+    others = (p for p in job.processes.values() if p is not process and p.gpus & process.gpus)
+    return max(0, job.spec.memory_bytes - sum(p.usage.device_bytes for p in others))

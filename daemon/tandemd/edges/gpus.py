@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -38,8 +37,8 @@ class Inventory(Protocol):
     def gpus(self) -> Sequence[Gpu]:
         """All GPUs, by index, with their memory use now. Any thread."""
 
-    def held_bytes(self) -> Mapping[int, int]:
-        """What the driver says that processes hold on all GPUs, by pid. Any thread."""
+    def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
+        """What the driver says that processes hold on each GPU they are on, by pid. Any thread."""
 
 
 class NoGpus:
@@ -49,7 +48,7 @@ class NoGpus:
         """None."""
         return ()
 
-    def held_bytes(self) -> Mapping[int, int]:
+    def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
         """Nothing."""
         return {}
 
@@ -80,16 +79,17 @@ class NvmlInventory:
         pairs = zip(self._gpus, self._handles, strict=True)
         return [replace(gpu, memory_used_bytes=self._used_bytes(handle)) for gpu, handle in pairs]
 
-    def held_bytes(self) -> Mapping[int, int]:
-        """By pid; those of which the driver does not say it are left out."""
-        held: Counter[int] = Counter()
+    def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
+        """By pid; a GPU whose driver does not say it is left out."""
+        held: dict[int, tuple[int, ...]] = {}
         for handle in self._handles:
             try:
                 running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
             except self._nvml.NVMLError:
                 continue
             for process in running:
-                held[int(process.pid)] += int(process.usedGpuMemory or 0)
+                pid, size_bytes = int(process.pid), int(process.usedGpuMemory or 0)
+                held[pid] = (*held.get(pid, ()), size_bytes)
         return held
 
     def _describe(self, index: int, handle: object) -> Gpu:

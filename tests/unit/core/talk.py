@@ -74,9 +74,9 @@ class Talk:
         return self.say(HandleShared(now_ns=self.now_ns, process_id=process_id, key=key))
 
     def audit(self, *, after_ms=5000, **held_bytes):
-        """What the driver says that processes hold: `p1=...` for process 1."""
+        """What the driver says that processes hold: `p1=(...)` for process 1, a figure a GPU."""
         self.now_ns += after_ms * MS
-        held = tuple((int(name[1:]), size) for name, size in held_bytes.items())
+        held = tuple((int(name[1:]), sizes) for name, sizes in held_bytes.items())
         return self.say(MemoryAudited(now_ns=self.now_ns, held_bytes=held))
 
     def add_gpu(self, process_id, gpu):

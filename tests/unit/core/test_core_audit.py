@@ -25,7 +25,7 @@ def lines(talk):
 
 def test_memory_that_the_shim_has_not_seen_is_told_once(talk):
     for _ in range(3):
-        talk.audit(p1=6 * GIB)
+        talk.audit(p1=(6 * GIB,))
 
     told = f"{UNSEEN}, 4096 MiB by its own"
     assert story(talk).count(told) == 1
@@ -34,22 +34,36 @@ def test_memory_that_the_shim_has_not_seen_is_told_once(talk):
 
 def test_what_contexts_and_libraries_take_is_no_finding(talk):
     for _ in range(3):
-        talk.audit(p1=5 * GIB)
+        talk.audit(p1=(5 * GIB,))
 
     assert not any("not seen" in line for line in (*story(talk), *lines(talk)))
 
 
+def test_nor_is_what_they_take_on_each_of_several_gpus(talk):
+    for _ in range(3):
+        talk.audit(p1=(5 * GIB, 1 * GIB))
+
+    assert not any("not seen" in line for line in (*story(talk), *lines(talk)))
+
+
+def test_memory_that_the_shim_has_not_seen_may_be_on_any_gpu(talk):
+    for _ in range(3):
+        talk.audit(p1=(1 * GIB, 5 * GIB + 1))
+
+    assert any(line.startswith(UNSEEN) for line in lines(talk))
+
+
 def test_one_look_between_a_free_and_its_report_is_no_finding(talk):
-    talk.audit(p1=6 * GIB)
-    talk.audit(p1=4 * GIB)
-    talk.audit(p1=6 * GIB)
+    talk.audit(p1=(6 * GIB,))
+    talk.audit(p1=(4 * GIB,))
+    talk.audit(p1=(6 * GIB,))
 
     assert not any("not seen" in line for line in (*story(talk), *lines(talk)))
 
 
 def test_it_is_told_anew_after_it_was_gone(talk):
     for size in (6, 6, 4, 7, 7):
-        talk.audit(p1=size * GIB)
+        talk.audit(p1=(size * GIB,))
 
     assert sum("not seen" in line for line in story(talk)) == 2
 
@@ -58,6 +72,6 @@ def test_a_process_that_has_ended_is_passed_over(talk):
     talk.attach(2)
     talk.leave(1)
 
-    talk.audit(p1=6 * GIB, p2=0)
+    talk.audit(p1=(6 * GIB,), p2=(0,))
 
     assert not any("not seen" in line for line in story(talk))

@@ -203,6 +203,27 @@ def test_processes_of_a_job_share_its_quota():
     assert talk.of(SetMemoryLimit) == [SetMemoryLimit(process_id=2, limit_bytes=700)]
 
 
+def test_its_quota_holds_for_each_gpu_by_itself():
+    talk = Talk()
+    talk.attach(1, memory_bytes=1000, gpu=0)
+    talk.attach(2, job_id=1, gpu=1)
+
+    talk.sample(1, device_bytes=300)
+
+    assert talk.of(SetMemoryLimit) == []  # process 2 keeps all of it
+
+
+def test_a_process_on_two_gpus_takes_from_those_on_either():
+    talk = Talk()
+    talk.attach(1, memory_bytes=1000, gpu=0)
+    talk.attach(2, job_id=1, gpu=1)
+    talk.sample(1, device_bytes=300)
+
+    talk.add_gpu(1, 1)
+
+    assert talk.of(SetMemoryLimit) == [SetMemoryLimit(process_id=2, limit_bytes=700)]
+
+
 def test_a_job_without_a_quota_has_no_limit():
     talk = Talk()
 

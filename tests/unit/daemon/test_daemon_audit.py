@@ -15,8 +15,9 @@ import json, os
 from cuda.bindings import driver as cu
 from tandemd.edges.gpus import NvmlInventory
 cu.cuInit(0)
-cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
-cu.cuMemAlloc(64 << 20)
+for device, size in ((0, 64 << 20), (1, 32 << 20)):
+    cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(device)[1])
+    cu.cuMemAlloc(size)
 print(json.dumps([os.getpid(), *NvmlInventory().held_bytes().items()]))
 """
 
@@ -42,20 +43,22 @@ def look(held):
 
 
 def test_attached_processes_are_audited_and_no_others():
-    assert look({200: 5, 300: 9}) == [MemoryAudited(now_ns=7, held_bytes=((2, 5),))]
+    held = {200: (5, 6), 300: (9,)}
+
+    assert look(held) == [MemoryAudited(now_ns=7, held_bytes=((2, (5, 6)),))]
 
 
 def test_the_core_is_not_woken_for_nothing():
-    assert look({}) == look({300: 9}) == []
+    assert look({}) == look({300: (9,)}) == []
 
 
-def test_nvml_says_what_a_process_holds(tmp_path):
+def test_nvml_says_what_a_process_holds_on_each_gpu(tmp_path):
     pytest.importorskip("cuda.bindings")
-    env = softgpu.environment(folder=tmp_path, clock="real", profile="tiny")
+    env = softgpu.environment(folder=tmp_path, clock="real", profile="tiny", devices=2)
     done = subprocess.run(
         [sys.executable, "-c", HOLDING], env=env, capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stderr
     pid, *held = json.loads(done.stdout)
-    assert held == [[pid, (64 + 8) << 20]]  # 8: what a context occupies
+    assert held == [[pid, [(64 + 8) << 20, (32 + 8) << 20]]]  # 8: what a context occupies
