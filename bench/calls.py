@@ -4,17 +4,26 @@ On an empty driver, whose calls take no time: the software GPU answers an alloca
 trip of tens of microseconds, in which a few nanoseconds would not show. One C program times the
 driver's own functions (bare) and those a program finds, attached, without a limit; smallest of the
 medians. Calls that are not interposed cost nothing: 0.
+
+By one thread alone, and by several that make the same calls at the same time, each on a CPU and in
+a stream of its own. They are held against as many processes at the same time, which share nothing
+but the machine (two CPUs may be halves of one core): OWN calls must add no more by threads than by
+those. The others have to look at all streams of the process, or at its one table of what it holds.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import subprocess
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.bars import bar, progress, show_bars, smallest_median
+from bench.bars import Bar, bar, progress, show_bars, smallest_median
 from bench.one_job_daemon import LONG_SEGMENT_NS, Treatment, listening, one_job
 from bench.stage import HERE, NotMeasuredError, Stage, read_round, stage
 
@@ -22,6 +31,7 @@ ROUNDS = 5
 GROUPS = 400
 ADDED_LIMIT_NS = 50
 LAUNCH_LIMIT_NS = 25
+RATIO_LIMIT = 1.25
 CALLS = (
     "launch",
     "graph",
@@ -40,33 +50,94 @@ CALLS = (
     "sync",
     "capture",
 )
+OWN = ("launch", "graph", "copy", "copy_batch", "memset", "memop", "host", "event")
+
+Rounds = dict[str, list[list[float]]]
+Figures = dict[str, float]
+Crew = tuple[str, Sequence[int]]  # threads of one process, or processes; their CPUs
+
 WANTED = Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False)
 
 
-def run() -> dict[str, Any]:
-    """Measure, print a table, return the result."""
-    rounds: dict[str, list[list[float]]] = defaultdict(list)
+def run(*, threads: int = 2) -> dict[str, Any]:
+    """Measure with so many threads, print a table, return the result.
+
+    Raises:
+        NotMeasuredError: there are fewer CPUs than `threads`, or a program failed.
+    """
+    cpus = sorted(os.sched_getaffinity(0))[-threads:]
+    if len(cpus) < threads:
+        raise NotMeasuredError(f"{threads} threads want a CPU each; there are {len(cpus)}")
+    alone, processes, together = _measure(
+        [("threads", cpus[-1:]), ("processes", cpus), ("threads", cpus)]
+    )
+    ratio = {name: round(_added(name, together) / _added(name, processes), 3) for name in CALLS}
+    bars = {name: _bar(name, alone) for name in CALLS}
+    bars |= {
+        f"{name}_x{threads}_ratio": bar(ratio[name], RATIO_LIMIT, doubt=_doubt(together))
+        for name in OWN
+    }
+    print(f"added to a call on an empty driver, smallest of {ROUNDS} medians, ns;")
+    print(f"_x{threads}_ratio: by {threads} threads to by {threads} processes at the same time")
+    show_bars(bars)
+    others = {
+        "threads": threads,
+        "processes": _result(processes),
+        "ratio": ratio,
+        **_result(together),
+    }
+    return {"bench": "calls", **_result(alone), "together": others, "bars": bars}
+
+
+def _measure(crews: Sequence[Crew]) -> list[Figures]:
+    """In turn by each crew."""
+    rounds: list[Rounds] = [defaultdict(list) for _ in crews]
     with stage() as place:
-        program = place.compile("calls.c")
         env = {**place.shimmed(), "LD_LIBRARY_PATH": str(_empty_driver(place))}
         with listening(place.attach_socket) as listener:
             for number in range(1, ROUNDS + 1):
                 progress(f"round {number} of {ROUNDS}")
-                with place.running([program, GROUPS], env) as child:
-                    with one_job(listener, WANTED) as job:
-                        read_round(child, rounds)
-                    if job.records < GROUPS:
-                        raise NotMeasuredError("the job wrote no records: it was not attached")
-    figures = {name: smallest_median(values) for name, values in rounds.items()}
-    added = {name: round(figures[f"found_{name}"] - figures[f"bare_{name}"], 2) for name in CALLS}
-    bars = {
-        name: bar(value, LAUNCH_LIMIT_NS if name == "launch" else ADDED_LIMIT_NS)
-        for name, value in added.items()
-    }
-    print(f"added to a call on an empty driver, smallest of {ROUNDS} medians, ns")
-    show_bars(bars)
+                for crew, found in zip(crews, rounds, strict=True):
+                    _round(place, env, listener, crew, found)
+    return [_figures(found) for found in rounds]
+
+
+def _round(
+    place: Stage, env: Mapping[str, str], listener: socket.socket, crew: Crew, rounds: Rounds
+) -> None:
+    kind, cpus = crew
+    command = [place.compile("calls.c"), str(GROUPS), kind, *map(str, cpus)]
+    with place.running(command, env) as child, ExitStack() as attached:
+        count = len(cpus) if kind == "processes" else 1
+        jobs = [attached.enter_context(one_job(listener, WANTED)) for _ in range(count)]
+        read_round(child, rounds)
+    if min(job.records for job in jobs) < GROUPS:
+        raise NotMeasuredError("a job wrote no records: it was not attached")
+
+
+def _figures(rounds: Rounds) -> Figures:
+    return {name: smallest_median(values) for name, values in rounds.items()}
+
+
+def _added(name: str, figures: Figures) -> float:
+    return round(figures[f"found_{name}"] - figures[f"bare_{name}"], 2)
+
+
+def _bar(name: str, figures: Figures) -> Bar:
+    limit = LAUNCH_LIMIT_NS if name == "launch" else ADDED_LIMIT_NS
+    return bar(_added(name, figures), limit, doubt=_doubt(figures))
+
+
+def _doubt(figures: Figures) -> str:
+    if abs(_added("noise", figures)) <= LAUNCH_LIMIT_NS / 2:
+        return ""
+    return "the machine is too busy: the same function twice differs by half the budget"
+
+
+def _result(figures: Figures) -> dict[str, Any]:
+    added = {name: _added(name, figures) for name in CALLS}
     measured = {name: round(value, 2) for name, value in figures.items()}
-    return {"bench": "calls", "added_ns": added, **measured, "bars": bars}
+    return {"added_ns": added, "noise_ns": _added("noise", figures), **measured}
 
 
 def _empty_driver(place: Stage) -> Path:

@@ -2,11 +2,15 @@
 // the shim. Only what bench/calls.c and an attached shim ask for.
 #include <cuda.h>
 
+#include <atomic>
+
 #define EMPTY(name) extern "C" __attribute__((visibility("default"))) CUresult name
 
 template <class Handle>
 static CUresult hand_out(Handle* handle) {
-  static unsigned long long next = 0x700000000000;
+  static std::atomic<unsigned long long> range{0x700000000000};  // each thread has its own
+  static __thread unsigned long long next = 0;
+  if (next == 0) next = range.fetch_add(1ull << 36);
   *handle = (Handle)(next += 512);
   return CUDA_SUCCESS;
 }
@@ -21,8 +25,9 @@ EMPTY(cuCtxGetDevice)(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 EMPTY(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+static __thread CUstreamCaptureStatus t_capture = CU_STREAM_CAPTURE_STATUS_NONE;
 EMPTY(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  *status = t_capture;
   return CUDA_SUCCESS;
 }
 EMPTY(cuStreamGetCtx)(CUstream, CUcontext* context) { return cuCtxGetCurrent(context); }
@@ -69,5 +74,11 @@ EMPTY(cuStreamWaitEvent)(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
 EMPTY(cuStreamQuery)(CUstream) { return CUDA_SUCCESS; }
 EMPTY(cuStreamSynchronize)(CUstream) { return CUDA_SUCCESS; }
 EMPTY(cuCtxSynchronize)() { return CUDA_SUCCESS; }
-EMPTY(cuStreamBeginCapture_v2)(CUstream, CUstreamCaptureMode) { return CUDA_SUCCESS; }
-EMPTY(cuStreamEndCapture)(CUstream, CUgraph*) { return CUDA_SUCCESS; }
+EMPTY(cuStreamBeginCapture_v2)(CUstream, CUstreamCaptureMode) {
+  t_capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+EMPTY(cuStreamEndCapture)(CUstream, CUgraph*) {
+  t_capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}

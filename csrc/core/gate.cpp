@@ -109,7 +109,11 @@ void Gate::end_graph_turn(uint32_t turn, uint32_t slot, bool taken) {
   if (taken && slot < shm::kSlotCount) {
     const uint64_t issued = slots_[slot].issued.load(std::memory_order_acquire);
     const bool open = slots_[slot].open.load(std::memory_order_acquire) != 0;
-    graph_marker_[slot].store(issued + open, std::memory_order_release);
+    // The same from marker to marker: threads that launch graphs in streams of their own, whose places
+    // lie side by side, write nothing meanwhile.
+    const uint64_t marker = issued + open;
+    if (graph_marker_[slot].load(std::memory_order_relaxed) != marker)
+      graph_marker_[slot].store(marker, std::memory_order_release);
   }
   if (graph_turn_.load(std::memory_order_relaxed) == turn)
     graph_turn_.store(0, std::memory_order_release);

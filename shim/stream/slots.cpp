@@ -179,6 +179,7 @@ bool try_own(StreamSlot& slot) {
 void disown(StreamSlot& slot) { slot.busy.store(false, std::memory_order_release); }
 
 bool own_soon(StreamSlot& slot) {
+  if (try_own(slot)) return true;  // nearly always
   const uint64_t start = monotonic_ns();
   while (!try_own(slot)) {
     if (monotonic_ns() - start > kOwnSoonNs) return false;
