@@ -118,6 +118,76 @@ def several_contexts():
         note("pop", call())
 
 
+def after_its_end():
+    """What is used once more after it has been destroyed.
+
+    Not events: the shim has some, and the driver may give them the handle of one that is gone.
+    """
+    gpu = Gpu()
+    word, stream, event = things(gpu)
+    graph, executable = _graph(gpu, word)
+    note("destroy", cu.cuStreamDestroy(stream))
+    try_everything(gpu, word, stream, event, "no stream")
+    note("twice", cu.cuStreamDestroy(stream))
+    stream = ok(cu.cuStreamCreate(NON_BLOCKING))
+    note("destroy", cu.cuGraphExecDestroy(executable))
+    note("launch", cu.cuGraphLaunch(executable, stream))
+    note("twice", cu.cuGraphExecDestroy(executable))
+    note("free", cu.cuMemFree(word))
+    note("twice", cu.cuMemFree(word))
+    note("write", cu.cuMemsetD32Async(word, 1, 1, stream))
+    note("unload", cu.cuModuleUnload(gpu.module))
+    note("twice", cu.cuModuleUnload(gpu.module))
+    note("graph", cu.cuGraphInstantiate(graph, 0)[:1])
+
+
+def after_its_context():
+    """The same of what a context took along."""
+    gpu = Gpu()
+    word, _, event = things(gpu)
+    context = ok(cu.cuCtxCreate(None, 0, gpu.device))
+    its_word, its_stream = ok(cu.cuMemAlloc(4)), ok(cu.cuStreamCreate(NON_BLOCKING))
+    note("destroy", cu.cuCtxDestroy(context))
+    note("current", cu.cuCtxSetCurrent(context))
+    note("push", cu.cuCtxPushCurrent(context))
+    ok(cu.cuCtxSetCurrent(gpu.context))
+    try_everything(gpu, word, its_stream, event, "its stream")
+    note("free", cu.cuMemFree(its_word))
+
+
+def broken_images():
+    with open(os.environ["TEST_IMAGE"], "rb") as file:
+        image = file.read()
+    gpu = Gpu()
+    cut = [image[:length] for length in (4, 64, len(image) // 2)]
+    for number, data in enumerate([b"", b"no image", b".version 8.0\n.target", *cut]):
+        padded = data + bytes(64)  # a driver looks for an end that is not said
+        note(f"{number}: module", cu.cuModuleLoadData(padded)[:1])
+        note(f"{number}: with options", cu.cuModuleLoadDataEx(padded, 0, [], [])[:1])
+        note(f"{number}: fat binary", cu.cuModuleLoadFatBinary(padded)[:1])
+        note(f"{number}: library", cu.cuLibraryLoadData(padded, [], [], 0, [], [], 0)[:1])
+    note("file", cu.cuModuleLoad(b"/nowhere")[:1])
+    note("function", cu.cuModuleGetFunction(gpu.module, b"nothing")[:1])
+    note("variable", cu.cuModuleGetGlobal(gpu.module, b"nothing")[:1])
+    print(gpu.read(gpu.word(3)))
+
+
+def loading():
+    """A kernel that is loaded when it is first launched, or with its library."""
+    gpu = Gpu()
+    word, stream, _ = things(gpu)
+    print("mode", note("mode", cu.cuModuleGetLoadingMode()))
+    with open(os.environ["TEST_IMAGE"], "rb") as file:
+        library = ok(cu.cuLibraryLoadData(file.read(), [], [], 0, [], [], 0))
+    function = ok(cu.cuKernelGetFunction(ok(cu.cuLibraryGetKernel(library, b"affine"))))
+    print("before", note("loaded", cu.cuFuncIsLoaded(function)))
+    gpu.kernel = function
+    note("launch", launch(gpu, word, stream))
+    print("after", note("loaded", cu.cuFuncIsLoaded(function)))
+    note("synchronize", cu.cuStreamSynchronize(stream))
+    print(gpu.read(word))
+
+
 def slow_work(gpu, word, stream):
     for _ in range(3):
         gpu.affine(word, 2, 1, stream=stream, slow=True)

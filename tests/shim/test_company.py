@@ -24,6 +24,63 @@ extern "C" void* dlsym(void* handle, const char* name) {
   return next(handle, name);
 }
 """
+# As allocators do that replace the C library's: it asks our dlsym for the next one from inside an
+# allocation, the first of which are the loader's own, and lives on a little memory until it knows.
+ALLOCATOR = r"""
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+#include <atomic>
+
+namespace {
+alignas(16) char g_first[1 << 16];
+std::atomic<size_t> g_first_used{0};
+std::atomic<int> g_allocations{0};
+__thread bool t_looks;
+
+void* first(size_t bytes) {
+  return g_first + g_first_used.fetch_add((bytes + 15) & ~size_t{15});
+}
+bool is_first(void* memory) { return memory >= g_first && memory < g_first + sizeof g_first; }
+
+template <class Function>
+Function next(Function* known, const char* name) {
+  if (*known || t_looks) return *known;
+  t_looks = true;
+  *known = (Function)dlsym(RTLD_NEXT, name);
+  t_looks = false;
+  return *known;
+}
+void* (*g_malloc)(size_t);
+void* (*g_calloc)(size_t, size_t);
+void* (*g_realloc)(void*, size_t);
+void (*g_free)(void*);
+}
+
+extern "C" {
+int allocations() { return g_allocations; }
+void* malloc(size_t bytes) {
+  ++g_allocations;
+  auto real = next(&g_malloc, "malloc");
+  return real ? real(bytes) : first(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  ++g_allocations;
+  auto real = next(&g_calloc, "calloc");
+  return real ? real(count, bytes) : first(count * bytes);
+}
+void* realloc(void* memory, size_t bytes) {
+  if (is_first(memory)) return memcpy(malloc(bytes), memory, bytes);
+  ++g_allocations;
+  auto real = next(&g_realloc, "realloc");
+  return real ? real(memory, bytes) : first(bytes);
+}
+void free(void* memory) {
+  if (!memory || is_first(memory)) return;
+  if (auto real = next(&g_free, "free")) real(memory);
+}
+}
+"""
 
 
 @pytest.fixture
@@ -73,6 +130,16 @@ def library(name: str) -> str:
 def test_another_allocator_in_the_process(name: str, preload: Preload, daemon: FakeDaemon) -> None:
     both = f"{library(name)}:{preload.shim}"
     with Job(preload.environment(LD_PRELOAD=both, ASAN_OPTIONS="detect_leaks=0")) as job:
+        assert is_held_and_goes(job, daemon)
+
+
+def test_an_allocator_that_looks_for_the_next_one_while_it_allocates(
+    preload: Preload, program: Callable[..., Path], daemon: FakeDaemon
+) -> None:
+    other = program(ALLOCATOR, "-shared", "-fPIC", name="liballocator.so")
+    with Job(preload.environment(LD_PRELOAD=f"{other}:{preload.shim}")) as job:
+        assert job.do("shim.allocations()") > 0
+
         assert is_held_and_goes(job, daemon)
 
 
