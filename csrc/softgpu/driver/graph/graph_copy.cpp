@@ -33,6 +33,22 @@ Operand destination_of(const CUDA_MEMCPY3D& c) {
           c.dstZ,          c.dstLOD, c.dstPitch, c.dstHeight,   c.reserved1};
 }
 
+void set_source(CUDA_MEMCPY3D* c, const Operand& from) {
+  c->srcMemoryType = from.type, c->srcArray = from.array;
+  c->srcXInBytes = from.x, c->srcY = from.y, c->srcZ = from.z;
+  c->srcPitch = from.pitch, c->srcHeight = from.height;
+  if (from.type == CU_MEMORYTYPE_HOST) c->srcHost = reinterpret_cast<const void*>(from.base);
+  else c->srcDevice = from.base;
+}
+
+void set_destination(CUDA_MEMCPY3D* c, const Operand& to) {
+  c->dstMemoryType = to.type, c->dstArray = to.array;
+  c->dstXInBytes = to.x, c->dstY = to.y, c->dstZ = to.z;
+  c->dstPitch = to.pitch, c->dstHeight = to.height;
+  if (to.type == CU_MEMORYTYPE_HOST) c->dstHost = reinterpret_cast<void*>(to.base);
+  else c->dstDevice = to.base;
+}
+
 // One end of a copy, found.
 struct Place {
   uintptr_t begin = 0;
@@ -115,14 +131,28 @@ CUresult place(Runtime& rt, const Operand& operand, const Extent& box, Place* ou
 }
 
 // The reverse of place_in_array.
-struct Offset {
-  size_t x, y, z;
-};
-Offset offset_in(const Array& array, const void* address) {
+Operand within(const Array& array, const void* address) {
   const auto offset = static_cast<size_t>(static_cast<const char*>(address) - array.data);
-  return {offset % array.row_bytes(), offset / array.row_bytes() % array.rows(),
-          offset / array.slice_bytes()};
+  Operand out{};
+  out.type = CU_MEMORYTYPE_ARRAY;
+  out.array = reinterpret_cast<CUarray>(const_cast<Array*>(&array));
+  out.x = offset % array.row_bytes();
+  out.y = offset / array.row_bytes() % array.rows();
+  out.z = offset / array.slice_bytes();
+  return out;
 }
+
+// The reverse of lay_out. A copy of one slice need not say how far apart slices are.
+Operand laid_out(CUmemorytype type, const void* begin, size_t pitch, size_t slice, size_t rows) {
+  Operand out{};
+  out.type = type;
+  out.base = reinterpret_cast<uintptr_t>(begin);
+  out.pitch = pitch;
+  out.height = slice == 0 ? rows : slice / pitch;
+  return out;
+}
+
+CUmemorytype type_of(bool is_host) { return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; }
 
 }  // namespace
 
@@ -192,36 +222,15 @@ CUDA_MEMCPY3D describe_copy(const Work& work) {
   c.WidthInBytes = work.bytes;
   c.Height = work.height;
   c.Depth = work.depth;
-  // A copy of one slice need not say how far apart slices are.
-  const auto height = [&](size_t slice, size_t pitch) {
-    return slice == 0 ? work.height : slice / pitch;
-  };
-  if (const Array* array = work.source_array) {
-    const Offset at = offset_in(*array, work.source);
-    c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    c.srcArray = reinterpret_cast<CUarray>(const_cast<Array*>(array));
-    c.srcXInBytes = at.x, c.srcY = at.y, c.srcZ = at.z;
-  } else {
-    const bool host = work.kind == OpKind::kCopyHtoD;
-    c.srcMemoryType = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    if (host) c.srcHost = work.source;
-    if (!host) c.srcDevice = reinterpret_cast<CUdeviceptr>(work.source);
-    c.srcPitch = work.source_pitch;
-    c.srcHeight = height(work.source_slice, work.source_pitch);
-  }
-  if (const Array* array = work.destination_array) {
-    const Offset at = offset_in(*array, work.destination);
-    c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-    c.dstArray = reinterpret_cast<CUarray>(const_cast<Array*>(array));
-    c.dstXInBytes = at.x, c.dstY = at.y, c.dstZ = at.z;
-  } else {
-    const bool host = work.kind == OpKind::kCopyDtoH;
-    c.dstMemoryType = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    if (host) c.dstHost = work.destination;
-    if (!host) c.dstDevice = reinterpret_cast<CUdeviceptr>(work.destination);
-    c.dstPitch = work.destination_pitch;
-    c.dstHeight = height(work.destination_slice, work.destination_pitch);
-  }
+  const auto from = type_of(work.kind == OpKind::kCopyHtoD);
+  const auto to = type_of(work.kind == OpKind::kCopyDtoH);
+  set_source(&c, work.source_array ? within(*work.source_array, work.source)
+                                   : laid_out(from, work.source, work.source_pitch,
+                                              work.source_slice, work.height));
+  set_destination(&c, work.destination_array
+                          ? within(*work.destination_array, work.destination)
+                          : laid_out(to, work.destination, work.destination_pitch,
+                                     work.destination_slice, work.height));
   return c;
 }
 

@@ -93,6 +93,14 @@ struct Pair {
   GraphNode *from, *to;
   CUgraphEdgeData data;
 };
+bool operator==(const Pair& a, const Pair& b) {
+  return a.from == b.from && a.to == b.to && same(a.data, b.data);
+}
+
+bool is_connected(const Pair& pair) {
+  auto& edges = pair.to->dependencies;
+  return find_edge(&edges, pair.from, pair.data) != edges.end();
+}
 
 CUresult read_pairs(Runtime& rt, const Graph* graph, const CUgraphNode* from, const CUgraphNode* to,
                     const CUgraphEdgeData* data, size_t count, std::vector<Pair>* pairs) {
@@ -118,17 +126,9 @@ CUresult add_dependencies(CUgraph handle, const CUgraphNode* from, const CUgraph
   const auto* graph = checked<Graph>(call.rt.graphs, handle);
   std::vector<Pair> pairs;
   if (const CUresult bad = read_pairs(call.rt, graph, from, to, data, count, &pairs)) return bad;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const Pair& pair = pairs[i];
-    auto& existing = pair.to->dependencies;
-    if (find_edge(&existing, pair.from, pair.data) != existing.end()) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (pairs[j].from == pair.from && pairs[j].to == pair.to && same(pairs[j].data, pair.data)) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-    }
+  for (const Pair& pair : pairs) {
+    const bool twice = std::count(pairs.begin(), pairs.end(), pair) > 1;
+    if (twice || is_connected(pair)) return CUDA_ERROR_INVALID_VALUE;
   }
   for (const Pair& pair : pairs) connect(pair.from, pair.to, pair.data);
   return CUDA_SUCCESS;
@@ -142,12 +142,7 @@ CUresult remove_dependencies(CUgraph handle, const CUgraphNode* from, const CUgr
   std::vector<Pair> pairs;
   if (const CUresult bad = read_pairs(call.rt, graph, from, to, data, count, &pairs)) return bad;
   if (count > 0 && contains(*graph, is_memory_node)) return CUDA_ERROR_INVALID_VALUE;
-  for (const Pair& pair : pairs) {
-    auto& existing = pair.to->dependencies;
-    if (find_edge(&existing, pair.from, pair.data) == existing.end()) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
+  if (!std::all_of(pairs.begin(), pairs.end(), is_connected)) return CUDA_ERROR_INVALID_VALUE;
   for (const Pair& pair : pairs) {
     auto& in = pair.to->dependencies;
     auto& out = pair.from->dependents;
