@@ -6,6 +6,7 @@ release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, o
 """
 
 import enum
+from collections.abc import Sequence
 from typing import final
 
 PROTOCOL_VERSION: int
@@ -310,18 +311,26 @@ class Dag:
     """The dependency graph of operations, added in the order of their calls. Of one thread.
 
     Raises ValueError for a context, stream or thread that it did not number, and IndexError for a
-    node that is not there.
+    node that is not there. `most_nodes` is how many it holds at once, at most 2**30: with more,
+    `add` raises ValueError until some are retired.
     """
 
-    def __init__(self) -> None: ...
+    def __init__(self, *, most_nodes: int = ...) -> None: ...
     def add_context(self) -> int: ...
     def add_stream(self, context: int, kind: StreamKind) -> int: ...
     def add_thread(self, context: int) -> int:
         """A host thread whose waits for a whole context are for `context`."""
 
     def use_context(self, thread: int, context: int) -> None: ...
-    def add(self, operation: Operation) -> int:
-        """The node of the next operation, counted from 0."""
+    def add(
+        self, operation: Operation, accesses: Sequence[tuple[int, int, bool]] | None = None
+    ) -> int:
+        """The node of the next operation, counted from 0.
+
+        `accesses` are (first address, bytes, only read) of the memory that it uses; None = it is
+        not known, except of memsets, allocations and frees, which say so themselves. What uses
+        unknown memory gets flag 4.
+        """
 
     def lose(self) -> None:
         """Operations are missing here."""
@@ -331,10 +340,22 @@ class Dag:
 
     def node(self, id: int) -> Operation: ...
     def edges(self, id: int) -> list[tuple[int, EdgeKind]]:
-        """From where edges lead to a node; those from forgotten nodes are left out."""
+        """From where order edges lead to a node; those from forgotten nodes are left out."""
+
+    def data_edges(self, id: int) -> list[tuple[int, EdgeKind]]:
+        """The same of data edges: why an order is needed, not that it is kept."""
+
+    def accesses(self, id: int) -> list[tuple[int, int, bool]]:
+        """The memory that a node uses, as far as it is known."""
 
     def before(self, first: int, second: int) -> bool:
         """Whether the first has ended for sure when the second begins."""
+
+    def may_overlap(self, first: int, second: int) -> bool:
+        """Whether they may use the same bytes, one of them writing."""
+
+    def independent(self, first: int, second: int) -> bool:
+        """Whether no order is kept between the two, and none is needed; False is no claim."""
 
     @property
     def begin(self) -> int: ...

@@ -1,4 +1,5 @@
 #include <pybind11/native_enum.h>
+#include <pybind11/stl.h>
 
 #include "bindings.h"
 #include "dag.h"
@@ -66,20 +67,24 @@ void add_dag(py::module_& module) {
   add_enums(module);
   add_operation(module);
   py::class_<Dag>(module, "Dag", py::is_final())
-      .def(py::init<>())
+      .def(py::init<uint64_t>(), py::kw_only(), arg("most_nodes") = dag::Graph::kMostNodes)
       .def("add_context", &Dag::add_context)
       .def("add_stream", &Dag::add_stream, arg("context"), arg("kind"))
       .def("add_thread", &Dag::add_thread, arg("context"))
       .def("use_context", &Dag::use_context, arg("thread"), arg("context"))
-      .def("add", &Dag::add, arg("operation"))
+      .def("add", &Dag::add, arg("operation"), arg("accesses") = py::none())
       .def("lose", &Dag::lose)
       .def("retire", &Dag::retire, arg("before"))
       .def("node", [](const Dag& dag, NodeId id) { return dag.node(id).op; }, arg("id"))
       .def("edges", &Dag::edges, arg("id"))
+      .def("data_edges", &Dag::data_edges, arg("id"))
+      .def("accesses", &Dag::accesses, arg("id"))
       .def("before", &Dag::before, arg("first"), arg("second"))
+      .def("may_overlap", &Dag::may_overlap, arg("first"), arg("second"))
+      .def("independent", &Dag::independent, arg("first"), arg("second"))
       .def_property_readonly("begin", [](const Dag& dag) { return dag.graph().begin(); })
       .def_property_readonly("end", [](const Dag& dag) { return dag.graph().end(); })
-      .def_property_readonly("bytes", [](const Dag& dag) { return dag.graph().bytes(); });
+      .def_property_readonly("bytes", [](const Dag& dag) { return dag.bytes(); });
 }
 
 }  // namespace tandem::bindings

@@ -3,11 +3,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "dag/graph.h"
-#include "dag/order.h"
+#include "dag/builder.h"
 
 namespace tandem::bindings {
 
@@ -16,60 +17,116 @@ namespace py = pybind11;
 // A graph with its rules, safe against wrong numbers.
 class Dag {
  public:
-  uint32_t add_context() { return contexts_ = order_.add_context() + 1, contexts_ - 1; }
+  // first address, bytes, is_const
+  using Accesses = std::vector<std::tuple<uint64_t, uint64_t, bool>>;
+
+  explicit Dag(uint64_t most_nodes) : builder_(most_nodes) {}
+
+  uint32_t add_context() { return contexts_ = builder_.order().add_context() + 1, contexts_ - 1; }
 
   uint32_t add_stream(uint32_t context, dag::StreamKind kind) {
     check(context, contexts_, "context");
-    return remember(order_.add_stream(context, kind), false);
+    return remember(builder_.order().add_stream(context, kind), false);
   }
 
   uint32_t add_thread(uint32_t context) {
     check(context, contexts_, "context");
-    return remember(order_.add_thread(context), true);
+    return remember(builder_.order().add_thread(context), true);
   }
 
   void use_context(uint32_t thread, uint32_t context) {
     check_chain(thread, true, "thread");
     check(context, contexts_, "context");
-    order_.use_context(thread, context);
+    builder_.order().use_context(thread, context);
   }
 
-  dag::NodeId add(const dag::Operation& op) {
+  dag::NodeId add(const dag::Operation& op, const std::optional<Accesses>& accesses) {
     check_chain(op.thread, true, "thread");
     if (op.stream != dag::kNone) check_chain(op.stream, false, "stream");
     else if (op.kind < dag::Kind::kSyncEvent) throw py::value_error("stream is missing");
-    return order_.add(op);
+    std::vector<dag::Access> checked;
+    if (accesses) checked = check_accesses(*accesses);
+    const dag::NodeId id =
+        accesses ? builder_.add(op, none_if_empty(checked), checked.size()) : builder_.add(op);
+    if (id != dag::kNoNode) return id;
+    throw py::value_error("the window is full with " + std::to_string(graph().size()) + " of " +
+                          std::to_string(graph().most_nodes()) + " nodes; retire some");
   }
 
-  void lose() { order_.lose(); }
-  void retire(dag::NodeId before) { order_.retire(before); }
+  void lose() { builder_.lose(); }
+  void retire(dag::NodeId before) { builder_.retire(before); }
 
   const dag::Graph::Node& node(dag::NodeId id) const {
-    if (!graph_.has(id)) {
+    if (!graph().has(id)) {
       throw py::index_error("node " + std::to_string(id) + " is not there; " +
-                            std::to_string(graph_.begin()) + " to " +
-                            std::to_string(graph_.end()) + " are, the last one not included");
+                            std::to_string(graph().begin()) + " to " +
+                            std::to_string(graph().end()) + " are, the last one not included");
     }
-    return graph_.node(id);
+    return graph().node(id);
   }
 
   bool before(dag::NodeId first, dag::NodeId second) const {
     node(first), node(second);
-    return graph_.before(first, second);
+    return graph().before(first, second);
+  }
+
+  bool may_overlap(dag::NodeId first, dag::NodeId second) const {
+    node(first), node(second);
+    return graph().may_overlap(first, second);
+  }
+
+  bool independent(dag::NodeId first, dag::NodeId second) const {
+    node(first), node(second);
+    return graph().independent(first, second);
   }
 
   py::list edges(dag::NodeId id) const {
     node(id);
     py::list out;
-    graph_.each_edge(id, [&](dag::NodeId from, dag::EdgeKind kind) {
+    graph().each_edge(id, [&](dag::NodeId from, dag::EdgeKind kind) {
       out.append(py::make_tuple(from, kind));
     });
     return out;
   }
 
-  const dag::Graph& graph() const { return graph_; }
+  py::list data_edges(dag::NodeId id) const {
+    node(id);
+    py::list out;
+    graph().each_data_edge(id, [&](dag::NodeId from, dag::EdgeKind kind) {
+      out.append(py::make_tuple(from, kind));
+    });
+    return out;
+  }
+
+  py::list accesses(dag::NodeId id) const {
+    node(id);
+    py::list out;
+    graph().each_access(id, [&](const dag::Access& access) {
+      out.append(py::make_tuple(access.address, access.bytes, access.is_const));
+    });
+    return out;
+  }
+
+  const dag::Graph& graph() const { return builder_.graph(); }
+  size_t bytes() const { return builder_.bytes(); }
 
  private:
+  static std::vector<dag::Access> check_accesses(const Accesses& accesses) {
+    std::vector<dag::Access> checked;
+    for (const auto& [address, bytes, is_const] : accesses) {
+      if (bytes > UINT64_MAX - address) {
+        throw py::value_error("access of " + std::to_string(bytes) + " bytes at " +
+                              std::to_string(address) + " goes beyond the last address");
+      }
+      checked.push_back({address, bytes, is_const});
+    }
+    return checked;
+  }
+  // Null would say that nothing is known.
+  static const dag::Access* none_if_empty(const std::vector<dag::Access>& accesses) {
+    static constexpr dag::Access kNo{};
+    return accesses.empty() ? &kNo : accesses.data();
+  }
   static void check(uint32_t number, uint32_t count, const char* what) {
     if (number < count) return;
     throw py::value_error(std::string(what) + " " + std::to_string(number) + " is unknown; there " +
@@ -85,8 +142,7 @@ class Dag {
     return chain;
   }
 
-  dag::Graph graph_;
-  dag::Order order_{graph_};
+  dag::Builder builder_;
   uint32_t contexts_ = 0;
   std::vector<bool> is_thread_;  // by chain
 };

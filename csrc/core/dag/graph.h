@@ -8,10 +8,11 @@
 //   order edges  stream, event, legacy default stream, host: what the hardware keeps to. Reduced:
 //                none that others imply.
 //   data edges   what an operation reads was written by another, or the other way round. They say
-//                why an order is needed, not that it is kept.
+//                why an order is needed, not that it is kept, and `before` does not know them.
 //
 // A window slides over the job's life: retire() forgets what is old. Nodes are numbered from 0 for
-// good; edges from forgotten nodes are left out. Of one thread; memory is that of the window.
+// good; edges from forgotten nodes are left out. Of one thread; memory is that of the window, of at
+// most kMostNodes nodes.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "dag/clocks.h"
+#include "dag/ring.h"
 
 namespace tandem::dag {
 
@@ -56,6 +58,14 @@ enum class EdgeKind : uint8_t { kStream, kEvent, kLegacy, kHost, kReadAfterWrite
                                 kWriteAfterWrite, kUnknownData };
 constexpr bool is_order(EdgeKind kind) { return kind <= EdgeKind::kHost; }
 
+// Bytes [address, address + bytes) that an operation uses.
+struct Access {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  bool is_const = false;  // only read; else written, and perhaps read as well
+};
+bool overlap(const Access& one, const Access& other);
+
 class Graph {
  public:
   struct Edge {
@@ -66,28 +76,53 @@ class Graph {
     Operation op;
     uint32_t chain;
     Clocks::Row clock;
-    uint32_t first_edge;  // of those that lead to it, in edges_
-    uint32_t edge_count;
+    uint32_t first_edge;    // of those that lead to it: number in edges_, modulo 2^32
+    uint32_t first_access;  // the same in accesses_
   };
+  // So many nodes at once, and so many edges and accesses, keep the 32 bits above unambiguous.
+  static constexpr uint64_t kMostNodes = uint64_t{1} << 30;
 
-  NodeId begin() const { return base_; }  // the oldest node there is
-  NodeId end() const { return base_ + live(); }
-  size_t size() const { return live(); }
+  // `most_nodes`: the window's limit, at most kMostNodes.
+  explicit Graph(uint64_t most_nodes = kMostNodes);
+
+  NodeId begin() const { return nodes_.begin(); }  // the oldest node there is
+  NodeId end() const { return nodes_.end(); }
+  size_t size() const { return nodes_.size(); }
   bool has(NodeId id) const { return id >= begin() && id < end(); }
-  const Node& node(NodeId id) const { return nodes_[at(id)]; }
+  const Node& node(NodeId id) const { return nodes_[id]; }
+  // No more nodes until some are retired.
+  bool is_full() const;
+  uint64_t most_nodes() const { return most_nodes_; }
 
-  // Calls see(from, kind) for each edge that leads to `id` from a node there still is.
+  // Call see(from, kind) for each order edge, or data edge, that leads to `id` from a node there
+  // still is.
   template <class See>
   void each_edge(NodeId id, See see) const {
-    const Node& to = node(id);
-    for (uint32_t i = 0; i < to.edge_count; ++i) {
-      const Edge edge = edges_[to.first_edge + i];
-      if (edge.back <= id - base_) see(id - edge.back, edge.kind);
-    }
+    each(id, [&](NodeId from, EdgeKind kind) { is_order(kind) ? see(from, kind) : void(); });
+  }
+  template <class See>
+  void each_data_edge(NodeId id, See see) const {
+    each(id, [&](NodeId from, EdgeKind kind) { is_order(kind) ? void() : see(from, kind); });
+  }
+
+  // Calls see(access) for each access of the node that is known.
+  template <class See>
+  void each_access(NodeId id, See see) const {
+    const uint32_t last = last_access(id);
+    for (uint32_t i = node(id).first_access; i != last; ++i) see(accesses_[i]);
   }
 
   // Whether `first` has ended for sure when `second` begins. Both there still.
   bool before(NodeId first, NodeId second) const;
+
+  // Whether two nodes that are there may use the same bytes, one of them writing; true too where
+  // it is not known what one of them uses.
+  bool may_overlap(NodeId first, NodeId second) const;
+
+  // Whether nothing puts the two in an order, and nothing needs one: neither is before the other,
+  // they share no bytes that one of them writes, and nothing is unknown about either of them or
+  // about what lies between. False is no claim.
+  bool independent(NodeId first, NodeId second) const;
 
   // Forgets the nodes before `id`. Amortised constant time a node.
   void retire(NodeId id);
@@ -95,14 +130,20 @@ class Graph {
   // What all of it takes.
   size_t bytes() const;
 
-  // For the rules that make the edges. Edges and the clock are the newest node's.
+  // For the rules that make the edges. Edges, accesses and the clock are the newest node's.
   NodeId append(const Operation& op, uint32_t chain, Clocks::Row clock);
   void add_edge(NodeId from, EdgeKind kind);
+  void add_access(const Access& access) { accesses_.push(access); }
   void set_clock(Clocks::Row clock) { nodes_.back().clock = clock; }
+  void set_flags(uint8_t flags) { nodes_.back().op.flags |= flags; }
+  // What lies before the next node may be ordered with what comes after in ways that are not known.
+  void doubt();
   Clocks& clocks() { return clocks_; }
   const Clocks& clocks() const { return clocks_; }
   // Positions are what clocks count in: of nodes from 1 on, 0 = none.
-  uint32_t position(NodeId id) const { return has(id) ? static_cast<uint32_t>(at(id) + 1) : 0; }
+  uint32_t position(NodeId id) const {
+    return has(id) ? static_cast<uint32_t>(id - origin_ + 1) : 0;
+  }
   bool knows(Clocks::Row clock, NodeId id) const {
     return !has(id) || clocks_.at(clock, node(id).chain) >= position(id);
   }
@@ -110,31 +151,44 @@ class Graph {
   // reference, every row that is kept elsewhere.
   template <class Rows>
   void compact(Rows rows);
-  bool wants_compaction() const { return retired_ > live() + 1024; }
+  bool wants_compaction() const { return begin() - origin_ > size() + 1024; }
 
  private:
-  size_t at(NodeId id) const { return retired_ + (id - base_); }
-  size_t live() const { return nodes_.size() - retired_; }
+  template <class See>
+  void each(NodeId id, See see) const {
+    const uint32_t last = last_edge(id);
+    for (uint32_t i = node(id).first_edge; i != last; ++i) {
+      const Edge edge = edges_[i];
+      if (edge.back <= id - begin()) see(id - edge.back, edge.kind);
+    }
+  }
+  uint32_t last_edge(NodeId id) const {
+    return id + 1 < end() ? node(id + 1).first_edge : static_cast<uint32_t>(edges_.end());
+  }
+  uint32_t last_access(NodeId id) const {
+    return id + 1 < end() ? node(id + 1).first_access : static_cast<uint32_t>(accesses_.end());
+  }
 
-  std::vector<Node> nodes_;
-  std::vector<Edge> edges_;
+  uint64_t most_nodes_;
+  Ring<Node> nodes_;
+  Ring<Edge> edges_;
+  Ring<Access> accesses_;
+  Ring<NodeId> doubts_;  // each lies before that node
   Clocks clocks_;
-  NodeId base_ = 0;
-  size_t retired_ = 0;  // nodes at the front that are forgotten, and not yet removed
+  NodeId origin_ = 0;  // where positions begin
 };
 
 template <class Rows>
 void Graph::compact(Rows rows) {
-  Clocks::Mover mover(clocks_, static_cast<uint32_t>(retired_));
-  for (size_t i = retired_; i < nodes_.size(); ++i) mover.move(nodes_[i].clock);
+  Clocks::Mover mover(clocks_, static_cast<uint32_t>(begin() - origin_));
+  for (NodeId id = begin(); id < end(); ++id) mover.move(nodes_[id].clock);
   rows([&](Clocks::Row& row) { mover.move(row); });
   mover.finish();
-  const uint32_t first = retired_ < nodes_.size() ? nodes_[retired_].first_edge
-                                                  : static_cast<uint32_t>(edges_.size());
-  edges_.erase(edges_.begin(), edges_.begin() + first);
-  nodes_.erase(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(retired_));
-  for (Node& node : nodes_) node.first_edge -= first;
-  retired_ = 0;
+  origin_ = begin();
+  nodes_.fit();
+  edges_.fit();
+  accesses_.fit();
+  doubts_.fit();
 }
 
 }  // namespace tandem::dag

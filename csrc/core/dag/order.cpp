@@ -4,6 +4,11 @@
 #include <iterator>
 
 namespace tandem::dag {
+namespace {
+
+bool is_wait_of_host(Kind kind) { return kind >= Kind::kSyncStream && kind <= Kind::kSyncContext; }
+
+}  // namespace
 
 uint32_t Order::add_context() {
   contexts_.emplace_back();
@@ -31,7 +36,7 @@ void Order::use_context(uint32_t thread, uint32_t context) { chains_[thread].con
 NodeId Order::add(const Operation& op) {
   reasons_.clear();
   because(chains_[op.thread].last, EdgeKind::kHost);
-  const bool of_host = op.stream == kNone || op.kind == Kind::kSyncStream;
+  const bool of_host = op.stream == kNone || is_wait_of_host(op.kind);
   return of_host ? add_to_host(op) : add_to_stream(op);
 }
 
@@ -77,6 +82,7 @@ NodeId Order::add_to_stream(Operation op) {
   because(chains_[op.stream].last, EdgeKind::kStream);
   because_of_legacy(op.stream);
   if (op.kind == Kind::kEventWait) because_of_event(op.object, op);
+  if (op.kind == Kind::kMemOp) op.flags |= kUnknownOrder;  // for a value that anybody may write
   const NodeId id = append(op, op.stream);
   if (op.kind == Kind::kEventRecord) recorded_[op.object] = id;
   if (op.flags & kHostWaits) {
@@ -104,6 +110,7 @@ NodeId Order::append(const Operation& op, uint32_t chain) {
               [](const Reason& a, const Reason& b) { return a.from > b.from; });
   }
   Chain& own = chains_[chain];
+  if (op.flags & kUnknownOrder) graph_.doubt();
   const NodeId id = graph_.append(op, chain, own.clock);
   Clocks::Row clock = own.clock;
   bool in_chain = false;  // a reason of the node's own chain is there, and so all older ones
@@ -128,14 +135,22 @@ void Order::lose() {
   lost_ = true;
 }
 
-void Order::retire(NodeId before) {
-  graph_.retire(before);
-  if (!graph_.wants_compaction()) return;
+void Order::compact() {
   graph_.compact([this](auto keep) {
     for (Chain& chain : chains_) keep(chain.clock);
   });
   for (auto entry = recorded_.begin(); entry != recorded_.end();)
     entry = graph_.has(entry->second) ? std::next(entry) : recorded_.erase(entry);
+}
+
+size_t Order::bytes() const {
+  constexpr size_t kHashNode = sizeof(void*) + 2 * sizeof(uint64_t);
+  size_t total = chains_.capacity() * sizeof(Chain) + contexts_.capacity() * sizeof(Context) +
+                 recorded_.bucket_count() * sizeof(void*) + recorded_.size() * kHashNode +
+                 reasons_.capacity() * sizeof(Reason);
+  for (const Context& context : contexts_)
+    total += (context.streams.capacity() + context.active.capacity()) * sizeof(uint32_t);
+  return total;
 }
 
 }  // namespace tandem::dag

@@ -39,7 +39,10 @@ class Order {
   // Operations are missing here: what events stand for is not known any more.
   void lose();
 
-  void retire(NodeId before);
+  // Compacts the graph, and forgets events recorded by nodes that it has forgotten.
+  void compact();
+
+  size_t bytes() const;
 
  private:
   struct Chain {

@@ -1,33 +1,11 @@
 """By which rules operations come after each other."""
 
 import pytest
+from dag_program import Program
 
-from tandem._native import Dag, EdgeKind, Operation, OperationKind, StreamKind
+from tandem._native import EdgeKind, OperationKind
 
 HOST_WAITS = 1
-
-
-class Program:
-    """A context with a stream of every kind and one thread; adds operations in a line."""
-
-    def __init__(self):
-        self.dag = Dag()
-        self.context = self.dag.add_context()
-        self.thread = self.dag.add_thread(self.context)
-        self.legacy = self.stream(StreamKind.LEGACY)
-        self.one = self.stream(StreamKind.NON_BLOCKING)
-        self.other = self.stream(StreamKind.NON_BLOCKING)
-        self.blocking = self.stream(StreamKind.BLOCKING)
-
-    def stream(self, kind):
-        return self.dag.add_stream(self.context, kind)
-
-    def add(self, kind, stream=None, **rest):
-        where = {} if stream is None else {"stream": stream}
-        return self.dag.add(Operation(kind, thread=self.thread, **where, **rest))
-
-    def launch(self, stream, **rest):
-        return self.add(OperationKind.LAUNCH, stream, **rest)
 
 
 @pytest.fixture
