@@ -11,14 +11,23 @@ Pure: a recording in, a plan out. Rules:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tandem.trace.file import Recording
-from tandem.trace.lines import bytes_of
+from tandem.trace.meaning import (
+    allocated_address,
+    allocated_bytes,
+    copied_bytes,
+    direction_of,
+    has_happened,
+    kind_of,
+    returns_when_queued,
+    set_bytes,
+    word,
+)
 from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
 
-_HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
 _DEFAULT_STREAMS = (LEGACY_STREAM, PER_THREAD_STREAM)
 _GRAPH = "graph"
 _UNNAMED = "kernel"
@@ -117,9 +126,7 @@ _IGNORED = frozenset({"lookup", "capture", "context"})
 
 def _is_played(call: Call) -> bool:
     return (
-        call.result == 0
-        and not call.has_host_time
-        and not call.is_captured
+        has_happened(call)
         and (call.type.group not in _IGNORED or call.type.base == "cuStreamDestroy")
         and call.type.base not in ("cuMemGetInfo", "cuDeviceTotalMem")
     )
@@ -283,24 +290,15 @@ _Make = Callable[[Call, _Process, _Kernels], Operation | None]
 
 
 def _operation(call: Call, process: _Process, kernels: _Kernels) -> Operation | None:
-    make = next(_makers(call.type.base), None)
+    make = _MAKERS.get(kind_of(call) or "")
     operation = make(call, process, kernels) if make else None
     if operation:
         operation.context = process.context(call)
     return operation
 
 
-def _makers(base: str) -> Iterator[_Make]:
-    for prefix, make in _MAKERS:
-        if base.startswith(prefix):
-            yield make
-
-
 def _alloc(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
-    address = _word(call, "dptr", skip=1)
-    size = bytes_of(call)
-    if size is None:
-        size = _word(call, "WidthInBytes") * _word(call, "Height")
+    address, size = allocated_address(call), allocated_bytes(call)
     process.allocations.forget(address)
     process.sizes[address] = size
     number = process.allocations.of(address)
@@ -309,7 +307,7 @@ def _alloc(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
 
 
 def _free(call: Call, process: _Process, _kernels: _Kernels) -> Operation | None:
-    address = _word(call, "dptr")
+    address = word(call, "dptr")
     if not process.allocations.knows(address):
         return None
     number = process.allocations.of(address)
@@ -320,26 +318,18 @@ def _free(call: Call, process: _Process, _kernels: _Kernels) -> Operation | None
 
 
 def _copy(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
-    stream = process.stream(call) if "Async" in call.type.name else -1
     return Operation(
         kind="copy",
         gap_ns=0,
-        stream=stream,
-        direction=_direction(call, process),
-        size_bytes=_copy_bytes(call),
+        stream=process.stream(call) if returns_when_queued(call) else -1,
+        direction=direction_of(call, process.is_device),
+        size_bytes=copied_bytes(call),
     )
 
 
 def _set(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
-    element = 4 if "D32" in call.type.name else 2 if "D16" in call.type.name else 1
-    count = _word(call, "N") or _word(call, "Width") * _word(call, "Height")
-    is_async = "Async" in call.type.name
-    return Operation(
-        kind="set",
-        gap_ns=0,
-        stream=process.stream(call) if is_async else -1,
-        size_bytes=element * count,
-    )
+    stream = process.stream(call) if returns_when_queued(call) else -1
+    return Operation(kind="set", gap_ns=0, stream=stream, size_bytes=set_bytes(call))
 
 
 def _launch(call: Call, process: _Process, kernels: _Kernels) -> Operation:
@@ -354,7 +344,7 @@ def _launch(call: Call, process: _Process, kernels: _Kernels) -> Operation:
 
 def _on_event(kind: str) -> _Make:
     def make(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
-        event = process.events.of(_word(call, "hEvent"))
+        event = process.events.of(word(call, "hEvent"))
         return Operation(kind=kind, gap_ns=0, event=event, stream=process.stream(call))
 
     return make
@@ -374,53 +364,18 @@ def _context(_call: Call, _process: _Process, _kernels: _Kernels) -> Operation:
     return Operation(kind="sync_context", gap_ns=0)
 
 
-# By the beginning of the call's name; the first that fits.
-_MAKERS: tuple[tuple[str, _Make], ...] = (
-    ("cuMemAlloc", _alloc),
-    ("cuMemFree", _free),
-    ("cuMemcpy", _copy),
-    ("cuMemset", _set),
-    ("cuLaunchHostFunc", lambda *_: None),
-    ("cuLaunch", _launch),
-    ("cuGraphLaunch", _launch),
-    ("cuEventRecord", _on_event("record")),
-    ("cuStreamWaitEvent", _on_event("wait")),
-    ("cuEventSynchronize", _on_event("sync_event")),
-    ("cuEventQuery", _on_event("sync_event")),
-    ("cuStreamSynchronize", _on_stream("sync_stream")),
-    ("cuStreamQuery", _on_stream("sync_stream")),
-    ("cuCtxSynchronize", _context),
-    ("cuStreamDestroy", _on_stream("destroy")),
-)
-
-
-def _direction(call: Call, process: _Process) -> str:
-    base = call.type.base
-    for name in ("HtoD", "DtoH", "HtoA", "AtoH"):
-        if name in base:
-            return name.replace("A", "D").lower()
-    from_host = to_host = False
-    if base in ("cuMemcpy", "cuMemcpyAsync"):  # the addresses say it
-        from_host = not process.is_device(_word(call, "src"))
-        to_host = not process.is_device(_word(call, "dst"))
-    elif base.startswith(("cuMemcpy2D", "cuMemcpy3D")):  # the memory types say it
-        from_host = _word(call, "pCopy", skip=1) == _HOST_MEMORY
-        to_host = _word(call, "pCopy", skip=7 if "3D" in base else 8) == _HOST_MEMORY
-    return "htod" if from_host else "dtoh" if to_host else "dtod"
-
-
-def _copy_bytes(call: Call) -> int:
-    size = bytes_of(call)
-    if size is not None:
-        return size
-    if call.type.base.startswith("cuMemcpy3D"):
-        width, height, depth = (_word(call, "pCopy", skip=s) for s in (13, 14, 15))
-        return width * height * depth
-    return _word(call, "pCopy", skip=15) * _word(call, "pCopy", skip=16)
-
-
-def _word(call: Call, name: str, *, skip: int = 0) -> int:
-    for parameter, offset in zip(call.type.parameters, call.type.offsets, strict=True):
-        if parameter.name == name and offset + skip < len(call.words):
-            return call.words[offset + skip]
-    return 0
+# Kinds that are not here (host functions, stream memory operations) are left out, and counted.
+_MAKERS: dict[str, _Make] = {
+    "alloc": _alloc,
+    "free": _free,
+    "copy": _copy,
+    "set": _set,
+    "launch": _launch,
+    "graph": _launch,
+    "record": _on_event("record"),
+    "wait": _on_event("wait"),
+    "sync_event": _on_event("sync_event"),
+    "sync_stream": _on_stream("sync_stream"),
+    "sync_context": _context,
+    "destroy": _on_stream("destroy"),
+}

@@ -1,0 +1,118 @@
+"""What a recorded call does: the one place that knows calls by name.
+
+Replays and graphs read the same table, so they agree on what a recording says.
+"""
+
+from collections.abc import Callable
+
+from tandem.trace.lines import bytes_of
+from tandem.trace.records import Call
+
+_HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
+
+# By the beginning of the call's name; the first that fits.
+_KINDS = (
+    ("cuMemAlloc", "alloc"),
+    ("cuMemFree", "free"),
+    ("cuMemcpy", "copy"),
+    ("cuMemPrefetch", "prefetch"),
+    ("cuMemDiscardAndPrefetch", "prefetch"),
+    ("cuMemset", "set"),
+    ("cuLaunchHostFunc", "host"),
+    ("cuStreamAddCallback", "host"),
+    ("cuLaunch", "launch"),
+    ("cuGraphLaunch", "graph"),
+    ("cuEventRecord", "record"),
+    ("cuCtxRecordEvent", "record_context"),
+    ("cuStreamWaitEvent", "wait"),
+    ("cuCtxWaitEvent", "wait_context"),
+    ("cuStreamWaitValue", "memop"),
+    ("cuStreamWriteValue", "memop"),
+    ("cuStreamBatchMemOp", "memop"),
+    ("cuEventSynchronize", "sync_event"),
+    ("cuEventQuery", "sync_event"),
+    ("cuStreamSynchronize", "sync_stream"),
+    ("cuStreamQuery", "sync_stream"),
+    ("cuCtxSynchronize", "sync_context"),
+    ("cuStreamDestroy", "destroy"),
+)
+
+
+def kind_of(call: Call) -> str | None:
+    """What the call does; None where it neither works nor waits nor orders."""
+    base = call.type.base
+    return next((kind for prefix, kind in _KINDS if base.startswith(prefix)), None)
+
+
+def has_happened(call: Call) -> bool:
+    """Whether the device was asked for something: not refused, not "not yet", not captured."""
+    return call.result == 0 and not call.has_host_time and not call.is_captured
+
+
+def returns_when_queued(call: Call) -> bool:
+    """Whether a copy or set may still go on after it."""
+    return "Async" in call.type.name
+
+
+def word(call: Call, name: str, *, skip: int = 0) -> int:
+    """The word of a parameter, or one of those after it; 0 where there is none."""
+    for parameter, offset in zip(call.type.parameters, call.type.offsets, strict=True):
+        if parameter.name == name and offset + skip < len(call.words):
+            return call.words[offset + skip]
+    return 0
+
+
+def allocated_address(call: Call) -> int:
+    """What the driver answered."""
+    return word(call, "dptr", skip=1)
+
+
+def allocated_bytes(call: Call) -> int:
+    """What was asked for; of pitched memory without the padding."""
+    size = bytes_of(call)
+    return word(call, "WidthInBytes") * word(call, "Height") if size is None else size
+
+
+def copied_bytes(call: Call) -> int:
+    """How much a copy moves; 0 where the recording does not say."""
+    size = bytes_of(call)
+    if size is not None:
+        return size
+    if call.type.base.startswith("cuMemcpy3D"):
+        width, height, depth = (word(call, "pCopy", skip=s) for s in (13, 14, 15))
+        return width * height * depth
+    return word(call, "pCopy", skip=15) * word(call, "pCopy", skip=16)
+
+
+def set_bytes(call: Call) -> int:
+    """How much a memset writes."""
+    element = 4 if "D32" in call.type.name else 2 if "D16" in call.type.name else 1
+    count = word(call, "N") or word(call, "Width") * word(call, "Height")
+    return element * count
+
+
+def direction_of(call: Call, is_device: Callable[[int], bool]) -> str:
+    """Of a copy: htod, dtoh or dtod; `is_device` knows the addresses of the device."""
+    base = call.type.base
+    for name in ("HtoD", "DtoH", "HtoA", "AtoH"):
+        if name in base:
+            return name.replace("A", "D").lower()
+    from_host = to_host = False
+    if base in ("cuMemcpy", "cuMemcpyAsync"):  # the addresses say it
+        from_host = not is_device(word(call, "src"))
+        to_host = not is_device(word(call, "dst"))
+    elif base.startswith(("cuMemcpy2D", "cuMemcpy3D")):  # the memory types say it
+        from_host = word(call, "pCopy", skip=1) == _HOST_MEMORY
+        to_host = word(call, "pCopy", skip=7 if "3D" in base else 8) == _HOST_MEMORY
+    return "htod" if from_host else "dtoh" if to_host else "dtod"
+
+
+def blocks_of(call: Call) -> int:
+    """How many blocks a launch has; 1 where the recording does not say."""
+    if call.type.base == "cuLaunchKernelEx":
+        x, y, z = (word(call, "config", skip=s) for s in (1, 2, 3))
+    elif call.type.base.startswith("cuLaunchGrid"):
+        x, y, z = word(call, "grid_width"), word(call, "grid_height"), 1
+    else:
+        x, y, z = (word(call, name) for name in ("gridDimX", "gridDimY", "gridDimZ"))
+    return max(1, x) * max(1, y) * max(1, z)
