@@ -40,6 +40,7 @@ COMMANDS = {
     "replay": Verb(
         target="tandem.cli.replay:replay", help="Replay recorded calls on the software GPU."
     ),
+    "dag": Verb(target="tandem.cli.dag:dag", help="Show what a job does as a graph."),
     "softgpu": Verb(target="tandem.cli.softgpu:softgpu", help="Use the software GPU."),
     "version": Verb(target="tandem.cli.version:version_", help="Print the versions."),
 }

@@ -1,0 +1,135 @@
+"""`tandem dag`: what a job does, as a graph."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from tandem.cli._files import refuse_same, replacing
+from tandem.errors import UsageError
+
+if TYPE_CHECKING:
+    from tandem.dag.graph import Graph
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_DEFAULT = "draw"
+_SUFFIXES = {".dot": "dot", ".gv": "dot", ".json": "json"}
+FORMATS = ("dot", "json")
+_HELP_FLAGS = ("-h", "--help")
+
+
+class _DrawsByDefault(click.Group):
+    """`tandem dag TRACE` is `tandem dag draw TRACE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the verb in where it was left out."""
+        if args and args[0] not in self.commands and args[0] not in _HELP_FLAGS:
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+def graph_options(command: _Command) -> _Command:
+    """Of which operations."""
+    place = click.argument("place", metavar="JOB|TRACE")
+    iteration = click.option(
+        "--iteration",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Only that iteration, counted from 1; all operations without it.",
+    )
+    return iteration(place(command))
+
+
+@click.group(cls=_DrawsByDefault)
+def dag() -> None:
+    """Show which operations of a job come after which, and why.
+
+    `tandem dag TRACE` is `tandem dag draw TRACE`. TRACE is a recording of `tandem trace calls`; a
+    name that is no file is a running job. docs/dag.md tells what nodes and edges are.
+
+    \b
+    Examples:
+      tandem dag run.trace --iteration 3 | dot -Tsvg -o graph.svg
+      tandem dag run.trace -o graph.json
+      tandem trace calls --device-times -o run.trace -- python train.py
+    """
+
+
+@dag.command()
+@graph_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="What to write; by the suffix of -o where it is left out, else dot.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write instead of standard output.",
+)
+def draw(place: str, iteration: int | None, form: str | None, output: Path | None) -> None:
+    """Write the graph of a recording or of a running job.
+
+    \b
+    dot       for graphviz: a cluster a stream
+    json      everything, with stable names (docs/dag.md)
+
+    \b
+    Examples:
+      tandem dag run.trace --iteration 3 | dot -Tsvg -o graph.svg
+      tandem dag draw run.trace -o graph.json
+    """
+    if output is not None and Path(place).exists():
+        refuse_same(Path(place), output, "recording")
+    chosen = form or _SUFFIXES.get(output.suffix if output else "", "dot")
+    graph = load_graph(place, iteration)
+    _write(_PIECES[chosen](graph), output)
+
+
+def load_graph(place: str, iteration: int | None) -> "Graph":
+    """The graph of a recording, or of a job where there is no such file.
+
+    Raises:
+        NotFoundError: there is neither.
+        UsageError: the recording is damaged, or has no such iteration.
+    """
+    from tandem.cli.trace import warn
+    from tandem.dag.from_trace import from_trace
+    from tandem.dag.graph import graph_of
+    from tandem.dag.iterations import with_iterations
+    from tandem.trace.file import read
+
+    path = Path(place)
+    recording = read(path)
+    warn(recording, path)
+    return graph_of(with_iterations(from_trace(recording, place)), iteration)
+
+
+def _write(pieces: Iterator[str], output: Path | None) -> None:
+    if output is None:
+        sys.stdout.writelines(pieces)
+        return
+    try:
+        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
+            file.writelines(pieces)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+
+
+def _dot(graph: "Graph") -> Iterator[str]:
+    from tandem.dag import dot
+
+    return dot.pieces(graph)
+
+
+def _json(graph: "Graph") -> Iterator[str]:
+    from tandem.dag import json_form
+
+    return json_form.pieces(graph)
+
+
+_PIECES: dict[str, Callable[["Graph"], Iterator[str]]] = {"dot": _dot, "json": _json}

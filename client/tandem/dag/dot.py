@@ -1,0 +1,51 @@
+"""Graphs in the language of graphviz: a cluster a stream, a node an operation."""
+
+from collections.abc import Iterator
+
+from tandem.dag.graph import Graph
+from tandem.dag.labels import label_of, lane_names, lanes_of, printable
+from tandem.errors import UsageError
+
+MOST_NODES = 20_000  # graphviz takes minutes for more than some thousand
+_STYLES = {
+    "STREAM": "color=black",
+    "EVENT": "color=blue",
+    "LEGACY": "color=orange",
+    "HOST": "color=gray,style=dashed",
+    "READ_AFTER_WRITE": "color=red,style=dotted",
+    "WRITE_AFTER_READ": "color=red,style=dotted",
+    "WRITE_AFTER_WRITE": "color=red,style=dotted",
+    "UNKNOWN_DATA": "color=red,style=dotted",
+}
+
+
+def pieces(graph: Graph) -> Iterator[str]:
+    """The text, line by line.
+
+    Raises:
+        UsageError: there are too many nodes for anyone to lay out.
+    """
+    if len(graph) > MOST_NODES:
+        raise UsageError(
+            f"'{graph.window.source}' has {len(graph)} operations there, and dot is for at most "
+            f"{MOST_NODES}; choose an --iteration, or --format html, json or perfetto"
+        )
+    return _lines(graph)
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    yield "digraph tandem {\n  rankdir=LR;\n  node [shape=box, fontname=sans];\n"
+    names = lane_names(graph)
+    for place, (lane, nodes) in enumerate(lanes_of(graph).items()):
+        yield f"  subgraph cluster_{place} {{\n    label={_quoted(names[lane])};\n"
+        for node in nodes:
+            yield f"    n{node} [label={_quoted(label_of(graph.operation(node)))}];\n"
+        yield "  }\n"
+    for source, node, kind in graph.edges():
+        yield f"  n{source} -> n{node} [{_STYLES[kind.name]}];\n"
+    yield "}\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = printable(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

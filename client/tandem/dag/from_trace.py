@@ -1,0 +1,411 @@
+"""From a recording of `tandem trace calls` to the window of a graph.
+
+1. A call that failed, was captured into a graph, or came before the device was there is no node.
+2. A query that said "done" is a wait of the host; one that said "not yet" is nothing.
+3. Handles are numbers of their process: the same stream or event again is the same number, until
+   the stream is destroyed. The legacy stream is one a context, the per-thread one one a thread.
+4. Where the documentation lets a call return early, nobody is said to have waited: of the copies
+   without "Async" only those to the host are waits (CUDA Driver API, "API synchronization
+   behavior").
+5. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tandem._native import OperationKind, StreamKind
+from tandem.dag.model import (
+    ESTIMATED,
+    HOST_WAITS,
+    PROGRAMMATIC,
+    UNKNOWN_ORDER,
+    UNRESOLVED,
+    Operation,
+    Process,
+    Stream,
+    Thread,
+    Unknown,
+    Window,
+)
+from tandem.trace import meaning
+from tandem.trace.file import Recording
+from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
+
+_CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    """What a kind of call gives an operation beyond whose it is."""
+
+    kind: OperationKind
+    name: str
+    stream: int | None = None
+    object: int = 0
+    bytes: int = 0
+    blocks: int = 0
+    flags: int = 0
+    duration_ns: int = 0
+
+
+def from_trace(recording: Recording, source: str) -> Window:
+    """Everything in the recording. `source` is what to call it."""
+    reader = _Reader(recording)
+    operations: list[Operation] = []
+    gaps: list[int] = []
+    expected = 1
+    for call in recording.calls:
+        if call.number > expected:
+            gaps.append(len(operations))
+        expected = call.number + 1
+        operation = reader.operation(call)
+        if operation is not None:
+            operations.append(operation)
+    return Window(
+        source=source,
+        processes=tuple(reader.processes),
+        contexts=reader.context_count,
+        streams=tuple(reader.streams),
+        threads=tuple(reader.threads),
+        operations=tuple(operations),
+        gaps=tuple(gaps),
+        unknown=Unknown(
+            lost_calls=recording.lost,
+            left_out=dict(reader.left_out),
+            is_cut_short=not recording.is_complete,
+        ),
+    )
+
+
+class _Reader:
+    """What is known while calls go by; gives numbers to handles."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.processes: list[Process] = []
+        self.streams: list[Stream] = []
+        self.threads: list[Thread] = []
+        self.contexts: dict[tuple[int, int], int] = {}
+        self.context_count = 0
+        self.left_out: Counter[str] = Counter()
+        self.means = _means(recording.calls)
+        self.sizes: dict[int, dict[int, int]] = {}  # process -> address -> bytes
+        self._names = {process.pid: process.name for process in recording.processes}
+        self._processes: dict[int, int] = {}
+        self._threads: dict[tuple[int, int], int] = {}
+        self._streams: dict[tuple[int, ...], int] = {}
+        self._events: dict[tuple[int, int], int] = {}
+        self._shares_events: set[int] = set()  # processes that opened events of others
+
+    def operation(self, call: Call) -> Operation | None:
+        """The node of a call, if it is one."""
+        if call.type.base == "cuIpcOpenEventHandle" and call.result == 0:
+            self._shares_events.add(call.pid)
+        if not meaning.has_happened(call):
+            return None
+        kind = meaning.kind_of(call)
+        self._forget(call, kind)
+        make = _MAKERS.get(kind or "") or _OTHERS.get(call.type.group)
+        if make is None:
+            return None
+        node = make(call, self)
+        if node is None:
+            self.left_out[call.type.base] += 1
+            return None
+        return Operation(
+            kind=node.kind,
+            name=node.name,
+            thread=self._thread(call),
+            context=self.context(call),
+            stream=node.stream,
+            submitted_ns=call.start_ns,
+            duration_ns=node.duration_ns,
+            object=node.object,
+            bytes=node.bytes,
+            blocks=node.blocks,
+            flags=node.flags,
+        )
+
+    def _forget(self, call: Call, kind: str | None) -> None:
+        # The driver may give the handle to another one.
+        if kind == "destroy":
+            self._streams.pop((call.pid, call.stream or 0), None)
+        elif call.type.base == "cuCtxDestroy":
+            number = self.contexts.pop((call.pid, meaning.word(call, "ctx")), None)
+            gone = [k for k, s in self._streams.items() if self.streams[s].context == number]
+            for key in gone:
+                del self._streams[key]
+
+    def process(self, pid: int) -> int:
+        if pid not in self._processes:
+            self._processes[pid] = len(self.processes)
+            self.processes.append(Process(pid=pid, name=self._names.get(pid, "")))
+        return self._processes[pid]
+
+    def context(self, call: Call) -> int:
+        handle = meaning.word(call, "ctx") or meaning.word(call, "hCtx") or call.context
+        key = (call.pid, handle)
+        if key not in self.contexts:
+            self.contexts[key] = self.context_count
+            self.context_count += 1
+        return self.contexts[key]
+
+    def stream(self, call: Call) -> int | None:
+        """The stream that a call names, if it does."""
+        return None if call.stream is None else self._of_handle(call.stream, call)
+
+    def stream_or_default(self, call: Call) -> int:
+        """The stream of a call that works in the default stream where it names none."""
+        own = call.type.name.endswith(("_ptds", "_ptsz"))
+        default = PER_THREAD_STREAM if own else LEGACY_STREAM
+        return self._of_handle(call.stream or default, call)
+
+    def _of_handle(self, handle: int, call: Call) -> int:
+        if handle == LEGACY_STREAM:
+            return self.legacy(call)
+        owner = (call.context, call.tid) if handle == PER_THREAD_STREAM else ()
+        kind = StreamKind.NON_BLOCKING if call.is_non_blocking else StreamKind.BLOCKING
+        return self._stream((call.pid, handle, *owner), call, kind)
+
+    def legacy(self, call: Call) -> int:
+        """The legacy stream of the call's context."""
+        key = (call.pid, LEGACY_STREAM, self.context(call))
+        return self._stream(key, call, StreamKind.LEGACY)
+
+    def _stream(self, key: tuple[int, ...], call: Call, kind: StreamKind) -> int:
+        if key not in self._streams:
+            process = self.process(call.pid)
+            self._streams[key] = len(self.streams)
+            context = self.context(call)
+            name = self._name(process, kind, is_own=key[1] == PER_THREAD_STREAM, tid=call.tid)
+            self.streams.append(Stream(process=process, context=context, kind=kind, name=name))
+        return self._streams[key]
+
+    def _name(self, process: int, kind: StreamKind, *, is_own: bool, tid: int) -> str:
+        if kind is StreamKind.LEGACY:
+            return "legacy stream"
+        if is_own:
+            return f"default stream of thread {tid}"
+        numbered = sum(s.process == process and s.name.startswith("stream ") for s in self.streams)
+        return f"stream {numbered + 1}"
+
+    def _thread(self, call: Call) -> int:
+        key = (call.pid, call.tid)
+        if key not in self._threads:
+            self._threads[key] = len(self.threads)
+            self.threads.append(Thread(process=self.process(call.pid), tid=call.tid))
+        return self._threads[key]
+
+    def event(self, call: Call) -> int:
+        key = (call.pid, meaning.word(call, "hEvent"))
+        return self._events.setdefault(key, len(self._events) + 1)
+
+    def order_flags(self, call: Call) -> int:
+        """Of a wait: an event of another process may have been recorded there."""
+        return UNKNOWN_ORDER if call.pid in self._shares_events else 0
+
+    def is_device(self, call: Call) -> Callable[[int], bool]:
+        sizes = self.sizes.get(call.pid, {})
+        return lambda address: any(a <= address < a + size for a, size in sizes.items())
+
+
+def _means(calls: Sequence[Call]) -> dict[str, int]:
+    # The mean time of each kernel that was timed at all.
+    times: dict[str, list[int]] = {}
+    for call in calls:
+        if call.device_ns is not None:
+            times.setdefault(_kernel(call), []).append(call.device_ns)
+    return {name: sum(found) // len(found) for name, found in times.items()}
+
+
+def _kernel(call: Call) -> str:
+    if call.type.base == "cuGraphLaunch":
+        return f"graph {meaning.word(call, 'hGraph'):#x}"
+    return (call.function.name if call.function else "") or "unnamed kernel"
+
+
+def _timed(call: Call, reader: _Reader) -> tuple[int, int]:
+    # How long it lasts on the GPU, and the flag of what is not measured.
+    if call.device_ns is not None:
+        return call.device_ns, 0
+    mean = reader.means.get(_kernel(call), 0)
+    return mean, ESTIMATED if mean else 0
+
+
+def _launch(call: Call, reader: _Reader) -> _Node | None:
+    if "MultiDevice" in call.type.name:  # the recording does not say in which streams
+        return None
+    ns, flags = _timed(call, reader)
+    if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES):
+        flags |= PROGRAMMATIC  # one of them may say so
+    return _Node(
+        kind=OperationKind.LAUNCH,
+        name=_kernel(call),
+        stream=reader.stream_or_default(call),
+        object=meaning.word(call, "f"),
+        blocks=min(meaning.blocks_of(call), 2**32 - 1),
+        duration_ns=ns,
+        flags=flags | UNRESOLVED,
+    )
+
+
+def _graph(call: Call, reader: _Reader) -> _Node:
+    ns, flags = _timed(call, reader)
+    return _Node(
+        kind=OperationKind.GRAPH,
+        name=_kernel(call),
+        stream=reader.stream_or_default(call),
+        object=meaning.word(call, "hGraph"),
+        duration_ns=ns,
+        flags=flags | UNRESOLVED,
+    )
+
+
+def _copy(call: Call, reader: _Reader) -> _Node:
+    direction = meaning.direction_of(call, reader.is_device(call))
+    # Of cuMemcpy only the addresses tell, and not all of them are known.
+    is_sure = direction == "dtoh" and call.type.base != "cuMemcpy"
+    waits = is_sure and not meaning.returns_when_queued(call)
+    return _Node(
+        kind=OperationKind.COPY,
+        name=f"copy {direction}",
+        stream=reader.stream_or_default(call),
+        object=meaning.word(call, "dstDevice") or meaning.word(call, "dst"),
+        bytes=meaning.copied_bytes(call),
+        flags=HOST_WAITS if waits else 0,
+    )
+
+
+def _set(call: Call, reader: _Reader) -> _Node:
+    return _Node(
+        kind=OperationKind.MEMSET,
+        name="memset",
+        stream=reader.stream_or_default(call),
+        object=meaning.word(call, "dstDevice"),
+        bytes=meaning.set_bytes(call),
+    )
+
+
+def _prefetch(call: Call, reader: _Reader) -> _Node:
+    return _Node(
+        kind=OperationKind.COPY,
+        name="prefetch",
+        stream=reader.stream_or_default(call),
+        object=meaning.word(call, "devPtr"),
+        bytes=meaning.word(call, "count") if "Batch" not in call.type.name else 0,
+        flags=UNRESOLVED,
+    )
+
+
+def _other_copy(call: Call, reader: _Reader) -> _Node:
+    name = call.type.base.removeprefix("cu")
+    kind, flags = OperationKind.COPY, UNRESOLVED
+    return _Node(kind=kind, name=name, stream=reader.stream_or_default(call), flags=flags)
+
+
+def _memop(call: Call, reader: _Reader) -> _Node:
+    is_write = "Write" in call.type.base
+    return _Node(
+        kind=OperationKind.MEMOP,
+        name="write value" if is_write else "wait for value",
+        stream=reader.stream_or_default(call),
+        object=meaning.word(call, "addr"),
+        flags=0 if is_write else UNKNOWN_ORDER,  # who writes it is not known
+    )
+
+
+def _host(call: Call, reader: _Reader) -> _Node:
+    function = meaning.word(call, "fn") or meaning.word(call, "callback")
+    kind = OperationKind.HOST_FUNC
+    return _Node(
+        kind=kind,
+        name="host function",
+        stream=reader.stream_or_default(call),
+        object=function,
+        flags=UNRESOLVED,
+    )
+
+
+def _alloc(call: Call, reader: _Reader) -> _Node:
+    address, size = meaning.allocated_address(call), meaning.allocated_bytes(call)
+    reader.sizes.setdefault(call.pid, {})[address] = size
+    kind = OperationKind.ALLOC
+    return _Node(kind=kind, name="alloc", stream=reader.stream(call), object=address, bytes=size)
+
+
+def _free(call: Call, reader: _Reader) -> _Node:
+    address = meaning.word(call, "dptr")
+    size = reader.sizes.get(call.pid, {}).pop(address, 0)
+    kind = OperationKind.FREE
+    return _Node(kind=kind, name="free", stream=reader.stream(call), object=address, bytes=size)
+
+
+def _record(call: Call, reader: _Reader) -> _Node:
+    stream, event = reader.stream_or_default(call), reader.event(call)
+    kind = OperationKind.EVENT_RECORD
+    return _Node(kind=kind, name="event record", stream=stream, object=event)
+
+
+def _wait(call: Call, reader: _Reader) -> _Node:
+    return _Node(
+        kind=OperationKind.EVENT_WAIT,
+        name="event wait",
+        stream=reader.stream_or_default(call),
+        object=reader.event(call),
+        flags=reader.order_flags(call),
+    )
+
+
+def _of_context(make: Callable[[Call, _Reader], _Node]) -> Callable[[Call, _Reader], _Node]:
+    # An event of all streams of a context. The legacy stream comes nearest, but leaves out those
+    # that do not wait for it.
+    def made(call: Call, reader: _Reader) -> _Node:
+        node = make(call, reader)
+        node.stream, node.flags = reader.legacy(call), node.flags | UNKNOWN_ORDER
+        return node
+
+    return made
+
+
+def _sync_stream(call: Call, reader: _Reader) -> _Node:
+    stream, ns = reader.stream_or_default(call), call.duration_ns or 0
+    kind = OperationKind.SYNC_STREAM
+    return _Node(kind=kind, name="wait for stream", stream=stream, duration_ns=ns)
+
+
+def _sync_event(call: Call, reader: _Reader) -> _Node:
+    return _Node(
+        kind=OperationKind.SYNC_EVENT,
+        name="wait for event",
+        object=reader.event(call),
+        flags=reader.order_flags(call),
+        duration_ns=call.duration_ns or 0,
+    )
+
+
+def _sync_context(call: Call, _reader: _Reader) -> _Node:
+    ns = call.duration_ns or 0
+    return _Node(kind=OperationKind.SYNC_CONTEXT, name="wait for context", duration_ns=ns)
+
+
+_Make = Callable[[Call, _Reader], _Node | None]
+
+_MAKERS: dict[str, _Make] = {
+    "alloc": _alloc,
+    "free": _free,
+    "copy": _copy,
+    "prefetch": _prefetch,
+    "set": _set,
+    "launch": _launch,
+    "graph": _graph,
+    "memop": _memop,
+    "host": _host,
+    "record": _record,
+    "record_context": _of_context(_record),
+    "wait": _wait,
+    "wait_context": _of_context(_wait),
+    "sync_stream": _sync_stream,
+    "sync_event": _sync_event,
+    "sync_context": _sync_context,
+}
+_OTHERS: dict[str, _Make] = {"copy": _other_copy}  # by class of calls.def

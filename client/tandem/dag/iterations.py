@@ -1,0 +1,85 @@
+"""Where the iterations of a window are.
+
+Marks of the program are exact and win. Else they are looked for as the daemon does, in what each
+thread submits (docs/iterations.md). A window has an end, so what was learnt by then also tells of
+the iterations before it was learnt: the finder looks at everything twice.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from tandem._native import IterationFinder, OperationKind
+from tandem.dag.model import Operation, Window
+from tandem.errors import UsageError
+from tandem.trace.records import RECORD
+
+_LAUNCHES = (OperationKind.LAUNCH, OperationKind.GRAPH)
+_KINDS = {  # shm::RecordKind
+    OperationKind.LAUNCH: 1,
+    OperationKind.COPY: 2,
+    OperationKind.MEMSET: 3,
+    OperationKind.SYNC_STREAM: 6,
+    OperationKind.SYNC_EVENT: 6,
+    OperationKind.SYNC_CONTEXT: 6,
+    OperationKind.HOST_FUNC: 10,
+    OperationKind.GRAPH: 13,
+}
+_DIRECTIONS = {"copy htod": 1, "copy dtoh": 2}
+
+
+def with_iterations(window: Window) -> Window:
+    """The window with its iterations; unchanged where the program marked them."""
+    if window.iterations:
+        return window
+    return replace(window, iterations=find_iterations(window.operations))
+
+
+def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], ...]:
+    """First operation and the one after the last, of the thread that launches most."""
+    thread = _busiest(operations)
+    places = [i for i, op in enumerate(operations) if op.thread == thread and op.kind in _KINDS]
+    records = b"".join(_record(operations[place], place) for place in places)
+    finder = IterationFinder()
+    finder.take(records)
+    begins = finder.take(records) if finder.found else []
+    found = list(pairwise(sorted(set(begins))))
+    if begins and _is_whole(operations[begins[-1] :], thread, finder.launches):
+        found.append((begins[-1], len(operations)))
+    return tuple(found)
+
+
+def bounds(window: Window, iteration: int) -> tuple[int, int]:
+    """The operations of an iteration, counted from 1: the first, and the one after the last.
+
+    Raises:
+        UsageError: there is no such iteration; the text says how many there are.
+    """
+    count = len(window.iterations)
+    if 1 <= iteration <= count:
+        return window.iterations[iteration - 1]
+    if count:
+        raise UsageError(f"'{window.source}' has iterations 1 to {count}, and no {iteration}")
+    raise UsageError(
+        f"'{window.source}' has no iteration {iteration}: none could be told apart; leave out "
+        "--iteration to see everything, or mark them with tandem.step()"
+    )
+
+
+def _busiest(operations: Sequence[Operation]) -> int | None:
+    launches = Counter(op.thread for op in operations if op.kind in _LAUNCHES)
+    return max(launches, key=lambda thread: (launches[thread], -thread), default=None)
+
+
+def _is_whole(tail: Sequence[Operation], thread: int | None, usual: int) -> bool:
+    # What follows the last boundary is an iteration if it launches as much as they do.
+    launches = sum(op.thread == thread and op.kind in _LAUNCHES for op in tail)
+    return 0 < usual <= launches < 2 * usual
+
+
+def _record(operation: Operation, place: int) -> bytes:
+    # As telemetry has it, with the place for the time.
+    kind = _KINDS[operation.kind]
+    value = _DIRECTIONS.get(operation.name, 0)
+    return RECORD.pack(place, kind, 0, 0, 0, 0, operation.object, 0, 0, 0, 0, value)

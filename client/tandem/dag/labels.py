@@ -1,0 +1,53 @@
+"""Names for people: of operations, and of the lanes in which they are drawn.
+
+A lane is a stream, or a thread with what its host does.
+"""
+
+from tandem._native import OperationKind
+from tandem.dag.graph import Graph
+from tandem.dag.model import Operation
+from tandem.trace.lines import duration_text
+from tandem.units import format_bytes
+
+Lane = tuple[str, int]  # "stream" or "thread", and its number in the window
+
+
+def lanes_of(graph: Graph) -> dict[Lane, list[int]]:
+    """The nodes of each lane; streams first, in the order of the window."""
+    lanes: dict[Lane, list[int]] = {}
+    for node in graph.nodes:
+        lanes.setdefault(lane_of(graph.operation(node)), []).append(node)
+    return dict(sorted(lanes.items()))
+
+
+def lane_of(operation: Operation) -> Lane:
+    """A wait for a stream is in the thread that waits."""
+    if operation.stream is None or operation.kind is OperationKind.SYNC_STREAM:
+        return "thread", operation.thread
+    return "stream", operation.stream
+
+
+def lane_names(graph: Graph) -> dict[Lane, str]:
+    """Of the lanes there can be; with the process where there are several."""
+    window = graph.window
+    names = {("stream", i): (s.process, s.name) for i, s in enumerate(window.streams)}
+    names |= {("thread", i): (t.process, f"thread {t.tid}") for i, t in enumerate(window.threads)}
+    if len(window.processes) == 1:
+        return {lane: name for lane, (_, name) in names.items()}
+    pids = [process.pid for process in window.processes]
+    return {lane: f"{pids[process]} {name}" for lane, (process, name) in names.items()}
+
+
+def label_of(operation: Operation) -> str:
+    """What it is, how much and how long."""
+    parts = [operation.name]
+    if operation.bytes:
+        parts.append(format_bytes(operation.bytes))
+    if operation.duration_ns:
+        parts.append(duration_text(operation.duration_ns))
+    return " ".join(parts)
+
+
+def printable(text: str) -> str:
+    """Without what turns text around or makes it invisible: whoever named a kernel chose it."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,102 @@
+"""What a graph is made of, as plain values: the operations of a job and whom they concern.
+
+Numbers are places in the tuples of a Window. Times are nanoseconds of one clock.
+"""
+
+from dataclasses import dataclass, field
+
+from tandem._native import OperationKind, StreamKind
+
+# Operation.flags, as csrc/core/dag/graph.h has them.
+HOST_WAITS, ESTIMATED, UNRESOLVED, UNKNOWN_ORDER, PROGRAMMATIC = 1, 2, 4, 8, 16
+FLAG_NAMES = {
+    HOST_WAITS: "host_waits",
+    ESTIMATED: "estimated",
+    UNRESOLVED: "unresolved",
+    UNKNOWN_ORDER: "unknown_order",
+    PROGRAMMATIC: "programmatic",
+}
+
+HOST_KINDS = frozenset(
+    {OperationKind.SYNC_STREAM, OperationKind.SYNC_EVENT, OperationKind.SYNC_CONTEXT}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process of the job."""
+
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A stream, under a name that tells it from the others of its process."""
+
+    process: int
+    context: int  # numbered from 0 among all contexts of the window
+    kind: StreamKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """A thread that submits and waits."""
+
+    process: int
+    tid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Memory that an operation may touch, from an address of its process on."""
+
+    address: int
+    bytes: int
+    is_const: bool  # it only reads there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One node."""
+
+    kind: OperationKind
+    name: str  # of the kernel; else what it does, such as "copy htod"
+    thread: int
+    context: int  # current in the thread
+    stream: int | None  # None: the host's alone
+    submitted_ns: int
+    duration_ns: int = 0  # on the GPU, of a wait of the host; 0 = not known
+    object: int = 0  # function, graph, event, or the address written or allocated
+    bytes: int = 0
+    blocks: int = 0
+    flags: int = 0
+    accesses: tuple[Access, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """What a window does not tell."""
+
+    lost_calls: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)  # calls that are no nodes, by name
+    is_cut_short: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Operations in the order of their calls, and what they refer to."""
+
+    source: str  # the file or job
+    processes: tuple[Process, ...]
+    contexts: int
+    streams: tuple[Stream, ...]
+    threads: tuple[Thread, ...]
+    operations: tuple[Operation, ...]
+    gaps: tuple[int, ...] = ()  # operations before which some are missing
+    # First operation and the one after the last, ascending; of the thread that launches most, while
+    # other threads and processes go on beside it.
+    iterations: tuple[tuple[int, int], ...] = ()
+    is_marked: bool = False  # the program itself said where iterations end; else they were found
+    unknown: Unknown = field(default_factory=Unknown)

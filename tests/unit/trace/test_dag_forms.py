@@ -1,0 +1,167 @@
+"""Graphs as text, and which part of a recording they show."""
+
+import json
+
+import pytest
+from recordings import Thread, file_of, header, recording_of
+
+from tandem.cli.__main__ import tandem as command_line
+from tandem.dag import dot, json_form
+from tandem.dag.from_trace import from_trace
+from tandem.dag.graph import graph_of
+from tandem.dag.iterations import with_iterations
+from tandem.errors import UsageError
+from tandem.trace.file import parse
+
+ONE, TWO, FORK, JOIN, VADD, MUL = 0x55, 0x66, 1, 2, 0xF0, 0xF1
+DIAMOND_DOT = """\
+digraph tandem {
+  rankdir=LR;
+  node [shape=box, fontname=sans];
+  subgraph cluster_0 {
+    label="stream 1";
+    n0 [label="vadd 1.000us"];
+    n1 [label="event record"];
+    n3 [label="vadd 1.000us"];
+    n6 [label="event wait"];
+    n7 [label="vadd 1.000us"];
+  }
+  subgraph cluster_1 {
+    label="stream 2";
+    n2 [label="event wait"];
+    n4 [label="mul \\"<b>\\" 3.000us"];
+    n5 [label="event record"];
+  }
+  n0 -> n1 [color=black];
+  n1 -> n2 [color=blue];
+  n1 -> n3 [color=black];
+  n2 -> n4 [color=black];
+  n4 -> n5 [color=black];
+  n3 -> n6 [color=black];
+  n5 -> n6 [color=blue];
+  n6 -> n7 [color=black];
+}
+"""
+
+
+def diamond():
+    """A kernel, two side by side, and one after both."""
+    thread = Thread().function().function(MUL, b'mul "<b>"')
+    thread.launch(number=1, stream=ONE, device_ns=1000)
+    thread.call("cuEventRecord", FORK, ONE, number=2, stream=ONE, flags=32)
+    thread.call("cuStreamWaitEvent", TWO, FORK, 0, number=3, stream=TWO, flags=32)
+    thread.launch(number=4, stream=ONE, device_ns=1000)
+    thread.launch(number=5, stream=TWO, device_ns=3000, function=MUL)
+    thread.call("cuEventRecord", JOIN, TWO, number=6, stream=TWO, flags=32)
+    thread.call("cuStreamWaitEvent", ONE, JOIN, 0, number=7, stream=ONE, flags=32)
+    return thread.launch(number=8, stream=ONE, device_ns=1000)
+
+
+def loop(iterations, launches=20):
+    """Copies a batch, launches, and waits, so many times."""
+    thread, number = Thread(), 1
+    for handle in range(launches):
+        thread.function(VADD + handle, b"k%d" % handle)
+    for _ in range(iterations):
+        copy = (0x7F00, 9, 64, ONE)
+        thread.call("cuMemcpyHtoDAsync_v2", *copy, number=number, stream=ONE, flags=32)
+        for handle in range(launches):
+            thread.launch(number=number + 1 + handle, stream=ONE, function=VADD + handle)
+        number += launches + 1
+        thread.call("cuStreamSynchronize", ONE, number=number, stream=ONE, flags=32)
+        number += 1
+    return thread
+
+
+def graph(thread, iteration=None):
+    window = with_iterations(from_trace(recording_of(thread), "x.trace"))
+    return graph_of(window, iteration)
+
+
+@pytest.fixture
+def run(capsys):
+    def invoke(*words):
+        command_line.main(["dag", *map(str, words)], prog_name="tandem", standalone_mode=False)
+        return capsys.readouterr().out
+
+    return invoke
+
+
+def test_a_diamond_in_dot():
+    assert "".join(dot.pieces(graph(diamond()))) == DIAMOND_DOT
+
+
+def test_a_diamond_in_json():
+    value = json.loads("".join(json_form.pieces(graph(diamond()))))
+
+    assert (value["format"], value["version"]) == ("tandem-dag", 1)
+    edges = [(edge["from"], edge["to"], edge["kind"]) for edge in value["edges"]]
+    assert (1, 2, "event") in edges
+    assert len(edges) == 8
+    assert value["operations"][4] == {
+        "id": 4,
+        "kind": "launch",
+        "name": 'mul "<b>"',
+        "thread": 0,
+        "stream": 1,
+        "submitted_ns": 1040,
+        "duration_ns": 3000,
+        "object": MUL,
+        "bytes": 0,
+        "blocks": 1,
+        "flags": ["unresolved"],
+    }
+    assert value["streams"][1] == {
+        "process": 0,
+        "context": 0,
+        "kind": "non_blocking",
+        "name": "stream 2",
+    }
+
+
+def test_an_iteration_is_shown_without_the_edges_into_it():
+    whole, second = graph(loop(5)), graph(loop(5), iteration=2)
+
+    assert whole.window.iterations == tuple((22 * i, 22 * i + 22) for i in range(5))
+    assert second.nodes == range(22, 44)
+    assert min(source for source, _, _ in second.edges()) >= 22
+
+
+def test_an_iteration_that_is_not_there_is_refused():
+    with pytest.raises(UsageError, match=r"'x.trace' has iterations 1 to 5, and no 6"):
+        graph(loop(5), iteration=6)
+    with pytest.raises(UsageError, match=r"has no iteration 1: none could be told apart"):
+        graph(diamond(), iteration=1)
+
+
+def test_what_is_too_large_for_dot_is_refused(monkeypatch):
+    monkeypatch.setattr(dot, "MOST_NODES", 7)
+
+    with pytest.raises(UsageError, match="has 8 operations there, and dot is for at most 7"):
+        dot.pieces(graph(diamond()))
+
+
+def test_a_recording_without_calls_is_an_empty_graph():
+    empty = graph_of(with_iterations(from_trace(parse(header()), "x.trace")))
+
+    assert json.loads("".join(json_form.pieces(empty)))["operations"] == []
+    assert "".join(dot.pieces(empty)).startswith("digraph tandem {")
+
+
+def test_the_form_is_that_of_the_file_s_name_unless_it_is_told(run, tmp_path):
+    path, output = tmp_path / "x.trace", tmp_path / "x.json"
+    path.write_bytes(file_of(diamond()))
+
+    assert run(path) == DIAMOND_DOT
+    run("draw", path, "-o", output)
+    assert json.loads(output.read_text())["source"] == str(path)
+    run("--format", "dot", path, "-o", output)
+    assert output.read_text() == DIAMOND_DOT
+
+
+def test_a_recording_is_not_written_over(run, tmp_path):
+    path = tmp_path / "x.trace"
+    path.write_bytes(file_of(diamond()))
+
+    with pytest.raises(UsageError, match="is the recording itself"):
+        run(path, "-o", path)

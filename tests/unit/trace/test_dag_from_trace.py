@@ -1,0 +1,227 @@
+"""Which nodes and edges the calls of a recording come to."""
+
+import pytest
+from recordings import CONTEXT, Thread, recording_of
+
+from tandem._native import EdgeKind, OperationKind, StreamKind
+from tandem.dag.from_trace import from_trace
+from tandem.dag.graph import graph_of
+from tandem.dag.model import ESTIMATED, HOST_WAITS, PROGRAMMATIC, UNKNOWN_ORDER
+
+STREAM, OTHER, EVENT, ADDRESS = 0x55, 0x66, 0x44, 0x7F00
+LEGACY, PER_THREAD = 1, 2
+FAILED, NOT_READY = 700, 600
+CAPTURED, NON_BLOCKING = 16, 32
+
+
+class Program(Thread):
+    """Counts its calls."""
+
+    def __init__(self, *, first=1, **where):
+        super().__init__(**where)
+        self.next = first
+
+    def on(self, name, *words, stream=None, flags=NON_BLOCKING, **other):
+        where = {} if stream is None else {"stream": stream, "flags": flags}
+        self.call(name, *words, number=self.next, **where, **other)
+        self.next += 1
+        return self
+
+    def run(self, stream, **other):
+        self.launch(number=self.next, stream=stream, **other)
+        self.next += 1
+        return self
+
+
+def window_of(*threads):
+    return from_trace(recording_of(*threads), "x.trace")
+
+
+def only(*threads):
+    (operation,) = window_of(*threads).operations
+    return operation
+
+
+def edges_of(*threads):
+    return [(a, b, kind.name) for a, b, kind in graph_of(window_of(*threads)).edges()]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "kind", "size"),
+    [
+        ("cuMemAlloc_v2", (9, ADDRESS, 4096), OperationKind.ALLOC, 4096),
+        ("cuMemAllocManaged", (9, ADDRESS, 4096, 1), OperationKind.ALLOC, 4096),
+        ("cuMemAllocPitch_v2", (9, ADDRESS, 8, 512, 100, 3, 4), OperationKind.ALLOC, 300),
+        ("cuMemFree_v2", (ADDRESS,), OperationKind.FREE, 0),
+        ("cuMemsetD32_v2", (ADDRESS, 7, 16), OperationKind.MEMSET, 64),
+        ("cuMemsetD2D8_v2", (ADDRESS, 64, 7, 10, 3), OperationKind.MEMSET, 30),
+        ("cuMemcpyHtoD_v2", (ADDRESS, 9, 256), OperationKind.COPY, 256),
+        ("cuEventSynchronize", (EVENT,), OperationKind.SYNC_EVENT, 0),
+        ("cuEventQuery", (EVENT,), OperationKind.SYNC_EVENT, 0),
+        ("cuCtxSynchronize", (), OperationKind.SYNC_CONTEXT, 0),
+    ],
+)
+def test_a_call_is_a_node_of_its_kind(name, words, kind, size):
+    operation = only(Program().on(name, *words))
+
+    assert (operation.kind, operation.bytes) == (kind, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "kind"),
+    [
+        ("cuMemAllocAsync", (9, ADDRESS, 4096, STREAM), OperationKind.ALLOC),
+        ("cuMemFreeAsync", (ADDRESS, STREAM), OperationKind.FREE),
+        ("cuMemcpyDtoHAsync_v2", (9, ADDRESS, 64, STREAM), OperationKind.COPY),
+        ("cuMemcpyBatchAsync_v2", (*range(11), STREAM), OperationKind.COPY),
+        ("cuMemPrefetchAsync", (ADDRESS, 64, 0, STREAM), OperationKind.COPY),
+        ("cuMemBatchDecompressAsync", (1, 2, 3, 4, 5, STREAM), OperationKind.COPY),
+        ("cuMemsetD8Async", (ADDRESS, 1, 64, STREAM), OperationKind.MEMSET),
+        ("cuLaunchHostFunc", (STREAM, 1, 2), OperationKind.HOST_FUNC),
+        ("cuStreamAddCallback", (STREAM, 1, 2, 0), OperationKind.HOST_FUNC),
+        ("cuStreamWriteValue32_v2", (STREAM, ADDRESS, 1, 0), OperationKind.MEMOP),
+        ("cuGraphLaunch", (0xA, STREAM), OperationKind.GRAPH),
+        ("cuEventRecord", (EVENT, STREAM), OperationKind.EVENT_RECORD),
+        ("cuStreamWaitEvent", (STREAM, EVENT, 0), OperationKind.EVENT_WAIT),
+        ("cuStreamSynchronize", (STREAM,), OperationKind.SYNC_STREAM),
+        ("cuStreamQuery", (STREAM,), OperationKind.SYNC_STREAM),
+    ],
+)
+def test_what_names_a_stream_is_in_it(name, words, kind):
+    window = window_of(Program().on(name, *words, stream=STREAM))
+
+    assert (window.operations[0].kind, window.operations[0].stream) == (kind, 0)
+    assert window.streams[0].kind is StreamKind.NON_BLOCKING
+
+
+def test_a_launch_has_name_blocks_and_time():
+    program = Program().function().run(STREAM, device_ns=700).run(STREAM)
+    config = (1, 4, 2, 1, 32, 1, 1, 0, 1, STREAM)
+    program.on("cuLaunchKernelEx", *config, 0xF0, 0, 0, stream=STREAM)
+
+    timed, untimed, wide = window_of(program).operations
+
+    assert (timed.name, timed.blocks, timed.duration_ns) == ("vadd", 1, 700)
+    assert timed.flags & ESTIMATED == 0
+    assert (untimed.duration_ns, untimed.flags & ESTIMATED) == (700, ESTIMATED)
+    assert (wide.blocks, wide.flags & PROGRAMMATIC) == (8, PROGRAMMATIC)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "other"),
+    [
+        ("cuMemAlloc_v2", (9, 0, 4096), {"result": FAILED}),
+        ("cuStreamQuery", (STREAM,), {"result": NOT_READY}),
+        ("cuMemsetD8Async", (ADDRESS, 1, 64, STREAM), {"stream": STREAM, "flags": CAPTURED}),
+        ("cuMemGetInfo_v2", (1, 2, 3, 4), {}),
+        ("cuStreamDestroy_v2", (STREAM,), {"stream": STREAM}),
+    ],
+)
+def test_what_failed_or_was_captured_or_only_asks_is_no_node(name, words, other):
+    assert window_of(Program().on(name, *words, **other)).operations == ()
+
+
+def test_only_a_copy_to_the_host_that_is_not_asynchronous_is_a_wait():
+    program = Program().on("cuMemcpyDtoH_v2", 9, ADDRESS, 8).on("cuMemcpyHtoD_v2", ADDRESS, 9, 8)
+    program.on("cuMemcpyDtoHAsync_v2", 9, ADDRESS, 8, STREAM, stream=STREAM)
+
+    flags = [operation.flags & HOST_WAITS for operation in window_of(program).operations]
+
+    assert flags == [HOST_WAITS, 0, 0]
+
+
+def test_the_legacy_stream_is_one_a_context_and_the_per_thread_one_one_a_thread():
+    first = Program(tid=1).run(LEGACY).run(PER_THREAD)
+    second = Program(tid=2, first=3).run(LEGACY).run(PER_THREAD)
+    second.on("cuMemsetD8_v2", ADDRESS, 1, 8, context=CONTEXT + 1)
+    second.on("cuMemsetD8_v2_ptds", ADDRESS, 1, 8)
+
+    window = window_of(first, second)
+
+    assert [operation.stream for operation in window.operations] == [0, 1, 0, 2, 3, 2]
+    kinds = [stream.kind.name for stream in window.streams]
+    assert kinds == ["LEGACY", "BLOCKING", "BLOCKING", "LEGACY"]
+    assert [stream.context for stream in window.streams] == [0, 0, 0, 1]
+
+
+def test_a_stream_that_was_destroyed_is_another_one_when_its_handle_comes_back():
+    program = Program().run(STREAM)
+    program.on("cuStreamDestroy_v2", STREAM, stream=STREAM).run(STREAM)
+
+    assert [operation.stream for operation in window_of(program).operations] == [0, 1]
+
+
+def test_a_context_that_was_destroyed_takes_its_streams_along():
+    program = Program().run(STREAM).on("cuCtxDestroy_v2", CONTEXT, context=0).run(STREAM)
+
+    window = window_of(program)
+
+    assert [operation.context for operation in window.operations] == [0, 1]
+    assert [stream.context for stream in window.streams] == [0, 1]
+
+
+def test_a_wait_for_an_event_comes_after_its_record():
+    program = Program().run(STREAM).on("cuEventRecord", EVENT, STREAM, stream=STREAM)
+    program.on("cuStreamWaitEvent", OTHER, EVENT, 0, stream=OTHER).run(OTHER)
+
+    assert edges_of(program) == [(0, 1, "STREAM"), (1, 2, "EVENT"), (2, 3, "STREAM")]
+
+
+def test_the_same_handle_in_another_process_is_another_event():
+    first = Program(pid=1, tid=1).on("cuEventRecord", EVENT, STREAM, stream=STREAM)
+    second = Program(pid=2, tid=2, first=2)
+    second.on("cuStreamWaitEvent", STREAM, EVENT, 0, stream=STREAM)
+
+    window = window_of(first, second)
+
+    assert edges_of(first, second) == []
+    assert [process.pid for process in window.processes] == [1, 2]
+    assert window.operations[1].flags & UNKNOWN_ORDER == 0
+
+
+def test_a_wait_in_a_process_that_opened_events_of_others_may_be_for_one_of_them():
+    program = Program().on("cuIpcOpenEventHandle", 1, 2)
+    program.on("cuStreamWaitEvent", STREAM, EVENT, 0, stream=STREAM)
+
+    assert only(program).flags & UNKNOWN_ORDER
+
+
+def test_an_event_of_a_context_is_not_known_to_order_all_its_streams():
+    program = Program().on("cuCtxRecordEvent", CONTEXT, EVENT)
+    program.on("cuCtxWaitEvent", CONTEXT, EVENT)
+
+    window = window_of(program)
+
+    assert {window.streams[op.stream].kind for op in window.operations} == {StreamKind.LEGACY}
+    assert all(op.flags & UNKNOWN_ORDER for op in window.operations)
+
+
+def test_what_a_thread_submits_after_its_wait_comes_after_what_it_waited_for():
+    program = Program().run(STREAM).on("cuCtxSynchronize").run(OTHER)
+
+    assert edges_of(program) == [(0, 1, "HOST"), (1, 2, "HOST")]
+
+
+def test_where_calls_are_missing_events_are_not_known_any_more():
+    program = Program().on("cuEventRecord", EVENT, STREAM, stream=STREAM)
+    program.next += 5
+    program.on("cuStreamWaitEvent", OTHER, EVENT, 0, stream=OTHER)
+
+    graph = graph_of(window_of(program))
+
+    assert graph.window.gaps == (1,)
+    assert list(graph.edges()) == []
+    assert graph.dag.node(1).flags & UNKNOWN_ORDER
+
+
+def test_a_launch_on_several_devices_is_left_out_and_counted():
+    window = window_of(Program().on("cuLaunchCooperativeKernelMultiDevice", 1, 2, 0))
+
+    assert window.operations == ()
+    assert window.unknown.left_out == {"cuLaunchCooperativeKernelMultiDevice": 1}
+
+
+def test_all_kinds_of_edges_have_a_name_in_the_forms():
+    from tandem.dag.dot import _STYLES
+
+    assert set(_STYLES) == {kind.name for kind in EdgeKind}
