@@ -14,7 +14,7 @@ import grpc
 from tandem import _convert
 from tandem._login import Login
 from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
-from tandem._results import Explanation, Gpu, Job, JobEvent, Status
+from tandem._results import Explanation, Gpu, Job, JobEvent, Status, Window
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import UnavailableError, from_grpc_status
@@ -135,6 +135,21 @@ class Client:
         """Why a job runs or waits."""
         answer = self._call(self._jobs.ExplainJob, pb.JobName(name=name), deadline_s)
         return _convert.explanation(answer)
+
+    def windows(self, name: str, *, patience_s: float = 10.0) -> list[Window]:
+        """What each process of a job does during one iteration, recorded now.
+
+        Takes until all have ended one, at most `patience_s` (up to 60); the processes that have
+        not by then are left out. One that is known to have no iterations tells of some seconds.
+        Only for the job's owner and admins.
+        """
+        request = pb.RecordWindowRequest(name=name)
+        request.patience.FromNanoseconds(round(patience_s * 1e9))
+        deadline_s = patience_s + DEADLINE_S
+        metadata = self._metadata(deadline_s)
+        with _mapped(self._place):
+            stream = self._jobs.RecordWindow(request, timeout=deadline_s, metadata=metadata)
+            return [_convert.window(message) for message in stream]
 
     def gpus(self, *, deadline_s: float = DEADLINE_S) -> list[Gpu]:
         """The GPUs the daemon shares out."""

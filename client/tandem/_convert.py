@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait
+from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait, Window
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_percent, parse_slo
@@ -66,6 +66,21 @@ def explanation(message: pb.Explanation) -> Explanation:
         policy=message.policy,
         waits=tuple(Wait(reason=w.reason, total_ns=w.total.ToNanoseconds()) for w in message.waits),
         story=tuple(message.story),
+    )
+
+
+def window(message: pb.ProcessWindow) -> Window:
+    """What one process did."""
+    return Window(
+        pid=message.pid,
+        gpus=tuple(message.gpus),
+        begin_ns=message.begin_ns,
+        end_ns=message.end_ns,
+        first_iteration=message.first_iteration,
+        iterations=message.iterations,
+        lost_records=message.lost_records,
+        is_cut=message.is_cut,
+        records=message.records,
     )
 
 

@@ -196,6 +196,68 @@ class Poller:
         converted to nanoseconds; 0 where the job has not said how.
         """
 
+    def want_window(self, *, process_id: int) -> None:
+        """Record what the process does during its next iteration. KeyError if it is not polled."""
+
+    def window(self, *, process_id: int) -> Window | None:
+        """The newest that is complete; None if there is none, or no such process."""
+
+@final
+class RecordedOperations:
+    """What the telemetry records of one process mean; records as Window has them.
+
+    Raises ValueError when the length is no multiple of 64.
+    """
+
+    def __init__(self, records: bytes) -> None: ...
+    @property
+    def operations(self) -> list[Operation]:
+        """Marks and the like are left out; threads and streams are numbers of those below."""
+
+    @property
+    def contexts(self) -> list[int]:
+        """For each operation the number of its context; 0 = not said."""
+
+    @property
+    def streams(self) -> dict[int, tuple[int, int, int, StreamKind]]:
+        """Handle, context, and for per-thread default streams (handle 2) the thread."""
+
+    @property
+    def threads(self) -> dict[int, int]:
+        """Thread ids."""
+
+@final
+class Window:
+    """What a process did, from the end of one iteration to that of another.
+
+    Where none ends within five seconds: whatever it did in these. Times are nanoseconds of the
+    attach clock.
+    """
+
+    @property
+    def begin_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def first_iteration(self) -> int:
+        """How many iterations had ended before."""
+
+    @property
+    def iterations(self) -> int:
+        """How many whole ones it has; 0 = none is known."""
+
+    @property
+    def lost(self) -> int:
+        """Records that were overwritten before they were read."""
+
+    @property
+    def is_cut(self) -> bool:
+        """It goes on after the last record."""
+
+    @property
+    def records(self) -> bytes:
+        """Packed shm::Record, by when their calls had effect; `ticks` are nanoseconds."""
+
 TRACE_VERSION: int
 TRACE_CALLS: str
 CALL_COVERAGE: str  # JSON; see tandem._coverage

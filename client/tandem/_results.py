@@ -77,6 +77,21 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What one process did on the GPU, from the end of one iteration to that of another."""
+
+    pid: int
+    gpus: tuple[int, ...]
+    begin_ns: int  # of the daemon's clock, as in the records
+    end_ns: int
+    first_iteration: int  # how many had ended before
+    iterations: int  # whole ones in it; 0 = none is known
+    lost_records: int
+    is_cut: bool  # it goes on after the last record
+    records: bytes  # 64 bytes each, as docs/shared-memory.md says; by when they had effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU as the daemon sees it."""
 

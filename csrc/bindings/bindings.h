@@ -17,6 +17,7 @@ void add_trace(pybind11::module_& module);
 void add_coverage(pybind11::module_& module);
 void add_iterations(pybind11::module_& module);
 void add_dag(pybind11::module_& module);
+void add_dag_records(pybind11::module_& module);
 
 // A Channel that can be closed: every use after that is a ValueError.
 class Process {

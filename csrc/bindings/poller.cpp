@@ -100,6 +100,35 @@ py::list drain_records(Poller& poller, size_t limit) {
   return out;
 }
 
+void want_window(Poller& poller, uint64_t process_id) {
+  const py::gil_scoped_release released;
+  if (!poller.want_window(process_id)) {
+    throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  }
+}
+
+std::shared_ptr<daemon::Window> window(const Poller& poller, uint64_t process_id) {
+  const py::gil_scoped_release released;
+  return std::const_pointer_cast<daemon::Window>(poller.window(process_id));
+}
+
+py::bytes records_of(const daemon::Window& window) {
+  return {reinterpret_cast<const char*>(window.records.data()),
+          window.records.size() * sizeof(shm::Record)};
+}
+
+void add_window(py::module_& module) {
+  using daemon::Window;
+  py::class_<Window, std::shared_ptr<Window>>(module, "Window", py::is_final())
+      .def_readonly("begin_ns", &Window::begin_ns)
+      .def_readonly("end_ns", &Window::end_ns)
+      .def_readonly("first_iteration", &Window::first_iteration)
+      .def_readonly("iterations", &Window::iterations)
+      .def_readonly("lost", &Window::lost)
+      .def_readonly("is_cut", &Window::is_cut)
+      .def_property_readonly("records", &records_of);
+}
+
 py::tuple wait_totals(const Snapshot& snapshot) {
   const uint64_t(&total)[shm::kWaitReasonCount] = snapshot.wait_total_ns;
   return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
@@ -145,6 +174,7 @@ void add_poller(py::module_& module) {
   using py::arg;
   using released = py::call_guard<py::gil_scoped_release>;
   add_snapshot(module);
+  add_window(module);
   py::class_<Poller>(module, "Poller", py::is_final())
       .def(py::init(&make), py::kw_only(), arg("period_ns") = Poller::kPeriodNs,
            arg("idle_period_ns") = Poller::kIdlePeriodNs)
@@ -158,7 +188,9 @@ void add_poller(py::module_& module) {
       .def("wake", &Poller::wake)
       .def("snapshots", &snapshots)
       .def("drain_records", &drain_records, py::kw_only(),
-           arg("limit") = daemon::RecordBuffer::kCapacity);
+           arg("limit") = daemon::RecordBuffer::kCapacity)
+      .def("want_window", &want_window, py::kw_only(), arg("process_id"))
+      .def("window", &window, py::kw_only(), arg("process_id"));
 }
 
 }  // namespace tandem::bindings

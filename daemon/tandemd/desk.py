@@ -30,8 +30,10 @@ from tandemd.views import (
     JobView,
     ProcessView,
     StatusView,
+    WindowView,
     etag_of,
 )
+from tandemd.windows import record
 
 MAX_WATCHERS = 8
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
@@ -100,6 +102,34 @@ class Desk:
             )
 
         return self._loop.ask(answer)
+
+    def windows(
+        self, uid: int, name: str, *, patience_s: float, is_wanted: Callable[[], bool]
+    ) -> Iterator[WindowView]:
+        """Record what each process of a job does during an iteration; blocks.
+
+        Raises:
+            NotFoundError: no such job.
+            AccessError: it is somebody else's.
+            StateError: it has ended, or has no process on a GPU.
+        """
+
+        def answer() -> dict[int, tuple[int, tuple[int, ...]]]:
+            job, info = self._own(uid, name), self._sessions.info
+            found = {
+                p.process_id: (info[p.process_id].pid, tuple(sorted(p.gpus)))
+                for p in job.processes.values()
+                if p.process_id in info
+            }
+            if not found:
+                raise StateError(f"{job.display_name} has no process that uses the gpu")
+            return found
+
+        processes = self._loop.ask(answer)
+        poller, ids = self._loop.poller, tuple(processes)
+        for recorded in record(poller, ids, patience_s=patience_s, is_wanted=is_wanted):
+            pid, gpus = processes[recorded.process_id]
+            yield WindowView(pid=pid, gpus=gpus, window=recorded.window)
 
     def set_paused(self, uid: int, name: str, *, paused: bool) -> JobView:
         """Pause or resume a job.

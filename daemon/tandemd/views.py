@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from tandem import _native
 from tandemd.core.model import JobSpec, JobState
 from tandemd.edges.gpus import Gpu
 
@@ -90,3 +91,12 @@ class Event:
 def etag_of(spec: JobSpec) -> str:
     """Changes when the spec does."""
     return hashlib.blake2s(repr(spec).encode(), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowView:
+    """What one process did, from the end of one iteration to that of another."""
+
+    pid: int
+    gpus: tuple[int, ...]
+    window: _native.Window

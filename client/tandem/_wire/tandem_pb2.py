@@ -17,19 +17,19 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tandem/_wire/tandem.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n\x07JobName\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x87\x01\n\x07Process\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12/\n\x0b\x61ttach_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x64\x65vice_bytes\x18\x03 \x01(\x03\x12\x0f\n\x07ungated\x18\x04 \x01(\x08\x12\x17\n\x0f\x64ropped_records\x18\x05 \x01(\x04\"-\n\x03Slo\x12&\n\x03p99\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xca\x01\n\x07JobSpec\x12\x1f\n\x05\x63lass\x18\x01 \x01(\x0e\x32\x10.tandem.v1.Class\x12\x1a\n\x12memory_quota_bytes\x18\x02 \x01(\x03\x12\x18\n\x10memory_min_bytes\x18\x03 \x01(\x03\x12\x12\n\nsm_percent\x18\x04 \x01(\r\x12\x1b\n\x03slo\x18\x05 \x01(\x0b\x32\x0e.tandem.v1.Slo\x12\x18\n\x0bpreemptible\x18\x06 \x01(\x08H\x00\x88\x01\x01\x12\r\n\x05group\x18\x07 \x01(\tB\x0e\n\x0c_preemptible\"\x98\x02\n\tJobStatus\x12\x1f\n\x05state\x18\x01 \x01(\x0e\x32\x10.tandem.v1.State\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0eresident_bytes\x18\x03 \x01(\x03\x12\x15\n\rswapped_bytes\x18\x04 \x01(\x03\x12+\n\x08gpu_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\x12gpu_time_estimated\x18\x06 \x01(\x08\x12,\n\twait_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08launches\x18\x08 \x01(\x04\x12\r\n\x05steps\x18\t \x01(\x04\x12\x13\n\x0bshare_ratio\x18\n \x01(\x01\"\x90\x02\n\x03Job\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\r\x12%\n\tprocesses\x18\x04 \x03(\x0b\x32\x12.tandem.v1.Process\x12 \n\x04spec\x18\x05 \x01(\x0b\x32\x12.tandem.v1.JobSpec\x12$\n\x06status\x18\x06 \x01(\x0b\x32\x14.tandem.v1.JobStatus\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12\x0c\n\x04user\x18\x08 \x01(\t\x12\x0f\n\x07\x63ommand\x18\t \x01(\t\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03gpu\x18\x0b \x01(\t\"O\n\x0fListJobsRequest\x12\x15\n\rshow_finished\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"I\n\x10ListJobsResponse\x12\x1c\n\x04jobs\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1d\n\rGetJobRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"`\n\x10UpdateJobRequest\x12\x1b\n\x03job\x18\x01 \x01(\x0b\x32\x0e.tandem.v1.Job\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"\x12\n\x10WatchJobsRequest\"_\n\x08JobEvent\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x1b\n\x03job\x18\x03 \x01(\x0b\x32\x0e.tandem.v1.Job\"@\n\x04Wait\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12(\n\x05total\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x98\x01\n\x0b\x45xplanation\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12\r\n\x05lines\x18\x03 \x03(\t\x12\x1d\n\x04mode\x18\x04 \x01(\x0e\x32\x0f.tandem.v1.Mode\x12\x0e\n\x06policy\x18\x05 \x01(\t\x12\x1e\n\x05waits\x18\x06 \x03(\x0b\x32\x0f.tandem.v1.Wait\x12\r\n\x05story\x18\x07 \x03(\t\"\xc6\x01\n\x03Gpu\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x14\n\x0cproduct_name\x18\x03 \x01(\t\x12\x1d\n\x04mode\x18\x04 \x01(\x0e\x32\x0f.tandem.v1.Mode\x12\x1a\n\x12memory_total_bytes\x18\x05 \x01(\x03\x12\x19\n\x11memory_used_bytes\x18\x06 \x01(\x03\x12\x10\n\x08sm_count\x18\x07 \x01(\r\x12\x12\n\nbusy_ratio\x18\x08 \x01(\x01\x12\x10\n\x08software\x18\t \x01(\x08\"\x11\n\x0fListGpusRequest\"0\n\x10ListGpusResponse\x12\x1c\n\x04gpus\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Gpu\"\x12\n\x10GetStatusRequest\"\xca\x01\n\x0c\x44\x61\x65monStatus\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12)\n\x06uptime\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06policy\x18\x04 \x01(\t\x12\x0c\n\x04jobs\x18\x05 \x01(\r\x12\x11\n\tprocesses\x18\x06 \x01(\r\x12\x13\n\x0bruntime_dir\x18\x07 \x01(\t\x12\r\n\x05\x63lock\x18\x08 \x01(\t\x12\x1c\n\x04gpus\x18\t \x03(\x0b\x32\x0e.tandem.v1.Gpu\"\x12\n\x10GetPolicyRequest\" \n\x10SetPolicyRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\">\n\x06Policy\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tavailable\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t*T\n\x05\x43lass\x12\x15\n\x11\x43LASS_UNSPECIFIED\x10\x00\x12\x11\n\rCLASS_LATENCY\x10\x01\x12\x10\n\x0c\x43LASS_NORMAL\x10\x02\x12\x0f\n\x0b\x43LASS_BATCH\x10\x03*\xb3\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_STARTING\x10\x01\x12\x11\n\rSTATE_RUNNING\x10\x02\x12\x11\n\rSTATE_WAITING\x10\x03\x12\x10\n\x0cSTATE_PAUSED\x10\x04\x12\x11\n\rSTATE_SWAPPED\x10\x05\x12\x0e\n\nSTATE_IDLE\x10\x06\x12\x12\n\x0eSTATE_DETACHED\x10\x07\x12\x10\n\x0cSTATE_EXITED\x10\x08*[\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\r\n\tMODE_TIME\x10\x01\x12\x0c\n\x08MODE_MPS\x10\x02\x12\x12\n\x0eMODE_MPS_GREEN\x10\x03\x12\x0c\n\x08MODE_MIG\x10\x04\x32\x9b\x03\n\nJobService\x12\x43\n\x08ListJobs\x12\x1a.tandem.v1.ListJobsRequest\x1a\x1b.tandem.v1.ListJobsResponse\x12\x32\n\x06GetJob\x12\x18.tandem.v1.GetJobRequest\x1a\x0e.tandem.v1.Job\x12\x38\n\tUpdateJob\x12\x1b.tandem.v1.UpdateJobRequest\x1a\x0e.tandem.v1.Job\x12.\n\x08PauseJob\x12\x12.tandem.v1.JobName\x1a\x0e.tandem.v1.Job\x12/\n\tResumeJob\x12\x12.tandem.v1.JobName\x1a\x0e.tandem.v1.Job\x12\x38\n\nExplainJob\x12\x12.tandem.v1.JobName\x1a\x16.tandem.v1.Explanation\x12?\n\tWatchJobs\x12\x1b.tandem.v1.WatchJobsRequest\x1a\x13.tandem.v1.JobEvent0\x01\x32Q\n\nGpuService\x12\x43\n\x08ListGpus\x12\x1a.tandem.v1.ListGpusRequest\x1a\x1b.tandem.v1.ListGpusResponse2R\n\rDaemonService\x12\x41\n\tGetStatus\x12\x1b.tandem.v1.GetStatusRequest\x1a\x17.tandem.v1.DaemonStatus2\x89\x01\n\rPolicyService\x12;\n\tGetPolicy\x12\x1b.tandem.v1.GetPolicyRequest\x1a\x11.tandem.v1.Policy\x12;\n\tSetPolicy\x12\x1b.tandem.v1.SetPolicyRequest\x1a\x11.tandem.v1.Policyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tandem/_wire/tandem.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n\x07JobName\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x87\x01\n\x07Process\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12/\n\x0b\x61ttach_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x64\x65vice_bytes\x18\x03 \x01(\x03\x12\x0f\n\x07ungated\x18\x04 \x01(\x08\x12\x17\n\x0f\x64ropped_records\x18\x05 \x01(\x04\"-\n\x03Slo\x12&\n\x03p99\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xca\x01\n\x07JobSpec\x12\x1f\n\x05\x63lass\x18\x01 \x01(\x0e\x32\x10.tandem.v1.Class\x12\x1a\n\x12memory_quota_bytes\x18\x02 \x01(\x03\x12\x18\n\x10memory_min_bytes\x18\x03 \x01(\x03\x12\x12\n\nsm_percent\x18\x04 \x01(\r\x12\x1b\n\x03slo\x18\x05 \x01(\x0b\x32\x0e.tandem.v1.Slo\x12\x18\n\x0bpreemptible\x18\x06 \x01(\x08H\x00\x88\x01\x01\x12\r\n\x05group\x18\x07 \x01(\tB\x0e\n\x0c_preemptible\"\x98\x02\n\tJobStatus\x12\x1f\n\x05state\x18\x01 \x01(\x0e\x32\x10.tandem.v1.State\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0eresident_bytes\x18\x03 \x01(\x03\x12\x15\n\rswapped_bytes\x18\x04 \x01(\x03\x12+\n\x08gpu_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\x12gpu_time_estimated\x18\x06 \x01(\x08\x12,\n\twait_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08launches\x18\x08 \x01(\x04\x12\r\n\x05steps\x18\t \x01(\x04\x12\x13\n\x0bshare_ratio\x18\n \x01(\x01\"\x90\x02\n\x03Job\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\r\x12%\n\tprocesses\x18\x04 \x03(\x0b\x32\x12.tandem.v1.Process\x12 \n\x04spec\x18\x05 \x01(\x0b\x32\x12.tandem.v1.JobSpec\x12$\n\x06status\x18\x06 \x01(\x0b\x32\x14.tandem.v1.JobStatus\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12\x0c\n\x04user\x18\x08 \x01(\t\x12\x0f\n\x07\x63ommand\x18\t \x01(\t\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03gpu\x18\x0b \x01(\t\"O\n\x0fListJobsRequest\x12\x15\n\rshow_finished\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"I\n\x10ListJobsResponse\x12\x1c\n\x04jobs\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1d\n\rGetJobRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"`\n\x10UpdateJobRequest\x12\x1b\n\x03job\x18\x01 \x01(\x0b\x32\x0e.tandem.v1.Job\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"\x12\n\x10WatchJobsRequest\"_\n\x08JobEvent\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x1b\n\x03job\x18\x03 \x01(\x0b\x32\x0e.tandem.v1.Job\"P\n\x13RecordWindowRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x08patience\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xb0\x01\n\rProcessWindow\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12\x0c\n\x04gpus\x18\x02 \x03(\r\x12\x10\n\x08\x62\x65gin_ns\x18\x03 \x01(\x03\x12\x0e\n\x06\x65nd_ns\x18\x04 \x01(\x03\x12\x17\n\x0f\x66irst_iteration\x18\x05 \x01(\x04\x12\x12\n\niterations\x18\x06 \x01(\x04\x12\x14\n\x0clost_records\x18\x07 \x01(\x04\x12\x0e\n\x06is_cut\x18\x08 \x01(\x08\x12\x0f\n\x07records\x18\t \x01(\x0c\"@\n\x04Wait\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12(\n\x05total\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x98\x01\n\x0b\x45xplanation\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12\r\n\x05lines\x18\x03 \x03(\t\x12\x1d\n\x04mode\x18\x04 \x01(\x0e\x32\x0f.tandem.v1.Mode\x12\x0e\n\x06policy\x18\x05 \x01(\t\x12\x1e\n\x05waits\x18\x06 \x03(\x0b\x32\x0f.tandem.v1.Wait\x12\r\n\x05story\x18\x07 \x03(\t\"\xc6\x01\n\x03Gpu\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x14\n\x0cproduct_name\x18\x03 \x01(\t\x12\x1d\n\x04mode\x18\x04 \x01(\x0e\x32\x0f.tandem.v1.Mode\x12\x1a\n\x12memory_total_bytes\x18\x05 \x01(\x03\x12\x19\n\x11memory_used_bytes\x18\x06 \x01(\x03\x12\x10\n\x08sm_count\x18\x07 \x01(\r\x12\x12\n\nbusy_ratio\x18\x08 \x01(\x01\x12\x10\n\x08software\x18\t \x01(\x08\"\x11\n\x0fListGpusRequest\"0\n\x10ListGpusResponse\x12\x1c\n\x04gpus\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Gpu\"\x12\n\x10GetStatusRequest\"\xca\x01\n\x0c\x44\x61\x65monStatus\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12)\n\x06uptime\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06policy\x18\x04 \x01(\t\x12\x0c\n\x04jobs\x18\x05 \x01(\r\x12\x11\n\tprocesses\x18\x06 \x01(\r\x12\x13\n\x0bruntime_dir\x18\x07 \x01(\t\x12\r\n\x05\x63lock\x18\x08 \x01(\t\x12\x1c\n\x04gpus\x18\t \x03(\x0b\x32\x0e.tandem.v1.Gpu\"\x12\n\x10GetPolicyRequest\" \n\x10SetPolicyRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\">\n\x06Policy\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tavailable\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t*T\n\x05\x43lass\x12\x15\n\x11\x43LASS_UNSPECIFIED\x10\x00\x12\x11\n\rCLASS_LATENCY\x10\x01\x12\x10\n\x0c\x43LASS_NORMAL\x10\x02\x12\x0f\n\x0b\x43LASS_BATCH\x10\x03*\xb3\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_STARTING\x10\x01\x12\x11\n\rSTATE_RUNNING\x10\x02\x12\x11\n\rSTATE_WAITING\x10\x03\x12\x10\n\x0cSTATE_PAUSED\x10\x04\x12\x11\n\rSTATE_SWAPPED\x10\x05\x12\x0e\n\nSTATE_IDLE\x10\x06\x12\x12\n\x0eSTATE_DETACHED\x10\x07\x12\x10\n\x0cSTATE_EXITED\x10\x08*[\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\r\n\tMODE_TIME\x10\x01\x12\x0c\n\x08MODE_MPS\x10\x02\x12\x12\n\x0eMODE_MPS_GREEN\x10\x03\x12\x0c\n\x08MODE_MIG\x10\x04\x32\xe7\x03\n\nJobService\x12\x43\n\x08ListJobs\x12\x1a.tandem.v1.ListJobsRequest\x1a\x1b.tandem.v1.ListJobsResponse\x12\x32\n\x06GetJob\x12\x18.tandem.v1.GetJobRequest\x1a\x0e.tandem.v1.Job\x12\x38\n\tUpdateJob\x12\x1b.tandem.v1.UpdateJobRequest\x1a\x0e.tandem.v1.Job\x12.\n\x08PauseJob\x12\x12.tandem.v1.JobName\x1a\x0e.tandem.v1.Job\x12/\n\tResumeJob\x12\x12.tandem.v1.JobName\x1a\x0e.tandem.v1.Job\x12\x38\n\nExplainJob\x12\x12.tandem.v1.JobName\x1a\x16.tandem.v1.Explanation\x12J\n\x0cRecordWindow\x12\x1e.tandem.v1.RecordWindowRequest\x1a\x18.tandem.v1.ProcessWindow0\x01\x12?\n\tWatchJobs\x12\x1b.tandem.v1.WatchJobsRequest\x1a\x13.tandem.v1.JobEvent0\x01\x32Q\n\nGpuService\x12\x43\n\x08ListGpus\x12\x1a.tandem.v1.ListGpusRequest\x1a\x1b.tandem.v1.ListGpusResponse2R\n\rDaemonService\x12\x41\n\tGetStatus\x12\x1b.tandem.v1.GetStatusRequest\x1a\x17.tandem.v1.DaemonStatus2\x89\x01\n\rPolicyService\x12;\n\tGetPolicy\x12\x1b.tandem.v1.GetPolicyRequest\x1a\x11.tandem.v1.Policy\x12;\n\tSetPolicy\x12\x1b.tandem.v1.SetPolicyRequest\x1a\x11.tandem.v1.Policyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem._wire.tandem_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CLASS']._serialized_start=2348
-  _globals['_CLASS']._serialized_end=2432
-  _globals['_STATE']._serialized_start=2435
-  _globals['_STATE']._serialized_end=2614
-  _globals['_MODE']._serialized_start=2616
-  _globals['_MODE']._serialized_end=2707
+  _globals['_CLASS']._serialized_start=2609
+  _globals['_CLASS']._serialized_end=2693
+  _globals['_STATE']._serialized_start=2696
+  _globals['_STATE']._serialized_end=2875
+  _globals['_MODE']._serialized_start=2877
+  _globals['_MODE']._serialized_end=2968
   _globals['_JOBNAME']._serialized_start=139
   _globals['_JOBNAME']._serialized_end=162
   _globals['_PROCESS']._serialized_start=165
@@ -54,32 +54,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHJOBSREQUEST']._serialized_end=1415
   _globals['_JOBEVENT']._serialized_start=1417
   _globals['_JOBEVENT']._serialized_end=1512
-  _globals['_WAIT']._serialized_start=1514
-  _globals['_WAIT']._serialized_end=1578
-  _globals['_EXPLANATION']._serialized_start=1581
-  _globals['_EXPLANATION']._serialized_end=1733
-  _globals['_GPU']._serialized_start=1736
-  _globals['_GPU']._serialized_end=1934
-  _globals['_LISTGPUSREQUEST']._serialized_start=1936
-  _globals['_LISTGPUSREQUEST']._serialized_end=1953
-  _globals['_LISTGPUSRESPONSE']._serialized_start=1955
-  _globals['_LISTGPUSRESPONSE']._serialized_end=2003
-  _globals['_GETSTATUSREQUEST']._serialized_start=2005
-  _globals['_GETSTATUSREQUEST']._serialized_end=2023
-  _globals['_DAEMONSTATUS']._serialized_start=2026
-  _globals['_DAEMONSTATUS']._serialized_end=2228
-  _globals['_GETPOLICYREQUEST']._serialized_start=2230
-  _globals['_GETPOLICYREQUEST']._serialized_end=2248
-  _globals['_SETPOLICYREQUEST']._serialized_start=2250
-  _globals['_SETPOLICYREQUEST']._serialized_end=2282
-  _globals['_POLICY']._serialized_start=2284
-  _globals['_POLICY']._serialized_end=2346
-  _globals['_JOBSERVICE']._serialized_start=2710
-  _globals['_JOBSERVICE']._serialized_end=3121
-  _globals['_GPUSERVICE']._serialized_start=3123
-  _globals['_GPUSERVICE']._serialized_end=3204
-  _globals['_DAEMONSERVICE']._serialized_start=3206
-  _globals['_DAEMONSERVICE']._serialized_end=3288
-  _globals['_POLICYSERVICE']._serialized_start=3291
-  _globals['_POLICYSERVICE']._serialized_end=3428
+  _globals['_RECORDWINDOWREQUEST']._serialized_start=1514
+  _globals['_RECORDWINDOWREQUEST']._serialized_end=1594
+  _globals['_PROCESSWINDOW']._serialized_start=1597
+  _globals['_PROCESSWINDOW']._serialized_end=1773
+  _globals['_WAIT']._serialized_start=1775
+  _globals['_WAIT']._serialized_end=1839
+  _globals['_EXPLANATION']._serialized_start=1842
+  _globals['_EXPLANATION']._serialized_end=1994
+  _globals['_GPU']._serialized_start=1997
+  _globals['_GPU']._serialized_end=2195
+  _globals['_LISTGPUSREQUEST']._serialized_start=2197
+  _globals['_LISTGPUSREQUEST']._serialized_end=2214
+  _globals['_LISTGPUSRESPONSE']._serialized_start=2216
+  _globals['_LISTGPUSRESPONSE']._serialized_end=2264
+  _globals['_GETSTATUSREQUEST']._serialized_start=2266
+  _globals['_GETSTATUSREQUEST']._serialized_end=2284
+  _globals['_DAEMONSTATUS']._serialized_start=2287
+  _globals['_DAEMONSTATUS']._serialized_end=2489
+  _globals['_GETPOLICYREQUEST']._serialized_start=2491
+  _globals['_GETPOLICYREQUEST']._serialized_end=2509
+  _globals['_SETPOLICYREQUEST']._serialized_start=2511
+  _globals['_SETPOLICYREQUEST']._serialized_end=2543
+  _globals['_POLICY']._serialized_start=2545
+  _globals['_POLICY']._serialized_end=2607
+  _globals['_JOBSERVICE']._serialized_start=2971
+  _globals['_JOBSERVICE']._serialized_end=3458
+  _globals['_GPUSERVICE']._serialized_start=3460
+  _globals['_GPUSERVICE']._serialized_end=3541
+  _globals['_DAEMONSERVICE']._serialized_start=3543
+  _globals['_DAEMONSERVICE']._serialized_end=3625
+  _globals['_POLICYSERVICE']._serialized_start=3628
+  _globals['_POLICYSERVICE']._serialized_end=3765
 # @@protoc_insertion_point(module_scope)

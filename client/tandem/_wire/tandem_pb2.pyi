@@ -405,6 +405,74 @@ class JobEvent(google.protobuf.message.Message):
 global___JobEvent = JobEvent
 
 @typing.final
+class RecordWindowRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PATIENCE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    @property
+    def patience(self) -> google.protobuf.duration_pb2.Duration:
+        """at most a minute; 0 = ten seconds"""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        patience: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["patience", b"patience"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "patience", b"patience"]) -> None: ...
+
+global___RecordWindowRequest = RecordWindowRequest
+
+@typing.final
+class ProcessWindow(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PID_FIELD_NUMBER: builtins.int
+    GPUS_FIELD_NUMBER: builtins.int
+    BEGIN_NS_FIELD_NUMBER: builtins.int
+    END_NS_FIELD_NUMBER: builtins.int
+    FIRST_ITERATION_FIELD_NUMBER: builtins.int
+    ITERATIONS_FIELD_NUMBER: builtins.int
+    LOST_RECORDS_FIELD_NUMBER: builtins.int
+    IS_CUT_FIELD_NUMBER: builtins.int
+    RECORDS_FIELD_NUMBER: builtins.int
+    pid: builtins.int
+    begin_ns: builtins.int
+    """Nanoseconds of the daemon's clock, as in the records."""
+    end_ns: builtins.int
+    first_iteration: builtins.int
+    """how many had ended before"""
+    iterations: builtins.int
+    """whole ones in it; 0 = none is known"""
+    lost_records: builtins.int
+    """were overwritten before anybody read them"""
+    is_cut: builtins.bool
+    """it goes on after the last record"""
+    records: builtins.bytes
+    """64 bytes each, docs/shared-memory.md; by when they had effect"""
+    @property
+    def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        pid: builtins.int = ...,
+        gpus: collections.abc.Iterable[builtins.int] | None = ...,
+        begin_ns: builtins.int = ...,
+        end_ns: builtins.int = ...,
+        first_iteration: builtins.int = ...,
+        iterations: builtins.int = ...,
+        lost_records: builtins.int = ...,
+        is_cut: builtins.bool = ...,
+        records: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["begin_ns", b"begin_ns", "end_ns", b"end_ns", "first_iteration", b"first_iteration", "gpus", b"gpus", "is_cut", b"is_cut", "iterations", b"iterations", "lost_records", b"lost_records", "pid", b"pid", "records", b"records"]) -> None: ...
+
+global___ProcessWindow = ProcessWindow
+
+@typing.final
 class Wait(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

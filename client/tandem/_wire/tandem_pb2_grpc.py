@@ -69,6 +69,11 @@ class JobServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.Explanation.FromString,
                 _registered_method=True)
+        self.RecordWindow = channel.unary_stream(
+                '/tandem.v1.JobService/RecordWindow',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.RecordWindowRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.ProcessWindow.FromString,
+                _registered_method=True)
         self.WatchJobs = channel.unary_stream(
                 '/tandem.v1.JobService/WatchJobs',
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.WatchJobsRequest.SerializeToString,
@@ -117,6 +122,15 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordWindow(self, request, context):
+        """What the job's processes do during one iteration, a message a process. Only for whoever may
+        control the job. Processes that end no iteration within the patience are left out, or, where
+        none is known, tell what they did for some seconds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchJobs(self, request, context):
         """One event per change, from now on.
         """
@@ -156,6 +170,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ExplainJob,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.JobName.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.Explanation.SerializeToString,
+            ),
+            'RecordWindow': grpc.unary_stream_rpc_method_handler(
+                    servicer.RecordWindow,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.RecordWindowRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.ProcessWindow.SerializeToString,
             ),
             'WatchJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJobs,
@@ -324,6 +343,33 @@ class JobService(object):
             '/tandem.v1.JobService/ExplainJob',
             tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.Explanation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordWindow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tandem.v1.JobService/RecordWindow',
+            tandem_dot___wire_dot_tandem__pb2.RecordWindowRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.ProcessWindow.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,15 @@ class JobServiceStub:
     ]
     """Why a job runs or waits, in words and figures."""
 
+    RecordWindow: grpc.UnaryStreamMultiCallable[
+        tandem._wire.tandem_pb2.RecordWindowRequest,
+        tandem._wire.tandem_pb2.ProcessWindow,
+    ]
+    """What the job's processes do during one iteration, a message a process. Only for whoever may
+    control the job. Processes that end no iteration within the patience are left out, or, where
+    none is known, tell what they did for some seconds.
+    """
+
     WatchJobs: grpc.UnaryStreamMultiCallable[
         tandem._wire.tandem_pb2.WatchJobsRequest,
         tandem._wire.tandem_pb2.JobEvent,
@@ -94,6 +103,15 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.Explanation,
     ]
     """Why a job runs or waits, in words and figures."""
+
+    RecordWindow: grpc.aio.UnaryStreamMultiCallable[
+        tandem._wire.tandem_pb2.RecordWindowRequest,
+        tandem._wire.tandem_pb2.ProcessWindow,
+    ]
+    """What the job's processes do during one iteration, a message a process. Only for whoever may
+    control the job. Processes that end no iteration within the patience are left out, or, where
+    none is known, tell what they did for some seconds.
+    """
 
     WatchJobs: grpc.aio.UnaryStreamMultiCallable[
         tandem._wire.tandem_pb2.WatchJobsRequest,
@@ -145,6 +163,17 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Explanation, collections.abc.Awaitable[tandem._wire.tandem_pb2.Explanation]]:
         """Why a job runs or waits, in words and figures."""
+
+    @abc.abstractmethod
+    def RecordWindow(
+        self,
+        request: tandem._wire.tandem_pb2.RecordWindowRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.ProcessWindow], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.ProcessWindow]]:
+        """What the job's processes do during one iteration, a message a process. Only for whoever may
+        control the job. Processes that end no iteration within the patience are left out, or, where
+        none is known, tell what they did for some seconds.
+        """
 
     @abc.abstractmethod
     def WatchJobs(

@@ -113,6 +113,16 @@ std::vector<RecordBuffer::Run> Poller::take_records(size_t limit) {
   return watcher_.take_records(limit);
 }
 
+bool Poller::want_window(uint64_t process_id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.want_window(process_id);
+}
+
+std::shared_ptr<const Window> Poller::window(uint64_t process_id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.window(process_id);
+}
+
 // Returns what it cost.
 uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
                        std::vector<std::shared_ptr<const Pages>>* held) {

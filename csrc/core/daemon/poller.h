@@ -58,6 +58,8 @@ class Poller {
 
   std::vector<Snapshot> snapshots() const;
   std::vector<RecordBuffer::Run> take_records(size_t limit);
+  bool want_window(uint64_t process_id);
+  std::shared_ptr<const Window> window(uint64_t process_id) const;
 
  private:
   void run_polls();

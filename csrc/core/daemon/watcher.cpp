@@ -31,6 +31,13 @@ bool Watcher::regroup(uint64_t process_id, int64_t group) {
   return true;
 }
 
+Watcher::Watched* Watcher::find(uint64_t process_id) const {
+  for (const auto& watched : watched_) {
+    if (watched->pages->process_id() == process_id) return watched.get();
+  }
+  return nullptr;
+}
+
 std::unique_ptr<Watcher::Watched> Watcher::take(uint64_t process_id) {
   const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const auto& w) {
     return w->pages->process_id() == process_id;
@@ -96,6 +103,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     for (size_t r = 0; r < result.copied; ++r)
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
     look_for_iterations(watched, i, result);
+    watched.window.take(scratch_.data(), result.copied, result.dropped);
     const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
     watched.snapshot.records += recording ? kept : result.copied;
     if (!recording) continue;
@@ -105,6 +113,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     rings_with_records += kept != 0 ? 1 : 0;
   }
   tell_iterations(watched);
+  if (watched.window.wanted()) look_at_window(watched, now_ns);
   if (!recording) return;
   if (rings_with_records > 1) {
     std::stable_sort(begin, begin + count, [](const shm::Record& left, const shm::Record& right) {
@@ -151,6 +160,22 @@ void Watcher::tell_iterations(Watched& watched) {
   watched.iterations_seen = finder->ends();
   snapshot.iteration_ns = finder->found() ? finder->duration() : 0;
   snapshot.iteration_launches = finder->found() ? finder->launches() : 0;
+}
+
+void Watcher::look_at_window(Watched& watched, uint64_t now_ns) {
+  const dag::IterationFinder* finder = watched.finders[watched.iterating].get();
+  watched.window.look(watched.snapshot.iterations, finder ? finder->last_end() : 0, now_ns);
+}
+
+bool Watcher::want_window(uint64_t process_id) {
+  Watched* watched = find(process_id);
+  if (watched) watched->window.want(last_round_ns_);
+  return watched != nullptr;
+}
+
+std::shared_ptr<const Window> Watcher::window(uint64_t process_id) const {
+  const Watched* watched = find(process_id);
+  return watched ? watched->window.newest() : nullptr;
 }
 
 void Watcher::stamp(uint64_t tick_ns) const {

@@ -11,6 +11,7 @@
 #include "daemon/ring_reader.h"
 #include "daemon/shared.h"
 #include "daemon/snapshot.h"
+#include "daemon/window.h"
 
 namespace tandem::daemon {
 
@@ -28,6 +29,12 @@ class Watcher {
   // Was some process busy or waiting in the last round?
   bool active() const { return active_; }
   uint64_t last_round_ns() const { return last_round_ns_; }
+
+  // Takes a window of the process, to be had from window() once it is complete. False if the process
+  // is not watched.
+  bool want_window(uint64_t process_id);
+  // The newest; null if there is none, or not such a process.
+  std::shared_ptr<const Window> window(uint64_t process_id) const;
 
   void stamp(uint64_t tick_ns) const;
   std::vector<Snapshot> snapshots() const;  // by process_id
@@ -50,14 +57,17 @@ class Watcher {
     std::unique_ptr<dag::IterationFinder> finders[shm::kThreadRingCount];
     uint32_t iterating = 0;       // the thread whose iterations are the process's
     uint64_t iterations_seen = 0;  // of them, those that are counted already
+    WindowTaker window;
   };
 
-  std::unique_ptr<Watched> take(uint64_t process_id);  // null if it is not watched
+  Watched* find(uint64_t process_id) const;  // null if it is not watched
+  std::unique_ptr<Watched> take(uint64_t process_id);
   void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
   void read_records(Watched& watched, uint64_t now_ns, bool recording);
   void look_for_iterations(Watched& watched, uint32_t ring, const RingReader::Result& result);
   static void tell_iterations(Watched& watched);
+  static void look_at_window(Watched& watched, uint64_t now_ns);
 
   std::vector<std::unique_ptr<Watched>> watched_;  // by gpu, group, process_id: as charge() wants
   RecordBuffer records_;

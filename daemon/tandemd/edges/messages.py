@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
-from tandemd.views import Event, ExplanationView, GpuView, JobView, etag_of
+from tandemd.views import Event, ExplanationView, GpuView, JobView, WindowView, etag_of
 
 MAX_INT64 = 2**63 - 1
 
@@ -62,6 +62,22 @@ def _status(view: JobView) -> pb.JobStatus:
         launches=view.launches,
         steps=view.steps,
         share_ratio=view.share,
+    )
+
+
+def window_message(view: WindowView) -> pb.ProcessWindow:
+    """What one process did."""
+    window = view.window
+    return pb.ProcessWindow(
+        pid=view.pid,
+        gpus=view.gpus,
+        begin_ns=_int64(window.begin_ns),
+        end_ns=_int64(window.end_ns),
+        first_iteration=window.first_iteration,
+        iterations=window.iterations,
+        lost_records=window.lost,
+        is_cut=window.is_cut,
+        records=window.records,
     )
 
 

@@ -29,6 +29,7 @@ from tandemd.edges.messages import (
     explanation_message,
     gpu_message,
     job_message,
+    window_message,
 )
 from tandemd.edges.peers import Peer
 
@@ -36,6 +37,7 @@ WORKERS = 16
 STOP_GRACE_S = 0.5
 WATCH_LOOK_S = 0.5  # how soon an ended stream is noticed
 MAX_PAGE = 1000
+PATIENCE_S, MAX_PATIENCE_S = 10.0, 60.0  # with the end of an iteration
 HEALTH = "/grpc.health.v1.Health/"
 NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
 
@@ -119,6 +121,21 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
         """Why a job runs or waits."""
         with _errors_to(context):
             return explanation_message(self._desk.explanation(self._uid(context), request.name))
+
+    def RecordWindow(  # noqa: N802
+        self, request: pb.RecordWindowRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.ProcessWindow]:
+        """What the job's processes do during one iteration."""
+        with _errors_to(context):
+            patience_s = _patience_s(request)
+            views = self._desk.windows(
+                self._uid(context),
+                request.name,
+                patience_s=patience_s,
+                is_wanted=context.is_active,
+            )
+            for view in views:
+                yield window_message(view)
 
     def WatchJobs(  # noqa: N802
         self, request: pb.WatchJobsRequest, context: grpc.ServicerContext
@@ -252,6 +269,15 @@ def _peer(metadata: Iterable[tuple[str, str | bytes]] | None, peer_for: PeerFor)
         if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
             return peer_for(value.removeprefix("Bearer "))
     return None
+
+
+def _patience_s(request: pb.RecordWindowRequest) -> float:
+    patience_s = request.patience.ToNanoseconds() / 1e9 or PATIENCE_S
+    if not 0 < patience_s <= MAX_PATIENCE_S:
+        raise errors.UsageError(
+            f"a patience of {patience_s:g} s is not between 0 and {MAX_PATIENCE_S:g} s"
+        )
+    return patience_s
 
 
 def _page(request: pb.ListJobsRequest) -> tuple[int, int]:

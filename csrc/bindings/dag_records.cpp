@@ -1,0 +1,70 @@
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings.h"
+#include "dag/records.h"
+
+namespace tandem::bindings {
+namespace {
+
+namespace py = pybind11;
+
+std::vector<shm::Record> records_in(std::string_view bytes) {
+  if (bytes.size() % sizeof(shm::Record) != 0) {
+    throw py::value_error(std::to_string(bytes.size()) + " bytes are no whole number of records of " +
+                          std::to_string(sizeof(shm::Record)));
+  }
+  std::vector<shm::Record> records(bytes.size() / sizeof(shm::Record));
+  std::memcpy(records.data(), bytes.data(), bytes.size());
+  return records;
+}
+
+// What telemetry records mean: operations, and what the numbers in them stand for.
+class RecordedOperations {
+ public:
+  explicit RecordedOperations(const py::bytes& bytes) {
+    for (const shm::Record& record : records_in(bytes)) {
+      const dag::NodeId id = records_.take(record);
+      if (id == dag::kNoNode) continue;
+      operations_.append(graph_.node(id).op);
+      contexts_.append(shm::context_of(record));
+    }
+  }
+
+  py::list operations() const { return operations_; }
+  py::list contexts() const { return contexts_; }
+
+  py::dict streams() const {
+    py::dict out;
+    for (const auto& [number, stream] : records_.streams())
+      out[py::int_(number)] = py::make_tuple(stream.handle, stream.context, stream.thread, stream.kind);
+    return out;
+  }
+
+  py::dict threads() const {
+    py::dict out;
+    for (const auto& [number, tid] : records_.threads()) out[py::int_(number)] = tid;
+    return out;
+  }
+
+ private:
+  dag::Graph graph_;
+  dag::Order order_{graph_};
+  dag::Records records_{order_};
+  py::list operations_, contexts_;
+};
+
+}  // namespace
+
+void add_dag_records(py::module_& module) {
+  py::class_<RecordedOperations>(module, "RecordedOperations", py::is_final())
+      .def(py::init<const py::bytes&>(), py::arg("records"))
+      .def_property_readonly("operations", &RecordedOperations::operations)
+      .def_property_readonly("contexts", &RecordedOperations::contexts)
+      .def_property_readonly("streams", &RecordedOperations::streams)
+      .def_property_readonly("threads", &RecordedOperations::threads);
+}
+
+}  // namespace tandem::bindings

@@ -1,0 +1,65 @@
+#include "daemon/window.h"
+
+#include <algorithm>
+
+#include "dag/records.h"
+
+namespace tandem::daemon {
+
+void WindowTaker::want(uint64_t now_ns) {
+  if (taking_) return;
+  taking_ = std::make_unique<Window>();
+  taking_->begin_ns = wanted_ns_ = now_ns;
+  looked_ = has_begun_ = false;
+}
+
+void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) {
+  if (!taking_) return;
+  std::vector<shm::Record>& kept = taking_->records;
+  const size_t room = kMaxRecords - kept.size();
+  kept.insert(kept.end(), records, records + std::min(count, room));
+  taking_->is_cut |= count > room;
+  taking_->lost += lost;
+}
+
+void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns) {
+  if (!taking_) return;
+  if (!looked_) {
+    looked_ = true;
+    seen_ = iterations;
+  }
+  const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= kLongestNs;
+  if (iterations != seen_ && !has_begun_) {
+    begin(iterations, last_end_ns);
+  } else if (iterations != seen_) {
+    finish(iterations, last_end_ns);
+  } else if (is_late || taking_->is_cut) {
+    finish(seen_, now_ns);
+  }
+}
+
+// What came before the end of an iteration is none of the next.
+void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
+  has_begun_ = true;
+  seen_ = iterations;
+  std::vector<shm::Record>& kept = taking_->records;
+  const auto is_old = [end_ns](const shm::Record& record) { return record.ticks < end_ns; };
+  kept.erase(std::remove_if(kept.begin(), kept.end(), is_old), kept.end());
+  taking_->begin_ns = end_ns;
+  taking_->first_iteration = iterations;
+  taking_->lost = 0;
+  taking_->is_cut = false;
+}
+
+void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
+  std::vector<shm::Record>& kept = taking_->records;
+  const auto is_later = [end_ns](const shm::Record& record) { return record.ticks >= end_ns; };
+  kept.erase(std::remove_if(kept.begin(), kept.end(), is_later), kept.end());
+  dag::in_order(&kept);
+  kept.shrink_to_fit();
+  taking_->iterations = iterations - seen_;
+  taking_->end_ns = end_ns;
+  newest_ = std::move(taking_);
+}
+
+}  // namespace tandem::daemon

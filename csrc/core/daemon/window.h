@@ -1,0 +1,54 @@
+// A stretch of what a process did, kept whole for those who want to see its structure: from the end
+// of one iteration to that of another, or, where none ends for long, whatever there was.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shm_layout.h"
+
+namespace tandem::daemon {
+
+struct Window {
+  uint64_t begin_ns = 0;
+  uint64_t end_ns = 0;
+  uint64_t first_iteration = 0;  // that ended so many ends of iterations after the first one
+  uint64_t iterations = 0;       // whole ones in it; 0 = none is known
+  uint64_t lost = 0;             // records that were overwritten before they were read
+  bool is_cut = false;           // it went on after the last record kept
+  std::vector<shm::Record> records;  // by dag::in_order; ticks are ns
+};
+
+// Takes one window at a time when somebody asks for one. Of one thread.
+class WindowTaker {
+ public:
+  static constexpr size_t kMaxRecords = 32768;  // 2 MiB
+  static constexpr uint64_t kLongestNs = 5'000'000'000;  // without the end of an iteration
+
+  // Begins to look, unless it does already.
+  void want(uint64_t now_ns);
+  bool wanted() const { return taking_ != nullptr; }
+
+  // Each round: what was read, with ticks in ns, and then how many iterations have ended so far and
+  // when the newest did.
+  void take(const shm::Record* records, size_t count, uint64_t lost);
+  void look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns);
+
+  // The newest one that is complete; null if there is none.
+  std::shared_ptr<const Window> newest() const { return newest_; }
+
+ private:
+  void begin(uint64_t iterations, uint64_t end_ns);
+  void finish(uint64_t iterations, uint64_t end_ns);
+
+  std::unique_ptr<Window> taking_;
+  uint64_t wanted_ns_ = 0;
+  uint64_t seen_ = 0;        // ends of iterations when it was asked for, or when the window began
+  bool looked_ = false;      // seen_ is known
+  bool has_begun_ = false;   // at the end of an iteration
+  std::shared_ptr<const Window> newest_;
+};
+
+}  // namespace tandem::daemon

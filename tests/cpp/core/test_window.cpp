@@ -1,0 +1,95 @@
+#include "daemon/window.h"
+
+#include "check.h"
+
+using namespace tandem::daemon;
+namespace shm = tandem::shm;
+
+namespace {
+
+shm::Record launch(uint64_t at_ns) {
+  shm::Record record{};
+  record.ticks = at_ns;
+  record.kind = static_cast<uint8_t>(shm::RecordKind::kLaunch);
+  return record;
+}
+
+// Launches at these times, then a look.
+void round(WindowTaker& taker, std::initializer_list<uint64_t> launches, uint64_t iterations,
+           uint64_t last_end_ns, uint64_t now_ns) {
+  for (const uint64_t at_ns : launches) {
+    const shm::Record record = launch(at_ns);
+    taker.take(&record, 1, 0);
+  }
+  taker.look(iterations, last_end_ns, now_ns);
+}
+
+}  // namespace
+
+TEST(nothing_is_kept_until_somebody_asks) {
+  WindowTaker taker;
+  round(taker, {10, 20}, 1, 15, 30);
+  CHECK(!taker.wanted());
+  CHECK(taker.newest() == nullptr);
+}
+
+TEST(a_window_is_one_iteration_from_end_to_end) {
+  WindowTaker taker;
+  taker.want(100);
+  round(taker, {110, 120}, 7, 90, 130);
+  round(taker, {140, 150, 160}, 8, 145, 170);  // the first end
+  CHECK(taker.newest() == nullptr);
+  round(taker, {180, 190}, 8, 145, 200);
+  round(taker, {210, 220}, 9, 215, 230);  // and the next
+
+  const auto window = taker.newest();
+
+  CHECK_EQ(window->begin_ns, 145u);
+  CHECK_EQ(window->end_ns, 215u);
+  CHECK_EQ(window->first_iteration, 8u);
+  CHECK_EQ(window->iterations, 1u);
+  CHECK_EQ(window->records.size(), 5u);
+  CHECK_EQ(window->records.front().ticks, 150u);
+  CHECK_EQ(window->records.back().ticks, 210u);
+  CHECK(!taker.wanted());
+}
+
+TEST(where_no_iteration_ends_there_is_what_there_was) {
+  WindowTaker taker;
+  taker.want(100);
+  round(taker, {110}, 0, 0, 200);
+  round(taker, {300}, 0, 0, 100 + WindowTaker::kLongestNs);
+  CHECK_EQ(taker.newest()->iterations, 0u);
+  CHECK_EQ(taker.newest()->records.size(), 2u);
+}
+
+TEST(an_iteration_that_is_too_long_is_cut_and_says_so) {
+  WindowTaker taker;
+  taker.want(0);
+  for (uint64_t i = 0; i <= WindowTaker::kMaxRecords; ++i) round(taker, {i}, 0, 0, i);
+  CHECK(taker.newest()->is_cut);
+  CHECK_EQ(taker.newest()->records.size(), WindowTaker::kMaxRecords);
+}
+
+TEST(losses_before_the_iteration_began_do_not_count) {
+  WindowTaker taker;
+  taker.want(0);
+  taker.look(1, 0, 1);
+  const shm::Record record = launch(5);
+  taker.take(&record, 1, 3);
+  taker.look(2, 10, 11);
+  taker.take(&record, 1, 2);
+  taker.look(3, 20, 21);
+  CHECK_EQ(taker.newest()->lost, 2u);
+}
+
+TEST(the_newest_window_stays_while_another_is_taken) {
+  WindowTaker taker;
+  taker.want(0);
+  taker.look(1, 0, 1);
+  taker.look(2, 10, 11);
+  taker.look(3, 20, 21);
+  const auto first = taker.newest();
+  taker.want(30);
+  CHECK(taker.newest() == first);
+}
