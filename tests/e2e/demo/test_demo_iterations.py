@@ -4,10 +4,21 @@ import re
 
 import pytest
 
+from tandem import Client
+from tandem._native import OperationKind, RecordedOperations
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PATIENCE_S = 60
+LAUNCH = OperationKind.LAUNCH
 FOUND = re.compile(r"iterations found in what it submits: (\d+) ms and (\d+) launches each")
+
+
+def record(scenario, pids):
+    with Client(directory=str(scenario.runtime_dir)) as client:
+        jobs = client.jobs()
+        windows = [window for job in jobs for window in client.windows(job.name, patience_s=30)]
+    return {window.pid: window for window in windows if window.pid in pids}
 
 
 def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
@@ -20,6 +31,7 @@ def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
             explained = tandem(scenario, "explain", job["name"])
             (pid,) = [process["pid"] for process in job["processes"]]
             found[pid] = FOUND.search(str(explained))
+        windows = record(scenario, found)
         outcome = scenario.finish()
 
     for role in ("vision", "language"):
@@ -29,3 +41,7 @@ def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
         items = outcome.worker(role).items
         usual_ms = (items[3]["end_ns"] - items[3]["begin_ns"]) / 1e6
         assert int(told[1]) == pytest.approx(usual_ms, rel=0.1)
+        window = windows[worker.pid]
+        operations = RecordedOperations(window.records).operations
+        launches = sum(operation.kind is LAUNCH for operation in operations)
+        assert launches == window.iterations * int(told[2])

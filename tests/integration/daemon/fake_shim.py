@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import sys
+import time
 
 MAGIC = 0x4D444E54
 HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
@@ -25,6 +26,9 @@ GATE_OFFSET, FLAGS_OFFSET, WINDOW_OFFSET, CLASS_OFFSET, MASK_OFFSET = 64, 68, 72
 WAITS_OFFSET, SLOTS_OFFSET = 192, 4096
 FLAG_HONOUR_PRESENCE, FLAG_RELEASED = 1, 4
 STATE_HEADER_BYTES = 64
+TICKS_OFFSET = 64 + 16  # ns_per_tick_q32, tick_base_ns, tick_base
+RING_OFFSET, RINGS_OFFSET, RING_RECORDS = 5 * 4096, 6 * 4096, 1024
+RECORD = struct.Struct("<QBBHIQQQIIQQ")
 
 
 def packet(kind, body=b"", *, version=1):
@@ -125,6 +129,18 @@ class Shim:
         """Claim work on the GPU, or a thread that waits at the gate."""
         struct.pack_into("=QQQII", self.state, SLOTS_OFFSET, int(busy), 0, 7, 0, 1)
         struct.pack_into("=II", self.state, WAITS_OFFSET, int(waiting), int(waiting))
+
+    def record(self, kind, *, stream=1, object=0, low=0, context=1, duration_ns=0):
+        """Write a telemetry record of thread 5 into the first ring; ticks are nanoseconds."""
+        struct.pack_into("=QQQ", self.state, TICKS_OFFSET, 1 << 32, 0, 0)
+        head, _ = struct.unpack_from("=QI", self.state, RING_OFFSET)
+        at = RINGS_OFFSET + head % RING_RECORDS * RECORD.size
+        value = context << 32 | low
+        now_ns = time.monotonic_ns()
+        RECORD.pack_into(
+            self.state, at, now_ns, kind, 0, 0, 5, stream, object, 0, 1, 32, duration_ns, value
+        )
+        struct.pack_into("=QI", self.state, RING_OFFSET, head + 1, 5)
 
     def close(self):
         self.socket.close()

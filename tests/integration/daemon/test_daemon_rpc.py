@@ -3,14 +3,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import grpc
 import pytest
-from fake_shim import BATCH, CLASS_OFFSET, NORMAL
+from fake_shim import BATCH, CLASS_OFFSET, NORMAL, register
 from google.protobuf.field_mask_pb2 import FieldMask
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from running_daemon import until
 
+from tandem import _native
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 
@@ -258,3 +260,72 @@ def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on
         until(lambda: "scheduler.polcy" in daemon.log.read_text(), what="the error is logged")
 
         assert policy() == "fifo"
+
+
+LAUNCH, SYNC, OF_STREAM = 1, 6, 1
+
+
+def iterate(shim, *, until_done):
+    """Launch three kernels and wait for them, again and again."""
+    while not until_done():
+        for function in (0xA, 0xB, 0xC):
+            shim.record(LAUNCH, object=function)
+        shim.record(SYNC, low=OF_STREAM)
+        until_done.wait(0.002)
+
+
+class Done(threading.Event):
+    __call__ = threading.Event.is_set
+
+
+def test_an_iteration_of_a_job_is_recorded(daemon):
+    with daemon.start().rpc() as rpc:
+        shim = daemon.shim(name="train")
+        shim.work(busy=True)
+        done = Done()
+        worker = threading.Thread(target=iterate, args=(shim,), kwargs={"until_done": done})
+        worker.start()
+        try:
+            request = pb.RecordWindowRequest(name="train")
+            (window,) = rpc.call(rpc.job_service.RecordWindow, request)
+        finally:
+            done.set()
+            worker.join()
+
+    assert (window.pid, list(window.gpus)) == (os.getpid(), [0])
+    assert window.iterations >= 1
+    assert window.end_ns > window.begin_ns
+    recorded = _native.RecordedOperations(window.records)
+    kinds = [operation.kind.name for operation in recorded.operations]
+    # Where in its loop an iteration begins is the detector's to say.
+    assert len(kinds) == 4 * window.iterations
+    assert kinds.count("LAUNCH") == 3 * window.iterations
+    assert kinds.count("SYNC_STREAM") == window.iterations
+
+
+def test_a_job_without_processes_cannot_be_recorded(daemon):
+    with daemon.start().rpc() as rpc:
+        shim = daemon.connect()
+        shim.socket.send(register(name="later"))
+        shim.receive()
+
+        code, details = status_of(
+            lambda: list(
+                rpc.call(rpc.job_service.RecordWindow, pb.RecordWindowRequest(name="later"))
+            )
+        )
+
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "no process" in details
+
+
+def test_a_patience_beyond_a_minute_is_refused(daemon):
+    with daemon.start().rpc() as rpc:
+        daemon.shim(name="train")
+        request = pb.RecordWindowRequest(name="train")
+        request.patience.FromSeconds(61)
+
+        code, details = status_of(lambda: list(rpc.call(rpc.job_service.RecordWindow, request)))
+
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "60" in details
