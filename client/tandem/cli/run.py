@@ -62,7 +62,7 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     "--memory",
     type=Parsed("SIZE", parse_memory),
     envvar="TANDEM_MEMORY",
-    help="Limit of device memory: 20GiB, 8g, 40%.",
+    help="Limit of device memory on each GPU: 20GiB, 8g, 40%.",
 )
 @click.option(
     "--memory-min",

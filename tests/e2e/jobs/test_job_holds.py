@@ -36,6 +36,15 @@ def test_work_that_waits_for_what_is_held_gets_it_after_drain_ms(place, waits_fo
     assert job.do("compute()") == [31]
 
 
+def test_work_that_waits_for_an_event_of_another_stream_is_held_for_a_turn_only(place):
+    job = beside_a_rival(place)
+
+    result, held_ms = job.do(f"waiting.event(gpu, word, {2 * QUANTUM_MS})")
+
+    assert result == [31]
+    assert 0 < held_ms < DRAIN_MS / 2
+
+
 # On the virtual clock no time passes while a host function runs.
 @pytest.mark.parametrize("place", ["real"], indirect=True)
 def test_a_host_function_that_waits_for_what_is_held_gets_it(place):

@@ -56,6 +56,20 @@ def value(gpu, data, lose_turn_ms):
     return gpu.read(data), held_ms
 
 
+def event(gpu, data, lose_turn_ms):
+    """A stream waits for an event of another one, and gets work when the turn is lost."""
+    (first, second), reached = streams(), ok(cu.cuEventCreate(0))
+    gpu.affine(data, 2, 1, stream=first)
+    ok(cu.cuEventRecord(reached, first))
+    ok(cu.cuStreamWaitEvent(second, reached, 0))
+    pause(lose_turn_ms)
+    before_ms = now_ms()
+    gpu.affine(data, 2, 1, stream=second)
+    held_ms = now_ms() - before_ms
+    ok(cu.cuCtxSynchronize())
+    return gpu.read(data), held_ms
+
+
 def host_function(gpu, data, lose_turn_ms):
     """A host function in one stream waits for the work of another."""
     (first, second), go, other = streams(), threading.Event(), gpu.word(0)
