@@ -215,8 +215,8 @@ class RecordedOperations:
         """Marks and the like are left out; threads and streams are numbers of those below."""
 
     @property
-    def contexts(self) -> list[int]:
-        """For each operation the number of its context; 0 = not said."""
+    def places(self) -> list[int]:
+        """For each operation, which record it was."""
 
     @property
     def streams(self) -> dict[int, tuple[int, int, int, StreamKind]]:

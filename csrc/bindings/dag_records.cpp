@@ -25,16 +25,19 @@ std::vector<shm::Record> records_in(std::string_view bytes) {
 class RecordedOperations {
  public:
   explicit RecordedOperations(const py::bytes& bytes) {
+    size_t place = 0;
     for (const shm::Record& record : records_in(bytes)) {
       const dag::NodeId id = records_.take(record);
-      if (id == dag::kNoNode) continue;
-      operations_.append(graph_.node(id).op);
-      contexts_.append(shm::context_of(record));
+      if (id != dag::kNoNode) {
+        operations_.append(graph_.node(id).op);
+        places_.append(place);
+      }
+      ++place;
     }
   }
 
   py::list operations() const { return operations_; }
-  py::list contexts() const { return contexts_; }
+  py::list places() const { return places_; }
 
   py::dict streams() const {
     py::dict out;
@@ -53,7 +56,7 @@ class RecordedOperations {
   dag::Graph graph_;
   dag::Order order_{graph_};
   dag::Records records_{order_};
-  py::list operations_, contexts_;
+  py::list operations_, places_;
 };
 
 }  // namespace
@@ -62,7 +65,7 @@ void add_dag_records(py::module_& module) {
   py::class_<RecordedOperations>(module, "RecordedOperations", py::is_final())
       .def(py::init<const py::bytes&>(), py::arg("records"))
       .def_property_readonly("operations", &RecordedOperations::operations)
-      .def_property_readonly("contexts", &RecordedOperations::contexts)
+      .def_property_readonly("places", &RecordedOperations::places)
       .def_property_readonly("streams", &RecordedOperations::streams)
       .def_property_readonly("threads", &RecordedOperations::threads);
 }

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tandem.cli._files import refuse_same, replacing
-from tandem.errors import UsageError
+from tandem.cli._output import open_client
+from tandem.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tandem.dag.graph import Graph
+    from tandem.dag.model import Window
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _DEFAULT = "draw"
@@ -97,16 +99,34 @@ def load_graph(place: str, iteration: int | None) -> "Graph":
         NotFoundError: there is neither.
         UsageError: the recording is damaged, or has no such iteration.
     """
-    from tandem.cli.trace import warn
-    from tandem.dag.from_trace import from_trace
     from tandem.dag.graph import graph_of
     from tandem.dag.iterations import with_iterations
-    from tandem.trace.file import read
 
     path = Path(place)
+    window = _of_trace(path) if path.exists() else _of_job(place)
+    return graph_of(with_iterations(window), iteration)
+
+
+def _of_trace(path: Path) -> "Window":
+    from tandem.cli.trace import warn
+    from tandem.dag.from_trace import from_trace
+    from tandem.trace.file import read
+
     recording = read(path)
     warn(recording, path)
-    return graph_of(with_iterations(from_trace(recording, place)), iteration)
+    return from_trace(recording, str(path))
+
+
+def _of_job(name: str) -> "Window":
+    from tandem.dag.from_job import from_job
+
+    with open_client() as client:
+        try:
+            windows = client.windows(name)
+        except NotFoundError as exc:
+            text = f"{exc}; nor is there a recording '{name}' (`tandem trace calls -o` makes one)"
+            raise NotFoundError(text) from exc
+    return from_job(windows, name)
 
 
 def _write(pieces: Iterator[str], output: Path | None) -> None:

@@ -1,0 +1,142 @@
+"""From what the daemon recorded of a running job to the window of a graph.
+
+What the records mean is said once, in csrc/core/dag/records.h; here numbers become names and the
+windows of several processes one. Between processes nothing is claimed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tandem import _results
+from tandem._native import Operation as NativeOperation
+from tandem._native import OperationKind, RecordedOperations, StreamKind
+from tandem.dag.model import Operation, Process, Stream, Thread, Unknown, Window
+from tandem.errors import StateError
+from tandem.trace.records import RECORD, RECORD_BYTES
+
+_DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
+_NAMES = {
+    OperationKind.GRAPH: "graph",
+    OperationKind.MEMSET: "memset",
+    OperationKind.MEMOP: "memory operation",
+    OperationKind.HOST_FUNC: "host function",
+    OperationKind.EVENT_RECORD: "event record",
+    OperationKind.EVENT_WAIT: "event wait",
+    OperationKind.SYNC_STREAM: "wait for stream",
+    OperationKind.SYNC_EVENT: "wait for event",
+    OperationKind.SYNC_CONTEXT: "wait for context",
+    OperationKind.ALLOC: "alloc",
+    OperationKind.FREE: "free",
+}
+
+
+def from_job(windows: Sequence[_results.Window], source: str) -> Window:
+    """One window of all processes; `source` is the job's name.
+
+    Raises:
+        StateError: no process told anything.
+    """
+    if not any(window.records for window in windows):
+        raise StateError(
+            f"'{source}' submitted nothing, or ended no iteration, while it was looked at; "
+            "`tandem explain` says what it waits for"
+        )
+    merger = _Merger()
+    for window in windows:
+        merger.add(window)
+    operations = tuple(sorted(merger.operations, key=lambda operation: operation.submitted_ns))
+    return Window(
+        source=source,
+        processes=tuple(merger.processes),
+        contexts=merger.contexts,
+        streams=tuple(merger.streams),
+        threads=tuple(merger.threads),
+        operations=operations,
+        gaps=(0,) if any(window.lost_records for window in windows) else (),
+        iterations=_iterations(windows, len(operations)),
+        unknown=Unknown(
+            lost_calls=sum(window.lost_records for window in windows),
+            is_cut_short=any(window.is_cut for window in windows),
+        ),
+    )
+
+
+def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
+    # Of several processes or several iterations none has its bounds here: they are looked for.
+    is_one = len(windows) == 1 and windows[0].iterations == 1
+    return ((0, operations),) if is_one else ()
+
+
+@dataclass(slots=True)
+class _Merger:
+    """Renumbers what each process numbers for itself."""
+
+    processes: list[Process] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    contexts: int = 0
+
+    def add(self, window: _results.Window) -> None:
+        """Take in one process."""
+        recorded = RecordedOperations(window.records)
+        process = len(self.processes)
+        self.processes.append(Process(pid=window.pid, name=str(window.pid)))
+        contexts: dict[int, int] = {}
+        threads = self._add_threads(recorded, process)
+        streams = self._add_streams(recorded, process, contexts)
+        for operation, place in zip(recorded.operations, recorded.places, strict=True):
+            value = RECORD.unpack_from(window.records, place * RECORD_BYTES)[-1]
+            self.operations.append(
+                Operation(
+                    kind=operation.kind,
+                    name=_name(operation, value & 0xFFFF_FFFF),
+                    thread=threads[operation.thread],
+                    context=self._context(contexts, value >> 32),
+                    stream=None if operation.stream is None else streams[operation.stream],
+                    submitted_ns=operation.submitted_ns,
+                    duration_ns=operation.duration_ns,
+                    object=operation.object,
+                    bytes=operation.bytes,
+                    blocks=operation.blocks,
+                    flags=operation.flags,
+                )
+            )
+
+    def _add_threads(self, recorded: RecordedOperations, process: int) -> dict[int, int]:
+        numbers = {}
+        for number, tid in sorted(recorded.threads.items()):
+            numbers[number] = len(self.threads)
+            self.threads.append(Thread(process=process, tid=tid))
+        return numbers
+
+    def _add_streams(
+        self, recorded: RecordedOperations, process: int, contexts: dict[int, int]
+    ) -> dict[int, int]:
+        numbers = {}
+        made = 0
+        for number, (_, context, thread, kind) in sorted(recorded.streams.items()):
+            numbers[number] = len(self.streams)
+            own = kind is not StreamKind.LEGACY and not thread
+            made += own
+            if own:
+                name = f"stream {made}"
+            else:
+                name = f"default stream of thread {thread}" if thread else "legacy stream"
+            where = self._context(contexts, context)
+            self.streams.append(Stream(process=process, context=where, kind=kind, name=name))
+        return numbers
+
+    def _context(self, known: dict[int, int], number: int) -> int:
+        if number not in known:
+            known[number] = self.contexts
+            self.contexts += 1
+        return known[number]
+
+
+def _name(operation: NativeOperation, detail: int) -> str:
+    if operation.kind is OperationKind.LAUNCH:
+        return f"kernel {operation.object:#x}"
+    if operation.kind is OperationKind.COPY:
+        return f"copy {_DIRECTIONS.get(detail, '')}".rstrip()
+    return _NAMES[operation.kind]

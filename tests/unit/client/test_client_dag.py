@@ -1,0 +1,121 @@
+"""What the daemon recorded of a job becomes a window."""
+
+import pytest
+
+from tandem._native import OperationKind, StreamKind
+from tandem._results import Window
+from tandem.dag.from_job import from_job
+from tandem.dag.graph import graph_of
+from tandem.errors import StateError, UsageError
+from tandem.trace.records import RECORD
+
+LAUNCH, COPY, SYNC, EVENT_RECORD, EVENT_WAIT, MARK = 1, 2, 6, 7, 8, 11
+NON_BLOCKING = 1
+ONE, OTHER, LEGACY, PER_THREAD = 0x1000, 0x2000, 1, 2
+
+
+def record(at_ns, kind, stream, *, of=0, low=0, thread=5, context=1, flags=NON_BLOCKING, ns=0):
+    return RECORD.pack(at_ns, kind, flags, 0, thread, stream, of, 0, 8, 32, ns, context << 32 | low)
+
+
+def window(*records, pid=100, iterations=1, **rest):
+    told = {"lost_records": 0, "is_cut": False, "first_iteration": 3, **rest}
+    return Window(
+        pid=pid,
+        gpus=(0,),
+        begin_ns=0,
+        end_ns=1000,
+        iterations=iterations,
+        records=b"".join(records),
+        **told,
+    )
+
+
+FORK = (
+    record(10, COPY, ONE, low=1),
+    record(20, LAUNCH, ONE, of=0xA, ns=7),
+    record(30, EVENT_RECORD, ONE, of=0xE),
+    record(40, EVENT_WAIT, OTHER, of=0xE),
+    record(45, MARK, 0),
+    record(50, LAUNCH, OTHER, of=0xB),
+    record(60, SYNC, OTHER, low=1),
+)
+
+
+def test_records_become_operations_with_names():
+    found = from_job([window(*FORK)], "train")
+
+    assert [operation.name for operation in found.operations] == [
+        "copy htod",
+        "kernel 0xa",
+        "event record",
+        "event wait",
+        "kernel 0xb",
+        "wait for stream",
+    ]
+    assert found.operations[1].duration_ns == 7
+    assert [stream.kind for stream in found.streams] == [StreamKind.NON_BLOCKING] * 2
+    assert found.iterations == ((0, 6),)
+
+
+def test_the_order_of_the_job_is_that_of_the_graph():
+    graph = graph_of(from_job([window(*FORK)], "train"), 1)
+
+    assert graph.dag.before(1, 4)  # by the event
+    assert not graph_of(from_job([window(*FORK[1:2], FORK[5])], "train")).dag.before(0, 1)
+
+
+def test_windows_of_two_processes_are_one_but_claim_nothing_between_them():
+    found = from_job([window(*FORK), window(*FORK, pid=200)], "train")
+
+    assert [process.pid for process in found.processes] == [100, 200]
+    assert found.contexts == 2
+    assert len(found.streams) == 4
+    assert [operation.submitted_ns for operation in found.operations] == sorted(
+        [10, 20, 30, 40, 50, 60] * 2
+    )
+    dag = graph_of(found).dag
+    assert not dag.before(0, 3)  # the copy of one process, the launch of the other
+
+
+def test_default_streams_are_one_a_context_and_one_a_thread():
+    found = from_job(
+        [
+            window(
+                record(1, LAUNCH, LEGACY, flags=0),
+                record(2, LAUNCH, LEGACY, context=2, flags=0),
+                record(3, LAUNCH, PER_THREAD, flags=0),
+                record(4, LAUNCH, PER_THREAD, thread=6, flags=0),
+            )
+        ],
+        "train",
+    )
+
+    assert len(found.streams) == 4
+    assert sorted(stream.kind.name for stream in found.streams) == [
+        "BLOCKING",
+        "BLOCKING",
+        "LEGACY",
+        "LEGACY",
+    ]
+    assert {operation.kind for operation in found.operations} == {OperationKind.LAUNCH}
+
+
+def test_what_is_missing_is_told():
+    found = from_job([window(*FORK, lost_records=3, is_cut=True)], "train")
+
+    assert found.unknown.lost_calls == 3
+    assert found.unknown.is_cut_short
+    assert found.gaps == (0,)
+
+
+def test_a_job_that_told_nothing_has_no_graph():
+    with pytest.raises(StateError, match="'train' submitted nothing"):
+        from_job([window()], "train")
+    with pytest.raises(StateError):
+        from_job([], "train")
+
+
+def test_an_iteration_that_is_not_there_is_refused():
+    with pytest.raises(UsageError, match="iterations 1 to 1, and no 2"):
+        graph_of(from_job([window(*FORK)], "train"), 2)
