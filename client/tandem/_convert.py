@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait, Window
+from tandem._results import Explanation, Finding, Gpu, Job, JobEvent, Process, Status, Wait, Window
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_percent, parse_slo
@@ -48,6 +48,7 @@ def job(message: pb.Job) -> Job:
         create_time_ns=message.create_time.ToNanoseconds(),
         processes=tuple(_process(p) for p in message.processes),
         etag=message.etag,
+        findings=tuple(map(_finding, status.findings)),
     )
 
 
@@ -66,6 +67,7 @@ def explanation(message: pb.Explanation) -> Explanation:
         policy=message.policy,
         waits=tuple(Wait(reason=w.reason, total_ns=w.total.ToNanoseconds()) for w in message.waits),
         story=tuple(message.story),
+        findings=tuple(map(_finding, message.findings)),
     )
 
 
@@ -184,6 +186,17 @@ def _word(name_of: Callable[[_Value], str], value: _Value, prefix: str) -> str:
     except ValueError:  # a newer daemon knows more
         return ""
     return "" if text == "unspecified" else text
+
+
+def _finding(message: pb.Finding) -> Finding:
+    return Finding(
+        rule=message.rule,
+        since_ns=message.since.ToNanoseconds(),
+        what=message.what,
+        why=message.why,
+        advice=message.advice,
+        facts=dict(message.facts),
+    )
 
 
 def _process(message: pb.Process) -> Process:

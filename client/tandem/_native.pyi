@@ -75,6 +75,7 @@ class Snapshot:
     open_segments: int
     device_bytes: int
     peak_bytes: int
+    alloc_count: int
     refused_count: int
     waiting_threads: int
     wait_reason: int
@@ -95,6 +96,9 @@ class Snapshot:
     iterations: int  # ends of those found in its records
     iteration_ns: int  # their usual length; 0 = none is found
     iteration_launches: int
+    iteration_bytes: int  # device memory when the newest ended, marked or found
+    work_ns: int  # predicted GPU time of what was submitted
+    timed_count: int  # submissions of which it is known
     exclusive_ns: int  # GPU time while no other group was busy, charged by the poller
     shared_ns: int  # its part of intervals in which several groups were busy: an estimate
     last_busy_ns: int

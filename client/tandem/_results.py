@@ -15,6 +15,18 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What the daemon's watchdog found about a job and still finds."""
+
+    rule: str  # stall, starvation, leak, launch-bound, thrash
+    since_ns: int  # since 1970
+    what: str
+    why: str  # it matters
+    advice: str  # what to do
+    facts: dict[str, float]  # names carry their unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job: what was asked for it, and how it fares."""
 
@@ -44,6 +56,7 @@ class Job:
     create_time_ns: int  # since 1970
     processes: tuple[Process, ...]
     etag: str
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +64,7 @@ class JobEvent:
     """One change of a job."""
 
     time_ns: int  # since 1970
-    kind: str  # attached, state, exited, ...
+    kind: str  # attached, state, exited, finding, finding-over, ...
     job: Job
 
 
@@ -74,6 +87,7 @@ class Explanation:
     policy: str
     waits: tuple[Wait, ...]
     story: tuple[str, ...]  # newest decisions about the job, oldest first
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

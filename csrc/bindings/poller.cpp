@@ -142,6 +142,7 @@ void add_snapshot(py::module_& module) {
       .def_readonly("open_segments", &Snapshot::open_segments)
       .def_readonly("device_bytes", &Snapshot::device_bytes)
       .def_readonly("peak_bytes", &Snapshot::peak_bytes)
+      .def_readonly("alloc_count", &Snapshot::alloc_count)
       .def_readonly("refused_count", &Snapshot::refused_count)
       .def_readonly("waiting_threads", &Snapshot::waiting_threads)
       .def_property_readonly(
@@ -163,6 +164,9 @@ void add_snapshot(py::module_& module) {
       .def_readonly("iterations", &Snapshot::iterations)
       .def_readonly("iteration_ns", &Snapshot::iteration_ns)
       .def_readonly("iteration_launches", &Snapshot::iteration_launches)
+      .def_readonly("iteration_bytes", &Snapshot::iteration_bytes)
+      .def_readonly("work_ns", &Snapshot::work_ns)
+      .def_readonly("timed_count", &Snapshot::timed_count)
       .def_readonly("exclusive_ns", &Snapshot::exclusive_ns)
       .def_readonly("shared_ns", &Snapshot::shared_ns)
       .def_readonly("last_busy_ns", &Snapshot::last_busy_ns);

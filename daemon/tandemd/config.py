@@ -16,6 +16,7 @@ from tandem.errors import UsageError
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.limits import Limits
+from tandemd.watchdog_config import WatchdogTable
 
 DEFAULT_FILE = Path("/etc/tandem/config.toml")
 
@@ -88,6 +89,7 @@ class Config(_Table):
     scheduler: SchedulerTable = SchedulerTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
     limits: LimitsTable = LimitsTable()
+    watchdog: WatchdogTable = WatchdogTable()
 
     def options(self) -> Options:
         """What the core is set to."""

@@ -115,6 +115,7 @@ class Daemon:
             now_ns = self._loop.clock.now_ns()
             for action in self._loop.scheduler.change_options(config.options(), now_ns=now_ns):
                 self._loop.perform(action)
+            self._loop.watchdog.change(config.watchdog.watch())
             self._sessions.limits = self._desk.limits = limits
             self._desk.privacy = config.daemon.privacy
 
@@ -147,6 +148,10 @@ class Daemon:
         poller = _native.Poller()
         channels = Channels(send=lambda *packet: self._sessions.send(*packet))
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
+        self._loop.watchdog.change(self._config.watchdog.watch())
+        self._loop.watchdog.capacity_bytes = {
+            gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
+        }
         self._sessions = Sessions(
             scheduler=scheduler,
             channels=channels,

@@ -26,6 +26,7 @@ from tandemd.sessions import Sessions
 from tandemd.views import (
     Event,
     ExplanationView,
+    FindingView,
     GpuView,
     JobView,
     ProcessView,
@@ -99,6 +100,7 @@ class Desk:
                 policy=core.options.policy,
                 wait_ns=job.waited_ns(now_ns),
                 story=tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story),
+                findings=self._findings(job),
             )
 
         return self._loop.ask(answer)
@@ -329,4 +331,12 @@ class Desk:
             launches=job.launches,
             steps=job.steps,
             share=self._loop.recent.share(("job", job.job_id)),
+            findings=self._findings(job),
+        )
+
+    def _findings(self, job: Job) -> tuple[FindingView, ...]:
+        wall_ns = self._loop.calendar.wall_ns
+        return tuple(
+            FindingView(since_wall_ns=wall_ns(found.since_ns), finding=found)
+            for found in self._loop.watchdog.findings(job.job_id)
         )

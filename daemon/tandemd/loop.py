@@ -28,6 +28,7 @@ from tandemd.core.events import (
 )
 from tandemd.core.model import Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
@@ -67,6 +68,7 @@ class Loop:
         self.poller = poller
         self.channels = channels
         self.recent = Recent()
+        self.watchdog = Watchdog()
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.started_ns = 0
@@ -187,8 +189,12 @@ class Loop:
         due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if due:
             self._wake_at_ns = None
-        if notable or due or self.recent.is_due(now_ns):
+        watch = self.watchdog.is_due(now_ns)
+        if notable or due or watch or self.recent.is_due(now_ns):
             self._sample(now_ns)
+        if watch:
+            for finding in self.watchdog.look(self.scheduler, now_ns):
+                self.handle(finding)
 
     def _sample(self, now_ns: int) -> None:
         changed = self._changed_usages()
@@ -234,6 +240,8 @@ def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
         snapshot.steps,
         snapshot.iterations,
         snapshot.device_bytes,
+        snapshot.open_segments,
+        snapshot.alloc_count,
         snapshot.ungated,
     )
 
@@ -250,11 +258,16 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         exclusive_ns=snapshot.exclusive_ns,
         shared_ns=snapshot.shared_ns,
         device_bytes=snapshot.device_bytes,
+        open_segments=snapshot.open_segments,
+        alloc_count=snapshot.alloc_count,
         launches=snapshot.launches,
+        work_ns=snapshot.work_ns,
+        timed_count=snapshot.timed_count,
         steps=snapshot.steps,
         iterations=snapshot.iterations,
         iteration_ns=snapshot.iteration_ns,
         iteration_launches=snapshot.iteration_launches,
+        iteration_bytes=snapshot.iteration_bytes,
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,

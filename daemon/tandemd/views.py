@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tandem import _native
 from tandemd.core.model import JobSpec, JobState
+from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
 
 
@@ -19,6 +20,14 @@ class ProcessView:
     device_bytes: int
     ungated: bool
     dropped_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingView:
+    """What the watchdog found about a job."""
+
+    since_wall_ns: int
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +50,7 @@ class JobView:
     launches: int
     steps: int
     share: float
+    findings: tuple[FindingView, ...]
 
     @property
     def name(self) -> str:
@@ -58,6 +68,7 @@ class ExplanationView:
     policy: str
     wait_ns: tuple[int, ...]  # by WaitReason
     story: tuple[str, ...]
+    findings: tuple[FindingView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

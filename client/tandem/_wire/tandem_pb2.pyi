@@ -208,6 +208,7 @@ class JobStatus(google.protobuf.message.Message):
     LAUNCHES_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
     SHARE_RATIO_FIELD_NUMBER: builtins.int
+    FINDINGS_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -222,6 +223,8 @@ class JobStatus(google.protobuf.message.Message):
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
     def wait_time(self) -> google.protobuf.duration_pb2.Duration: ...
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]: ...
     def __init__(
         self,
         *,
@@ -235,11 +238,68 @@ class JobStatus(google.protobuf.message.Message):
         launches: builtins.int = ...,
         steps: builtins.int = ...,
         share_ratio: builtins.float = ...,
+        findings: collections.abc.Iterable[global___Finding] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
+
+@typing.final
+class Finding(google.protobuf.message.Message):
+    """What the watchdog found about a job and still finds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class FactsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    RULE_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    WHAT_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    ADVICE_FIELD_NUMBER: builtins.int
+    FACTS_FIELD_NUMBER: builtins.int
+    rule: builtins.str
+    """stall, starvation, leak, launch-bound, thrash"""
+    what: builtins.str
+    why: builtins.str
+    """it matters"""
+    advice: builtins.str
+    """what to do"""
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def facts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """names carry their unit"""
+
+    def __init__(
+        self,
+        *,
+        rule: builtins.str = ...,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        what: builtins.str = ...,
+        why: builtins.str = ...,
+        advice: builtins.str = ...,
+        facts: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "facts", b"facts", "rule", b"rule", "since", b"since", "what", b"what", "why", b"why"]) -> None: ...
+
+global___Finding = Finding
 
 @typing.final
 class Job(google.protobuf.message.Message):
@@ -387,7 +447,7 @@ class JobEvent(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     JOB_FIELD_NUMBER: builtins.int
     kind: builtins.str
-    """attached, state, exited, ..."""
+    """attached, state, exited, finding, finding-over, ..."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -504,6 +564,7 @@ class Explanation(google.protobuf.message.Message):
     POLICY_FIELD_NUMBER: builtins.int
     WAITS_FIELD_NUMBER: builtins.int
     STORY_FIELD_NUMBER: builtins.int
+    FINDINGS_FIELD_NUMBER: builtins.int
     job: builtins.str
     summary: builtins.str
     """one sentence"""
@@ -519,6 +580,8 @@ class Explanation(google.protobuf.message.Message):
     def story(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """newest decisions about the job, oldest first"""
 
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]: ...
     def __init__(
         self,
         *,
@@ -529,8 +592,9 @@ class Explanation(google.protobuf.message.Message):
         policy: builtins.str = ...,
         waits: collections.abc.Iterable[global___Wait] | None = ...,
         story: collections.abc.Iterable[builtins.str] | None = ...,
+        findings: collections.abc.Iterable[global___Finding] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "lines", b"lines", "mode", b"mode", "policy", b"policy", "story", b"story", "summary", b"summary", "waits", b"waits"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings", "job", b"job", "lines", b"lines", "mode", b"mode", "policy", b"policy", "story", b"story", "summary", b"summary", "waits", b"waits"]) -> None: ...
 
 global___Explanation = Explanation
 

@@ -1,5 +1,7 @@
 """`tandem explain`."""
 
+import time
+
 import click
 
 from tandem._results import Explanation
@@ -12,6 +14,9 @@ from tandem.units import format_duration
 @json_option
 def explain(job: str, as_json: bool) -> None:
     """Say why JOB runs or waits, for what it has waited, and what was decided lately.
+
+    Also what the daemon's watchdog found: a stall, starvation, a leak, a host that is too slow,
+    thrashing; since when, why it matters, and what to do.
 
     \b
     Examples:
@@ -32,6 +37,18 @@ def lines(found: Explanation) -> list[str]:
     text = [found.summary, *(f"  {line}" for line in found.lines)]
     waits = [f"{w.reason} {format_duration(w.total_ns)}" for w in found.waits if w.total_ns]
     text.append("  waited so far: " + (", ".join(waits) or "never"))
+    for finding in found.findings:
+        text += [
+            f"{finding.rule}: {finding.what}",
+            f"  since {_clock(finding.since_ns)}; {finding.why}",
+            f"  {finding.advice}",
+        ]
     if found.story:
         text += ["lately:", *(f"  {line}" for line in found.story)]
     return text
+
+
+def _clock(since_ns: int) -> str:
+    """Local time, with the date where that is not today's."""
+    then, now = time.localtime(since_ns / 1e9), time.localtime()
+    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)

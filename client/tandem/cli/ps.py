@@ -12,7 +12,7 @@ from tandem.units import format_bytes, format_duration
 
 HEADER = (
     *("JOB", "NAME", "USER", "CLASS", "STATE", "GPU", "BUSY%"),
-    *("MEM(res/quota)", "WAIT", "GPU-TIME", "AGE", "COMMAND"),
+    *("MEM(res/quota)", "WAIT", "GPU-TIME", "AGE", "FINDINGS", "COMMAND"),
 )
 FIGURES = ("GPU", "BUSY%", "WAIT", "GPU-TIME", "AGE")
 
@@ -25,7 +25,8 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     """List the jobs: who computes, who waits, and with how much memory.
 
     BUSY% is the share of the GPU in the last second. A ~ before GPU-TIME says that part of it was
-    split between jobs that ran together. WAIT is the total since the job began.
+    split between jobs that ran together. WAIT is the total since the job began. FINDINGS are what
+    the watchdog found; `tandem explain` tells more.
 
     \b
     Examples:
@@ -74,5 +75,6 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         format_duration(job.wait_time_ns),
         f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,
         format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-",
+        ",".join(finding.rule for finding in job.findings) or "-",
         job.command or "-",
     )

@@ -74,6 +74,7 @@ void look_at_marks(const shm::StateMarks& marks, uint64_t now_ns, Snapshot* snap
 void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
   snapshot->device_bytes = bounded(memory.device_bytes);
   snapshot->peak_bytes = std::max(bounded(memory.peak_bytes), snapshot->device_bytes);
+  grow(&snapshot->alloc_count, memory.alloc_count);
   grow(&snapshot->refused_count, memory.refused_count);
 }
 

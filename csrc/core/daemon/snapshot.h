@@ -19,6 +19,7 @@ struct Snapshot {
   uint64_t open_segments = 0;
   uint64_t device_bytes = 0;
   uint64_t peak_bytes = 0;
+  uint64_t alloc_count = 0;
   uint64_t refused_count = 0;
   uint32_t waiting_threads = 0;
   shm::WaitReason wait_reason = shm::WaitReason::kNone;
@@ -43,6 +44,9 @@ struct Snapshot {
   uint64_t iterations = 0;          // ends of those found in its records
   uint64_t iteration_ns = 0;        // the usual length; 0 = none is found
   uint64_t iteration_launches = 0;
+  uint64_t iteration_bytes = 0;     // device_bytes when one ended, marked or found; 0 = none has
+  uint64_t work_ns = 0;             // predicted GPU time of what was submitted
+  uint64_t timed_count = 0;         // submissions of which it is known
   uint64_t exclusive_ns = 0;
   uint64_t shared_ns = 0;
 };

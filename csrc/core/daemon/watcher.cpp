@@ -66,6 +66,9 @@ bool Watcher::round(uint64_t now_ns) {
     const Snapshot before = watched->snapshot;
     watched->looker.look(*watched->pages, now_ns, &watched->snapshot);
     read_records(*watched, now_ns, recording);
+    const Snapshot& after = watched->snapshot;
+    if (after.steps != before.steps || (after.steps == 0 && after.iterations != before.iterations))
+      watched->snapshot.iteration_bytes = after.device_bytes;
     changed |= notable(before, watched->snapshot);
     active_ |= watched->snapshot.busy || watched->snapshot.waiting_threads != 0;
   }
@@ -102,6 +105,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     if (result.copied == 0 && result.dropped == 0) continue;
     for (size_t r = 0; r < result.copied; ++r)
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
+    for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
     look_for_iterations(watched, i, result);
     watched.window.take(scratch_.data(), result.copied, result.dropped);
     const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
@@ -121,6 +125,17 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     });
   }
   records_.append(watched.pages->process_id(), count);
+}
+
+// What a job says of its kernels' times is a claim: bounded, and so is the sum.
+void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {
+  const auto kind = static_cast<shm::RecordKind>(record.kind);
+  const bool submission = kind == shm::RecordKind::kLaunch || kind == shm::RecordKind::kGraph;
+  if (!submission || record.duration_ns == 0) return;
+  constexpr uint64_t kLongestNs = 3'600'000'000'000;
+  const uint64_t sum_ns = snapshot->work_ns + std::min(record.duration_ns, kLongestNs);
+  snapshot->work_ns = std::min<uint64_t>(sum_ns, INT64_MAX);
+  ++snapshot->timed_count;
 }
 
 void Watcher::look_for_iterations(Watched& watched, uint32_t ring,

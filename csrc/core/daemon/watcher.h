@@ -68,6 +68,7 @@ class Watcher {
   void look_for_iterations(Watched& watched, uint32_t ring, const RingReader::Result& result);
   static void tell_iterations(Watched& watched);
   static void look_at_window(Watched& watched, uint64_t now_ns);
+  static void add_work(const shm::Record& record, Snapshot* snapshot);
 
   std::vector<std::unique_ptr<Watched>> watched_;  // by gpu, group, process_id: as charge() wants
   RecordBuffer records_;

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tandemd.core.model import JobClass, JobSpec, Usage
+from tandemd.core.watchdog.finding import Finding
 
 # --------------------------------------------------------------------------------- events
 
@@ -101,6 +102,24 @@ class MemoryAudited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindingBegan:
+    """The watchdog found that something is the matter with the job."""
+
+    now_ns: int
+    job_id: int
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingEnded:
+    """It no longer is; `finding` is what was found last."""
+
+    now_ns: int
+    job_id: int
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdated:
     """Somebody allowed to do so changed what the job may have."""
 
@@ -150,6 +169,8 @@ Event = (
     | JobExited
     | UsageSampled
     | MemoryAudited
+    | FindingBegan
+    | FindingEnded
     | JobUpdated
     | JobPaused
     | JobResumed

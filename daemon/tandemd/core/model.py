@@ -76,11 +76,16 @@ class Usage:
     exclusive_ns: int = 0  # GPU time while no other group was busy
     shared_ns: int = 0  # its part of intervals with several groups: an estimate
     device_bytes: int = 0
+    open_segments: int = 0  # submitted and not completed
+    alloc_count: int = 0  # times it took memory from the device
     launches: int = 0
+    work_ns: int = 0  # predicted GPU time of what it submitted
+    timed_count: int = 0  # submissions with such a prediction
     steps: int = 0  # iterations it marked itself
     iterations: int = 0  # ends of those found in what it submits
     iteration_ns: int = 0  # their usual length; 0 = none is found
     iteration_launches: int = 0
+    iteration_bytes: int = 0  # device memory when the newest iteration ended; 0 = none has
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0
@@ -213,6 +218,7 @@ class Group:
     reopened_steps: int | None = None  # reopened after a failed drain, until this many steps passed
     reopened_until_ns: int = 0
     undrainable: bool = False
+    turns: int = 0  # times its gate opened for it after it was held
     unused_since_ns: int | None = None  # since when its gate is open and it only waits
     dozing: bool = False  # it did so for too long: no claim until it submits something
 

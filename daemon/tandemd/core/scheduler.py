@@ -23,6 +23,8 @@ from tandemd.core.events import (
     ChargeGroup,
     CloseGates,
     Event,
+    FindingBegan,
+    FindingEnded,
     ForgetProcess,
     GpuAdded,
     HandleShared,
@@ -98,8 +100,8 @@ class Scheduler:
                 self._take_samples(event, actions)
             case Ticked():
                 self._drop_finished(event.now_ns)
-            case MemoryAudited():
-                take_audit(event, self.processes, self.jobs)
+            case MemoryAudited() | FindingBegan() | FindingEnded():
+                self._take_observation(event, actions)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
             case HandleShared() | GpuAdded():
@@ -373,6 +375,21 @@ class Scheduler:
         if stimulus not in (Stimulus.BUSY, Stimulus.BLOCKED, Stimulus.QUIET):
             job.tell(now_ns, stimulus.value)
         actions.append(AnnounceJob(job_id=job.job_id, kind=job.state.name.lower()))
+
+    def _take_observation(
+        self, event: MemoryAudited | FindingBegan | FindingEnded, actions: list[Action]
+    ) -> None:
+        if isinstance(event, MemoryAudited):
+            take_audit(event, self.processes, self.jobs)
+            return
+        job = self.jobs.get(event.job_id)
+        if job is None:
+            return  # ended meanwhile
+        began = isinstance(event, FindingBegan)
+        rule, what = event.finding.rule, event.finding.what
+        job.tell(event.now_ns, f"{rule}: {what}" if began else f"{rule}: over")
+        kind = "finding" if began else "finding-over"
+        actions.append(AnnounceJob(job_id=job.job_id, kind=kind))
 
     def _drop_finished(self, now_ns: int) -> None:
         horizon_ns = now_ns - self.options.finished_kept_ns

@@ -285,6 +285,7 @@ def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
         if group.hold_since_ns is not None:
             group.hold_since_ns = None
             if group.open:
+                group.turns += 1
                 verdict.released.append(group)
     elif group.hold_since_ns is None:
         group.hold_since_ns = now_ns

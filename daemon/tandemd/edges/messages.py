@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
-from tandemd.views import Event, ExplanationView, GpuView, JobView, WindowView, etag_of
+from tandemd.views import Event, ExplanationView, FindingView, GpuView, JobView, WindowView, etag_of
 
 MAX_INT64 = 2**63 - 1
 
@@ -62,6 +62,7 @@ def _status(view: JobView) -> pb.JobStatus:
         launches=view.launches,
         steps=view.steps,
         share_ratio=view.share,
+        findings=_findings(view.findings),
     )
 
 
@@ -79,6 +80,20 @@ def window_message(view: WindowView) -> pb.ProcessWindow:
         is_cut=window.is_cut,
         records=window.records,
     )
+
+
+def _findings(views: Iterable[FindingView]) -> list[pb.Finding]:
+    return [
+        pb.Finding(
+            rule=view.finding.rule,
+            since=_timestamp(view.since_wall_ns),
+            what=view.finding.what,
+            why=view.finding.why,
+            advice=view.finding.advice,
+            facts=dict(view.finding.facts),
+        )
+        for view in views
+    ]
 
 
 def event_message(event: Event) -> pb.JobEvent:
@@ -101,6 +116,7 @@ def explanation_message(view: ExplanationView) -> pb.Explanation:
         policy=view.policy,
         waits=waits,
         story=view.story,
+        findings=_findings(view.findings),
     )
 
 

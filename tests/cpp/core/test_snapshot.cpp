@@ -83,16 +83,19 @@ TEST(counters_never_go_back) {
   Fixture f;
   f.job.state().marks.steps.store(10);
   f.job.state().waits.total_ns[1].store(500);
+  f.job.state().memory.alloc_count.store(9);
   f.job.state().memory.refused_count.store(2);
   f.look();
   f.job.state().marks.steps.store(1);
   f.job.state().waits.total_ns[1].store(0);
+  f.job.state().memory.alloc_count.store(3);
   f.job.state().memory.refused_count.store(0);
 
   f.look();
 
   CHECK_EQ(f.snapshot.steps, 10u);
   CHECK_EQ(f.snapshot.wait_total_ns[1], 500u);
+  CHECK_EQ(f.snapshot.alloc_count, 9u);
   CHECK_EQ(f.snapshot.refused_count, 2u);
 }
 

@@ -15,8 +15,9 @@ struct Job {
   std::unique_ptr<Channel> channel;
   FakeShim shim;
 
-  void record(uint64_t ticks, uint32_t ring = 0) {
+  void record(uint64_t ticks, uint32_t ring = 0, uint64_t duration_ns = 0) {
     shm::Record r{};
+    r.duration_ns = duration_ns;
     r.ticks = ticks;
     r.kind = static_cast<uint8_t>(shm::RecordKind::kLaunch);
     write_record(shim.ring_header(ring), shim.ring(ring), r);
@@ -75,6 +76,41 @@ TEST(an_interval_is_charged_to_who_was_busy_when_it_began) {
   CHECK_EQ(snapshots[0].shared_ns, 500u);
   CHECK_EQ(snapshots[1].exclusive_ns, 400u);
   CHECK_EQ(snapshots[1].shared_ns, 500u);
+}
+
+TEST(predicted_times_of_launches_add_up_and_a_liars_end_at_a_bound) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.record(1);  // of which nothing is known
+  job.record(2, 0, 5'000);
+  job.record(3, 1, 7'000);
+  watcher.round(1000);
+
+  CHECK_EQ(first_of(watcher).work_ns, 12'000u);
+  CHECK_EQ(first_of(watcher).timed_count, 2u);
+
+  for (int i = 0; i < 3'000; ++i) {
+    for (int k = 0; k < 1'000; ++k) job.record(4, 0, UINT64_MAX);
+    watcher.round(2000);
+  }
+  CHECK_EQ(first_of(watcher).work_ns, static_cast<uint64_t>(INT64_MAX));
+}
+
+TEST(memory_is_noted_where_an_iteration_ends) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.shim.state().memory.device_bytes.store(10);
+  watcher.round(1000);
+  CHECK_EQ(first_of(watcher).iteration_bytes, 0u);
+
+  job.shim.state().marks.steps.store(1);
+  watcher.round(2000);
+  job.shim.state().memory.device_bytes.store(99);
+  watcher.round(3000);
+
+  CHECK_EQ(first_of(watcher).iteration_bytes, 10u);
 }
 
 TEST(a_clock_that_goes_back_charges_nothing) {

@@ -1,10 +1,11 @@
 """How commands print."""
 
 import json
+import time
 
 import pytest
 
-from tandem._results import Explanation, Gpu, Job, Wait
+from tandem._results import Explanation, Finding, Gpu, Job, Wait
 from tandem.cli import _output, explain, ps
 from tandem.cli.set import parse_changes
 from tandem.errors import UsageError
@@ -61,6 +62,7 @@ def test_a_row_of_ps():
         "WAIT": "200 us",
         "GPU-TIME": "14 ms",
         "AGE": "3:12",
+        "FINDINGS": "-",
         "COMMAND": "python serve.py",
     }
 
@@ -78,6 +80,16 @@ def test_a_user_without_a_name_is_its_uid():
 
 def test_estimated_time_is_marked():
     assert cells(gpu_time_estimated=True)["GPU-TIME"] == "~14 ms"
+
+
+LEAK, STALL = (
+    Finding(rule=rule, since_ns=0, what="so it is", why="it matters", advice="do this", facts={})
+    for rule in ("leak", "stall")
+)
+
+
+def test_findings_are_named():
+    assert cells(findings=(LEAK, STALL))["FINDINGS"] == "leak,stall"
 
 
 def test_columns_are_aligned(capsys):
@@ -155,7 +167,8 @@ def test_json_of_one_thing_is_an_object(capsys):
     assert json.loads(capsys.readouterr().out)["busy_ratio"] == 0.5
 
 
-def test_an_explanation_as_text():
+def test_an_explanation_as_text(monkeypatch):
+    monkeypatch.setattr(time, "localtime", time.gmtime)
     found = Explanation(
         job="j-1",
         summary="waiting: class latency holds the gpu",
@@ -164,12 +177,16 @@ def test_an_explanation_as_text():
         policy="priority",
         waits=(Wait(reason="gate", total_ns=14_000_000), Wait(reason="memory", total_ns=0)),
         story=("held for j-2",),
+        findings=(LEAK,),
     )
 
     assert explain.lines(found) == [
         "waiting: class latency holds the gpu",
         "  next look at the end of the request",
         "  waited so far: gate 14 ms",
+        "leak: so it is",
+        "  since 1970-01-01 00:00:00; it matters",
+        "  do this",
         "lately:",
         "  held for j-2",
     ]

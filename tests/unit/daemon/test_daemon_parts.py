@@ -1,3 +1,4 @@
+import re
 import socket
 from pathlib import Path
 
@@ -6,11 +7,15 @@ import pytest
 from tandem.errors import UsageError
 from tandemd.config import Config, load
 from tandemd.core.model import JobClass, Options
+from tandemd.core.watchdog.rule import RULES
+from tandemd.core.watchdog.rules.launch_bound import LaunchBound
+from tandemd.core.watchdog.watchdog import Watch
 from tandemd.edges.gpus import Gpu, GpuIndex, uuid_bytes
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.limits import Identity, Limits
 from tandemd.recent import Recent
 from tandemd.runtime import runtime_dir
+from tandemd.watchdog_config import keys_of
 
 LATENCY, NORMAL, BATCH = JobClass.LATENCY, JobClass.NORMAL, JobClass.BATCH
 SECOND = 1_000_000_000
@@ -88,6 +93,51 @@ def test_every_setting_is_in_the_manual():
     for table in ("daemon", "scheduler"):
         for key in type(getattr(config, table)).model_fields:
             assert f"`{table}.{key}`" in manual
+    for name, rule in RULES.items():
+        for key, field in keys_of(rule):
+            default = field.default / 1e9 if field.name.endswith("_ns") else field.default
+            shown = re.search(rf"`watchdog.{name}.{key}` \| (\S+) \|", manual)
+            assert float(shown[1]) == default, (name, key)
+
+
+def test_thresholds_of_the_watchdog_are_the_rules_own_unless_the_file_says_otherwise(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        "[watchdog]\nperiod_ms = 250\n[watchdog.launch-bound]\nspan_s = 2.5\n"
+        "[watchdog.leak]\nenabled = false\n"
+    )
+
+    watch = load(path).watchdog.watch()
+
+    assert Config().watchdog.watch() == Watch()
+    assert watch.period_ns == 250_000_000
+    assert watch.rules["launch-bound"] == LaunchBound(span_ns=2_500_000_000)
+    assert watch.rules.keys() == RULES.keys() - {"leak"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[watchdog.leaks]\n", "watchdog.leaks: unknown key"),
+        ("[watchdog.stall]\nfloor = 3\n", "watchdog.stall.floor: unknown key"),
+        ("[watchdog.stall]\nfloor_s = 0\n", "watchdog.stall.floor_s: .* greater than 0"),
+        ("[watchdog.thrash]\nlost_ratio = 2\n", "watchdog.thrash.lost_ratio: .* equal to 1"),
+        ("[watchdog]\nperiod_ms = 5\n", "span_s is 2000 times period_ms; at most 600"),
+    ],
+)
+def test_wrong_thresholds_are_named(tmp_path, text, told):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+
+    with pytest.raises(UsageError, match=told):
+        load(path)
+
+
+def test_the_watchdog_can_be_switched_off(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("[watchdog]\nenabled = false\nperiod_ms = 1\n")
+
+    assert not load(path).watchdog.watch().rules
 
 
 def test_shares_are_of_the_last_second():

@@ -1,0 +1,65 @@
+"""Who competes on an island now, and what part of its time each is owed.
+
+What the core promises: a tier that waits for a higher one gets `min_share` of the time, the
+highest that waits gets the rest, and groups of one tier share it by the weight of their class. A
+group that takes no turns is promised nothing, for it waits for nobody; nor is any group under a
+policy whose turns do not end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tandemd.core.model import Group, GroupKey, Options
+from tandemd.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rivalry:
+    """What is so on one island; made once a look, for all of its jobs."""
+
+    max_hold_ns: int = 0
+    quantum_ns: int = 0
+    served_ns: int = 0
+    wanting: frozenset[GroupKey] = frozenset()  # those that take turns
+    shares: dict[GroupKey, float] = field(default_factory=dict)
+
+    def rivals_of(self, group: Group) -> int:
+        """How many others want the GPU and take turns."""
+        return len(self.wanting - {group.key})
+
+    def owed_share(self, group: Group) -> float:
+        """Its part of the GPU's time, 0..1, while it wants it and somebody else does, too."""
+        return self.shares.get(group.key, 0.0)
+
+
+def rivalry_on(island: list[Group], policy: Policy, options: Options) -> Rivalry:
+    """Look at the groups of an island."""
+    eager = [group for group in island if group.wants and not group.paused]
+    takers = [g for g in eager if not g.undrainable and not policy.always_open(g)]
+    quantum_ns = policy.quantum_ns(options)
+    contested = len(eager) > 1 and quantum_ns is not None
+    exempt = len(takers) < len(eager)
+    return Rivalry(
+        max_hold_ns=options.max_hold_ns,
+        quantum_ns=quantum_ns or 0,
+        served_ns=sum(group.served_ns for group in island),
+        wanting=frozenset(group.key for group in takers),
+        shares=_shares(takers, policy, options, exempt=exempt) if contested else {},
+    )
+
+
+def _shares(
+    takers: list[Group], policy: Policy, options: Options, *, exempt: bool
+) -> dict[GroupKey, float]:
+    tiers: dict[int, list[Group]] = {}
+    for group in takers:
+        tiers.setdefault(policy.tier(group), []).append(group)
+    shares: dict[GroupKey, float] = {}
+    for rank, tier in enumerate(sorted(tiers)):
+        is_first = rank == 0 and not exempt
+        whole = 1 - options.min_share * (len(tiers) - 1) if is_first else options.min_share
+        weights = {group.key: options.weight(group.job_class) for group in tiers[tier]}
+        total = sum(weights.values())
+        shares |= {key: max(0.0, whole) * weight / total for key, weight in weights.items()}
+    return shares

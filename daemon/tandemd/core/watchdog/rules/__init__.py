@@ -1,0 +1,1 @@
+"""One rule a file; the table is in rule.py."""

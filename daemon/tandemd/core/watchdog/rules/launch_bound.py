@@ -1,0 +1,74 @@
+"""A job whose host cannot submit its small kernels as fast as the GPU runs them.
+
+While it goes on launching, the GPU has work of it nearly always (`exclusive_ns`, as the daemon sees
+it once a millisecond), yet the kernels' own predicted times add up to a small part of that. A job
+that waits for its data leaves the GPU without work for milliseconds; one that is held has no work
+there either. Neither looks like this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tandemd.core.watchdog.finding import Finding
+from tandemd.core.watchdog.history import History
+from tandemd.core.watchdog.look import Look
+from tandemd.core.watchdog.words import span
+
+RELAXED = 1.2
+KNOWN = 0.8  # of its submissions need a prediction
+ALONE = 0.9  # of its time on the GPU it must have had for itself: else others slow it down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchBound:
+    """Kernels fill less than `filled_ratio` of the time in which the GPU has work of the job."""
+
+    span_ns: int = 10_000_000_000
+    filled_ratio: float = 0.5
+    occupied_ratio: float = 0.5  # of `span_ns` the GPU has work of it, at least
+    kernel_ns: int = 50_000  # and its kernels are shorter than this, on average
+
+    def find(self, history: History, *, standing: bool) -> Finding | None:
+        """Compare what the kernels need with the time in which they are submitted."""
+        looks = history.window(self.span_ns)
+        if not looks or not _is_clear(looks[0], looks[-1]):
+            return None
+        first, last = looks[0], looks[-1]
+        spent_ns, occupied_ns = last.now_ns - first.now_ns, last.exclusive_ns - first.exclusive_ns
+        if occupied_ns < self.occupied_ratio * spent_ns:
+            return None
+        timed = last.timed_count - first.timed_count
+        work_ns = last.work_ns - first.work_ns
+        limit = self.filled_ratio * (RELAXED if standing else 1)
+        if work_ns >= limit * occupied_ns or work_ns >= self.kernel_ns * timed:
+            return None
+        rate = (last.launches - first.launches) / spent_ns * 1e9
+        return Finding(
+            rule="launch-bound",
+            since_ns=first.now_ns,
+            what=f"it submits {rate:,.0f} kernels a second of {span(work_ns / timed)} each, which "
+            f"fill {work_ns / occupied_ns:.0%} of the time that it has the gpu for",
+            why="the gpu waits for its host: neither more SMs nor a higher priority make it faster",
+            advice="fewer and larger kernels: torch.compile, CUDA graphs, a larger batch; or pin "
+            "its host threads, if others take their CPU",
+            facts=(
+                ("launches_per_s", rate),
+                ("kernel_ns", work_ns / timed),
+                ("filled_ratio", work_ns / occupied_ns),
+            ),
+        )
+
+
+def _is_clear(first: Look, last: Look) -> bool:
+    """Whether nobody else was on the GPU, nothing held it back, and its kernels are measured."""
+    shared_ns, alone_ns = last.shared_ns - first.shared_ns, last.exclusive_ns - first.exclusive_ns
+    held_ns = last.held_back_ns - first.held_back_ns
+    spent_ns, timed = last.now_ns - first.now_ns, last.timed_count - first.timed_count
+    return (
+        alone_ns > 0
+        and alone_ns >= ALONE * (alone_ns + shared_ns)
+        and held_ns <= (1 - ALONE) * spent_ns
+        and timed > 0
+        and timed >= KNOWN * (last.launches - first.launches)
+    )

@@ -1,0 +1,107 @@
+"""What the watchdog says of real jobs, and that it stops saying so; with short thresholds."""
+
+import json
+
+import pytest
+from running_job import until
+
+CONFIG = """
+[watchdog]
+period_ms = 5
+[watchdog.stall]
+floor_s = 0.05
+[watchdog.leak]
+growth_bytes = 1_000_000
+[watchdog.launch-bound]
+span_s = 0.2
+[watchdog.starvation]
+span_s = 0.2
+[watchdog.thrash]
+span_s = 0.2
+"""
+KIB = 1 << 10
+HUNG = "the gpu has had the same work of it"
+
+
+@pytest.fixture
+def place(fresh_place):
+    path = fresh_place.folder / "config.toml"
+    path.write_text(CONFIG)
+    fresh_place.start_daemon("--config", str(path))
+    return fresh_place
+
+
+@pytest.fixture
+def trainer(place):
+    job = place.job("trainer")
+    job.do("exec('import training', globals())")
+    return job
+
+
+def shown(place):
+    """The rules that `tandem ps` names beside the one job there is."""
+    (job,) = json.loads(place.tandem("ps", "--json"))
+    return [finding["rule"] for finding in job["findings"]]
+
+
+def explained(place):
+    return place.tandem("explain", "trainer")
+
+
+def found(client, *rules):
+    """Wait until these are the findings; asking a daemon in vain costs less than starting a CLI."""
+
+    def are_found():
+        return [finding.rule for finding in client.job("trainer").findings] == list(rules)
+
+    until(are_found, what=f"findings {rules}")
+
+
+@pytest.mark.slow
+def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, trainer):
+    with place.client() as client:
+        trainer.do("training.iterate(gpu, 30)")
+        found(client, "stall")  # for nobody tells it what to do next
+        assert shown(place) == ["stall"]
+        assert "its host submits nothing" in explained(place)
+
+        flag = trainer.do("training.hang(gpu)")
+        until(
+            lambda: any(HUNG in finding.what for finding in client.job("trainer").findings),
+            what="it is the gpu's turn to be told of",
+        )
+        assert shown(place) == ["stall"]
+        assert HUNG in explained(place)
+
+        trainer.do(f"training.let_go({flag})")
+        trainer.start("for_ever(lambda: training.iterate(gpu, 1))")
+        found(client)
+        assert shown(place) == []
+        assert "stall: over" in explained(place)
+
+
+@pytest.mark.slow
+def test_memory_that_every_iteration_keeps_is_found_until_it_is_given_back(place, trainer):
+    with place.client() as client:
+        kept = trainer.do(f"training.iterate(gpu, 120, leak_bytes={256 * KIB})")
+        found_of_job = shown(place)
+        assert "leak" in found_of_job
+        text = explained(place)
+        assert "grows by 256 KiB an iteration" in text
+        assert "is full in about" in text
+
+        for address in kept:
+            trainer.do(f"free({address})")
+        trainer.do("training.iterate(gpu, 5)")
+        until(
+            lambda: "leak" not in [f.rule for f in client.job("trainer").findings],
+            what="the leak is over",
+        )
+        assert "leak: over" in explained(place)
+
+
+def test_a_job_that_just_trains_has_no_finding(place, trainer):
+    with place.client() as client:
+        for _ in range(5):
+            trainer.do("training.iterate(gpu, 40)")
+            assert client.job("trainer").findings == ()
