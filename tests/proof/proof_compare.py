@@ -15,7 +15,7 @@ CAPTURING = "900"
 # Class of calls.def, or symbol -> shm::RecordKind of what the daemon is told.
 KINDS = {"launch": 1, "copy": 2, "memset": 3, "memop": 9, "host": 10}
 KINDS |= {"cuEventRecord": 7, "cuEventRecordWithFlags": 7, "cuStreamWaitEvent": 8}
-KINDS |= {"cuGraphLaunch": 13}
+KINDS |= {"cuGraphLaunch": 13, "cuGraphUpload": 2, "cuMemDiscardBatchAsync": 3}
 FLAVOUR = re.compile(r"_(ptsz|ptds)$")
 STREAM_NUMBERS = {"1": 1, "2": 2}
 
@@ -177,9 +177,11 @@ def _record_kind(symbol: str) -> int:
 # What counts as so many bytes as its second argument says; of the others how much is not said here.
 PLAIN = {"cuMemAlloc_v2", "cuMemAllocManaged"}
 OTHERS = {"cuMemAllocPitch_v2", "cuMemCreate"}
+OTHERS |= {"cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate"}
 # From then on a pool, or what graphs have, counts too: as much as the driver likes to keep.
 POOLED = {"cuMemAllocAsync", "cuMemAllocFromPoolAsync"}
 FREES = {"cuMemFree_v2", "cuMemFreeAsync", "cuMemRelease"}
+FREES |= {"cuArrayDestroy", "cuMipmappedArrayDestroy"}
 
 
 def _count_faults(program: Program, managed: Outcome) -> list[str]:

@@ -188,7 +188,10 @@ def write_value(m: Model) -> None:
 
 
 def wait_for_value_of_another_stream(m: Model) -> None:
-    """The wait first: only what comes after it lets it end."""
+    """The wait first: only what comes after it lets it end.
+
+    The word stays as it is until the wait has seen it.
+    """
     created = [lane for lane in m.lanes if not lane.is_default and lane.capture is None]
     if m.captures or len(created) < 2:
         return
@@ -196,8 +199,16 @@ def wait_for_value_of_another_stream(m: Model) -> None:
     waits, writes = created[first], created[first - 1]
     if waits.context != writes.context or (buffer := some_buffer(m, writes)) is None:
         return
+    if buffer.in_graphs:
+        return
     value = 1000 + m.choices.take(200)
     where = f"{buffer.name}!+{BUFFER_BYTES - 8}"
     thread = m.thread_for(waits)
-    m.work(waits, "cuStreamWaitValue32_v2", waits.stream, where, value, 1, thread=thread)
-    m.work(writes, "cuStreamWriteValue32_v2", writes.stream, where, value, 0, thread=thread)
+    event, how = m.new("e"), {"thread": thread, "verb": "order"}
+    m.emit(thread, "cuEventCreate", f"&{event}", 2)
+    m.work(waits, "cuStreamWaitValue32_v2", waits.stream, where, value, 1, **how)
+    how["relies_on_order"] = True
+    m.work(writes, "cuStreamWriteValue32_v2", writes.stream, where, value, 0, **how)
+    m.work(waits, "cuEventRecord", event, waits.stream, **how)
+    m.work(writes, "cuStreamWaitEvent", writes.stream, event, 0, **how)
+    m.name_anew(buffer)

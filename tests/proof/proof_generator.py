@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import proof_arrays as arrays
+import proof_batches as batches
 import proof_data as data
 import proof_graphs as graphs
 import proof_memory as memory
@@ -24,6 +26,12 @@ OPERATIONS = {
     data.host_function: 2,
     data.write_value: 2,
     data.wait_for_value_of_another_stream: 2,
+    batches.copy_batch: 2,
+    batches.copy_boxes: 1,
+    batches.prefetch: 2,
+    arrays.create_array: 1,
+    arrays.copy_array: 3,
+    arrays.destroy_array: 1,
     memory.allocate: 4,
     memory.free: 2,
     things.create_stream: 2,

@@ -13,12 +13,14 @@ def allocate(m: Model) -> None:
     lane = some_lane(m)
     if lane is None or len(lane.buffers) > 3:
         return
+    how = m.choices.pick(("alloc", "alloc", "async", "managed", "pitch", "pool", "vmm"))
+    allocate_as(m, lane, "alloc" if m.captures else how)
+
+
+def allocate_as(m: Model, lane: Lane, how: str) -> Buffer:
     c, thread = m.choices, m.thread_for(lane)
     name = m.new("d")
     out, pools = f"&{name}", [None, *m.pools]
-    how = c.pick(("alloc", "alloc", "async", "managed", "pitch", "pool", "vmm"))
-    if m.captures:
-        how = "alloc"
     match how:
         case "async":
             symbol = m.flavour(lane, "cuMemAllocAsync")
@@ -36,10 +38,12 @@ def allocate(m: Model) -> None:
             how = "alloc"
             m.emit(thread, "cuMemAlloc_v2", out, BUFFER_BYTES)
     reachable = how not in ("async", "pool")
-    lane.buffers.append(Buffer(name=name, source=name, how=how, is_reachable=reachable))
+    buffer = Buffer(name=name, source=name, how=how, is_reachable=reachable)
+    lane.buffers.append(buffer)
     # Memory has no contents before it is written.
     m.work(lane, m.flavour(lane, "cuMemsetD32Async"), f"{name}!", 7, WORDS, lane.stream)
-    m.touch(lane, lane.buffers[-1])
+    m.touch(lane, buffer)
+    return buffer
 
 
 def _map_chunk(m: Model, name: str, thread: int) -> None:
@@ -86,6 +90,16 @@ def free_all(m: Model, lane: Lane, thread: int) -> None:
     for buffer in lane.buffers:
         release(m, buffer, thread)
     lane.buffers.clear()
+    for name in list(lane.arrays):
+        release_array(m, lane, name, thread)
+
+
+def release_array(m: Model, lane: Lane, name: str, thread: int) -> None:
+    m.order(thread, "cuCtxSynchronize")
+    is_level = name in lane.mipmapped
+    symbol = "cuMipmappedArrayDestroy" if is_level else "cuArrayDestroy"
+    m.emit(thread, symbol, f"l{name}!" if is_level else f"{name}!", relies_on_order=True)
+    lane.arrays.remove(name)
 
 
 def create_pool(m: Model) -> None:

@@ -62,6 +62,8 @@ class Lane:
     thread: int | None = None  # whose per-thread default stream it is
     is_blocking: bool = True  # waits for the legacy stream, and it for this one
     buffers: list[Buffer] = field(default_factory=list)
+    arrays: list[str] = field(default_factory=list)
+    mipmapped: set[str] = field(default_factory=set)  # which of them are levels
     hosts: list[int] = field(default_factory=list)
     capture: Capture | None = None
     was_captured: bool = False
@@ -143,6 +145,12 @@ class Model:
     def order(self, thread: int, symbol: str, *arguments: object, **more) -> None:
         """A call that steps with `relies_on_order` rely on, up to the next one."""
         self.emit(thread, symbol, *arguments, verb="order", **more)
+
+    def name_anew(self, buffer: Buffer) -> None:
+        """Without the order before there is no such name, and nothing touches the bytes again."""
+        name = self.new("d")
+        self.emit(0, name, buffer.name, verb="name", relies_on_order=True)
+        buffer.name = name
 
     def work(
         self, lane: Lane, symbol: str, *arguments: object, thread: int | None = None, **more

@@ -74,14 +74,14 @@ def parameters(*values: object) -> str:
     return f"<{','.join(map(str, values))}>"
 
 
-HOST, DEVICE = 1, 2  # CUmemorytype
+HOST, DEVICE, ARRAY = 1, 2, 3  # CUmemorytype
 
 
 def box_2d(
     to: str, source: str, width: int, height: int, pitch: int, kinds: tuple[int, int]
 ) -> str:
     """CUDA_MEMCPY2D from `source` to `to`; kinds: CUmemorytype of source and target."""
-    at = {HOST: 24, DEVICE: 32}, {HOST: 80, DEVICE: 88}
+    at = {HOST: 24, DEVICE: 32, ARRAY: 40}, {HOST: 80, DEVICE: 88, ARRAY: 96}
     return struct(
         128,
         source_kind=(16, 4, kinds[0]),
@@ -113,6 +113,64 @@ def box_3d(
         width=(176, 8, width),
         height=(184, 8, height),
         depth=(192, 8, 1),
+    )
+
+
+def boxes(
+    pairs: list[tuple[str, str]],
+    width: int,
+    height: int,
+    pitch: int,
+    kinds: tuple[int, int] = (DEVICE, DEVICE),
+) -> str:
+    """CUDA_MEMCPY3D_BATCH_OP of one slice each, (to, from); of addresses all kinds are alike."""
+    fields: dict[str, tuple[int, int, object]] = {}
+    for i, (to, source) in enumerate(pairs):
+        at = i * 112
+        for side, where, start in ((0, source, at), (1, to, at + 40)):
+            fields |= _operand(f"{i}-{side}", start, where, pitch, is_array=kinds[side] == ARRAY)
+        fields[f"{i}-width"] = (at + 80, 8, width)
+        fields[f"{i}-height"] = (at + 88, 8, height)
+        fields[f"{i}-depth"] = (at + 96, 8, 1)
+        fields[f"{i}-order"] = (at + 104, 4, 1)  # of the stream
+    return struct(112 * len(pairs), **fields)
+
+
+def _operand(
+    name: str, at: int, where: str, pitch: int, *, is_array: bool
+) -> dict[str, tuple[int, int, object]]:
+    """CUmemcpy3DOperand."""
+    fields: dict[str, tuple[int, int, object]] = {f"{name}-kind": (at, 4, 2 if is_array else 1)}
+    fields[f"{name}-at"] = (at + 8, 8, where)
+    if not is_array:
+        fields[f"{name}-pitch"] = (at + 16, 8, pitch)
+    return fields
+
+
+def copy_attributes(order: int) -> str:
+    """CUmemcpyAttributes."""
+    return struct(24, order=(0, 4, order))
+
+
+def location(kind: int, number: int) -> int:
+    """CUmemLocation, as it lies in a register."""
+    return kind | number << 32
+
+
+UNSIGNED_INT8 = 1  # CUarray_format
+
+
+def array_shape(width: int, height: int) -> str:
+    """CUDA_ARRAY_DESCRIPTOR of bytes."""
+    return struct(
+        24, width=(0, 8, width), height=(8, 8, height), of=(16, 4, UNSIGNED_INT8), many=(20, 4, 1)
+    )
+
+
+def array_shape_3d(width: int, height: int) -> str:
+    """CUDA_ARRAY3D_DESCRIPTOR of bytes in two dimensions."""
+    return struct(
+        40, width=(0, 8, width), height=(8, 8, height), of=(24, 4, UNSIGNED_INT8), many=(28, 4, 1)
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from proof_data import KERNELS, some_buffer, some_lane
 from proof_graphs import end_capture
 from proof_memory import allocate, free_all
-from proof_model import THREADS, Buffer, Lane, Model
+from proof_model import THREADS, Lane, Model
 
 
 def begin(m: Model) -> None:
@@ -173,15 +171,9 @@ def hand_over(m: Model) -> None:
     m.work(giver, m.flavour(giver, "cuEventRecord"), event, giver.stream, verb="order")
     wait = (m.flavour(taker, "cuStreamWaitEvent"), taker.stream, event, 0)
     m.work(taker, *wait, verb="order", relies_on_order=True)
+    m.name_anew(buffer)
     giver.buffers.remove(buffer)
-    taker.buffers.append(_named_anew(m, buffer))
-
-
-def _named_anew(m: Model, buffer: Buffer) -> Buffer:
-    """Without the order before there is no such name, and nothing touches the bytes again."""
-    name = m.new("d")
-    m.emit(0, name, buffer.name, verb="name", relies_on_order=True)
-    return replace(buffer, name=name)
+    taker.buffers.append(buffer)
 
 
 def wait(m: Model) -> None:
