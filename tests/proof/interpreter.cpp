@@ -2,7 +2,8 @@
 //
 //   interpreter PROGRAM IMAGE
 //
-// A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread.
+// A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread; but
+// those of `|VERB`, as far as they follow one another, side by side, in order on each thread only.
 //
 //   call SYMBOL ARGUMENT..   one call; `ask` the same, `poll` until it is not CUDA_ERROR_NOT_READY
 //   order SYMBOL ARGUMENT..  the same; what relies on its success is written `?VERB` and left out without
@@ -31,6 +32,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -56,18 +59,31 @@ void* g_image;
 void (*g_wait_begin)();  // the virtual clock waits for no thread that waits for another
 void (*g_wait_end)();
 int g_control = -1;  // to the daemon, where there is one
-bool g_held = false;
-bool g_is_ordered = true;  // the last `order` succeeded
+std::atomic<bool> g_held{false};
+pthread_mutex_t g_control_lock = PTHREAD_MUTEX_INITIALIZER;
+bool g_is_ordered = true;                // the last `order` succeeded
+thread_local bool t_is_ordered = true;   // the same of this thread, where threads run side by side
 unsigned char* g_buffers;
+pthread_mutex_t g_handles_lock = PTHREAD_MUTEX_INITIALIZER;  // of both maps
 std::map<std::string, Word> g_handles;
 std::map<Word, std::string> g_names;  // the newest name of each handle
 pthread_mutex_t g_notes_lock = PTHREAD_MUTEX_INITIALIZER;
 std::vector<Word> g_notes;
 
+class Locked {
+ public:
+  explicit Locked(pthread_mutex_t* lock) : lock_(lock) { pthread_mutex_lock(lock_); }
+  ~Locked() { pthread_mutex_unlock(lock_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  pthread_mutex_t* lock_;
+};
+
 void note(void* what) {
-  pthread_mutex_lock(&g_notes_lock);
+  const Locked locked(&g_notes_lock);
   g_notes.push_back(reinterpret_cast<Word>(what));
-  pthread_mutex_unlock(&g_notes_lock);
 }
 
 [[noreturn]] void fail(const std::string& why) {
@@ -136,6 +152,7 @@ class Arguments {
   }
   Word handle() {
     const std::string name = word();
+    const Locked locked(&g_handles_lock);
     Word value = 0;
     if (name[0] == 'H') {
       const auto index = static_cast<size_t>(std::atoi(name.c_str() + 1));
@@ -230,6 +247,7 @@ class Arguments {
   }
   // A handle by the name it was first given, or by the new one.
   static std::string handle_text(const Out& out, bool succeeded) {
+    const Locked locked(&g_handles_lock);
     const Word value = *out.cell;
     if (value == kUntouched) return "same";
     if (value == 0) return "null";
@@ -252,8 +270,10 @@ struct Step {
   int index;
   int thread;
   std::string verb, symbol, arguments;
-  bool relies_on_order;
+  bool relies_on_order, is_aside;
 };
+
+bool& is_ordered(const Step& step) { return step.is_aside ? t_is_ordered : g_is_ordered; }
 
 std::string digest(int index) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -267,6 +287,7 @@ std::string digest(int index) {
 // One line to the daemon, one character back.
 char tell(const std::string& line) {
   if (g_control < 0) return 'o';
+  const Locked locked(&g_control_lock);
   char answer = 'o';
   // Meanwhile the virtual clock stands: nothing happens that the program did not ask for.
   if (write(g_control, line.data(), line.size()) < 0 || read(g_control, &answer, 1) != 1)
@@ -276,9 +297,10 @@ char tell(const std::string& line) {
 
 // A handle or address that is no more may come again for something else.
 void forget_ended(const std::string& symbol, Word handle) {
+  const Locked locked(&g_handles_lock);
   const auto has = [&](const char* part) { return symbol.find(part) != std::string::npos; };
   if (has("Destroy") || has("Free") || has("Release")) g_names.erase(handle);
-  if (!has("CtxDestroy") && !has("GraphDestroy")) return;
+  if (!has("CtxDestroy") && !has("CtxRelease") && !has("GraphDestroy")) return;
   const auto is_in_it = [&](char kind) { return has("Graph") ? kind == 'n' : kind != 'c'; };
   for (auto name = g_names.begin(); name != g_names.end();)
     name = is_in_it(name->second[0]) ? g_names.erase(name) : std::next(name);
@@ -289,7 +311,7 @@ std::string call(const Step& step) {
   if (!function) return " absent";
   Arguments arguments(step.arguments);
   std::vector<Word> a = arguments.all();
-  if (step.verb == "order") g_is_ordered = false;
+  if (step.verb == "order") is_ordered(step) = false;
   if (arguments.is_left_out()) return " left-out";
   a.resize(12);
   int code = kNotReady;
@@ -297,7 +319,7 @@ std::string call(const Step& step) {
     code = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
   } while (code == kNotReady && step.verb == "poll");
   if (code == 0) forget_ended(step.symbol, a[0]);
-  if (step.verb == "order") g_is_ordered = code == 0;
+  if (step.verb == "order") is_ordered(step) = code == 0;
   return " " + std::to_string(code) + arguments.shown(code == 0);
 }
 
@@ -306,6 +328,7 @@ void say(const std::string& line) {
 }
 
 std::string name_anew(const std::string& name, const std::string& old) {
+  const Locked locked(&g_handles_lock);
   const auto found = g_handles.find(old);
   if (found == g_handles.end()) return " left-out";
   g_handles[name] = found->second;
@@ -318,7 +341,7 @@ bool is_call(const std::string& verb) {
 
 // What it shows.
 std::string come_to(const Step& step) {
-  if (step.relies_on_order && !g_is_ordered) return " left-out";
+  if (step.relies_on_order && !is_ordered(step)) return " left-out";
   if (is_call(step.verb)) return call(step);
   if (step.verb == "name") return name_anew(step.symbol, step.arguments.substr(1));
   if (step.verb == "look") return " " + digest(std::atoi(step.symbol.c_str()));
@@ -338,61 +361,96 @@ void perform(const Step& step) {
   say(line);
 }
 
-// A thread that performs a step when it is its turn.
+// What each thread does; the main thread is 0.
+using Steps = std::vector<const Step*>;
+using Phase = std::array<Steps, kThreads>;
+
+// A thread that performs its part of a phase when it is its turn.
 struct Worker {
   pthread_t thread{};
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  const Step* step = nullptr;
+  const Steps* part = nullptr;
   bool is_alive = false;
   bool has_called = false;  // takes part in the clock
 };
 Worker g_workers[kThreads];
 
-void wait_for(Worker& worker, bool has_step, bool takes_part) {
+void wait_for(Worker& worker, bool has_part, bool takes_part) {
   if (takes_part && g_wait_begin) g_wait_begin();
   pthread_mutex_lock(&worker.lock);
-  while ((worker.step != nullptr) != has_step) pthread_cond_wait(&worker.changed, &worker.lock);
+  while ((worker.part != nullptr) != has_part) pthread_cond_wait(&worker.changed, &worker.lock);
   pthread_mutex_unlock(&worker.lock);
   if (takes_part && g_wait_end) g_wait_end();
 }
 
-void pass(Worker& worker, const Step* step) {
+void pass(Worker& worker, const Steps* part) {
   pthread_mutex_lock(&worker.lock);
-  worker.step = step;
+  worker.part = part;
   pthread_cond_broadcast(&worker.changed);
   pthread_mutex_unlock(&worker.lock);
 }
+
+bool is_last(const Steps& part) { return part.back()->verb == "leave"; }
 
 void* work(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
   for (;;) {
     wait_for(worker, true, worker.has_called);
-    const Step& step = *worker.step;
-    const bool leaves = step.verb == "leave";
-    perform(step);
+    const bool leaves = is_last(*worker.part);
+    for (const Step* step : *worker.part) perform(*step);
     worker.has_called = true;
     pass(worker, nullptr);
     if (leaves) return nullptr;
   }
 }
 
-void perform_on_its_thread(const Step& step, bool main_takes_part) {
-  if (step.thread == 0) return step.verb == "leave" ? void() : perform(step);
-  Worker& worker = g_workers[step.thread % kThreads];
+void begin_part(Worker& worker, const Steps& part) {
   if (!worker.is_alive) {
     worker.is_alive = true;
     worker.has_called = false;
     if (pthread_create(&worker.thread, nullptr, work, &worker)) fail("no thread");
   }
-  pass(worker, &step);
+  pass(worker, &part);
+}
+
+void end_part(Worker& worker, const Steps& part, bool main_takes_part) {
   wait_for(worker, false, main_takes_part);
-  if (step.verb == "leave") {
-    if (main_takes_part && g_wait_begin) g_wait_begin();
-    pthread_join(worker.thread, nullptr);
-    if (main_takes_part && g_wait_end) g_wait_end();
-    worker.is_alive = false;
+  if (!is_last(part)) return;
+  if (main_takes_part && g_wait_begin) g_wait_begin();
+  pthread_join(worker.thread, nullptr);
+  if (main_takes_part && g_wait_end) g_wait_end();
+  worker.is_alive = false;
+}
+
+void perform(const Phase& phase, bool main_takes_part) {
+  for (size_t i = 1; i < kThreads; ++i)
+    if (!phase[i].empty()) begin_part(g_workers[i], phase[i]);
+  for (const Step* step : phase[0])
+    if (step->verb != "leave") perform(*step);
+  for (size_t i = 1; i < kThreads; ++i)
+    if (!phase[i].empty()) end_part(g_workers[i], phase[i], main_takes_part);
+}
+
+void perform(const std::vector<Step>& steps) {
+  for (size_t i = 0; i < steps.size();) {
+    // The first call is the main thread's: it starts the driver.
+    const bool main_takes_part = i > 0;
+    Phase phase;
+    const bool is_aside = steps[i].is_aside;
+    do {
+      phase[static_cast<size_t>(steps[i].thread) % kThreads].push_back(&steps[i]);
+      ++i;
+    } while (is_aside && i < steps.size() && steps[i].is_aside);
+    perform(phase, main_takes_part);
   }
+}
+
+// Takes the mark off, if it is there.
+bool marked(std::string& verb, char mark) {
+  if (verb[0] != mark) return false;
+  verb.erase(0, 1);
+  return true;
 }
 
 std::vector<Step> read_program(const char* path) {
@@ -400,11 +458,11 @@ std::vector<Step> read_program(const char* path) {
   if (!file) fail(std::string("cannot read ") + path);
   std::vector<Step> steps;
   for (std::string line; std::getline(file, line);) {
-    Step step{static_cast<int>(steps.size()), 0, "", "", "", false};
+    Step step{static_cast<int>(steps.size()), 0, "", "", "", false, false};
     std::istringstream words(line);
     words >> step.thread >> step.verb >> step.symbol;
-    step.relies_on_order = step.verb[0] == '?';
-    if (step.relies_on_order) step.verb.erase(0, 1);
+    step.is_aside = marked(step.verb, '|');
+    step.relies_on_order = marked(step.verb, '?');
     std::getline(words, step.arguments);
     steps.push_back(step);
   }
@@ -439,9 +497,7 @@ int main(int count, char** words) {
   open_driver();
   fill_buffers();
   g_image = map_file(words[2]);
-  const std::vector<Step> steps = read_program(words[1]);
-  // The first call is the main thread's: it starts the driver.
-  for (const Step& step : steps) perform_on_its_thread(step, step.index > 0);
+  perform(read_program(words[1]));
   for (const Word value : g_notes) say("note " + std::to_string(value) + "\n");
   for (const auto& [name, value] : g_handles)
     say("raw " + name + " " + std::to_string(value) + "\n");

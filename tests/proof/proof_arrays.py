@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proof_data import do_now, some_buffer, some_lane
 from proof_memory import release_array
-from proof_model import Lane, Model
+from proof_model import Array, Lane, Model
 from proof_program import ARRAY, DEVICE, HOST, array_shape, array_shape_3d, box_2d, boxes
 
 WIDTH, HEIGHT = 512, 4  # of elements of one byte
@@ -15,21 +15,22 @@ def create_array(m: Model) -> None:
     lane = some_lane(m)
     if lane is None or m.captures or len(lane.arrays) > 1:
         return
-    thread, name = m.thread_for(lane), m.new("a")
+    thread, name, whole = m.thread_for(lane), m.new("a"), ""
+    height = m.choices.pick((0, HEIGHT))
     match m.choices.take(4):
         case 0 | 1:
-            m.emit(thread, "cuArrayCreate_v2", f"&{name}", array_shape(WIDTH, HEIGHT))
+            m.emit(thread, "cuArrayCreate_v2", f"&{name}", array_shape(WIDTH, height))
         case 2:
-            m.emit(thread, "cuArray3DCreate_v2", f"&{name}", array_shape_3d(WIDTH, HEIGHT))
+            m.emit(thread, "cuArray3DCreate_v2", f"&{name}", array_shape_3d(WIDTH, height))
         case _:
-            shape = array_shape_3d(WIDTH, HEIGHT)
-            m.emit(thread, "cuMipmappedArrayCreate", f"&l{name}", shape, 2)
-            m.emit(thread, "cuMipmappedArrayGetLevel", f"&{name}", f"l{name}!", 0)
-            lane.mipmapped.add(name)
-    lane.arrays.append(name)
+            whole, shape = m.new("l"), array_shape_3d(WIDTH, height)
+            m.emit(thread, "cuMipmappedArrayCreate", f"&{whole}", shape, 2)
+            m.emit(thread, "cuMipmappedArrayGetLevel", f"&{name}", f"{whole}!", 0)
+    lane.arrays.append(Array(name=name, height=height, whole=whole or name))
     # An array has no contents before they are written.
     if lane.hosts:
-        box = box_2d(f"{name}!", f"H{lane.hosts[0]}", WIDTH, HEIGHT, WIDTH, (HOST, ARRAY))
+        rows = height or 1
+        box = box_2d(f"{name}!", f"H{lane.hosts[0]}", WIDTH, rows, WIDTH, (HOST, ARRAY))
         m.work(lane, m.flavour(lane, "cuMemcpy2DAsync_v2"), box, lane.stream, thread=thread)
 
 
@@ -41,7 +42,8 @@ def copy_array(m: Model) -> None:
         return
     lane = m.choices.pick(lanes)
     c, size = m.choices, m.choices.pick(SIZES)
-    name = f"{c.pick(lane.arrays)}!"
+    some = c.pick(lane.arrays)
+    name = f"{some.name}!"
     host, at = f"H{lane.hosts[0]}+{c.take(8) * 64}", c.take(3) * 64
     match c.take(8):
         case 0:
@@ -55,24 +57,24 @@ def copy_array(m: Model) -> None:
         case 3:
             do_now(m, lane, "cuMemcpyAtoH_v2", host, name, at, size)
         case 4:
-            other = f"{lane.arrays[0]}!"
+            other = f"{lane.arrays[0].name}!"
             if other != name:
                 do_now(m, lane, "cuMemcpyAtoA_v2", other, at, name, at, size)
         case _:
-            _copy_memory(m, lane, name, at)
+            _copy_memory(m, lane, some, at)
 
 
-def _copy_memory(m: Model, lane: Lane, name: str, at: int) -> None:
+def _copy_memory(m: Model, lane: Lane, some: Array, at: int) -> None:
     """Between an array and memory of the device."""
     if (buffer := some_buffer(m, lane)) is None:
         return
-    c, memory = m.choices, f"{buffer.name}!"
+    c, memory, name, rows = m.choices, f"{buffer.name}!", f"{some.name}!", some.height or 1
     to_array = c.take(2) == 1
     to, source = (name, memory) if to_array else (memory, name)
     kinds = (DEVICE, ARRAY) if to_array else (ARRAY, DEVICE)
     match c.take(3):
         case 0:
-            box = box_2d(to, source, 60, HEIGHT, WIDTH, kinds)
+            box = box_2d(to, source, 60, rows, WIDTH, kinds)
             m.work(lane, m.flavour(lane, "cuMemcpy2DAsync_v2"), box, lane.stream)
         case 1 if buffer.is_reachable:
             if to_array:
@@ -80,7 +82,7 @@ def _copy_memory(m: Model, lane: Lane, name: str, at: int) -> None:
             else:
                 do_now(m, lane, "cuMemcpyAtoD_v2", memory, name, at, 64)
         case _:
-            box = boxes([(to, source)], 60, HEIGHT, WIDTH, kinds)
+            box = boxes([(to, source)], 60, rows, WIDTH, kinds)
             symbol = m.flavour(lane, "cuMemcpy3DBatchAsync_v2")
             m.work(lane, symbol, 1, box, 0, lane.stream)
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import proof_arrays as arrays
 import proof_batches as batches
 import proof_data as data
+import proof_devices as devices
 import proof_graphs as graphs
 import proof_memory as memory
+import proof_phases as phases
 import proof_things as things
 import proof_wrong as wrong
 from hypothesis import strategies as st
@@ -35,21 +37,25 @@ OPERATIONS = {
     memory.allocate: 4,
     memory.free: 2,
     things.create_stream: 2,
-    things.use_default_stream: 2,
+    things.use_default_stream: 4,
     things.destroy_stream: 1,
     things.record_event: 2,
     things.use_event: 3,
     things.hand_over: 2,
     things.create_context: 1,
     things.destroy_context: 1,
+    devices.use_second_device: 1,
+    devices.copy_between: 2,
     things.push_pop: 1,
     memory.create_pool: 1,
     graphs.begin_capture: 2,
     graphs.fork_capture: 2,
     graphs.end_capture: 4,
     graphs.build_graph: 2,
-    graphs.launch_graph: 3,
+    graphs.launch_graph: 4,
+    graphs.update_graph: 2,
     graphs.end_graph: 1,
+    phases.side_by_side: 3,
     things.wait: 3,
     things.ask: 1,
     things.leave: 1,
@@ -65,7 +71,7 @@ Code = tuple[str, bytes]
 
 
 # What NVIDIA's driver may answer with a crash, or only sometimes.
-WILD = ("be_wrong", "crash", "wait_for_value_of_another_stream")
+WILD = ("be_wrong", "crash", "wait_for_value_of_another_stream", "use_second_device")
 
 
 def build(codes: Sequence[Code], *, tidily: bool = True, tame: bool = False) -> Program:

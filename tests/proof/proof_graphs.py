@@ -15,9 +15,25 @@ def begin_capture(m: Model) -> None:
         return
     mode, thread = m.choices.take(3), m.thread_for(lane)
     capture = Capture(thread=thread, mode=mode, origin=lane, lanes=[lane])
-    m.emit(thread, m.flavour(lane, "cuStreamBeginCapture_v2"), f"{lane.stream}!", mode)
+    _begin(m, capture)
     m.captures.append(capture)
     m.joins(lane, capture)
+
+
+def _begin(m: Model, capture: Capture) -> None:
+    """Into a new graph, or into one that has a node already."""
+    lane, thread = capture.origin, capture.thread
+    if m.choices.take(3) < 2 or (buffer := some_buffer(m, lane)) is None:
+        symbol = m.flavour(lane, "cuStreamBeginCapture_v2")
+        m.emit(thread, symbol, f"{lane.stream}!", capture.mode)
+        return
+    graph, node = m.new("g"), m.new("n")
+    m.emit(thread, "cuGraphCreate", f"&{graph}", 0)
+    _add_node(m, lane, buffer, thread, (f"&{node}", graph, 0, 0), m.choices.take(4))
+    capture.buffers.append(buffer)
+    symbol = m.flavour(lane, "cuStreamBeginCaptureToGraph")
+    after = (array([node]), 0, 1)
+    m.emit(thread, symbol, f"{lane.stream}!", graph, *after, capture.mode)
 
 
 def fork_capture(m: Model) -> None:
@@ -68,21 +84,28 @@ def build_graph(m: Model) -> None:
     lane = some_lane(m)
     if lane is None or lane.capture or (buffer := some_buffer(m, lane)) is None:
         return
-    c, thread = m.choices, m.thread_for(lane)
-    graph, before = m.new("g"), []
-    m.emit(thread, "cuGraphCreate", f"&{graph}", 0)
-    for _ in range(c.take(4) + 1):
-        node = m.new("n")
-        after = (array(before), len(before)) if before else (0, 0)
-        _add_node(m, lane, buffer, thread, (f"&{node}", graph, *after))
-        before = [node]
+    thread = m.thread_for(lane)
+    kinds = [m.choices.take(4) for _ in range(m.choices.take(4) + 1)]
+    graph = _chain(m, lane, buffer, thread, kinds)
     m.emit(thread, "cuGraphGetNodes", graph, 0, "#8")
     _instantiate(m, graph, lane, [buffer], thread)
+    m.graphs[-1].kinds = kinds
 
 
-def _add_node(m: Model, lane: Lane, buffer: Buffer, thread: int, where: tuple) -> None:
+def _chain(m: Model, lane: Lane, buffer: Buffer, thread: int, kinds: list[int]) -> str:
+    graph, before = m.new("g"), []
+    m.emit(thread, "cuGraphCreate", f"&{graph}", 0)
+    for kind in kinds:
+        node = m.new("n")
+        after = (array(before), len(before)) if before else (0, 0)
+        _add_node(m, lane, buffer, thread, (f"&{node}", graph, *after), kind)
+        before = [node]
+    return graph
+
+
+def _add_node(m: Model, lane: Lane, buffer: Buffer, thread: int, where: tuple, kind: int) -> None:
     c, name = m.choices, f"{buffer.name}!"
-    match c.take(4):
+    match kind:
         case 0 | 1:
             values = parameters(name, c.take(90) * 2 + 3, c.take(200), WORDS)
             node = kernel_node(f"f{lane.context[1:]}_mix!", c.pick((1, 4)), 32, values)
@@ -107,13 +130,30 @@ def _instantiate(m: Model, graph: str, lane: Lane, buffers: list[Buffer], thread
 
 
 def launch_graph(m: Model) -> None:
-    """In the lane it is of, which has its buffers still."""
+    """In the lane it is of, which has its buffers still; or only move there what it needs."""
     ready = [g for g in m.graphs if not g.lane.capture and set(g.buffers) <= set(g.lane.buffers)]
     if not ready:
         return
     graph = m.choices.pick(ready)
-    lane = graph.lane
-    m.work(lane, m.flavour(lane, "cuGraphLaunch"), f"{graph.name}!", lane.stream)
+    lane, symbol = graph.lane, m.choices.pick(("cuGraphLaunch", "cuGraphLaunch", "cuGraphUpload"))
+    m.work(lane, m.flavour(lane, symbol), f"{graph.name}!", lane.stream)
+
+
+def update_graph(m: Model) -> None:
+    """What an executable graph's nodes do from now on; seldom with nodes that it has not."""
+    made = [g for g in m.graphs if g.kinds and g.buffers[0] in g.lane.buffers]
+    if not made or m.captures:
+        return
+    graph = m.choices.pick(made)
+    thread, kinds = m.thread_for(graph.lane), [*graph.kinds]
+    if m.choices.seldom():
+        kinds.append(0)
+    other = _chain(m, graph.lane, graph.buffers[0], thread, kinds)
+    if m.choices.take(2):
+        m.emit(thread, "cuGraphExecUpdate_v2", f"{graph.name}!", f"{other}!", "~24")
+    else:
+        m.emit(thread, "cuGraphExecUpdate", f"{graph.name}!", f"{other}!", "&n", "#4")
+    m.emit(thread, "cuGraphDestroy", f"{other}!")
 
 
 def end_graph(m: Model) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proof_data import some_lane
-from proof_model import BUFFER_BYTES, THREADS, WORDS, Buffer, Lane, Model
+from proof_model import BUFFER_BYTES, THREADS, WORDS, Array, Buffer, Lane, Model
 from proof_program import access, allocation_properties, pool_properties
 
 CHUNK = 2 << 20  # of virtual memory
@@ -20,7 +20,9 @@ def allocate(m: Model) -> None:
 def allocate_as(m: Model, lane: Lane, how: str) -> Buffer:
     c, thread = m.choices, m.thread_for(lane)
     name = m.new("d")
-    out, pools = f"&{name}", [None, *m.pools]
+    device = m.devices[lane.context]
+    out = f"&{name}"
+    pools = [None, *(pool for pool, of in m.pools.items() if of == device)]
     match how:
         case "async":
             symbol = m.flavour(lane, "cuMemAllocAsync")
@@ -33,7 +35,7 @@ def allocate_as(m: Model, lane: Lane, how: str) -> Buffer:
         case "pitch":
             m.emit(thread, "cuMemAllocPitch_v2", out, "~8", 512, 8, 4)
         case "vmm":
-            _map_chunk(m, name, thread)
+            _map_chunk(m, name, thread, device)
         case _:
             how = "alloc"
             m.emit(thread, "cuMemAlloc_v2", out, BUFFER_BYTES)
@@ -46,11 +48,11 @@ def allocate_as(m: Model, lane: Lane, how: str) -> Buffer:
     return buffer
 
 
-def _map_chunk(m: Model, name: str, thread: int) -> None:
+def _map_chunk(m: Model, name: str, thread: int, device: int) -> None:
     m.emit(thread, "cuMemAddressReserve", f"&{name}", CHUNK, 0, 0, 0)
-    m.emit(thread, "cuMemCreate", f"&v{name}", CHUNK, allocation_properties(0), 0)
+    m.emit(thread, "cuMemCreate", f"&v{name}", CHUNK, allocation_properties(device), 0)
     m.emit(thread, "cuMemMap", f"{name}!", CHUNK, 0, f"v{name}", 0)
-    m.emit(thread, "cuMemSetAccess", f"{name}!", CHUNK, access(0), 1)
+    m.emit(thread, "cuMemSetAccess", f"{name}!", CHUNK, access(device), 1)
 
 
 def free(m: Model) -> None:
@@ -90,23 +92,23 @@ def free_all(m: Model, lane: Lane, thread: int) -> None:
     for buffer in lane.buffers:
         release(m, buffer, thread)
     lane.buffers.clear()
-    for name in list(lane.arrays):
-        release_array(m, lane, name, thread)
+    for some in list(lane.arrays):
+        release_array(m, lane, some, thread)
 
 
-def release_array(m: Model, lane: Lane, name: str, thread: int) -> None:
+def release_array(m: Model, lane: Lane, some: Array, thread: int) -> None:
     m.order(thread, "cuCtxSynchronize")
-    is_level = name in lane.mipmapped
-    symbol = "cuMipmappedArrayDestroy" if is_level else "cuArrayDestroy"
-    m.emit(thread, symbol, f"l{name}!" if is_level else f"{name}!", relies_on_order=True)
-    lane.arrays.remove(name)
+    symbol = "cuArrayDestroy" if some.whole == some.name else "cuMipmappedArrayDestroy"
+    m.emit(thread, symbol, f"{some.whole}!", relies_on_order=True)
+    lane.arrays.remove(some)
 
 
 def create_pool(m: Model) -> None:
     if len(m.pools) > 1 or m.captures:
         return
     name, thread = m.new("p"), m.choices.take(THREADS)
-    m.emit(thread, "cuMemPoolCreate", f"&{name}", pool_properties(0))
+    device = m.choices.take(m.program.devices)
+    m.emit(thread, "cuMemPoolCreate", f"&{name}", pool_properties(device))
     m.emit(thread, "cuMemPoolSetAttribute", name, 4, "#8=0" if m.choices.take(2) else "#8=99999999")
     m.emit(thread, "cuMemPoolTrimTo", name, 0)
-    m.pools.append(name)
+    m.pools[name] = device

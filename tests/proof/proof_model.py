@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from proof_program import Program, Step
@@ -31,6 +32,15 @@ class Buffer:
     in_graphs: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Array:
+    """An array of the device."""
+
+    name: str
+    height: int  # 0: of one dimension
+    whole: str  # what is destroyed in the end: it, or what it is a level of
+
+
 @dataclass(eq=False, kw_only=True)
 class Graph:
     """An executable graph, and the buffers its nodes touch."""
@@ -38,6 +48,7 @@ class Graph:
     name: str
     lane: Lane
     buffers: list[Buffer]
+    kinds: list[int] = field(default_factory=list)  # of the nodes of a chain made by hand
 
 
 @dataclass(eq=False, kw_only=True)
@@ -62,8 +73,7 @@ class Lane:
     thread: int | None = None  # whose per-thread default stream it is
     is_blocking: bool = True  # waits for the legacy stream, and it for this one
     buffers: list[Buffer] = field(default_factory=list)
-    arrays: list[str] = field(default_factory=list)
-    mipmapped: set[str] = field(default_factory=set)  # which of them are levels
+    arrays: list[Array] = field(default_factory=list)
     hosts: list[int] = field(default_factory=list)
     capture: Capture | None = None
     was_captured: bool = False
@@ -91,6 +101,11 @@ class Choices:
     def pick(self, options):
         return options[self.take(len(options))]
 
+    def many(self) -> Choices:
+        """For what has more to decide than there are bytes; simple choices stay simple."""
+        left = self._data[self._at :]
+        return Choices(hashlib.shake_128(left).digest(100) if any(left) else b"")
+
     def seldom(self) -> bool:
         return self.take(16) == 15
 
@@ -102,12 +117,15 @@ class Model:
         self.program = Program()
         self.choices = Choices(b"")
         self.is_tame = False  # uses no handle of what is no more
+        self.is_aside = False  # what comes now runs side by side with other threads' steps
         self.stacks: list[list[str]] = [[] for _ in range(THREADS)]
         self.contexts: list[str] = []
+        self.devices: dict[str, int] = {}  # of the contexts that ever were
+        self.primary = ""  # of a device but the first
         self.lanes: list[Lane] = []
         self.graphs: list[Graph] = []
         self.events: list[str] = []  # recorded or not, of no capture
-        self.pools: list[str] = []
+        self.pools: dict[str, int] = {}  # and their devices
         self.captures: list[Capture] = []
         self.free_hosts = list(range(16))
         self._numbers: dict[str, int] = {}
@@ -123,6 +141,7 @@ class Model:
         self, thread: int, symbol: str, *arguments: object, verb: str = "call", **more
     ) -> None:
         words = tuple(map(str, arguments))
+        more["is_aside"] = self.is_aside
         step = Step(thread=thread, verb=verb, symbol=symbol, arguments=words, **more)
         self.program.steps.append(step)
 

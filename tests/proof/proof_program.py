@@ -18,14 +18,18 @@ class Step:
     is_work: bool = False  # valid work, no capture near: a closed gate must stop it
     is_captured: bool = False  # it only becomes part of a graph: nothing may stop it
     relies_on_order: bool = False  # left out where the last `order` before it failed
+    is_aside: bool = False  # its neighbours that are, too, run side by side with it
 
     def line(self) -> str:
-        verb = "?" * self.relies_on_order + self.verb
+        verb = self._marks() + self.verb
         return " ".join([str(self.thread), verb, self.symbol, *self.arguments]).rstrip()
+
+    def _marks(self) -> str:
+        return "|" * self.is_aside + "?" * self.relies_on_order
 
     def __str__(self) -> str:
         what = f"{self.symbol}({', '.join(self.arguments)})" if self.symbol else ""
-        verb = "?" * self.relies_on_order + ("" if self.verb == "call" else self.verb)
+        verb = self._marks() + ("" if self.verb == "call" else self.verb)
         return f"t{self.thread}  " + " ".join(filter(None, [verb, what]))
 
 

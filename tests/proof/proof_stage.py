@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "tests/shim")]
 
+from proof_program import Program
 from shim_daemon import MONOTONIC, SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
 
 from tandem import softgpu
@@ -96,23 +97,23 @@ class Stage:
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def bare(self, text: str, devices: int = 1) -> Outcome:
-        return self._run(text, devices, None)
+    def bare(self, program: Program) -> Outcome:
+        return self._run(program, None)
 
-    def managed(self, text: str, devices: int = 1) -> Outcome:
+    def managed(self, program: Program) -> Outcome:
         runtime = self.folder / "run"
         runtime.mkdir(exist_ok=True)
         daemon = FakeDaemon(runtime)
         try:
-            return self._run(text, devices, Keeper(daemon, is_virtual=not self._on_gpu))
+            return self._run(program, Keeper(daemon, is_virtual=not self._on_gpu))
         finally:
             daemon.close()
 
-    def _run(self, text: str, devices: int, keeper: Keeper | None) -> Outcome:
+    def _run(self, program: Program, keeper: Keeper | None) -> Outcome:
         self._runs += 1
         place = self.folder / str(self._runs)
         place.mkdir()
-        (place / "program").write_text(text)
+        (place / "program").write_text(program.text())
         env = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
         if not self._on_gpu:
             env = softgpu.environment(env, folder=place)
@@ -122,7 +123,7 @@ class Stage:
         if self._on_gpu:
             outcome = self._interpret(place, env, keeper)
         else:
-            with _device(place, devices):
+            with _device(place, program.devices):
                 outcome = self._interpret(place, env, keeper)
             outcome.work = _work(place / "timeline")
         shutil.rmtree(place)

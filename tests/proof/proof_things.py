@@ -7,6 +7,9 @@ from proof_graphs import end_capture
 from proof_memory import allocate, free_all
 from proof_model import THREADS, Lane, Model
 
+# (stream, suffix of the calls): those of a thread's own weigh more.
+DEFAULT_STREAMS = (("0", ""), ("0", "_ptsz"), ("2", ""), ("0", "_ptsz"), ("1", ""), ("2", ""))
+
 
 def begin(m: Model) -> None:
     """What nearly every program starts with: one context, one stream, one buffer."""
@@ -15,12 +18,13 @@ def begin(m: Model) -> None:
     m.new("c")
     m.emit(0, "cuCtxSetCurrent", "c0")
     m.stacks[0] = ["c0"]
-    _settle_in(m, "c0", 0)
+    m.devices["c0"] = 0
+    settle_in(m, "c0", 0)
     create_stream(m)
     allocate(m)
 
 
-def _settle_in(m: Model, context: str, thread: int) -> None:
+def settle_in(m: Model, context: str, thread: int) -> None:
     """The kernels, and the default streams, of a context."""
     m.contexts.append(context)
     number = context[1:]
@@ -36,7 +40,8 @@ def create_context(m: Model) -> None:
     context, thread = m.new("c"), m.choices.take(THREADS)
     m.emit(thread, "cuCtxCreate_v2", f"&{context}", m.choices.pick((0, 4, 8)), 0)
     m.stacks[thread].append(context)
-    _settle_in(m, context, thread)
+    m.devices[context] = 0
+    settle_in(m, context, thread)
 
 
 def destroy_context(m: Model) -> None:
@@ -57,7 +62,10 @@ def destroy_context(m: Model) -> None:
     m.graphs = [graph for graph in m.graphs if graph.lane not in lanes]
     m.events.clear()  # which of them were of this context is not known
     m.contexts.remove(context)
-    m.emit(thread, "cuCtxDestroy_v2", context)
+    if context == m.primary:
+        m.emit(thread, "cuDevicePrimaryCtxRelease_v2", m.devices[context])
+    else:
+        m.emit(thread, "cuCtxDestroy_v2", context)
     for other in range(THREADS):
         while context in m.stacks[other]:
             m.emit(other, "cuCtxSetCurrent", "c0")
@@ -92,7 +100,7 @@ def use_default_stream(m: Model) -> None:
     if m.captures or len(m.lanes) > 10:
         return
     context, thread = m.choices.pick(m.contexts), m.choices.take(THREADS)
-    stream, suffix = m.choices.pick((("0", ""), ("0", "_ptsz"), ("1", ""), ("2", "")))
+    stream, suffix = m.choices.pick(DEFAULT_STREAMS)
     is_threads = suffix == "_ptsz" or stream == "2"
     of = thread if is_threads else None
     for lane in m.lanes:

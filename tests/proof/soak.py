@@ -29,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import proof_coverage as coverage
 from proof_compare import differences
 from proof_generator import Code, build, random_codes
 from proof_program import Program, program_of
@@ -48,6 +49,8 @@ class Tally:
     waited: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
+    subjects: Counter[str] = field(default_factory=Counter)  # that succeeded
+    handlers: set[str] = field(default_factory=set)
 
     def add(self, other: Tally) -> None:
         self.programs += other.programs
@@ -55,10 +58,16 @@ class Tally:
         self.waited += other.waited
         self.calls += other.calls
         self.codes += other.codes
+        self.subjects += other.subjects
+        self.handlers |= other.handlers
 
     def count(self, program: Program, bare: Outcome, managed: Outcome) -> None:
         self.programs += 1
         self.waited += len(managed.watched.waited) if managed.watched else 0
+        reached = coverage.succeeded(program, bare)
+        self.subjects += coverage.subjects(reached)
+        known = coverage.handlers()
+        self.handlers |= {known[step.symbol] for step in reached if step.symbol in known}
         for index, step in enumerate(program.steps):
             if step.symbol.startswith("cu"):
                 self.calls[step.symbol] += 1
@@ -89,8 +98,7 @@ class Soaker:
         drawn, tidily = random_codes(random.Random(f"{self._wanted.seed}-{number}"))
         how = {"tidily": tidily, "tame": self._wanted.gpu}
         program = build(drawn, **how)
-        text = program.text()
-        bare, managed = self._stage.bare(text), self._stage.managed(text)
+        bare, managed = self._stage.bare(program), self._stage.managed(program)
         tally.count(program, bare, managed)
         if found := differences(program, bare, managed):
             tally.differences += 1
@@ -126,8 +134,7 @@ def replay(stage: Stage, program: Program) -> int:
 
 
 def compare(stage: Stage, program: Program) -> list[str]:
-    text = program.text()
-    return differences(program, stage.bare(text), stage.managed(text))
+    return differences(program, stage.bare(program), stage.managed(program))
 
 
 def soak(wanted: argparse.Namespace) -> dict[str, object]:
@@ -147,6 +154,9 @@ def soak(wanted: argparse.Namespace) -> dict[str, object]:
         "differences": total.differences,
         "calls": total.calls.total(),
         "threads_held_at_the_gate": total.waited,
+        "succeeded_by_subject": dict(sorted(total.subjects.items())),
+        "handlers_reached": sorted(total.handlers),
+        "handlers": len(set(coverage.handlers().values())),
         "result_codes": dict(sorted(total.codes.items())),
         "calls_by_symbol": dict(sorted(total.calls.items())),
         "seconds": round(time.monotonic() - start),

@@ -28,9 +28,9 @@ class Faulty:
             if number not in self._bare:
                 codes, tidily = random_codes(random.Random(f"faults-{number}"))
                 program = build(codes, tidily=tidily)
-                self._bare[number] = program, self._stage.bare(program.text())
+                self._bare[number] = program, self._stage.bare(program)
             program, bare = self._bare[number]
-            if found := differences(program, bare, self._stage.managed(program.text())):
+            if found := differences(program, bare, self._stage.managed(program)):
                 return number + 1, found
         return None, []
 

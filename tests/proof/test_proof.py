@@ -1,12 +1,16 @@
 """No program can tell that the shim is there: random ones run bare and managed."""
 
+import random
+from collections import Counter
+
+import proof_coverage as coverage
 import proof_data as data
 import proof_things as things
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from proof_compare import differences
-from proof_generator import CODES, build
+from proof_generator import CODES, build, random_codes
 from proof_model import Model
 from proof_program import program_of
 from proof_stage import Stage
@@ -20,10 +24,12 @@ def stage():
 
 
 def compare(stage, codes, *, tidily):
+    """Asserts that there is no difference; returns how often each subject was reached."""
     program = build(codes, tidily=tidily)
-    found = differences(program, stage.bare(program.text()), stage.managed(program.text()))
-    note(f"{program}\n")
-    assert not found, "\n".join(found)
+    bare = stage.bare(program)
+    found = differences(program, bare, stage.managed(program))
+    assert not found, "\n".join([str(program), *found])
+    return coverage.subjects(coverage.succeeded(program, bare))
 
 
 @settings(max_examples=10)
@@ -33,10 +39,21 @@ def test_a_few_random_programs_come_to_the_same(stage, codes):
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(codes=CODES, tidily=st.booleans())
 def test_random_programs_come_to_the_same(stage, codes, tidily):
     compare(stage, codes, tidily=tidily)
+
+
+@pytest.mark.slow
+def test_programs_with_much_in_them_come_to_the_same_and_reach_every_subject(stage):
+    reached = Counter()
+
+    for number in range(120):
+        codes, tidily = random_codes(random.Random(f"much-{number}"))
+        reached += compare(stage, codes, tidily=tidily)
+
+    assert coverage.SUBJECTS.keys() == reached.keys()
 
 
 @given(codes=CODES)
@@ -56,7 +73,7 @@ def test_without_the_wait_that_a_capture_refuses_nothing_is_copied(stage):
     model.emit(0, "cuStreamEndCapture", "s0", "&g0")
     things.finish(model, tidily=True)
 
-    bare = stage.bare(model.finished().text())
+    bare = stage.bare(model.finished())
 
     assert not lane.is_blocking
     assert bare.steps[wait].split()[0] == "900"  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
@@ -67,7 +84,7 @@ def test_a_held_call_waits_and_is_seen_to(stage):
     launch = ("launch", bytes(10))
     program = build([("hold", b""), launch, ("hold", b""), launch])
 
-    managed = stage.managed(program.text())
+    managed = stage.managed(program)
 
     assert managed.watched.is_attached
     assert len(managed.watched.waited) == 2
@@ -90,7 +107,7 @@ def test_a_thread_whose_capture_another_ends_waits_at_the_gate_again(stage, thre
     things.finish(model, tidily=True)
     program = model.finished()
 
-    managed = stage.managed(program.text())
+    managed = stage.managed(program)
 
-    assert not differences(program, stage.bare(program.text()), managed)
+    assert not differences(program, stage.bare(program), managed)
     assert len(managed.watched.waited) == 1
