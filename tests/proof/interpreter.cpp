@@ -1,6 +1,7 @@
 // Executes a program of driver calls and says what each came to.
 //
 //   interpreter PROGRAM IMAGE
+//   interpreter peer FD     the second process: a step at a time comes from there, and its line goes back
 //
 // A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread; but
 // those of `|VERB`, as far as they follow one another, side by side, in order on each thread only.
@@ -23,13 +24,18 @@
 //   {24;0/8=d1;8/4=7}    a struct of 24 bytes: offset/width=argument
 //   [s1,s2]          an array of 8-byte values   <d1,7>     kernel parameters
 //   @note @image     our host function, the file IMAGE in memory
+//   $0               64 bytes that both processes share; in a call that opens a handle, their value
+//
+// Thread 9 is the main thread of the second process, which has handles of its own.
 //
 // Out: `INDEX CODE SHOWN..` a step; then the host functions in the order they ran.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -47,7 +53,8 @@
 
 namespace {
 
-constexpr int kNotReady = 600, kThreads = 4, kBuffers = 16;
+constexpr int kNotReady = 600, kThreads = 4, kBuffers = 16, kPeer = 9;
+constexpr size_t kSlotBytes = 64;
 constexpr size_t kBufferBytes = 8192;
 constexpr uint64_t kUntouched = 0xa5a5a5a5a5a5a5a5;
 
@@ -58,6 +65,10 @@ void* g_driver;
 void* g_image;
 void (*g_wait_begin)();  // the virtual clock waits for no thread that waits for another
 void (*g_wait_end)();
+int g_peer = -1;     // to the second process, once there is one
+pid_t g_peer_pid = -1;
+unsigned char* g_slots;  // shared with it
+int g_slots_fd = -1;
 int g_control = -1;  // to the daemon, where there is one
 std::atomic<bool> g_held{false};
 pthread_mutex_t g_control_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -132,6 +143,7 @@ class Arguments {
       case '<': return ++at_, parameters();
       case '"': return ++at_, reinterpret_cast<Word>(keep(word()));
       case '@': return ++at_, special(word());
+      case '$': return ++at_, reinterpret_cast<Word>(g_slots + number() * kSlotBytes);
       default: break;
     }
     if (*at_ == '-' || (*at_ >= '0' && *at_ <= '9')) return number();
@@ -306,8 +318,27 @@ void forget_ended(const std::string& symbol, Word handle) {
     name = is_in_it(name->second[0]) ? g_names.erase(name) : std::next(name);
 }
 
+// A handle for another process is passed by value.
+struct ByValue {
+  unsigned char bytes[kSlotBytes];
+};
+int open_handle(const Step& step, void* function, const std::vector<Word>& a) {
+  ByValue handle;
+  std::memcpy(&handle, reinterpret_cast<const void*>(a[1]), sizeof handle);
+  if (step.symbol == "cuIpcOpenEventHandle")
+    return reinterpret_cast<int (*)(Word, ByValue)>(function)(a[0], handle);
+  return reinterpret_cast<int (*)(Word, ByValue, unsigned)>(function)(a[0], handle,
+                                                                      static_cast<unsigned>(a[2]));
+}
+
+int invoke(const Step& step, void* function, const std::vector<Word>& a) {
+  if (step.symbol.rfind("cuIpcOpen", 0) == 0) return open_handle(step, function, a);
+  return reinterpret_cast<Call>(function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8],
+                                          a[9], a[10], a[11]);
+}
+
 std::string call(const Step& step) {
-  auto function = reinterpret_cast<Call>(dlsym(g_driver, step.symbol.c_str()));
+  void* function = dlsym(g_driver, step.symbol.c_str());
   if (!function) return " absent";
   Arguments arguments(step.arguments);
   std::vector<Word> a = arguments.all();
@@ -316,7 +347,7 @@ std::string call(const Step& step) {
   a.resize(12);
   int code = kNotReady;
   do {
-    code = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+    code = invoke(step, function, a);
   } while (code == kNotReady && step.verb == "poll");
   if (code == 0) forget_ended(step.symbol, a[0]);
   if (step.verb == "order") is_ordered(step) = code == 0;
@@ -339,9 +370,57 @@ bool is_call(const std::string& verb) {
   return verb == "call" || verb == "order" || verb == "ask" || verb == "poll";
 }
 
+ssize_t receive(int descriptor, char* line, size_t size, bool takes_part) {
+  if (takes_part && g_wait_begin) g_wait_begin();
+  const ssize_t got = recv(descriptor, line, size, 0);
+  if (takes_part && g_wait_end) g_wait_end();
+  return got;
+}
+
+void start_peer() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends)) fail("no socket");
+  g_peer_pid = fork();
+  if (g_peer_pid < 0) fail("no second process");
+  if (g_peer_pid == 0) {
+    const std::string descriptor = std::to_string(ends[1]), slots = std::to_string(g_slots_fd);
+    setenv("PROOF_SLOTS_FD", slots.c_str(), 1);
+    unsetenv("PROOF_CONTROL_FD");
+    close(ends[0]);
+    execl("/proc/self/exe", "interpreter", "peer", descriptor.c_str(), nullptr);
+    _exit(5);
+  }
+  close(ends[1]);
+  g_peer = ends[0];
+}
+
+void end_peer() {
+  if (g_peer < 0) return;
+  close(g_peer);
+  if (g_wait_begin) g_wait_begin();
+  int status = 0;
+  waitpid(g_peer_pid, &status, 0);
+  if (g_wait_end) g_wait_end();
+  if (status) fail("the second process ended with " + std::to_string(status));
+}
+
+// One line to the second process and its answer; the clock does not wait for us meanwhile.
+std::string ask_peer(const Step& step) {
+  if (g_peer < 0) start_peer();
+  const std::string line = step.verb + " " + step.symbol + step.arguments;
+  char answer[1000];
+  const bool sent = send(g_peer, line.data(), line.size(), MSG_NOSIGNAL) >= 0;
+  const ssize_t size = sent ? receive(g_peer, answer, sizeof answer, true) : -1;
+  if (size <= 0) fail("the second process went away");
+  const std::string text(answer, static_cast<size_t>(size));
+  if (step.verb == "order") is_ordered(step) = text.rfind(" 0", 0) == 0;
+  return text;
+}
+
 // What it shows.
 std::string come_to(const Step& step) {
   if (step.relies_on_order && !is_ordered(step)) return " left-out";
+  if (step.thread == kPeer) return ask_peer(step);
   if (is_call(step.verb)) return call(step);
   if (step.verb == "name") return name_anew(step.symbol, step.arguments.substr(1));
   if (step.verb == "look") return " " + digest(std::atoi(step.symbol.c_str()));
@@ -439,7 +518,8 @@ void perform(const std::vector<Step>& steps) {
     Phase phase;
     const bool is_aside = steps[i].is_aside;
     do {
-      phase[static_cast<size_t>(steps[i].thread) % kThreads].push_back(&steps[i]);
+      const int thread = steps[i].thread == kPeer ? 0 : steps[i].thread;
+      phase[static_cast<size_t>(thread) % kThreads].push_back(&steps[i]);
       ++i;
     } while (is_aside && i < steps.size() && steps[i].is_aside);
     perform(phase, main_takes_part);
@@ -469,6 +549,31 @@ std::vector<Step> read_program(const char* path) {
   return steps;
 }
 
+void map_slots() {
+  const char* given = std::getenv("PROOF_SLOTS_FD");
+  g_slots_fd = given ? std::atoi(given) : memfd_create("slots", 0);
+  const size_t bytes = 4096;
+  if (g_slots_fd < 0 || ftruncate(g_slots_fd, bytes)) fail("no memory to share");
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g_slots_fd, 0);
+  g_slots = static_cast<unsigned char*>(at);
+}
+
+// Until the first process is through.
+int be_peer(int descriptor) {
+  char line[4000];
+  bool has_called = false;
+  for (ssize_t size; (size = receive(descriptor, line, sizeof line, has_called)) > 0;) {
+    has_called = true;
+    Step step{0, 0, "", "", "", false, false};
+    std::istringstream words(std::string(line, static_cast<size_t>(size)));
+    words >> step.verb >> step.symbol;
+    std::getline(words, step.arguments);
+    const std::string answer = come_to(step);
+    if (send(descriptor, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return 6;
+  }
+  return 0;
+}
+
 void* map_file(const char* path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat about {};
@@ -496,8 +601,11 @@ int main(int count, char** words) {
   if (count != 3) fail("usage: interpreter PROGRAM IMAGE");
   open_driver();
   fill_buffers();
+  map_slots();
+  if (words[1] == std::string("peer")) return be_peer(std::atoi(words[2]));
   g_image = map_file(words[2]);
   perform(read_program(words[1]));
+  end_peer();
   for (const Word value : g_notes) say("note " + std::to_string(value) + "\n");
   for (const auto& [name, value] : g_handles)
     say("raw " + name + " " + std::to_string(value) + "\n");

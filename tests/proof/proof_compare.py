@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from proof_program import Program, Step
-from proof_stage import ROOT, Outcome
+from proof_stage import ROOT, Outcome, Stamp
 
 NOT_READY = {"0", "600"}
 CAPTURING = "900"
@@ -43,8 +43,9 @@ def differences(program: Program, bare: Outcome, managed: Outcome) -> list[str]:
             found.append(f"step {index} {step}: bare '{one.strip()}', managed '{other.strip()}'")
     if is_at_rest and _notes(bare) != _notes(managed):
         found.append(f"host functions: bare {_notes(bare)}, managed {_notes(managed)}")
-    if is_at_rest and bare.work != managed.work:
-        found += _work_differences(bare, managed)
+    one, other = _comparable_work(program, bare), _comparable_work(program, managed)
+    if is_at_rest and one != other:
+        found += _work_differences(one, other)
     return found + watched_faults(program, managed)
 
 
@@ -71,12 +72,19 @@ def _notes(outcome: Outcome) -> dict[int, list[int]]:
     return dict(sorted(lanes.items()))
 
 
-def _work_differences(bare: Outcome, managed: Outcome) -> list[str]:
-    if len(bare.work) != len(managed.work):
-        return [f"work in {len(bare.work)} streams bare, in {len(managed.work)} managed"]
+def _comparable_work(program: Program, outcome: Outcome) -> list[list[Stamp]]:
+    """Threads side by side get their own streams, and use the legacy one, in any order."""
+    if not any(step.is_aside for step in program.steps):
+        return outcome.work
+    return sorted(sorted(stream) for stream in outcome.work)
+
+
+def _work_differences(bare: list[list[Stamp]], managed: list[list[Stamp]]) -> list[str]:
+    if len(bare) != len(managed):
+        return [f"work in {len(bare)} streams bare, in {len(managed)} managed"]
     return [
         f"work of stream {i}: bare {one}, managed {other}"
-        for i, (one, other) in enumerate(zip(bare.work, managed.work, strict=True))
+        for i, (one, other) in enumerate(zip(bare, managed, strict=True))
         if one != other
     ]
 

@@ -46,6 +46,8 @@ SUBJECTS: dict[str, Callable[[Step], bool]] = {
     "virtual memory": _calls("cuMemMap"),
     "managed memory": _calls("cuMemAllocManaged"),
     "per-thread streams": lambda step: step.stream == "2",
+    "memory of another process": _calls("cuIpcOpenMemHandle_v2"),
+    "events of another process": _calls("cuIpcOpenEventHandle"),
     "second device": _is_on_second_device,
     "threads side by side": lambda step: step.is_aside,
 }

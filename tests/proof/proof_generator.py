@@ -12,6 +12,7 @@ import proof_devices as devices
 import proof_graphs as graphs
 import proof_memory as memory
 import proof_phases as phases
+import proof_sharing as sharing
 import proof_things as things
 import proof_wrong as wrong
 from hypothesis import strategies as st
@@ -50,18 +51,21 @@ OPERATIONS = {
     memory.create_pool: 1,
     graphs.begin_capture: 2,
     graphs.fork_capture: 2,
+    graphs.work_in_capture: 4,
     graphs.end_capture: 4,
     graphs.build_graph: 2,
     graphs.launch_graph: 4,
     graphs.update_graph: 2,
     graphs.end_graph: 1,
     phases.side_by_side: 3,
+    sharing.share_memory: 1,
     things.wait: 3,
     things.ask: 1,
     things.leave: 1,
-    things.hold: 4,
+    things.hold: 6,
     things.tally: 2,
-    wrong.be_wrong: 3,
+    wrong.be_wrong: 4,
+    wrong.copy_wrongly: 2,
     wrong.crash: 1,
 }
 NAMES = {operation.__name__: operation for operation in OPERATIONS}
@@ -71,7 +75,13 @@ Code = tuple[str, bytes]
 
 
 # What NVIDIA's driver may answer with a crash, or only sometimes.
-WILD = ("be_wrong", "crash", "wait_for_value_of_another_stream", "use_second_device")
+WILD = (
+    "be_wrong",
+    "copy_wrongly",
+    "crash",
+    "wait_for_value_of_another_stream",
+    "use_second_device",
+)
 
 
 def build(codes: Sequence[Code], *, tidily: bool = True, tame: bool = False) -> Program:

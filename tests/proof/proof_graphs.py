@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from proof_data import some_buffer, some_lane
+from proof_data import (
+    copy_in,
+    copy_within,
+    host_function,
+    launch,
+    memset,
+    some_buffer,
+    some_lane,
+)
 from proof_model import THREADS, WORDS, Buffer, Capture, Graph, Lane, Model
 from proof_program import array, host_node, kernel_node, memset_node, parameters
 
 RELAXED = 2  # CUstreamCaptureMode
+CAPTURED = (launch, memset, copy_within, host_function, copy_in)
 
 
 def begin_capture(m: Model) -> None:
@@ -54,6 +63,16 @@ def _order(m: Model, before: Lane, after: Lane, thread: int) -> None:
     m.emit(thread, "cuEventCreate", f"&{event}", 2)
     m.emit(thread, m.flavour(before, "cuEventRecord"), event, before.stream)
     m.emit(thread, m.flavour(after, "cuStreamWaitEvent"), after.stream, event, 0)
+
+
+def work_in_capture(m: Model) -> None:
+    """Whose streams are few among all."""
+    if not m.captures:
+        return
+    all_lanes, m.lanes = m.lanes, [lane for lane in m.lanes if lane.capture]
+    if m.lanes:
+        m.choices.pick(CAPTURED)(m)
+    m.lanes = all_lanes
 
 
 def end_capture(m: Model) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from proof_program import Program, Step
 
 THREADS = 3
+PEER = 9  # "thread" of the second process
 WORDS = 1024  # of 4 bytes in a buffer
 BUFFER_BYTES = WORDS * 4
 
@@ -117,6 +118,7 @@ class Model:
         self.program = Program()
         self.choices = Choices(b"")
         self.is_tame = False  # uses no handle of what is no more
+        self.has_peer = False  # a second process
         self.is_aside = False  # what comes now runs side by side with other threads' steps
         self.stacks: list[list[str]] = [[] for _ in range(THREADS)]
         self.contexts: list[str] = []

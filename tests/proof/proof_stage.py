@@ -154,6 +154,7 @@ class Keeper:
         self._daemon = daemon
         self._is_virtual = is_virtual
         self._job: Attached | None = None
+        self._others: list[Attached] = []  # the second process, whose gate stays open
         self._seen = Watched()
         self._is_shut = False
         self._now_ns = 0  # on the job's clock, as its helper last said
@@ -168,8 +169,8 @@ class Keeper:
             theirs.close()
             ended = self._serve(ours)
         end = _wait(child, PATIENCE_S if ended else 0)
-        if self._job:
-            self._job.process.close()
+        for job in filter(None, (self._job, *self._others)):
+            job.process.close()
         return child, end, self._seen
 
     def _serve(self, control: socket.socket) -> bool:
@@ -177,8 +178,7 @@ class Keeper:
         give_up = time.monotonic() + PATIENCE_S
         listener = self._daemon._listener
         while time.monotonic() < give_up:
-            waiting_for = [control] if self._job else [control, listener]
-            ready, _, _ = select.select(waiting_for, [], [], 0.0002 if self._is_shut else 1)
+            ready, _, _ = select.select([control, listener], [], [], 0.0002 if self._is_shut else 1)
             if listener in ready:
                 self._attach()
             if control in ready:
@@ -192,11 +192,15 @@ class Keeper:
 
     def _attach(self) -> None:
         clock = VIRTUAL if self._is_virtual else MONOTONIC
-        self._job = self._daemon.attach(clock=clock, hold=self._is_shut)
-        self._job.process.set_stale(stale_ns=LONGEST_STALE_NS)
+        job = self._daemon.attach(clock=clock, hold=self._is_shut and not self._job)
+        job.process.set_stale(stale_ns=LONGEST_STALE_NS)
+        if self._job:
+            self._others.append(job)
+            return
+        self._job = job
         if self._is_virtual:
-            self._job.now_ns = lambda: self._now_ns
-        self._job.keep_records()
+            job.now_ns = lambda: self._now_ns
+        job.keep_records()
         self._seen.is_attached = True
 
     def _answer(self, verb: str, step: str = "") -> bytes:
@@ -308,14 +312,15 @@ def _read(text: str) -> Outcome:
 
 def _work(timeline: Path) -> list[list[Stamp]]:
     """Each stream's work in order; streams in order of their numbers, which are the client's."""
-    streams: dict[tuple[int, int], list[Stamp]] = defaultdict(list)
-    moved: Counter[int] = Counter()
+    streams: dict[tuple[int, int, int], list[Stamp]] = defaultdict(list)
+    moved: Counter[tuple[int, int]] = Counter()
     for line in timeline.read_text().splitlines() if timeline.is_file() else ():
         part = json.loads(line)
         if part["kind"] not in WORK:
             continue
-        moved[part["op"]] += part["bytes"]
+        op = part["client"], part["op"]
+        moved[op] += part["bytes"]
         if part["last"]:
-            stamp = (part["kind"], part["name"], moved[part["op"]])
-            streams[part["context"], part["stream"]].append(stamp)
+            stamp = (part["kind"], part["name"], moved[op])
+            streams[part["client"], part["context"], part["stream"]].append(stamp)
     return [streams[number] for number in sorted(streams)]

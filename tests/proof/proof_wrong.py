@@ -68,6 +68,25 @@ def be_wrong(m: Model) -> None:
         m.emit(thread, symbol, *arguments, stream=stream)
 
 
+def copy_wrongly(m: Model) -> None:
+    """A copy that a driver refuses, in a stream that otherwise works."""
+    lanes = [lane for lane in m.lanes if lane.buffers and not lane.capture]
+    if not lanes:
+        return
+    lane = m.choices.pick(lanes)
+    thread, d, s = m.thread_for(lane), f"{lane.buffers[0].name}!", lane.stream
+    copies = (
+        ("cuMemcpyHtoDAsync_v2", "0x7", "H0", 64, s),
+        ("cuMemcpyHtoDAsync_v2", d, "H0", 1 << 40, s),
+        ("cuMemcpyDtoDAsync_v2", d, "0x7", 64, s),
+        ("cuMemcpyBatchAsync_v2", 0, 0, 0, 1, 0, 0, 0, s),
+        ("cuMemcpy3DBatchAsync_v2", 1, 0, 0, s),
+        ("cuMemPrefetchAsync", d, 1 << 40, 0, s),
+    )
+    symbol, *arguments = m.choices.pick(copies)
+    m.emit(thread, symbol, *arguments, stream=m.stream_key(lane, symbol))
+
+
 def crash(m: Model) -> None:
     """A kernel that touches what is not there; the context is lost."""
     if m.captures or (lane := some_lane(m)) is None or m.choices.take(4):
