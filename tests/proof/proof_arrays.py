@@ -58,7 +58,7 @@ def copy_array(m: Model) -> None:
             do_now(m, lane, "cuMemcpyAtoH_v2", host, name, at, size)
         case 4:
             other = f"{lane.arrays[0].name}!"
-            if other != name:
+            if other != name and lane.is_blocking:
                 do_now(m, lane, "cuMemcpyAtoA_v2", other, at, name, at, size)
         case _:
             _copy_memory(m, lane, some, at)
@@ -76,7 +76,8 @@ def _copy_memory(m: Model, lane: Lane, some: Array, at: int) -> None:
         case 0:
             box = box_2d(to, source, 60, rows, WIDTH, kinds)
             m.work(lane, m.flavour(lane, "cuMemcpy2DAsync_v2"), box, lane.stream)
-        case 1 if buffer.is_reachable:
+        case 1 if buffer.is_reachable and lane.is_blocking:
+            # Inside the device it does not wait: only where the legacy stream orders it.
             if to_array:
                 do_now(m, lane, "cuMemcpyDtoA_v2", name, at, memory, 64)
             else:

@@ -11,7 +11,8 @@ from proof_program import Program, Step
 from proof_stage import ROOT, Outcome, Stamp
 
 NOT_READY = {"0", "600"}
-CAPTURING = "900"
+CAPTURING, LOST = "900", "700"
+CONTEXT_ENDS = ("cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2")
 # Class of calls.def, or symbol -> shm::RecordKind of what the daemon is told.
 KINDS = {"launch": 1, "copy": 2, "memset": 3, "memop": 9, "host": 10}
 KINDS |= {"cuEventRecord": 7, "cuEventRecordWithFlags": 7, "cuStreamWaitEvent": 8}
@@ -193,17 +194,22 @@ FREES |= {"cuArrayDestroy", "cuMipmappedArrayDestroy"}
 
 
 def _count_faults(program: Program, managed: Outcome) -> list[str]:
-    """What the job counts as its memory is what it has allocated, or more with pools."""
+    """What the job counts as its memory is what it has allocated, or more with pools.
+
+    Or less, where a lost context, in which nothing can be freed, took its memory with it.
+    """
     assert managed.watched
     live: dict[str, int | None] = {}
     found = []
-    has_pools = False
+    has_pools = is_lost = takes_all = False
     for index, step in enumerate(program.steps):
         base = FLAVOUR.sub("", step.symbol)
+        is_lost |= _code(managed, index) == LOST
+        takes_all |= is_lost and base in CONTEXT_ENDS and _code(managed, index) == "0"
         if step.verb == "tally" and index in managed.watched.tallies:
             told, due = managed.watched.tallies[index], sum(filter(None, live.values()))
             at_least = has_pools or None in live.values()
-            if told < due or (told > due and not at_least):
+            if (told < due and not takes_all) or (told > due and not at_least):
                 found.append(f"step {index}: {due} bytes are allocated, {told} counted")
         elif step.verb == "name" and _code(managed, index) == "0":
             live[step.symbol] = live.pop(step.arguments[0], 0)

@@ -1,7 +1,7 @@
 """Many random programs, bare and managed; writes what they came to as JSON.
 
     python tests/proof/soak.py [--programs 10000] [--seed 1] [--seconds N] [--gpu] [--result FILE]
-                               [--first N] [--processes N]
+                               [--first N] [--processes N] [--tandemd]
     python tests/proof/soak.py --replay FAILED.json
 
 Program N of seed S is always the same. One that differs is made shorter, printed as a list of calls
@@ -80,7 +80,7 @@ class Soaker:
     def __init__(self, wanted: argparse.Namespace, give_up: float) -> None:
         self._wanted = wanted
         self._give_up = give_up  # on time.monotonic()
-        self._stage = Stage(on_gpu=wanted.gpu)
+        self._stage = Stage(on_gpu=wanted.gpu, under_tandemd=wanted.tandemd)
 
     def close(self) -> None:
         self._stage.close()
@@ -114,10 +114,11 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, metavar="FAILED.json")
     parser.add_argument("--seconds", type=float, default=math.inf, help="then begin no more")
     parser.add_argument("--gpu", action="store_true", help="on the machine's own driver")
+    parser.add_argument("--tandemd", action="store_true", help="a daemon process for each run")
     parser.add_argument("--processes", type=int, help="side by side; one on a GPU")
     arguments = parser.parse_args()
     if arguments.replay:
-        with closing(Stage(on_gpu=arguments.gpu)) as stage:
+        with closing(Stage(on_gpu=arguments.gpu, under_tandemd=arguments.tandemd)) as stage:
             return replay(stage, program_of(arguments.replay.read_text()))
     result = soak(arguments)
     if arguments.result:
@@ -149,6 +150,7 @@ def soak(wanted: argparse.Namespace) -> dict[str, object]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": "GPU" if wanted.gpu else "software GPU, virtual clock",
+        "daemon": "tandemd" if wanted.tandemd else "driven by the test",
         "seed": wanted.seed,
         "programs": total.programs,
         "differences": total.differences,

@@ -42,3 +42,20 @@ def test_a_buffer_has_one_name_in_each_stream(seed):
         for name, streams in users(steps).items():
             assert len(streams - {"1"}) <= 1, (name, streams)
             assert "1" not in streams or not streams & apart, (name, streams)
+
+
+def test_a_word_that_a_stream_waits_for_is_written_again_only_once_it_has_been_seen():
+    wait = ("wait_for_value_of_another_stream", b"\1")  # of the first stream for the second
+    second = [("create_stream", b""), ("allocate", b"\1")]
+    steps = build([*second, wait, wait]).steps
+
+    chain = [step for step in steps if step.verb in ("order", "name")][:5]
+
+    assert [(step.symbol, step.stream) for step in chain] == [
+        ("cuStreamWaitValue32_v2", "s1"),
+        ("cuStreamWriteValue32_v2", "s0"),
+        ("cuEventRecord", "s1"),
+        ("cuStreamWaitEvent", "s0"),
+        ("d2", ""),
+    ]
+    assert all(step.relies_on_order for step in chain[1:])

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from contextlib import closing
 
 import proof_coverage as coverage
 import proof_data as data
@@ -61,6 +62,17 @@ def test_a_program_is_data(codes):
     program = build(codes)
 
     assert program_of(program.json()) == program
+
+
+@pytest.mark.slow
+def test_a_program_comes_to_the_same_under_tandemd_which_holds_it():
+    launch = ("launch", bytes(10))
+    program = build([launch, ("hold", b""), launch, ("hold", b""), launch])
+    with closing(Stage(under_tandemd=True)) as stage:
+        bare, managed = stage.bare(program), stage.managed(program)
+
+    assert not differences(program, bare, managed)
+    assert len(managed.watched.waited) == 2
 
 
 def test_without_the_wait_that_a_capture_refuses_nothing_is_copied(stage):
