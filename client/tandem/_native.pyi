@@ -313,16 +313,21 @@ class OperationKind(enum.Enum):
     FREE = 12
 
 class EdgeKind(enum.Enum):
-    """Why a node of a Dag comes after another."""
+    """Why a node of a Dag comes after another.
+
+    OVERLAP: it begins after the other has begun and ends after it has ended. All others: it
+    begins after the other, and whatever that came after in its stream or thread, has ended.
+    """
 
     STREAM = 0
     EVENT = 1
     LEGACY = 2
     HOST = 3
-    READ_AFTER_WRITE = 4
-    WRITE_AFTER_READ = 5
-    WRITE_AFTER_WRITE = 6
-    UNKNOWN_DATA = 7
+    OVERLAP = 4
+    READ_AFTER_WRITE = 5
+    WRITE_AFTER_READ = 6
+    WRITE_AFTER_WRITE = 7
+    UNKNOWN_DATA = 8
 
 class StreamKind(enum.Enum):
     """How a stream goes with the legacy default stream of its context."""
@@ -337,7 +342,7 @@ class Operation:
 
     `object` is a function, a graph, an event, or the address written or allocated. Flags: 1 the
     host waits for it, 2 its duration is predicted, 4 it may touch more memory than is known,
-    8 it may wait for more than is known, 16 it may begin before its predecessor ends.
+    8 it may wait for more than is known, 16 it may begin before the kernel before it ends.
     """
 
     def __init__(
@@ -378,7 +383,8 @@ class Dag:
 
     Raises ValueError for a context, stream or thread that it did not number, and IndexError for a
     node that is not there. `most_nodes` is how many it holds at once, at most 2**30: with more,
-    `add` raises ValueError until some are retired.
+    `add` raises ValueError until some are retired. Streams and threads together are at most 4096 at
+    once, contexts 65,536 ever: with more, ValueError.
     """
 
     def __init__(self, *, most_nodes: int = ...) -> None: ...
@@ -388,6 +394,18 @@ class Dag:
         """A host thread whose waits for a whole context are for `context`."""
 
     def use_context(self, thread: int, context: int) -> None: ...
+    def end_stream(self, stream: int) -> None:
+        """It gets nothing more. Its number is given anew when all that is in it is retired.
+
+        The legacy stream of a context stays.
+        """
+
+    def end_thread(self, thread: int) -> None:
+        """The same of a thread."""
+
+    def end_event(self, event: int) -> None:
+        """Forget what the event stands for: it is destroyed, and another may get its number."""
+
     def add(
         self, operation: Operation, accesses: Sequence[tuple[int, int, bool]] | None = None
     ) -> int:

@@ -22,27 +22,47 @@ class Dag {
 
   explicit Dag(uint64_t most_nodes) : builder_(most_nodes) {}
 
-  uint32_t add_context() { return contexts_ = builder_.order().add_context() + 1, contexts_ - 1; }
+  uint32_t add_context() {
+    const uint32_t context = builder_.order().add_context();
+    if (context != dag::kNone) return contexts_ = context + 1, context;
+    throw py::value_error("there have been " + std::to_string(dag::Order::kMostContexts) +
+                          " contexts, the most that a graph follows");
+  }
 
   uint32_t add_stream(uint32_t context, dag::StreamKind kind) {
     check(context, contexts_, "context");
-    return remember(builder_.order().add_stream(context, kind), false);
+    return remember(builder_.order().add_stream(context, kind), Chain::kStream);
   }
 
   uint32_t add_thread(uint32_t context) {
     check(context, contexts_, "context");
-    return remember(builder_.order().add_thread(context), true);
+    return remember(builder_.order().add_thread(context), Chain::kThread);
   }
 
+  void end_stream(uint32_t stream) {
+    check_chain(stream, Chain::kStream, "stream");
+    builder_.order().end(stream);
+    if (builder_.order().is_legacy(stream)) return;
+    chains_[stream] = Chain::kNone;
+  }
+
+  void end_thread(uint32_t thread) {
+    check_chain(thread, Chain::kThread, "thread");
+    builder_.order().end(thread);
+    chains_[thread] = Chain::kNone;
+  }
+
+  void end_event(uint64_t event) { builder_.order().end_event(event); }
+
   void use_context(uint32_t thread, uint32_t context) {
-    check_chain(thread, true, "thread");
+    check_chain(thread, Chain::kThread, "thread");
     check(context, contexts_, "context");
     builder_.order().use_context(thread, context);
   }
 
   dag::NodeId add(const dag::Operation& op, const std::optional<Accesses>& accesses) {
-    check_chain(op.thread, true, "thread");
-    if (op.stream != dag::kNone) check_chain(op.stream, false, "stream");
+    check_chain(op.thread, Chain::kThread, "thread");
+    if (op.stream != dag::kNone) check_chain(op.stream, Chain::kStream, "stream");
     else if (op.kind < dag::Kind::kSyncEvent) throw py::value_error("stream is missing");
     std::vector<dag::Access> checked;
     if (accesses) checked = check_accesses(*accesses);
@@ -132,19 +152,27 @@ class Dag {
     throw py::value_error(std::string(what) + " " + std::to_string(number) + " is unknown; there " +
                           "are " + std::to_string(count));
   }
-  void check_chain(uint32_t number, bool is_thread, const char* what) const {
-    check(number, static_cast<uint32_t>(is_thread_.size()), what);
-    if (is_thread_[number] == is_thread) return;
+  enum class Chain : uint8_t { kNone, kStream, kThread };
+
+  void check_chain(uint32_t number, Chain kind, const char* what) const {
+    check(number, static_cast<uint32_t>(chains_.size()), what);
+    if (chains_[number] == kind) return;
     throw py::value_error(std::to_string(number) + " is no " + what);
   }
-  uint32_t remember(uint32_t chain, bool is_thread) {
-    is_thread_.push_back(is_thread);
-    return chain;
+  uint32_t remember(uint32_t number, Chain kind) {
+    if (number == dag::kNone) {
+      throw py::value_error("there are " + std::to_string(dag::Order::kMostChains) +
+                            " streams and threads, the most that a graph follows at once; end "
+                            "some, and retire what is in them");
+    }
+    if (number >= chains_.size()) chains_.resize(number + 1);
+    chains_[number] = kind;
+    return number;
   }
 
   dag::Builder builder_;
   uint32_t contexts_ = 0;
-  std::vector<bool> is_thread_;  // by chain
+  std::vector<Chain> chains_;
 };
 
 }  // namespace tandem::bindings

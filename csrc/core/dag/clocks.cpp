@@ -14,6 +14,18 @@ Clocks::Row Clocks::join(Row row, Row other, uint32_t chain, uint32_t position) 
   return static_cast<Row>(spans_.size() - 1);
 }
 
+bool Clocks::covers(Row row, Row other) const {
+  for (uint32_t i = 0; i < spans_[other].width; ++i) {
+    if (at(row, i) < at(other, i)) return false;
+  }
+  return true;
+}
+
+Clocks::Row Clocks::merge(Row row, Row other) {
+  if (covers(row, other)) return row;
+  return covers(other, row) ? other : join(row, other, 0, 0);
+}
+
 Clocks::Mover::Mover(Clocks& clocks, uint32_t gone)
     : clocks_(clocks), gone_(gone), moved_(clocks.spans_.size(), kNothing) {}
 

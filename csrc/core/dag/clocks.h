@@ -22,7 +22,10 @@ class Clocks {
 
   // What `row` and `other` know together, and that `chain` has come to `position`.
   Row join(Row row, Row other, uint32_t chain, uint32_t position);
+  // What both know together; no new row if one of them knows it all.
+  Row merge(Row row, Row other);
 
+  size_t entries() const { return data_.size(); }
   size_t bytes() const {
     return data_.capacity() * sizeof(uint32_t) + spans_.capacity() * sizeof(Span);
   }
@@ -30,6 +33,8 @@ class Clocks {
   class Mover;
 
  private:
+  bool covers(Row row, Row other) const;
+
   struct Span {
     uint32_t begin;
     uint32_t width;

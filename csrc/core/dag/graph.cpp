@@ -20,13 +20,15 @@ bool overlap(const Access& one, const Access& other) {
 Graph::Graph(uint64_t most_nodes) : most_nodes_(std::min(most_nodes, kMostNodes)) {}
 
 bool Graph::is_full() const {
-  return size() >= most_nodes_ || edges_.size() >= kMostNodes || accesses_.size() >= kMostNodes;
+  return size() >= most_nodes_ || edges_.size() >= kMostNodes || accesses_.size() >= kMostNodes ||
+         clocks_.entries() >= kMostNodes;
 }
 
 bool Graph::before(NodeId first, NodeId second) const {
   if (first >= second) return false;
   const Node& later = node(second);
-  return node(first).chain == later.chain || knows(later.clock, first);
+  const bool is_one_by_one = !(later.op.flags & kProgrammatic);
+  return (is_one_by_one && node(first).chain == later.chain) || knows(later.clock, first);
 }
 
 bool Graph::may_overlap(NodeId first, NodeId second) const {

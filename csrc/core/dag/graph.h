@@ -5,8 +5,9 @@
 // carries its chain and a vector clock (Fidge 1988, Mattern 1989): for every other chain, how far it
 // had come when the node became free to run. So `before` takes one look, however long the way is.
 //
-//   order edges  stream, event, legacy default stream, host: what the hardware keeps to. Reduced:
-//                none that others imply.
+//   order edges  stream, event, legacy default stream, host: what the hardware keeps to. One from
+//                a node means that all of its chain up to there has ended. Reduced: none that
+//                others imply.
 //   data edges   what an operation reads was written by another, or the other way round. They say
 //                why an order is needed, not that it is kept, and `before` does not know them.
 //
@@ -40,7 +41,7 @@ inline constexpr uint8_t kHostWaits = 1;     // the call returned when the opera
 inline constexpr uint8_t kEstimated = 2;     // its duration is predicted, not measured
 inline constexpr uint8_t kUnresolved = 4;    // it may touch more memory than its accesses say
 inline constexpr uint8_t kUnknownOrder = 8;  // it may have to wait for more than its edges say
-inline constexpr uint8_t kProgrammatic = 16;  // may begin before its predecessor in the stream ends
+inline constexpr uint8_t kProgrammatic = 16;  // may begin before the kernel before it ends
 
 struct Operation {
   Kind kind = Kind::kLaunch;
@@ -54,9 +55,12 @@ struct Operation {
   uint64_t duration_ns = 0;   // on the GPU; of a wait: of the host. 0 = not known
 };
 
-enum class EdgeKind : uint8_t { kStream, kEvent, kLegacy, kHost, kReadAfterWrite, kWriteAfterRead,
-                                kWriteAfterWrite, kUnknownData };
-constexpr bool is_order(EdgeKind kind) { return kind <= EdgeKind::kHost; }
+enum class EdgeKind : uint8_t {
+  kStream, kEvent, kLegacy, kHost,
+  kOverlap,  // begins after the other has begun, ends after it has ended
+  kReadAfterWrite, kWriteAfterRead, kWriteAfterWrite, kUnknownData,
+};
+constexpr bool is_order(EdgeKind kind) { return kind <= EdgeKind::kOverlap; }
 
 // Bytes [address, address + bytes) that an operation uses.
 struct Access {
@@ -79,7 +83,8 @@ class Graph {
     uint32_t first_edge;    // of those that lead to it: number in edges_, modulo 2^32
     uint32_t first_access;  // the same in accesses_
   };
-  // So many nodes at once, and so many edges and accesses, keep the 32 bits above unambiguous.
+  // So many nodes at once, and so many edges, accesses and entries of clocks, keep what has 32 bits
+  // unambiguous.
   static constexpr uint64_t kMostNodes = uint64_t{1} << 30;
 
   // `most_nodes`: the window's limit, at most kMostNodes.
@@ -151,7 +156,10 @@ class Graph {
   // reference, every row that is kept elsewhere.
   template <class Rows>
   void compact(Rows rows);
-  bool wants_compaction() const { return begin() - origin_ > size() + 1024; }
+  bool wants_compaction() const {
+    const uint64_t retired = begin() - origin_;
+    return retired > size() + 128 || (retired && clocks_.entries() > 2 * kept_entries_ + kSlack);
+  }
 
  private:
   template <class See>
@@ -176,6 +184,8 @@ class Graph {
   Ring<NodeId> doubts_;  // each lies before that node
   Clocks clocks_;
   NodeId origin_ = 0;  // where positions begin
+  static constexpr size_t kSlack = size_t{1} << 16;
+  size_t kept_entries_ = 0;  // of clocks, by the last compaction
 };
 
 template <class Rows>
@@ -185,6 +195,7 @@ void Graph::compact(Rows rows) {
   rows([&](Clocks::Row& row) { mover.move(row); });
   mover.finish();
   origin_ = begin();
+  kept_entries_ = clocks_.entries();
   nodes_.fit();
   edges_.fit();
   accesses_.fit();

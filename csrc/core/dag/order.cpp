@@ -11,24 +11,52 @@ bool is_wait_of_host(Kind kind) { return kind >= Kind::kSyncStream && kind <= Ki
 }  // namespace
 
 uint32_t Order::add_context() {
+  if (contexts_.size() >= kMostContexts) return kNone;
   contexts_.emplace_back();
   return static_cast<uint32_t>(contexts_.size() - 1);
 }
 
 uint32_t Order::add_chain(const Chain& chain) {
+  if (!ended_.empty() && can_reuse(ended_.front())) {
+    const uint32_t again = ended_.front();
+    ended_.pop_front();
+    if (!chains_[again].is_thread) remove_from_context(again);
+    chains_[again] = chain;
+    return again;
+  }
+  if (chains_.size() >= kMostChains) return kNone;
   chains_.push_back(chain);
   return static_cast<uint32_t>(chains_.size() - 1);
 }
 
 uint32_t Order::add_stream(uint32_t context, StreamKind kind) {
+  const bool is_legacy = kind == StreamKind::kLegacy;
+  if (is_legacy && contexts_[context].legacy != kNone) return contexts_[context].legacy;
   const uint32_t stream = add_chain({context, kind, false});
+  if (stream == kNone) return kNone;
   contexts_[context].streams.push_back(stream);
-  if (kind == StreamKind::kLegacy) contexts_[context].legacy = stream;
+  if (is_legacy) contexts_[context].legacy = stream;
   return stream;
 }
 
 uint32_t Order::add_thread(uint32_t context) {
   return add_chain({context, StreamKind::kNonBlocking, true});
+}
+
+void Order::end(uint32_t chain) {
+  if (chains_[chain].kind != StreamKind::kLegacy) ended_.push_back(chain);
+}
+
+// Old positions in clocks do no harm: those of new nodes are larger.
+bool Order::can_reuse(uint32_t chain) const {
+  const NodeId last = chains_[chain].last;
+  return last == kNoNode || !graph_.has(last);
+}
+
+void Order::remove_from_context(uint32_t stream) {
+  Context& context = contexts_[chains_[stream].context];
+  for (std::vector<uint32_t>* streams : {&context.streams, &context.active})
+    streams->erase(std::remove(streams->begin(), streams->end(), stream), streams->end());
 }
 
 void Order::use_context(uint32_t thread, uint32_t context) { chains_[thread].context = context; }
@@ -79,11 +107,15 @@ void Order::because_of_context(uint32_t context) {
 }
 
 NodeId Order::add_to_stream(Operation op) {
-  because(chains_[op.stream].last, EdgeKind::kStream);
+  const bool overlaps = can_overlap(op);
+  if (!overlaps) op.flags &= static_cast<uint8_t>(~kProgrammatic);
+  const NodeId before = chains_[op.stream].last;
+  if (!overlaps) because(before, EdgeKind::kStream);
   because_of_legacy(op.stream);
   if (op.kind == Kind::kEventWait) because_of_event(op.object, op);
   if (op.kind == Kind::kMemOp) op.flags |= kUnknownOrder;  // for a value that anybody may write
-  const NodeId id = append(op, op.stream);
+  const NodeId id = overlaps ? append_overlapping(op, op.stream) : append(op, op.stream);
+  note_kernel(chains_[op.stream], before, id);
   if (op.kind == Kind::kEventRecord) recorded_[op.object] = id;
   if (op.flags & kHostWaits) {
     Chain& thread = chains_[op.thread];
@@ -91,6 +123,20 @@ NodeId Order::add_to_stream(Operation op) {
     thread.clock = graph_.node(id).clock;
   }
   return id;
+}
+
+bool Order::can_overlap(const Operation& op) const {
+  return op.flags & kProgrammatic && op.kind == Kind::kLaunch &&
+         chains_[op.stream].kernel != kNoNode;
+}
+
+// A record may be no reason for a launch to wait, so the kernel before it still counts.
+void Order::note_kernel(Chain& chain, NodeId before, NodeId id) {
+  const Operation& op = graph_.node(id).op;
+  if (op.kind == Kind::kEventRecord) return;
+  const bool is_kernel = op.kind == Kind::kLaunch || op.kind == Kind::kGraph;
+  chain.kernel = is_kernel ? id : kNoNode;
+  if (!(op.flags & kProgrammatic)) chain.before_kernel = before;
 }
 
 NodeId Order::add_to_host(Operation op) {
@@ -104,11 +150,14 @@ NodeId Order::add_to_host(Operation op) {
 }
 
 // The newest reasons first: whatever they imply is known by then, and needs no edge.
+void Order::sort_reasons() {
+  if (reasons_.size() < 2) return;
+  std::sort(reasons_.begin(), reasons_.end(),
+            [](const Reason& a, const Reason& b) { return a.from > b.from; });
+}
+
 NodeId Order::append(const Operation& op, uint32_t chain) {
-  if (reasons_.size() > 1) {
-    std::sort(reasons_.begin(), reasons_.end(),
-              [](const Reason& a, const Reason& b) { return a.from > b.from; });
-  }
+  sort_reasons();
   Chain& own = chains_[chain];
   if (op.flags & kUnknownOrder) graph_.doubt();
   const NodeId id = graph_.append(op, chain, own.clock);
@@ -128,6 +177,34 @@ NodeId Order::append(const Operation& op, uint32_t chain) {
   own.clock = clock;
   own.last = id;
   return id;
+}
+
+// What had ended when the kernel before began has ended when this begins. Its clock says of its own
+// chain too how far that had come, for here it is not the node before.
+NodeId Order::append_overlapping(const Operation& op, uint32_t chain) {
+  sort_reasons();
+  Chain& own = chains_[chain];
+  Clocks::Row clock = clock_of_kernel(own, chain);
+  const NodeId id = graph_.append(op, chain, clock);
+  for (const auto& [from, kind] : reasons_) {
+    if (graph_.knows(clock, from)) continue;
+    const Graph::Node& source = graph_.node(from);
+    graph_.add_edge(from, kind);
+    clock = graph_.clocks().join(clock, source.clock, source.chain, graph_.position(from));
+  }
+  if (!graph_.knows(clock, own.kernel)) graph_.add_edge(own.kernel, EdgeKind::kOverlap);
+  graph_.set_clock(clock);
+  own.clock = graph_.clocks().merge(clock, own.clock);
+  own.last = id;
+  return id;
+}
+
+Clocks::Row Order::clock_of_kernel(const Chain& chain, uint32_t number) {
+  if (!graph_.has(chain.kernel)) return Clocks::kNothing;
+  const Clocks::Row row = graph_.node(chain.kernel).clock;
+  const uint32_t known = graph_.position(chain.before_kernel);
+  if (graph_.clocks().at(row, number) >= known) return row;
+  return graph_.clocks().join(row, row, number, known);
 }
 
 void Order::lose() {

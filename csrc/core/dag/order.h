@@ -2,7 +2,9 @@
 // Event Management, "Stream synchronization behavior"; CUDA C++ Programming Guide, "Asynchronous
 // Concurrent Execution").
 //
-//   stream   the operations of a stream run one after the other
+//   stream   the operations of a stream run one after the other; but a programmatic launch may
+//            begin while the kernel before it runs (Guide, "Programmatic Dependent Launch"), and
+//            after it all wait for both
 //   event    a wait comes after what its event was last recorded behind, at the time of the call
 //   legacy   an operation of the legacy default stream comes after everything in the blocking
 //            streams of its context, and what these get later comes after it
@@ -13,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
 #include <vector>
 
@@ -26,11 +29,23 @@ class Order {
  public:
   explicit Order(Graph& graph) : graph_(graph) {}
 
-  // Numbers to be used in operations. The same event of two processes has to have the same number.
+  // Streams and threads together that there may be at once: a clock has an entry for each.
+  static constexpr uint32_t kMostChains = 4096;
+  static constexpr uint32_t kMostContexts = 65536;  // ever
+
+  // Numbers to be used in operations; kNone if there are too many. The same event of two processes
+  // has to have the same number. A context has one legacy stream: the second is the first.
   uint32_t add_context();
   uint32_t add_stream(uint32_t context, StreamKind kind);
   uint32_t add_thread(uint32_t context);  // whose context-wide waits are those of `context`
   void use_context(uint32_t thread, uint32_t context);
+
+  // The stream or thread gets nothing more. What is in it goes on; when the graph has forgotten
+  // that, the number is given anew. The legacy stream does not end.
+  void end(uint32_t chain);
+  bool is_legacy(uint32_t stream) const { return chains_[stream].kind == StreamKind::kLegacy; }
+  // What the event stands for is forgotten: the next one may have its number.
+  void end_event(uint64_t event) { recorded_.erase(event); }
 
   // The next operation, in the order of the calls. kSyncEvent, kEventWait and kEventRecord name the
   // event in `object`; kSyncStream its stream in `stream`.
@@ -51,6 +66,8 @@ class Order {
     bool is_thread;
     bool is_active = false;      // a blocking stream with something since the last legacy operation
     NodeId last = kNoNode;       // of a thread: the last thing that it has waited for
+    NodeId kernel = kNoNode;     // its last launch, if only records of events came after that
+    NodeId before_kernel = kNoNode;  // what had surely ended when that began
     Clocks::Row clock = Clocks::kNothing;
   };
   struct Context {
@@ -69,12 +86,20 @@ class Order {
   void because_of_event(uint64_t event, Operation& op);
   void because_of_legacy(uint32_t stream);
   void because_of_context(uint32_t context);
+  bool can_overlap(const Operation& op) const;
   NodeId append(const Operation& op, uint32_t chain);
+  NodeId append_overlapping(const Operation& op, uint32_t chain);
+  Clocks::Row clock_of_kernel(const Chain& chain, uint32_t number);
+  void note_kernel(Chain& chain, NodeId before, NodeId id);
+  bool can_reuse(uint32_t chain) const;
+  void remove_from_context(uint32_t stream);
+  void sort_reasons();
   NodeId add_to_stream(Operation op);
   NodeId add_to_host(Operation op);
 
   Graph& graph_;
   std::vector<Chain> chains_;
+  std::deque<uint32_t> ended_;  // chains, in the order in which they ended
   std::vector<Context> contexts_;
   std::unordered_map<uint64_t, NodeId> recorded_;  // by event
   bool lost_ = false;  // events may have been recorded without our seeing it
