@@ -104,7 +104,7 @@ def targets() -> dict[str, Target]:
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
     core = ("csrc/core/*.cpp",)
     # The daemon's half (threads, heap): never part of the preloaded library.
-    core_daemon = ("csrc/core/dag/*.cpp", "csrc/core/daemon/*.cpp")
+    core_daemon = ("csrc/core/dag/**/*.cpp", "csrc/core/daemon/*.cpp")
     return {
         "native": Target(
             output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
@@ -164,7 +164,7 @@ def test_targets() -> dict[str, Target]:
     areas: dict[str, dict[str, str]] = {
         "core": {
             "csrc/core/*.cpp": core,
-            "csrc/core/dag/*.cpp": core,
+            "csrc/core/dag/**/*.cpp": core,
             "csrc/core/daemon/*.cpp": core,
         },
         # Of the driver the part that only looks at bytes, without a device process.

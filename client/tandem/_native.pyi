@@ -447,3 +447,113 @@ class Dag:
     def end(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+
+@final
+class AnalysisUnknown:
+    """What an analysis could not know of its window: counts of nodes."""
+
+    @property
+    def durations(self) -> int:
+        """GPU operations without a duration, taken to last 0 ns."""
+
+    @property
+    def estimated(self) -> int:
+        """GPU operations whose duration is predicted, not measured."""
+
+    @property
+    def accesses(self) -> int:
+        """GPU operations that may touch more memory than is known."""
+
+    @property
+    def order(self) -> int:
+        """Operations that may have had to wait for more than is known."""
+
+@final
+class CriticalParts:
+    """Of what the critical path consists. The parts add up to its length."""
+
+    @property
+    def gpu_ns(self) -> int:
+        """GPU operations."""
+
+    @property
+    def host_ns(self) -> int:
+        """The host between its waits and what it submitted, and host functions."""
+
+    @property
+    def earlier_ns(self) -> int:
+        """Work from before the window that the path begins behind."""
+
+    @property
+    def other_ns(self) -> int:
+        """Stream memory operations, and between measured times what the graph has no reason for."""
+
+@final
+class Analysis:
+    """What `analyse` found. Lists "by node" have an entry for each of the nodes [first, last).
+
+    Times are ns of the clock of the submissions. Nothing in it changes afterwards.
+    """
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def unknown(self) -> AnalysisUnknown: ...
+    @property
+    def starts_ns(self) -> list[int]:
+        """By node: when it began, reconstructed unless measured. Of a host's wait: its call."""
+
+    @property
+    def ends_ns(self) -> list[int]:
+        """By node: when it ended. Of a host's wait: when what it waited for had ended."""
+
+    @property
+    def critical_path(self) -> list[int]:
+        """Nodes that the window's length hangs on, in order, submissions included."""
+
+    @property
+    def critical_ns(self) -> int:
+        """From the window's first start to its last end."""
+
+    @property
+    def critical_parts(self) -> CriticalParts: ...
+    @property
+    def gpu_critical_path(self) -> list[int]:
+        """The longest chain of what has to run one after the other, in order."""
+
+    @property
+    def gpu_critical_ns(self) -> int:
+        """Its GPU operations' durations: the least that an infinitely fast host would need."""
+
+    @property
+    def data_critical_path(self) -> list[int] | None:
+        """The longest chain by buffers alone; None where accesses of the window are not known."""
+
+    @property
+    def data_critical_ns(self) -> int | None:
+        """Its length: the least if only what is read and written had to be waited for."""
+
+    @property
+    def slack_ns(self) -> list[int]:
+        """By node: how much later it could begin without making the window longer."""
+
+def analyse(
+    dag: Dag,
+    first: int,
+    last: int,
+    *,
+    since: int | None = None,
+    measured: Sequence[tuple[int, int] | None] = (),
+) -> Analysis:
+    """Analyse the nodes [first, last) of a graph, for example those of an iteration.
+
+    Times are reconstructed from node `since` on (default: the oldest that there is), so that work
+    from before the window delays it as it did. `measured` may give start and end, in ns, of each
+    node of the window; they win over what would be reconstructed.
+
+    Raises:
+        IndexError: there are no such nodes.
+        ValueError: `measured` has not one entry for each node of the window.
+    """

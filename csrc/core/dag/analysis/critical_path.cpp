@@ -1,0 +1,102 @@
+#include "dag/analysis/critical_path.h"
+
+namespace tandem::dag::analysis {
+namespace {
+
+// Waits have no length of their own on the path: it is that of what they wait for.
+uint64_t began(const Window& window, const Schedule& schedule, NodeId id) {
+  const Times& times = schedule.at(id);
+  return is_wait(window.op(id).kind) ? times.end_ns : times.start_ns;
+}
+
+NodeId last_to_end(const Window& window, const Schedule& schedule) {
+  NodeId found = window.first;
+  for (NodeId id = window.first; id < window.last; ++id)
+    if (schedule.at(id).end_ns >= schedule.at(found).end_ns) found = id;
+  return found;
+}
+
+// What the node waited for last of what order edges lead from; kNoNode if that is its submission.
+NodeId held_by(const Window& window, const Schedule& schedule, NodeId id) {
+  NodeId found = kNoNode;
+  uint64_t latest_ns = schedule.handed(id);
+  window.graph.each_edge(id, [&](NodeId from, EdgeKind kind) {
+    if (!is_order(kind) || !schedule.has(from) || schedule.at(from).end_ns < latest_ns) return;
+    latest_ns = schedule.at(from).end_ns;
+    found = from;
+  });
+  return found;
+}
+
+class Walk {
+ public:
+  Walk(const Window& window, const Schedule& schedule)
+      : window_(window), schedule_(schedule), extent_(extent(window, schedule)) {}
+
+  CriticalPath run() {
+    path_.total_ns = extent_.length();
+    NodeId id = window_.size() == 0 ? kNoNode : last_to_end(window_, schedule_);
+    while (id != kNoNode) {
+      path_.nodes.push_back(id);
+      count_own(id);
+      id = before(id);
+    }
+    std::reverse(path_.nodes.begin(), path_.nodes.end());
+    return std::move(path_);
+  }
+
+ private:
+  void count_own(NodeId id) {
+    const Kind kind = window_.op(id).kind;
+    if (is_wait(kind)) return;
+    share_of(kind) += schedule_.at(id).length();
+  }
+
+  uint64_t& share_of(Kind kind) {
+    if (runs_on_gpu(kind)) return path_.gpu_ns;
+    return kind == Kind::kMemOp ? path_.other_ns : path_.host_ns;
+  }
+
+  NodeId before(NodeId id) {
+    const uint64_t start_ns = began(window_, schedule_, id);
+    const NodeId from = held_by(window_, schedule_, id);
+    if (from == kNoNode) return before_submission(id, start_ns);
+    path_.other_ns += minus(start_ns, schedule_.at(from).end_ns);
+    if (window_.has(from)) return from;
+    path_.earlier_ns += minus(schedule_.at(from).end_ns, extent_.start_ns);
+    return kNoNode;
+  }
+
+  NodeId before_submission(NodeId id, uint64_t start_ns) {
+    const uint64_t handed_ns = schedule_.handed(id);
+    const NodeId wait = schedule_.wait_before(id);
+    const bool in_window = wait != kNoNode && window_.has(wait);
+    const uint64_t since_ns = in_window ? schedule_.at(wait).end_ns : extent_.start_ns;
+    path_.other_ns += minus(start_ns, std::max(handed_ns, extent_.start_ns));
+    path_.host_ns += minus(handed_ns, since_ns);
+    return in_window ? wait : kNoNode;
+  }
+
+  const Window& window_;
+  const Schedule& schedule_;
+  Times extent_;
+  CriticalPath path_;
+};
+
+}  // namespace
+
+CriticalPath critical_path(const Window& window, const Schedule& schedule) {
+  return Walk(window, schedule).run();
+}
+
+Times extent(const Window& window, const Schedule& schedule) {
+  if (window.size() == 0) return {0, 0};
+  Times out{UINT64_MAX, 0};
+  for (NodeId id = window.first; id < window.last; ++id) {
+    out.start_ns = std::min(out.start_ns, schedule.at(id).start_ns);
+    out.end_ns = std::max(out.end_ns, schedule.at(id).end_ns);
+  }
+  return out;
+}
+
+}  // namespace tandem::dag::analysis

@@ -1,0 +1,79 @@
+#include "dag/analysis/longest_path.h"
+
+namespace tandem::dag::analysis {
+namespace {
+
+bool may_begin_together(const Operation& op, EdgeKind kind) {
+  return kind == EdgeKind::kStream && op.flags & kProgrammatic;
+}
+
+class Search {
+ public:
+  Search(const Window& window, const Schedule& schedule)
+      : window_(window),
+        schedule_(schedule),
+        ends_(window.size()),
+        from_(window.size(), kNoNode) {}
+
+  // Counts edges of which counts(kind) says so.
+  template <class Counts>
+  LongestPath run(Counts counts) {
+    for (NodeId id = window_.first; id < window_.last; ++id) visit(id, counts);
+    LongestPath path;
+    NodeId id = kNoNode;
+    for (NodeId end = window_.first; end < window_.last; ++end) {
+      if (id == kNoNode || at(end) > at(id)) id = end;
+    }
+    if (id != kNoNode) path.length_ns = at(id);
+    for (; id != kNoNode; id = from_[id - window_.first]) path.nodes.push_back(id);
+    std::reverse(path.nodes.begin(), path.nodes.end());
+    return path;
+  }
+
+ private:
+  uint64_t at(NodeId id) const { return ends_[id - window_.first]; }
+  uint64_t on_gpu_ns(NodeId id) const {
+    return runs_on_gpu(window_.op(id).kind) ? schedule_.at(id).length() : 0;
+  }
+
+  template <class Counts>
+  void visit(NodeId id, Counts counts) {
+    const Operation& op = window_.op(id);
+    uint64_t start_ns = 0;
+    window_.graph.each_edge(id, [&](NodeId from, EdgeKind kind) {
+      if (!counts(kind) || !window_.has(from)) return;
+      uint64_t free_ns = at(from);
+      if (may_begin_together(op, kind)) free_ns = minus(free_ns, on_gpu_ns(from));
+      if (free_ns < start_ns) return;
+      start_ns = free_ns;
+      from_[id - window_.first] = from;
+    });
+    ends_[id - window_.first] = plus(start_ns, on_gpu_ns(id));
+  }
+
+  const Window& window_;
+  const Schedule& schedule_;
+  std::vector<uint64_t> ends_;
+  std::vector<NodeId> from_;
+};
+
+bool all_resolved(const Window& window) {
+  for (NodeId id = window.first; id < window.last; ++id) {
+    const Operation& op = window.op(id);
+    if (runs_on_gpu(op.kind) && op.flags & kUnresolved) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+LongestPath longest_by_order(const Window& window, const Schedule& schedule) {
+  return Search(window, schedule).run([](EdgeKind kind) { return is_order(kind); });
+}
+
+std::optional<LongestPath> longest_by_data(const Window& window, const Schedule& schedule) {
+  if (!all_resolved(window)) return std::nullopt;
+  return Search(window, schedule).run([](EdgeKind kind) { return !is_order(kind); });
+}
+
+}  // namespace tandem::dag::analysis

@@ -1,0 +1,144 @@
+"""Schedule, paths and slack against a plain model that knows the order of every two operations."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tandem._native import Dag, Operation, OperationKind, StreamKind, analyse
+
+GPU = {"LAUNCH", "COPY"}
+WAITS = {"SYNC_STREAM", "SYNC_EVENT", "SYNC_CONTEXT"}
+KINDS = ["LAUNCH", "LAUNCH", "COPY", "EVENT_RECORD", "EVENT_WAIT", *sorted(WAITS)]
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(KINDS),
+        st.integers(0, 3),  # stream
+        st.integers(0, 1),  # thread
+        st.integers(0, 2),  # event
+        st.integers(0, 30),  # since the call before
+        st.integers(0, 60),  # duration
+        st.booleans(),  # the host waits
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def program(steps):
+    dag = Dag()
+    context = dag.add_context()
+    kinds = [
+        StreamKind.NON_BLOCKING,
+        StreamKind.NON_BLOCKING,
+        StreamKind.BLOCKING,
+        StreamKind.LEGACY,
+    ]
+    streams = [dag.add_stream(context, kind) for kind in kinds]
+    threads = [dag.add_thread(context) for _ in range(2)]
+    now = [0, 0]
+    for kind, stream, thread, event, since, duration, waits in steps:
+        now[thread] += since
+        of_stream = kind in GPU or kind in {"EVENT_RECORD", "EVENT_WAIT", "SYNC_STREAM"}
+        dag.add(
+            Operation(
+                OperationKind[kind],
+                thread=threads[thread],
+                object=event,
+                submitted_ns=now[thread],
+                duration_ns=duration if kind in GPU else 0,
+                flags=1 if waits and kind == "COPY" else 0,
+                **({"stream": streams[stream]} if of_stream else {}),
+            )
+        )
+    return dag
+
+
+class Model:
+    """By the definition: an operation begins when all that comes before it has ended."""
+
+    def __init__(self, dag):
+        self.ops = [dag.node(n) for n in range(dag.end)]
+        self.before = [[p for p in range(n) if dag.before(p, n)] for n in range(dag.end)]
+        self.ready, self.ends, self.host = self.run(lambda op, wait: op.submitted_ns, {})
+
+    def is_wait(self, op):
+        return op.kind.name in WAITS or op.flags & 1
+
+    def run(self, handed, delays):
+        """When each was free to run and ended, and the thread's wait before it."""
+        ready, ends, waits, last = [], [], [], {}
+        for n, op in enumerate(self.ops):
+            wait = last.get(op.thread)
+            begin = max(
+                [
+                    handed(op, wait) if wait is None else handed(op, (n, wait, ends[wait])),
+                    *(ends[p] for p in self.before[n]),
+                ]
+            )
+            ready.append(begin + delays.get(n, 0))
+            ends.append(ready[n] + op.duration_ns)
+            waits.append(wait)
+            if self.is_wait(op):
+                last[op.thread] = n
+        return ready, ends, waits
+
+    def length_with(self, node, delay_ns):
+        """The end of everything if that node begins so much later."""
+
+        def handed(op, wait):
+            if wait is None:
+                return op.submitted_ns
+            _, before, end = wait
+            return end + max(0, op.submitted_ns - self.ends[before])
+
+        return max(self.run(handed, {node: delay_ns})[1])
+
+    def longest_on_gpu(self):
+        longest = []
+        for n, op in enumerate(self.ops):
+            longest.append(op.duration_ns + max((longest[p] for p in self.before[n]), default=0))
+        return max(longest)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_each_operation_begins_when_all_before_it_has_ended(steps):
+    dag = program(steps)
+    model = Model(dag)
+
+    found = analyse(dag, 0, dag.end)
+
+    assert found.ends_ns == model.ends
+    begin = [
+        op.submitted_ns if op.kind.name in WAITS else model.ready[n]
+        for n, op in enumerate(model.ops)
+    ]
+    assert found.starts_ns == begin
+    assert found.gpu_critical_ns == model.longest_on_gpu()
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_slack_is_what_a_delay_may_be_and_no_more(steps):
+    dag = program(steps)
+    model = Model(dag)
+    end = max(model.ends)
+
+    slack = analyse(dag, 0, dag.end).slack_ns
+
+    assert [model.length_with(n, s) for n, s in enumerate(slack)] == [end] * len(slack)
+    assert [model.length_with(n, s + 1) for n, s in enumerate(slack)] == [end + 1] * len(slack)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_the_critical_path_accounts_for_the_whole_length_and_has_no_slack(steps):
+    dag = program(steps)
+
+    found = analyse(dag, 0, dag.end)
+
+    parts = found.critical_parts
+    total = parts.gpu_ns + parts.host_ns + parts.earlier_ns + parts.other_ns
+    assert total == found.critical_ns == max(found.ends_ns) - min(found.starts_ns)
+    assert {found.slack_ns[n] for n in found.critical_path} == {0}
+    assert found.gpu_critical_ns <= found.critical_ns
