@@ -17,11 +17,8 @@ void add_trace(pybind11::module_& module);
 void add_coverage(pybind11::module_& module);
 void add_iterations(pybind11::module_& module);
 void add_dag(pybind11::module_& module);
-<<<<<<< HEAD
 void add_dag_records(pybind11::module_& module);
-=======
 void add_dag_analysis(pybind11::module_& module);
->>>>>>> 3b046cb (Say when operations ran, what their length hangs on, and what had time)
 
 // A Channel that can be closed: every use after that is a ValueError.
 class Process {

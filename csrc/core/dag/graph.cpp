@@ -44,14 +44,18 @@ bool Graph::may_overlap(NodeId first, NodeId second) const {
 
 bool Graph::independent(NodeId first, NodeId second) const {
   if (first > second) std::swap(first, second);
-  if (first == second || before(first, second) || may_overlap(first, second)) return false;
+  return first != second && !before(first, second) && !may_overlap(first, second) &&
+         !lost_between(first, second);
+}
+
+bool Graph::lost_between(NodeId first, NodeId second) const {
   uint64_t low = doubts_.begin(), high = doubts_.end();
   while (low < high) {  // the first doubt after `first`
     const uint64_t middle = low + (high - low) / 2;
     if (doubts_[middle] <= first) low = middle + 1;
     else high = middle;
   }
-  return low == doubts_.end() || doubts_[low] > second;
+  return low != doubts_.end() && doubts_[low] <= second;
 }
 
 void Graph::retire(NodeId id) {

@@ -129,6 +129,9 @@ class Graph {
   // about what lies between. False is no claim.
   bool independent(NodeId first, NodeId second) const;
 
+  // Whether operations are missing behind `first` and before `second`.
+  bool lost_between(NodeId first, NodeId second) const;
+
   // Forgets the nodes before `id`. Amortised constant time a node.
   void retire(NodeId id);
 

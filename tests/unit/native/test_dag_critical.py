@@ -119,17 +119,30 @@ def test_a_copy_that_the_host_waits_for_delays_what_it_submits_next(program):
 
 
 def test_by_data_alone_there_is_a_path_only_where_all_accesses_are_known(program):
-    program.launch(program.one, takes=10)
-    program.launch(program.one, takes=20)
+    first = program.launch(program.one, takes=10, uses=[(0, 8, False)])
+    program.launch(program.one, takes=15, uses=[(64, 8, False)])
+    last = program.launch(program.one, takes=20, uses=[(0, 8, True)])
 
-    assert program.analyse().data_critical_ns == 20
-    program.launch(program.one, takes=5, flags=UNRESOLVED)
+    known = program.analyse()
+    program.launch(program.one, takes=5)
+    unknown = program.analyse()
+
+    assert (known.data_critical_path, known.data_critical_ns) == ([first, last], 30)
+    assert known.gpu_critical_ns == 45
+    assert (unknown.data_critical_path, unknown.data_critical_ns) == (None, None)
+
+
+def test_by_data_alone_there_is_no_path_across_a_loss(program):
+    program.launch(program.one, takes=10, uses=[])
+    program.dag.lose()
+    program.launch(program.one, takes=10, uses=[])
+
     assert program.analyse().data_critical_ns is None
-    assert program.analyse().data_critical_path is None
+    assert program.analyse(1).data_critical_ns == 10
 
 
 def test_it_says_what_it_does_not_know(program):
-    program.launch(program.one, takes=10, flags=ESTIMATED)
+    program.launch(program.one, takes=10, flags=ESTIMATED, uses=[])
     program.launch(program.one, flags=UNRESOLVED)
 
     unknown = program.analyse().unknown

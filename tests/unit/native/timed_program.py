@@ -15,7 +15,8 @@ class TimedProgram:
         self.one = self.dag.add_stream(context, StreamKind.NON_BLOCKING)
         self.other = self.dag.add_stream(context, StreamKind.NON_BLOCKING)
 
-    def add(self, kind, stream=None, *, at=0, takes=0, **rest):
+    def add(self, kind, stream=None, *, at=0, takes=0, uses=None, **rest):
+        """`uses`: (address, bytes, only read) of each buffer; None = it is not known."""
         where = {} if stream is None else {"stream": stream}
         return self.dag.add(
             Operation(
@@ -25,7 +26,8 @@ class TimedProgram:
                 duration_ns=takes,
                 **where,
                 **rest,
-            )
+            ),
+            uses,
         )
 
     def launch(self, stream, **rest):

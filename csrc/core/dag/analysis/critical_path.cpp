@@ -20,8 +20,8 @@ NodeId last_to_end(const Window& window, const Schedule& schedule) {
 NodeId held_by(const Window& window, const Schedule& schedule, NodeId id) {
   NodeId found = kNoNode;
   uint64_t latest_ns = schedule.handed(id);
-  window.graph.each_edge(id, [&](NodeId from, EdgeKind kind) {
-    if (!is_order(kind) || !schedule.has(from) || schedule.at(from).end_ns < latest_ns) return;
+  window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
+    if (!schedule.has(from) || schedule.at(from).end_ns < latest_ns) return;
     latest_ns = schedule.at(from).end_ns;
     found = from;
   });

@@ -15,10 +15,10 @@ class Search {
         ends_(window.size()),
         from_(window.size(), kNoNode) {}
 
-  // Counts edges of which counts(kind) says so.
-  template <class Counts>
-  LongestPath run(Counts counts) {
-    for (NodeId id = window_.first; id < window_.last; ++id) visit(id, counts);
+  // Along the edges of which each(id, see) calls see(from, kind).
+  template <class Each>
+  LongestPath run(Each each) {
+    for (NodeId id = window_.first; id < window_.last; ++id) visit(id, each);
     LongestPath path;
     NodeId id = kNoNode;
     for (NodeId end = window_.first; end < window_.last; ++end) {
@@ -36,12 +36,12 @@ class Search {
     return runs_on_gpu(window_.op(id).kind) ? schedule_.at(id).length() : 0;
   }
 
-  template <class Counts>
-  void visit(NodeId id, Counts counts) {
+  template <class Each>
+  void visit(NodeId id, Each each) {
     const Operation& op = window_.op(id);
     uint64_t start_ns = 0;
-    window_.graph.each_edge(id, [&](NodeId from, EdgeKind kind) {
-      if (!counts(kind) || !window_.has(from)) return;
+    each(id, [&](NodeId from, EdgeKind kind) {
+      if (!window_.has(from)) return;
       uint64_t free_ns = at(from);
       if (may_begin_together(op, kind)) free_ns = minus(free_ns, on_gpu_ns(from));
       if (free_ns < start_ns) return;
@@ -58,22 +58,27 @@ class Search {
 };
 
 bool all_resolved(const Window& window) {
-  for (NodeId id = window.first; id < window.last; ++id) {
-    const Operation& op = window.op(id);
-    if (runs_on_gpu(op.kind) && op.flags & kUnresolved) return false;
+  if (window.size() == 0) return true;
+  bool resolved = !window.graph.lost_between(window.first, window.last - 1);
+  for (NodeId id = window.first; id < window.last && resolved; ++id) {
+    resolved = !(window.op(id).flags & kUnresolved);
+    window.graph.each_data_edge(
+        id, [&](NodeId, EdgeKind kind) { resolved &= kind != EdgeKind::kUnknownData; });
   }
-  return true;
+  return resolved;
 }
 
 }  // namespace
 
 LongestPath longest_by_order(const Window& window, const Schedule& schedule) {
-  return Search(window, schedule).run([](EdgeKind kind) { return is_order(kind); });
+  return Search(window, schedule).run(
+      [&](NodeId id, auto see) { window.graph.each_edge(id, see); });
 }
 
 std::optional<LongestPath> longest_by_data(const Window& window, const Schedule& schedule) {
   if (!all_resolved(window)) return std::nullopt;
-  return Search(window, schedule).run([](EdgeKind kind) { return !is_order(kind); });
+  return Search(window, schedule).run(
+      [&](NodeId id, auto see) { window.graph.each_data_edge(id, see); });
 }
 
 }  // namespace tandem::dag::analysis

@@ -20,8 +20,8 @@ struct LongestPath {
 // begin when its predecessor does.
 LongestPath longest_by_order(const Window& window, const Schedule& schedule);
 
-// By what operations read and write alone: if only true needs counted. Nothing where some operation
-// of the window may touch more than is known.
+// By what operations read and write alone: if only the needs of buffers counted, as they are reused.
+// Nothing where some operation of the window may touch more than is known, or one is missing.
 std::optional<LongestPath> longest_by_data(const Window& window, const Schedule& schedule);
 
 }  // namespace tandem::dag::analysis

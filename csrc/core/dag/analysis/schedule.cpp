@@ -45,8 +45,8 @@ class Reconstruction {
   Times times(NodeId id, const Operation& op, uint64_t handed_ns) const {
     if (const Times* known = measured(id)) return *known;
     uint64_t ready_ns = handed_ns;
-    window_.graph.each_edge(id, [&](NodeId from, EdgeKind kind) {
-      if (is_order(kind) && out_.has(from)) ready_ns = std::max(ready_ns, out_.at(from).end_ns);
+    window_.graph.each_edge(id, [&](NodeId from, EdgeKind) {
+      if (out_.has(from)) ready_ns = std::max(ready_ns, out_.at(from).end_ns);
     });
     if (is_wait(op.kind)) return {handed_ns, ready_ns};
     return {ready_ns, plus(ready_ns, op.duration_ns)};

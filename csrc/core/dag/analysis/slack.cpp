@@ -22,9 +22,7 @@ std::vector<uint64_t> slack(const Window& window, const Schedule& schedule) {
   for (NodeId id = window.last; id-- > window.first;) {
     uint64_t& own = latest[id - window.first];
     const uint64_t start_ns = minus(own, own_ns(window, schedule, id));
-    window.graph.each_edge(id, [&](NodeId from, EdgeKind kind) {
-      if (is_order(kind)) limit(from, start_ns);
-    });
+    window.graph.each_edge(id, [&](NodeId from, EdgeKind) { limit(from, start_ns); });
     const NodeId wait = schedule.wait_before(id);
     if (wait != kNoNode && window.has(wait))
       limit(wait, minus(start_ns, minus(schedule.handed(id), schedule.at(wait).end_ns)));
