@@ -93,15 +93,23 @@ class Snapshot:
     presence_busy_until_ns: int
     records: int
     dropped_records: int
-    iterations: int  # ends of those found in its records
+    iterations: int  # ends: marked ones, before the first mark those found in its records
     iteration_ns: int  # their usual length; 0 = none is found
     iteration_launches: int
     iteration_bytes: int  # device memory when the newest ended, marked or found
     work_ns: int  # predicted GPU time of what was submitted
     timed_count: int  # submissions of which it is known
+    phases: tuple[int, int, int]  # forward, backward, update: thousandths; all 0 = not known
+    phases_marked: bool  # by the job itself
     exclusive_ns: int  # GPU time while no other group was busy, charged by the poller
     shared_ns: int  # its part of intervals in which several groups were busy: an estimate
     last_busy_ns: int
+
+def split_phases(records: bytes) -> str:
+    """The phase of each launch in the records of one iteration: F, B or U; "-" is none of them.
+
+    Marks of phases win. Empty: not known. Raises ValueError when the length is no multiple of 64.
+    """
 
 @final
 class IterationFinder:

@@ -1,9 +1,12 @@
 #include "dag/iterations.h"
 
 #include <cstring>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "bindings.h"
+#include "dag/phases.h"
 
 namespace tandem::bindings {
 namespace {
@@ -12,27 +15,52 @@ namespace py = pybind11;
 using dag::IterationFinder;
 using py::arg;
 
-// Where iterations ended while these records came in: the ticks of what came next.
-py::list take(IterationFinder& finder, const py::bytes& bytes) {
+std::string_view checked(const py::bytes& bytes) {
   const std::string_view view = bytes;
   if (view.size() % sizeof(shm::Record) != 0) {
     throw py::value_error(std::to_string(view.size()) + " bytes are no whole number of records of " +
                           std::to_string(sizeof(shm::Record)));
   }
+  return view;
+}
+
+shm::Record record_at(std::string_view view, size_t at) {
+  shm::Record record;
+  std::memcpy(&record, view.data() + at, sizeof(record));
+  return record;
+}
+
+// Where iterations ended while these records came in: the ticks of what came next.
+py::list take(IterationFinder& finder, const py::bytes& bytes) {
+  const std::string_view view = checked(bytes);
   py::list ends;
   for (size_t at = 0; at < view.size(); at += sizeof(shm::Record)) {
-    shm::Record record;
-    std::memcpy(&record, view.data() + at, sizeof(record));
     const uint64_t before = finder.ends();
-    finder.take(record);
+    finder.take(record_at(view, at));
     if (finder.ends() != before) ends.append(finder.last_end());
   }
   return ends;
 }
 
+// A letter for each launch of one iteration: forward, backward, update. Empty: not known.
+std::string split_phases(const py::bytes& bytes) {
+  const std::string_view view = checked(bytes);
+  std::vector<dag::Item> items;
+  for (size_t at = 0; at < view.size(); at += sizeof(shm::Record)) {
+    dag::Item item{};
+    if (dag::item_of(record_at(view, at), &item)) items.push_back(item);
+  }
+  std::vector<dag::Phase> phases = dag::split_by_marks(items);
+  if (phases.empty()) phases = dag::split(items);
+  std::string out;
+  for (const dag::Phase phase : phases) out += "-FBU"[static_cast<size_t>(phase)];
+  return out;
+}
+
 }  // namespace
 
 void add_iterations(py::module_& module) {
+  module.def("split_phases", &split_phases, arg("records"));
   py::class_<IterationFinder>(module, "IterationFinder", py::is_final())
       .def(py::init<>())
       .def("take", &take, arg("records"))

@@ -134,6 +134,12 @@ py::tuple wait_totals(const Snapshot& snapshot) {
   return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
 }
 
+// Forward, backward and update of an iteration, thousandths; all 0: not known.
+py::tuple phases(const Snapshot& snapshot) {
+  const dag::PhaseShares& shares = snapshot.phases;
+  return py::make_tuple(shares.forward, shares.backward, shares.update);
+}
+
 void add_snapshot(py::module_& module) {
   py::class_<Snapshot>(module, "Snapshot", py::is_final())
       .def_readonly("process_id", &Snapshot::process_id)
@@ -167,6 +173,8 @@ void add_snapshot(py::module_& module) {
       .def_readonly("iteration_bytes", &Snapshot::iteration_bytes)
       .def_readonly("work_ns", &Snapshot::work_ns)
       .def_readonly("timed_count", &Snapshot::timed_count)
+      .def_property_readonly("phases", &phases)
+      .def_property_readonly("phases_marked", [](const Snapshot& s) { return s.phases.marked; })
       .def_readonly("exclusive_ns", &Snapshot::exclusive_ns)
       .def_readonly("shared_ns", &Snapshot::shared_ns)
       .def_readonly("last_busy_ns", &Snapshot::last_busy_ns);

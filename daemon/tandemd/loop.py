@@ -26,7 +26,7 @@ from tandemd.core.events import (
     UsageSampled,
     WakeAt,
 )
-from tandemd.core.model import Usage, WaitReason
+from tandemd.core.model import Phases, Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.edges.attach import AttachServer
@@ -239,6 +239,7 @@ def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
         snapshot.launches,
         snapshot.steps,
         snapshot.iterations,
+        snapshot.phases,
         snapshot.device_bytes,
         snapshot.open_segments,
         snapshot.alloc_count,
@@ -268,7 +269,15 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         iteration_ns=snapshot.iteration_ns,
         iteration_launches=snapshot.iteration_launches,
         iteration_bytes=snapshot.iteration_bytes,
+        phases=_phases(snapshot),
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,
     )
+
+
+def _phases(snapshot: _native.Snapshot) -> Phases | None:
+    if not any(snapshot.phases):
+        return None
+    forward, backward, update = (part / 1000 for part in snapshot.phases)
+    return Phases(forward=forward, backward=backward, update=update, marked=snapshot.phases_marked)

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "dag/phases.h"
 #include "daemon/shared.h"
 
 namespace tandem::daemon {
@@ -41,12 +42,13 @@ struct Snapshot {
   // Of the poller, not of the page.
   uint64_t records = 0;
   uint64_t dropped_records = 0;
-  uint64_t iterations = 0;          // ends of those found in its records
-  uint64_t iteration_ns = 0;        // the usual length; 0 = none is found
+  uint64_t iterations = 0;          // ends: marked ones, before the first mark those found
+  uint64_t iteration_ns = 0;        // the usual length; 0 = not known
   uint64_t iteration_launches = 0;
   uint64_t iteration_bytes = 0;     // device_bytes when one ended, marked or found; 0 = none has
   uint64_t work_ns = 0;             // predicted GPU time of what was submitted
   uint64_t timed_count = 0;         // submissions of which it is known
+  dag::PhaseShares phases;
   uint64_t exclusive_ns = 0;
   uint64_t shared_ns = 0;
 };

@@ -106,7 +106,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     for (size_t r = 0; r < result.copied; ++r)
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
     for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
-    look_for_iterations(watched, i, result);
+    watched.iterating.take(i, scratch_.data(), result.copied, result.dropped != 0);
     watched.window.take(scratch_.data(), result.copied, result.dropped);
     const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
     watched.snapshot.records += recording ? kept : result.copied;
@@ -116,7 +116,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     count += kept;
     rings_with_records += kept != 0 ? 1 : 0;
   }
-  tell_iterations(watched);
+  watched.iterating.tell(&watched.snapshot);
   if (watched.window.wanted()) look_at_window(watched, now_ns);
   if (!recording) return;
   if (rings_with_records > 1) {
@@ -138,48 +138,8 @@ void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {
   ++snapshot->timed_count;
 }
 
-void Watcher::look_for_iterations(Watched& watched, uint32_t ring,
-                                  const RingReader::Result& result) {
-  if (ring >= shm::kThreadRingCount) return;
-  std::unique_ptr<dag::IterationFinder>& finder = watched.finders[ring];
-  if (finder && result.dropped) finder->gap();
-  for (size_t r = 0; r < result.copied; ++r) {
-    const shm::Record& record = scratch_[r];
-    const auto kind = static_cast<shm::RecordKind>(record.kind);
-    if (!finder) {
-      if (kind != shm::RecordKind::kLaunch && kind != shm::RecordKind::kGraph) continue;
-      finder = std::make_unique<dag::IterationFinder>();
-    }
-    finder->take(record);
-  }
-}
-
-// The iterations of the thread that submits most, of those that have any.
-void Watcher::tell_iterations(Watched& watched) {
-  uint32_t best = watched.iterating;
-  for (uint32_t i = 0; i < shm::kThreadRingCount; ++i) {
-    const dag::IterationFinder* other = watched.finders[i].get();
-    if (!other || !other->found()) continue;
-    const dag::IterationFinder* current = watched.finders[best].get();
-    const bool stays = current && current->found() && current->submitted() >= other->submitted();
-    if (!stays) best = i;
-  }
-  const dag::IterationFinder* finder = watched.finders[best].get();
-  if (!finder) return;
-  if (best != watched.iterating) {
-    watched.iterating = best;
-    watched.iterations_seen = finder->ends();
-  }
-  Snapshot& snapshot = watched.snapshot;
-  snapshot.iterations += finder->ends() - watched.iterations_seen;
-  watched.iterations_seen = finder->ends();
-  snapshot.iteration_ns = finder->found() ? finder->duration() : 0;
-  snapshot.iteration_launches = finder->found() ? finder->launches() : 0;
-}
-
 void Watcher::look_at_window(Watched& watched, uint64_t now_ns) {
-  const dag::IterationFinder* finder = watched.finders[watched.iterating].get();
-  watched.window.look(watched.snapshot.iterations, finder ? finder->last_end() : 0, now_ns);
+  watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(), now_ns);
 }
 
 bool Watcher::want_window(uint64_t process_id) {

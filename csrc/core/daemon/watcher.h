@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "dag/iterations.h"
 #include "daemon/futex.h"
+#include "daemon/iterating.h"
 #include "daemon/record_buffer.h"
 #include "daemon/ring_reader.h"
 #include "daemon/shared.h"
@@ -52,11 +52,7 @@ class Watcher {
     Looker looker;
     Snapshot snapshot;
     RingReader rings[shm::kRingCount];
-    // Of each thread that launched something, since when it did. The last ring is that of all
-    // further threads: in a mixture nothing repeats.
-    std::unique_ptr<dag::IterationFinder> finders[shm::kThreadRingCount];
-    uint32_t iterating = 0;       // the thread whose iterations are the process's
-    uint64_t iterations_seen = 0;  // of them, those that are counted already
+    Iterating iterating;
     WindowTaker window;
   };
 
@@ -65,8 +61,6 @@ class Watcher {
   void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
   void read_records(Watched& watched, uint64_t now_ns, bool recording);
-  void look_for_iterations(Watched& watched, uint32_t ring, const RingReader::Result& result);
-  static void tell_iterations(Watched& watched);
   static void look_at_window(Watched& watched, uint64_t now_ns);
   static void add_work(const shm::Record& record, Snapshot* snapshot);
 

@@ -190,7 +190,7 @@ bool IterationFinder::is_explained(const Repetitions::Found& found, const Repeti
 void IterationFinder::claim_alike() {
   if (alike_ < kAlike || now_.symbols != kBefore) return;
   length_ = before_.symbols;
-  has_wait_ = true;
+  has_wait_ = has_host_ = true;
   anchors_[0] = anchors_[1] = {before_.gram, kGram - 1 - kBefore, before_.second};
   end_gram_ = before_.end_gram;
   begin_ = begin_at(anchors_[0].offset);
@@ -225,6 +225,7 @@ void IterationFinder::claim(uint64_t period) {
   const bool known = found();
   length_ = period;
   has_wait_ = last_wait_ && symbols_.pushed() - last_wait_ < period;
+  has_host_ = last_host_ && symbols_.pushed() - last_host_ < period;
   const bool over = anchor_near(beginning, kGram - 1 - kBefore, period, &anchors_[0]);
   const bool behind = anchor_near(beginning, kGram - 1, period, &anchors_[1]);
   if (!behind) anchors_[1] = anchors_[0];

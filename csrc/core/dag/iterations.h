@@ -33,6 +33,9 @@ class IterationFinder {
   bool found() const { return length_ != 0; }
   uint64_t ends() const { return ends_; }            // iterations that ended while found
   uint64_t last_end() const { return last_end_; }    // ticks
+  uint64_t launches_since_end() const { return static_cast<uint32_t>(submitted_) - begin_.launches; }
+  // Does the host wait in an iteration, or copy to the device?
+  bool has_host() const { return has_host_; }
   uint64_t duration() const { return duration_; }    // ticks; of the usual iteration; 0 = not known
   uint64_t launches() const { return launches_; }    // of the usual iteration
   uint64_t submitted() const { return submitted_; }  // launches so far
@@ -110,6 +113,7 @@ class IterationFinder {
   // The claim.
   uint64_t length_ = 0;  // symbols of the usual iteration; 0 = no claim
   bool has_wait_ = false;  // the host waits in it
+  bool has_host_ = false;  // it waits, or copies to the device
   // One reaches over the beginning of an iteration, one lies behind it: what a program does now and
   // then, at the end of an iteration or early in it, hides one of them only.
   Anchor anchors_[2];

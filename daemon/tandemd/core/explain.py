@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tandemd.core.audit import describe, is_unaccounted
-from tandemd.core.model import Group, Job, JobClass, JobState, WaitReason
+from tandemd.core.model import Group, Job, JobClass, JobState, Phases, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns import Turns
 
@@ -147,14 +147,24 @@ def _of_group(group: Group) -> list[str]:
 
 
 def _iterations(group: Group) -> list[str]:
-    if any(p.usage.steps for p in group.processes.values()):
-        return [f"iterations: {group.steps} so far, marked by the job"]
-    return [
-        f"iterations found in what it submits: {_ms(usage.iteration_ns)} and "
-        f"{usage.iteration_launches} launches each"
-        for usage in (p.usage for p in group.processes.values())
-        if usage.iteration_ns
-    ]
+    usages = [process.usage for process in group.processes.values()]
+    lines = []
+    if marked := sum(usage.steps for usage in usages):
+        lines.append(f"iterations: {marked} so far, marked by the job")
+    for usage in usages:
+        if usage.iteration_ns:
+            whose = "marked iterations" if usage.steps else "iterations found in what it submits"
+            each = f"{_ms(usage.iteration_ns)} and {usage.iteration_launches} launches each"
+            lines.append(f"{whose}: {each}")
+        if usage.phases:
+            lines.append(_phases(usage.phases))
+    return lines
+
+
+def _phases(phases: Phases) -> str:
+    parts = {"forward": phases.forward, "backward": phases.backward, "update": phases.update}
+    told = ", ".join(f"{name} {part:.0%}" for name, part in parts.items())
+    return f"phases: {told} of its gpu time ({'marked' if phases.marked else 'found'})"
 
 
 def _lingers_ns(group: Group) -> int:

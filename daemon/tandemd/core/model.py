@@ -64,6 +64,16 @@ class JobSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """Parts of the GPU time that an iteration's launches are predicted to take; 0 to 1 together."""
+
+    forward: float
+    backward: float
+    update: float
+    marked: bool  # by the job itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """One look at a process. Everything in it is the process's own claim."""
 
@@ -82,10 +92,11 @@ class Usage:
     work_ns: int = 0  # predicted GPU time of what it submitted
     timed_count: int = 0  # submissions with such a prediction
     steps: int = 0  # iterations it marked itself
-    iterations: int = 0  # ends of those found in what it submits
-    iteration_ns: int = 0  # their usual length; 0 = none is found
+    iterations: int = 0  # ends: marked ones; before the first mark, those found
+    iteration_ns: int = 0  # their usual length; 0 = not known
     iteration_launches: int = 0
     iteration_bytes: int = 0  # device memory when the newest iteration ended; 0 = none has
+    phases: Phases | None = None
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0

@@ -532,7 +532,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     group.busy = any(usage.busy for usage in usages)
     group.wants = any(usage.wants_gpu for usage in usages)
     found = options.find_iterations
-    group.steps = sum(u.steps or (u.iterations if found else 0) for u in usages)
+    group.steps = sum(max(u.steps, u.iterations if found else 0) for u in usages)
     if group.wants or wanted:
         group.last_wanted_ns = now_ns
     if not usages:

@@ -6,7 +6,16 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 from tandemd.core.errors import IllegalTransitionError, UnknownJobError
 from tandemd.core.events import AnnounceJob, ForgetProcess, SetClass, SetLinger, SetMemoryLimit
 from tandemd.core.explain import explain
-from tandemd.core.model import NO_LIMIT, Job, JobSpec, JobState, Options, Usage, WaitReason
+from tandemd.core.model import (
+    NO_LIMIT,
+    Job,
+    JobSpec,
+    JobState,
+    Options,
+    Phases,
+    Usage,
+    WaitReason,
+)
 from tandemd.core.states import TABLE, Stimulus, advance
 
 
@@ -397,6 +406,18 @@ def test_a_wait_in_progress_counts_as_waited():
             {"steps": 5, "iterations": 3, "iteration_ns": 12_300_000},
             "iterations: 5 so far, marked by the job",
         ),
+        (
+            {"steps": 5, "iteration_ns": 12_300_000, "iteration_launches": 497},
+            "marked iterations: 12 ms and 497 launches each",
+        ),
+        (
+            {"phases": Phases(forward=0.38, backward=0.55, update=0.07, marked=False)},
+            "phases: forward 38%, backward 55%, update 7% of its gpu time (found)",
+        ),
+        (
+            {"phases": Phases(forward=0.4, backward=0.5, update=0.1, marked=True)},
+            "phases: forward 40%, backward 50%, update 10% of its gpu time (marked)",
+        ),
         ({"linger_ns": 512_000}, "counts as busy for 512 us after its last work"),
     ],
 )
@@ -406,3 +427,14 @@ def test_explain_tells_what_is_known_of_a_job(figures, line):
     talk.sample(1, **figures)
 
     assert line in explain(talk.core, talk.core.jobs[1], talk.now_ns).lines
+
+
+def test_the_first_mark_of_an_iteration_takes_none_back():
+    talk = Talk()
+    talk.attach(1)
+    talk.sample(1, iterations=5)
+    (group,) = talk.core.groups.values()
+    found = group.steps
+    talk.sample(1, iterations=6, steps=1)
+
+    assert (found, group.steps) == (5, 6)

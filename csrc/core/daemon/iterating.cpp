@@ -1,0 +1,102 @@
+#include "daemon/iterating.h"
+
+#include <utility>
+
+namespace tandem::daemon {
+namespace {
+
+using shm::RecordKind;
+
+constexpr uint8_t kStepMark = 1;  // TANDEM_MARK_STEP in shim/tandem_mark.h
+
+bool is_launch(const shm::Record& record) {
+  const auto kind = static_cast<RecordKind>(record.kind);
+  return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
+}
+
+bool is_step(const shm::Record& record) {
+  return static_cast<RecordKind>(record.kind) == RecordKind::kMark && record.flags == kStepMark;
+}
+
+}  // namespace
+
+void MarkedSteps::take(const shm::Record& record) {
+  if (is_launch(record)) ++launched_;
+  if (!is_step(record)) return;
+  if (measuring_ && record.ticks >= since_) {
+    const uint64_t ticks = record.ticks - since_;
+    duration_ = duration_ ? (3 * duration_ + ticks) / 4 : ticks;
+    launches_ = launched_;
+  }
+  measuring_ = true;
+  since_ = record.ticks;
+  launched_ = 0;
+}
+
+void Iterating::take(uint32_t ring, const shm::Record* records, size_t count, bool dropped) {
+  if (dropped) {
+    if (ring < shm::kThreadRingCount && finders_[ring]) finders_[ring]->gap();
+    marked_.gap();
+    phases_.gap();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    marked_.take(records[i]);
+    phases_.take(static_cast<uint16_t>(ring), records[i]);
+    if (ring < shm::kThreadRingCount) take_found(ring, records[i]);
+  }
+}
+
+void Iterating::take_found(uint32_t ring, const shm::Record& record) {
+  std::unique_ptr<dag::IterationFinder>& finder = finders_[ring];
+  if (!finder) {
+    if (!is_launch(record)) return;
+    finder = std::make_unique<dag::IterationFinder>();
+  }
+  const uint64_t ends = finder->ends();
+  finder->take(record);
+  if (finder->ends() != ends && ring == chosen_)
+    phases_.end(static_cast<uint16_t>(ring), finder->launches_since_end(), finder->last_end());
+}
+
+// Of the threads that have iterations: one in which the host takes part, and that submits most. A
+// thread that only launches backward passes has iterations as well, but they end in between.
+const dag::IterationFinder* Iterating::choose() {
+  const auto rank = [](const dag::IterationFinder& finder) {
+    return std::make_pair(finder.has_host(), finder.submitted());
+  };
+  const dag::IterationFinder* best = finders_[chosen_].get();
+  const uint32_t before = chosen_;
+  for (uint32_t i = 0; i < shm::kThreadRingCount; ++i) {
+    const dag::IterationFinder* other = finders_[i].get();
+    if (!other || !other->found()) continue;
+    if (best && best->found() && rank(*best) >= rank(*other)) continue;
+    best = other;
+    chosen_ = i;
+  }
+  if (chosen_ != before) ends_seen_ = best->ends();
+  return best;
+}
+
+void Iterating::tell(Snapshot* snapshot) {
+  phases_.settle();
+  snapshot->phases = phases_.shares();
+  const dag::IterationFinder* finder = choose();
+  const uint64_t ends = finder ? std::exchange(ends_seen_, finder->ends()) : 0;
+  if (snapshot->steps != 0) {
+    snapshot->iterations += snapshot->steps - std::exchange(steps_seen_, snapshot->steps);
+    snapshot->iteration_ns = marked_.duration();
+    snapshot->iteration_launches = marked_.launches();
+  } else if (finder) {
+    snapshot->iterations += finder->ends() - ends;
+    snapshot->iteration_ns = finder->found() ? finder->duration() : 0;
+    snapshot->iteration_launches = finder->found() ? finder->launches() : 0;
+  }
+}
+
+uint64_t Iterating::last_end() const {
+  if (steps_seen_ != 0) return marked_.last();
+  const dag::IterationFinder* finder = finders_[chosen_].get();
+  return finder ? finder->last_end() : 0;
+}
+
+}  // namespace tandem::daemon

@@ -1,0 +1,21 @@
+// The turn from forward to backward, from when memory is allocated and freed.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "dag/split.h"
+
+namespace tandem::dag {
+
+// Lifetimes one in the other, in launches from the beginning; turn == 0: there are none.
+struct Nest {
+  size_t turn = 0;  // the launch that most of the memory lives over
+  size_t end = 0;   // the launch by which it is freed
+};
+
+// Of what is both allocated and freed before launch `limit`. Memory of weights and gradients, which
+// lives longer, says nothing here, and neither does what lives for a few launches only.
+Nest nest_of(const std::vector<Item>& items, size_t limit);
+
+}  // namespace tandem::dag

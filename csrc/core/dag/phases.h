@@ -1,0 +1,71 @@
+// Forward, backward and update of a process's iterations while its records come in.
+//
+// Iterations end where the program marks a step, or else where an IterationFinder says so. One in
+// `sample_every` is kept and split: by the program's own marks of phases, else by what split() sees.
+// What split() sees is told when three in a row agree, and withdrawn when two in a row do not.
+//
+// Threads may take turns, as where one launches the backward pass: their records are put in order by
+// ticks before an iteration is split. Of one thread; bounded memory; a few instructions a record
+// while none is kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dag/split.h"
+#include "shm_layout.h"
+
+namespace tandem::dag {
+
+// Parts of the GPU time of an iteration's launches as predicted, in thousandths; all 0 = not known.
+struct PhaseShares {
+  uint16_t forward = 0;
+  uint16_t backward = 0;
+  uint16_t update = 0;
+  bool marked = false;  // by the program itself
+};
+
+// A record as split() looks at it; false: it does not. Leaves `thread` and `begins` as they are.
+bool item_of(const shm::Record& record, Item* item);
+
+class PhaseFinder {
+ public:
+  explicit PhaseFinder(uint32_t sample_every = 16) : sample_every_(sample_every) {}
+
+  // One record of a thread, in that thread's order.
+  void take(uint16_t thread, const shm::Record& record);
+  // An iteration of this thread ended, before its last `launches_since` launches and at `ticks`.
+  void end(uint16_t thread, uint64_t launches_since, uint64_t ticks);
+  // Records are missing.
+  void gap();
+  // All that was submitted before the last call has been taken, whatever the thread.
+  void settle();
+
+  const PhaseShares& shares() const { return shares_; }
+
+ private:
+  enum class State : uint8_t { kOff, kBefore, kWithin, kComplete };
+
+  void keep(uint16_t thread, const shm::Record& record);
+  void take_step(uint16_t thread, uint64_t ticks);
+  void put(const Item& item);
+  void pass_beginning();
+  size_t beginning(uint16_t thread, uint64_t launches_since) const;
+  std::vector<Item> iteration();
+  void judge(const std::vector<Item>& items);
+  void stop();
+
+  uint32_t sample_every_;
+  State state_ = State::kOff;
+  bool by_steps_ = false;     // the program marks its iterations
+  uint32_t skip_ = 0;         // iterations that are not kept
+  uint32_t settled_ = 0;      // calls since the iteration was complete
+  std::vector<Item> items_;
+
+  PhaseShares last_, shares_;
+  uint32_t agreeing_ = 0;  // in a row
+  uint32_t failing_ = 0;   // in a row
+};
+
+}  // namespace tandem::dag
