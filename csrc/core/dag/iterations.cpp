@@ -159,6 +159,7 @@ void IterationFinder::end_stretch() {
 
 // Something repeats now, or is alike: is it an iteration, and more of one than is known?
 void IterationFinder::search() {
+  if (found() && has_wait_) return;  // nothing is more than that
   Repetitions::Found going_on[Repetitions::kMost];
   const size_t count = symbols_.going_on(going_on);
   uint64_t period = 0;
@@ -192,6 +193,7 @@ void IterationFinder::claim_alike() {
   length_ = before_.symbols;
   has_wait_ = has_host_ = true;
   anchors_[0] = anchors_[1] = {before_.gram, kGram - 1 - kBefore, before_.second};
+  after_wait_ = true;
   end_gram_ = before_.end_gram;
   begin_ = begin_at(anchors_[0].offset);
   duration_ = launches_ = 0;
@@ -201,7 +203,7 @@ void IterationFinder::claim_alike() {
 // without a wait of the host that a larger part follows, an update, are parts of one.
 bool IterationFinder::is_more(uint64_t period) const {
   if (!found()) return true;
-  if (has_wait_ || period <= length_ || period / length_ > kParts) return false;
+  if (period <= length_ || period / length_ > kParts) return false;
   const uint16_t ends = moments_[(symbols_.pushed() - period) & (moments_.size() - 1)].ends;
   const uint64_t explained = static_cast<uint16_t>(ends_ - ends) * length_;
   return period > explained && (period - explained) * 10 >= length_;
@@ -230,8 +232,8 @@ void IterationFinder::claim(uint64_t period) {
   const bool behind = anchor_near(beginning, kGram - 1, period, &anchors_[1]);
   if (!behind) anchors_[1] = anchors_[0];
   else if (!over) anchors_[0] = anchors_[1];
-  const bool after_wait = symbols_.symbol(beginning + 1) == kWait;
-  end_gram_ = after_wait && is_unique(beginning + 1, period) ? gram(beginning + 1) : 0;
+  after_wait_ = symbols_.symbol(beginning + 1) == kWait;
+  end_gram_ = after_wait_ && is_unique(beginning + 1, period) ? gram(beginning + 1) : 0;
   duration_ = launches_ = 0;
   begin_ = begin_at(beginning);
   if (beginning - period >= anchors_[1].offset && !known) end_iteration(begin_at(beginning - period));
@@ -300,7 +302,10 @@ void IterationFinder::follow() {
   const uint64_t pushed = symbols_.pushed();
   for (const Anchor& anchor : anchors_) {
     if (symbols_.symbol(0) != anchor.last) continue;
-    if (gram(0) == anchor.gram && pushed > anchor.offset) arrive(begin_at(anchor.offset));
+    if (gram(0) != anchor.gram || pushed <= anchor.offset + 1) continue;
+    // What comes in between may look like a beginning, but the host goes on there without a wait.
+    if (after_wait_ && symbols_.symbol(anchor.offset + 1) != kWait) continue;
+    arrive(begin_at(anchor.offset));
   }
   if (end_gram_ && symbols_.symbol(1) == kWait && gram(1) == end_gram_) arrive(begin_at(0));
   const uint64_t since = pushed - (begin_.at ? begin_.at : looked_since_);

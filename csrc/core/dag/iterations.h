@@ -117,6 +117,7 @@ class IterationFinder {
   // One reaches over the beginning of an iteration, one lies behind it: what a program does now and
   // then, at the end of an iteration or early in it, hides one of them only.
   Anchor anchors_[2];
+  bool after_wait_ = false;  // it begins where the host goes on after one
   // The symbols up to the host's wait at the end, if it ends with one; 0 = it does not.
   uint64_t end_gram_ = 0;
   Begin begin_;

@@ -20,12 +20,14 @@ bool kind_of(const Record& record, Item::Kind* kind) {
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kLaunch:
     case RecordKind::kGraph: *kind = Item::Kind::kLaunch; return true;
-    case RecordKind::kSync: *kind = Item::Kind::kWait; return true;
+    case RecordKind::kSync:
+      *kind = Item::Kind::kWait;
+      return !(record.flags & shm::kRecordQueried);
     case RecordKind::kAlloc: *kind = Item::Kind::kAlloc; return true;
     case RecordKind::kFree: *kind = Item::Kind::kFree; return true;
     case RecordKind::kCopy:
-      *kind = record.value == 1 ? Item::Kind::kToDevice : Item::Kind::kWait;
-      return record.value == 1 || record.value == 2;
+      *kind = shm::low_value(record) == 1 ? Item::Kind::kToDevice : Item::Kind::kWait;
+      return shm::low_value(record) == 1 || shm::low_value(record) == 2;
     case RecordKind::kMark:
       *kind = record.flags == kPhaseBeginMark ? Item::Kind::kPhaseBegin : Item::Kind::kPhaseEnd;
       return record.flags == kPhaseBeginMark || record.flags == kPhaseEndMark;
@@ -72,7 +74,7 @@ bool item_of(const Record& record, Item* item) {
   return true;
 }
 
-void PhaseFinder::take(uint16_t thread, const Record& record) {
+void PhaseFinder::take_wanted(uint16_t thread, const Record& record) {
   if (static_cast<RecordKind>(record.kind) == RecordKind::kMark && record.flags == kStepMark)
     take_step(thread, record.ticks);
   else if (state_ != State::kOff) keep(thread, record);

@@ -31,10 +31,13 @@ bool item_of(const shm::Record& record, Item* item);
 
 class PhaseFinder {
  public:
-  explicit PhaseFinder(uint32_t sample_every = 16) : sample_every_(sample_every) {}
+  explicit PhaseFinder(uint32_t sample_every = 32) : sample_every_(sample_every) {}
 
   // One record of a thread, in that thread's order.
-  void take(uint16_t thread, const shm::Record& record);
+  void take(uint16_t thread, const shm::Record& record) {
+    if (state_ != State::kOff || record.kind == static_cast<uint8_t>(shm::RecordKind::kMark))
+      take_wanted(thread, record);
+  }
   // An iteration of this thread ended, before its last `launches_since` launches and at `ticks`.
   void end(uint16_t thread, uint64_t launches_since, uint64_t ticks);
   // Records are missing.
@@ -47,6 +50,7 @@ class PhaseFinder {
  private:
   enum class State : uint8_t { kOff, kBefore, kWithin, kComplete };
 
+  void take_wanted(uint16_t thread, const shm::Record& record);
   void keep(uint16_t thread, const shm::Record& record);
   void take_step(uint16_t thread, uint64_t ticks);
   void put(const Item& item);

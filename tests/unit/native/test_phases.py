@@ -112,6 +112,15 @@ def test_marks_that_differ_from_what_would_be_found_win():
     assert split_phases(marked) == "F" * len(labels)
 
 
+@pytest.mark.parametrize(("queried", "found"), [(8, True), (0, False)])
+def test_an_event_that_is_found_done_is_no_wait_in_the_update(queried, found):
+    (records, _), *_ = iterations_of(train_from_cache(1))
+    sync = RECORD.pack(0, 6, queried, 0, 1, 5, 0, 0, 0, 0, 0, 0)
+    end = len(records) - 3 * 64  # two launches before the copy of the loss
+
+    assert bool(split_phases(records[:end] + sync + records[end:])) is found
+
+
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 20_000])
 def test_launches_of_one_function_have_no_phases(count):
     assert split_phases(encode(("launch", "same")) * count) == ""
