@@ -1,13 +1,13 @@
 // Executes a program of driver calls and says what each came to.
 //
 //   interpreter PROGRAM IMAGE
-//   interpreter peer FD     the second process: a step at a time comes from there, and its line goes back
+//   interpreter peer FD     the second process: steps come from there, what they show goes back
 //
-// A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread; but
-// those of `|VERB`, as far as they follow one another, side by side, in order on each thread only.
+// A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread;
+// but those of `|VERB` that follow one another run side by side, in order on each thread only.
 //
 //   call SYMBOL ARGUMENT..   one call; `ask` the same, `poll` until it is not CUDA_ERROR_NOT_READY
-//   order SYMBOL ARGUMENT..  the same; what relies on its success is written `?VERB` and left out without
+//   order SYMBOL ARGUMENT..  the same; `?VERB` is left out if the last one failed
 //   name NEW OLD             the handle or address OLD is called NEW from now on, too
 //   look BUFFER              a digest of what a host buffer holds
 //   hold                     asks the daemon to close the gate until somebody waits at it
@@ -29,351 +29,20 @@
 // Thread 9 is the main thread of the second process, which has handles of its own.
 //
 // Out: `INDEX CODE SHOWN..` a step; then the host functions in the order they ran.
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
-#include <atomic>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <map>
-#include <memory>
 #include <sstream>
-#include <string>
-#include <vector>
 
+#include "interpreter_calls.h"
+
+namespace proof {
 namespace {
-
-constexpr int kNotReady = 600, kThreads = 4, kBuffers = 16, kPeer = 9;
-constexpr size_t kSlotBytes = 64;
-constexpr size_t kBufferBytes = 8192;
-constexpr uint64_t kUntouched = 0xa5a5a5a5a5a5a5a5;
-
-using Word = uint64_t;
-using Call = int (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
-
-void* g_driver;
-void* g_image;
-void (*g_wait_begin)();  // the virtual clock waits for no thread that waits for another
-void (*g_wait_end)();
-int g_peer = -1;     // to the second process, once there is one
-pid_t g_peer_pid = -1;
-unsigned char* g_slots;  // shared with it
-int g_slots_fd = -1;
-int g_control = -1;  // to the daemon, where there is one
-std::atomic<bool> g_held{false};
-bool g_daemon_needs_time = false;  // of the virtual clock
-pthread_mutex_t g_control_lock = PTHREAD_MUTEX_INITIALIZER;
-bool g_is_ordered = true;                // the last `order` succeeded
-thread_local bool t_is_ordered = true;   // the same of this thread, where threads run side by side
-unsigned char* g_buffers;
-pthread_mutex_t g_handles_lock = PTHREAD_MUTEX_INITIALIZER;  // of both maps
-std::map<std::string, Word> g_handles;
-std::map<Word, std::string> g_names;  // the newest name of each handle
-pthread_mutex_t g_notes_lock = PTHREAD_MUTEX_INITIALIZER;
-std::vector<Word> g_notes;
-
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t* lock) : lock_(lock) { pthread_mutex_lock(lock_); }
-  ~Locked() { pthread_mutex_unlock(lock_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t* lock_;
-};
-
-void note(void* what) {
-  const Locked locked(&g_notes_lock);
-  g_notes.push_back(reinterpret_cast<Word>(what));
-}
-
-[[noreturn]] void fail(const std::string& why) {
-  std::fprintf(stderr, "interpreter: %s\n", why.c_str());
-  _exit(3);
-}
-
-// One argument after the other, as text, and the memory they point to until the call is over.
-class Arguments {
- public:
-  explicit Arguments(const std::string& text) : at_(text.c_str()) {}
-
-  std::vector<Word> all() {
-    std::vector<Word> values;
-    for (; *at_; ++at_) {
-      if (*at_ != ' ') values.push_back(one());
-      if (!*at_) break;
-    }
-    return values;
-  }
-  [[nodiscard]] bool is_left_out() const { return left_out_; }
-
-  // What the call wrote, in order.
-  std::string shown(bool succeeded) {
-    std::string text;
-    for (const Out& out : outs_) text += " " + out_text(out, succeeded);
-    return text;
-  }
-
- private:
-  struct Out {
-    Word* cell;
-    Word before;
-    size_t width;      // 0: a handle
-    std::string name;  // of the handle
-    bool is_shown;
-  };
-
-  Word one() {
-    switch (*at_) {
-      case '&': return ++at_, handle_out();
-      case '#': return ++at_, number_out(true);
-      case '~': return ++at_, number_out(false);
-      case '{': return ++at_, structure();
-      case '[': return ++at_, list(']');
-      case '<': return ++at_, parameters();
-      case '"': return ++at_, reinterpret_cast<Word>(keep(word()));
-      case '@': return ++at_, special(word());
-      case '$': return ++at_, reinterpret_cast<Word>(g_slots + number() * kSlotBytes);
-      default: break;
-    }
-    if (*at_ == '-' || (*at_ >= '0' && *at_ <= '9')) return number();
-    return handle();
-  }
-
-  std::string word() {
-    const char* start = at_;
-    while (*at_ && !std::strchr(" ,;]}>+!=/", *at_)) ++at_;
-    return {start, at_};
-  }
-  Word number() {
-    char* end = nullptr;
-    const Word value = *at_ == '-' ? static_cast<Word>(std::strtoll(at_, &end, 0))
-                                   : std::strtoull(at_, &end, 0);
-    at_ = end;
-    return value;
-  }
-  Word handle() {
-    const std::string name = word();
-    const Locked locked(&g_handles_lock);
-    Word value = 0;
-    if (name[0] == 'H') {
-      const auto index = static_cast<size_t>(std::atoi(name.c_str() + 1));
-      value = reinterpret_cast<Word>(g_buffers + index % kBuffers * kBufferBytes);
-    } else if (const auto found = g_handles.find(name); found != g_handles.end()) {
-      value = found->second;
-    }
-    if (*at_ == '!') {
-      ++at_;
-      left_out_ |= !value;
-    }
-    if (*at_ == '+') {
-      ++at_;
-      value += number();
-    }
-    return value;
-  }
-  Word special(const std::string& name) {
-    if (name == "note") return reinterpret_cast<Word>(&note);
-    if (name == "image") return reinterpret_cast<Word>(g_image);
-    fail("no such thing: @" + name);
-  }
-  Word handle_out() {
-    Word* cell = cells(1);
-    *cell = kUntouched;
-    outs_.push_back({cell, kUntouched, 0, word(), true});
-    return reinterpret_cast<Word>(cell);
-  }
-  Word number_out(bool is_shown) {
-    const size_t width = number();
-    Word* cell = cells(width / 8 + 1);
-    for (size_t i = 0; i < width / 8 + 1; ++i) cell[i] = kUntouched;
-    if (*at_ == '=') {
-      ++at_;
-      const Word first = one();
-      std::memcpy(cell, &first, width < 8 ? width : 8);
-    }
-    outs_.push_back({cell, *cell, width, "", is_shown});
-    return reinterpret_cast<Word>(cell);
-  }
-  Word structure() {
-    const size_t bytes = number();
-    auto* memory = reinterpret_cast<unsigned char*>(cells(bytes / 8 + 1));
-    while (*at_ == ';') {
-      ++at_;
-      const size_t offset = number();
-      ++at_;  // '/'
-      const size_t width = number();
-      ++at_;  // '='
-      const Word value = one();
-      std::memcpy(memory + offset, &value, width);
-    }
-    ++at_;  // '}'
-    return reinterpret_cast<Word>(memory);
-  }
-  Word list(char end) {
-    std::vector<Word> values;
-    while (*at_ && *at_ != end) {
-      values.push_back(one());
-      if (*at_ == ',') ++at_;
-    }
-    ++at_;
-    Word* memory = cells(values.size() + 1);
-    std::copy(values.begin(), values.end(), memory);
-    last_count_ = values.size();
-    return reinterpret_cast<Word>(memory);
-  }
-  Word parameters() {
-    auto* values = reinterpret_cast<Word*>(list('>'));
-    Word* pointers = cells(last_count_ + 1);
-    for (size_t i = 0; i < last_count_; ++i) pointers[i] = reinterpret_cast<Word>(values + i);
-    return reinterpret_cast<Word>(pointers);
-  }
-
-  Word* cells(size_t count) {
-    memory_.push_back(std::make_unique<Word[]>(count));
-    return memory_.back().get();
-  }
-  const char* keep(const std::string& text) {
-    Word* memory = cells(text.size() / 8 + 1);
-    std::memcpy(memory, text.c_str(), text.size() + 1);
-    return reinterpret_cast<const char*>(memory);
-  }
-
-  static std::string out_text(const Out& out, bool succeeded) {
-    if (out.width == 0) return handle_text(out, succeeded);
-    if (*out.cell == out.before) return out.is_shown ? "same" : "-";
-    if (!out.is_shown) return "-";
-    Word value = 0;
-    std::memcpy(&value, out.cell, out.width < 8 ? out.width : 8);
-    return std::to_string(value);
-  }
-  // A handle by the name it was first given, or by the new one.
-  static std::string handle_text(const Out& out, bool succeeded) {
-    const Locked locked(&g_handles_lock);
-    const Word value = *out.cell;
-    if (value == kUntouched) return "same";
-    if (value == 0) return "null";
-    const auto known = g_names.find(value);
-    const bool is_new = known == g_names.end() || out.name[0] != known->second[0];
-    if (!succeeded) return "junk";
-    g_handles[out.name] = value;
-    if (is_new) return g_names[value] = out.name, "new";
-    return "=" + known->second;
-  }
-
-  const char* at_;
-  std::vector<std::unique_ptr<Word[]>> memory_;
-  std::vector<Out> outs_;
-  size_t last_count_ = 0;
-  bool left_out_ = false;
-};
-
-struct Step {
-  int index;
-  int thread;
-  std::string verb, symbol, arguments;
-  bool relies_on_order, is_aside;
-};
-
-bool& is_ordered(const Step& step) { return step.is_aside ? t_is_ordered : g_is_ordered; }
-
-std::string digest(int index) {
-  uint64_t hash = 0xcbf29ce484222325;
-  const unsigned char* bytes = g_buffers + static_cast<size_t>(index) % kBuffers * kBufferBytes;
-  for (size_t i = 0; i < kBufferBytes; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
-
-// One line to the daemon, one character back. Meanwhile the virtual clock stands, so that nothing
-// happens that the program did not ask for, unless the daemon itself needs it.
-char tell(const std::string& line) {
-  if (g_control < 0) return 'o';
-  if (g_daemon_needs_time) g_wait_begin();
-  char answer = 'o';
-  {
-    const Locked locked(&g_control_lock);
-    if (write(g_control, line.data(), line.size()) < 0 || read(g_control, &answer, 1) != 1)
-      fail("the daemon went away");
-  }
-  if (g_daemon_needs_time) g_wait_end();
-  return answer;
-}
-
-// A handle or address that is no more may come again for something else.
-void forget_ended(const std::string& symbol, Word handle) {
-  const Locked locked(&g_handles_lock);
-  const auto has = [&](const char* part) { return symbol.find(part) != std::string::npos; };
-  if (has("Destroy") || has("Free") || has("Release")) g_names.erase(handle);
-  if (!has("CtxDestroy") && !has("CtxRelease") && !has("GraphDestroy")) return;
-  const auto is_in_it = [&](char kind) { return has("Graph") ? kind == 'n' : kind != 'c'; };
-  for (auto name = g_names.begin(); name != g_names.end();)
-    name = is_in_it(name->second[0]) ? g_names.erase(name) : std::next(name);
-}
-
-// A handle for another process is passed by value.
-struct ByValue {
-  unsigned char bytes[kSlotBytes];
-};
-int open_handle(const Step& step, void* function, const std::vector<Word>& a) {
-  ByValue handle;
-  std::memcpy(&handle, reinterpret_cast<const void*>(a[1]), sizeof handle);
-  if (step.symbol == "cuIpcOpenEventHandle")
-    return reinterpret_cast<int (*)(Word, ByValue)>(function)(a[0], handle);
-  return reinterpret_cast<int (*)(Word, ByValue, unsigned)>(function)(a[0], handle,
-                                                                      static_cast<unsigned>(a[2]));
-}
-
-int invoke(const Step& step, void* function, const std::vector<Word>& a) {
-  if (step.symbol.rfind("cuIpcOpen", 0) == 0) return open_handle(step, function, a);
-  return reinterpret_cast<Call>(function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8],
-                                          a[9], a[10], a[11]);
-}
-
-std::string call(const Step& step) {
-  void* function = dlsym(g_driver, step.symbol.c_str());
-  if (!function) return " absent";
-  Arguments arguments(step.arguments);
-  std::vector<Word> a = arguments.all();
-  if (step.verb == "order") is_ordered(step) = false;
-  if (arguments.is_left_out()) return " left-out";
-  a.resize(12);
-  int code = kNotReady;
-  do {
-    code = invoke(step, function, a);
-  } while (code == kNotReady && step.verb == "poll");
-  if (code == 0) forget_ended(step.symbol, a[0]);
-  if (step.verb == "order") is_ordered(step) = code == 0;
-  return " " + std::to_string(code) + arguments.shown(code == 0);
-}
-
-void say(const std::string& line) {
-  if (write(1, line.data(), line.size()) < 0) _exit(4);
-}
-
-std::string name_anew(const std::string& name, const std::string& old) {
-  const Locked locked(&g_handles_lock);
-  const auto found = g_handles.find(old);
-  if (found == g_handles.end()) return " left-out";
-  g_handles[name] = found->second;
-  return " 0";
-}
-
-bool is_call(const std::string& verb) {
-  return verb == "call" || verb == "order" || verb == "ask" || verb == "poll";
-}
 
 ssize_t receive(int descriptor, char* line, size_t size, bool takes_part) {
   if (takes_part && g_wait_begin) g_wait_begin();
@@ -602,6 +271,9 @@ void fill_buffers() {
 }
 
 }  // namespace
+}  // namespace proof
+
+using namespace proof;
 
 int main(int count, char** words) {
   if (count != 3) fail("usage: interpreter PROGRAM IMAGE");
