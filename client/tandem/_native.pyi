@@ -496,6 +496,170 @@ class CriticalParts:
     def other_ns(self) -> int:
         """Stream memory operations, and between measured times what the graph has no reason for."""
 
+class GapCause(enum.Enum):
+    """Why the GPU ran nothing, told from the operation that ended the gap.
+
+    HOST: it was handed over only then. SYNC: the same, after the host had waited for the GPU until
+    the gap began, so that nothing could be queued. PAUSE: one of these, and longer than `pause_ns`.
+    HELD: launches were held for more than half of it. FUNCTION: a host function in a stream came
+    first. OTHER: it had been handed over, and the graph has no reason.
+    """
+
+    HOST = 0
+    SYNC = 1
+    PAUSE = 2
+    HELD = 3
+    FUNCTION = 4
+    OTHER = 5
+
+class OperationClass(enum.Enum):
+    """What bounds a GPU operation, as far as can be said. NONE: it is no GPU operation.
+
+    MEMORY and COMPUTE come from the buffers that a kernel was given, each byte counted once: how
+    often it moves them, and what it computes, is not known (`docs/dag-analysis.md`).
+    """
+
+    COMPUTE = 0
+    MEMORY = 1
+    COPY = 2
+    SMALL = 3
+    UNKNOWN = 4
+    NONE = 5
+
+@final
+class Gap:
+    """A time in which the GPU ran nothing of the job."""
+
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def held_ns(self) -> int:
+        """How much of it launches were held."""
+
+    @property
+    def next(self) -> int:
+        """The node that ended it."""
+
+    @property
+    def cause(self) -> GapCause: ...
+
+@final
+class GapPlace:
+    """How long the gap at one place of an iteration is. Quantiles by nearest rank."""
+
+    @property
+    def place(self) -> int:
+        """The node that ends the gap, counted from the iteration's first."""
+
+    @property
+    def count(self) -> int:
+        """Iterations that had such a gap there."""
+
+    @property
+    def iterations(self) -> int:
+        """Of so many."""
+
+    @property
+    def p50_ns(self) -> int: ...
+    @property
+    def p90_ns(self) -> int: ...
+
+@final
+class LaunchBound:
+    """Whether the host is too slow for the GPU.
+
+    The verdict is so where `share` is at least 0.5 and `idle_share` at least 0.1.
+    """
+
+    @property
+    def operations(self) -> int:
+        """GPU operations."""
+
+    @property
+    def found_idle(self) -> int:
+        """Those handed over when all that they had to wait for had ended."""
+
+    @property
+    def share(self) -> float:
+        """found_idle / operations."""
+
+    @property
+    def idle_share(self) -> float:
+        """Gaps by HOST and SYNC, of the time from the first start to the last end."""
+
+    @property
+    def verdict(self) -> bool: ...
+
+@final
+class Overlap:
+    """How far kernels and transfers overlap, from 0 to 1; 0 where there are none.
+
+    Source: Parravicini et al., "DAG-based Scheduling with Resource Sharing for Multi-task
+    Applications in a Polyglot GPU Runtime", IPDPS 2021.
+    """
+
+    @property
+    def ct(self) -> float:
+        """Kernel time during which a transfer runs / kernel time."""
+
+    @property
+    def tc(self) -> float:
+        """Transfer time during which a kernel runs / transfer time."""
+
+    @property
+    def cc(self) -> float:
+        """Kernel time during which another kernel runs / kernel time."""
+
+    @property
+    def tot(self) -> float:
+        """Time of operations during which one that began earlier runs / time of all operations."""
+
+@final
+class Wait:
+    """A time that the host waited."""
+
+    @property
+    def node(self) -> int:
+        """The call that waited."""
+
+    @property
+    def reason(self) -> int | None:
+        """The last to end of what it waited for; None = all had ended. Of a copy: itself."""
+
+    @property
+    def waited_ns(self) -> int: ...
+
+@final
+class NextUse:
+    """A use of a buffer, and the next one."""
+
+    @property
+    def node(self) -> int: ...
+    @property
+    def address(self) -> int:
+        """First of the buffer: of all accesses of the window that share bytes, together."""
+
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def next(self) -> int | None:
+        """The node that uses it next, with `periodic` perhaps in the next iteration.
+
+        None: there is none that is known.
+        """
+
+    @property
+    def distance_nodes(self) -> int | None: ...
+    @property
+    def distance_ns(self) -> int | None:
+        """From the end of this use to the start of the next, at least 0."""
+
+    @property
+    def is_bound(self) -> bool:
+        """What is used in between is not known: it may be used sooner than said."""
+
 @final
 class Analysis:
     """What `analyse` found. Lists "by node" have an entry for each of the nodes [first, last).
@@ -547,6 +711,52 @@ class Analysis:
     def slack_ns(self) -> list[int]:
         """By node: how much later it could begin without making the window longer."""
 
+    @property
+    def width(self) -> list[tuple[int, int]]:
+        """(ns, GPU operations that run from then on), ending with 0 of them."""
+
+    @property
+    def most_width(self) -> int: ...
+    @property
+    def mean_width(self) -> float:
+        """From the first start to the last end of a GPU operation."""
+
+    @property
+    def busy_ns(self) -> int:
+        """How long at least one GPU operation runs."""
+
+    @property
+    def overlap(self) -> Overlap: ...
+    @property
+    def classes(self) -> list[OperationClass]:
+        """By node."""
+
+    @property
+    def class_shares(self) -> dict[OperationClass, float]:
+        """Of GPU time, each operation's counted; all 0 if there is none."""
+
+    @property
+    def dominating_class(self) -> OperationClass:
+        """That with more than half of GPU time; NONE if there is no such."""
+
+    @property
+    def next_uses(self) -> list[NextUse]:
+        """Of all buffers, by node."""
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """In order of time."""
+
+    @property
+    def gap_places(self) -> list[GapPlace]:
+        """By place; empty without `iterations`."""
+
+    @property
+    def launch_bound(self) -> LaunchBound: ...
+    @property
+    def waits(self) -> list[Wait]:
+        """In order of the calls."""
+
 def analyse(
     dag: Dag,
     first: int,
@@ -554,12 +764,30 @@ def analyse(
     *,
     since: int | None = None,
     measured: Sequence[tuple[int, int] | None] = (),
+    sm_count: int = 0,
+    bandwidth_bytes_per_s: int = 0,
+    small_ns: int = 5_000,
+    memory_share: float = 0.6,
+    compute_share: float = 0.2,
+    held: Sequence[tuple[int, int]] = (),
+    pause_ns: int = 1_000_000,
+    least_gap_ns: int = 50_000,
+    iterations: Sequence[int] = (),
+    periodic: bool = False,
 ) -> Analysis:
     """Analyse the nodes [first, last) of a graph, for example those of an iteration.
 
     Times are reconstructed from node `since` on (default: the oldest that there is), so that work
     from before the window delays it as it did. `measured` may give start and end, in ns, of each
     node of the window; they win over what would be reconstructed.
+
+    Classes need the device's `sm_count` and `bandwidth_bytes_per_s`, 0 = not known, and go by three
+    limits: a kernel shorter than `small_ns` is small; one whose buffers need `memory_share` of its
+    duration at that bandwidth is bound by memory, less than `compute_share` by computing.
+    `held` are intervals, in ns, in which the job's launches were held; gaps longer than `pause_ns`
+    are pauses of the host. `iterations` are nodes with which iterations begin: what `gap_places`
+    counts from, for gaps of at least `least_gap_ns`. `periodic`: the window is an iteration, after
+    which the same comes again.
 
     Raises:
         IndexError: there are no such nodes.

@@ -1,17 +1,24 @@
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "bindings.h"
 #include "dag.h"
 #include "dag/analysis/analysis.h"
+#include "dag_findings.h"
 
 namespace tandem::bindings {
 namespace {
 
 namespace analysis = dag::analysis;
 using analysis::Analysis;
+using analysis::Class;
+using analysis::LongestPath;
 using analysis::Times;
 using dag::NodeId;
 using py::arg;
+using Span = std::pair<uint64_t, uint64_t>;
+using Measured = std::vector<std::optional<Span>>;
 
 void check_window(const Dag& dag, NodeId first, NodeId last) {
   const NodeId begin = dag.graph().begin(), end = dag.graph().end();
@@ -20,8 +27,6 @@ void check_window(const Dag& dag, NodeId first, NodeId last) {
                         " are not there; " + std::to_string(begin) + " to " + std::to_string(end) +
                         " are, the last one not included");
 }
-
-using Measured = std::vector<std::optional<std::pair<uint64_t, uint64_t>>>;
 
 std::vector<Times> times_of(const Measured& measured, size_t count) {
   if (!measured.empty() && measured.size() != count) {
@@ -35,12 +40,31 @@ std::vector<Times> times_of(const Measured& measured, size_t count) {
   return out;
 }
 
+// In order, those that overlap as one.
+std::vector<Times> united(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end());
+  std::vector<Times> out;
+  for (const auto& [start_ns, end_ns] : spans) {
+    if (out.empty() || start_ns > out.back().end_ns) out.push_back({start_ns, end_ns});
+    else out.back().end_ns = std::max(out.back().end_ns, end_ns);
+  }
+  return out;
+}
+
 Analysis analyse(const Dag& dag, NodeId first, NodeId last, std::optional<NodeId> since,
-                 const Measured& measured) {
+                 const Measured& measured, uint32_t sm_count, uint64_t bandwidth_bytes_per_s,
+                 uint64_t small_ns, double memory_share, double compute_share,
+                 const std::vector<Span>& held, uint64_t pause_ns, uint64_t least_gap_ns,
+                 std::vector<NodeId> iterations, bool periodic) {
   check_window(dag, first, last);
   const NodeId from = since.value_or(dag.graph().begin());
   check_window(dag, from, first);
-  return analysis::analyse({dag.graph(), first, last}, from, times_of(measured, last - first));
+  std::sort(iterations.begin(), iterations.end());
+  return analysis::analyse(
+      {dag.graph(), first, last},
+      {from, times_of(measured, last - first),
+       {sm_count, bandwidth_bytes_per_s, small_ns, memory_share, compute_share}, united(held),
+       pause_ns, least_gap_ns, std::move(iterations), periodic});
 }
 
 std::vector<uint64_t> column(const Analysis& all, uint64_t Times::*field) {
@@ -50,31 +74,59 @@ std::vector<uint64_t> column(const Analysis& all, uint64_t Times::*field) {
   return out;
 }
 
-// Of a part of it that may not be there.
+// Of a path that may not be there.
 template <class T>
-py::object or_none(const std::optional<analysis::LongestPath>& path, T analysis::LongestPath::*field) {
-  return path ? py::cast(*path.*field) : py::none();
+py::object or_none(const std::optional<LongestPath>& path, T LongestPath::*field) {
+  return path ? py::cast((*path).*field) : py::none();
 }
 
-void add_parts(py::module_& module) {
-  using analysis::CriticalPath;
-  using analysis::Unknown;
-  py::class_<Unknown>(module, "AnalysisUnknown", py::is_final())
-      .def_readonly("durations", &Unknown::durations)
-      .def_readonly("estimated", &Unknown::estimated)
-      .def_readonly("accesses", &Unknown::accesses)
-      .def_readonly("order", &Unknown::order);
-  py::class_<CriticalPath>(module, "CriticalParts", py::is_final())
-      .def_readonly("gpu_ns", &CriticalPath::gpu_ns)
-      .def_readonly("host_ns", &CriticalPath::host_ns)
-      .def_readonly("earlier_ns", &CriticalPath::earlier_ns)
-      .def_readonly("other_ns", &CriticalPath::other_ns);
+py::list width_of(const Analysis& all) {
+  py::list out;
+  for (const auto& change : all.width.changes)
+    out.append(py::make_tuple(change.ns, change.running));
+  return out;
+}
+
+py::dict class_shares(const Analysis& all) {
+  py::dict out;
+  for (uint32_t i = 0; i < analysis::kClassCount; ++i)
+    out[py::cast(static_cast<Class>(i))] = all.classes.share[i];
+  return out;
+}
+
+NextUse next_use(const Analysis& all, size_t index) {
+  const auto& use = all.next_uses.uses[index];
+  const auto& buffer = all.next_uses.buffers[use.buffer];
+  NextUse out{all.first + use.node, buffer.address, buffer.bytes, {}, {}, {}, use.is_bound};
+  if (use.next == analysis::kNoUse) return out;
+  const auto far = analysis::distance(all.next_uses, index, all.schedule, all.first,
+                                      all.critical.total_ns);
+  out.next = all.first + all.next_uses.uses[use.next].node;
+  out.distance_nodes = far.nodes;
+  out.distance_ns = far.ns;
+  return out;
+}
+
+std::vector<NextUse> next_uses(const Analysis& all) {
+  std::vector<NextUse> out;
+  out.reserve(all.next_uses.uses.size());
+  for (size_t i = 0; i < all.next_uses.uses.size(); ++i) out.push_back(next_use(all, i));
+  return out;
 }
 
 using Bound = py::class_<Analysis>;
 
+void bind_times(Bound& bound) {
+  bound.def_readonly("first", &Analysis::first)
+      .def_readonly("last", &Analysis::last)
+      .def_readonly("unknown", &Analysis::unknown)
+      .def_property_readonly(
+          "starts_ns", [](const Analysis& all) { return column(all, &Times::start_ns); })
+      .def_property_readonly(
+          "ends_ns", [](const Analysis& all) { return column(all, &Times::end_ns); });
+}
+
 void bind_paths(Bound& bound) {
-  using analysis::LongestPath;
   bound
       .def_property_readonly("critical_path",
                              [](const Analysis& all) { return all.critical.nodes; })
@@ -94,21 +146,41 @@ void bind_paths(Bound& bound) {
       .def_readonly("slack_ns", &Analysis::slack_ns);
 }
 
+void bind_use(Bound& bound) {
+  bound.def_property_readonly("width", &width_of)
+      .def_property_readonly("most_width", [](const Analysis& all) { return all.width.most; })
+      .def_property_readonly("mean_width", [](const Analysis& all) { return all.width.mean; })
+      .def_property_readonly("busy_ns", [](const Analysis& all) { return all.width.busy_ns; })
+      .def_readonly("overlap", &Analysis::overlap)
+      .def_property_readonly("classes", [](const Analysis& all) { return all.classes.of; })
+      .def_property_readonly("class_shares", &class_shares)
+      .def_property_readonly("dominating_class",
+                             [](const Analysis& all) { return all.classes.dominating; })
+      .def_property_readonly("next_uses", &next_uses)
+      .def_readonly("gaps", &Analysis::gaps)
+      .def_readonly("gap_places", &Analysis::gap_places)
+      .def_readonly("launch_bound", &Analysis::launch_bound)
+      .def_readonly("waits", &Analysis::waits);
+}
+
 }  // namespace
 
 void add_dag_analysis(py::module_& module) {
-  add_parts(module);
+  add_findings(module);
   Bound bound(module, "Analysis", py::is_final());
-  bound.def_readonly("first", &Analysis::first)
-      .def_readonly("last", &Analysis::last)
-      .def_readonly("unknown", &Analysis::unknown)
-      .def_property_readonly(
-          "starts_ns", [](const Analysis& all) { return column(all, &Times::start_ns); })
-      .def_property_readonly(
-          "ends_ns", [](const Analysis& all) { return column(all, &Times::end_ns); });
+  bind_times(bound);
   bind_paths(bound);
+  bind_use(bound);
+  const analysis::Device device;
+  const analysis::Options options;
   module.def("analyse", &analyse, arg("dag"), arg("first"), arg("last"), py::kw_only(),
-             arg("since") = py::none(), arg("measured") = Measured());
+             arg("since") = py::none(), arg("measured") = Measured(),
+             arg("sm_count") = device.sm_count,
+             arg("bandwidth_bytes_per_s") = device.bandwidth_bytes_per_s,
+             arg("small_ns") = device.small_ns, arg("memory_share") = device.memory_share,
+             arg("compute_share") = device.compute_share, arg("held") = std::vector<Span>(),
+             arg("pause_ns") = options.pause_ns, arg("least_gap_ns") = options.least_gap_ns,
+             arg("iterations") = std::vector<NodeId>(), arg("periodic") = false);
 }
 
 }  // namespace tandem::bindings

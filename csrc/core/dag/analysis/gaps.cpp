@@ -1,0 +1,123 @@
+#include "dag/analysis/gaps.h"
+
+#include "dag/analysis/critical_path.h"
+
+namespace tandem::dag::analysis {
+namespace {
+
+constexpr double kLeastFoundIdle = 0.5;
+constexpr double kLeastIdle = 0.1;
+
+// The nodes of the window that begin gaps' ends, by when they began.
+std::vector<NodeId> by_start(const Window& window, const Schedule& schedule) {
+  std::vector<NodeId> out;
+  for (NodeId id = window.first; id < window.last; ++id)
+    if (runs_on_gpu(window.op(id).kind) && schedule.at(id).length() > 0) out.push_back(id);
+  std::stable_sort(out.begin(), out.end(), [&](NodeId a, NodeId b) {
+    return schedule.at(a).start_ns < schedule.at(b).start_ns;
+  });
+  return out;
+}
+
+// When the last of what order edges lead from had ended; 0 if there is none.
+Times last_reason(const Window& window, const Schedule& schedule, NodeId id, Kind* kind) {
+  Times latest{0, 0};
+  window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
+    if (!schedule.has(from) || schedule.at(from).end_ns < latest.end_ns) return;
+    latest = schedule.at(from);
+    *kind = window.op(from).kind;
+  });
+  return latest;
+}
+
+// Nothing but its submission was missing when it was handed over.
+bool found_idle(const Window& window, const Schedule& schedule, NodeId id) {
+  Kind kind{};
+  return last_reason(window, schedule, id, &kind).end_ns <= schedule.handed(id);
+}
+
+class Causes {
+ public:
+  Causes(const Window& window, const Schedule& schedule, const std::vector<Times>& held,
+         uint64_t pause_ns)
+      : window_(window), schedule_(schedule), held_(held), pause_ns_(pause_ns) {}
+
+  Gap explain(uint64_t start_ns, uint64_t end_ns, NodeId next) {
+    Gap gap{start_ns, end_ns, held_in(start_ns, end_ns), next, GapCause::kOther};
+    gap.cause = gap.held_ns > gap.length() / 2 ? GapCause::kHeld : cause(gap);
+    return gap;
+  }
+
+ private:
+  GapCause cause(const Gap& gap) const {
+    // Handed over in the gap: what is left of it afterwards is the GPU's own latency.
+    const uint64_t handed_ns = schedule_.handed(gap.next);
+    Kind kind{};
+    const Times reason = last_reason(window_, schedule_, gap.next, &kind);
+    const uint64_t free_ns = std::max(handed_ns, reason.end_ns);
+    if (minus(free_ns, gap.start_ns) <= gap.length() / 2) return GapCause::kOther;
+    if (reason.end_ns > handed_ns) {
+      return kind == Kind::kHostFunc ? GapCause::kFunction : GapCause::kOther;
+    }
+    if (gap.length() > pause_ns_) return GapCause::kPause;
+    const NodeId wait = schedule_.wait_before(gap.next);
+    const bool synced = wait != kNoNode && schedule_.at(wait).end_ns >= gap.start_ns;
+    return synced ? GapCause::kSync : GapCause::kHost;
+  }
+
+  // Gaps come in order, so that each interval is passed once.
+  uint64_t held_in(uint64_t start_ns, uint64_t end_ns) {
+    while (at_ < held_.size() && held_[at_].end_ns <= start_ns) ++at_;
+    uint64_t sum_ns = 0;
+    for (size_t i = at_; i < held_.size() && held_[i].start_ns < end_ns; ++i)
+      sum_ns += minus(std::min(end_ns, held_[i].end_ns), std::max(start_ns, held_[i].start_ns));
+    return sum_ns;
+  }
+
+  const Window& window_;
+  const Schedule& schedule_;
+  const std::vector<Times>& held_;
+  uint64_t pause_ns_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<Gap> gaps(const Window& window, const Schedule& schedule,
+                      const std::vector<Times>& held, uint64_t pause_ns) {
+  std::vector<Gap> out;
+  Causes causes(window, schedule, held, pause_ns);
+  const std::vector<NodeId> starts = by_start(window, schedule);
+  const std::vector<Step> all = steps(window, schedule, schedule.first);
+  size_t next = 0;
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    if (all[i].running() != 0) continue;
+    const uint64_t end_ns = all[i + 1].ns;
+    while (next < starts.size() && schedule.at(starts[next]).start_ns < end_ns) ++next;
+    // Else what ended it lies before the window.
+    if (next < starts.size() && schedule.at(starts[next]).start_ns == end_ns)
+      out.push_back(causes.explain(all[i].ns, end_ns, starts[next]));
+  }
+  return out;
+}
+
+LaunchBound launch_bound(const Window& window, const Schedule& schedule,
+                         const std::vector<Gap>& gaps) {
+  LaunchBound out;
+  for (NodeId id = window.first; id < window.last; ++id) {
+    if (!runs_on_gpu(window.op(id).kind)) continue;
+    ++out.operations;
+    out.found_idle += found_idle(window, schedule, id);
+  }
+  double idle_ns = 0;
+  for (const Gap& gap : gaps)
+    if (gap.cause <= GapCause::kSync) idle_ns += static_cast<double>(gap.length());
+  const uint64_t length_ns = extent(window, schedule).length();
+  if (out.operations == 0 || length_ns == 0) return out;
+  out.share = static_cast<double>(out.found_idle) / static_cast<double>(out.operations);
+  out.idle_share = std::min(1.0, idle_ns / static_cast<double>(length_ns));
+  out.verdict = out.share >= kLeastFoundIdle && out.idle_share >= kLeastIdle;
+  return out;
+}
+
+}  // namespace tandem::dag::analysis

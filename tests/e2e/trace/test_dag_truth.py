@@ -1,0 +1,113 @@
+"""What the graph of a recording says of times is what the device's timeline says."""
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tandem._native import OperationKind, analyse
+from tandem.dag.build import build
+from tandem.dag.from_trace import from_trace
+from tandem.trace.file import read
+
+COPY_NS_PER_BYTE = 2  # each copy engine of the profile "tiny"
+TOLERANCE_NS = 1_000  # the events around a timed kernel, and their float times
+TOLERANCE_RATIO = 0.01
+
+# Two streams that copy and compute beside each other, join by an event, and are waited for.
+PROGRAM = """
+import ctypes
+from gpu import Gpu, address, ok, u32
+from cuda.bindings import driver as cu
+gpu = Gpu()
+count = 4096
+host = u32(*range(count))
+a, b, c, d = (ok(cu.cuMemAlloc(4 * count)) for _ in range(4))
+one, other = (ok(cu.cuStreamCreate(1)) for _ in range(2))
+joined = ok(cu.cuEventCreate(2))
+types = (None, None, None, ctypes.c_int)
+def add(stream, x, y):
+    ok(gpu.launch("vadd", (x, x, y, count), types, stream=stream, grid=4, block=256))
+for _ in range(3):
+    add(one, a, b)
+    ok(cu.cuMemcpyHtoDAsync(a, address(host), 4 * count, one))
+    add(other, c, d)
+    add(other, c, d)
+    add(one, a, b)
+    ok(cu.cuEventRecord(joined, one))
+    ok(cu.cuStreamWaitEvent(other, joined, 0))
+    add(other, c, d)
+    ok(cu.cuStreamSynchronize(other))
+"""
+
+
+@pytest.fixture
+def recorded(tandem, tmp_path):
+    """The graph, its analysis, and (start, end, is a kernel) of what the device ran."""
+    path = tmp_path / "x.trace"
+    tandem("trace", "calls", "--device-times", "-o", path, "--", sys.executable, "-c", PROGRAM)
+    window = with_copies(from_trace(read(path), "x.trace"))
+    rows = [json.loads(line) for line in tandem.timeline.read_text().splitlines()]
+    truth = sorted(
+        (row["t_start_ns"], row["t_end_ns"], row["kind"] == "kernel")
+        for row in rows
+        if row["kind"] in {"kernel", "copy_htod"}
+    )
+    return window, analyse(build(window), 0, len(window.operations)), truth
+
+
+def with_copies(window):
+    """A recording does not have the times of copies: they are predicted by their bytes."""
+    operations = (
+        replace(op, duration_ns=op.bytes * COPY_NS_PER_BYTE)
+        if op.kind is OperationKind.COPY
+        else op
+        for op in window.operations
+    )
+    return replace(window, operations=tuple(operations))
+
+
+def reconstructed(window, found):
+    kinds = {OperationKind.LAUNCH, OperationKind.COPY}
+    return sorted(
+        (start, end, op.kind is OperationKind.LAUNCH)
+        for op, start, end in zip(window.operations, found.starts_ns, found.ends_ns, strict=True)
+        if op.kind in kinds
+    )
+
+
+def lengths(rows, counts):
+    """Between neighbouring times, counts(kernels, copies) of what runs, summed up in ns."""
+    times = sorted({time for row in rows for time in row[:2]})
+    total = 0
+    for begin, end in pairwise(times):
+        kinds = [kernel for start, stop, kernel in rows if start <= begin and end <= stop]
+        total += (end - begin) * counts(kinds.count(True), kinds.count(False))
+    return total
+
+
+def overlap(rows):
+    kernels = lengths(rows, lambda k, _: k)
+    return (
+        lengths(rows, lambda k, c: k if c else 0) / kernels,
+        lengths(rows, lambda k, c: c if k else 0) / lengths(rows, lambda _, c: c),
+        lengths(rows, lambda k, _: k if k > 1 else 0) / kernels,
+        lengths(rows, lambda k, c: max(0, k + c - 1)) / lengths(rows, lambda k, c: k + c),
+    )
+
+
+@pytest.mark.slow
+def test_reconstructed_times_and_overlap_are_those_of_the_device(recorded):
+    window, found, truth = recorded
+
+    mine = reconstructed(window, found)
+
+    assert [row[2] for row in mine] == [row[2] for row in truth]
+    for (start, end, _), (true_start, true_end, _) in zip(mine, truth, strict=True):
+        assert start == pytest.approx(true_start, abs=TOLERANCE_NS)
+        assert end == pytest.approx(true_end, abs=TOLERANCE_NS)
+    shares = (found.overlap.ct, found.overlap.tc, found.overlap.cc, found.overlap.tot)
+    assert shares == pytest.approx(overlap(truth), abs=TOLERANCE_RATIO)
+    assert min(shares) > TOLERANCE_RATIO  # there is something to compare
