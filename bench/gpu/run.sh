@@ -30,7 +30,7 @@ export PYTHONUNBUFFERED=1
 if [ "$where" = software ] && [ -x .venv/bin/python ]; then
   PYTHON="$PWD/.venv/bin/python"
 fi
-needs="grpc_health, hypothesis, msgspec, pydantic, pytest_timeout, setuptools, structlog"
+needs="grpc_health, hypothesis, msgspec, prometheus_client, pydantic, pytest_timeout, setuptools, structlog"
 if ! "$PYTHON" -c "import $needs" 2>/dev/null && compgen -G '.whl/*.whl' >/dev/null; then
   # Packages that the machine lacks travel as wheels; see wheels.py.
   "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \

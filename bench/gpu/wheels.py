@@ -21,6 +21,7 @@ PACKAGES = (
     "grpcio-health-checking",
     "hypothesis",
     "msgspec",
+    "prometheus-client",
     "pydantic",
     "pydantic_core",
     "pytest-timeout",

@@ -161,6 +161,10 @@ class Client:
         answer = self._call(self._daemon.GetStatus, pb.GetStatusRequest(), deadline_s)
         return _convert.status(answer)
 
+    def metrics(self, *, deadline_s: float = DEADLINE_S) -> str:
+        """What can be counted of the jobs the caller may see, as Prometheus' text."""
+        return self._call(self._daemon.GetMetrics, pb.GetMetricsRequest(), deadline_s).text
+
     def watch(self, *, deadline_s: float | None = None) -> Iterator[JobEvent]:
         """Every change from the moment this returns; closing the iterator ends it.
 

@@ -16,6 +16,7 @@ from tandem.errors import UsageError
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.limits import Limits
+from tandemd.listen import UNIX, loopback
 from tandemd.watchdog_config import WatchdogTable
 
 DEFAULT_FILE = Path("/etc/tandem/config.toml")
@@ -81,6 +82,22 @@ class LimitsTable(_Table):
     group: dict[str, LimitTable] = {}
 
 
+class MetricsTable(_Table):
+    """`[metrics]`."""
+
+    listen: str = ""
+
+    @field_validator("listen")
+    @classmethod
+    def _is_local(cls, listen: str) -> str:
+        if listen and not listen.startswith(UNIX):
+            try:
+                loopback(listen)
+            except UsageError as error:
+                raise ValueError(str(error)) from error
+        return listen
+
+
 class Config(_Table):
     """The whole file."""
 
@@ -89,6 +106,7 @@ class Config(_Table):
     scheduler: SchedulerTable = SchedulerTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
     limits: LimitsTable = LimitsTable()
+    metrics: MetricsTable = MetricsTable()
     watchdog: WatchdogTable = WatchdogTable()
 
     def options(self) -> Options:

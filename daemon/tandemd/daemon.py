@@ -76,6 +76,7 @@ class Daemon:
         )
         login = LoginServer(self._directory.path / LOGIN_SOCKET)
         rpc = RpcServer(self._directory.path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
+        self._serve_metrics()
         self._spawn("login", login.run)
         rpc.start()
         self._stops += [rpc.stop, login.stop]
@@ -84,6 +85,19 @@ class Daemon:
             auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
             self._spawn("audit", auditor.run)
             self._stops.append(auditor.stop)
+
+    def _serve_metrics(self) -> None:
+        """Where the configuration says so; a change of that needs a restart."""
+        if not (listen := self._config.metrics.listen):
+            return
+        from tandemd.edges.metrics import exposition  # costs memory where nobody asks for it
+        from tandemd.edges.scrape import ScrapeServer
+
+        own_uid = os.geteuid()  # the daemon's own: whoever reaches the socket sees all jobs
+        server = ScrapeServer(listen, render=lambda: exposition(self._desk.metrics(own_uid)))
+        self._spawn("metrics", server.run)
+        self._stops.append(server.stop)
+        log.info("serving metrics", at=server.address)
 
     def stop(self) -> None:
         """Release everybody and end all threads."""

@@ -29,6 +29,7 @@ from tandemd.views import (
     FindingView,
     GpuView,
     JobView,
+    MetricsView,
     ProcessView,
     StatusView,
     WindowView,
@@ -207,6 +208,14 @@ class Desk:
         )
         return [GpuView(gpu=gpu, busy=busy) for gpu, busy in zip(gpus, shares, strict=True)]
 
+    def metrics(self, uid: int) -> MetricsView:
+        """All that can be counted of the living jobs the caller may see, and of the GPUs."""
+        return MetricsView(
+            policy=self.policy(),
+            jobs=tuple(self.jobs(uid, finished=False)),
+            gpus=tuple(self.gpus()),
+        )
+
     def status(self) -> StatusView:
         """The daemon itself."""
 
@@ -327,9 +336,11 @@ class Desk:
             gpus=tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus})),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
-            wait_ns=sum(job.waited_ns(clock.now_ns())),
+            waits_ns=job.waited_ns(clock.now_ns()),
             launches=job.launches,
             steps=job.steps,
+            iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
+            audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
             share=self._loop.recent.share(("job", job.job_id)),
             findings=self._findings(job),
         )

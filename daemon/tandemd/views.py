@@ -46,9 +46,11 @@ class JobView:
     gpus: tuple[int, ...]
     gpu_ns: int
     shared_ns: int
-    wait_ns: int
+    waits_ns: tuple[int, ...]  # by WaitReason
     launches: int
     steps: int
+    iterations: int  # marked, or else found, of all its processes
+    audited_bytes: int  # what the driver says that it holds
     share: float
     findings: tuple[FindingView, ...]
 
@@ -77,6 +79,15 @@ class GpuView:
 
     gpu: Gpu
     busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsView:
+    """All that can be counted, as one caller may see it."""
+
+    policy: str
+    jobs: tuple[JobView, ...]
+    gpus: tuple[GpuView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -718,6 +718,32 @@ class DaemonStatus(google.protobuf.message.Message):
 global___DaemonStatus = DaemonStatus
 
 @typing.final
+class GetMetricsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___GetMetricsRequest = GetMetricsRequest
+
+@typing.final
+class Metrics(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: builtins.int
+    text: builtins.str
+    """text format 0.0.4"""
+    def __init__(
+        self,
+        *,
+        text: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["text", b"text"]) -> None: ...
+
+global___Metrics = Metrics
+
+@typing.final
 class GetPolicyRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

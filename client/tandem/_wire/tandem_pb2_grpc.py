@@ -493,6 +493,11 @@ class DaemonServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.DaemonStatus.FromString,
                 _registered_method=True)
+        self.GetMetrics = channel.unary_unary(
+                '/tandem.v1.DaemonService/GetMetrics',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.GetMetricsRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.Metrics.FromString,
+                _registered_method=True)
 
 
 class DaemonServiceServicer(object):
@@ -504,6 +509,13 @@ class DaemonServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetMetrics(self, request, context):
+        """What can be counted of the jobs the caller may see, as Prometheus' text.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DaemonServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -511,6 +523,11 @@ def add_DaemonServiceServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.GetStatusRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.DaemonStatus.SerializeToString,
+            ),
+            'GetMetrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMetrics,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.GetMetricsRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.Metrics.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -539,6 +556,33 @@ class DaemonService(object):
             '/tandem.v1.DaemonService/GetStatus',
             tandem_dot___wire_dot_tandem__pb2.GetStatusRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.DaemonStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMetrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.DaemonService/GetMetrics',
+            tandem_dot___wire_dot_tandem__pb2.GetMetricsRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.Metrics.FromString,
             options,
             channel_credentials,
             insecure,

@@ -215,11 +215,23 @@ class DaemonServiceStub:
         tandem._wire.tandem_pb2.DaemonStatus,
     ]
 
+    GetMetrics: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.GetMetricsRequest,
+        tandem._wire.tandem_pb2.Metrics,
+    ]
+    """What can be counted of the jobs the caller may see, as Prometheus' text."""
+
 class DaemonServiceAsyncStub:
     GetStatus: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetStatusRequest,
         tandem._wire.tandem_pb2.DaemonStatus,
     ]
+
+    GetMetrics: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.GetMetricsRequest,
+        tandem._wire.tandem_pb2.Metrics,
+    ]
+    """What can be counted of the jobs the caller may see, as Prometheus' text."""
 
 class DaemonServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -228,6 +240,14 @@ class DaemonServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetStatusRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.DaemonStatus, collections.abc.Awaitable[tandem._wire.tandem_pb2.DaemonStatus]]: ...
+
+    @abc.abstractmethod
+    def GetMetrics(
+        self,
+        request: tandem._wire.tandem_pb2.GetMetricsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.Metrics, collections.abc.Awaitable[tandem._wire.tandem_pb2.Metrics]]:
+        """What can be counted of the jobs the caller may see, as Prometheus' text."""
 
 def add_DaemonServiceServicer_to_server(servicer: DaemonServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "pause": Verb(target="tandem.cli.pause:pause", help="Hold jobs until they are resumed."),
     "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
+    "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
     "doctor": Verb(
         target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
     ),

@@ -26,6 +26,11 @@ class Gpu:
     sm_count: int = 0  # 0 = not known
 
     @property
+    def uuid_text(self) -> str:
+        """`GPU-00112233-4455-6677-8899-aabbccddeeff`, as NVML says it."""
+        return f"GPU-{uuid.UUID(bytes=self.uuid)}"
+
+    @property
     def is_software(self) -> bool:
         """The project's own test device."""
         return SOFTWARE_NAME in self.product_name

@@ -58,7 +58,7 @@ def _status(view: JobView) -> pb.JobStatus:
         resident_bytes=_int64(sum(process.device_bytes for process in view.processes)),
         gpu_time=_duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > 0,
-        wait_time=_duration(view.wait_ns),
+        wait_time=_duration(sum(view.waits_ns)),
         launches=view.launches,
         steps=view.steps,
         share_ratio=view.share,
@@ -123,11 +123,9 @@ def explanation_message(view: ExplanationView) -> pb.Explanation:
 def gpu_message(view: GpuView) -> pb.Gpu:
     """A GPU."""
     gpu = view.gpu
-    digits = gpu.uuid.hex()
-    cuts = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
     return pb.Gpu(
         index=gpu.index,
-        uuid="GPU-" + "-".join(digits[start:end] for start, end in cuts),
+        uuid=gpu.uuid_text,
         product_name=gpu.product_name,
         mode=pb.MODE_TIME,
         memory_total_bytes=gpu.memory_total_bytes,

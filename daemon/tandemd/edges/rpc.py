@@ -191,6 +191,16 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
             status.uptime.FromNanoseconds(view.uptime_ns)
             return status
 
+    def GetMetrics(  # noqa: N802
+        self, request: pb.GetMetricsRequest, context: grpc.ServicerContext
+    ) -> pb.Metrics:
+        """What can be counted."""
+        del request
+        from tandemd.edges.metrics import exposition  # most daemons are never asked
+
+        with _errors_to(context):
+            return pb.Metrics(text=exposition(self._desk.metrics(self._uid(context))))
+
 
 class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
     """tandem.v1.PolicyService."""

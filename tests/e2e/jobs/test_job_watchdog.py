@@ -1,6 +1,8 @@
 """What the watchdog says of real jobs, and that it stops saying so; with short thresholds."""
 
 import json
+import re
+import socket
 
 import pytest
 from running_job import until
@@ -20,13 +22,14 @@ span_s = 0.2
 span_s = 0.2
 """
 KIB = 1 << 10
+STALLED = re.compile(r'tandem_job_finding{.*rule="stall".*} 1\.0')
 HUNG = "the gpu has had the same work of it"
 
 
 @pytest.fixture
 def place(fresh_place):
     path = fresh_place.folder / "config.toml"
-    path.write_text(CONFIG)
+    path.write_text(f'[metrics]\nlisten = "unix:{fresh_place.folder}/metrics"\n{CONFIG}')
     fresh_place.start_daemon("--config", str(path))
     return fresh_place
 
@@ -42,6 +45,14 @@ def shown(place):
     """The rules that `tandem ps` names beside the one job there is."""
     (job,) = json.loads(place.tandem("ps", "--json"))
     return [finding["rule"] for finding in job["findings"]]
+
+
+def scraped(place):
+    """What Prometheus would get."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(place.folder / "metrics"))
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        return connection.makefile().read()
 
 
 def explained(place):
@@ -64,6 +75,8 @@ def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, tr
         found(client, "stall")  # for nobody tells it what to do next
         assert shown(place) == ["stall"]
         assert "its host submits nothing" in explained(place)
+        assert STALLED.search(place.tandem("metrics"))
+        assert STALLED.search(scraped(place))
 
         flag = trainer.do("training.hang(gpu)")
         until(

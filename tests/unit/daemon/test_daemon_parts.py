@@ -90,7 +90,7 @@ def test_every_setting_is_in_the_manual():
     manual = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text()
     config = Config()
 
-    for table in ("daemon", "scheduler"):
+    for table in ("daemon", "metrics", "scheduler"):
         for key in type(getattr(config, table)).model_fields:
             assert f"`{table}.{key}`" in manual
     for name, rule in RULES.items():

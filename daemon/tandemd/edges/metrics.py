@@ -1,0 +1,227 @@
+"""What the daemon knows, as Prometheus' text: one table for jobs, one for GPUs.
+
+Base units, `_total` for what only grows, `_ratio` for 0..1. Every series of a job has the labels
+job, user and class; none has a pid; a job's series end with the job. Rendering needs
+prometheus-client, which is imported with this module: nothing that runs always may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+)
+
+from tandemd import __version__
+from tandemd.core.model import NO_LIMIT, JobState, WaitReason
+from tandemd.core.watchdog.rule import RULES
+from tandemd.views import GpuView, JobView, MetricsView
+
+JOB_LABELS = ("job", "user", "class")
+GPU_LABELS = ("gpu", "UUID")
+Labels = Mapping[str, str]
+Kind = Literal["counter", "gauge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMetric:
+    """A family with one or more series a job."""
+
+    name: str  # without `_total`, which counters get
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()  # besides JOB_LABELS
+    series: Callable[[JobView], Iterable[tuple[tuple[str, ...], float]]]
+
+
+def _one(value: Callable[[JobView], float]) -> Callable[[JobView], list[tuple[tuple[()], float]]]:
+    return lambda job: [((), value(job))]
+
+
+def _info(job: JobView) -> list[tuple[tuple[str, ...], float]]:
+    gpus = ",".join(str(gpu) for gpu in job.gpus)
+    return [((job.spec.name, gpus, job.state.name.lower(), "time"), 1.0)]
+
+
+def _waits(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    for reason in WaitReason:
+        if reason is not WaitReason.NONE:
+            yield (reason.name.lower(),), job.waits_ns[reason] / 1e9
+
+
+def _quota(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.spec.memory_bytes < NO_LIMIT:
+        yield (), job.spec.memory_bytes
+
+
+def _findings(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    standing = {view.finding.rule for view in job.findings}
+    for rule in RULES:
+        yield (rule,), float(rule in standing)
+
+
+JOB_METRICS = (
+    JobMetric(
+        name="tandem_job_info",
+        kind="gauge",
+        help="always 1; what a job is",
+        labels=("name", "gpu", "state", "isolation"),
+        series=_info,
+    ),
+    JobMetric(
+        name="tandem_job_gpu_time_seconds",
+        kind="counter",
+        help="GPU time charged to the job, the estimated part included",
+        series=_one(lambda job: job.gpu_ns / 1e9),
+    ),
+    JobMetric(
+        name="tandem_job_share_ratio",
+        kind="gauge",
+        help="part of the GPU's time in the last second",
+        series=_one(lambda job: job.share),
+    ),
+    JobMetric(
+        name="tandem_job_wait_seconds",
+        kind="counter",
+        help="time its threads waited, added up over the threads, by what for",
+        labels=("reason",),
+        series=_waits,
+    ),
+    JobMetric(
+        name="tandem_job_launches",
+        kind="counter",
+        help="kernels and graphs it launched",
+        series=_one(lambda job: job.launches),
+    ),
+    JobMetric(
+        name="tandem_job_iterations",
+        kind="counter",
+        help="ends of iterations, marked or else found, of all its processes",
+        series=_one(lambda job: job.iterations),
+    ),
+    JobMetric(
+        name="tandem_job_memory_resident_bytes",
+        kind="gauge",
+        help="device memory it holds by its own count",
+        series=_one(lambda job: sum(process.device_bytes for process in job.processes)),
+    ),
+    JobMetric(
+        name="tandem_job_memory_audited_bytes",
+        kind="gauge",
+        help="device memory it holds by the driver's count, contexts and code included",
+        series=_one(lambda job: job.audited_bytes),
+    ),
+    JobMetric(
+        name="tandem_job_memory_quota_bytes",
+        kind="gauge",
+        help="device memory it may hold; no series without a limit",
+        series=_quota,
+    ),
+    JobMetric(
+        name="tandem_job_dropped_records",
+        kind="counter",
+        help="telemetry records that were overwritten before they were read",
+        series=_one(lambda job: sum(process.dropped_records for process in job.processes)),
+    ),
+    JobMetric(
+        name="tandem_job_finding",
+        kind="gauge",
+        help="1 while the watchdog finds this about the job",
+        labels=("rule",),
+        series=_findings,
+    ),
+)
+
+GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float]], ...] = (
+    (
+        "tandem_gpu_memory_used_bytes",
+        "device memory that is taken, by whomever",
+        lambda view: view.gpu.memory_used_bytes,
+    ),
+    (
+        "tandem_gpu_memory_total_bytes",
+        "device memory there is",
+        lambda view: view.gpu.memory_total_bytes,
+    ),
+    (
+        "tandem_gpu_busy_ratio",
+        "part of the last second in which jobs of ours had work on it",
+        lambda view: view.busy,
+    ),
+)
+
+DAEMON_METRICS = {
+    "tandem_build_info": "always 1; which daemon answers and how it decides",
+    "tandem_queue_depth": "jobs that have work and wait, by class",
+    "tandem_shim_connected": "processes that are attached",
+}
+
+
+def names() -> list[str]:
+    """Every name there is, as it is scraped."""
+    of_jobs = [m.name + "_total" * (m.kind == "counter") for m in JOB_METRICS]
+    return [*of_jobs, *(name for name, _, _ in GPU_METRICS), *DAEMON_METRICS]
+
+
+def exposition(view: MetricsView) -> str:
+    """The whole as Prometheus' text format, version 0.0.4."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(tuple(_families(view))))
+    return generate_latest(registry).decode()
+
+
+class _Families:
+    """What a registry takes."""
+
+    def __init__(self, families: tuple[Metric, ...]) -> None:
+        self._families = families
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self._families
+
+
+def _families(view: MetricsView) -> Iterator[Metric]:
+    yield from map(_Jobs(view.jobs).family, JOB_METRICS)
+    for name, text, value in GPU_METRICS:
+        family = GaugeMetricFamily(name, text, labels=GPU_LABELS)
+        for gpu in view.gpus:
+            family.add_metric([str(gpu.gpu.index), gpu.gpu.uuid_text], value(gpu))
+        yield family
+    yield from _of_daemon(view)
+
+
+class _Jobs:
+    """The jobs and their labels, made once for all families."""
+
+    def __init__(self, jobs: Sequence[JobView]) -> None:
+        self._jobs = [(job, (job.name, job.user, job.spec.job_class.name.lower())) for job in jobs]
+
+    def family(self, metric: JobMetric) -> Metric:
+        labels = (*JOB_LABELS, *metric.labels)
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        family = kind(metric.name, metric.help, labels=labels)
+        for job, values in self._jobs:
+            for more, value in metric.series(job):
+                family.add_metric([*values, *more], value)
+        return family
+
+
+def _of_daemon(view: MetricsView) -> Iterator[Metric]:
+    build, queue, shims = DAEMON_METRICS
+    info = GaugeMetricFamily(build, DAEMON_METRICS[build], labels=("version", "policy"))
+    info.add_metric([__version__, view.policy], 1)
+    yield info
+    depth = GaugeMetricFamily(queue, DAEMON_METRICS[queue], labels=("class",))
+    waiting = [job.spec.job_class for job in view.jobs if job.state is JobState.WAITING]
+    for job_class in sorted(set(waiting)):
+        depth.add_metric([job_class.name.lower()], waiting.count(job_class))
+    yield depth
+    connected = GaugeMetricFamily(shims, DAEMON_METRICS[shims])
+    connected.add_metric([], sum(len(job.processes) for job in view.jobs))
+    yield connected

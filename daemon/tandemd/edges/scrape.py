@@ -1,0 +1,90 @@
+"""Serves the metrics to Prometheus over HTTP, where the configuration says so.
+
+Without that nothing listens, and with it only on a unix socket or a loopback address: whoever
+reaches it sees every job's name and figures.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+
+from tandemd.listen import UNIX, loopback
+
+PATH = "/metrics"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SOCKET_MODE = 0o660  # its owner and group; the administrator may choose the group
+
+
+class ScrapeServer:
+    """Answers GET /metrics with what `render` returns. `run` is a thread's."""
+
+    def __init__(self, listen: str, *, render: Callable[[], str]) -> None:
+        """Bind `unix:/path` or `address:port`.
+
+        Raises:
+            OSError: the address cannot be had.
+            UsageError: it is neither, or not of this machine alone.
+        """
+        handler = _handler(render)
+        if listen.startswith(UNIX):
+            path = Path(listen.removeprefix(UNIX))
+            path.unlink(missing_ok=True)
+            self._server: _UnixServer | ThreadingHTTPServer = _UnixServer(str(path), handler)
+            path.chmod(SOCKET_MODE)
+        else:
+            self._server = ThreadingHTTPServer(loopback(listen), handler)
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the port it got."""
+        name = self._server.socket.getsockname()
+        return f"{UNIX}{name}" if isinstance(name, str) else f"{name[0]}:{name[1]}"
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        self._server.serve_forever()
+
+    def stop(self) -> None:
+        """End `run` and close the socket."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _UnixServer(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+
+    def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
+        request, _ = super().get_request()
+        return request, ("", 0)  # the handler expects a pair
+
+
+def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """One scrape."""
+
+        timeout = 10.0  # seconds a client may take to ask
+
+        def do_GET(self) -> None:
+            """Send the metrics, or say why not."""
+            if self.path.partition("?")[0] != PATH:
+                self.send_error(404, explain=f"the metrics are at {PATH}")
+                return
+            try:
+                body = render().encode()
+            except TimeoutError:
+                self.send_error(503, explain="the scheduler does not answer")
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """A scrape is no news."""
+
+    return Handler

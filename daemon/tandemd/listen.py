@@ -1,0 +1,29 @@
+"""Where something may listen that has no access control of its own: this machine only."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from tandem.errors import UsageError
+
+UNIX = "unix:"  # and a path
+
+
+def loopback(listen: str) -> tuple[str, int]:
+    """Address and port of `127.0.0.1:9446`.
+
+    Raises:
+        UsageError: it is no such pair, or the address is not a loopback one.
+    """
+    address, _, port = listen.rpartition(":")
+    try:
+        parsed = ip_address(address)
+        is_loopback = parsed.is_loopback and parsed.version == 4
+    except ValueError:
+        is_loopback = False
+    if not is_loopback or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(
+            f"'{listen}' is neither unix:/path nor a loopback address and port such as "
+            "127.0.0.1:9446; let a proxy with access control serve other machines"
+        )
+    return address, int(port)

@@ -1,0 +1,178 @@
+"""What is rendered for Prometheus, read back with Prometheus' own parser, and who may ask."""
+
+import http.client
+import re
+import socket
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tandem.errors import UsageError
+from tandemd.config import load
+from tandemd.core.model import JobClass, JobSpec, JobState
+from tandemd.core.watchdog.finding import Finding
+from tandemd.edges.gpus import Gpu
+from tandemd.edges.metrics import exposition, names
+from tandemd.edges.scrape import ScrapeServer
+from tandemd.listen import loopback
+from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessView
+
+SECOND = 1_000_000_000
+LEAK = Finding(rule="leak", since_ns=0, what="", why="", advice="")
+JOB = JobView(
+    job_id=0x7F3A,
+    uid=1000,
+    user="ann",
+    command="",
+    spec=JobSpec(job_class=JobClass.BATCH, memory_bytes=2**30, name='tr"ain\n'),
+    state=JobState.WAITING,
+    reason="",
+    created_wall_ns=0,
+    processes=(
+        ProcessView(pid=1, attached_wall_ns=0, device_bytes=700, ungated=False, dropped_records=3),
+    ),
+    gpus=(0,),
+    gpu_ns=5 * SECOND,
+    shared_ns=0,
+    waits_ns=(0, 2 * SECOND, 0, SECOND // 2, 0),
+    launches=70,
+    steps=0,
+    iterations=7,
+    audited_bytes=900,
+    share=0.25,
+    findings=(FindingView(since_wall_ns=0, finding=LEAK),),
+)
+GPU = GpuView(
+    gpu=Gpu(index=0, uuid=bytes(16), memory_total_bytes=10, memory_used_bytes=4), busy=0.5
+)
+VIEW = MetricsView(policy="fair", jobs=(JOB,), gpus=(GPU,))
+ITS = {"job": "j-7f3a", "user": "ann", "class": "batch"}
+
+
+def samples(view=VIEW):
+    families = text_string_to_metric_families(exposition(view))
+    return [sample for family in families for sample in family.samples]
+
+
+def value(metric, **labels):
+    (found,) = [s.value for s in samples() if s.name == metric and s.labels == labels]
+    return found
+
+
+def test_figures_of_a_job_have_its_labels_and_base_units():
+    assert value("tandem_job_gpu_time_seconds_total", **ITS) == 5
+    assert value("tandem_job_wait_seconds_total", **ITS, reason="gate") == 2
+    assert value("tandem_job_wait_seconds_total", **ITS, reason="presence") == 0.5
+    assert value("tandem_job_memory_resident_bytes", **ITS) == 700
+    assert value("tandem_job_memory_audited_bytes", **ITS) == 900
+    assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30
+    assert value("tandem_job_dropped_records_total", **ITS) == 3
+    assert value("tandem_job_iterations_total", **ITS) == 7
+
+
+def test_findings_are_ones_and_the_other_rules_zeros():
+    assert value("tandem_job_finding", **ITS, rule="leak") == 1
+    assert value("tandem_job_finding", **ITS, rule="stall") == 0
+
+
+def test_a_name_that_somebody_chose_is_escaped():
+    name = {"name": 'tr"ain\n', "gpu": "0", "state": "waiting", "isolation": "time"}
+    assert value("tandem_job_info", **ITS, **name) == 1
+
+
+def test_the_queue_and_the_gpus_are_counted():
+    gpu = {"gpu": "0", "UUID": "GPU-00000000-0000-0000-0000-000000000000"}
+
+    assert value("tandem_queue_depth", **{"class": "batch"}) == 1
+    assert value("tandem_shim_connected") == 1
+    assert value("tandem_gpu_busy_ratio", **gpu) == 0.5
+    assert value("tandem_gpu_memory_used_bytes", **gpu) == 4
+
+
+def test_every_name_is_rendered_and_in_the_manual_and_no_other():
+    manual = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text()
+    section = manual.partition("## Metrics")[2].partition("\n## ")[0]
+
+    assert {sample.name for sample in samples()} == set(names())
+    assert set(re.findall(r"`(tandem_\w+)`", section)) == set(names())
+
+
+def test_without_jobs_there_are_only_figures_of_the_daemon():
+    empty = samples(MetricsView(policy="fair", jobs=(), gpus=()))
+
+    assert {sample.name for sample in empty} == {"tandem_build_info", "tandem_shim_connected"}
+
+
+@pytest.fixture
+def serving():
+    """Start servers; all end with the test."""
+    started = []
+
+    def serve(listen, render=lambda: "figures 1\n"):
+        server = ScrapeServer(listen, render=render)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        started.append((server, thread))
+        return server
+
+    yield serve
+    for server, thread in started:
+        server.stop()
+        thread.join()
+
+
+def test_prometheus_can_ask_on_loopback(serving):
+    host, port = serving("127.0.0.1:0").address.split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+
+    assert (answer.status, answer.read()) == (200, b"figures 1\n")
+    assert answer.getheader("Content-Type").startswith("text/plain; version=0.0.4")
+    connection.close()
+
+
+def answer_of(path, request):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(path)
+        connection.sendall(f"GET {request} HTTP/1.0\r\n\r\n".encode())
+        return connection.makefile("rb").read()
+
+
+def test_or_on_a_unix_socket_and_nothing_else_is_there(serving):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's names are too long for a socket
+        path = f"{folder}/metrics.sock"
+        serving(f"unix:{path}")
+
+        assert Path(path).stat().st_mode & 0o777 == 0o660
+        assert answer_of(path, "/metrics").endswith(b"\r\n\r\nfigures 1\n")
+        assert b" 404 " in answer_of(path, "/")
+
+
+def test_a_scheduler_that_does_not_answer_is_told(serving):
+    def late():
+        raise TimeoutError
+
+    with tempfile.TemporaryDirectory() as folder:
+        serving(f"unix:{folder}/m", late)
+
+        assert b" 503 " in answer_of(f"{folder}/m", "/metrics")
+
+
+@pytest.mark.parametrize(
+    "listen",
+    ["0.0.0.0:9446", "192.0.2.1:9446", "localhost", "127.0.0.1:x", "127.0.0.1:70000", ":1"],
+)
+def test_nothing_listens_beyond_this_machine(listen, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(f'[metrics]\nlisten = "{listen}"\n')
+
+    with pytest.raises(UsageError, match="loopback"):
+        loopback(listen)
+    with pytest.raises(UsageError, match=r"metrics\.listen: .*loopback"):
+        load(path)
