@@ -65,7 +65,7 @@ def found(client, *rules):
     def are_found():
         return [finding.rule for finding in client.job("trainer").findings] == list(rules)
 
-    until(are_found, what=f"findings {rules}")
+    until(are_found, what=f"findings {rules}", within_s=60)
 
 
 @pytest.mark.slow
@@ -82,6 +82,7 @@ def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, tr
         until(
             lambda: any(HUNG in finding.what for finding in client.job("trainer").findings),
             what="it is the gpu's turn to be told of",
+            within_s=60,
         )
         assert shown(place) == ["stall"]
         assert HUNG in explained(place)

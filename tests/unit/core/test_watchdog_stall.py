@@ -41,6 +41,13 @@ def test_long_iterations_are_waited_for(trainer):
     assert trainer.goes_on(1).find() is not None
 
 
+def test_neither_the_start_nor_a_pause_is_the_pace():
+    slow_start = Watched(Stall()).goes_on(500).goes_on(5, iterations=10)
+    paused = slow_start.goes_on(500).goes_on(5, iterations=10)
+
+    assert 0 < paused.history.iteration_ns < SECOND
+
+
 def test_work_that_drains_is_progress(trainer):
     draining = trainer.goes_on(1, now={"busy": True, "open_segments": 200})
 

@@ -17,6 +17,7 @@ STEADY_LOOKS = 10  # with progress, without a pause between them, are a pace
 PAUSE_LOOKS = 3
 FEW_ITERATIONS = 3  # fewer say nothing of the usual length
 SMOOTHING = 0.25
+LONGEST_STEP = 4  # times the usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class History:
         self.now_ns = 0  # up to when it is known: the newest look, or the end of the rest after it
         self.progressed_ns = 0  # when something was submitted or completed last
         self._span_ns = span_ns
-        self._iterated_ns = 0  # when an iteration ended last
+        self._iterated_ns: int | None = None  # when an iteration ended last
         self._step_ns = 0.0  # usual time between ends, as seen here
         self._streak = 0  # looks with progress, without a pause between them
 
@@ -102,7 +103,7 @@ class History:
         before = self.looks[-1] if self.looks else None
         self.now_ns = look.now_ns
         if before is None:
-            self.progressed_ns = self._iterated_ns = look.now_ns
+            self.progressed_ns = look.now_ns
         else:
             self._note_progress(before, look)
             self._note_iterations(before, look)
@@ -121,12 +122,17 @@ class History:
         ended = look.iterations - before.iterations
         if ended == 0:
             return
-        if ended > 0:
-            step_ns = (look.now_ns - self._iterated_ns) / ended
-            self._step_ns += (step_ns - self._step_ns) * (SMOOTHING if self._step_ns else 1)
+        if ended > 0 and self._iterated_ns is not None:
+            self._smooth((look.now_ns - self._iterated_ns) / ended)
         self._iterated_ns = look.now_ns
         if look.iteration_bytes:
             self.ends.add(End(look.iterations, look.iteration_bytes, look.now_ns))
+
+    def _smooth(self, step_ns: float) -> None:
+        """Follow the usual length; a pause between two iterations is not one of them."""
+        if self._step_ns:
+            step_ns = min(step_ns, LONGEST_STEP * self._step_ns)
+        self._step_ns += (step_ns - self._step_ns) * (SMOOTHING if self._step_ns else 1)
 
     def window(self, span_ns: int) -> list[Look]:
         """The looks of the last `span_ns`, or none if it was not watched for so long."""
