@@ -226,6 +226,9 @@ class RecordedOperations:
     def operations(self) -> list[Operation]:
         """Marks and the like are left out; threads and streams are numbers of those below."""
 
+    def analyse(self) -> Analysis:
+        """Of all of them, as one window."""
+
     @property
     def places(self) -> list[int]:
         """For each operation, which record it was."""

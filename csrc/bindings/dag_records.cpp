@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "dag/analysis/analysis.h"
 #include "dag/records.h"
 
 namespace tandem::bindings {
@@ -39,6 +40,10 @@ class RecordedOperations {
   py::list operations() const { return operations_; }
   py::list places() const { return places_; }
 
+  dag::analysis::Analysis analyse() const {
+    return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, graph_.begin(), {});
+  }
+
   py::dict streams() const {
     py::dict out;
     for (const auto& [number, stream] : records_.streams())
@@ -64,6 +69,7 @@ class RecordedOperations {
 void add_dag_records(py::module_& module) {
   py::class_<RecordedOperations>(module, "RecordedOperations", py::is_final())
       .def(py::init<const py::bytes&>(), py::arg("records"))
+      .def("analyse", &RecordedOperations::analyse, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("operations", &RecordedOperations::operations)
       .def_property_readonly("places", &RecordedOperations::places)
       .def_property_readonly("streams", &RecordedOperations::streams)

@@ -89,12 +89,12 @@ class Desk:
             NotFoundError: no such job, or the name fits several.
         """
 
-        def answer() -> ExplanationView:
+        def answer() -> tuple[ExplanationView, tuple[int, ...], int]:
             job = self._find(uid, name)
             core, clock = self._loop.scheduler, self._loop.clock
             now_ns = clock.now_ns()
             found = explain(core, job, now_ns)
-            return ExplanationView(
+            view = ExplanationView(
                 name=job.display_name,
                 summary=found.summary,
                 lines=found.lines,
@@ -103,8 +103,11 @@ class Desk:
                 story=tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story),
                 findings=self._findings(job),
             )
+            return view, tuple(job.processes), now_ns
 
-        return self._loop.ask(answer)
+        view, processes, now_ns = self._loop.ask(answer)
+        structure = self._loop.structures.lines(processes, now_ns)  # takes a while: not there
+        return replace(view, lines=(*view.lines, *structure))
 
     def windows(
         self, uid: int, name: str, *, patience_s: float, is_wanted: Callable[[], bool]

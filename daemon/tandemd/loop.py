@@ -33,6 +33,7 @@ from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
 from tandemd.recent import Recent
+from tandemd.structure import Structures
 
 VIRTUAL_ROUND_NS = 1_000_000
 QUIET_ROUND_NS = 500_000_000  # without news the loop still comes round
@@ -69,6 +70,7 @@ class Loop:
         self.channels = channels
         self.recent = Recent()
         self.watchdog = Watchdog()
+        self.structures = Structures(poller)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.started_ns = 0
@@ -198,6 +200,7 @@ class Loop:
 
     def _sample(self, now_ns: int) -> None:
         changed = self._changed_usages()
+        self.structures.look(changed, now_ns)
         if changed:
             self.handle(UsageSampled(now_ns=now_ns, samples=changed))
         else:

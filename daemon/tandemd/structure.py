@@ -1,0 +1,68 @@
+"""What iterations consist of and hang on, told from windows that are recorded now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandem import _native
+from tandemd.core.model import Usage
+
+ANEW_NS = 10_000_000_000  # between two windows of a process
+_GPU = frozenset(
+    {
+        _native.OperationKind.LAUNCH,
+        _native.OperationKind.GRAPH,
+        _native.OperationKind.COPY,
+        _native.OperationKind.MEMSET,
+    }
+)
+
+
+class Structures:
+    """Keeps windows of processes that have iterations fresh. `look` is for the loop's thread."""
+
+    def __init__(self, poller: _native.Poller) -> None:
+        self._poller = poller
+        self._asked_ns: dict[int, int] = {}
+
+    def look(self, usages: Iterable[Usage], now_ns: int) -> None:
+        """Ask for windows that are missing or old."""
+        self._asked_ns = {p: at for p, at in self._asked_ns.items() if now_ns - at < ANEW_NS}
+        for usage in usages:
+            if usage.iteration_ns and usage.process_id not in self._asked_ns:
+                self._asked_ns[usage.process_id] = now_ns
+                self._poller.want_window(process_id=usage.process_id)
+
+    def lines(self, process_ids: Iterable[int], now_ns: int) -> list[str]:
+        """What the newest windows of these processes say; for any thread."""
+        windows = (self._poller.window(process_id=process_id) for process_id in process_ids)
+        return [line for window in windows if window for line in describe(window, now_ns)]
+
+
+def describe(window: _native.Window, now_ns: int) -> list[str]:
+    """What the window's iterations consist of, how long they are and for what reason."""
+    recorded = _native.RecordedOperations(window.records)
+    works = sum(operation.kind in _GPU for operation in recorded.operations)
+    if not window.iterations or not works:
+        return []
+    found, count = recorded.analyse(), window.iterations
+    parts = found.critical_parts
+    of_host = parts.host_ns / found.critical_ns if found.critical_ns else 0.0
+    age_s = max(0, now_ns - window.end_ns) / 1e9
+    lines = [
+        f"an iteration recorded {age_s:.1f} s ago: {works / count:.0f} operations on the gpu; "
+        f"its {_ms(found.critical_ns / count)} hang on the gpu for {1 - of_host:.0%} and on the "
+        f"host for {of_host:.0%}; the gpu alone would need {_ms(found.gpu_critical_ns / count)} "
+        "(reconstructed)"
+    ]
+    unknown = found.unknown
+    if window.lost or window.is_cut or unknown.order or unknown.durations:
+        lines.append(
+            f"of that is not known: {window.lost} records lost, {unknown.durations} durations, "
+            f"{unknown.order} waits for events" + (", its end" if window.is_cut else "")
+        )
+    return lines
+
+
+def _ms(duration_ns: float) -> str:
+    return f"{duration_ns / 1e6:.1f} ms"

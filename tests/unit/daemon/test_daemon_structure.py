@@ -1,0 +1,81 @@
+"""What is said of recorded iterations, and when they are recorded."""
+
+import struct
+
+from tandemd.core.model import Usage
+from tandemd.structure import ANEW_NS, Structures, describe
+
+RECORD = struct.Struct("<QBBHIQQQIIQQ")
+LAUNCH, SYNC, OF_STREAM = 1, 6, 1
+MS = 1_000_000
+
+
+class Window:
+    """As `_native.Window`: two kernels of 4 ms, the first submitted at 0, and a wait for both."""
+
+    begin_ns, end_ns = 0, 10 * MS
+    first_iteration, lost, is_cut = 3, 0, False
+
+    def __init__(self, *, iterations=1, second_at_ms=1):
+        self.iterations = iterations
+        self.records = b"".join(
+            (
+                record(0, LAUNCH, ns=4 * MS),
+                record(second_at_ms * MS, LAUNCH, ns=4 * MS),
+                record(10 * MS, SYNC, low=OF_STREAM, ns=(10 - second_at_ms) * MS),
+            )
+        )
+
+
+class Poller:
+    def __init__(self):
+        self.wanted = []
+
+    def want_window(self, *, process_id):
+        self.wanted.append(process_id)
+
+    def window(self, *, process_id):
+        return Window() if process_id == 1 else None
+
+
+def record(at_ns, kind, *, low=0, ns=0):
+    return RECORD.pack(at_ns, kind, 1, 0, 5, 0x1000, 0xA, 0, 8, 32, ns, 1 << 32 | low)
+
+
+def test_windows_are_taken_of_what_has_iterations_and_not_too_often():
+    poller = Poller()
+    structures = Structures(poller)
+    iterating, other = Usage(process_id=1, iteration_ns=10 * MS), Usage(process_id=2)
+
+    structures.look([iterating, other], now_ns=0)
+    structures.look([iterating], now_ns=ANEW_NS - 1)
+    assert poller.wanted == [1]
+    structures.look([iterating], now_ns=ANEW_NS)
+
+    assert poller.wanted == [1, 1]
+
+
+def test_an_iteration_that_hangs_on_the_gpu_says_so():
+    (line,) = Structures(Poller()).lines([1, 2], now_ns=1_010 * MS)
+
+    assert "recorded 1.0 s ago: 2 operations on the gpu" in line
+    assert "its 8.0 ms hang on the gpu for 100%" in line
+    assert "the gpu alone would need 8.0 ms" in line
+
+
+def test_an_iteration_that_waits_for_its_host_says_so():
+    (line,) = describe(Window(second_at_ms=6), now_ns=10 * MS)  # it idles from 4 to 6 ms
+
+    assert "its 10.0 ms hang on the gpu for 40% and on the host for 60%" in line
+    assert "the gpu alone would need 8.0 ms" in line
+
+
+def test_what_is_not_known_is_told():
+    window = Window()
+    window.lost = 7
+
+    assert "7 records lost" in describe(window, now_ns=10 * MS)[1]
+
+
+def test_nothing_is_said_of_a_window_without_iterations():
+    assert describe(Window(iterations=0), now_ns=10 * MS) == []
