@@ -32,8 +32,12 @@ def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
             (pid,) = [process["pid"] for process in job["processes"]]
             found[pid] = FOUND.search(str(explained))
         windows = record(scenario, found)
+        structures = [
+            str(tandem(scenario, "explain", job["name"])) for job in tandem(scenario, "ps")
+        ]
         outcome = scenario.finish()
 
+    assert all("hang on the gpu for" in structure for structure in structures)
     for role in ("vision", "language"):
         worker = scenario.workers[role]
         told = found[worker.pid]
