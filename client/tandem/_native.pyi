@@ -214,6 +214,23 @@ class Poller:
     def window(self, *, process_id: int) -> Window | None:
         """The newest that is complete; None if there is none, or no such process."""
 
+    def begin_sample(
+        self, *, process_id: int, launches: int, iterations: int = ..., timeout_ns: int
+    ) -> int:
+        """Ask a process for the parameters of its launches; return the sample's number.
+
+        It ends when `launches` (1 to 65536) were read, `iterations` (0: not looked at) have ended
+        since, or after `timeout_ns`, whichever comes first. A sample that nobody took is dropped.
+
+        Raises:
+            ValueError: `launches` is out of range.
+            KeyError: the process is not polled.
+            RuntimeError: a sample of it is under way.
+        """
+
+    def take_sample(self, *, process_id: int) -> Sample | None:
+        """The sample, once, when it has ended; None before, after, and of unknown processes."""
+
 @final
 class RecordedOperations:
     """What the telemetry records of one process mean; records as Window has them.
@@ -272,6 +289,28 @@ class Window:
     @property
     def records(self) -> bytes:
         """Packed shm::Record, by when their calls had effect; `ticks` are nanoseconds."""
+
+@final
+class Sample:
+    """Which functions a process launched for a while, with which parameters."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def lost(self) -> int:
+        """Launches that are known to be missing."""
+
+    @property
+    def functions(self) -> list[tuple[int, str, list[tuple[int, int]], bool]]:
+        """(handle, mangled name, (offset, bytes) of each parameter, whether there are more)."""
+
+    @property
+    def launches(self) -> list[tuple[int, int, int | None, list[int], bool]]:
+        """(number, tid, function or None, words of the parameters, whether there are more words).
+
+        The number is the low half of the value of the launch's telemetry record; the function is
+        an index into `functions`; each parameter begins a new word.
+        """
 
 TRACE_VERSION: int
 TRACE_CALLS: str

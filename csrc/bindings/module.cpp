@@ -12,6 +12,7 @@ PYBIND11_MODULE(_native, module) {
   module.attr("PRESENCE_MAX") = tandem::shm::kPresenceMax;
   tandem::bindings::add_messages(module);
   tandem::bindings::add_process(module);
+  tandem::bindings::add_samples(module);
   tandem::bindings::add_poller(module);
   tandem::bindings::add_coverage(module);
   tandem::bindings::add_iterations(module);

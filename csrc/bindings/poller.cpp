@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
+
+#include <pybind11/stl.h>
 
 #include "bindings.h"
 
@@ -129,6 +132,35 @@ void add_window(py::module_& module) {
       .def_property_readonly("records", &records_of);
 }
 
+std::optional<uint32_t> ask(Poller& poller, uint64_t process_id, daemon::SampleLimits limits,
+                            uint64_t timeout_ns) {
+  const py::gil_scoped_release released;
+  const uint64_t now_ns = poller.now_ns();
+  limits.until_ns = now_ns + std::min(timeout_ns, std::numeric_limits<uint64_t>::max() - now_ns);
+  return poller.begin_sample(process_id, limits);
+}
+
+uint32_t begin_sample(Poller& poller, uint64_t process_id, uint32_t launches, uint32_t iterations,
+                      uint64_t timeout_ns) {
+  if (launches == 0 || launches > daemon::SampleReader::kMostLaunches) {
+    throw py::value_error("launches is " + std::to_string(launches) + ", not 1 to " +
+                          std::to_string(daemon::SampleReader::kMostLaunches));
+  }
+  const std::optional<uint32_t> number = ask(poller, process_id, {launches, iterations, 0},
+                                             timeout_ns);
+  if (!number) throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  if (*number == 0) {
+    throw std::runtime_error("process " + std::to_string(process_id) +
+                             " is being sampled already");
+  }
+  return *number;
+}
+
+std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id) {
+  const py::gil_scoped_release released;
+  return poller.take_sample(process_id);
+}
+
 py::tuple wait_totals(const Snapshot& snapshot) {
   const uint64_t(&total)[shm::kWaitReasonCount] = snapshot.wait_total_ns;
   return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
@@ -202,7 +234,10 @@ void add_poller(py::module_& module) {
       .def("drain_records", &drain_records, py::kw_only(),
            arg("limit") = daemon::RecordBuffer::kCapacity)
       .def("want_window", &want_window, py::kw_only(), arg("process_id"))
-      .def("window", &window, py::kw_only(), arg("process_id"));
+      .def("window", &window, py::kw_only(), arg("process_id"))
+      .def("begin_sample", &begin_sample, py::kw_only(), arg("process_id"), arg("launches"),
+           arg("iterations") = 0, arg("timeout_ns"))
+      .def("take_sample", &take_sample, py::kw_only(), arg("process_id"));
 }
 
 }  // namespace tandem::bindings

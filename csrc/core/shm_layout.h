@@ -12,6 +12,9 @@
 //   | header | control | memory | waits | marks | slots 256 | ring headers 17  | rings 17*64 KiB |
 //   +--------+---------+--------+-------+-------+-----------+------------------+-----------------+
 //     page 0                                      page 1..4   page 5             page 6..
+//   +---------------+---------------------+
+//   | sample header | sample ring 512 KiB |   if WELCOME says kFeatureSamples; touched only while asked
+//   +---------------+---------------------+
 //
 //   presence  the job writes, then the daemon adds F_SEAL_FUTURE_WRITE; shims of the same GPU and
 //             trust group read it
@@ -62,6 +65,7 @@ inline constexpr uint32_t kGateHold = 1;
 inline constexpr uint32_t kFlagHonourPresence = 1u << 0;  // yield to busy higher classes
 inline constexpr uint32_t kFlagTelemetry = 1u << 1;       // write records
 inline constexpr uint32_t kFlagReleased = 1u << 2;        // daemon is leaving: run ungated, keep limits
+inline constexpr uint32_t kFlagSample = 1u << 3;          // write the parameters of launches, too
 
 struct alignas(64) CommandHeader {  // daemon: once, before the fd is sent
   uint32_t magic;
@@ -82,7 +86,9 @@ struct alignas(64) CommandGate {
   std::atomic<uint64_t> linger_ns;        // latency class: how long presence outlives activity
   std::atomic<uint64_t> presence_mask;    // bit i: look at presence entry i before a launch
   std::atomic<uint64_t> linger_limit_ns;  // the shim may tune linger_ns up to this; 0 = it may not
-  uint64_t reserved[2];
+  std::atomic<uint32_t> sample;           // which kFlagSample asks for; counts from 1. Relaxed
+  uint32_t reserved0;
+  uint64_t reserved[1];
 };
 
 struct alignas(64) CommandHeartbeat {
@@ -190,6 +196,8 @@ enum class RecordKind : uint8_t {
   // Only in traces of calls, never in a telemetry ring: trace_layout.h says what they hold.
   kCall = 15, kWords = 16, kText = 17, kFunction = 18, kProcess = 19, kDeviceTime = 20, kLost = 21,
   kChunk = 22, kEnd = 23,
+  // In the sample ring, beside kFunction, kWords and kText.
+  kParameters = 24,
 };
 inline constexpr uint8_t kRecordKindCount = 15;  // of telemetry rings
 
@@ -243,7 +251,26 @@ struct alignas(4096) StatePage {
 inline constexpr size_t kSlotsOffset = sizeof(StatePage);
 inline constexpr size_t kRingHeadersOffset = kSlotsOffset + kSlotCount * sizeof(Slot);
 inline constexpr size_t kRingsOffset = kRingHeadersOffset + 4096;
-inline constexpr size_t kStateBytes = kRingsOffset + size_t{kRingCount} * kRingBytes;
+// Up to here of version 1; what follows only where both sides know it.
+inline constexpr size_t kStateBytesFirst = kRingsOffset + size_t{kRingCount} * kRingBytes;
+
+// The sample ring: parameters of launches, as events of several records (trace_layout.h). Lossy like
+// the others, one for the process, and written by one thread at a time: a launch that finds it taken is
+// not sampled. Its header is a RingHeader.
+//
+//   kind         flags  thread stream object    bytes    grid_blocks block_threads value
+//   kFunction    cut           sample handle    number   words       text bytes
+//   kParameters  cut    tid    sample function  number   words                     number of the launch
+//
+// kFunction comes once a sample before the launches that name its number: its words are offset << 32 |
+// bytes of each parameter, its text the name. Words of kParameters are the parameters' values, each from
+// a new word on. Numbers count up by one, from 1; the launch's is in its telemetry record, too.
+inline constexpr uint32_t kSampleRingBytes = 512 * 1024;
+inline constexpr uint32_t kSampleRingRecords = kSampleRingBytes / sizeof(Record);
+inline constexpr uint8_t kSampleCut = 1;  // there are more parameters, or words of them, than these
+inline constexpr size_t kSampleHeaderOffset = kStateBytesFirst;
+inline constexpr size_t kSampleRingOffset = kSampleHeaderOffset + 4096;
+inline constexpr size_t kStateBytes = kSampleRingOffset + kSampleRingBytes;
 inline constexpr size_t kCommandBytes = sizeof(CommandPage);
 
 // --------------------------------------------------------------------------------- presence
@@ -267,5 +294,7 @@ static_assert(kRingHeadersOffset == 5 * 4096 && kRingsOffset == 6 * 4096);
 static_assert(kRingCount * sizeof(RingHeader) <= 4096);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::is_trivially_copyable_v<Record>);
+static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, sample) == 48);
+static_assert(kStateBytesFirst == 6 * 4096 + 17 * 65536 && kSampleHeaderOffset % 4096 == 0);
 
 }  // namespace tandem::shm

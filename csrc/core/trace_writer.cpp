@@ -24,23 +24,6 @@ void pause_ns(uint64_t ns) {
   nanosleep(&length, nullptr);
 }
 
-uint32_t records_for(uint32_t words, uint32_t text_bytes) {
-  return 1 + (words + kWordsARecord - 1) / kWordsARecord +
-         (text_bytes + kTextARecord - 1) / kTextARecord;
-}
-
-shm::Record continuation(shm::RecordKind kind, const shm::Record& head) {
-  shm::Record record{};
-  record.ticks = head.ticks;
-  record.kind = static_cast<uint8_t>(kind);
-  record.thread = head.thread;
-  return record;
-}
-
-char* payload(shm::Record& record) {
-  return reinterpret_cast<char*>(&record) + offsetof(shm::Record, stream);
-}
-
 }  // namespace
 
 bool TraceMap::open(const char* place) {
@@ -117,18 +100,8 @@ bool TraceWriter::put(const shm::Record& head, const uint64_t* words, const char
     ring_->writer.lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
-  next() = head;
-  for (uint32_t at = 0; at < head.grid_blocks; at += kWordsARecord) {
-    const uint32_t left = head.grid_blocks - at;
-    shm::Record& record = next() = continuation(shm::RecordKind::kWords, head);
-    std::memcpy(payload(record), words + at,
-                8 * (left < kWordsARecord ? left : kWordsARecord));
-  }
-  for (uint32_t at = 0; at < head.block_threads; at += kTextARecord) {
-    const uint32_t left = head.block_threads - at;
-    shm::Record& record = next() = continuation(shm::RecordKind::kText, head);
-    std::memcpy(payload(record), text + at, left < kTextARecord ? left : kTextARecord);
-  }
+  write_event(head, words, text,
+              [this]() -> shm::Record& { return data_[head_++ % kTraceRingRecords]; });
   ring_->writer.head.store(head_, std::memory_order_release);  // tracer: acquire
   return true;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "event_writer.h"
 #include "trace_layout.h"
 
 namespace tandem::trace {
@@ -26,10 +27,6 @@ class TraceMap {
   int fd_ = -1;
 };
 
-// Events are at most this long; it bounds the time that a commit may need.
-inline constexpr uint32_t kMaxWords = 96;
-inline constexpr uint32_t kMaxText = 4096;
-
 class TraceWriter {
  public:
   // Takes a free ring; if `patient`, waits for one as long as for room. False: none was to be had.
@@ -48,7 +45,6 @@ class TraceWriter {
 
  private:
   bool wait_for_room(uint64_t records);
-  shm::Record& next() { return data_[head_++ % kTraceRingRecords]; }
 
   TraceRing* ring_ = nullptr;
   shm::Record* data_ = nullptr;

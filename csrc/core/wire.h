@@ -45,6 +45,7 @@ enum class RefusalCode : uint32_t {
 inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
 // Records with both halves of `value`, sources of copies, and queries that succeeded.
 inline constexpr uint64_t kFeatureOrder = 4;
+inline constexpr uint64_t kFeatureSamples = 8;  // the state pages end with the sample ring
 
 struct Header {
   uint32_t magic;

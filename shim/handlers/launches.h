@@ -27,6 +27,11 @@ Submission describe_launch(CUfunction function, CUstream stream, uint32_t blocks
   return submission;
 }
 
+inline LaunchArguments arguments_of(CUfunction function, void** parameters,
+                                    void** extra = nullptr) {
+  return {function, parameters, extra};
+}
+
 template <class Call, class... Rest>
 CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
@@ -34,7 +39,7 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   Submission submission =
       describe_launch<Call>(function, stream, saturated(grid_x, grid_y, grid_z));
   submission.threads = saturated(block_x, block_y, block_z);
-  return submit(submission, [&] {
+  return submit_launch(submission, arguments_of(function, rest...), [&] {
     return Call::real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, rest...);
   });
@@ -75,8 +80,9 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   submission.threads = saturated(config->blockDimX, config->blockDimY, config->blockDimZ);
   submission.programmatic = is_programmatic(*config);
   if (submission.programmatic) submission.record_flags = shm::kRecordProgrammatic;
-  const CUresult result =
-      submit(submission, [&] { return Call::real(config, function, parameters, extra); });
+  const CUresult result = submit_launch(submission, {function, parameters, extra}, [&] {
+    return Call::real(config, function, parameters, extra);
+  });
   if (config->numAttrs && result == CUDA_SUCCESS) {
     if (Channel* channel = g_channel.load(std::memory_order_acquire))
       record_events(*channel, submission.stream, *config);

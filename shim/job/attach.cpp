@@ -145,7 +145,9 @@ Channel* map_channel(const Packet& packet, const wire::Welcome& welcome) {
   if (welcome.clock != static_cast<uint32_t>(expected)) return nullptr;
   const int write = PROT_READ | PROT_WRITE;
   void* command = map(packet.fd[0], shm::kCommandBytes, PROT_READ);
-  void* state = map(packet.fd[1], shm::kStateBytes, write);
+  const bool has_samples = welcome.features & wire::kFeatureSamples;
+  const size_t state_bytes = has_samples ? shm::kStateBytes : shm::kStateBytesFirst;
+  void* state = map(packet.fd[1], state_bytes, write);
   void* presence = map(packet.fd[2], shm::kPresenceBytes, write);
   Channel* channel = nullptr;
   if (command && state && presence &&
@@ -154,13 +156,14 @@ Channel* map_channel(const Packet& packet, const wire::Welcome& welcome) {
   }
   if (!channel) {
     if (command) munmap(command, shm::kCommandBytes);
-    if (state) munmap(state, shm::kStateBytes);
+    if (state) munmap(state, state_bytes);
     if (presence) munmap(presence, shm::kPresenceBytes);
     return nullptr;
   }
   channel->lay_out(static_cast<shm::CommandPage*>(command), static_cast<shm::StatePage*>(state),
                    static_cast<shm::PresencePage*>(presence), &g_clock);
   channel->features = welcome.features;
+  channel->has_samples = has_samples;
   channel->process_id = welcome.process_id;
   channel->job_id = welcome.job_id;
   return channel;

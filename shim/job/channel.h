@@ -59,6 +59,7 @@ struct Channel {
   std::atomic<bool> observe{false};
   Descriptor socket;  // helper; others only look
   uint64_t features = 0;  // of its daemon
+  bool has_samples = false;  // the state pages end with the sample ring
   ties::Told told;        // helper
   uint64_t process_id = 0;
   uint64_t job_id = 0;

@@ -10,6 +10,7 @@
 #include "memory.h"
 #include "pool_rows.h"
 #include "ring_writer.h"
+#include "sample_writer.h"
 #include "session.h"
 #include "thread_state.h"
 #include "ties.h"
@@ -32,6 +33,7 @@ void become_child() {
   forget_helper();
   forget_all_timings();
   reset_shared_ring_lock();
+  reset_sample_lock();
   reset_context_numbers();
   g_thread = ThreadState{};
   forget_captures();

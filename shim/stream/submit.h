@@ -8,6 +8,7 @@
 
 #include "channel.h"
 #include "durations.h"
+#include "sampling.h"
 #include "session.h"
 #include "shm_layout.h"
 #include "transfers.h"
@@ -57,6 +58,22 @@ CUresult submit(const Submission& submission, Real real) {
   const Ticket ticket = prepare(*channel, submission);
   const CUresult result = real();
   if (ticket.channel) finish(ticket, submission, result == CUDA_SUCCESS);
+  return result;
+}
+
+// The same for a kernel, whose arguments are written down when the daemon asks for that.
+template <class Real>
+CUresult submit_launch(Submission& submission, const LaunchArguments& launch, Real real) {
+  Channel* channel = managed_channel();
+  if (!channel) return real();
+  const Ticket ticket = prepare(*channel, submission);
+  const CUresult result = real();
+  if (!ticket.channel) return result;
+  if (__builtin_expect(is_sampling(*channel), 0) && result == CUDA_SUCCESS) {
+    submission.sample = sample_launch(*channel, launch);
+    if (submission.sample) submission.record_flags |= shm::kRecordSampled;
+  }
+  finish(ticket, submission, result == CUDA_SUCCESS);
   return result;
 }
 

@@ -223,24 +223,19 @@ void Span::end(Arguments& arguments) {
 void Span::add_kernel_parameters(Arguments& arguments) {
   if (!arguments.function_ || arguments.result_ != CUDA_SUCCESS) return;
   const FunctionNote& note = g_traced->functions.look_up(
-      arguments.function_, [&](const shm::Record& head, const uint64_t* words, const char* name) {
+      arguments.function_,
+      [](const FunctionNote&, const shm::Record& head, const uint64_t* words, const char* name) {
         shm::Record record = head;
         record.thread = g_traced->tid;
         return g_traced->writer.put(record, words, name);
       });
-  for (uint32_t i = 0; arguments.parameters_ && i < note.count; ++i) {
-    const uint32_t bytes = note.bytes[i];
-    const uint32_t words = (bytes + 7) / 8;
-    if (arguments.count_ + words > trace::kMaxWords || !arguments.parameters_[i]) {
-      arguments.is_cut_ = true;
-      return;
-    }
-    uint64_t* place = arguments.words_ + arguments.count_;
-    place[words - 1] = 0;
-    std::memcpy(place, arguments.parameters_[i], bytes);
-    arguments.count_ += words;
-  }
-  if (note.has_more) arguments.is_cut_ = true;
+  arguments.is_cut_ |= note.has_more;
+  if (!arguments.parameters_) return;
+  const ParameterWords found =
+      collect_parameters(note, arguments.parameters_, nullptr, arguments.words_ + arguments.count_,
+                         trace::kMaxWords - arguments.count_);
+  arguments.count_ += found.count;
+  arguments.is_cut_ |= found.is_cut;
 }
 
 Arguments& Arguments::text(const char* argument) {

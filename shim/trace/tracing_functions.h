@@ -1,4 +1,5 @@
-// The kernels a traced thread has launched: their names and parameters, asked of the driver once.
+// Kernels that were launched: their names and parameters, asked of the driver once. For the traces of
+// calls, a table a thread, and for samples, one under the lock of their ring.
 #pragma once
 
 #include <cuda.h>
@@ -14,34 +15,45 @@ inline constexpr uint32_t kMaxParameters = 32;
 struct FunctionNote {
   uint64_t handle = 0;
   uint64_t name_hash = 0;  // a handle may be another function's after its module was unloaded
+  uint32_t number = 0;  // of the table's notes so far
+  uint32_t round = 0;   // in which it was told
   uint32_t count = 0;
   bool has_more = false;
-  uint32_t offset[kMaxParameters];
-  uint32_t bytes[kMaxParameters];
+  bool is_known = false;  // the driver can say what the parameters are
+  uint32_t offset[kMaxParameters] = {};
+  uint32_t bytes[kMaxParameters] = {};
 };
 
 // A direct-mapped table: a function that lost its place is asked and told again.
 class FunctionNotes {
  public:
-  // The note of `function`; `tell` writes a kFunction event for one not told yet.
+  // The note of `function`; `tell` writes a kFunction event for one not told yet in this round.
   template <class Tell>
   const FunctionNote& look_up(CUfunction function, Tell tell) {
     const char* name = name_of(function);
     FunctionNote& note = place_of(function);
     const uint64_t hash = hash_of(name);
     const auto handle = reinterpret_cast<uint64_t>(function);
-    if (note.handle == handle && note.name_hash == hash) return note;
-    ask(function, &note);
+    const bool is_new = note.handle != handle || note.name_hash != hash;
+    if (!is_new && note.round == round_) return note;
+    if (is_new) {
+      ask(function, &note);
+      note.number = ++numbers_;
+    }
     uint64_t words[kMaxParameters];
     for (uint32_t i = 0; i < note.count; ++i)
       words[i] = uint64_t{note.offset[i]} << 32 | note.bytes[i];
     shm::Record head = head_of(note, name);
     head.object = handle;
-    const bool is_told = tell(head, words, name);
+    const bool is_told = tell(note, head, words, name);
     note.handle = is_told ? handle : 0;  // for want of room: the next launch tries again
     note.name_hash = hash;
+    note.round = round_;
     return note;
   }
+
+  // All are told again.
+  void begin_round() { ++round_; }
 
  private:
   static constexpr uint32_t kNotes = 256;
@@ -54,7 +66,18 @@ class FunctionNotes {
     return notes_[(reinterpret_cast<uint64_t>(function) * 0x9e3779b97f4a7c15u) >> 56];
   }
 
-  FunctionNote notes_[kNotes];
+  uint32_t numbers_ = 0;
+  uint32_t round_ = 0;
+  FunctionNote notes_[kNotes] = {};
 };
+
+// The values of a launch's parameters, each from a new word on: from where `parameters` point to or, if
+// that is null, from the buffer that `extra` names.
+struct ParameterWords {
+  uint32_t count = 0;
+  bool is_cut = false;  // there are more than fit, or one is not there
+};
+ParameterWords collect_parameters(const FunctionNote& note, void* const* parameters,
+                                  void* const* extra, uint64_t* words, uint32_t room);
 
 }  // namespace tandem::shim::tracing

@@ -1,4 +1,4 @@
-"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state|device|ptx...].
+"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state|sample...].
 
 What they find lands in build/fuzz/, as does the grown corpus; tests/fuzz/corpus/ holds the inputs
 to start from. The ordinary tests drive the same bodies from fixed seeds and need no clang.
@@ -20,10 +20,11 @@ HERE = ROOT / "tests" / "fuzz"
 OUT = ROOT / "build" / "fuzz"
 # Target -> what is linked with it, and where its headers are.
 TARGETS = {
-    "codec": ("csrc/core/daemon", ["-Icsrc/core"]),
-    "state": ("csrc/core/daemon", ["-Icsrc/core"]),
-    "ptx": ("csrc/softgpu/ptx", ["-Icsrc/softgpu", f"-isystem{ninja_build.cuda_include()}"]),
-    "device": ("csrc/softgpu/device", ["-Icsrc/softgpu", "-Icsrc/softgpu/device"]),
+    "codec": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
+    "state": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
+    "sample": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
+    "ptx": (["csrc/softgpu/ptx"], ["-Icsrc/softgpu", f"-isystem{ninja_build.cuda_include()}"]),
+    "device": (["csrc/softgpu/device"], ["-Icsrc/softgpu", "-Icsrc/softgpu/device"]),
 }
 FLAGS = [
     "-std=c++17",
@@ -58,8 +59,9 @@ def build(clang: str, target: str) -> Path:
     Raises:
         subprocess.CalledProcessError: it does not compile; the compiler's words are on stderr.
     """
-    folder, includes = TARGETS[target]
-    sources = [s for s in sorted((ROOT / folder).glob("*.cpp")) if s.name != "main.cpp"]
+    folders, includes = TARGETS[target]
+    found = [source for folder in folders for source in sorted((ROOT / folder).glob("*.cpp"))]
+    sources = [source for source in found if source.name != "main.cpp"]
     program = OUT / f"{target}_fuzzer"
     command = [clang, *FLAGS, *includes, *map(str, sources), str(HERE / f"{target}_fuzzer.cpp")]
     subprocess.run([*command, "-o", str(program)], check=True, cwd=ROOT)

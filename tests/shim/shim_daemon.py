@@ -226,8 +226,8 @@ class Attached:
         self.hello = hello
         self.process = process
         self.now_ns = monotonic_ns  # of the attach clock
-        self._poller = _native.Poller()
-        self._poller.add(process, group=1)
+        self.poller = _native.Poller()
+        self.poller.add(process, group=1)
 
     def introduce_to(self, other: socket.socket, index: int) -> None:
         """Show this process's presence to another one."""
@@ -237,8 +237,8 @@ class Attached:
 
     def snapshot(self) -> _native.Snapshot:
         """The state page as it is now."""
-        self._poller.poll(now_ns=self.now_ns())
-        return self._poller.snapshots()[0]
+        self.poller.poll(now_ns=self.now_ns())
+        return self.poller.snapshots()[0]
 
     def until(self, wanted: str, value: object) -> _native.Snapshot:
         """Look until a figure of the snapshot has a value; the test's own time-out ends a miss."""
@@ -254,12 +254,12 @@ class Attached:
 
     def keep_records(self) -> None:
         """From now on, for the first `records`; else only those after it are kept."""
-        self._poller.drain_records()
+        self.poller.drain_records()
 
     def records(self) -> list[bytes]:
         """Records since the last call."""
-        self._poller.poll(now_ns=self.now_ns())
-        packed = b"".join(data for _, data in self._poller.drain_records())
+        self.poller.poll(now_ns=self.now_ns())
+        packed = b"".join(data for _, data in self.poller.drain_records())
         return [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
 
 

@@ -31,6 +31,7 @@ ASIDE = {
     "monotonic_ns(": "a machine whose counter cannot serve as a clock",
     "move_busy_ahead(": "a latency job's first work after it was idle",
     "put_shared(": "threads beyond the sixteenth",
+    "sample_launch(": "while the daemon samples",
     "show_idle_if_so(": "a submission that blocks the caller",
     "slot_beside(": "a launch that records an event itself, too",
     "start_session(": "the process's first submission",

@@ -194,7 +194,8 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
   out->process_id = process_id;
   out->job_id = job_id;
   out->state_bytes = shm::kStateBytes;
-  out->features = wire::kFeatureShared | wire::kFeatureUses | wire::kFeatureOrder;
+  out->features = wire::kFeatureShared | wire::kFeatureUses | wire::kFeatureOrder |
+                  wire::kFeatureSamples;
   return {};
 }
 

@@ -123,6 +123,21 @@ std::shared_ptr<const Window> Poller::window(uint64_t process_id) const {
   return watcher_.window(process_id);
 }
 
+uint64_t Poller::now_ns() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return started() ? monotonic_ns() : watcher_.last_round_ns();
+}
+
+std::optional<uint32_t> Poller::begin_sample(uint64_t process_id, const SampleLimits& limits) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.begin_sample(process_id, limits);
+}
+
+std::optional<Sample> Poller::take_sample(uint64_t process_id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.take_sample(process_id);
+}
+
 // Returns what it cost.
 uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
                        std::vector<std::shared_ptr<const Pages>>* held) {

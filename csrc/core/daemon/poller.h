@@ -61,6 +61,11 @@ class Poller {
   bool want_window(uint64_t process_id);
   std::shared_ptr<const Window> window(uint64_t process_id) const;
 
+  // As those of the Watcher; limits.until_ns is of the clock of the rounds.
+  std::optional<uint32_t> begin_sample(uint64_t process_id, const SampleLimits& limits);
+  std::optional<Sample> take_sample(uint64_t process_id);
+  uint64_t now_ns() const;
+
  private:
   void run_polls();
   void run_heartbeat();

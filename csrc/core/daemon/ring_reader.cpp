@@ -5,7 +5,6 @@
 namespace tandem::daemon {
 namespace {
 
-constexpr uint64_t kIntactMax = shm::kRingRecords - 1;
 // No job writes four thousand million records between two polls: such a head is garbage.
 constexpr uint64_t kPlausibleStep = uint64_t{1} << 32;
 
@@ -20,15 +19,16 @@ void copy_record(const shm::Record* from, shm::Record* to) {
   __builtin_memcpy(to, words, sizeof(words));
 }
 
-bool is_record(const shm::Record& record) {
+}  // namespace
+
+bool is_telemetry(const shm::Record& record) {
   return record.kind > 0 && record.kind < shm::kRecordKindCount;
 }
 
-}  // namespace
-
-size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after) {
+size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after,
+                    size_t ring_records) {
   if (after < head) return count;  // went back: nothing of this is worth anything
-  const uint64_t first_intact = after > kIntactMax ? after - kIntactMax : 0;
+  const uint64_t first_intact = after > ring_records - 1 ? after - (ring_records - 1) : 0;
   return first_intact > tail ? static_cast<size_t>(std::min<uint64_t>(first_intact - tail, count))
                              : 0;
 }
@@ -39,9 +39,14 @@ uint64_t RingReader::synchronise(uint64_t head) {
     tail_ = head;
     return 1;  // how many is not to be known
   }
-  if (waiting <= kIntactMax) return 0;
-  tail_ = head - kIntactMax;
-  return waiting - kIntactMax;
+  const uint64_t most = ring_records_ - 1;
+  if (waiting <= most) return 0;
+  tail_ = head - most;
+  return waiting - most;
+}
+
+void RingReader::skip(const shm::RingHeader& header) {
+  tail_ = header.head.load(std::memory_order_acquire);
 }
 
 RingReader::Result RingReader::read(const shm::RingHeader& header, const shm::Record* ring,
@@ -52,12 +57,12 @@ RingReader::Result RingReader::read(const shm::RingHeader& header, const shm::Re
   result.dropped = synchronise(head);
   const auto count = static_cast<size_t>(std::min<uint64_t>(head - tail_, room));
   for (size_t i = 0; i < count; ++i) {
-    copy_record(ring + (tail_ + i) % shm::kRingRecords, out + i);
+    copy_record(ring + (tail_ + i) % ring_records_, out + i);
   }
   // Ordered after the copies by their acquire loads.
   const uint64_t after = header.head.load(std::memory_order_relaxed);
-  const size_t torn = torn_records(tail_, count, head, after);
-  shm::Record* const kept = std::copy_if(out + torn, out + count, out, is_record);
+  const size_t torn = torn_records(tail_, count, head, after, ring_records_);
+  shm::Record* const kept = std::copy_if(out + torn, out + count, out, is_record_);
   result.copied = static_cast<size_t>(kept - out);
   result.dropped += count - result.copied;
   tail_ += count;

@@ -17,10 +17,19 @@ namespace tandem::daemon {
 
 // Of `count` records copied from number `tail` on, how many at the beginning the writer may have
 // touched meanwhile; `head` was read before the copy and `after` behind it.
-size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after);
+size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after,
+                    size_t ring_records = shm::kRingRecords);
+
+bool is_telemetry(const shm::Record& record);
 
 class RingReader {
  public:
+  using IsRecord = bool (*)(const shm::Record&);
+
+  RingReader() = default;
+  RingReader(size_t ring_records, IsRecord is_record)
+      : ring_records_(ring_records), is_record_(is_record) {}
+
   struct Result {
     size_t copied = 0;
     uint64_t dropped = 0;  // lapped, torn, or not a record
@@ -31,8 +40,14 @@ class RingReader {
   Result read(const shm::RingHeader& header, const shm::Record* ring, shm::Record* out,
               size_t room);
 
+  // Leaves out all there is by now.
+  void skip(const shm::RingHeader& header);
+
  private:
   uint64_t synchronise(uint64_t head);
+
+  size_t ring_records_ = shm::kRingRecords;
+  IsRecord is_record_ = is_telemetry;
 
   uint64_t tail_ = 0;  // records accounted for so far
 };

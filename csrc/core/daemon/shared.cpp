@@ -73,6 +73,19 @@ void Pages::stamp(uint64_t tick_ns) const {
   command().heartbeat.tick_ns.store(tick_ns, std::memory_order_release);
 }
 
+uint32_t Pages::begin_sample() const {
+  shm::CommandGate& gate = command().gate;
+  const uint32_t number = gate.sample.load(std::memory_order_relaxed) + 1;
+  gate.sample.store(number, std::memory_order_relaxed);
+  // Who sees the flag should see the number; if it does not, it writes for the sample before.
+  gate.flags.fetch_or(shm::kFlagSample, std::memory_order_release);
+  return number;
+}
+
+void Pages::end_sample() const {
+  command().gate.flags.fetch_and(~shm::kFlagSample, std::memory_order_relaxed);
+}
+
 Channel::~Channel() {
   close_if_open(command_fd_);
   close_if_open(state_fd_);
@@ -153,7 +166,11 @@ void Channel::set_linger(uint64_t linger_ns, uint64_t limit_ns) {
 
 void Channel::set_flags(uint32_t flags) {
   shm::CommandGate& gate = pages_->command().gate;
-  gate.flags.store(flags, std::memory_order_relaxed);
+  // Samples are begun and ended by another thread.
+  uint32_t held = gate.flags.load(std::memory_order_relaxed);
+  while (!gate.flags.compare_exchange_weak(held, flags | (held & shm::kFlagSample),
+                                           std::memory_order_relaxed)) {
+  }
   // Threads at a closed gate look at kFlagReleased when they wake, not before.
   if (flags & shm::kFlagReleased) futex_wake_all(&gate.gate);
 }

@@ -56,12 +56,21 @@ class Pages {
   const shm::Record* ring(uint32_t index) const {
     return at<shm::Record>(shm::kRingsOffset + size_t{index} * shm::kRingBytes);
   }
+  const shm::RingHeader& sample_header() const {
+    return *at<shm::RingHeader>(shm::kSampleHeaderOffset);
+  }
+  const shm::Record* sample_ring() const { return at<shm::Record>(shm::kSampleRingOffset); }
   const shm::PresencePage& presence() const {
     return *static_cast<shm::PresencePage*>(presence_.base());
   }
 
   // The daemon's core is alive at `tick_ns`. Safe from any thread.
   void stamp(uint64_t tick_ns) const;
+
+  // From now on the process writes down the parameters of its launches, until end_sample. Returns the
+  // sample's number. One thread at a time.
+  uint32_t begin_sample() const;
+  void end_sample() const;
 
  private:
   friend class Channel;

@@ -6,6 +6,14 @@
 #include "daemon/charge.h"
 
 namespace tandem::daemon {
+namespace {
+
+// Marks of the program win over what was found.
+uint64_t iterations_of(const Snapshot& snapshot) {
+  return snapshot.steps ? snapshot.steps : snapshot.iterations;
+}
+
+}  // namespace
 
 bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   const uint64_t id = pages->process_id();
@@ -21,7 +29,11 @@ bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   return true;
 }
 
-bool Watcher::remove(uint64_t process_id) { return take(process_id) != nullptr; }
+bool Watcher::remove(uint64_t process_id) {
+  const auto watched = take(process_id);
+  if (watched && watched->sampler && watched->sampler->under_way()) watched->pages->end_sample();
+  return watched != nullptr;
+}
 
 bool Watcher::regroup(uint64_t process_id, int64_t group) {
   auto watched = take(process_id);
@@ -36,6 +48,20 @@ Watcher::Watched* Watcher::find(uint64_t process_id) const {
     if (watched->pages->process_id() == process_id) return watched.get();
   }
   return nullptr;
+}
+
+std::optional<uint32_t> Watcher::begin_sample(uint64_t process_id, const SampleLimits& limits) {
+  Watched* watched = find(process_id);
+  if (!watched) return std::nullopt;
+  if (!watched->sampler) watched->sampler = std::make_unique<Sampler>();
+  if (watched->sampler->under_way()) return 0;
+  return watched->sampler->begin(*watched->pages, limits, iterations_of(watched->snapshot));
+}
+
+std::optional<Sample> Watcher::take_sample(uint64_t process_id) {
+  Watched* watched = find(process_id);
+  if (!watched || !watched->sampler || !watched->sampler->ended()) return std::nullopt;
+  return watched->sampler->take();
 }
 
 std::unique_ptr<Watcher::Watched> Watcher::take(uint64_t process_id) {
@@ -69,6 +95,8 @@ bool Watcher::round(uint64_t now_ns) {
     const Snapshot& after = watched->snapshot;
     if (after.steps != before.steps || (after.steps == 0 && after.iterations != before.iterations))
       watched->snapshot.iteration_bytes = after.device_bytes;
+    if (watched->sampler)
+      watched->sampler->look(*watched->pages, iterations_of(watched->snapshot), now_ns);
     changed |= notable(before, watched->snapshot);
     active_ |= watched->snapshot.busy || watched->snapshot.waiting_threads != 0;
   }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "daemon/futex.h"
 #include "daemon/iterating.h"
 #include "daemon/record_buffer.h"
 #include "daemon/ring_reader.h"
+#include "daemon/sampler.h"
 #include "daemon/shared.h"
 #include "daemon/snapshot.h"
 #include "daemon/window.h"
@@ -40,6 +42,12 @@ class Watcher {
   std::vector<Snapshot> snapshots() const;  // by process_id
   std::vector<RecordBuffer::Run> take_records(size_t limit);
 
+  // Asks a process for the parameters of its launches. Returns the sample's number: 0 = one is under
+  // way; nothing = the process is not watched.
+  std::optional<uint32_t> begin_sample(uint64_t process_id, const SampleLimits& limits);
+  // The sample of a process once it has ended, and then no more.
+  std::optional<Sample> take_sample(uint64_t process_id);
+
   // Appends every doorbell with the value the last round saw, and a reference that keeps it mapped.
   void doorbells(std::vector<FutexWaiter>* waiters,
                  std::vector<std::shared_ptr<const Pages>>* held) const;
@@ -54,6 +62,7 @@ class Watcher {
     RingReader rings[shm::kRingCount];
     Iterating iterating;
     WindowTaker window;
+    std::unique_ptr<Sampler> sampler;  // from the first sample on
   };
 
   Watched* find(uint64_t process_id) const;  // null if it is not watched

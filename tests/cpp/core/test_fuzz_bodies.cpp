@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "../../fuzz/bodies.h"
+#include "../../fuzz/sample_bodies.h"
 #include "check.h"
 
 namespace {
@@ -57,5 +58,39 @@ TEST(plausible_lies_in_a_state_page_become_clean_figures) {
       writes.push_back(static_cast<uint8_t>(random()));
     }
     state.run(writes.data(), writes.size());
+  }
+}
+
+TEST(garbage_in_a_sample_ring_becomes_samples_within_bounds) {
+  std::mt19937 random(5);
+  fuzz::SampleRing ring;
+  for (int i = 0; i < 1000; ++i) {
+    const auto writes = bytes(random, 2200);
+    ring.run(writes.data(), writes.size());
+  }
+}
+
+// Heads of the right kinds and sample, with lengths that may be, among words of any kind.
+TEST(plausible_lies_in_a_sample_ring_become_samples_within_bounds) {
+  std::mt19937 random(6);
+  fuzz::SampleRing ring;
+  const auto put = [](std::vector<uint8_t>& writes, size_t place, uint64_t value, bool read) {
+    for (int i = 0; i < 2; ++i) writes.push_back(static_cast<uint8_t>(place >> 8 * i));
+    for (int i = 0; i < 8; ++i) writes.push_back(static_cast<uint8_t>(value >> 8 * i));
+    writes.push_back(read ? 0 : 1);
+  };
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<uint8_t> writes;
+    for (size_t record = 0; record < 64; ++record) {
+      const uint64_t kinds[] = {16, 17, 18, 24, random() % 30};
+      put(writes, record * 8 + 1, kinds[random() % 5], false);
+      put(writes, record * 8 + 2, 1, false);
+      put(writes, record * 8 + 4, random() % 4, false);
+      put(writes, record * 8 + 5, random() % 20 | uint64_t{random() % 60} << 32, false);
+      put(writes, record * 8 + 7, random() % 100, false);
+      if (random() % 8 == 0) put(writes, 64 * 8, record + 1, true);
+    }
+    put(writes, 64 * 8, 64, true);
+    ring.run(writes.data(), writes.size());
   }
 }

@@ -100,7 +100,7 @@ def test_welcome_has_the_layout_a_shim_expects() -> None:
     )
     assert (magic, version, kind, size) == (packets.MAGIC, 1, packets.WELCOME, len(packet))
     assert (layout, clock, process, job) == (_native.LAYOUT_VERSION, 1, 7, 3)
-    assert state_bytes == (6 * 4096) + 17 * 65536
+    assert state_bytes == 7 * 4096 + 17 * 65536 + 512 * 1024
 
 
 def test_the_other_answers_have_their_types_and_values() -> None:

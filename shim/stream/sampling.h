@@ -1,0 +1,28 @@
+// The parameters of launches, written down while the daemon asks for a sample.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "channel.h"
+#include "shm_layout.h"
+
+namespace tandem::shim {
+
+// As cuLaunchKernel gets them.
+struct LaunchArguments {
+  CUfunction function = nullptr;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+};
+
+inline bool is_sampling(const Channel& channel) {
+  return channel.command->gate.flags.load(std::memory_order_relaxed) & shm::kFlagSample;
+}
+
+// Writes down a launch that the driver took. Returns its number in the sample; 0 = it is not in there:
+// another thread is writing, or the driver does not say what the parameters are.
+uint32_t sample_launch(Channel& channel, const LaunchArguments& launch);
+
+}  // namespace tandem::shim
