@@ -64,6 +64,22 @@ class TraceWriter:
             event["args"] = dict(args)
         self._write(event)
 
+    def flow(
+        self,
+        id_: int,
+        name: str,
+        *,
+        ends: tuple[tuple[int, int], tuple[int, int]],
+        at_ns: tuple[int, int],
+    ) -> None:
+        """An arrow between slices: process, thread and a time within the slice, at both ends."""
+        for phase, (pid, tid), ns in zip("sf", ends, at_ns, strict=True):
+            event: Event = {"ph": phase, "id": id_, "name": name, "cat": "edge", "pid": pid}
+            event |= {"tid": tid, "ts": ns / 1e3}
+            if phase == "f":
+                event["bp"] = "e"  # to the slice around the time, not the next one
+            self._write(event)
+
     def counter(self, pid: int, name: str, at_ns: int, value: float) -> None:
         """The value of a counter of a process from then on."""
         event = {"ph": "C", "name": name, "pid": pid, "ts": at_ns / 1e3, "args": {name: value}}

@@ -1,14 +1,15 @@
 """`tandem dag`: what a job does, as a graph."""
 
+import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from tandem.cli._files import refuse_same, replacing
-from tandem.cli._output import open_client
+from tandem.cli._output import json_option, open_client, print_json, print_table, printable
 from tandem.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _DEFAULT = "draw"
-_SUFFIXES = {".dot": "dot", ".gv": "dot", ".json": "json"}
-FORMATS = ("dot", "json")
+_WRITERS = {  # each has write(graph, file)
+    "dot": "tandem.dag.dot",
+    "json": "tandem.dag.json_form",
+    "svg": "tandem.dag.svg",
+    "html": "tandem.dag.html",
+    "perfetto": "tandem.dag.perfetto",
+}
+_SUFFIXES = {".dot": "dot", ".gv": "dot", ".json": "json", ".svg": "svg", ".html": "html"}
 _HELP_FLAGS = ("-h", "--help")
 
 
@@ -53,8 +60,8 @@ def dag() -> None:
 
     \b
     Examples:
-      tandem dag run.trace --iteration 3 | dot -Tsvg -o graph.svg
-      tandem dag run.trace -o graph.json
+      tandem dag run.trace --iteration 3 -o iteration.html
+      tandem dag train -o train.svg
       tandem trace calls --device-times -o run.trace -- python train.py
     """
 
@@ -64,7 +71,7 @@ def dag() -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=click.Choice(list(_WRITERS)),
     help="What to write; by the suffix of -o where it is left out, else dot.",
 )
 @click.option(
@@ -79,17 +86,49 @@ def draw(place: str, iteration: int | None, form: str | None, output: Path | Non
     \b
     dot       for graphviz: a cluster a stream
     json      everything, with stable names (docs/dag.md)
+    svg       a picture: a lane a stream, along the time, chains that repeat as one box
+    html      the picture to look closer at, with what it comes to; needs no network
+    perfetto  for ui.perfetto.dev: a track a stream, edges as flows
 
     \b
     Examples:
       tandem dag run.trace --iteration 3 | dot -Tsvg -o graph.svg
-      tandem dag draw run.trace -o graph.json
+      tandem dag draw train -o graph.json
     """
     if output is not None and Path(place).exists():
         refuse_same(Path(place), output, "recording")
     chosen = form or _SUFFIXES.get(output.suffix if output else "", "dot")
-    graph = load_graph(place, iteration)
-    _write(_PIECES[chosen](graph), output)
+    _write(load_graph(place, iteration), chosen, output)
+
+
+@dag.command()
+@graph_options
+@json_option
+def stats(place: str, iteration: int | None, as_json: bool) -> None:
+    """Say what the graph of a recording or of a running job comes to.
+
+    Counts of nodes and edges, what the length hangs on, and what is not known. Times are of the
+    clock of the calls; begins are reconstructed.
+
+    \b
+    Examples:
+      tandem dag stats run.trace --iteration 3
+      tandem dag stats train --json
+    """
+    from tandem.dag.stats import stats_of
+
+    found = stats_of(load_graph(place, iteration))
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.facts():
+        click.echo(f"{name}: {printable(value)}")
+    for title, header, rows in found.tables():
+        click.echo(f"\n{title}")
+        shown = [[cell if isinstance(cell, str) else cell[1] for cell in row] for row in rows]
+        print_table(header, shown, right=header[1:])
+    for doubt in found.doubts():
+        click.echo(f"tandem: note: {printable(doubt)}", err=True)
 
 
 def load_graph(place: str, iteration: int | None) -> "Graph":
@@ -129,27 +168,13 @@ def _of_job(name: str) -> "Window":
     return from_job(windows, name)
 
 
-def _write(pieces: Iterator[str], output: Path | None) -> None:
+def _write(graph: "Graph", form: str, output: Path | None) -> None:
+    write = importlib.import_module(_WRITERS[form]).write
     if output is None:
-        sys.stdout.writelines(pieces)
+        write(graph, sys.stdout)
         return
     try:
         with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
-            file.writelines(pieces)
+            write(graph, file)
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
-
-
-def _dot(graph: "Graph") -> Iterator[str]:
-    from tandem.dag import dot
-
-    return dot.pieces(graph)
-
-
-def _json(graph: "Graph") -> Iterator[str]:
-    from tandem.dag import json_form
-
-    return json_form.pieces(graph)
-
-
-_PIECES: dict[str, Callable[["Graph"], Iterator[str]]] = {"dot": _dot, "json": _json}

@@ -7,7 +7,7 @@ from tandem.dag.model import Operation, Window
 
 def build(window: Window) -> Dag:
     """Apply the rules of order; node i is operation i of the window."""
-    dag = Dag()
+    dag = Dag(most_nodes=max(1, len(window.operations)))
     for _ in range(max(1, window.contexts)):
         dag.add_context()
     streams = [dag.add_stream(stream.context, stream.kind) for stream in window.streams]
@@ -23,7 +23,8 @@ def build(window: Window) -> Dag:
         elif current[thread] != operation.context:
             dag.use_context(threads[thread], operation.context)
         current[thread] = operation.context
-        dag.add(_native(operation, threads[thread], streams))
+        accesses = [(a.address, a.bytes, a.is_const) for a in operation.accesses]
+        dag.add(_native(operation, threads[thread], streams), accesses or None)
     return dag
 
 

@@ -1,7 +1,9 @@
 """Graphs in the language of graphviz: a cluster a stream, a node an operation."""
 
 from collections.abc import Iterator
+from typing import TextIO
 
+from tandem._native import EdgeKind
 from tandem.dag.graph import Graph
 from tandem.dag.labels import label_of, lane_names, lanes_of, printable
 from tandem.errors import UsageError
@@ -15,12 +17,11 @@ _STYLES = {
     "READ_AFTER_WRITE": "color=red,style=dotted",
     "WRITE_AFTER_READ": "color=red,style=dotted",
     "WRITE_AFTER_WRITE": "color=red,style=dotted",
-    "UNKNOWN_DATA": "color=red,style=dotted",
 }
 
 
-def pieces(graph: Graph) -> Iterator[str]:
-    """The text, line by line.
+def write(graph: Graph, file: TextIO) -> None:
+    """Write the graph.
 
     Raises:
         UsageError: there are too many nodes for anyone to lay out.
@@ -30,7 +31,7 @@ def pieces(graph: Graph) -> Iterator[str]:
             f"'{graph.window.source}' has {len(graph)} operations there, and dot is for at most "
             f"{MOST_NODES}; choose an --iteration, or --format html, json or perfetto"
         )
-    return _lines(graph)
+    file.writelines(_lines(graph))
 
 
 def _lines(graph: Graph) -> Iterator[str]:
@@ -41,7 +42,9 @@ def _lines(graph: Graph) -> Iterator[str]:
         for node in nodes:
             yield f"    n{node} [label={_quoted(label_of(graph.operation(node)))}];\n"
         yield "  }\n"
-    for source, node, kind in graph.edges():
+    for source, node, kind in graph.all_edges():
+        if kind is EdgeKind.UNKNOWN_DATA:  # one behind almost every node: as much as none
+            continue
         yield f"  n{source} -> n{node} [{_STYLES[kind.name]}];\n"
     yield "}\n"
 

@@ -1,9 +1,9 @@
 """The part of a window that is shown: its operations as nodes, and the edges between them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tandem._native import Dag, EdgeKind
+from tandem._native import Analysis, Dag, EdgeKind, analyse
 from tandem.dag.build import build
 from tandem.dag.iterations import bounds
 from tandem.dag.model import Operation, Window
@@ -18,6 +18,7 @@ class Graph:
     first: int
     last: int
     iteration: int | None  # None: the whole window
+    analysis: Analysis
 
     @property
     def nodes(self) -> range:
@@ -32,9 +33,23 @@ class Graph:
         return self.window.operations[node]
 
     def edges(self) -> Iterator[tuple[int, int, EdgeKind]]:
-        """From, to and why, by the node they lead to, then by the one they come from."""
+        """Orders: from, to and why, by the node they lead to, then by the one they come from."""
+        return self._edges(self.dag.edges)
+
+    def data_edges(self) -> Iterator[tuple[int, int, EdgeKind]]:
+        """The same of what is written and read."""
+        return self._edges(self.dag.data_edges)
+
+    def all_edges(self) -> Iterator[tuple[int, int, EdgeKind]]:
+        """Orders, then data."""
+        yield from self.edges()
+        yield from self.data_edges()
+
+    def _edges(
+        self, edges_to: Callable[[int], list[tuple[int, EdgeKind]]]
+    ) -> Iterator[tuple[int, int, EdgeKind]]:
         for node in self.nodes:
-            for source, kind in sorted(self.dag.edges(node), key=_by_source):
+            for source, kind in sorted(edges_to(node), key=_by_source):
                 if source >= self.first:
                     yield source, node, kind
 
@@ -50,4 +65,12 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
         UsageError: there is no such iteration.
     """
     first, last = (0, len(window.operations)) if iteration is None else bounds(window, iteration)
-    return Graph(window=window, dag=build(window), first=first, last=last, iteration=iteration)
+    dag = build(window)
+    return Graph(
+        window=window,
+        dag=dag,
+        first=first,
+        last=last,
+        iteration=iteration,
+        analysis=analyse(dag, first, last),
+    )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import TextIO
 
 from tandem.dag.graph import Graph
 from tandem.dag.model import FLAG_NAMES, Operation, Window
@@ -9,13 +10,17 @@ from tandem.dag.model import FLAG_NAMES, Operation, Window
 FORMAT, VERSION = "tandem-dag", 1
 
 
-def pieces(graph: Graph) -> Iterator[str]:
-    """The text, an operation or edge a line; a graph may be larger than its text should be."""
+def write(graph: Graph, file: TextIO) -> None:
+    """Write the graph, an operation or edge a line; any size."""
+    file.writelines(_pieces(graph))
+
+
+def _pieces(graph: Graph) -> Iterator[str]:
     yield "{\n" + ",\n".join(f"{_text(k)}: {_text(v)}" for k, v in _head(graph).items())
     yield ',\n"operations": ['
     yield from _rows(_text(_operation(n, graph.operation(n))) for n in graph.nodes)
     yield '\n],\n"edges": ['
-    edges = graph.edges()
+    edges = graph.all_edges()
     yield from _rows(_text({"from": a, "to": b, "kind": k.name.lower()}) for a, b, k in edges)
     yield "\n]\n}\n"
 

@@ -17,8 +17,9 @@ FLAG_NAMES = {
     PROGRAMMATIC: "programmatic",
 }
 
-HOST_KINDS = frozenset(
-    {OperationKind.SYNC_STREAM, OperationKind.SYNC_EVENT, OperationKind.SYNC_CONTEXT}
+# Kinds that take the GPU's time; the others order, or are the host's.
+ON_GPU = frozenset(
+    {OperationKind.LAUNCH, OperationKind.GRAPH, OperationKind.COPY, OperationKind.MEMSET}
 )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from tandem._page import SORTING, STYLE, count, fact, note, plain, size, span, table, time_text
 from tandem.softgpu._buckets import Buckets
 from tandem.softgpu._summary import Summary, summarize
 from tandem.softgpu._timeline import Timeline
@@ -25,7 +26,6 @@ _MOVE_NAMES = {
     "copy_dtod": "within the device",
     "memset": "memset",
 }
-Cell = str | tuple[float, str]  # text, or a figure to sort by and how it is shown
 
 
 def write_report(timeline: Timeline, about: dict[str, Any], output: Path) -> Summary:
@@ -38,10 +38,12 @@ def write_report(timeline: Timeline, about: dict[str, Any], output: Path) -> Sum
     """
     summary = summarize(timeline)
     page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=escape(f"Software GPU: {_plain(timeline.path.name)}"),
+        style=STYLE,
+        sorting=SORTING,
+        title=escape(f"Software GPU: {plain(timeline.path.name)}"),
         kind="A modelled device: order, overlap and sharing mean something, speed does not.",
-        facts="".join(_fact(*fact) for fact in _facts(summary, about)),
-        notes="".join(f'<p class="note">{escape(note)}</p>' for note in notes(timeline, summary)),
+        facts="".join(fact(*found) for found in _facts(summary, about)),
+        notes="".join(map(note, notes(timeline, summary))),
         charts=_charts(summary, about) or "<p>Nothing used an engine.</p>",
         picture=_picture(summary),
         tables="".join(_tables(summary)),
@@ -69,7 +71,9 @@ def notes(timeline: Timeline, summary: Summary) -> list[str]:
             "interrupted, or its disk full."
         )
     if summary.drawn_gap_ns > 1:
-        found.append(f"The picture draws what lies within {_time(summary.drawn_gap_ns)} as one.")
+        found.append(
+            f"The picture draws what lies within {time_text(summary.drawn_gap_ns)} as one."
+        )
     if len(summary.tracks) > _MOST_TRACKS:
         found.append(f"The picture shows {_MOST_TRACKS} of {len(summary.tracks)} streams.")
     found += [
@@ -87,23 +91,19 @@ def _facts(summary: Summary, about: dict[str, Any]) -> Iterable[tuple[str, str]]
     for key in ("clock", "mode"):
         if key in about:
             yield key, str(about[key])
-    yield "length", _time(summary.length_ns)
+    yield "length", time_text(summary.length_ns)
     yield "operations", f"{summary.rows - summary.switches:,}"
     yield "clients", f"{len(summary.clients):,}"
-    turn = f", {_time(summary.switch_ns)} in all" if summary.switches else ""
+    turn = f", {time_text(summary.switch_ns)} in all" if summary.switches else ""
     yield "changes of contexts", f"{summary.switches:,}{turn}"
     slice_ns, switch_ns = about.get("slice_ns"), about.get("switch_ns")
     if isinstance(slice_ns, int) and isinstance(switch_ns, int):
-        yield "slice, cost of a change", f"{_time(slice_ns)}, {_time(switch_ns)}"
+        yield "slice, cost of a change", f"{time_text(slice_ns)}, {time_text(switch_ns)}"
 
 
 def _devices(about: dict[str, Any]) -> list[dict[str, Any]]:
     devices = about.get("devices")
     return [d for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
-
-
-def _fact(name: str, value: str) -> str:
-    return f"<div><span>{escape(name)}</span><b>{escape(_plain(value))}</b></div>"
 
 
 def _charts(summary: Summary, about: dict[str, Any]) -> str:
@@ -135,7 +135,7 @@ def _chart(
         f"L{offset + i:.2f} {y}L{offset + i + 1:.2f} {y}" for i, y in enumerate(heights)
     )
     width = max(1.0, summary.length_ns / buckets.width_ns)
-    span = _time(summary.length_ns)
+    span = time_text(summary.length_ns)
     return (
         f"<figure><svg viewBox='0 0 {width:.2f} 64' preserveAspectRatio='none' role='img'>"
         f"<path d='M{offset:.2f} 64{steps}L{offset + len(levels):.2f} 64Z'/></svg>"
@@ -169,7 +169,7 @@ def _drawing(summary: Summary) -> dict[str, Any]:
     return {
         "length_ns": summary.length_ns,
         "tracks": tracks,
-        "labels": [_plain(label) for label in labels],
+        "labels": [plain(label) for label in labels],
         "spans": spans,
     }
 
@@ -182,7 +182,7 @@ def _embedded(value: object) -> str:
 
 def _tables(summary: Summary) -> Iterable[str]:
     total = sum(client.sm_ns for client in summary.clients.values()) or 1
-    yield _table(
+    yield table(
         "Clients",
         (
             "client",
@@ -198,34 +198,34 @@ def _tables(summary: Summary) -> Iterable[str]:
             (
                 str(number),
                 (c.pid, str(c.pid)),
-                _count(c.kernels),
+                count(c.kernels),
                 (c.sm_ns, f"{c.sm_ns / total:.1%}"),
-                _count(c.copies),
-                _size(c.to_device_bytes),
-                _size(c.from_device_bytes),
-                _count(c.turns),
+                count(c.copies),
+                size(c.to_device_bytes),
+                size(c.from_device_bytes),
+                count(c.turns),
             )
             for number, c in sorted(summary.clients.items(), key=lambda item: -item[1].sm_ns)
         ),
     )
     kernels = sorted(summary.kernels.items(), key=lambda item: -item[1].total_ns)
-    yield _table(
+    yield table(
         "Kernels",
         ("name", "launches", "total", "mean", "longest part", "parts", "bytes"),
         (
             (
                 name,
-                _count(k.launches),
-                _span(k.total_ns),
-                _span(k.total_ns / max(1, k.launches)),
-                _span(k.longest_ns),
-                _count(k.parts),
-                _size(k.bytes),
+                count(k.launches),
+                span(k.total_ns),
+                span(k.total_ns / max(1, k.launches)),
+                span(k.longest_ns),
+                count(k.parts),
+                size(k.bytes),
             )
             for name, k in kernels
         ),
     )
-    yield _table(
+    yield table(
         "Streams",
         ("client", "stream", "gpu", "operations", "busy", "waited", "longest wait"),
         (
@@ -233,71 +233,26 @@ def _tables(summary: Summary) -> Iterable[str]:
                 *(key if isinstance(key, str) else str(key[0]),),
                 "" if isinstance(key, str) else str(key[1]),
                 (s.gpu, str(s.gpu)),
-                _count(s.operations),
-                _span(s.busy_ns),
-                _span(s.waited_ns),
-                _span(s.longest_wait_ns),
+                count(s.operations),
+                span(s.busy_ns),
+                span(s.waited_ns),
+                span(s.longest_wait_ns),
             )
             for key, s in sorted(summary.streams.items(), key=lambda item: -item[1].waited_ns)
         ),
     )
-    yield _table(
+    yield table(
         "Copies",
         ("gpu", "direction", "count", "bytes", "busy", "rate"),
         (
             (
                 str(gpu),
                 _MOVE_NAMES.get(kind, kind),
-                _count(m.count),
-                _size(m.bytes),
-                _span(m.busy_ns),
+                count(m.count),
+                size(m.bytes),
+                span(m.busy_ns),
                 (m.bytes / max(1, m.busy_ns), f"{m.bytes / max(1, m.busy_ns):.3g} GB/s"),
             )
             for (gpu, kind), m in sorted(summary.moves.items())
         ),
     )
-
-
-def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    body = ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows]
-    if not body:
-        return ""
-    heads = "".join(
-        f"<th{' class=n' if 'class=n' in body[0].split('</td>')[i] else ''}>{escape(name)}</th>"
-        for i, name in enumerate(header)
-    )
-    return (
-        f"<h2>{title}</h2><div class='scroll'><table><thead><tr>{heads}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return f"<td>{escape(_plain(cell))}</td>"
-    value, shown = cell
-    return f"<td class=n data-v='{value!r}'>{escape(shown)}</td>"
-
-
-def _plain(text: str) -> str:
-    """Without what turns text around or makes it invisible."""
-    return "".join(c if c.isprintable() else "?" for c in text) or "(no name)"
-
-
-def _count(number: int) -> Cell:
-    return number, f"{number:,}"
-
-
-def _size(size: int) -> Cell:
-    return size, format_bytes(size)
-
-
-def _span(ns: float) -> Cell:
-    return ns, _time(ns)
-
-
-def _time(ns: float) -> str:
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= scale:
-            return f"{ns / scale:.4g} {unit}"
-    return f"{ns:.4g} ns"

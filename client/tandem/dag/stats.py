@@ -1,0 +1,143 @@
+"""A graph in figures."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tandem._page import Cell, count, span, time_text
+from tandem.dag.graph import Graph
+from tandem.dag.model import ON_GPU
+
+_Table = tuple[str, tuple[str, ...], list[tuple[Cell, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critical:
+    """What the length hangs on, and of what that consists; the parts add up."""
+
+    nodes: int
+    length_ns: int
+    gpu_ns: int
+    host_ns: int  # between the host's waits and what it submitted
+    earlier_ns: int  # work from before
+    other_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """What the graph does not know: counts of operations, and of calls."""
+
+    durations: int  # GPU operations, taken to last 0 ns
+    estimated: int  # their durations are those of others of their name
+    accesses: int  # they may touch more memory than is known
+    order: int  # they may have had to wait for more
+    lost_calls: int
+    left_out: dict[str, int]
+    is_cut_short: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Of the whole recording, or of one iteration."""
+
+    source: str
+    iteration: int | None
+    iterations: int
+    iterations_are_marked: bool
+    operations: int
+    nodes: dict[str, int]  # by kind
+    edges: dict[str, int]  # by kind
+    gpu_ns: int  # of all GPU operations together
+    critical: Critical
+    gpu_critical_ns: int  # the least for a host that takes no time
+    unknown: Unknown
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """The most important figures, for people."""
+        how = "marked" if self.iterations_are_marked else "found"
+        known = f"{self.iterations} {how}" if self.iterations else "none known"
+        yield "iteration", known if self.iteration is None else f"{self.iteration} of {known}"
+        yield "operations", f"{self.operations:,}"
+        yield "edges", f"{sum(self.edges.values()):,}"
+        yield "length", time_text(self.critical.length_ns)
+        yield "GPU time of all", time_text(self.gpu_ns)
+        yield "longest chain on the GPU", time_text(self.gpu_critical_ns)
+
+    def doubts(self) -> Iterator[str]:
+        """What is not known, in sentences."""
+        unknown = self.unknown
+        if unknown.is_cut_short:
+            yield "The recording ends early."
+        if unknown.lost_calls:
+            yield f"{unknown.lost_calls:,} calls were not recorded."
+        for name, number in sorted(unknown.left_out.items()):
+            yield f"{number:,} \u00d7 {name} left out: the recording does not say what they touch."
+        if unknown.durations:
+            yield f"How long {unknown.durations:,} GPU operations take is not known: 0 is taken."
+        if unknown.estimated:
+            yield f"The times of {unknown.estimated:,} operations are the means of their names."
+        if unknown.order:
+            yield f"{unknown.order:,} operations may have had to wait for more than is known."
+
+    def tables(self) -> Iterator[_Table]:
+        """The rest, for people."""
+        critical = self.critical
+        parts = [("GPU", critical.gpu_ns), ("host", critical.host_ns)]
+        parts += [("earlier work", critical.earlier_ns), ("other", critical.other_ns)]
+        length = max(1, critical.length_ns)
+        yield (
+            "Critical path",
+            ("of what", "time", "share"),
+            [(name, span(ns), (ns, f"{ns / length:.1%}")) for name, ns in parts if ns],
+        )
+        for title, counts in (("Nodes", self.nodes), ("Edges", self.edges)):
+            rows: list[tuple[Cell, ...]] = [(_words(n), count(c)) for n, c in counts.items()]
+            yield title, ("kind", "count"), rows
+
+
+def stats_of(graph: Graph) -> Stats:
+    """Count a graph."""
+    window, analysis = graph.window, graph.analysis
+    parts = analysis.critical_parts
+    operations = [graph.operation(node) for node in graph.nodes]
+    return Stats(
+        source=window.source,
+        iteration=graph.iteration,
+        iterations=len(window.iterations),
+        iterations_are_marked=window.is_marked,
+        operations=len(graph),
+        nodes=_sorted(Counter(op.kind.name.lower() for op in operations)),
+        edges=_sorted(Counter(kind.name.lower() for _, _, kind in graph.all_edges())),
+        gpu_ns=sum(op.duration_ns for op in operations if op.kind in ON_GPU),
+        critical=Critical(
+            nodes=len(analysis.critical_path),
+            length_ns=analysis.critical_ns,
+            gpu_ns=parts.gpu_ns,
+            host_ns=parts.host_ns,
+            earlier_ns=parts.earlier_ns,
+            other_ns=parts.other_ns,
+        ),
+        gpu_critical_ns=analysis.gpu_critical_ns,
+        unknown=_unknown(graph),
+    )
+
+
+def _unknown(graph: Graph) -> Unknown:
+    missing, unknown = graph.analysis.unknown, graph.window.unknown
+    return Unknown(
+        durations=missing.durations,
+        estimated=missing.estimated,
+        accesses=missing.accesses,
+        order=missing.order,
+        lost_calls=unknown.lost_calls,
+        left_out=unknown.left_out,
+        is_cut_short=unknown.is_cut_short,
+    )
+
+
+def _sorted(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
