@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -107,8 +108,8 @@ def draw(place: str, iteration: int | None, form: str | None, output: Path | Non
 def stats(place: str, iteration: int | None, as_json: bool) -> None:
     """Say what the graph of a recording or of a running job comes to.
 
-    Counts of nodes and edges, what the length hangs on, and what is not known. Times are of the
-    clock of the calls; begins are reconstructed.
+    Counts of nodes and edges, what the length hangs on, how far kernels and transfers overlap, what
+    bounds the kernels, why the GPU is idle, and what is not known. Begins are reconstructed.
 
     \b
     Examples:
@@ -123,7 +124,7 @@ def stats(place: str, iteration: int | None, as_json: bool) -> None:
         return
     for name, value in found.facts():
         click.echo(f"{name}: {printable(value)}")
-    for title, header, rows in found.tables():
+    for title, header, rows in filter(itemgetter(2), found.tables()):
         click.echo(f"\n{title}")
         shown = [[cell if isinstance(cell, str) else cell[1] for cell in row] for row in rows]
         print_table(header, shown, right=header[1:])

@@ -1,8 +1,11 @@
 """The graph of a window: every operation becomes the node of its number."""
 
-from tandem._native import Dag
+from tandem._native import Dag, OperationKind
 from tandem._native import Operation as NativeOperation
 from tandem.dag.model import Operation, Window
+
+_ADDRESS_BITS = 57  # of virtual memory (Intel 64 and IA-32 manual, volume 3, 5-level paging)
+_OF_MEMORY = (OperationKind.ALLOC, OperationKind.FREE, OperationKind.MEMSET)
 
 
 def build(window: Window) -> Dag:
@@ -23,17 +26,27 @@ def build(window: Window) -> Dag:
         elif current[thread] != operation.context:
             dag.use_context(threads[thread], operation.context)
         current[thread] = operation.context
-        accesses = [(a.address, a.bytes, a.is_const) for a in operation.accesses]
-        dag.add(_native(operation, threads[thread], streams), accesses or None)
+        process = window.threads[thread].process
+        accesses = [(_address(a.address, process), a.bytes, a.is_const) for a in operation.accesses]
+        object_ = operation.object
+        if operation.kind in _OF_MEMORY:
+            object_ = _address(object_, process)
+        native = _native(operation, threads[thread], streams, object_)
+        dag.add(native, accesses or None)
     return dag
 
 
-def _native(operation: Operation, thread: int, streams: list[int]) -> NativeOperation:
+def _address(address: int, process: int) -> int:
+    # Processes have the same addresses for different memory.
+    return (address + (process << _ADDRESS_BITS)) % 2**64
+
+
+def _native(operation: Operation, thread: int, streams: list[int], object_: int) -> NativeOperation:
     where = {} if operation.stream is None else {"stream": streams[operation.stream]}
     return NativeOperation(
         operation.kind,
         thread=thread,
-        object=operation.object,
+        object=object_,
         bytes=operation.bytes,
         submitted_ns=operation.submitted_ns,
         duration_ns=operation.duration_ns,

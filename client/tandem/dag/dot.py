@@ -14,6 +14,7 @@ _STYLES = {
     "EVENT": "color=blue",
     "LEGACY": "color=orange",
     "HOST": "color=gray,style=dashed",
+    "OVERLAP": "color=black,style=dashed",
     "READ_AFTER_WRITE": "color=red,style=dotted",
     "WRITE_AFTER_READ": "color=red,style=dotted",
     "WRITE_AFTER_WRITE": "color=red,style=dotted",

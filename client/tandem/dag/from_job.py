@@ -15,6 +15,7 @@ from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES
 
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
+_OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
 _NAMES = {
     OperationKind.GRAPH: "graph",
     OperationKind.MEMSET: "memset",
@@ -76,6 +77,7 @@ class _Merger:
     threads: list[Thread] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     contexts: int = 0
+    events: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, window: _results.Window) -> None:
         """Take in one process."""
@@ -96,12 +98,18 @@ class _Merger:
                     stream=None if operation.stream is None else streams[operation.stream],
                     submitted_ns=operation.submitted_ns,
                     duration_ns=operation.duration_ns,
-                    object=operation.object,
+                    object=self._object(operation, process),
                     bytes=operation.bytes,
                     blocks=operation.blocks,
                     flags=operation.flags,
                 )
             )
+
+    def _object(self, operation: NativeOperation, process: int) -> int:
+        if operation.kind not in _OF_EVENTS:
+            return operation.object
+        # Processes, and forked ones above all, have the same handles for events of their own.
+        return self.events.setdefault((process, operation.object), len(self.events) + 1)
 
     def _add_threads(self, recorded: RecordedOperations, process: int) -> dict[int, int]:
         numbers = {}

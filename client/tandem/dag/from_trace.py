@@ -7,20 +7,24 @@
 4. Where the documentation lets a call return early, nobody is said to have waited: of the copies
    without "Async" only those to the host are waits (CUDA Driver API, "API synchronization
    behavior").
-5. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
+5. A launch may read and write every allocation that a word of its parameters points into, and, as
+   pointers may be in memory too, more; copies and memsets use just what they name.
+6. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tandem._native import OperationKind, StreamKind
+from tandem.dag.allocations import Allocations
 from tandem.dag.model import (
     ESTIMATED,
     HOST_WAITS,
     PROGRAMMATIC,
     UNKNOWN_ORDER,
     UNRESOLVED,
+    Access,
     Operation,
     Process,
     Stream,
@@ -30,6 +34,7 @@ from tandem.dag.model import (
 )
 from tandem.trace import meaning
 from tandem.trace.file import Recording
+from tandem.trace.lines import bytes_of, kernel_parameters
 from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
 
 _CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
@@ -47,6 +52,7 @@ class _Node:
     blocks: int = 0
     flags: int = 0
     duration_ns: int = 0
+    accesses: tuple[Access, ...] = ()
 
 
 def from_trace(recording: Recording, source: str) -> Window:
@@ -89,7 +95,7 @@ class _Reader:
         self.context_count = 0
         self.left_out: Counter[str] = Counter()
         self.means = _means(recording.calls)
-        self.sizes: dict[int, dict[int, int]] = {}  # process -> address -> bytes
+        self.allocations: defaultdict[int, Allocations] = defaultdict(Allocations)  # by pid
         self._names = {process.pid: process.name for process in recording.processes}
         self._processes: dict[int, int] = {}
         self._threads: dict[tuple[int, int], int] = {}
@@ -124,6 +130,7 @@ class _Reader:
             bytes=node.bytes,
             blocks=node.blocks,
             flags=node.flags,
+            accesses=node.accesses,
         )
 
     def _forget(self, call: Call, kind: str | None) -> None:
@@ -205,8 +212,8 @@ class _Reader:
         return UNKNOWN_ORDER if call.pid in self._shares_events else 0
 
     def is_device(self, call: Call) -> Callable[[int], bool]:
-        sizes = self.sizes.get(call.pid, {})
-        return lambda address: any(a <= address < a + size for a, size in sizes.items())
+        allocations = self.allocations[call.pid]
+        return lambda address: allocations.holding(address) is not None
 
 
 def _means(calls: Sequence[Call]) -> dict[str, int]:
@@ -246,7 +253,14 @@ def _launch(call: Call, reader: _Reader) -> _Node | None:
         blocks=min(meaning.blocks_of(call), 2**32 - 1),
         duration_ns=ns,
         flags=flags | UNRESOLVED,
+        accesses=_pointed_to(call, reader.allocations[call.pid]),
     )
+
+
+def _pointed_to(call: Call, allocations: Allocations) -> tuple[Access, ...]:
+    words = {w for _, words in kernel_parameters(call) for w in words}
+    found = {place for place in map(allocations.holding, words) if place is not None}
+    return tuple(Access(address=a, bytes=size, is_const=False) for a, size in sorted(found))
 
 
 def _graph(call: Call, reader: _Reader) -> _Node:
@@ -266,14 +280,33 @@ def _copy(call: Call, reader: _Reader) -> _Node:
     # Of cuMemcpy only the addresses tell, and not all of them are known.
     is_sure = direction == "dtoh" and call.type.base != "cuMemcpy"
     waits = is_sure and not meaning.returns_when_queued(call)
+    accesses = _copied(call)
     return _Node(
         kind=OperationKind.COPY,
         name=f"copy {direction}",
         stream=reader.stream_or_default(call),
         object=meaning.word(call, "dstDevice") or meaning.word(call, "dst"),
         bytes=meaning.copied_bytes(call),
-        flags=HOST_WAITS if waits else 0,
+        flags=(HOST_WAITS if waits else 0) | (0 if accesses else UNRESOLVED),
+        accesses=accesses,
     )
+
+
+def _copied(call: Call) -> tuple[Access, ...]:
+    # Of one piece to another; nothing where rows, arrays or several pieces are copied.
+    size = bytes_of(call)
+    target = _first_word(call, "dstDevice", "dstHost", "dst")
+    source = _first_word(call, "srcDevice", "srcHost", "src")
+    if not (size and target and source):
+        return ()
+    return (
+        Access(address=source, bytes=size, is_const=True),
+        Access(address=target, bytes=size, is_const=False),
+    )
+
+
+def _first_word(call: Call, *names: str) -> int:
+    return next((found for name in names if (found := meaning.word(call, name))), 0)
 
 
 def _set(call: Call, reader: _Reader) -> _Node:
@@ -328,14 +361,14 @@ def _host(call: Call, reader: _Reader) -> _Node:
 
 def _alloc(call: Call, reader: _Reader) -> _Node:
     address, size = meaning.allocated_address(call), meaning.allocated_bytes(call)
-    reader.sizes.setdefault(call.pid, {})[address] = size
+    reader.allocations[call.pid].add(address, size)
     kind = OperationKind.ALLOC
     return _Node(kind=kind, name="alloc", stream=reader.stream(call), object=address, bytes=size)
 
 
 def _free(call: Call, reader: _Reader) -> _Node:
     address = meaning.word(call, "dptr")
-    size = reader.sizes.get(call.pid, {}).pop(address, 0)
+    size = reader.allocations[call.pid].remove(address)
     kind = OperationKind.FREE
     return _Node(kind=kind, name="free", stream=reader.stream(call), object=address, bytes=size)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tandem._native import Analysis
 from tandem._page import Cell, count, span, time_text
 from tandem.dag.graph import Graph
 from tandem.dag.model import ON_GPU
@@ -37,6 +38,44 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """How far kernels and transfers run side by side, from 0 to 1 (`tandem._native.Overlap`)."""
+
+    ct: float  # kernel time during which a transfer runs / kernel time
+    tc: float  # transfer time during which a kernel runs / transfer time
+    cc: float  # kernel time during which another kernel runs / kernel time
+    tot: float  # time of operations beside one that began earlier / time of all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Times in which the GPU ran nothing of it."""
+
+    count: int
+    total_ns: int
+    longest_ns: int
+    by_cause_ns: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchBound:
+    """Whether the host is too slow for the GPU."""
+
+    verdict: bool
+    found_idle: int  # operations handed over when all that they had to wait for had ended
+    idle_share: float  # of the length: gaps that the host made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """How many GPU operations run at once."""
+
+    most: int
+    mean: float
+    busy_ns: int  # how long at least one runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """Of the whole recording, or of one iteration."""
 
@@ -50,6 +89,11 @@ class Stats:
     gpu_ns: int  # of all GPU operations together
     critical: Critical
     gpu_critical_ns: int  # the least for a host that takes no time
+    overlap: Overlap
+    width: Width
+    classes: dict[str, float]  # share of GPU time, from 0 to 1
+    gaps: Gaps
+    launch_bound: LaunchBound
     unknown: Unknown
 
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -62,6 +106,8 @@ class Stats:
         yield "length", time_text(self.critical.length_ns)
         yield "GPU time of all", time_text(self.gpu_ns)
         yield "longest chain on the GPU", time_text(self.gpu_critical_ns)
+        bound = self.launch_bound
+        yield "launch-bound", f"{'yes' if bound.verdict else 'no'}, {bound.idle_share:.0%} idle"
 
     def doubts(self) -> Iterator[str]:
         """What is not known, in sentences."""
@@ -90,6 +136,23 @@ class Stats:
             ("of what", "time", "share"),
             [(name, span(ns), (ns, f"{ns / length:.1%}")) for name, ns in parts if ns],
         )
+        overlap = self.overlap
+        yield (
+            "Overlap",
+            ("of what", "share"),
+            [
+                ("CT: kernels, with a transfer", _share(overlap.ct)),
+                ("TC: transfers, with a kernel", _share(overlap.tc)),
+                ("CC: kernels, with another kernel", _share(overlap.cc)),
+                ("TOT: all, with one before", _share(overlap.tot)),
+            ],
+        )
+        classes: list[tuple[Cell, ...]] = [(n, _share(x)) for n, x in self.classes.items() if x]
+        yield "Classes", ("bound by", "share of GPU time"), classes
+        gaps: list[tuple[Cell, ...]] = [
+            (_words(n), span(ns)) for n, ns in self.gaps.by_cause_ns.items()
+        ]
+        yield "Gaps on the GPU", ("made by", "time"), gaps
         for title, counts in (("Nodes", self.nodes), ("Edges", self.edges)):
             rows: list[tuple[Cell, ...]] = [(_words(n), count(c)) for n, c in counts.items()]
             yield title, ("kind", "count"), rows
@@ -118,8 +181,43 @@ def stats_of(graph: Graph) -> Stats:
             other_ns=parts.other_ns,
         ),
         gpu_critical_ns=analysis.gpu_critical_ns,
+        overlap=_overlap(analysis),
+        width=Width(most=analysis.most_width, mean=analysis.mean_width, busy_ns=analysis.busy_ns),
+        classes={c.name.lower(): share for c, share in analysis.class_shares.items()},
+        gaps=_gaps(analysis),
+        launch_bound=_launch_bound(analysis),
         unknown=_unknown(graph),
     )
+
+
+def _overlap(analysis: Analysis) -> Overlap:
+    found = analysis.overlap
+    return Overlap(ct=found.ct, tc=found.tc, cc=found.cc, tot=found.tot)
+
+
+def _gaps(analysis: Analysis) -> Gaps:
+    by_cause: Counter[str] = Counter()
+    lengths = []
+    for gap in analysis.gaps:
+        lengths.append(gap.end_ns - gap.start_ns)
+        by_cause[gap.cause.name.lower()] += lengths[-1]
+    return Gaps(
+        count=len(lengths),
+        total_ns=sum(lengths),
+        longest_ns=max(lengths, default=0),
+        by_cause_ns=_sorted(by_cause),
+    )
+
+
+def _launch_bound(analysis: Analysis) -> LaunchBound:
+    found = analysis.launch_bound
+    return LaunchBound(
+        verdict=found.verdict, found_idle=found.found_idle, idle_share=found.idle_share
+    )
+
+
+def _share(share: float) -> Cell:
+    return share, f"{share:.1%}"
 
 
 def _unknown(graph: Graph) -> Unknown:

@@ -24,6 +24,7 @@ LEAST_WIDTH = 4
 _RIGHT = 14
 _TICKS = 10
 _LEAST_TEXT = 22
+_ORDERS = ("stream", "event", "legacy", "host", "overlap")
 _MOST_PARTS = 12
 STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
 
@@ -134,7 +135,7 @@ def _edge(edge: Edge, drawing: Drawing) -> str:
     y2 = lane_top(lanes[1]) + (0 if down else BOX_HEIGHT)
     x1, x2 = (NAMES_WIDTH + ns * scale for ns in (edge.start_ns, edge.end_ns))
     kind = edge.kind.name.lower()
-    group = kind if kind in ("event", "legacy", "host", "stream") else "data"
+    group = kind if kind in _ORDERS else "data"
     return (
         f'<path class="edge {group}{" hot" if edge.is_critical else ""}" '
         f'data-s="{edge.start_ns}" data-e="{edge.end_ns}" data-y1="{y1}" data-y2="{y2}" '

@@ -119,3 +119,12 @@ def test_a_job_that_told_nothing_has_no_graph():
 def test_an_iteration_that_is_not_there_is_refused():
     with pytest.raises(UsageError, match="iterations 1 to 1, and no 2"):
         graph_of(from_job([window(*FORK)], "train"), 2)
+
+
+def test_the_same_handle_of_two_processes_is_two_events():
+    recorded = record(10, EVENT_RECORD, ONE, of=0xE)
+    waits = record(20, EVENT_WAIT, OTHER, of=0xE)
+
+    graph = graph_of(from_job([window(recorded, pid=100), window(waits, pid=101)], "train"))
+
+    assert list(graph.edges()) == []

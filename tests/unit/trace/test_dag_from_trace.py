@@ -6,7 +6,13 @@ from recordings import CONTEXT, Thread, recording_of
 from tandem._native import EdgeKind, OperationKind, StreamKind
 from tandem.dag.from_trace import from_trace
 from tandem.dag.graph import graph_of
-from tandem.dag.model import ESTIMATED, HOST_WAITS, PROGRAMMATIC, UNKNOWN_ORDER
+from tandem.dag.model import (
+    ESTIMATED,
+    HOST_WAITS,
+    PROGRAMMATIC,
+    UNKNOWN_ORDER,
+    UNRESOLVED,
+)
 
 STREAM, OTHER, EVENT, ADDRESS = 0x55, 0x66, 0x44, 0x7F00
 LEGACY, PER_THREAD = 1, 2
@@ -219,6 +225,43 @@ def test_a_launch_on_several_devices_is_left_out_and_counted():
 
     assert window.operations == ()
     assert window.unknown.left_out == {"cuLaunchCooperativeKernelMultiDevice": 1}
+
+
+def uses(operation):
+    return [(a.address, a.bytes, a.is_const) for a in operation.accesses]
+
+
+def test_a_launch_may_use_the_allocations_that_its_parameters_point_into_and_more():
+    program = Program().function().on("cuMemAlloc_v2", 9, ADDRESS, 4096)
+    program.run(STREAM, parameters=(ADDRESS + 100, 5)).run(STREAM, parameters=(ADDRESS + 4096, 5))
+    program.on("cuMemFree_v2", ADDRESS).run(STREAM, parameters=(ADDRESS, 5))
+
+    operations = window_of(program).operations
+
+    assert [uses(operations[i]) for i in (1, 2, 4)] == [[(ADDRESS, 4096, False)], [], []]
+    assert all(operations[i].flags & UNRESOLVED for i in (1, 2, 4))
+    assert operations[3].bytes == 4096
+
+
+def test_a_copy_reads_one_piece_and_writes_another():
+    program = Program().on("cuMemcpyHtoD_v2", ADDRESS, 9, 64)
+    program.on("cuMemcpy2D_v2", *range(17))
+
+    plain, of_rows = window_of(program).operations
+
+    assert (uses(plain), plain.flags & UNRESOLVED) == ([(9, 64, True), (ADDRESS, 64, False)], 0)
+    assert (uses(of_rows), of_rows.flags & UNRESOLVED) == ([], UNRESOLVED)
+
+
+def test_the_same_address_of_two_processes_is_different_memory():
+    first = Program(pid=1, tid=1).on("cuMemcpyHtoDAsync_v2", ADDRESS, 9, 64, STREAM, stream=STREAM)
+    second = Program(pid=2, tid=2, first=2)
+    second.on("cuMemcpyHtoDAsync_v2", ADDRESS, 9, 64, STREAM, stream=STREAM)
+    second.on("cuMemcpyDtoHAsync_v2", 99, ADDRESS, 64, OTHER, stream=OTHER)
+
+    graph = graph_of(window_of(first, second))
+
+    assert [(a, b, k.name) for a, b, k in graph.data_edges()] == [(1, 2, "READ_AFTER_WRITE")]
 
 
 def test_every_edge_that_says_something_has_a_look_in_dot():

@@ -169,6 +169,10 @@ def test_the_figures_of_a_diamond():
     assert (stats.edges["stream"], stats.edges["event"]) == (6, 2)
     assert (stats.gpu_ns, stats.gpu_critical_ns, stats.critical.gpu_ns) == (6000, 5000, 5000)
     assert (stats.iteration, stats.iterations, stats.unknown.lost_calls) == (None, 0, 0)
+    # 1000 ns of two kernels at once, of 6000 ns
+    assert (stats.overlap.cc, stats.overlap.ct) == (pytest.approx(1 / 3), 0)
+    assert (stats.width.most, stats.width.busy_ns) == (2, 5000)
+    assert sum(stats.classes.values()) == pytest.approx(1)
 
 
 def test_a_recording_with_losses_says_so():
