@@ -41,7 +41,9 @@ class RecordedOperations {
   py::list places() const { return places_; }
 
   dag::analysis::Analysis analyse() const {
-    return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, graph_.begin(), {});
+    dag::analysis::Options options;
+    options.since = graph_.begin();
+    return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, options);
   }
 
   py::dict streams() const {
