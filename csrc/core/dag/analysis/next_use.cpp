@@ -10,7 +10,9 @@ template <class See>
 void each_use(const Window& window, See see) {
   for (NodeId id = window.first; id < window.last; ++id) {
     window.graph.each_access(id, [&](const Access& access) {
-      if (access.bytes != 0) see(id, access.address, plus(access.address, access.bytes));
+      // The last address of all has no end: a range of it alone would be empty.
+      const uint64_t end = plus(access.address, access.bytes);
+      if (access.address < end) see(id, access.address, end);
     });
   }
 }
