@@ -63,7 +63,7 @@ def bounds(window: Window, iteration: int) -> tuple[int, int]:
         raise UsageError(f"'{window.source}' has iterations 1 to {count}, and no {iteration}")
     raise UsageError(
         f"'{window.source}' has no iteration {iteration}: none could be told apart; leave out "
-        "--iteration to see everything, or mark them with tandem.step()"
+        "--iteration to see everything"
     )
 
 
