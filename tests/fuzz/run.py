@@ -23,6 +23,7 @@ TARGETS = {
     "codec": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
     "state": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
     "sample": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
+    "name": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
     "ptx": (["csrc/softgpu/ptx"], ["-Icsrc/softgpu", f"-isystem{ninja_build.cuda_include()}"]),
     "device": (["csrc/softgpu/device"], ["-Icsrc/softgpu", "-Icsrc/softgpu/device"]),
 }

@@ -1,8 +1,10 @@
 // The fuzzers' bodies on inputs from a fixed seed, so that every run of the tests covers them.
 #include <random>
+#include <string>
 #include <vector>
 
 #include "../../fuzz/bodies.h"
+#include "../../fuzz/name_bodies.h"
 #include "../../fuzz/sample_bodies.h"
 #include "check.h"
 
@@ -92,5 +94,18 @@ TEST(plausible_lies_in_a_sample_ring_become_samples_within_bounds) {
     }
     put(writes, 64 * 8, 64, true);
     ring.run(writes.data(), writes.size());
+  }
+}
+
+// Characters that names are made of, after a beginning that is one.
+TEST(garbage_behind_a_name_is_understood_or_not) {
+  std::mt19937 random(7);
+  const std::string letters = "_ZNSTIJLEKPVRFXDv0123456789abcfipst.";
+  for (int i = 0; i < 200'000; ++i) {
+    std::string name = i % 2 ? "_Z1fIPKfiEvT_S1_" : "_ZN1A1BIfE1gEPKS0_S1_";
+    const size_t kept = random() % name.size();
+    name.resize(kept);
+    for (size_t more = random() % 24; more; --more) name += letters[random() % letters.size()];
+    fuzz::mangled_name(reinterpret_cast<const uint8_t*>(name.data()), name.size());
   }
 }

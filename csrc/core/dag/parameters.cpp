@@ -1,0 +1,84 @@
+#include "dag/parameters.h"
+
+#include <algorithm>
+
+namespace tandem::dag {
+namespace {
+
+// Below are small numbers, and two packed into a word have at least the upper one in the upper half;
+// above, user space ends on every platform that CUDA runs on (57 bits of address).
+constexpr uint64_t kLowestAddress = uint64_t{1} << 32;
+constexpr uint64_t kHighestAddress = uint64_t{1} << 57;
+
+bool could_be_address(uint64_t word) { return word >= kLowestAddress && word < kHighestAddress; }
+
+const Allocation* find(const std::vector<Allocation>& known, uint64_t address) {
+  const auto after = std::upper_bound(known.begin(), known.end(), address,
+                                      [](uint64_t a, const Allocation& b) { return a < b.base; });
+  if (after == known.begin()) return nullptr;
+  const Allocation& before = *(after - 1);
+  return address - before.base < before.bytes ? &before : nullptr;
+}
+
+void lower(Coverage* coverage, Coverage to) { *coverage = std::min(*coverage, to); }
+
+class Walk {
+ public:
+  Walk(const std::vector<Allocation>& known, Touched* out) : known_(known), out_(out) {}
+
+  // `type` is null where nothing is known of the parameter.
+  void take(uint32_t index, uint32_t bytes, const uint64_t* words, const ParameterType* type) {
+    const bool is_pointer = type && type->is_pointer && bytes == 8;
+    for (uint32_t at = 0; at < bytes / 8; ++at) {
+      const Allocation* found = find(known_, words[at]);
+      if (found) add(index, words[at], *found, is_pointer && type->to_const);
+      else if (is_pointer ? words[at] != 0 : could_be_address(words[at]))
+        lower(&out_->coverage, Coverage::kUnknown);
+      if (found && !(is_pointer && type->to_plain)) lower(&out_->coverage, Coverage::kDirect);
+    }
+  }
+
+ private:
+  void add(uint32_t index, uint64_t address, const Allocation& in, bool is_const) {
+    out_->buffers.push_back({address, in.bytes - (address - in.base), in.base, index, is_const});
+  }
+
+  const std::vector<Allocation>& known_;
+  Touched* out_;
+};
+
+}  // namespace
+
+Touched touched_by(const LaunchParameters& launch, const std::vector<ParameterType>* signature,
+                   const std::vector<Allocation>& known) {
+  Touched touched;
+  touched.coverage = launch.is_cut ? Coverage::kUnknown : Coverage::kAll;
+  if (signature && signature->size() != launch.count) signature = nullptr;
+  Walk walk(known, &touched);
+  size_t first = 0;
+  for (size_t i = 0; i < launch.count; ++i) {
+    const auto bytes = static_cast<uint32_t>(launch.layout[i]);
+    const size_t words = (size_t{bytes} + 7) / 8;
+    if (words > launch.word_count - first) {
+      touched.coverage = Coverage::kUnknown;
+      return touched;
+    }
+    walk.take(static_cast<uint32_t>(i), bytes, launch.words + first,
+              signature ? &(*signature)[i] : nullptr);
+    first += words;
+  }
+  if (first != launch.word_count) touched.coverage = Coverage::kUnknown;
+  return touched;
+}
+
+Touched touched_by(const LaunchParameters& launch, std::string_view name,
+                   const std::vector<Allocation>& known) {
+  std::vector<ParameterType> signature;
+  bool is_open = false;
+  // A pack ends the list; what came before it still is what it is.
+  const bool is_known = parameters_in(name, &signature, &is_open);
+  if (is_known && is_open && signature.size() < launch.count) signature.resize(launch.count);
+  return touched_by(launch, is_known ? &signature : nullptr, known);
+}
+
+}  // namespace tandem::dag
