@@ -255,6 +255,7 @@ def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
 # A socket of this machine: no proxy, and after a restart of the daemon soon connected again.
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 16 << 20),  # a window
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),

@@ -83,6 +83,7 @@ def window(message: pb.ProcessWindow) -> Window:
         lost_records=message.lost_records,
         is_cut=message.is_cut,
         records=message.records,
+        kernels=tuple((kernel.handle, kernel.name) for kernel in message.kernels),
     )
 
 

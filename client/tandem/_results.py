@@ -103,6 +103,7 @@ class Window:
     lost_records: int
     is_cut: bool  # it goes on after the last record
     records: bytes  # 64 bytes each, as docs/shared-memory.md says; by when they had effect
+    kernels: tuple[tuple[int, str], ...]  # handle, as in the records, and mangled name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,3 +122,4 @@ class WindowView:
     pid: int
     gpus: tuple[int, ...]
     window: _native.Window
+    kernels: tuple[tuple[int, str], ...]  # handle and name, where known

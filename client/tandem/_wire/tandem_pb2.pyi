@@ -487,6 +487,26 @@ class RecordWindowRequest(google.protobuf.message.Message):
 global___RecordWindowRequest = RecordWindowRequest
 
 @typing.final
+class Kernel(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    handle: builtins.int
+    """as in the records"""
+    name: builtins.str
+    """mangled"""
+    def __init__(
+        self,
+        *,
+        handle: builtins.int = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handle", b"handle", "name", b"name"]) -> None: ...
+
+global___Kernel = Kernel
+
+@typing.final
 class ProcessWindow(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -499,6 +519,7 @@ class ProcessWindow(google.protobuf.message.Message):
     LOST_RECORDS_FIELD_NUMBER: builtins.int
     IS_CUT_FIELD_NUMBER: builtins.int
     RECORDS_FIELD_NUMBER: builtins.int
+    KERNELS_FIELD_NUMBER: builtins.int
     pid: builtins.int
     begin_ns: builtins.int
     """Nanoseconds of the daemon's clock, as in the records."""
@@ -515,6 +536,10 @@ class ProcessWindow(google.protobuf.message.Message):
     """64 bytes each, docs/shared-memory.md; by when they had effect"""
     @property
     def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    @property
+    def kernels(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Kernel]:
+        """those whose names are known"""
+
     def __init__(
         self,
         *,
@@ -527,8 +552,9 @@ class ProcessWindow(google.protobuf.message.Message):
         lost_records: builtins.int = ...,
         is_cut: builtins.bool = ...,
         records: builtins.bytes = ...,
+        kernels: collections.abc.Iterable[global___Kernel] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["begin_ns", b"begin_ns", "end_ns", b"end_ns", "first_iteration", b"first_iteration", "gpus", b"gpus", "is_cut", b"is_cut", "iterations", b"iterations", "lost_records", b"lost_records", "pid", b"pid", "records", b"records"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["begin_ns", b"begin_ns", "end_ns", b"end_ns", "first_iteration", b"first_iteration", "gpus", b"gpus", "is_cut", b"is_cut", "iterations", b"iterations", "kernels", b"kernels", "lost_records", b"lost_records", "pid", b"pid", "records", b"records"]) -> None: ...
 
 global___ProcessWindow = ProcessWindow
 

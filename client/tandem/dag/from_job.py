@@ -4,7 +4,7 @@ What the records mean is said once, in csrc/core/dag/records.h; here numbers bec
 windows of several processes one. Between processes nothing is claimed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem import _results
@@ -87,12 +87,13 @@ class _Merger:
         contexts: dict[int, int] = {}
         threads = self._add_threads(recorded, process)
         streams = self._add_streams(recorded, process, contexts)
+        kernels = dict(window.kernels)
         for operation, place in zip(recorded.operations, recorded.places, strict=True):
             value = RECORD.unpack_from(window.records, place * RECORD_BYTES)[-1]
             self.operations.append(
                 Operation(
                     kind=operation.kind,
-                    name=_name(operation, value & 0xFFFF_FFFF),
+                    name=_name(operation, value & 0xFFFF_FFFF, kernels),
                     thread=threads[operation.thread],
                     context=self._context(contexts, value >> 32),
                     stream=None if operation.stream is None else streams[operation.stream],
@@ -142,9 +143,9 @@ class _Merger:
         return known[number]
 
 
-def _name(operation: NativeOperation, detail: int) -> str:
+def _name(operation: NativeOperation, detail: int, kernels: Mapping[int, str]) -> str:
     if operation.kind is OperationKind.LAUNCH:
-        return f"kernel {operation.object:#x}"
+        return kernels.get(operation.object) or f"kernel {operation.object:#x}"
     if operation.kind is OperationKind.COPY:
         return f"copy {_DIRECTIONS.get(detail, '')}".rstrip()
     return _NAMES[operation.kind]

@@ -79,6 +79,7 @@ def window_message(view: WindowView) -> pb.ProcessWindow:
         lost_records=window.lost,
         is_cut=window.is_cut,
         records=window.records,
+        kernels=[pb.Kernel(handle=handle, name=name) for handle, name in view.kernels],
     )
 
 

@@ -47,5 +47,6 @@ def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
         assert int(told[1]) == pytest.approx(usual_ms, rel=0.1)
         window = windows[worker.pid]
         operations = RecordedOperations(window.records).operations
-        launches = sum(operation.kind is LAUNCH for operation in operations)
-        assert launches == window.iterations * int(told[2])
+        launched = [operation.object for operation in operations if operation.kind is LAUNCH]
+        assert len(launched) == window.iterations * int(told[2])
+        assert set(launched) <= {handle for handle, _ in window.kernels}

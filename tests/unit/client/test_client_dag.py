@@ -19,7 +19,7 @@ def record(at_ns, kind, stream, *, of=0, low=0, thread=5, context=1, flags=NON_B
 
 
 def window(*records, pid=100, iterations=1, **rest):
-    told = {"lost_records": 0, "is_cut": False, "first_iteration": 3, **rest}
+    told = {"lost_records": 0, "is_cut": False, "first_iteration": 3, "kernels": (), **rest}
     return Window(
         pid=pid,
         gpus=(0,),
@@ -56,6 +56,14 @@ def test_records_become_operations_with_names():
     assert found.operations[1].duration_ns == 7
     assert [stream.kind for stream in found.streams] == [StreamKind.NON_BLOCKING] * 2
     assert found.iterations == ((0, 6),)
+
+
+def test_kernels_have_their_names_where_these_are_known():
+    found = from_job([window(*FORK, kernels=((0xB, "vadd"),))], "train")
+
+    names = [operation.name for operation in found.operations]
+    assert "vadd" in names
+    assert "kernel 0xa" in names
 
 
 def test_the_order_of_the_job_is_that_of_the_graph():
