@@ -67,7 +67,7 @@ static inline uint64_t now_ns(void) {
 // A context on device 0 with a stream and the kernels of the image at `path`.
 struct Ready {
   CUstream stream;
-  CUfunction noop, work;
+  CUfunction noop, work, eight;
 };
 
 static inline Ready make_ready(const char* path) {
@@ -93,6 +93,7 @@ static inline Ready make_ready(const char* path) {
   Ready ready;
   check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.noop, module, "noop"), "noop");
   check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.work, module, "work"), "work");
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.eight, module, "eight"), "eight");
   check(DRIVER(cuStreamCreate, "cuStreamCreate")(&ready.stream, CU_STREAM_NON_BLOCKING), "stream");
   return ready;
 }

@@ -11,3 +11,7 @@ TANDEM_KERNEL(noop, 0.0, 0.0)
 
 extern "C" __global__ void work() {}
 TANDEM_KERNEL(work, 0.0, 4.8e6)
+
+// As noop, with parameters.
+extern "C" __global__ void eight(const void*, const void*, void*, void*, long, long, double, double) {}
+TANDEM_KERNEL(eight, 0.0, 0.0)

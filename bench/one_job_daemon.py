@@ -57,6 +57,7 @@ class OneJob:
         self.process.set_presence_mask(mask=1 if treatment.has_peer else 0)
         self._state = mmap.mmap(self.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
         self.records = 0  # that the job wrote, once closed
+        self.poller = _native.Poller()
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._greet()
@@ -111,7 +112,7 @@ class OneJob:
         self._threads.append(thread)
 
     def _poll(self) -> None:
-        poller = _native.Poller()
+        poller = self.poller
         poller.add(self.process, group=1)
         poller.start()
         while not self._stopped.is_set():
