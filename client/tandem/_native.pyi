@@ -96,6 +96,8 @@ class Snapshot:
     iterations: int  # ends: marked ones, before the first mark those found in its records
     iteration_ns: int  # their usual length; 0 = none is found
     iteration_launches: int
+    gap_p50_ns: int  # latency class: how much longer half of its gaps go on; 0 = not known
+    gap_p90_ns: int  # the same of nine in ten
     iteration_bytes: int  # device memory when the newest ended, marked or found
     work_ns: int  # predicted GPU time of what was submitted
     timed_count: int  # submissions of which it is known

@@ -202,6 +202,8 @@ void add_snapshot(py::module_& module) {
       .def_readonly("iterations", &Snapshot::iterations)
       .def_readonly("iteration_ns", &Snapshot::iteration_ns)
       .def_readonly("iteration_launches", &Snapshot::iteration_launches)
+      .def_readonly("gap_p50_ns", &Snapshot::gap_p50_ns)
+      .def_readonly("gap_p90_ns", &Snapshot::gap_p90_ns)
       .def_readonly("iteration_bytes", &Snapshot::iteration_bytes)
       .def_readonly("work_ns", &Snapshot::work_ns)
       .def_readonly("timed_count", &Snapshot::timed_count)

@@ -45,6 +45,10 @@ struct Snapshot {
   uint64_t iterations = 0;          // ends: marked ones, before the first mark those found
   uint64_t iteration_ns = 0;        // the usual length; 0 = not known
   uint64_t iteration_launches = 0;
+  // Of the latency class: once it is idle and no longer counts as busy, how long half of its gaps, and
+  // nine of ten, go on. 0 = not known.
+  uint64_t gap_p50_ns = 0;
+  uint64_t gap_p90_ns = 0;
   uint64_t iteration_bytes = 0;     // device_bytes when one ended, marked or found; 0 = none has
   uint64_t work_ns = 0;             // predicted GPU time of what was submitted
   uint64_t timed_count = 0;         // submissions of which it is known

@@ -126,6 +126,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
   shm::Record* const begin = recording ? records_.end() : nullptr;
   size_t count = 0;
   size_t rings_with_records = 0;
+  choose_gaps(watched);
   for (uint32_t i = 0; i < shm::kRingCount; ++i) {
     const RingReader::Result result = watched.rings[i].read(
         watched.pages->ring_headers()[i], watched.pages->ring(i), scratch_.data(), scratch_.size());
@@ -136,6 +137,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
     watched.iterating.take(i, scratch_.data(), result.copied, result.dropped != 0);
     watched.window.take(scratch_.data(), result.copied, result.dropped);
+    if (watched.gaps) watched.gaps->take(scratch_.data(), result.copied, result.dropped);
     const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
     watched.snapshot.records += recording ? kept : result.copied;
     if (!recording) continue;
@@ -145,6 +147,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     rings_with_records += kept != 0 ? 1 : 0;
   }
   watched.iterating.tell(&watched.snapshot);
+  if (watched.gaps) watched.gaps->look(&watched.snapshot);
   if (watched.window.wanted()) look_at_window(watched, now_ns);
   if (!recording) return;
   if (rings_with_records > 1) {
@@ -164,6 +167,16 @@ void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {
   const uint64_t sum_ns = snapshot->work_ns + std::min(record.duration_ns, kLongestNs);
   snapshot->work_ns = std::min<uint64_t>(sum_ns, INT64_MAX);
   ++snapshot->timed_count;
+}
+
+// Others wait for the gaps of the latency class only.
+void Watcher::choose_gaps(Watched& watched) {
+  const uint32_t job_class =
+      watched.pages->command().gate.job_class.load(std::memory_order_relaxed);
+  const bool wanted = job_class == static_cast<uint32_t>(shm::JobClass::kLatency);
+  if (wanted == (watched.gaps != nullptr)) return;
+  watched.gaps = wanted ? std::make_unique<GapWatch>() : nullptr;
+  watched.snapshot.gap_p50_ns = watched.snapshot.gap_p90_ns = 0;
 }
 
 void Watcher::look_at_window(Watched& watched, uint64_t now_ns) {

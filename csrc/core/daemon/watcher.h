@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/futex.h"
+#include "daemon/gap_watch.h"
 #include "daemon/iterating.h"
 #include "daemon/record_buffer.h"
 #include "daemon/ring_reader.h"
@@ -63,6 +64,7 @@ class Watcher {
     Iterating iterating;
     WindowTaker window;
     std::unique_ptr<Sampler> sampler;  // from the first sample on
+    std::unique_ptr<GapWatch> gaps;  // while it is of the latency class
   };
 
   Watched* find(uint64_t process_id) const;  // null if it is not watched
@@ -70,6 +72,7 @@ class Watcher {
   void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
   void read_records(Watched& watched, uint64_t now_ns, bool recording);
+  static void choose_gaps(Watched& watched);
   static void look_at_window(Watched& watched, uint64_t now_ns);
   static void add_work(const shm::Record& record, Snapshot* snapshot);
 

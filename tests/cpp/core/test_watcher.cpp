@@ -241,3 +241,50 @@ TEST(doorbells_and_stamps_reach_every_process) {
   CHECK_EQ(held.size(), 2u);
   CHECK_EQ(second.channel->pages()->command().heartbeat.tick_ns.load(), 77u);
 }
+
+TEST(gaps_of_the_latency_class_are_known_over_all_threads) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.channel->set_class(shm::JobClass::kLatency);
+  job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
+  job.shim.state().control.linger_ns.store(500'000);
+  const auto rounds = [&](uint64_t from, uint64_t until) {
+    for (uint64_t i = from; i < until; ++i) {  // threads take turns, each every 4 ms
+      job.record(i * 2'000'000, static_cast<uint32_t>(i % 2), 400'000);
+      if (i % 8 == 7) watcher.round(i * 2'000'000 + 1);
+    }
+  };
+  rounds(0, 32);
+  CHECK_EQ(first_of(watcher).gap_p50_ns, 0u);
+
+  rounds(32, 64);
+
+  const Snapshot snapshot = first_of(watcher);
+  CHECK(snapshot.gap_p50_ns >= 900'000 && snapshot.gap_p50_ns <= 1'300'000);  // 1.6 ms - linger
+  CHECK(snapshot.gap_p90_ns >= snapshot.gap_p50_ns);
+  for (uint64_t i = 0; i < 2 * shm::kRingRecords; ++i) job.record(200'000'000, 0, 400'000);
+  watcher.round(200'000'001);
+  CHECK_EQ(first_of(watcher).gap_p50_ns, 0u);  // records were lost
+}
+
+TEST(gaps_of_others_are_nobodys_business) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
+  const auto round = [&](uint64_t from) {
+    for (uint64_t i = from; i < from + 64; ++i) job.record(i * 2'000'000, 0, 400'000);
+    watcher.round((from + 64) * 2'000'000);
+  };
+  round(0);
+  CHECK_EQ(first_of(watcher).gap_p50_ns, 0u);
+  job.channel->set_class(shm::JobClass::kLatency);
+  round(64);
+  CHECK(first_of(watcher).gap_p50_ns > 0);
+
+  job.channel->set_class(shm::JobClass::kNormal);
+  watcher.round(300'000'000);
+
+  CHECK_EQ(first_of(watcher).gap_p50_ns, 0u);
+}

@@ -1,0 +1,27 @@
+// The gaps in the GPU work of one process, and what they let others expect: brings the records of its
+// threads together. Belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dag/gaps.h"
+#include "daemon/snapshot.h"
+
+namespace tandem::daemon {
+
+class GapWatch {
+ public:
+  // What one ring had in this round, oldest first, with nanoseconds for ticks.
+  void take(const shm::Record* records, size_t count, uint64_t dropped);
+  // After all rings. Sets the snapshot's gap_ figures, to the linger it tells.
+  void look(Snapshot* snapshot);
+
+ private:
+  dag::GapFinder finder_;
+  std::vector<shm::Record> round_;  // of all rings, by time
+  bool lost_ = false;
+};
+
+}  // namespace tandem::daemon
