@@ -51,6 +51,7 @@ class SchedulerTable(_Table):
     min_share: float = Field(default=0.05, ge=0, le=0.5)
     presence_across_users: bool = True
     find_iterations: bool = True
+    forecast_gaps: bool = True
 
     @field_validator("policy")
     @classmethod
@@ -126,6 +127,7 @@ class Config(_Table):
             min_share=table.min_share,
             presence_across_users=table.presence_across_users,
             find_iterations=table.find_iterations,
+            forecast_gaps=table.forecast_gaps,
             weights=tuple(weights.items()),
         )
 

@@ -16,12 +16,14 @@ from tandemd.core.events import (
     ProcessAttached,
     ProcessExited,
     SetHonourPresence,
+    SetWindow,
     Ticked,
     UsageSampled,
 )
 from tandemd.core.model import Group, JobClass, JobSpec, Options, Usage, WaitReason
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.settings import Views
 
 MS = 1_000_000
 
@@ -39,10 +41,12 @@ def facts(group: Group) -> tuple[object, ...]:
     return (*gate, group.dozing, group.undrainable, group.drain_failures, group.reopened_steps)
 
 
+GAPS_NS = {"brief": MS // 8, "long": 5 * MS}  # that others may expect
+
 CLAIMS = st.lists(
     st.tuples(
         st.integers(0, 7),  # which of the living
-        st.sampled_from(["busy", "busy", "waits", "rests", "steps"]),
+        st.sampled_from(["busy", "busy", "waits", "rests", "steps", "brief", "long"]),
         st.sampled_from([1, 1, 3, 30]),  # milliseconds before
     ),
     min_size=4,
@@ -71,6 +75,7 @@ class Twins(RuleBasedStateMachine):
         self.quick, self.whole = Scheduler(options), Scheduler(options)
         self.now_ns = 0
         self.numbers = 0
+        self.windows: dict[int, int] = {}  # as told
         self.living: dict[int, Usage] = {}
         for number in range(several):
             self.attach(job_class=JobClass(1 + number % 3), group="", gpu=0)
@@ -80,11 +85,21 @@ class Twins(RuleBasedStateMachine):
         with patch("tandemd.core.scheduler.Turns", WholeTurns):
             whole = self.whole.handle(event)
         assert [without_order(a) for a in quick] == [without_order(a) for a in whole]
+        self.windows |= {a.process_id: a.segments for a in quick if isinstance(a, SetWindow)}
         self.quick.check_invariants()
+        self.check_windows()
         for gpus, turns in self.quick.turns.items():
             assert turns.holder == self.whole.turns[gpus].holder
         for key, group in self.quick.groups.items():
             assert facts(group) == facts(self.whole.groups[key])
+
+    def check_windows(self):
+        core = self.quick
+        for members in core.islands.values():
+            views = Views(members, policy=core.policy, options=core.options)
+            for group in members:
+                windows = {self.windows[process] for process in group.processes}
+                assert windows == {views.window_segments(group)}
 
     @rule(
         job_class=st.sampled_from(JobClass),
@@ -149,6 +164,7 @@ def claimed(old: Usage, what: str, after_ms: int) -> Usage:
         wait_reason=WaitReason.GATE if what == "waits" else WaitReason.NONE,
         exclusive_ns=old.exclusive_ns + (after_ms * MS if old.busy else 0),
         steps=old.steps + (what == "steps"),
+        gap_p50_ns=GAPS_NS.get(what, old.gap_p50_ns),
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
-from tandemd.core.model import Group, Job, JobClass, JobState, Phases, WaitReason
+from tandemd.core.forecast import NARROW, narrowed_by
+from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns import Turns
 
@@ -88,7 +90,8 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
         owed = f"owed {share:.0%} of the time after {_ms(period_ns)} of waiting"
         return f"yields to {ahead or 'a higher class'}, which is busy; {owed}"
     if WaitReason.WINDOW in waits:
-        return f"its window of {scheduler.options.window_segments} segments is full"
+        narrow = narrowed_by(group, island, policy=scheduler.policy, options=scheduler.options)
+        return f"its window of {_segments(scheduler.options, narrow)} is full"
     if job.state is JobState.RUNNING:
         own = " and it is its turn" if turns.holder == group.key and len(island) > 1 else ""
         return f"runs: its gate is open{own}"
@@ -119,14 +122,30 @@ def _facts(
         names = ", ".join(f"{g.title} ({g.job_class.name.lower()})" for g in others)
         lines.append(f"shares the gpu with {names}")
         if scheduler.policy.windowed(group) and options.window_segments:
-            lines.append(
-                f"window: {options.window_segments} segments of {options.segment_ns // 1000} us"
-            )
+            lines.append(_window(scheduler, group, island))
     if turns.overdue(scheduler.policy.tier(group)):
         lines.append(
             f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
         )
     return lines
+
+
+def _window(scheduler: Scheduler, group: Group, island: list[Group]) -> str:
+    options = scheduler.options
+    narrow = narrowed_by(group, island, policy=scheduler.policy, options=options)
+    line = f"window: {_segments(options, narrow)} of {options.segment_ns // 1000} us"
+    if not narrow:
+        return line
+    briefest = min(narrow, key=attrgetter("gap_p50_ns"))
+    return (
+        f"{line}, not {options.window_segments}: a gap of {briefest.title} is typically over "
+        f"{_us(briefest.gap_p50_ns)} after others may start"
+    )
+
+
+def _segments(options: Options, narrow: list[Group]) -> str:
+    segments = NARROW if narrow else options.window_segments
+    return f"{segments} segment{'' if segments == 1 else 's'}"
 
 
 def _of_group(group: Group) -> list[str]:
@@ -138,6 +157,7 @@ def _of_group(group: Group) -> list[str]:
         lines.append(f"threads waiting now: {waiting}")
     if group.job_class is JobClass.LATENCY and (lingers := _lingers_ns(group)):
         lines.append(f"counts as busy for {lingers // 1000} us after its last work")
+    lines += _gaps(group)
     lines += [describe(p) for p in group.processes.values() if is_unaccounted(p)]
     if group.undrainable:
         lines.append("undrainable: it is windowed, but takes no turns")
@@ -167,8 +187,21 @@ def _phases(phases: Phases) -> str:
     return f"phases: {told} of its gpu time ({'marked' if phases.marked else 'found'})"
 
 
+def _gaps(group: Group) -> list[str]:
+    return [
+        "gaps in its work: once others may start, half are over within "
+        f"{_us(usage.gap_p50_ns)}, nine in ten within {_us(usage.gap_p90_ns)}"
+        for usage in (p.usage for p in group.processes.values())
+        if usage.gap_p50_ns
+    ]
+
+
 def _lingers_ns(group: Group) -> int:
     return max((p.usage.linger_ns for p in group.processes.values()), default=0)
+
+
+def _us(duration_ns: int) -> str:
+    return f"{duration_ns // 1000} us" if duration_ns < 10_000_000 else _ms(duration_ns)
 
 
 def _ms(duration_ns: int) -> str:

@@ -95,6 +95,8 @@ class Usage:
     iterations: int = 0  # ends: marked ones; before the first mark, those found
     iteration_ns: int = 0  # their usual length; 0 = not known
     iteration_launches: int = 0
+    gap_p50_ns: int = 0  # half of its gaps go on for this once its presence ends; 0 = not known
+    gap_p90_ns: int = 0  # the same of nine in ten
     iteration_bytes: int = 0  # device memory when the newest iteration ended; 0 = none has
     phases: Phases | None = None
     linger_ns: int = 0  # how long its presence outlives its activity
@@ -218,6 +220,8 @@ class Group:
     steps: int = 0  # ends of iterations: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
+    gap_p50_ns: int = 0  # the least of its processes: a gap ends with the first
+    short_gaps: bool = False  # too short for others to use a whole window
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
     # The gate.
@@ -280,6 +284,7 @@ class Options:
     share_period_ns: int = 1_000_000_000
     presence_across_users: bool = True
     find_iterations: bool = True  # else only those that jobs mark themselves count
+    forecast_gaps: bool = True  # else every window is the configured one
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (
         (JobClass.LATENCY, 8),

@@ -44,6 +44,7 @@ from tandemd.core.events import (
     UsageSampled,
     WakeAt,
 )
+from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import islands_of
 from tandemd.core.model import Group, GroupKey, Job, JobSpec, JobState, Options, Process, Usage
 from tandemd.core.policy import policy_named
@@ -344,6 +345,7 @@ class Scheduler:
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
+        had_short_gaps = group.short_gaps
         group.served_ns += charge_ns
         group.virtual_ns += charge_ns / self.options.weight(group.job_class)
         _refresh(group, now_ns, self.options)
@@ -352,6 +354,8 @@ class Scheduler:
         stepped = group.steps != steps
         if stepped:
             _note_step(group)
+        if group.short_gaps != had_short_gaps:
+            self._structure_changed = True  # the windows of others depend on it
         if self._structure_changed:
             return  # everybody will be looked at
         gpus = self._home[group.key]
@@ -456,9 +460,7 @@ class Scheduler:
         for members in self.islands.values():
             views = Views(members, policy=self.policy, options=self.options)
             for group in members:
-                for process_id, settings in settings_for(
-                    group, views, policy=self.policy, options=self.options
-                ):
+                for process_id, settings in settings_for(group, views, options=self.options):
                     old = self._told.get(process_id)
                     if settings != old:
                         actions.extend(settings.changes_from(old, process_id))
@@ -533,6 +535,8 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     group.wants = any(usage.wants_gpu for usage in usages)
     found = options.find_iterations
     group.steps = sum(max(u.steps, u.iterations if found else 0) for u in usages)
+    group.gap_p50_ns = min((u.gap_p50_ns for u in usages if u.gap_p50_ns), default=0)
+    group.short_gaps = has_short_gaps(group, options)
     if group.wants or wanted:
         group.last_wanted_ns = now_ns
     if not usages:

@@ -1,7 +1,7 @@
 """What each process is told besides gate and honour: a pure function of the jobs on its island.
 
-Settings change when the set of jobs changes, not when work comes and goes, so they are computed
-whole and compared with what was told last.
+Settings change when the set of jobs changes or what is expected of them, not when work comes and
+goes, so they are computed whole and compared with what was told last.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tandemd.core.events import (
     SetPresence,
     SetWindow,
 )
+from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, Options, Process
 from tandemd.core.policy import Policy
 
@@ -59,19 +60,28 @@ class Views:
     def __init__(self, island: list[Group], *, policy: Policy, options: Options) -> None:
         self.shared = len(island) > 1
         self._policy = policy
-        self._across = options.presence_across_users
+        self._options = options
         self._by_class: dict[JobClass, list[Group]] = {}
         for group in island:
             self._by_class.setdefault(group.job_class, []).append(group)
         self._known: dict[tuple[JobClass, frozenset[int], int], tuple[int, ...]] = {}
+        self._short_gaps = [group for group in island if group.short_gaps]
 
     def of(self, group: Group, gpus: frozenset[int]) -> tuple[int, ...]:
         """The mapped processes on the GPUs to which the group yields, most urgent first."""
-        uid = -1 if self._across else group.key[0]
+        uid = -1 if self._options.presence_across_users else group.key[0]
         key = (group.job_class, gpus, uid)
         if key not in self._known:
             self._known[key] = tuple(self._look(group, gpus, uid))[:PRESENCE_MAX]
         return self._known[key]
+
+    def window_segments(self, group: Group) -> int:
+        """How many segments of the group may be open; 0 = no limit."""
+        if not (self.shared and self._policy.windowed(group)):
+            return 0
+        options = self._options
+        narrow = narrowed_by(group, self._short_gaps, policy=self._policy, options=options)
+        return NARROW if narrow else options.window_segments
 
     def _look(self, group: Group, gpus: frozenset[int], uid: int) -> Iterator[int]:
         for job_class in sorted(self._by_class):
@@ -87,13 +97,11 @@ class Views:
             )
 
 
-def settings_for(
-    group: Group, views: Views, *, policy: Policy, options: Options
-) -> Iterator[tuple[int, Settings]]:
+def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tuple[int, Settings]]:
     """The settings of every process of a group, beside the other groups of its island."""
     job_class = group.job_class
     lingers = job_class is JobClass.LATENCY
-    segments = options.window_segments if views.shared and policy.windowed(group) else 0
+    segments = views.window_segments(group)
     for process in group.processes.values():
         yield (
             process.process_id,
