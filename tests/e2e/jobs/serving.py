@@ -1,0 +1,37 @@
+"""Requests with pauses between them, and work that fills the pauses; on the virtual clock."""
+
+import ctypes
+
+from cuda.bindings import driver as cu
+from gpu import ok
+from waiting import CLOCK
+
+BLOCKS = 9  # of every kernel: about 28 us
+REQUEST_KERNELS, FILL_KERNELS = 10, 64
+
+
+def launch(gpu, kernels: int) -> None:
+    """So many in a row; waits for them."""
+    if not hasattr(gpu, "numbers"):
+        gpu.numbers, gpu.stream = ok(cu.cuMemAlloc(4)), ok(cu.cuStreamCreate(1))
+    pointers = (gpu.numbers,) * 3
+    types = (None, None, None, ctypes.c_int)
+    for _ in range(kernels):
+        ok(gpu.launch("vadd", (*pointers, 0), types, grid=BLOCKS, block=256, stream=gpu.stream))
+    ok(cu.cuStreamSynchronize(gpu.stream))
+
+
+def serve(gpu, requests: int, pause_ns: int) -> list[tuple[int, int]]:
+    """From the request to the result, in nanoseconds of the device's clock; one after the other."""
+    served = []
+    for _ in range(requests):
+        CLOCK.softgpu_wait_until_ns(ctypes.c_uint64(CLOCK.softgpu_now_ns() + pause_ns))
+        begin_ns = CLOCK.softgpu_now_ns()
+        launch(gpu, REQUEST_KERNELS)
+        served.append((begin_ns, CLOCK.softgpu_now_ns()))
+    return served
+
+
+def fill(gpu) -> None:
+    """Short kernels, waited for now and then."""
+    launch(gpu, FILL_KERNELS)
