@@ -43,7 +43,7 @@ sanitize: setup  ## C++ tests under ASan/UBSan and TSan
 	@$(BIN)/python tests/cpp/run.py --variant asan
 	@$(BIN)/python tests/cpp/run.py --variant tsan
 
-fuzz: setup  ## libFuzzer on the wire, the channel, the software GPU (needs clang; SECONDS=30)
+fuzz: setup  ## libFuzzer on the wire, the channel, the graph, the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
 
 soak: setup  ## 10,000 random driver programs, bare and under the shim, compared (PROGRAMS=n SEED=n)

@@ -25,6 +25,7 @@ BENCHES = {
     "decide": "how long the scheduler takes to decide with 100 jobs",
     "softgpu": "the software GPU: a launch, kernels a second, the device process's memory",
     "ptx": "how fast the software GPU executes PTX, beside the same kernels compiled by g++",
+    "dag": "how fast the dependency graph of a job is built, and the memory of a node",
     "native": "telemetry the daemon drains a second, and the cost of looking at idle processes",
 }
 DEADLINE_S = 58

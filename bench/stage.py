@@ -56,13 +56,13 @@ class Stage:
         """What the compiler needs to find cuda.h."""
         return ["-isystem", str(ninja_build.cuda_include()), "-D__CUDA_API_VERSION_INTERNAL"]
 
-    def compile(self, source: str) -> Path:
-        """One C or C++ program of this folder."""
+    def compile(self, source: str, *parts: Path) -> Path:
+        """One C or C++ program of this folder, and what it is linked with."""
         if source not in self._programs:
             output = self.folder / Path(source).stem
             command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
             command += [*self.cuda_flags(), f"-I{CORE}"]
-            command += [str(HERE / source), "-o", str(output), "-ldl", "-pthread"]
+            command += [str(HERE / source), *map(str, parts), "-o", str(output), "-ldl", "-pthread"]
             subprocess.run(command, check=True)
             self._programs[source] = output
         return self._programs[source]

@@ -66,11 +66,8 @@ class Dag {
     else if (op.kind < dag::Kind::kSyncEvent) throw py::value_error("stream is missing");
     std::vector<dag::Access> checked;
     if (accesses) checked = check_accesses(*accesses);
-    const dag::NodeId id =
-        accesses ? builder_.add(op, none_if_empty(checked), checked.size()) : builder_.add(op);
-    if (id != dag::kNoNode) return id;
-    throw py::value_error("the window is full with " + std::to_string(graph().size()) + " of " +
-                          std::to_string(graph().most_nodes()) + " nodes; retire some");
+    check_room();
+    return accesses ? builder_.add(op, none_if_empty(checked), checked.size()) : builder_.add(op);
   }
 
   void lose() { builder_.lose(); }
@@ -131,6 +128,11 @@ class Dag {
   size_t bytes() const { return builder_.bytes(); }
 
  private:
+  void check_room() const {
+    if (!graph().is_full()) return;
+    throw py::value_error("the window is full with " + std::to_string(graph().size()) + " of " +
+                          std::to_string(graph().most_nodes()) + " nodes; retire some");
+  }
   static std::vector<dag::Access> check_accesses(const Accesses& accesses) {
     std::vector<dag::Access> checked;
     for (const auto& [address, bytes, is_const] : accesses) {

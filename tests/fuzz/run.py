@@ -1,4 +1,4 @@
-"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|state|sample...].
+"""Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|dag|sample...].
 
 What they find lands in build/fuzz/, as does the grown corpus; tests/fuzz/corpus/ holds the inputs
 to start from. The ordinary tests drive the same bodies from fixed seeds and need no clang.
@@ -24,6 +24,7 @@ TARGETS = {
     "state": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
     "sample": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
     "name": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
+    "dag": (["csrc/core/dag"], ["-Icsrc/core"]),
     "ptx": (["csrc/softgpu/ptx"], ["-Icsrc/softgpu", f"-isystem{ninja_build.cuda_include()}"]),
     "device": (["csrc/softgpu/device"], ["-Icsrc/softgpu", "-Icsrc/softgpu/device"]),
 }

@@ -12,7 +12,8 @@ namespace tandem::dag {
 
 class Builder {
  public:
-  explicit Builder(uint64_t most_nodes = Graph::kMostNodes) : graph_(most_nodes) {}
+  explicit Builder(uint64_t most_nodes = Graph::kMostNodes, NodeId first = 0)
+      : graph_(most_nodes, first) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -20,11 +21,10 @@ class Builder {
   Order& order() { return order_; }  // for its numbers of contexts, streams and threads
 
   // The next operation, in the order of the calls, and the memory it uses (Data::add). kNoNode if
-  // the window is full.
+  // it cannot be followed (Order::add).
   NodeId add(const Operation& op, const Access* accesses = nullptr, size_t count = 0) {
-    if (graph_.is_full()) return kNoNode;
     const NodeId id = order_.add(op);
-    data_.add(accesses, count);
+    id == kNoNode ? data_.lose() : data_.add(accesses, count);
     return id;
   }
 
@@ -32,7 +32,6 @@ class Builder {
   void lose() {
     order_.lose();
     data_.lose();
-    graph_.doubt();
   }
 
   // Forgets the nodes before that one.

@@ -17,7 +17,12 @@ bool overlap(const Access& one, const Access& other) {
                                      : one.address - other.address < other.bytes;
 }
 
-Graph::Graph(uint64_t most_nodes) : most_nodes_(std::min(most_nodes, kMostNodes)) {}
+Graph::Graph(uint64_t most_nodes, NodeId first)
+    : most_nodes_(std::min(most_nodes, kMostNodes)),
+      nodes_(first),
+      edges_(first),
+      accesses_(first),
+      origin_(first) {}
 
 bool Graph::is_full() const {
   return size() >= most_nodes_ || edges_.size() >= kMostNodes || accesses_.size() >= kMostNodes ||

@@ -11,7 +11,7 @@
 //   data edges   what an operation reads was written by another, or the other way round. They say
 //                why an order is needed, not that it is kept, and `before` does not know them.
 //
-// A window slides over the job's life: retire() forgets what is old. Nodes are numbered from 0 for
+// A window slides over the job's life: retire() forgets what is old. Nodes keep their numbers for
 // good; edges from forgotten nodes are left out. Of one thread; memory is that of the window, of at
 // most kMostNodes nodes.
 #pragma once
@@ -87,13 +87,13 @@ class Graph {
   // unambiguous.
   static constexpr uint64_t kMostNodes = uint64_t{1} << 30;
 
-  // `most_nodes`: the window's limit, at most kMostNodes.
-  explicit Graph(uint64_t most_nodes = kMostNodes);
+  // `most_nodes`: the window's limit, at most kMostNodes. Nodes are numbered from `first` on.
+  explicit Graph(uint64_t most_nodes = kMostNodes, NodeId first = 0);
 
   NodeId begin() const { return nodes_.begin(); }  // the oldest node there is
   NodeId end() const { return nodes_.end(); }
   size_t size() const { return nodes_.size(); }
-  bool has(NodeId id) const { return id >= begin() && id < end(); }
+  bool has(NodeId id) const { return id - begin() < size(); }
   const Node& node(NodeId id) const { return nodes_[id]; }
   // No more nodes until some are retired.
   bool is_full() const;
@@ -186,7 +186,7 @@ class Graph {
   Ring<Access> accesses_;
   Ring<NodeId> doubts_;  // each lies before that node
   Clocks clocks_;
-  NodeId origin_ = 0;  // where positions begin
+  NodeId origin_;  // where positions begin
   static constexpr size_t kSlack = size_t{1} << 16;
   size_t kept_entries_ = 0;  // of clocks, by the last compaction
 };
@@ -199,10 +199,6 @@ void Graph::compact(Rows rows) {
   mover.finish();
   origin_ = begin();
   kept_entries_ = clocks_.entries();
-  nodes_.fit();
-  edges_.fit();
-  accesses_.fit();
-  doubts_.fit();
 }
 
 }  // namespace tandem::dag

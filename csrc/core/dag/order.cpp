@@ -30,6 +30,7 @@ uint32_t Order::add_chain(const Chain& chain) {
 }
 
 uint32_t Order::add_stream(uint32_t context, StreamKind kind) {
+  if (context >= contexts_.size()) return kNone;
   const bool is_legacy = kind == StreamKind::kLegacy;
   if (is_legacy && contexts_[context].legacy != kNone) return contexts_[context].legacy;
   const uint32_t stream = add_chain({context, kind, false});
@@ -40,11 +41,15 @@ uint32_t Order::add_stream(uint32_t context, StreamKind kind) {
 }
 
 uint32_t Order::add_thread(uint32_t context) {
+  if (context >= contexts_.size()) return kNone;
   return add_chain({context, StreamKind::kNonBlocking, true});
 }
 
 void Order::end(uint32_t chain) {
-  if (chains_[chain].kind != StreamKind::kLegacy) ended_.push_back(chain);
+  if (!is_chain(chain, false) && !is_chain(chain, true)) return;
+  if (is_legacy(chain)) return;
+  chains_[chain].has_ended = true;
+  ended_.push_back(chain);
 }
 
 // Old positions in clocks do no harm: those of new nodes are larger.
@@ -59,9 +64,26 @@ void Order::remove_from_context(uint32_t stream) {
     streams->erase(std::remove(streams->begin(), streams->end(), stream), streams->end());
 }
 
-void Order::use_context(uint32_t thread, uint32_t context) { chains_[thread].context = context; }
+void Order::use_context(uint32_t thread, uint32_t context) {
+  if (is_chain(thread, true) && context < contexts_.size()) chains_[thread].context = context;
+}
+
+bool Order::is_chain(uint32_t number, bool is_thread) const {
+  return number < chains_.size() && chains_[number].is_thread == is_thread &&
+         !chains_[number].has_ended;
+}
+
+bool Order::can_follow(const Operation& op) const {
+  const bool needs_stream = op.kind <= Kind::kSyncStream;
+  return is_chain(op.thread, true) &&
+         (op.stream == kNone ? !needs_stream : is_chain(op.stream, false));
+}
 
 NodeId Order::add(const Operation& op) {
+  if (graph_.is_full() || !can_follow(op)) {
+    lose();
+    return kNoNode;
+  }
   reasons_.clear();
   because(chains_[op.thread].last, EdgeKind::kHost);
   const bool of_host = op.stream == kNone || is_wait_of_host(op.kind);
@@ -140,6 +162,7 @@ void Order::note_kernel(Chain& chain, NodeId before, NodeId id) {
 }
 
 NodeId Order::add_to_host(Operation op) {
+  op.flags &= static_cast<uint8_t>(~kProgrammatic);
   switch (op.kind) {
     case Kind::kSyncStream: because_of_stream(op.stream); break;
     case Kind::kSyncEvent: because_of_event(op.object, op); break;
@@ -210,6 +233,7 @@ Clocks::Row Order::clock_of_kernel(const Chain& chain, uint32_t number) {
 void Order::lose() {
   recorded_.clear();
   lost_ = true;
+  graph_.doubt();
 }
 
 void Order::compact() {

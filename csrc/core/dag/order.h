@@ -33,7 +33,7 @@ class Order {
   static constexpr uint32_t kMostChains = 4096;
   static constexpr uint32_t kMostContexts = 65536;  // ever
 
-  // Numbers to be used in operations; kNone if there are too many. The same event of two processes
+  // Numbers to be used in operations; kNone if there are too many, or the context is none. The same event of two processes
   // has to have the same number. A context has one legacy stream: the second is the first.
   uint32_t add_context();
   uint32_t add_stream(uint32_t context, StreamKind kind);
@@ -48,7 +48,8 @@ class Order {
   void end_event(uint64_t event) { recorded_.erase(event); }
 
   // The next operation, in the order of the calls. kSyncEvent, kEventWait and kEventRecord name the
-  // event in `object`; kSyncStream its stream in `stream`.
+  // event in `object`; kSyncStream its stream in `stream`. kNoNode if the window is full, or its
+  // thread or stream is none: then the operation is one that is missing, as by lose().
   NodeId add(const Operation& op);
 
   // Operations are missing here: what events stand for is not known any more.
@@ -65,6 +66,7 @@ class Order {
     StreamKind kind;
     bool is_thread;
     bool is_active = false;      // a blocking stream with something since the last legacy operation
+    bool has_ended = false;
     NodeId last = kNoNode;       // of a thread: the last thing that it has waited for
     NodeId kernel = kNoNode;     // its last launch, if only records of events came after that
     NodeId before_kernel = kNoNode;  // what had surely ended when that began
@@ -81,6 +83,8 @@ class Order {
   };
 
   uint32_t add_chain(const Chain& chain);
+  bool is_chain(uint32_t number, bool is_thread) const;
+  bool can_follow(const Operation& op) const;
   void because(NodeId from, EdgeKind kind);
   void because_of_stream(uint32_t stream);
   void because_of_event(uint64_t event, Operation& op);

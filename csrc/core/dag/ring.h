@@ -1,9 +1,11 @@
-// A queue whose elements keep their number for good: 0, 1, 2.. as they come, however many have gone
-// at the front. Memory is that of the elements there are, rounded up to a power of two.
+// A queue whose elements keep their number for good, counted as they come, however many have gone
+// at the front. Elements lie in blocks and never move; memory is that of the elements there are, and
+// of two blocks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -12,44 +14,60 @@ namespace tandem::dag {
 template <class T>
 class Ring {
  public:
+  explicit Ring(uint64_t first = 0) : begin_(first), end_(first) {}
+
   uint64_t begin() const { return begin_; }
   uint64_t end() const { return end_; }
   size_t size() const { return static_cast<size_t>(end_ - begin_); }
 
   // Of an element there is; the low 32 bits of its number will do.
-  const T& operator[](uint64_t number) const { return slots_[number & mask()]; }
-  T& operator[](uint64_t number) { return slots_[number & mask()]; }
+  const T& operator[](uint64_t number) const { return block_of(number)[number % kBlock]; }
+  T& operator[](uint64_t number) { return block_of(number)[number % kBlock]; }
   T& back() { return (*this)[end_ - 1]; }
 
   void push(const T& element) {
-    if (size() == slots_.size()) resize(slots_.empty() ? kFewest : 2 * slots_.size());
+    if (end_ % kBlock == 0 || blocks_.empty()) add_block();
     (*this)[end_++] = element;
   }
 
   // The elements before `number` go; no further than to the end.
-  void drop_until(uint64_t number) { begin_ = number; }
-
-  // Gives memory back that was needed for many more.
-  void fit() {
-    if (slots_.size() > kFewest && size() < slots_.size() / 8) resize(slots_.size() / 4);
+  void drop_until(uint64_t number) {
+    for (uint64_t block = begin_ / kBlock; block < number / kBlock; ++block)
+      spare_ = std::move(blocks_[block & mask()]);
+    begin_ = number;
   }
 
-  size_t bytes() const { return slots_.capacity() * sizeof(T); }
+  size_t bytes() const {
+    size_t total = blocks_.capacity() * sizeof(Block);
+    for (const Block& block : blocks_) total += block ? kBlock * sizeof(T) : 0;
+    return total + (spare_ ? kBlock * sizeof(T) : 0);
+  }
 
  private:
-  static constexpr size_t kFewest = 64;
+  static constexpr size_t kBlock = 1024;
+  using Block = std::unique_ptr<T[]>;
 
-  size_t mask() const { return slots_.size() - 1; }
+  size_t mask() const { return blocks_.size() - 1; }
+  T* block_of(uint64_t number) const { return blocks_[(number / kBlock) & mask()].get(); }
 
-  void resize(size_t count) {
-    std::vector<T> moved(count);
-    for (uint64_t i = begin_; i < end_; ++i) moved[i & (count - 1)] = (*this)[i];
-    slots_ = std::move(moved);
+  void add_block() {
+    const uint64_t used = end_ / kBlock - begin_ / kBlock;
+    if (used == blocks_.size()) grow();
+    Block& block = blocks_[end_ / kBlock & mask()];
+    block = spare_ ? std::move(spare_) : Block(new T[kBlock]);
   }
 
-  std::vector<T> slots_;
-  uint64_t begin_ = 0;
-  uint64_t end_ = 0;
+  void grow() {
+    std::vector<Block> moved(blocks_.empty() ? 1 : 2 * blocks_.size());
+    for (uint64_t block = begin_ / kBlock; block < end_ / kBlock; ++block)
+      moved[block & (moved.size() - 1)] = std::move(blocks_[block & mask()]);
+    blocks_ = std::move(moved);
+  }
+
+  std::vector<Block> blocks_;  // by number of the block, modulo a power of two
+  Block spare_;                // the one that was given back last
+  uint64_t begin_;
+  uint64_t end_;
 };
 
 }  // namespace tandem::dag
