@@ -19,7 +19,7 @@
 //   kWords       (48 bytes from `stream` on: six 64-bit words)
 //   kText        (48 bytes from `stream` on: text, padded with NUL)
 //   kFunction                  tid             handle            words       text bytes
-//   kProcess     start         tid    parent   pid      clock    words 0     text bytes
+//   kProcess     start         tid    parent   pid      clock    words       text bytes
 //   kDeviceTime                tid             number                                      on the GPU
 //   kLost                      tid                                                                     calls
 //   kChunk                     tid             pid      records
@@ -28,8 +28,10 @@
 // `call` is the index among the calls that this shim interposes; `number` counts the calls of all
 // threads, from 1, in the order in which they began; times are ns.
 // kFunction names the handle for the calls that follow in the same thread: its words are the kernel's
-// parameters, offset << 32 | bytes, its text the name. kChunk says whose the next `records` records
-// are; it and kEnd are written by the tracer, all others by the traced thread.
+// parameters, offset << 32 | bytes, its text the name. The words of a kProcess, where there are any, are
+// the multiprocessors of the device of the context that is current in the thread, and its memory
+// bandwidth in bytes/s, 0 = not known. kChunk says whose the next `records` records are; it and kEnd are
+// written by the tracer, all others by the traced thread.
 #pragma once
 
 #include <atomic>

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "fork.h"
 #include "log.h"
+#include "tracing_device.h"
 #include "tracing_functions.h"
 #include "tracing_times.h"
 
@@ -29,6 +30,8 @@ struct Thread {
   uint64_t number = 0;
   uint32_t tid = 0;
   TraceClock told_clock = TraceClock::kUnknown;
+  uint64_t told_context = 0;  // the last one whose device was told
+  ToldDevices told_devices;
   bool is_timed = false;
   bool is_introduced = false;
 };
@@ -88,17 +91,22 @@ shm::Record record_of(shm::RecordKind kind, const Thread& thread) {
   return record;
 }
 
-// Whose calls these are, and on which clock.
-void introduce(Thread& thread, TraceClock clock) {
-  if (thread.told_clock == clock && thread.is_introduced) return;
+// Whose calls these are, on which clock, and on what device once a context is current.
+void introduce(Thread& thread, TraceClock clock, uint64_t context) {
+  uint64_t device[kDeviceWords];
+  uint32_t words = 0;
+  if (context && context != thread.told_context) words = thread.told_devices.describe(device);
+  if (context) thread.told_context = context;
+  if (thread.told_clock == clock && thread.is_introduced && words == 0) return;
   thread.told_clock = clock;
   shm::Record record = record_of(shm::RecordKind::kProcess, thread);
   record.ticks = monotonic_ns();
   record.stream = static_cast<uint64_t>(getppid());
   record.object = g_pid.load(std::memory_order_relaxed);
   record.bytes = static_cast<uint64_t>(clock);
+  record.grid_blocks = words;
   record.block_threads = static_cast<uint32_t>(std::strlen(program_invocation_short_name));
-  thread.is_introduced = thread.writer.put(record, nullptr, program_invocation_short_name);
+  thread.is_introduced = thread.writer.put(record, device, program_invocation_short_name);
 }
 
 uint64_t current_context() {
@@ -201,7 +209,8 @@ void Span::end(Arguments& arguments) {
       arguments.result_ == CUDA_SUCCESS && !is_lookup) {
     learn_clock();
   }
-  introduce(*thread, g_clock_kind.load(std::memory_order_relaxed));
+  const uint64_t context = is_lookup ? 0 : current_context();
+  introduce(*thread, g_clock_kind.load(std::memory_order_relaxed), context);
   add_kernel_parameters(arguments);
   if (thread->is_timed) flags_ |= trace::kCallTimed;
   if (arguments.is_cut_) flags_ |= trace::kCallCut;
@@ -212,7 +221,7 @@ void Span::end(Arguments& arguments) {
   record.slot = call_;
   record.stream = arguments.stream_;
   record.object = thread->number;
-  record.bytes = is_lookup ? 0 : current_context();
+  record.bytes = context;
   record.grid_blocks = arguments.count_;
   record.block_threads = arguments.text_bytes_;
   record.duration_ns = end_ns > start_ns_ ? end_ns - start_ns_ : 0;

@@ -162,11 +162,11 @@ def _of_job(name: str) -> "Window":
 
     with open_client() as client:
         try:
-            windows = client.windows(name)
+            windows, gpus = client.windows(name), client.gpus()
         except NotFoundError as exc:
             text = f"{exc}; nor is there a recording '{name}' (`tandem trace calls -o` makes one)"
             raise NotFoundError(text) from exc
-    return from_job(windows, name)
+    return from_job(windows, name, gpus)
 
 
 def _write(graph: "Graph", form: str, output: Path | None) -> None:

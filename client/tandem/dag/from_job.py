@@ -12,7 +12,7 @@ from tandem._native import Operation as NativeOperation
 from tandem._native import OperationKind, RecordedOperations, StreamKind
 from tandem.dag.model import Operation, Process, Stream, Thread, Unknown, Window
 from tandem.errors import StateError
-from tandem.trace.records import RECORD, RECORD_BYTES
+from tandem.trace.records import RECORD, RECORD_BYTES, Device
 
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
@@ -31,8 +31,10 @@ _NAMES = {
 }
 
 
-def from_job(windows: Sequence[_results.Window], source: str) -> Window:
-    """One window of all processes; `source` is the job's name.
+def from_job(
+    windows: Sequence[_results.Window], source: str, gpus: Sequence[_results.Gpu] = ()
+) -> Window:
+    """One window of all processes; `source` is the job's name, `gpus` what the daemon knows.
 
     Raises:
         StateError: no process told anything.
@@ -55,6 +57,7 @@ def from_job(windows: Sequence[_results.Window], source: str) -> Window:
         operations=operations,
         gaps=(0,) if any(window.lost_records for window in windows) else (),
         iterations=_iterations(windows, len(operations)),
+        device=_one_device(windows, gpus),
         unknown=Unknown(
             lost_calls=sum(window.lost_records for window in windows),
             is_cut_short=any(window.is_cut for window in windows),
@@ -66,6 +69,14 @@ def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tu
     # Of several processes or several iterations none has its bounds here: they are looked for.
     is_one = len(windows) == 1 and windows[0].iterations == 1
     return ((0, operations),) if is_one else ()
+
+
+def _one_device(windows: Sequence[_results.Window], gpus: Sequence[_results.Gpu]) -> Device:
+    # Operations do not say where they run, so of different devices nothing is said; the daemon does
+    # not know how fast memory is.
+    used = {index for window in windows for index in window.gpus}
+    counts = {gpu.sm_count for gpu in gpus if gpu.index in used}
+    return Device(sm_count=counts.pop()) if len(counts) == 1 else Device()
 
 
 @dataclass(slots=True)

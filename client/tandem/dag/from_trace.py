@@ -35,7 +35,7 @@ from tandem.dag.model import (
 from tandem.trace import meaning
 from tandem.trace.file import Recording
 from tandem.trace.lines import bytes_of, kernel_parameters
-from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
+from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call, Device
 
 _CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
 
@@ -76,12 +76,18 @@ def from_trace(recording: Recording, source: str) -> Window:
         threads=tuple(reader.threads),
         operations=tuple(operations),
         gaps=tuple(gaps),
+        device=_one_device(recording),
         unknown=Unknown(
             lost_calls=recording.lost,
             left_out=dict(reader.left_out),
             is_cut_short=not recording.is_complete,
         ),
     )
+
+
+def _one_device(recording: Recording) -> Device:
+    # Calls do not say where they are made, so of different devices nothing is said.
+    return recording.devices[0] if len(recording.devices) == 1 else Device()
 
 
 class _Reader:

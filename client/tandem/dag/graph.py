@@ -72,5 +72,11 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
         first=first,
         last=last,
         iteration=iteration,
-        analysis=analyse(dag, first, last),
+        analysis=analyse(
+            dag,
+            first,
+            last,
+            sm_count=window.device.sm_count,
+            bandwidth_bytes_per_s=window.device.bandwidth_bytes_per_s,
+        ),
     )

@@ -6,6 +6,7 @@ Numbers are places in the tuples of a Window. Times are nanoseconds of one clock
 from dataclasses import dataclass, field
 
 from tandem._native import OperationKind, StreamKind
+from tandem.trace.records import Device
 
 # Operation.flags, as csrc/core/dag/graph.h has them.
 HOST_WAITS, ESTIMATED, UNRESOLVED, UNKNOWN_ORDER, PROGRAMMATIC = 1, 2, 4, 8, 16
@@ -99,5 +100,6 @@ class Window:
     # First operation and the one after the last, ascending; of the thread that launches most, while
     # other threads and processes go on beside it.
     iterations: tuple[tuple[int, int], ...] = ()
+    device: Device = field(default_factory=Device)  # of all operations, as far as it is known
     is_marked: bool = False  # the program itself said where iterations end; else they were found
     unknown: Unknown = field(default_factory=Unknown)

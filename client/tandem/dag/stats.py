@@ -8,6 +8,7 @@ from tandem._native import Analysis
 from tandem._page import Cell, count, span, time_text
 from tandem.dag.graph import Graph
 from tandem.dag.model import ON_GPU
+from tandem.trace.records import Device
 
 _Table = tuple[str, tuple[str, ...], list[tuple[Cell, ...]]]
 
@@ -83,6 +84,7 @@ class Stats:
     iteration: int | None
     iterations: int
     iterations_are_marked: bool
+    device: Device
     operations: int
     nodes: dict[str, int]  # by kind
     edges: dict[str, int]  # by kind
@@ -101,6 +103,8 @@ class Stats:
         how = "marked" if self.iterations_are_marked else "found"
         known = f"{self.iterations} {how}" if self.iterations else "none known"
         yield "iteration", known if self.iteration is None else f"{self.iteration} of {known}"
+        if self.device.sm_count:
+            yield "device", _device(self.device)
         yield "operations", f"{self.operations:,}"
         yield "edges", f"{sum(self.edges.values()):,}"
         yield "length", time_text(self.critical.length_ns)
@@ -168,6 +172,7 @@ def stats_of(graph: Graph) -> Stats:
         iteration=graph.iteration,
         iterations=len(window.iterations),
         iterations_are_marked=window.is_marked,
+        device=window.device,
         operations=len(graph),
         nodes=_sorted(Counter(op.kind.name.lower() for op in operations)),
         edges=_sorted(Counter(kind.name.lower() for _, _, kind in graph.all_edges())),
@@ -214,6 +219,11 @@ def _launch_bound(analysis: Analysis) -> LaunchBound:
     return LaunchBound(
         verdict=found.verdict, found_idle=found.found_idle, idle_share=found.idle_share
     )
+
+
+def _device(device: Device) -> str:
+    bandwidth = device.bandwidth_bytes_per_s
+    return f"{device.sm_count} SMs" + (f", {bandwidth / 1e9:,.0f} GB/s" if bandwidth else "")
 
 
 def _share(share: float) -> Cell:

@@ -15,6 +15,7 @@ from tandem.trace.records import (
     Call,
     DamagedError,
     Decoder,
+    Device,
     End,
     Lost,
     Process,
@@ -42,6 +43,7 @@ class Recording:
     header: Header
     calls: Sequence[Call]
     processes: Sequence[Process]
+    devices: Sequence[Device]  # different kinds of those that contexts are on, as far as told
     lost: int  # calls that were not recorded
     end: End | None  # None: the recording ends early
 
@@ -130,6 +132,7 @@ def parse(data: bytes) -> Recording:
     decoder = Decoder(header.table)
     calls: list[Call] = []
     processes: dict[tuple[int, str], Process] = {}
+    devices: dict[Device, None] = {}
     lost, end = 0, None
     for item in _to_end(decoder, body):
         match item:
@@ -137,6 +140,8 @@ def parse(data: bytes) -> Recording:
                 calls.append(item)
             case Process():
                 processes[item.pid, item.name] = item  # its last word: the clock is known by then
+                if item.device:
+                    devices[item.device] = None
             case Lost(count=count):
                 lost += count
             case End():
@@ -146,6 +151,7 @@ def parse(data: bytes) -> Recording:
         header=header,
         calls=calls,
         processes=list(processes.values()),
+        devices=list(devices),
         lost=max(lost, end.lost if end else 0),
         end=end,
     )

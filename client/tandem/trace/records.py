@@ -41,6 +41,14 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A GPU, as far as it says what a kernel is bound by."""
+
+    sm_count: int = 0  # 0 = not known
+    bandwidth_bytes_per_s: int = 0  # of its memory; 0 = not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """A traced process."""
 
@@ -48,6 +56,7 @@ class Process:
     parent_pid: int
     name: str
     is_virtual: bool  # times are of the software GPU's virtual clock
+    device: Device | None = None  # where a context of it is; None: this record does not say
 
 
 @dataclass(slots=True, kw_only=True)
@@ -243,11 +252,16 @@ class _Chunk:
                 self._functions[function.handle] = function
                 return None
             case _:
-                return self._process(head, text)
+                return self._process(head, words, text)
 
-    def _process(self, head: tuple[int, ...], text: str) -> Process:
-        is_virtual = head[7] == _VIRTUAL
-        return Process(pid=self._pid, parent_pid=head[5], name=text, is_virtual=is_virtual)
+    def _process(self, head: tuple[int, ...], words: tuple[int, ...], text: str) -> Process:
+        return Process(
+            pid=self._pid,
+            parent_pid=head[5],
+            name=text,
+            is_virtual=head[7] == _VIRTUAL,
+            device=Device(sm_count=words[0], bandwidth_bytes_per_s=words[1]) if words[1:] else None,
+        )
 
     def _call(self, first: int, head: tuple[int, ...], words: tuple[int, ...], text: str) -> Call:
         table = self._known.table

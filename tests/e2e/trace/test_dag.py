@@ -29,6 +29,8 @@ def test_the_graph_of_the_trainer_says_what_it_does(tandem, recording, tmp_path)
     assert (stats["iteration"], stats["iterations"]) == (3, ITERATIONS)
     assert stats["nodes"]["launch"] == LAUNCHES
     assert stats["critical"]["gpu_ns"] == stats["gpu_ns"]  # one stream computes, the other loads
+    assert stats["device"] == {"sm_count": 8, "bandwidth_bytes_per_s": 999_936_000}  # whole kHz
+    assert 0 < stats["classes"]["small"] < 0.01  # what adds up takes fewer blocks
     operations = {operation["id"]: operation for operation in graph["operations"]}
     (loaded,) = [edge for edge in graph["edges"] if edge["kind"] == "event"]
     loader, trainer = (operations[loaded[end]]["stream"] for end in ("from", "to"))

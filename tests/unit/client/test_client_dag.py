@@ -1,9 +1,11 @@
 """What the daemon recorded of a job becomes a window."""
 
+from dataclasses import replace
+
 import pytest
 
 from tandem._native import OperationKind, StreamKind
-from tandem._results import Window
+from tandem._results import Gpu, Window
 from tandem.dag.from_job import from_job
 from tandem.dag.graph import graph_of
 from tandem.errors import StateError, UsageError
@@ -136,3 +138,23 @@ def test_the_same_handle_of_two_processes_is_two_events():
     graph = graph_of(from_job([window(recorded, pid=100), window(waits, pid=101)], "train"))
 
     assert list(graph.edges()) == []
+
+
+def gpu(index, sm_count):
+    texts = {"uuid": "", "product_name": "", "mode": "", "software": True}
+    numbers = {"memory_total_bytes": 0, "memory_used_bytes": 0, "busy_ratio": 0.0}
+    return Gpu(index=index, sm_count=sm_count, **texts, **numbers)
+
+
+@pytest.mark.parametrize(("counts", "known"), [((132, 8), 132), ((0, 132), 0), ((), 0)])
+def test_the_multiprocessors_are_those_of_the_gpu_that_the_job_uses(counts, known):
+    gpus = [gpu(index, count) for index, count in enumerate(counts)]
+
+    assert from_job([window(*FORK)], "train", gpus).device.sm_count == known
+
+
+def test_of_gpus_that_differ_no_multiprocessors_are_known():
+    both = [window(*FORK), replace(window(*FORK, pid=101), gpus=(1,))]
+
+    assert from_job(both, "train", [gpu(0, 132), gpu(1, 8)]).device.sm_count == 0
+    assert from_job(both, "train", [gpu(0, 132), gpu(1, 132)]).device.sm_count == 132

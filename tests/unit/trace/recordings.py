@@ -32,6 +32,12 @@ class Thread:
         self.records = []
         self._event(PROCESS, words=(), text=b"prog", stream=1, object_=pid, bytes_=1)
 
+    def device(self, sm_count, bandwidth_bytes_per_s):
+        """On which its contexts are from now on."""
+        words = (sm_count, bandwidth_bytes_per_s)
+        self._event(PROCESS, words=words, text=b"prog", stream=1, object_=self.pid, bytes_=1)
+        return self
+
     def call(self, name, *words, number, stream=NO_STREAM, text=b"", **other):
         """A call of 10 ns; `other` overrides ns, result, flags, context and device_ns."""
         device_ns = other.get("device_ns")

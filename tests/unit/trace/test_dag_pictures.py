@@ -175,6 +175,32 @@ def test_the_figures_of_a_diamond():
     assert sum(stats.classes.values()) == pytest.approx(1)
 
 
+def one_long_kernel(*devices):
+    """A millisecond of one block."""
+    thread = Thread().function()
+    for device in devices:
+        thread.device(*device)
+    return thread.launch(number=1, stream=0x55, device_ns=1_000_000)
+
+
+def test_a_kernel_with_fewer_blocks_than_the_recorded_device_has_multiprocessors_is_small():
+    known = stats_of(graph(one_long_kernel((8, 10**9))))
+    unknown = stats_of(graph(one_long_kernel()))
+
+    assert (known.device.sm_count, known.device.bandwidth_bytes_per_s) == (8, 10**9)
+    assert dict(known.facts())["device"] == "8 SMs, 1 GB/s"
+    assert known.classes["small"] == pytest.approx(1)
+    assert "device" not in dict(unknown.facts())
+    assert unknown.classes["unknown"] == pytest.approx(1)
+
+
+def test_of_different_devices_nothing_is_taken():
+    stats = stats_of(graph(one_long_kernel((8, 10**9), (16, 10**9))))
+
+    assert stats.device.sm_count == 0
+    assert stats.classes["unknown"] == pytest.approx(1)
+
+
 def test_a_recording_with_losses_says_so():
     window = from_trace(replace(recording_of(diamond()), lost=3, end=None), "x.trace")
 
