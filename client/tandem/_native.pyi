@@ -430,6 +430,40 @@ class Operation:
     def blocks(self) -> int: ...
 
 @final
+class Allocations:
+    """The device memory of a process now, of which launches touch some. Of one thread.
+
+    It holds 2**20 at once; what is added to that stays unknown.
+    """
+
+    def __init__(self) -> None: ...
+    def add(self, address: int, size_bytes: int) -> None:
+        """From now on it is there; what it overlaps has been freed unseen."""
+
+    def remove(self, address: int) -> int:
+        """It is gone; how large it was in bytes, 0 if it was not known."""
+
+    def holding(self, address: int) -> tuple[int, int] | None:
+        """Begin and size in bytes of the one that an address lies in; logarithmic time."""
+
+    def touched_by(
+        self,
+        name: str,
+        parameters: Sequence[tuple[int, int]],
+        words: Sequence[int],
+        *,
+        is_cut: bool,
+    ) -> tuple[list[tuple[int, int, bool]], bool]:
+        """Accesses of a launch as `Dag.add` takes them, by address, and whether they are all.
+
+        `parameters` are offset and size in bytes of each, `words` the values, each from a new word
+        on; `is_cut`: there are more. Every word in an allocation is a pointer to all of it, for
+        reading only if the mangled name says so. They are all if each word that could be an
+        address was found and, by the name, leads to what holds no further ones. Global variables,
+        textures and surfaces are not seen.
+        """
+
+@final
 class Dag:
     """The dependency graph of operations, added in the order of their calls. Of one thread.
 

@@ -17,6 +17,7 @@ void add_trace(pybind11::module_& module);
 void add_coverage(pybind11::module_& module);
 void add_iterations(pybind11::module_& module);
 void add_samples(pybind11::module_& module);
+void add_buffers(pybind11::module_& module);
 void add_dag(pybind11::module_& module);
 void add_dag_records(pybind11::module_& module);
 void add_dag_analysis(pybind11::module_& module);

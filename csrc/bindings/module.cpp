@@ -16,6 +16,7 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_poller(module);
   tandem::bindings::add_coverage(module);
   tandem::bindings::add_iterations(module);
+  tandem::bindings::add_buffers(module);
   tandem::bindings::add_dag(module);
   tandem::bindings::add_dag_records(module);
   tandem::bindings::add_dag_analysis(module);

@@ -1,6 +1,7 @@
 #include "dag/parameters.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tandem::dag {
 namespace {
@@ -12,14 +13,6 @@ constexpr uint64_t kHighestAddress = uint64_t{1} << 57;
 
 bool could_be_address(uint64_t word) { return word >= kLowestAddress && word < kHighestAddress; }
 
-const Allocation* find(const std::vector<Allocation>& known, uint64_t address) {
-  const auto after = std::upper_bound(known.begin(), known.end(), address,
-                                      [](uint64_t a, const Allocation& b) { return a < b.base; });
-  if (after == known.begin()) return nullptr;
-  const Allocation& before = *(after - 1);
-  return address - before.base < before.bytes ? &before : nullptr;
-}
-
 void lower(Coverage* coverage, Coverage to) { *coverage = std::min(*coverage, to); }
 
 class Walk {
@@ -30,7 +23,7 @@ class Walk {
   void take(uint32_t index, uint32_t bytes, const uint64_t* words, const ParameterType* type) {
     const bool is_pointer = type && type->is_pointer && bytes == 8;
     for (uint32_t at = 0; at < bytes / 8; ++at) {
-      const Allocation* found = find(known_, words[at]);
+      const Allocation* found = holding(known_, words[at]);
       if (found) add(index, words[at], *found, is_pointer && type->to_const);
       else if (is_pointer ? words[at] != 0 : could_be_address(words[at]))
         lower(&out_->coverage, Coverage::kUnknown);
@@ -79,6 +72,18 @@ Touched touched_by(const LaunchParameters& launch, std::string_view name,
   const bool is_known = parameters_in(name, &signature, &is_open);
   if (is_known && is_open && signature.size() < launch.count) signature.resize(launch.count);
   return touched_by(launch, is_known ? &signature : nullptr, known);
+}
+
+std::vector<Access> accesses_of(const Touched& touched) {
+  std::map<uint64_t, Access> found;
+  for (const Buffer& buffer : touched.buffers) {
+    const uint64_t bytes = buffer.bytes + (buffer.address - buffer.allocation);
+    const Access whole{buffer.allocation, bytes, true};
+    found.try_emplace(buffer.allocation, whole).first->second.is_const &= buffer.is_const;
+  }
+  std::vector<Access> accesses;
+  for (const auto& [base, access] : found) accesses.push_back(access);
+  return accesses;
 }
 
 }  // namespace tandem::dag

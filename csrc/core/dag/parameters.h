@@ -21,14 +21,11 @@
 #include <string_view>
 #include <vector>
 
+#include "dag/allocations.h"
+#include "dag/graph.h"
 #include "dag/mangled.h"
 
 namespace tandem::dag {
-
-struct Allocation {
-  uint64_t base;
-  uint64_t bytes;
-};
 
 struct Buffer {
   uint64_t address;     // the word itself
@@ -63,5 +60,9 @@ Touched touched_by(const LaunchParameters& launch, const std::vector<ParameterTy
 // The same with the signature that the function's name has, if it fits the layout.
 Touched touched_by(const LaunchParameters& launch, std::string_view name,
                    const std::vector<Allocation>& known);
+
+// What that comes to in a graph: every allocation once and whole, by address; it is for reading only if no
+// pointer into it says otherwise.
+std::vector<Access> accesses_of(const Touched& touched);
 
 }  // namespace tandem::dag
