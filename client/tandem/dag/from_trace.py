@@ -7,8 +7,10 @@
 4. Where the documentation lets a call return early, nobody is said to have waited: of the copies
    without "Async" only those to the host are waits (CUDA Driver API, "API synchronization
    behavior").
-5. A launch may read and write every allocation that a word of its parameters points into, and, as
-   pointers may be in memory too, more; copies and memsets use just what they name.
+5. A launch uses every allocation that a word of its parameters points into, whole, and only reads
+   it where the kernel's name says so. Those are all if the rule in csrc/core/dag/parameters.h says
+   it and no call is missing before; else there may be more. Global variables, textures and
+   surfaces are in no recording. Copies and memsets use just what they name.
 6. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
 """
 
@@ -16,8 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tandem._native import OperationKind, StreamKind
-from tandem.dag.allocations import Allocations
+from tandem._native import Allocations, OperationKind, StreamKind
 from tandem.dag.model import (
     ESTIMATED,
     HOST_WAITS,
@@ -34,7 +35,7 @@ from tandem.dag.model import (
 )
 from tandem.trace import meaning
 from tandem.trace.file import Recording
-from tandem.trace.lines import bytes_of, kernel_parameters
+from tandem.trace.lines import bytes_of
 from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call, Device
 
 _CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
@@ -64,6 +65,7 @@ def from_trace(recording: Recording, source: str) -> Window:
     for call in recording.calls:
         if call.number > expected:
             gaps.append(len(operations))
+            reader.is_sure = False
         expected = call.number + 1
         operation = reader.operation(call)
         if operation is not None:
@@ -108,6 +110,7 @@ class _Reader:
         self._streams: dict[tuple[int, ...], int] = {}
         self._events: dict[tuple[int, int], int] = {}
         self._shares_events: set[int] = set()  # processes that opened events of others
+        self.is_sure = True  # no call is missing, so what is allocated is known
 
     def operation(self, call: Call) -> Operation | None:
         """The node of a call, if it is one."""
@@ -217,6 +220,20 @@ class _Reader:
         """Of a wait: an event of another process may have been recorded there."""
         return UNKNOWN_ORDER if call.pid in self._shares_events else 0
 
+    def touched(self, call: Call) -> tuple[tuple[Access, ...], int]:
+        """What a launch may use, and the flag of what else is not known."""
+        function = call.function
+        found, is_all = self.allocations[call.pid].touched_by(
+            function.name if function else "",
+            function.parameters if function else (),
+            call.words[call.type.words :],
+            is_cut=call.is_cut,
+        )
+        accesses = tuple(Access(address=a, bytes=b, is_const=c) for a, b, c in found)
+        # A kernel that was given no memory at all does its work somewhere unseen.
+        is_all &= bool(accesses) and self.is_sure
+        return accesses, 0 if is_all else UNRESOLVED
+
     def is_device(self, call: Call) -> Callable[[int], bool]:
         allocations = self.allocations[call.pid]
         return lambda address: allocations.holding(address) is not None
@@ -251,6 +268,7 @@ def _launch(call: Call, reader: _Reader) -> _Node | None:
     ns, flags = _timed(call, reader)
     if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES):
         flags |= PROGRAMMATIC  # one of them may say so
+    accesses, unresolved = reader.touched(call)
     return _Node(
         kind=OperationKind.LAUNCH,
         name=_kernel(call),
@@ -258,15 +276,9 @@ def _launch(call: Call, reader: _Reader) -> _Node | None:
         object=meaning.word(call, "f"),
         blocks=min(meaning.blocks_of(call), 2**32 - 1),
         duration_ns=ns,
-        flags=flags | UNRESOLVED,
-        accesses=_pointed_to(call, reader.allocations[call.pid]),
+        flags=flags | unresolved,
+        accesses=accesses,
     )
-
-
-def _pointed_to(call: Call, allocations: Allocations) -> tuple[Access, ...]:
-    words = {w for _, words in kernel_parameters(call) for w in words}
-    found = {place for place in map(allocations.holding, words) if place is not None}
-    return tuple(Access(address=a, bytes=size, is_const=False) for a, size in sorted(found))
 
 
 def _graph(call: Call, reader: _Reader) -> _Node:
@@ -367,7 +379,7 @@ def _host(call: Call, reader: _Reader) -> _Node:
 
 def _alloc(call: Call, reader: _Reader) -> _Node:
     address, size = meaning.allocated_address(call), meaning.allocated_bytes(call)
-    reader.allocations[call.pid].add(address, size)
+    reader.allocations[call.pid].add(address, meaning.reserved_bytes(call))
     kind = OperationKind.ALLOC
     return _Node(kind=kind, name="alloc", stream=reader.stream(call), object=address, bytes=size)
 

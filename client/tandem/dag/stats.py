@@ -91,6 +91,7 @@ class Stats:
     gpu_ns: int  # of all GPU operations together
     critical: Critical
     gpu_critical_ns: int  # the least for a host that takes no time
+    data_critical_ns: int | None  # the least by data alone; None where accesses are not known
     overlap: Overlap
     width: Width
     classes: dict[str, float]  # share of GPU time, from 0 to 1
@@ -110,6 +111,8 @@ class Stats:
         yield "length", time_text(self.critical.length_ns)
         yield "GPU time of all", time_text(self.gpu_ns)
         yield "longest chain on the GPU", time_text(self.gpu_critical_ns)
+        if self.data_critical_ns is not None:
+            yield "longest chain by data", time_text(self.data_critical_ns)
         bound = self.launch_bound
         yield "launch-bound", f"{'yes' if bound.verdict else 'no'}, {bound.idle_share:.0%} idle"
 
@@ -126,6 +129,8 @@ class Stats:
             yield f"How long {unknown.durations:,} GPU operations take is not known: 0 is taken."
         if unknown.estimated:
             yield f"The times of {unknown.estimated:,} operations are the means of their names."
+        if unknown.accesses:
+            yield f"{unknown.accesses:,} operations may touch more memory than is known."
         if unknown.order:
             yield f"{unknown.order:,} operations may have had to wait for more than is known."
 
@@ -186,6 +191,7 @@ def stats_of(graph: Graph) -> Stats:
             other_ns=parts.other_ns,
         ),
         gpu_critical_ns=analysis.gpu_critical_ns,
+        data_critical_ns=analysis.data_critical_ns,
         overlap=_overlap(analysis),
         width=Width(most=analysis.most_width, mean=analysis.mean_width, busy_ns=analysis.busy_ns),
         classes={c.name.lower(): share for c, share in analysis.class_shares.items()},

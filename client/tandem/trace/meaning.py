@@ -73,6 +73,11 @@ def allocated_bytes(call: Call) -> int:
     return word(call, "WidthInBytes") * word(call, "Height") if size is None else size
 
 
+def reserved_bytes(call: Call) -> int:
+    """How much an allocation takes; of pitched memory with the padding."""
+    return word(call, "pPitch", skip=1) * word(call, "Height") or allocated_bytes(call)
+
+
 def copied_bytes(call: Call) -> int:
     """How much a copy moves; 0 where the recording does not say."""
     size = bytes_of(call)

@@ -3,6 +3,26 @@
 from recordings import Thread
 
 ONE, TWO, FORK, JOIN, VADD, MUL = 0x55, 0x66, 1, 2, 0xF0, 0xF1
+NON_BLOCKING = 32
+
+
+class Program(Thread):
+    """Counts its calls."""
+
+    def __init__(self, *, first=1, **where):
+        super().__init__(**where)
+        self.next = first
+
+    def on(self, name, *words, stream=None, flags=NON_BLOCKING, **other):
+        where = {} if stream is None else {"stream": stream, "flags": flags}
+        self.call(name, *words, number=self.next, **where, **other)
+        self.next += 1
+        return self
+
+    def run(self, stream, **other):
+        self.launch(number=self.next, stream=stream, **other)
+        self.next += 1
+        return self
 
 
 def diamond():

@@ -1,7 +1,8 @@
 """Which nodes and edges the calls of a recording come to."""
 
 import pytest
-from recordings import CONTEXT, Thread, recording_of
+from programs import Program
+from recordings import CONTEXT, recording_of
 
 from tandem._native import EdgeKind, OperationKind, StreamKind
 from tandem.dag.from_trace import from_trace
@@ -17,26 +18,7 @@ from tandem.dag.model import (
 STREAM, OTHER, EVENT, ADDRESS = 0x55, 0x66, 0x44, 0x7F00
 LEGACY, PER_THREAD = 1, 2
 FAILED, NOT_READY = 700, 600
-CAPTURED, NON_BLOCKING = 16, 32
-
-
-class Program(Thread):
-    """Counts its calls."""
-
-    def __init__(self, *, first=1, **where):
-        super().__init__(**where)
-        self.next = first
-
-    def on(self, name, *words, stream=None, flags=NON_BLOCKING, **other):
-        where = {} if stream is None else {"stream": stream, "flags": flags}
-        self.call(name, *words, number=self.next, **where, **other)
-        self.next += 1
-        return self
-
-    def run(self, stream, **other):
-        self.launch(number=self.next, stream=stream, **other)
-        self.next += 1
-        return self
+CAPTURED = 16
 
 
 def window_of(*threads):
