@@ -5,7 +5,8 @@ Independent of how it is written down; times are nanoseconds since the drawing's
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from tandem._native import EdgeKind, OperationKind
 from tandem.dag.boxes import Box, Ties, boxes_of
@@ -47,6 +48,15 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Launches of one phase of the iteration, one after the other."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """Everything to draw."""
 
@@ -54,6 +64,7 @@ class Drawing:
     streams: int  # so many of the lanes, the first ones, are streams; the others are threads
     boxes: tuple[Placed, ...]
     edges: tuple[Edge, ...]
+    bands: tuple[Band, ...]
     length_ns: int
     is_timed: bool  # else every operation is drawn as long as the next
     notes: tuple[str, ...]  # what it leaves out
@@ -99,10 +110,18 @@ class _Layout:
             streams=sum(kind == "stream" for kind, _ in shown),
             boxes=boxes,
             edges=self._edges(across, boxes),
+            bands=tuple(self._bands()),
             length_ns=max((box.end_ns for box in boxes), default=0),
             is_timed=self._is_timed,
             notes=tuple(self._notes),
         )
+
+    def _bands(self) -> Iterator[Band]:
+        phases = sorted(self._graph.phases.items())
+        for name, group in groupby(phases, key=itemgetter(1)):
+            times = [self._time(node) for node, _ in group]
+            begin, end = min(start for start, _ in times), max(end for _, end in times)
+            yield Band(name=name, start_ns=begin - self._begin_ns, end_ns=end - self._begin_ns)
 
     def _crosses(self, edge: tuple[int, int, EdgeKind], shown: Mapping[Lane, object]) -> bool:
         ends = [lane_of(self._graph.operation(node)) for node in edge[:2]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tandem import _results
 from tandem._native import Operation as NativeOperation
-from tandem._native import OperationKind, RecordedOperations, StreamKind
+from tandem._native import OperationKind, RecordedOperations, StreamKind, split_phases
 from tandem.dag.model import Operation, Process, Stream, Thread, Unknown, Window
 from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES, Device
@@ -57,6 +57,7 @@ def from_job(
         operations=operations,
         gaps=(0,) if any(window.lost_records for window in windows) else (),
         iterations=_iterations(windows, len(operations)),
+        phases=split_phases(windows[0].records) if _is_one(windows) else "",
         device=_one_device(windows, gpus),
         unknown=Unknown(
             lost_calls=sum(window.lost_records for window in windows),
@@ -67,8 +68,11 @@ def from_job(
 
 def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
     # Of several processes or several iterations none has its bounds here: they are looked for.
-    is_one = len(windows) == 1 and windows[0].iterations == 1
-    return ((0, operations),) if is_one else ()
+    return ((0, operations),) if _is_one(windows) else ()
+
+
+def _is_one(windows: Sequence[_results.Window]) -> bool:
+    return len(windows) == 1 and windows[0].iterations == 1
 
 
 def _one_device(windows: Sequence[_results.Window], gpus: Sequence[_results.Gpu]) -> Device:

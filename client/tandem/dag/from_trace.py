@@ -421,13 +421,17 @@ def _of_context(make: Callable[[Call, _Reader], _Node]) -> Callable[[Call, _Read
 def _sync_stream(call: Call, reader: _Reader) -> _Node:
     stream, ns = reader.stream_or_default(call), call.duration_ns or 0
     kind = OperationKind.SYNC_STREAM
-    return _Node(kind=kind, name="wait for stream", stream=stream, duration_ns=ns)
+    return _Node(kind=kind, name=_how(call, "stream"), stream=stream, duration_ns=ns)
+
+
+def _how(call: Call, what: str) -> str:
+    return f"{what} found done" if "Query" in call.type.base else f"wait for {what}"
 
 
 def _sync_event(call: Call, reader: _Reader) -> _Node:
     return _Node(
         kind=OperationKind.SYNC_EVENT,
-        name="wait for event",
+        name=_how(call, "event"),
         object=reader.event(call),
         flags=reader.order_flags(call),
         duration_ns=call.duration_ns or 0,

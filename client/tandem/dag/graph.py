@@ -7,6 +7,7 @@ from tandem._native import Analysis, Dag, EdgeKind, analyse
 from tandem.dag.build import build
 from tandem.dag.iterations import bounds
 from tandem.dag.model import Operation, Window
+from tandem.dag.phases import phases_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Graph:
     first: int
     last: int
     iteration: int | None  # None: the whole window
+    phases: dict[int, str]  # launch -> forward, backward or update; empty: not known
     analysis: Analysis
 
     @property
@@ -72,6 +74,7 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
         first=first,
         last=last,
         iteration=iteration,
+        phases=phases_of(window, first, last),
         analysis=analyse(
             dag,
             first,

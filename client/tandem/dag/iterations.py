@@ -11,22 +11,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tandem._native import IterationFinder, OperationKind
+from tandem.dag.as_records import is_looked_at, record_of
 from tandem.dag.model import Operation, Window
 from tandem.errors import UsageError
-from tandem.trace.records import RECORD
 
 _LAUNCHES = (OperationKind.LAUNCH, OperationKind.GRAPH)
-_KINDS = {  # shm::RecordKind
-    OperationKind.LAUNCH: 1,
-    OperationKind.COPY: 2,
-    OperationKind.MEMSET: 3,
-    OperationKind.SYNC_STREAM: 6,
-    OperationKind.SYNC_EVENT: 6,
-    OperationKind.SYNC_CONTEXT: 6,
-    OperationKind.HOST_FUNC: 10,
-    OperationKind.GRAPH: 13,
-}
-_DIRECTIONS = {"copy htod": 1, "copy dtoh": 2}
 
 
 def with_iterations(window: Window) -> Window:
@@ -38,9 +27,9 @@ def with_iterations(window: Window) -> Window:
 
 def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], ...]:
     """First operation and the one after the last, of the thread that launches most."""
-    thread = _busiest(operations)
-    places = [i for i, op in enumerate(operations) if op.thread == thread and op.kind in _KINDS]
-    records = b"".join(_record(operations[place], place) for place in places)
+    thread = busiest_thread(operations)
+    places = [i for i, op in enumerate(operations) if op.thread == thread and is_looked_at(op)]
+    records = b"".join(record_of(operations[place], place) for place in places)
     finder = IterationFinder()
     finder.take(records)
     begins = finder.take(records) if finder.found else []
@@ -48,6 +37,12 @@ def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], .
     if begins and _is_whole(operations[begins[-1] :], thread, finder.launches):
         found.append((begins[-1], len(operations)))
     return tuple(found)
+
+
+def busiest_thread(operations: Sequence[Operation]) -> int | None:
+    """The thread that launches most; None: none launches."""
+    launches = Counter(op.thread for op in operations if op.kind in _LAUNCHES)
+    return max(launches, key=lambda thread: (launches[thread], -thread), default=None)
 
 
 def bounds(window: Window, iteration: int) -> tuple[int, int]:
@@ -67,19 +62,7 @@ def bounds(window: Window, iteration: int) -> tuple[int, int]:
     )
 
 
-def _busiest(operations: Sequence[Operation]) -> int | None:
-    launches = Counter(op.thread for op in operations if op.kind in _LAUNCHES)
-    return max(launches, key=lambda thread: (launches[thread], -thread), default=None)
-
-
 def _is_whole(tail: Sequence[Operation], thread: int | None, usual: int) -> bool:
     # What follows the last boundary is an iteration if it launches as much as they do.
     launches = sum(op.thread == thread and op.kind in _LAUNCHES for op in tail)
     return 0 < usual <= launches < 2 * usual
-
-
-def _record(operation: Operation, place: int) -> bytes:
-    # As telemetry has it, with the place for the time.
-    kind = _KINDS[operation.kind]
-    value = _DIRECTIONS.get(operation.name, 0)
-    return RECORD.pack(place, kind, 0, 0, 0, 0, operation.object, 0, 0, 0, 0, value)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from tandem.dag.graph import Graph
-from tandem.dag.model import FLAG_NAMES, Operation, Window
+from tandem.dag.model import FLAG_NAMES, Window
 
 FORMAT, VERSION = "tandem-dag", 1
 
@@ -18,7 +18,7 @@ def write(graph: Graph, file: TextIO) -> None:
 def _pieces(graph: Graph) -> Iterator[str]:
     yield "{\n" + ",\n".join(f"{_text(k)}: {_text(v)}" for k, v in _head(graph).items())
     yield ',\n"operations": ['
-    yield from _rows(_text(_operation(n, graph.operation(n))) for n in graph.nodes)
+    yield from _rows(_text(_operation(n, graph)) for n in graph.nodes)
     yield '\n],\n"edges": ['
     edges = graph.all_edges()
     yield from _rows(_text({"from": a, "to": b, "kind": k.name.lower()}) for a, b, k in edges)
@@ -66,7 +66,8 @@ def _unknown(window: Window) -> dict[str, object]:
     }
 
 
-def _operation(node: int, operation: Operation) -> dict[str, object]:
+def _operation(node: int, graph: Graph) -> dict[str, object]:
+    operation = graph.operation(node)
     row: dict[str, object] = {
         "id": node,
         "kind": operation.kind.name.lower(),
@@ -80,6 +81,8 @@ def _operation(node: int, operation: Operation) -> dict[str, object]:
         "blocks": operation.blocks,
         "flags": [name for bit, name in FLAG_NAMES.items() if operation.flags & bit],
     }
+    if node in graph.phases:
+        row["phase"] = graph.phases[node]
     if operation.accesses:
         row["accesses"] = [
             {"address": a.address, "bytes": a.bytes, "is_const": a.is_const}

@@ -100,6 +100,8 @@ class Window:
     # First operation and the one after the last, ascending; of the thread that launches most, while
     # other threads and processes go on beside it.
     iterations: tuple[tuple[int, int], ...] = ()
+    # Of the launches of the one iteration that it is, as `split_phases` says; None: not looked for.
+    phases: str | None = None
     device: Device = field(default_factory=Device)  # of all operations, as far as it is known
     is_marked: bool = False  # the program itself said where iterations end; else they were found
     unknown: Unknown = field(default_factory=Unknown)

@@ -2,6 +2,7 @@
 const svg = document.getElementById("picture"), about = document.getElementById("about");
 const length = Math.max(1, Number(svg.dataset.length)), left = Number(svg.dataset.left), width = Number(svg.dataset.width), right = 14;
 const boxes = [...svg.querySelectorAll(".box")], edges = [...svg.querySelectorAll(".edge")];
+const bands = [...svg.querySelectorAll(".band")];
 const axis = svg.querySelector(".axis"), bottom = svg.viewBox.baseVal.height;
 const number = (one, name) => Number(one.dataset[name]);
 let from = 0, to = length;
@@ -30,7 +31,7 @@ const drawAxis = () => {
 const place = () => {
   svg.parentElement.classList.toggle("moved", from > 0 || to < length);
   drawAxis();
-  for (const box of boxes) {
+  for (const box of [...boxes, ...bands]) {
     const inner = box.querySelector("svg"), begin = x(number(box, "s")), end = Math.max(begin + 4, x(number(box, "e")));
     const a = Math.max(begin, left - 3), b = Math.min(end, width + 3);
     box.style.display = b > a && end > left ? "" : "none";

@@ -8,6 +8,7 @@ from tandem._native import Analysis
 from tandem._page import Cell, count, span, time_text
 from tandem.dag.graph import Graph
 from tandem.dag.model import ON_GPU
+from tandem.dag.phases import PHASES
 from tandem.trace.records import Device
 
 _Table = tuple[str, tuple[str, ...], list[tuple[Cell, ...]]]
@@ -77,6 +78,15 @@ class Width:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of a training iteration."""
+
+    launches: int
+    gpu_ns: int  # as far as durations are known
+    share: float  # of the GPU time of all its launches, from 0 to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """Of the whole recording, or of one iteration."""
 
@@ -92,6 +102,7 @@ class Stats:
     critical: Critical
     gpu_critical_ns: int  # the least for a host that takes no time
     data_critical_ns: int | None  # the least by data alone; None where accesses are not known
+    phases: dict[str, Phase]  # forward, backward, update; empty: not known, or no single iteration
     overlap: Overlap
     width: Width
     classes: dict[str, float]  # share of GPU time, from 0 to 1
@@ -145,6 +156,11 @@ class Stats:
             ("of what", "time", "share"),
             [(name, span(ns), (ns, f"{ns / length:.1%}")) for name, ns in parts if ns],
         )
+        phases: list[tuple[Cell, ...]] = [
+            (name, count(part.launches), span(part.gpu_ns), _share(part.share))
+            for name, part in self.phases.items()
+        ]
+        yield "Phases", ("phase", "launches", "GPU time", "share"), phases
         overlap = self.overlap
         yield (
             "Overlap",
@@ -192,6 +208,7 @@ def stats_of(graph: Graph) -> Stats:
         ),
         gpu_critical_ns=analysis.gpu_critical_ns,
         data_critical_ns=analysis.data_critical_ns,
+        phases=_phases(graph),
         overlap=_overlap(analysis),
         width=Width(most=analysis.most_width, mean=analysis.mean_width, busy_ns=analysis.busy_ns),
         classes={c.name.lower(): share for c, share in analysis.class_shares.items()},
@@ -199,6 +216,19 @@ def stats_of(graph: Graph) -> Stats:
         launch_bound=_launch_bound(analysis),
         unknown=_unknown(graph),
     )
+
+
+def _phases(graph: Graph) -> dict[str, Phase]:
+    launches = Counter(graph.phases.values())
+    times = Counter[str]()
+    for node, phase in graph.phases.items():
+        times[phase] += graph.operation(node).duration_ns
+    total = max(1, sum(times.values()))
+    return {
+        name: Phase(launches=launches[name], gpu_ns=times[name], share=times[name] / total)
+        for name in PHASES.values()
+        if launches[name]
+    }
 
 
 def _overlap(analysis: Analysis) -> Overlap:

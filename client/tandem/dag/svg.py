@@ -18,7 +18,7 @@ from tandem.dag.model import Operation
 from tandem.trace.lines import duration_text
 from tandem.units import format_bytes
 
-NAMES_WIDTH, AXIS_HEIGHT, LANE_HEIGHT, BOX_HEIGHT = 130, 26, 46, 26
+NAMES_WIDTH, AXIS_HEIGHT, LANE_HEIGHT, BOX_HEIGHT, BAND_HEIGHT = 130, 26, 46, 26, 18
 WIDTH = 1400
 LEAST_WIDTH = 4
 _RIGHT = 14
@@ -26,6 +26,7 @@ _TICKS = 10
 _LEAST_TEXT = 22
 _ORDERS = ("stream", "event", "legacy", "host", "overlap")
 _MOST_PARTS = 12
+_BAND_HUES = {"forward": 150, "backward": 215, "update": 45}
 STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
 
 
@@ -48,7 +49,11 @@ def write(graph: Graph, file: TextIO) -> None:
 
 def height_of(drawing: Drawing) -> int:
     """Of the whole picture."""
-    return AXIS_HEIGHT + len(drawing.lanes) * LANE_HEIGHT + 8
+    return _below_lanes(drawing) + (BAND_HEIGHT + 8 if drawing.bands else 0) + 8
+
+
+def _below_lanes(drawing: Drawing) -> int:
+    return AXIS_HEIGHT + len(drawing.lanes) * LANE_HEIGHT
 
 
 def elements(drawing: Drawing, graph: Graph) -> Iterator[str]:
@@ -59,6 +64,7 @@ def elements(drawing: Drawing, graph: Graph) -> Iterator[str]:
     )
     yield from _lanes(drawing)
     yield from _axis(drawing)
+    yield from _bands(drawing)
     for placed in drawing.boxes:
         yield _box(placed, drawing, graph)
     for edge in reversed(drawing.edges):  # the critical path on top
@@ -90,6 +96,21 @@ def _axis(drawing: Drawing) -> Iterator[str]:
             f'<text x="{x:.1f}" y="14">{text}</text>'
         )
     yield "</g>\n"
+
+
+def _bands(drawing: Drawing) -> Iterator[str]:
+    top, scale = _below_lanes(drawing) + 4, _scale(drawing)
+    for band in drawing.bands:
+        left = NAMES_WIDTH + band.start_ns * scale
+        width = max(LEAST_WIDTH, (band.end_ns - band.start_ns) * scale)
+        thin = " thin" if width < _LEAST_TEXT else ""
+        yield (
+            f'<g class="band{thin}" style="--hue:{_BAND_HUES[band.name]}" '
+            f'data-s="{band.start_ns}" data-e="{band.end_ns}"><title>{band.name}</title>'
+            f'<svg x="{left:.1f}" y="{top}" width="{width:.1f}" height="{BAND_HEIGHT}">'
+            f'<rect class="body" width="100%" height="{BAND_HEIGHT}"/>'
+            f'<text x="6" y="13">{band.name}</text></svg></g>\n'
+        )
 
 
 def step_of(length_ns: int) -> int:

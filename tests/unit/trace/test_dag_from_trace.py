@@ -34,6 +34,15 @@ def edges_of(*threads):
     return [(a, b, kind.name) for a, b, kind in graph_of(window_of(*threads)).edges()]
 
 
+def test_a_query_that_said_done_is_told_from_a_wait():
+    queried = Program().on("cuEventQuery", EVENT).on("cuStreamQuery", STREAM, stream=STREAM)
+    waited = Program().on("cuEventSynchronize", EVENT)
+
+    names = [operation.name for operation in window_of(queried).operations]
+    assert names == ["event found done", "stream found done"]
+    assert only(waited).name == "wait for event"
+
+
 @pytest.mark.parametrize(
     ("name", "words", "kind", "size"),
     [

@@ -1,0 +1,33 @@
+"""Operations as records of telemetry, for the detectors of iterations and of phases."""
+
+from tandem._native import OperationKind
+from tandem.dag.model import Operation
+from tandem.trace.records import RECORD
+
+_KINDS = {  # shm::RecordKind
+    OperationKind.LAUNCH: 1,
+    OperationKind.COPY: 2,
+    OperationKind.MEMSET: 3,
+    OperationKind.ALLOC: 4,
+    OperationKind.FREE: 5,
+    OperationKind.SYNC_STREAM: 6,
+    OperationKind.SYNC_EVENT: 6,
+    OperationKind.SYNC_CONTEXT: 6,
+    OperationKind.HOST_FUNC: 10,
+    OperationKind.GRAPH: 13,
+}
+_FOUND_DONE, _QUERIED = " found done", 8  # of a name; shm::kRecordQueried
+_DIRECTIONS = {"copy htod": 1, "copy dtoh": 2}
+
+
+def is_looked_at(operation: Operation) -> bool:
+    """Whether the detectors take any notice of it."""
+    return operation.kind in _KINDS
+
+
+def record_of(operation: Operation, place: int) -> bytes:
+    """64 bytes, with the place for the time."""
+    kind = _KINDS[operation.kind]
+    flags = _QUERIED if operation.name.endswith(_FOUND_DONE) else 0
+    value, size = _DIRECTIONS.get(operation.name, 0), operation.bytes
+    return RECORD.pack(place, kind, flags, 0, 0, 0, operation.object, size, 0, 0, 0, value)
