@@ -160,7 +160,7 @@ class Stats:
             (name, count(part.launches), span(part.gpu_ns), _share(part.share))
             for name, part in self.phases.items()
         ]
-        yield "Phases", ("phase", "launches", "GPU time", "share"), phases
+        yield "Phases", ("phase", "launches", "time", "share"), phases
         overlap = self.overlap
         yield (
             "Overlap",
