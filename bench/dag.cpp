@@ -1,5 +1,5 @@
-// Builds graphs of made-up jobs as fast as it can; prints JSON: case -> nanoseconds of
-// CPU time and bytes a node.
+// Builds graphs of made-up jobs as fast as it can, and analyses one; prints JSON: case -> nanoseconds
+// of CPU time and bytes a node, and nanoseconds of the whole analysis a node.
 #include <time.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "dag/analysis/analysis.h"
 #include "dag/builder.h"
 
 using namespace tandem::dag;
@@ -17,6 +18,10 @@ constexpr int kRounds = 2;
 constexpr uint64_t kNodes = 1'000'000;
 constexpr uint32_t kStreams = 16;
 constexpr uint64_t kRetireEach = 10'000;  // nodes
+constexpr uint64_t kAnalysed = 300'000;  // nodes
+constexpr uint64_t kSubmitNs = 2'000, kKernelNs = 20'000;
+constexpr uint32_t kBlocks = 256;
+constexpr analysis::Device kDevice{132, 4'800'000'000'000};
 constexpr uint64_t kBuffers = 512;
 constexpr uint64_t kBufferBytes = 1 << 20;
 
@@ -34,12 +39,14 @@ class Job {
   explicit Job(bool has_buffers) : has_buffers_(has_buffers) {
     const uint32_t context = builder_.order().add_context();
     op_.thread = builder_.order().add_thread(context);
+    op_.blocks = kBlocks;
     for (uint32_t& stream : streams_)
       stream = builder_.order().add_stream(context, StreamKind::kNonBlocking);
   }
 
   void launch() {
     const uint64_t turn = launches_++;
+    op_.submitted_ns += kSubmitNs;
     const uint32_t stream = streams_[turn % kStreams];
     if (has_buffers_) add_with_buffers(stream, turn);
     else add(Kind::kLaunch, stream, 0);
@@ -57,6 +64,7 @@ class Job {
     op_.kind = kind;
     op_.stream = stream;
     op_.object = object;
+    op_.duration_ns = kind == Kind::kLaunch ? kKernelNs : 0;
     builder_.add(op_);
   }
 
@@ -70,6 +78,7 @@ class Job {
     };
     op_.kind = Kind::kLaunch;
     op_.stream = stream;
+    op_.duration_ns = kKernelNs;
     builder_.add(op_, accesses, 3);
   }
 
@@ -83,6 +92,7 @@ class Job {
 struct Figures {
   double ns_a_node = 1e9;
   double bytes_a_node = 0;
+  double analysis_ns_a_node = 1e9;
 };
 
 void run(bool has_buffers, uint64_t window, Figures* figures) {
@@ -100,6 +110,19 @@ void run(bool has_buffers, uint64_t window, Figures* figures) {
   figures->bytes_a_node = std::max(figures->bytes_a_node, bytes / static_cast<double>(window));
 }
 
+void analyse(bool has_buffers, Figures* figures) {
+  Job job(has_buffers);
+  const Graph& graph = job.builder().graph();
+  while (graph.end() < kAnalysed) job.launch();
+  analysis::Options options;
+  options.device = kDevice;
+  const uint64_t begin = now_ns();
+  const analysis::Analysis found = analysis::analyse({graph, graph.begin(), graph.end()}, options);
+  const double spent = static_cast<double>(now_ns() - begin);
+  const double nodes = static_cast<double>(found.last - found.first);
+  figures->analysis_ns_a_node = std::min(figures->analysis_ns_a_node, spent / nodes);
+}
+
 }  // namespace
 
 int main() {
@@ -108,9 +131,11 @@ int main() {
     Figures figures;
     for (int round = 0; round < kRounds; ++round) {
       for (const uint64_t window : {100'000, 150'000}) run(has_buffers, window, &figures);
+      analyse(has_buffers, &figures);
     }
-    std::printf("%s\"%s\": {\"ns_a_node\": %.1f, \"bytes_a_node\": %.1f}", separator,
-                has_buffers ? "buffers" : "order", figures.ns_a_node, figures.bytes_a_node);
+    std::printf("%s\"%s\": {\"ns_a_node\": %.1f, \"bytes_a_node\": %.1f, \"analysis_ns_a_node\": %.1f}",
+                separator, has_buffers ? "buffers" : "order", figures.ns_a_node,
+                figures.bytes_a_node, figures.analysis_ns_a_node);
     separator = ", ";
   }
   std::printf("}\n");
