@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tandem._results import Explanation, Finding, Gpu, Job, JobEvent, Process, Status, Wait, Window
+from tandem._results import (
+    Explanation,
+    Finding,
+    Gpu,
+    Job,
+    JobEvent,
+    LaunchMemory,
+    Process,
+    Status,
+    Wait,
+    Window,
+)
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_percent, parse_slo
@@ -84,7 +95,13 @@ def window(message: pb.ProcessWindow) -> Window:
         is_cut=message.is_cut,
         records=message.records,
         kernels=tuple((kernel.handle, kernel.name) for kernel in message.kernels),
+        launches={launch.sample_number: _memory(launch) for launch in message.launches},
     )
+
+
+def _memory(message: pb.LaunchMemory) -> LaunchMemory:
+    accesses = tuple((a.address, a.bytes, a.is_const) for a in message.accesses)
+    return LaunchMemory(accesses=accesses, is_all=message.is_all)
 
 
 def gpu(message: pb.Gpu) -> Gpu:

@@ -292,6 +292,14 @@ class Window:
     def records(self) -> bytes:
         """Packed shm::Record, by when their calls had effect; `ticks` are nanoseconds."""
 
+    def launches(self, sample: Sample) -> dict[int, tuple[list[tuple[int, int, bool]], bool]]:
+        """By sample number: accesses as `Dag.add` takes them, and whether they are all.
+
+        Allocations are known from their records: those from before the process was watched, or
+        from before records were lost, are not. What is known and what is all says
+        `Allocations.touched_by`; a launch that was given no memory may use any.
+        """
+
 @final
 class Sample:
     """Which functions a process launched for a while, with which parameters."""
@@ -433,7 +441,7 @@ class Operation:
 class Allocations:
     """The device memory of a process now, of which launches touch some. Of one thread.
 
-    It holds 2**20 at once; what is added to that stays unknown.
+    It holds 65,536 at once; what is added to that stays unknown.
     """
 
     def __init__(self) -> None: ...

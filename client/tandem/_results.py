@@ -1,6 +1,6 @@
 """What the daemon tells: plain values, units in their names; None is "not said" or "no limit"."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,14 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchMemory:
+    """What a launch touches, as far as its parameters tell."""
+
+    accesses: tuple[tuple[int, int, bool], ...]  # address, bytes, whether it only reads
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """What one process did on the GPU, from the end of one iteration to that of another."""
 
@@ -104,6 +112,8 @@ class Window:
     is_cut: bool  # it goes on after the last record
     records: bytes  # 64 bytes each, as docs/shared-memory.md says; by when they had effect
     kernels: tuple[tuple[int, str], ...]  # handle, as in the records, and mangled name
+    # By sample number, the low half of a sampled launch's value: what it touches.
+    launches: dict[int, LaunchMemory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
 #include "daemon/poller.h"
+#include "daemon/resolve.h"
 
 #include <algorithm>
 #include <limits>
@@ -120,6 +121,23 @@ py::bytes records_of(const daemon::Window& window) {
           window.records.size() * sizeof(shm::Record)};
 }
 
+// By sample number: accesses, and whether they are all.
+py::dict launches_of(const daemon::Window& window, const daemon::Sample& sample) {
+  std::vector<daemon::ResolvedLaunch> found;
+  {
+    const py::gil_scoped_release released;
+    found = daemon::resolve(window, sample);
+  }
+  py::dict out;
+  for (const daemon::ResolvedLaunch& launch : found) {
+    py::list accesses;
+    for (const dag::Access& access : launch.accesses)
+      accesses.append(py::make_tuple(access.address, access.bytes, access.is_const));
+    out[py::int_(launch.number)] = py::make_tuple(accesses, launch.is_all);
+  }
+  return out;
+}
+
 void add_window(py::module_& module) {
   using daemon::Window;
   py::class_<Window, std::shared_ptr<Window>>(module, "Window", py::is_final())
@@ -129,7 +147,8 @@ void add_window(py::module_& module) {
       .def_readonly("iterations", &Window::iterations)
       .def_readonly("lost", &Window::lost)
       .def_readonly("is_cut", &Window::is_cut)
-      .def_property_readonly("records", &records_of);
+      .def_property_readonly("records", &records_of)
+      .def("launches", &launches_of, py::arg("sample"));
 }
 
 std::optional<uint32_t> ask(Poller& poller, uint64_t process_id, daemon::SampleLimits limits,

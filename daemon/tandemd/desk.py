@@ -135,7 +135,13 @@ class Desk:
         poller, ids = self._loop.poller, tuple(processes)
         for recorded in record(poller, ids, patience_s=patience_s, is_wanted=is_wanted):
             pid, gpus = processes[recorded.process_id]
-            yield WindowView(pid=pid, gpus=gpus, window=recorded.window, kernels=recorded.kernels)
+            yield WindowView(
+                pid=pid,
+                gpus=gpus,
+                window=recorded.window,
+                kernels=recorded.kernels,
+                launches=recorded.launches,
+            )
 
     def set_paused(self, uid: int, name: str, *, paused: bool) -> JobView:
         """Pause or resume a job.

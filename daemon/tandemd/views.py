@@ -123,3 +123,5 @@ class WindowView:
     gpus: tuple[int, ...]
     window: _native.Window
     kernels: tuple[tuple[int, str], ...]  # handle and name, where known
+    # By sample number: address, bytes and whether it is only read, and whether that is all.
+    launches: dict[int, tuple[list[tuple[int, int, bool]], bool]]

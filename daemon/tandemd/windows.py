@@ -18,11 +18,12 @@ _SAMPLE_NS = 5_000_000_000  # as long as a window may take without an iteration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One process's window, and the names of its kernels as far as they are known."""
+    """One process's window, and what a sample tells of its kernels and launches."""
 
     process_id: int
     window: _native.Window
     kernels: tuple[tuple[int, str], ...]
+    launches: dict[int, tuple[list[tuple[int, int, bool]], bool]]  # _native.Window.launches
 
 
 def record(
@@ -49,8 +50,7 @@ def record(
             window = poller.window(process_id=process_id)
             if window is not None and (before is None or window.end_ns != before.end_ns):
                 del pending[process_id]
-                kernels = _kernels(poller, process_id, end_s)
-                yield Recorded(process_id=process_id, window=window, kernels=kernels)
+                yield _with_sample(process_id, window, _sample(poller, process_id, end_s))
         if time.monotonic() >= end_s or not is_wanted():
             return
         if pending:
@@ -68,13 +68,25 @@ def _ask(poller: _native.Poller, process_id: int) -> None:
         )
 
 
-def _kernels(poller: _native.Poller, process_id: int, end_s: float) -> tuple[tuple[int, str], ...]:
+def _with_sample(
+    process_id: int, window: _native.Window, sample: _native.Sample | None
+) -> Recorded:
+    functions = sample.functions if sample else ()
+    return Recorded(
+        process_id=process_id,
+        window=window,
+        kernels=tuple((handle, name) for handle, name, _, _ in functions if name),
+        launches=window.launches(sample) if sample else {},
+    )
+
+
+def _sample(poller: _native.Poller, process_id: int, end_s: float) -> _native.Sample | None:
     """Wait a few rounds for the sample: it ends when the window does, or a little later."""
     for _ in range(10):
         sample = poller.take_sample(process_id=process_id)
         if sample is not None:
-            return tuple((handle, name) for handle, name, _, _ in sample.functions if name)
+            return sample
         if time.monotonic() >= end_s:
             break
         time.sleep(LOOK_S)
-    return ()
+    return None

@@ -507,6 +507,52 @@ class Kernel(google.protobuf.message.Message):
 global___Kernel = Kernel
 
 @typing.final
+class Access(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    IS_CONST_FIELD_NUMBER: builtins.int
+    address: builtins.int
+    bytes: builtins.int
+    is_const: builtins.bool
+    """only read"""
+    def __init__(
+        self,
+        *,
+        address: builtins.int = ...,
+        bytes: builtins.int = ...,
+        is_const: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "bytes", b"bytes", "is_const", b"is_const"]) -> None: ...
+
+global___Access = Access
+
+@typing.final
+class LaunchMemory(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SAMPLE_NUMBER_FIELD_NUMBER: builtins.int
+    ACCESSES_FIELD_NUMBER: builtins.int
+    IS_ALL_FIELD_NUMBER: builtins.int
+    sample_number: builtins.int
+    """as in the low half of its record's value"""
+    is_all: builtins.bool
+    """it touches nothing else"""
+    @property
+    def accesses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Access]: ...
+    def __init__(
+        self,
+        *,
+        sample_number: builtins.int = ...,
+        accesses: collections.abc.Iterable[global___Access] | None = ...,
+        is_all: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accesses", b"accesses", "is_all", b"is_all", "sample_number", b"sample_number"]) -> None: ...
+
+global___LaunchMemory = LaunchMemory
+
+@typing.final
 class ProcessWindow(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -520,6 +566,7 @@ class ProcessWindow(google.protobuf.message.Message):
     IS_CUT_FIELD_NUMBER: builtins.int
     RECORDS_FIELD_NUMBER: builtins.int
     KERNELS_FIELD_NUMBER: builtins.int
+    LAUNCHES_FIELD_NUMBER: builtins.int
     pid: builtins.int
     begin_ns: builtins.int
     """Nanoseconds of the daemon's clock, as in the records."""
@@ -540,6 +587,10 @@ class ProcessWindow(google.protobuf.message.Message):
     def kernels(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Kernel]:
         """those whose names are known"""
 
+    @property
+    def launches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LaunchMemory]:
+        """those whose parameters were sampled"""
+
     def __init__(
         self,
         *,
@@ -553,8 +604,9 @@ class ProcessWindow(google.protobuf.message.Message):
         is_cut: builtins.bool = ...,
         records: builtins.bytes = ...,
         kernels: collections.abc.Iterable[global___Kernel] | None = ...,
+        launches: collections.abc.Iterable[global___LaunchMemory] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["begin_ns", b"begin_ns", "end_ns", b"end_ns", "first_iteration", b"first_iteration", "gpus", b"gpus", "is_cut", b"is_cut", "iterations", b"iterations", "kernels", b"kernels", "lost_records", b"lost_records", "pid", b"pid", "records", b"records"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["begin_ns", b"begin_ns", "end_ns", b"end_ns", "first_iteration", b"first_iteration", "gpus", b"gpus", "is_cut", b"is_cut", "iterations", b"iterations", "kernels", b"kernels", "launches", b"launches", "lost_records", b"lost_records", "pid", b"pid", "records", b"records"]) -> None: ...
 
 global___ProcessWindow = ProcessWindow
 

@@ -10,10 +10,20 @@ from dataclasses import dataclass, field
 from tandem import _results
 from tandem._native import Operation as NativeOperation
 from tandem._native import OperationKind, RecordedOperations, StreamKind, split_phases
-from tandem.dag.model import Operation, Process, Stream, Thread, Unknown, Window
+from tandem.dag.model import (
+    UNRESOLVED,
+    Access,
+    Operation,
+    Process,
+    Stream,
+    Thread,
+    Unknown,
+    Window,
+)
 from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES, Device
 
+_SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
 _NAMES = {
@@ -104,7 +114,9 @@ class _Merger:
         streams = self._add_streams(recorded, process, contexts)
         kernels = dict(window.kernels)
         for operation, place in zip(recorded.operations, recorded.places, strict=True):
-            value = RECORD.unpack_from(window.records, place * RECORD_BYTES)[-1]
+            record = RECORD.unpack_from(window.records, place * RECORD_BYTES)
+            value, is_sampled = record[-1], bool(record[2] & _SAMPLED)
+            memory = window.launches.get(value & 0xFFFF_FFFF) if is_sampled else None
             self.operations.append(
                 Operation(
                     kind=operation.kind,
@@ -117,7 +129,8 @@ class _Merger:
                     object=self._object(operation, process),
                     bytes=operation.bytes,
                     blocks=operation.blocks,
-                    flags=operation.flags,
+                    flags=operation.flags & ~(UNRESOLVED if memory and memory.is_all else 0),
+                    accesses=_accesses(memory),
                 )
             )
 
@@ -156,6 +169,11 @@ class _Merger:
             known[number] = self.contexts
             self.contexts += 1
         return known[number]
+
+
+def _accesses(memory: _results.LaunchMemory | None) -> tuple[Access, ...]:
+    found = memory.accesses if memory else ()
+    return tuple(Access(address=a, bytes=b, is_const=c) for a, b, c in found)
 
 
 def _name(operation: NativeOperation, detail: int, kernels: Mapping[int, str]) -> str:

@@ -136,6 +136,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
     for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
     watched.iterating.take(i, scratch_.data(), result.copied, result.dropped != 0);
+    watched.memory.take(scratch_.data(), result.copied, result.dropped);
     watched.window.take(scratch_.data(), result.copied, result.dropped);
     if (watched.gaps) watched.gaps->take(scratch_.data(), result.copied, result.dropped);
     const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
@@ -146,6 +147,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     count += kept;
     rings_with_records += kept != 0 ? 1 : 0;
   }
+  watched.memory.settle();
   watched.iterating.tell(&watched.snapshot);
   if (watched.gaps) watched.gaps->look(&watched.snapshot);
   if (watched.window.wanted()) look_at_window(watched, now_ns);
@@ -185,7 +187,7 @@ void Watcher::look_at_window(Watched& watched, uint64_t now_ns) {
 
 bool Watcher::want_window(uint64_t process_id) {
   Watched* watched = find(process_id);
-  if (watched) watched->window.want(last_round_ns_);
+  if (watched) watched->window.want(last_round_ns_, watched->memory);
   return watched != nullptr;
 }
 

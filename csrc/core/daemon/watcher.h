@@ -9,6 +9,7 @@
 #include "daemon/futex.h"
 #include "daemon/gap_watch.h"
 #include "daemon/iterating.h"
+#include "daemon/live_memory.h"
 #include "daemon/record_buffer.h"
 #include "daemon/ring_reader.h"
 #include "daemon/sampler.h"
@@ -62,6 +63,7 @@ class Watcher {
     Snapshot snapshot;
     RingReader rings[shm::kRingCount];
     Iterating iterating;
+    LiveMemory memory;
     WindowTaker window;
     std::unique_ptr<Sampler> sampler;  // from the first sample on
     std::unique_ptr<GapWatch> gaps;  // while it is of the latency class

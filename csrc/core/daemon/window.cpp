@@ -1,15 +1,17 @@
 #include "daemon/window.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "dag/records.h"
 
 namespace tandem::daemon {
 
-void WindowTaker::want(uint64_t now_ns) {
+void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   if (taking_) return;
   taking_ = std::make_unique<Window>();
   taking_->begin_ns = wanted_ns_ = now_ns;
+  taking_->memory = memory;
   looked_ = has_begun_ = false;
 }
 
@@ -43,8 +45,12 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   has_begun_ = true;
   seen_ = iterations;
   std::vector<shm::Record>& kept = taking_->records;
-  const auto is_old = [end_ns](const shm::Record& record) { return record.ticks < end_ns; };
-  kept.erase(std::remove_if(kept.begin(), kept.end(), is_old), kept.end());
+  const auto is_new = [end_ns](const shm::Record& record) { return record.ticks >= end_ns; };
+  const auto first = std::stable_partition(kept.begin(), kept.end(), std::not_fn(is_new));
+  taking_->memory.take(kept.data(), static_cast<size_t>(first - kept.begin()), 0);
+  taking_->memory.settle();
+  if (taking_->lost != 0 || taking_->is_cut) taking_->memory = {};
+  kept.erase(kept.begin(), first);
   taking_->begin_ns = end_ns;
   taking_->first_iteration = iterations;
   taking_->lost = 0;

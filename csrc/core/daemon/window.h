@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/live_memory.h"
 #include "shm_layout.h"
 
 namespace tandem::daemon {
@@ -19,6 +20,7 @@ struct Window {
   uint64_t lost = 0;             // records that were overwritten before they were read
   bool is_cut = false;           // it went on after the last record kept
   std::vector<shm::Record> records;  // by dag::in_order; ticks are ns
+  LiveMemory memory;             // before the first of them
 };
 
 // Takes one window at a time when somebody asks for one. Of one thread.
@@ -27,8 +29,8 @@ class WindowTaker {
   static constexpr size_t kMaxRecords = 32768;  // 2 MiB
   static constexpr uint64_t kLongestNs = 5'000'000'000;  // without the end of an iteration
 
-  // Begins to look, unless it does already.
-  void want(uint64_t now_ns);
+  // Begins to look, unless it does already. `memory` is what is allocated by then.
+  void want(uint64_t now_ns, const LiveMemory& memory = {});
   bool wanted() const { return taking_ != nullptr; }
 
   // Each round: what was read, with ticks in ns, and then how many iterations have ended so far and

@@ -18,7 +18,7 @@ const Allocation* holding(const std::vector<Allocation>& known, uint64_t address
 // Looking up takes logarithmic time. At most kMost at once; further ones stay unknown.
 class Allocations {
  public:
-  static constexpr size_t kMost = size_t{1} << 20;
+  static constexpr size_t kMost = size_t{1} << 16;
 
   // From now on it is there. What it overlaps must have been freed unseen, and is forgotten.
   void add(Allocation added);

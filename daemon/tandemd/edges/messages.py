@@ -80,6 +80,14 @@ def window_message(view: WindowView) -> pb.ProcessWindow:
         is_cut=window.is_cut,
         records=window.records,
         kernels=[pb.Kernel(handle=handle, name=name) for handle, name in view.kernels],
+        launches=[
+            pb.LaunchMemory(
+                sample_number=number,
+                accesses=[pb.Access(address=a, bytes=b, is_const=c) for a, b, c in accesses],
+                is_all=is_all,
+            )
+            for number, (accesses, is_all) in view.launches.items()
+        ],
     )
 
 

@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from tandem._native import OperationKind, StreamKind
-from tandem._results import Gpu, Window
+from tandem._results import Gpu, LaunchMemory, Window
 from tandem.dag.from_job import from_job
 from tandem.dag.graph import graph_of
+from tandem.dag.model import UNRESOLVED
 from tandem.errors import StateError, UsageError
 from tandem.trace.records import RECORD
 
 LAUNCH, COPY, SYNC, EVENT_RECORD, EVENT_WAIT, MARK = 1, 2, 6, 7, 8, 11
-NON_BLOCKING = 1
+NON_BLOCKING, SAMPLED = 1, 32
 ONE, OTHER, LEGACY, PER_THREAD = 0x1000, 0x2000, 1, 2
 
 
@@ -42,6 +43,27 @@ FORK = (
     record(50, LAUNCH, OTHER, of=0xB),
     record(60, SYNC, OTHER, low=1),
 )
+
+
+def test_sampled_launches_use_what_their_parameters_say():
+    known = LaunchMemory(accesses=((0x100, 64, True),), is_all=True)
+    vague = LaunchMemory(accesses=((0x100, 64, False),), is_all=False)
+    launches = [
+        record(10 * low, LAUNCH, ONE, of=0xA, low=low, flags=NON_BLOCKING | flags)
+        for low, flags in ((1, SAMPLED), (2, SAMPLED), (3, SAMPLED), (1, 0))
+    ]
+
+    found = from_job([window(*launches, launches={1: known, 2: vague})], "train")
+
+    assert sorted(
+        ([(a.address, a.bytes, a.is_const) for a in op.accesses], op.flags & UNRESOLVED)
+        for op in found.operations
+    ) == [
+        ([], UNRESOLVED),
+        ([], UNRESOLVED),
+        ([(256, 64, False)], UNRESOLVED),
+        ([(256, 64, True)], 0),
+    ]
 
 
 def test_records_become_operations_with_names():

@@ -1,0 +1,27 @@
+// What the launches of a window touch, from the sample that was taken meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dag/graph.h"
+#include "daemon/sample.h"
+#include "daemon/window.h"
+
+namespace tandem::daemon {
+
+struct ResolvedLaunch {
+  uint32_t number = 0;  // as in the low half of its record's value
+  bool is_all = false;  // it touches nothing else (dag/parameters.h: kAll)
+  std::vector<dag::Access> accesses;
+};
+
+// A message with all of them and the records stays below 4 MiB.
+inline constexpr size_t kMostAccesses = 65536;
+
+// Those of the window that were sampled, in its order, until there are too many accesses. Memory comes
+// and goes meanwhile.
+std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample);
+
+}  // namespace tandem::daemon
