@@ -50,3 +50,5 @@ def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
         launched = [operation.object for operation in operations if operation.kind is LAUNCH]
         assert len(launched) == window.iterations * int(told[2])
         assert set(launched) <= {handle for handle, _ in window.kernels}
+        assert len(window.launches) == len(launched)
+        assert all(memory.accesses for memory in window.launches.values())
