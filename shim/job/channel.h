@@ -21,6 +21,7 @@ inline constexpr uint64_t kStreamMaking = ~uint64_t{1};   // being filled by one
 inline constexpr uint64_t kStreamRetired = ~uint64_t{2};  // destroyed; free once its work is done
 inline constexpr uint32_t kNoSlot = 0xffff;
 inline constexpr uint32_t kPendingEvents = 4;
+inline constexpr uint64_t kContextNumber = ~uint64_t{0} << 32;  // its part of StreamSlot::common
 
 enum class MarkBy : uint32_t { kUndecided, kMemoryOperation, kEvent };
 
@@ -31,11 +32,12 @@ struct StreamSlot {
   std::atomic<uint64_t> context;
   std::atomic<uint32_t> thread;  // owner of a per-thread default stream, else 0
   std::atomic<uint32_t> device;
-  std::atomic<uint32_t> context_number;  // for the daemon; 0: it does not ask
+  // What all records of the stream have in common, in one word for the launch path: the number of
+  // the context in the high half (0: the daemon does not ask), flags in the low byte.
+  std::atomic<uint64_t> common;
   std::atomic<bool> blocking;    // synchronises with the legacy stream
   std::atomic<bool> green;       // of a green context, which only one thread may have current
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
-  std::atomic<uint8_t> record_flags;  // that all its records carry
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
   // Try-lock of whoever issues a marker, retires the slot or reads its events. Nobody blocks on it:
   // destroyers spin for a bounded time, all others go away.

@@ -39,8 +39,9 @@ void set_stream(Channel& channel, uint64_t stream, shm::Record* record) {
   if (index == kNoSlot) return;
   const StreamSlot& slot = channel.streams[index];
   record->slot = static_cast<uint16_t>(index);
-  record->flags |= slot.record_flags.load(std::memory_order_relaxed);
-  record->value |= uint64_t{slot.context_number.load(std::memory_order_relaxed)} << 32;
+  const uint64_t common = slot.common.load(std::memory_order_relaxed);
+  record->flags |= static_cast<uint8_t>(common);
+  record->value |= common & kContextNumber;
 }
 
 void set_context(const Channel& channel, uint64_t context, shm::Record* record) {

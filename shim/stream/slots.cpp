@@ -68,8 +68,9 @@ void raise_end(Channel& channel, uint32_t end) {
 void describe_records(const Channel& channel, StreamSlot& slot, bool blocking) {
   const uint64_t context = slot.context.load(std::memory_order_relaxed);
   const bool tell = channel.features & wire::kFeatureOrder;
-  slot.context_number.store(tell ? context_number(context) : 0, std::memory_order_relaxed);
-  slot.record_flags.store(blocking ? 0 : shm::kRecordNonBlocking, std::memory_order_relaxed);
+  const uint64_t number = tell ? context_number(context) : 0;
+  const uint64_t flags = blocking ? 0 : shm::kRecordNonBlocking;
+  slot.common.store(number << 32 | flags, std::memory_order_relaxed);
 }
 
 void describe(const Channel& channel, StreamSlot& slot, uint64_t stream, uint64_t context) {

@@ -89,17 +89,13 @@ Submission completed(const Ticket& ticket, Submission submission) {
 }
 
 void record_submission(const Ticket& ticket, const Submission& submission, uint64_t ticks) {
-  uint8_t stream_flags = 0;
-  uint64_t context = 0;
-  if (__builtin_expect(ticket.slot != kNoSlot, 1)) {
-    const StreamSlot& slot = ticket.channel->streams[ticket.slot];
-    stream_flags = slot.record_flags.load(std::memory_order_relaxed);
-    context = slot.context_number.load(std::memory_order_relaxed);
-  }
+  uint64_t common = 0;
+  if (__builtin_expect(ticket.slot != kNoSlot, 1))
+    common = ticket.channel->streams[ticket.slot].common.load(std::memory_order_relaxed);
   fill_record(*ticket.channel, [&](shm::Record& record) {
     record.ticks = ticks;
     record.kind = static_cast<uint8_t>(submission.kind);
-    record.flags = submission.record_flags | stream_flags;
+    record.flags = submission.record_flags | static_cast<uint8_t>(common);
     record.slot = static_cast<uint16_t>(ticket.slot);
     record.thread = thread_id();
     record.stream = submission.stream;
@@ -108,7 +104,8 @@ void record_submission(const Ticket& ticket, const Submission& submission, uint6
     record.grid_blocks = submission.blocks;
     record.block_threads = submission.threads;
     record.duration_ns = ticket.est_ns;
-    record.value = context << 32 | static_cast<uint64_t>(ticket.direction) | submission.sample;
+    record.value = (common & kContextNumber) | static_cast<uint64_t>(ticket.direction) |
+                   submission.sample;
   });
 }
 
