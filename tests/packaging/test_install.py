@@ -1,5 +1,6 @@
 """What a user gets from `pip install .`: the wheel, in an environment of its own."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -31,7 +32,9 @@ pytestmark = pytest.mark.slow
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment that holds the wheel and click; returns its bin folder."""
     work = tmp_path_factory.mktemp("install")
-    shutil.copytree(ROOT, work / "source", ignore=LEFT_OUT, symlinks=True)
+    with (ROOT / "build/native/release/lock").open("a") as lock:  # csrc/ninja_build.py takes it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # so that nothing is copied half built
+        shutil.copytree(ROOT, work / "source", ignore=LEFT_OUT, symlinks=True)
     pip = [sys.executable, "-m", "pip", "-q"]
     offline = ["--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run(

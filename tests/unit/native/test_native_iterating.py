@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from iterations.phases import embed_only, train_from_cache, update_many_at_a_time
 from iterations.training import train
-from recordings import load
+from recorded import load
 
 from tandem import _native
 from tandem._marks import PHASE_BEGIN, PHASE_END, STEP, fnv1a

@@ -8,13 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import recordings
-from recordings import load
+import recorded
+from recorded import load
 
 from tandem._marks import PHASE_BEGIN, PHASE_END, STEP
 from tandem._native import IterationFinder, split_phases
 
-FOLDER = Path(recordings.__file__).parent
+FOLDER = Path(recorded.__file__).parent
 MARKED = ["vision", "language", "transformer", "decoder", "loader"]
 MARK = 11
 

@@ -1,4 +1,4 @@
-"""Records programs.py on the software GPU: `python tests/data/recordings/record.py [ROLE...]`.
+"""Records programs.py on the software GPU: `python tests/data/recorded/record.py [ROLE...]`.
 
 A recording is what the shim wrote: records of 64 bytes (csrc/core/shm_layout.h), oldest first, with
 marks among them and ticks in nanoseconds of the attach clock; compressed by LZMA. They are made
