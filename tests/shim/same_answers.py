@@ -161,7 +161,8 @@ def broken_images():
     gpu = Gpu()
     cut = [image[:length] for length in (4, 64, len(image) // 2)]
     for number, data in enumerate([b"", b"no image", b".version 8.0\n.target", *cut]):
-        padded = data + bytes(64)  # a driver looks for an end that is not said
+        # No length is said: a driver reads as far as the headers of a whole image point.
+        padded = data + bytes(len(image))
         note(f"{number}: module", cu.cuModuleLoadData(padded)[:1])
         note(f"{number}: with options", cu.cuModuleLoadDataEx(padded, 0, [], [])[:1])
         note(f"{number}: fat binary", cu.cuModuleLoadFatBinary(padded)[:1])

@@ -21,15 +21,22 @@ span_s = 0.2
 [watchdog.thrash]
 span_s = 0.2
 """
+# A job that this test keeps waiting does stall, by the clock on the wall.
+NO_STALL = CONFIG.replace("floor_s = 0.05", "floor_s = 3600.0")
 KIB = 1 << 10
 STALLED = re.compile(r'tandem_job_finding{.*rule="stall".*} 1\.0')
 HUNG = "the gpu has had the same work of it"
 
 
 @pytest.fixture
-def place(fresh_place):
+def thresholds():
+    return CONFIG
+
+
+@pytest.fixture
+def place(fresh_place, thresholds):
     path = fresh_place.folder / "config.toml"
-    path.write_text(f'[metrics]\nlisten = "unix:{fresh_place.folder}/metrics"\n{CONFIG}')
+    path.write_text(f'[metrics]\nlisten = "unix:{fresh_place.folder}/metrics"\n{thresholds}')
     fresh_place.start_daemon("--config", str(path))
     return fresh_place
 
@@ -114,6 +121,7 @@ def test_memory_that_every_iteration_keeps_is_found_until_it_is_given_back(place
         assert "leak: over" in explained(place)
 
 
+@pytest.mark.parametrize("thresholds", [NO_STALL], ids=["no stall"])
 def test_a_job_that_just_trains_has_no_finding(place, trainer):
     with place.client() as client:
         for _ in range(5):
