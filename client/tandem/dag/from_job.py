@@ -24,6 +24,7 @@ from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES, Device
 
 _SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
+_MARK, _STEP = 11, 1  # kMark there, TANDEM_MARK_STEP of shim/tandem_mark.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
 _NAMES = {
@@ -67,6 +68,7 @@ def from_job(
         operations=operations,
         gaps=(0,) if any(window.lost_records for window in windows) else (),
         iterations=_iterations(windows, len(operations)),
+        is_marked=_is_one(windows) and _has_step(windows[0].records),
         phases=split_phases(windows[0].records) if _is_one(windows) else "",
         device=_one_device(windows, gpus),
         unknown=Unknown(
@@ -79,6 +81,11 @@ def from_job(
 def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
     # Of several processes or several iterations none has its bounds here: they are looked for.
     return ((0, operations),) if _is_one(windows) else ()
+
+
+def _has_step(records: bytes) -> bool:
+    # Once there are any, iterations end with nothing else.
+    return any(record[1:3] == (_MARK, _STEP) for record in RECORD.iter_unpack(records))
 
 
 def _is_one(windows: Sequence[_results.Window]) -> bool:

@@ -6,6 +6,14 @@
 #include "dag/records.h"
 
 namespace tandem::daemon {
+namespace {
+
+// A wait that ended at that very time began before, and is of what ends there.
+bool is_after(const shm::Record& record, uint64_t end_ns) {
+  return record.ticks > end_ns || dag::effect_at(record) >= end_ns;
+}
+
+}  // namespace
 
 void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   if (taking_) return;
@@ -31,6 +39,9 @@ void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_n
     seen_ = iterations;
   }
   const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= kLongestNs;
+  // The record of an end may be read a round before it is counted.
+  const bool is_counted_late = has_begun_ && last_end_ns <= taking_->begin_ns;
+  if (is_counted_late) seen_ = taking_->first_iteration = iterations;
   if (iterations != seen_ && !has_begun_) {
     begin(iterations, last_end_ns);
   } else if (iterations != seen_) {
@@ -45,7 +56,7 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   has_begun_ = true;
   seen_ = iterations;
   std::vector<shm::Record>& kept = taking_->records;
-  const auto is_new = [end_ns](const shm::Record& record) { return record.ticks >= end_ns; };
+  const auto is_new = [end_ns](const shm::Record& record) { return is_after(record, end_ns); };
   const auto first = std::stable_partition(kept.begin(), kept.end(), std::not_fn(is_new));
   taking_->memory.take(kept.data(), static_cast<size_t>(first - kept.begin()), 0);
   taking_->memory.settle();
@@ -59,7 +70,7 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
 
 void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
   std::vector<shm::Record>& kept = taking_->records;
-  const auto is_later = [end_ns](const shm::Record& record) { return record.ticks >= end_ns; };
+  const auto is_later = [end_ns](const shm::Record& record) { return is_after(record, end_ns); };
   kept.erase(std::remove_if(kept.begin(), kept.end(), is_later), kept.end());
   dag::in_order(&kept);
   kept.shrink_to_fit();

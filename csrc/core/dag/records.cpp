@@ -13,12 +13,6 @@ bool is(const shm::Record& record, RecordKind kind) {
   return record.kind == static_cast<uint8_t>(kind);
 }
 
-// When the call began to have effect: that of a wait is what was there when it began.
-uint64_t effect_at(const shm::Record& record) {
-  const bool waits = is(record, RecordKind::kSync) && record.duration_ns < record.ticks;
-  return waits ? record.ticks - record.duration_ns : record.ticks;
-}
-
 bool has_flag(const shm::Record& record, uint8_t flag) { return (record.flags & flag) != 0; }
 
 StreamKind kind_of(const shm::Record& record) {
@@ -64,6 +58,11 @@ uint8_t flags_of(const shm::Record& record) {
 }
 
 }  // namespace
+
+uint64_t effect_at(const shm::Record& record) {
+  const bool waits = is(record, RecordKind::kSync) && record.duration_ns < record.ticks;
+  return waits ? record.ticks - record.duration_ns : record.ticks;
+}
 
 void in_order(std::vector<shm::Record>* records) {
   std::stable_sort(records->begin(), records->end(),

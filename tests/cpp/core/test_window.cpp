@@ -54,6 +54,44 @@ TEST(a_window_is_one_iteration_from_end_to_end) {
   CHECK(!taker.wanted());
 }
 
+// On a virtual clock the end of an iteration and that of the wait before it are the same time.
+TEST(a_wait_is_of_the_iteration_that_ends_with_it) {
+  shm::Record wait{};
+  wait.kind = static_cast<uint8_t>(shm::RecordKind::kSync);
+  wait.duration_ns = 40;
+  WindowTaker taker;
+  taker.want(0);
+  taker.look(1, 0, 1);
+  for (const uint64_t at_ns : {50u, 100u}) {
+    round(taker, {at_ns - 40, at_ns}, at_ns / 50, at_ns - 50, at_ns);
+    wait.ticks = at_ns;
+    taker.take(&wait, 1, 0);
+  }
+  taker.look(3, 100, 100);
+
+  const auto window = taker.newest();
+
+  CHECK_EQ(window->begin_ns, 50u);
+  CHECK_EQ(window->records.size(), 3u);
+  CHECK_EQ(window->records.front().ticks, 50u);  // the launch; the wait that ended then is none of it
+  CHECK_EQ(window->records.back().ticks, 100u);
+  CHECK_EQ(window->records.back().duration_ns, 40u);
+}
+
+TEST(an_iteration_is_none_that_ended_when_the_window_began) {
+  WindowTaker taker;
+  taker.want(0);
+  taker.look(1, 0, 1);
+  round(taker, {10}, 2, 20, 20);  // a third end was read at 20, but not counted yet
+  round(taker, {30}, 3, 20, 30);
+  CHECK(taker.newest() == nullptr);
+  round(taker, {50}, 4, 40, 50);
+  CHECK_EQ(taker.newest()->begin_ns, 20u);
+  CHECK_EQ(taker.newest()->end_ns, 40u);
+  CHECK_EQ(taker.newest()->first_iteration, 3u);
+  CHECK_EQ(taker.newest()->iterations, 1u);
+}
+
 TEST(where_no_iteration_ends_there_is_what_there_was) {
   WindowTaker taker;
   taker.want(100);

@@ -17,6 +17,14 @@ def image(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def sharers(tmp_path_factory):
+    """Kernels with names that say what they do with their pointers."""
+    path = tmp_path_factory.mktemp("sharers") / "sharers.so"
+    softgpu.compile_kernels(Path(__file__).parent / "shared_buffer.cu", path)
+    return path
+
+
 @pytest.fixture
 def place(fresh_place):
     """On the virtual clock unless a test says otherwise."""

@@ -1,22 +1,12 @@
 """Which kernels of a running job are independent, by their names and parameters."""
 
-from pathlib import Path
-
 import pytest
 
-from tandem import softgpu
 from tandem._native import OperationKind
 from tandem.dag.from_job import from_job
 from tandem.dag.graph import graph_of
 
 MANGLED, PLAIN = "_Z7doubledPKfPf", "plain_doubled"
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    path = tmp_path_factory.mktemp("shared") / "shared_buffer.so"
-    softgpu.compile_kernels(Path(__file__).parent / "shared_buffer.cu", path)
-    return path
 
 
 def launches(graph):
@@ -32,9 +22,9 @@ def addresses(graph, node):
     ("kernel", "work", "independent"),
     [(MANGLED, "read", True), (MANGLED, "write", False), (PLAIN, "read", False)],
 )
-def test_kernels_that_only_read_a_buffer_are_independent(place, kernels, kernel, work, independent):
+def test_kernels_that_only_read_a_buffer_are_independent(place, sharers, kernel, work, independent):
     job = place.job("sharing")
-    made = f"__import__('sharing_buffer').Sharing(gpu, {str(kernels)!r}, {kernel!r})"
+    made = f"__import__('sharing_buffer').Sharing(gpu, {str(sharers)!r}, {kernel!r})"
     job.start(f"for_ever({made}.{work})")
     assert job.result() == "going"
 

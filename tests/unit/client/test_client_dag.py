@@ -82,6 +82,13 @@ def test_records_become_operations_with_names():
     assert found.iterations == ((0, 6),)
 
 
+@pytest.mark.parametrize(("mark", "is_marked"), [(1, True), (2, False)])
+def test_iterations_are_marked_where_the_program_said_so(mark, is_marked):
+    found = from_job([window(record(5, MARK, 0, flags=mark), *FORK[:4])], "train")
+
+    assert found.is_marked is is_marked
+
+
 def test_kernels_have_their_names_where_these_are_known():
     found = from_job([window(*FORK, kernels=((0xB, "vadd"),))], "train")
 
