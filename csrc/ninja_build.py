@@ -5,8 +5,9 @@ variants. One source list serves all: a variant only changes flags and the outpu
 
     python csrc/ninja_build.py [--variant release|asan|tsan|faults|fuzz] [TARGET...]
 
-Targets are the names in TARGETS below, `tests` for all C++ test programs, or nothing for all
-libraries. Outputs land in build/native/<variant>/.
+Targets are the names in `targets` below, `tests` for all C++ test programs, `generated` for what is
+made before anything is compiled, or nothing for all libraries. Outputs land in
+build/native/<variant>/.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 COMMON = f"-std=c++17 -fPIC -fvisibility=hidden -pthread {WARNINGS}"
 # In other people's processes: no exceptions, no RTTI, no libstdc++ at run time.
-PRELOADED = (
-    "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer -DTANDEM_VERSIONED_DLSYM"
-)
+PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer"
 VARIANTS = {
     "release": ("-O2 -g1", ""),
     "asan": (
@@ -49,7 +48,8 @@ class Target:
     output: str
     sources: tuple[str, ...]  # globs from the repository root
     flags: str = ""
-    others: tuple[tuple[str, str], ...] = ()  # further globs, with flags of their own
+    # Further globs, with flags of their own; of a file that several match the last one's count.
+    others: tuple[tuple[str, str], ...] = ()
     link: str = ""
     inputs: tuple[str, ...] = ()  # further files that force a relink
     runs: tuple[str, ...] = ()  # targets that it starts
@@ -96,7 +96,30 @@ def _driver_flags() -> str:
     return f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated {cuda} $lanes"
 
 
+def _shim_flags() -> str:
+    cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
+    return f"-Icsrc/core {_folders('shim')} -Ibuild/generated {cuda}"
+
+
+# Generator -> what it writes of cuda.h and of the tables, into build/generated.
+GENERATED = {
+    "csrc/softgpu/generate_table.py": (
+        "cu_versions.inc",
+        "softgpu_names.inc",
+        "softgpu_per_thread.inc",
+    ),
+    "shim/generate_coverage.py": ("coverage.inc",),
+    "shim/generate_entries.py": (
+        "shim_calls.inc",
+        "shim_entries.inc",
+        "shim_signatures.json",
+        "trace_calls.inc",
+    ),
+    "shim/generate_versions.py": ("shim_versions.inc",),
+}
+
 DEVICE_FLAGS = "-Icsrc/softgpu"
+CORE_FLAGS = "-Icsrc/core"
 
 
 def targets() -> dict[str, Target]:
@@ -108,13 +131,16 @@ def targets() -> dict[str, Target]:
     return {
         "native": Target(
             output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
-            sources=(*core, *core_daemon, "csrc/bindings/*.cpp"),
-            flags=f"-Icsrc/core -Ibuild/generated {_python_flags()}",
+            sources=("csrc/bindings/*.cpp",),
+            flags=f"{CORE_FLAGS} -Ibuild/generated {_python_flags()}",
+            others=tuple((part, CORE_FLAGS) for part in (*core, *core_daemon)),
         ),
         "shim": Target(
             output="libtandem.so",
             sources=(*core, "shim/**/*.cpp"),
-            flags=f"-Icsrc/core {_folders('shim')} -Ibuild/generated {cuda} {PRELOADED}",
+            flags=f"{_shim_flags()} {PRELOADED}",
+            # exports.map has the versions of its names; what is linked without it has none.
+            others=(("shim/dlsym.cpp", f"{_shim_flags()} {PRELOADED} -DTANDEM_VERSIONED_DLSYM"),),
             # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
             # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
@@ -157,15 +183,13 @@ def test_targets() -> dict[str, Target]:
 
     Files named main.cpp hold a program's `main` and stay out of the tests.
     """
-    core = "-Icsrc/core"
-    cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
-    shim = f"{core} {_folders('shim')} -Ibuild/generated {cuda}"
     driver = _driver_flags()
+    # The flags are those of the libraries: what was compiled for them is what is tested.
     areas: dict[str, dict[str, str]] = {
         "core": {
-            "csrc/core/*.cpp": core,
-            "csrc/core/dag/**/*.cpp": core,
-            "csrc/core/daemon/*.cpp": core,
+            "csrc/core/*.cpp": CORE_FLAGS,
+            "csrc/core/dag/**/*.cpp": CORE_FLAGS,
+            "csrc/core/daemon/*.cpp": CORE_FLAGS,
         },
         # Of the driver the part that only looks at bytes, without a device process.
         "softgpu": {
@@ -174,12 +198,15 @@ def test_targets() -> dict[str, Target]:
         },
         "driver": {"csrc/softgpu/driver/**/*.cpp": driver, "csrc/softgpu/ptx/*.cpp": driver},
         "ptx": {"csrc/softgpu/ptx/*.cpp": driver},
-        "shim": {"csrc/core/*.cpp": shim, "shim/**/*.cpp": shim},
+        "shim": {
+            "csrc/core/*.cpp": CORE_FLAGS,
+            "shim/**/*.cpp": f"{_shim_flags()} {PRELOADED}",
+        },
     }
     found = {}
     for area, parts in areas.items():
-        # Vector code is for what is tested, not for the tests.
-        own = " ".join(dict.fromkeys(parts.values())).replace("$lanes", "")
+        # Vector code and the preloaded library's limits are for what is tested, not for the tests.
+        own = " ".join(dict.fromkeys(parts.values())).replace("$lanes", "").replace(PRELOADED, "")
         device = " -Icsrc/softgpu/device" if area == "softgpu" else ""
         for test in sorted((ROOT / "tests/cpp" / area).glob("test_*.cpp")):
             found[f"{area}-{test.stem}"] = Target(
@@ -197,8 +224,31 @@ def test_targets() -> dict[str, Target]:
 def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
     """Its sources, each with its flags."""
     globs = [*((g, target.flags) for g in target.sources), *target.others]
-    found = [(path, flags) for g, flags in globs for path in sorted(ROOT.glob(g))]
-    return [(path, flags) for path, flags in found if not (is_test and path.name == "main.cpp")]
+    found = {path: flags for g, flags in globs for path in sorted(ROOT.glob(g))}
+    return [(path, f) for path, f in found.items() if not (is_test and path.name == "main.cpp")]
+
+
+def _place(places: dict[str, str], flags: str, name: str) -> str:
+    """The folder of what is compiled with these flags, which whoever has the same ones shares."""
+    taken = [place for place in places.values() if place.partition("+")[0] == name]
+    return places.setdefault(flags, f"{name}+{len(taken)}" if taken else name)
+
+
+def _generating(variant: str) -> list[str]:
+    """Rules for build/generated, which every compilation comes after."""
+    include = cuda_include()
+    read = [*ROOT.glob("csrc/api/*.txt"), *ROOT.glob("shim/*.def"), *ROOT.glob("shim/*.py")]
+    inputs = [str(path.relative_to(ROOT)) for path in sorted(read)]
+    inputs += [str(include / "cuda.h"), str(include / "cudaTypedefs.h")]
+    command = f"{sys.executable} $in --cuda-include {include} --out build/generated"
+    lines = ["rule generate", f"  command = {command}", "  description = GENERATE $out"]
+    lines.append("  restat = 1")  # they leave a file alone whose text is the same
+    every = []
+    for script, names in GENERATED.items():
+        outputs = " ".join(f"build/generated/{name}" for name in names)
+        lines.append(f"build {outputs}: generate {script} | {' '.join(inputs)}")
+        every.append(outputs)
+    return [*lines, f"build {variant}-generated: phony {' '.join(every)}"]
 
 
 def write_ninja(variant: str) -> Path:
@@ -218,19 +268,20 @@ def write_ninja(variant: str) -> Path:
         "rule link",
         f"  command = $cxx $mode -pthread {opt_link} $in -o $out $link",
         "  description = LINK $out",
+        *_generating(variant),
     ]
     tests = test_targets()
-    places: dict[str, str] = {}  # flags -> folder: who has the same flags shares objects
+    places: dict[str, str] = {}  # flags -> folder
     rules: dict[str, str] = {}
     for name, target in {**targets(), **tests}.items():
         is_test = name in tests
         objects = []
         for source, flags in _expand(target, is_test=is_test):
             relative = source.relative_to(ROOT)
-            place = places.setdefault(flags, f"{name.split('-')[0]}-test" if is_test else name)
+            place = _place(places, flags, f"{name.split('-')[0]}-test" if is_test else name)
             obj = str(out / "obj" / place / f"{relative}.o")
             objects.append(obj)
-            rules[obj] = f"build {obj}: cc {relative}\n  flags = {flags}"
+            rules[obj] = f"build {obj}: cc {relative} || {variant}-generated\n  flags = {flags}"
         inputs = " ".join([*target.inputs, *(str(out / targets()[n].output) for n in target.runs)])
         lines += [
             f"build {out / target.output}: link {' '.join(objects)}"
@@ -249,15 +300,6 @@ def write_ninja(variant: str) -> Path:
     return path
 
 
-def generate_sources() -> None:
-    """Run the generators whose output the compiler needs, into build/generated/."""
-    for script in sorted(ROOT.glob("csrc/softgpu/generate*.py")) + sorted(
-        ROOT.glob("shim/generate*.py")
-    ):
-        command = [sys.executable, str(script), "--cuda-include", str(cuda_include())]
-        subprocess.run([*command, "--out", str(ROOT / "build/generated")], check=True, cwd=ROOT)
-
-
 def build(names: list[str], variant: str = "release") -> dict[str, Path]:
     """Build the named targets; return name -> output path.
 
@@ -272,7 +314,6 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
     goals = [f"{variant}-{n}" for n in names]
     with (out / "lock").open("w") as lock:  # two builds at once would tear ninja's logs
         fcntl.flock(lock, fcntl.LOCK_EX)
-        generate_sources()
         path = write_ninja(variant)
         subprocess.run([str(tool), "--quiet", "-f", str(path), *goals], check=True, cwd=ROOT)
     known = {**targets(), **test_targets()}

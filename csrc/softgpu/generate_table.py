@@ -19,7 +19,6 @@ PFN_cuCtxCreate_v2000, _v3020, _v11040, _v12050. Both lists sorted give the pair
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import re
 import shlex
@@ -72,18 +71,12 @@ def _installed_include() -> Path:
 
 
 def _generate(include: Path, out: Path) -> None:
-    """Write the three tables, unless they were made from these very headers by this very file."""
-    sources = [include / "cuda.h", include / "cudaTypedefs.h", Path(__file__)]
-    digest = hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()
-    stamp = out / "softgpu_table.stamp"
-    if stamp.is_file() and stamp.read_text() == digest:
-        return
+    """Write the three tables."""
     names = exported_names(include)
     typedefs = (include / "cudaTypedefs.h").read_text()
     _write(out / "cu_versions.inc", _versions(names, typedefs))
     _write(out / "softgpu_names.inc", "".join(f"SOFTGPU_NAME({n.symbol})\n" for n in names))
     _write(out / "softgpu_per_thread.inc", "".join(map(_per_thread_body, names)))
-    _write(stamp, digest)
 
 
 def exported_names(include: Path) -> list[Name]:

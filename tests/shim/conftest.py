@@ -16,7 +16,7 @@ import ninja_build  # found through shim_support
 @pytest.fixture(scope="session")
 def signatures() -> dict[str, list[str]]:
     """Every intercepted symbol and its parameter types."""
-    ninja_build.generate_sources()
+    ninja_build.build(["generated"])
     return json.loads((GENERATED / "shim_signatures.json").read_text())
 
 
