@@ -20,14 +20,14 @@ using daemon::Snapshot;
 constexpr uint64_t kShortestPeriodNs = 100'000;
 constexpr uint64_t kLongestPeriodNs = 1'000'000'000;
 
-std::unique_ptr<Poller> make(uint64_t period_ns, uint64_t idle_period_ns) {
+std::unique_ptr<Poller> make(uint64_t period_ns, uint64_t idle_period_ns, bool detects) {
   if (period_ns < kShortestPeriodNs || idle_period_ns < period_ns ||
       idle_period_ns > kLongestPeriodNs) {
     throw py::value_error("period_ns is " + std::to_string(period_ns) + " and idle_period_ns " +
                           std::to_string(idle_period_ns) +
                           ": 100000 <= period_ns <= idle_period_ns <= 1000000000");
   }
-  return std::make_unique<Poller>(period_ns, idle_period_ns);
+  return std::make_unique<Poller>(period_ns, idle_period_ns, detects);
 }
 
 void add(Poller& poller, const Process& process, int64_t group, int gpu) {
@@ -242,7 +242,7 @@ void add_poller(py::module_& module) {
   add_window(module);
   py::class_<Poller>(module, "Poller", py::is_final())
       .def(py::init(&make), py::kw_only(), arg("period_ns") = Poller::kPeriodNs,
-           arg("idle_period_ns") = Poller::kIdlePeriodNs)
+           arg("idle_period_ns") = Poller::kIdlePeriodNs, arg("detects") = true)
       .def("add", &add, arg("process"), py::kw_only(), arg("group"), arg("gpu") = 0)
       .def("remove", &remove, py::kw_only(), arg("process_id"))
       .def("regroup", &regroup, py::kw_only(), arg("process_id"), arg("group"))

@@ -19,9 +19,12 @@ class GapWatch {
   void look(Snapshot* snapshot);
 
  private:
+  static constexpr uint64_t kNever = UINT64_MAX;
+
   dag::GapFinder finder_;
   std::vector<shm::Record> round_;  // of all rings, by time
   bool lost_ = false;
+  uint64_t linger_ns_ = kNever;  // that the figures were told for
 };
 
 }  // namespace tandem::daemon

@@ -14,6 +14,18 @@ bool is_launch(const shm::Record& record) {
   return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
 }
 
+// Segments, of which there are many, are nothing that any of it looks at.
+bool concerns(const shm::Record& record) {
+  switch (static_cast<RecordKind>(record.kind)) {
+    case RecordKind::kSegment:
+    case RecordKind::kWait:
+    case RecordKind::kEventRecord:
+    case RecordKind::kEventWait:
+    case RecordKind::kMemOp: return false;
+    default: return true;
+  }
+}
+
 bool is_step(const shm::Record& record) {
   return static_cast<RecordKind>(record.kind) == RecordKind::kMark && record.flags == kStepMark;
 }
@@ -40,6 +52,7 @@ void Iterating::take(uint32_t ring, const shm::Record* records, size_t count, bo
     phases_.gap();
   }
   for (size_t i = 0; i < count; ++i) {
+    if (!concerns(records[i])) continue;
     marked_.take(records[i]);
     phases_.take(static_cast<uint16_t>(ring), records[i]);
     if (ring < shm::kThreadRingCount) take_found(ring, records[i]);

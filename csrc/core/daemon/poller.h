@@ -34,8 +34,8 @@ class Poller {
   static constexpr uint64_t kIdlePeriodNs = 50'000'000;
   static constexpr uint64_t kHeartbeatNs = 100'000'000;
 
-  Poller(uint64_t period_ns, uint64_t idle_period_ns)
-      : period_ns_(period_ns), idle_period_ns_(idle_period_ns) {}
+  Poller(uint64_t period_ns, uint64_t idle_period_ns, bool detects = true)
+      : period_ns_(period_ns), idle_period_ns_(idle_period_ns), watcher_(detects) {}
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
   ~Poller() { stop(); }

@@ -126,7 +126,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
   shm::Record* const begin = recording ? records_.end() : nullptr;
   size_t count = 0;
   size_t rings_with_records = 0;
-  choose_gaps(watched);
+  if (detects_) choose_gaps(watched);
   for (uint32_t i = 0; i < shm::kRingCount; ++i) {
     const RingReader::Result result = watched.rings[i].read(
         watched.pages->ring_headers()[i], watched.pages->ring(i), scratch_.data(), scratch_.size());
@@ -135,10 +135,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     for (size_t r = 0; r < result.copied; ++r)
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
     for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
-    watched.iterating.take(i, scratch_.data(), result.copied, result.dropped != 0);
-    watched.memory.take(scratch_.data(), result.copied, result.dropped);
-    watched.window.take(scratch_.data(), result.copied, result.dropped);
-    if (watched.gaps) watched.gaps->take(scratch_.data(), result.copied, result.dropped);
+    if (detects_) detect(watched, i, result);
     const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
     watched.snapshot.records += recording ? kept : result.copied;
     if (!recording) continue;
@@ -147,10 +144,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     count += kept;
     rings_with_records += kept != 0 ? 1 : 0;
   }
-  watched.memory.settle();
-  watched.iterating.tell(&watched.snapshot);
-  if (watched.gaps) watched.gaps->look(&watched.snapshot);
-  if (watched.window.wanted()) look_at_window(watched, now_ns);
+  if (detects_) tell(watched, now_ns);
   if (!recording) return;
   if (rings_with_records > 1) {
     std::stable_sort(begin, begin + count, [](const shm::Record& left, const shm::Record& right) {
@@ -158,6 +152,24 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     });
   }
   records_.append(watched.pages->process_id(), count);
+}
+
+// Of what `ring` brought, which is in scratch_.
+void Watcher::detect(Watched& watched, uint32_t ring, const RingReader::Result& result) const {
+  const shm::Record* records = scratch_.data();
+  watched.iterating.take(ring, records, result.copied, result.dropped != 0);
+  watched.memory.take(records, result.copied, result.dropped);
+  watched.window.take(records, result.copied, result.dropped);
+  if (watched.gaps) watched.gaps->take(records, result.copied, result.dropped);
+}
+
+// All rings were read.
+void Watcher::tell(Watched& watched, uint64_t now_ns) const {
+  watched.memory.settle();
+  watched.iterating.tell(&watched.snapshot);
+  if (watched.gaps) watched.gaps->look(&watched.snapshot);
+  if (watched.window.wanted())
+    watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(), now_ns);
 }
 
 // What a job says of its kernels' times is a claim: bounded, and so is the sum.
@@ -179,10 +191,6 @@ void Watcher::choose_gaps(Watched& watched) {
   if (wanted == (watched.gaps != nullptr)) return;
   watched.gaps = wanted ? std::make_unique<GapWatch>() : nullptr;
   watched.snapshot.gap_p50_ns = watched.snapshot.gap_p90_ns = 0;
-}
-
-void Watcher::look_at_window(Watched& watched, uint64_t now_ns) {
-  watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(), now_ns);
 }
 
 bool Watcher::want_window(uint64_t process_id) {

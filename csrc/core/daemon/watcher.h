@@ -21,6 +21,10 @@ namespace tandem::daemon {
 
 class Watcher {
  public:
+  // `detects`: look in the telemetry for iterations, phases, gaps and memory, and take windows. Without
+  // it what the rest costs is told apart (bench/dag_live.py).
+  explicit Watcher(bool detects = true) : detects_(detects) {}
+
   // False if the process is watched already.
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
   // False if it is not.
@@ -74,10 +78,12 @@ class Watcher {
   void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
   void read_records(Watched& watched, uint64_t now_ns, bool recording);
+  void detect(Watched& watched, uint32_t ring, const RingReader::Result& result) const;
+  void tell(Watched& watched, uint64_t now_ns) const;
   static void choose_gaps(Watched& watched);
-  static void look_at_window(Watched& watched, uint64_t now_ns);
   static void add_work(const shm::Record& record, Snapshot* snapshot);
 
+  const bool detects_;
   std::vector<std::unique_ptr<Watched>> watched_;  // by gpu, group, process_id: as charge() wants
   RecordBuffer records_;
   std::vector<shm::Record> scratch_;

@@ -110,13 +110,16 @@ void IterationFinder::gap() {
 }
 
 void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
-  const bool goes_on = symbols_.pushed() && symbols_.symbol(0) == kWait;
-  if (goes_on) end_stretch();
+  if (!is_settled() && symbols_.pushed() && symbols_.symbol(0) == kWait) end_stretch();
   moments_[symbols_.pushed() & (moments_.size() - 1)] = {
       ticks, static_cast<uint32_t>(submitted_), static_cast<uint16_t>(waits_),
       static_cast<uint16_t>(ends_)};
-  symbols_.push(symbol);
-  add_to_stretch();
+  if (is_settled()) {
+    symbols_.remember(symbol);
+  } else {
+    symbols_.push(symbol);
+    add_to_stretch();
+  }
   if (symbol == kWait) {
     last_wait_ = symbols_.pushed();
     ++waits_;
@@ -124,7 +127,7 @@ void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
   if (symbol == kWait || symbol == kToDevice) last_host_ = symbols_.pushed();
   if (found()) follow();
   search();
-  if (found() && has_wait_) settled_at_ = symbols_.pushed();
+  if (is_settled()) settled_at_ = symbols_.pushed();
   else if (moments_.size() < kMost && symbols_.pushed() - settled_at_ >= moments_.size()) grow();
 }
 
@@ -159,7 +162,7 @@ void IterationFinder::end_stretch() {
 
 // Something repeats now, or is alike: is it an iteration, and more of one than is known?
 void IterationFinder::search() {
-  if (found() && has_wait_) return;  // nothing is more than that
+  if (is_settled()) return;
   Repetitions::Found going_on[Repetitions::kMost];
   const size_t count = symbols_.going_on(going_on);
   uint64_t period = 0;
@@ -310,8 +313,10 @@ void IterationFinder::follow() {
   if (end_gram_ && symbols_.symbol(1) == kWait && gram(1) == end_gram_) arrive(begin_at(0));
   const uint64_t since = pushed - (begin_.at ? begin_.at : looked_since_);
   if (since > kPatience * length_ + kShortest) {
+    if (is_settled()) symbols_.catch_up();
     length_ = 0;
     alike_ = 0;
+    now_.clear();
   }
 }
 

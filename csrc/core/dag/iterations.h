@@ -70,6 +70,8 @@ class IterationFinder {
     uint32_t last = 0;    // the last of them
   };
 
+  // Nothing is more of an iteration than one with a wait: while it is followed none is looked for.
+  bool is_settled() const { return found() && has_wait_; }
   void push(uint32_t symbol, uint64_t ticks);
   void grow();
   void add_to_stretch();

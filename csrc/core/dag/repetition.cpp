@@ -20,7 +20,8 @@ Repetitions::Repetitions(size_t capacity)
 
 uint64_t Repetitions::sum_of(uint64_t back) const {
   uint64_t sum = 0;
-  for (uint64_t i = kGram; i-- > 0;) sum = sum * kBase + symbol(back + i);
+  for (uint64_t i = std::min<uint64_t>(kGram, pushed_ - back); i-- > 0;)
+    sum = sum * kBase + symbol(back + i);
   return sum;
 }
 
@@ -38,13 +39,43 @@ void Repetitions::push(uint32_t symbol_now) {
     ++lags_[kept++].matched;
   }
   lag_count_ = kept;
-  if (fresh_ < kGram) return;
-  uint32_t& seen = last_seen(sum_);
+  __builtin_prefetch(&last_seen(sum_), 1);
+  const uint64_t sum = std::exchange(late_[pushed_ % kLate], sum_);
+  if (fresh_ >= kGram + kLate) look_up(sum);
+}
+
+// The sum of the gram that ended kLate symbols ago.
+void Repetitions::look_up(uint64_t sum) {
+  uint32_t& seen = last_seen(sum);
   // Another gram may have the same place: following it costs a slot until the next symbol differs.
-  const auto now = static_cast<uint32_t>(pushed_);
-  const uint32_t distance = now - seen;
-  if (seen && distance + kGram < capacity() && distance + kGram <= fresh_) follow(distance);
-  seen = now;
+  const auto then = static_cast<uint32_t>(pushed_ - kLate);
+  const uint64_t distance = then - seen;
+  const uint64_t reach = distance + kGram + kLate;
+  if (seen && reach + ahead_ < capacity() && reach <= fresh_) follow(distance);
+  seen = then;
+}
+
+void Repetitions::remember(uint32_t symbol_now) {
+  history_[pushed_ & mask_] = symbol_now;
+  ++pushed_;
+  ++fresh_;
+  ++unseen_;
+}
+
+// Goes back in the history and through it again. Symbols of that time are there as far as what came
+// since has left them.
+void Repetitions::catch_up() {
+  const bool is_cut = unseen_ > capacity() / 2;
+  ahead_ = is_cut ? capacity() / 2 : unseen_;
+  unseen_ = 0;
+  pushed_ -= ahead_;
+  fresh_ = is_cut ? 0 : fresh_ - ahead_;
+  const auto is_gone = [&](const Lag& lag) {
+    return is_cut || lag.distance + kGram + ahead_ >= capacity();
+  };
+  lag_count_ = static_cast<size_t>(std::remove_if(lags_, lags_ + lag_count_, is_gone) - lags_);
+  sum_ = sum_of(0);
+  for (; ahead_ != 0; --ahead_) push(history_[pushed_ & mask_]);
 }
 
 void Repetitions::follow(uint64_t distance) {
@@ -52,7 +83,7 @@ void Repetitions::follow(uint64_t distance) {
     if (lags_[i].distance == distance) return;
   }
   // A little further back, for the first ones may not have been noticed.
-  const uint64_t known = std::min(fresh_, capacity()) - distance;
+  const uint64_t known = std::min(fresh_, capacity() - ahead_) - distance;
   const uint64_t furthest = std::min<uint64_t>(known, 4 * kGram);
   uint64_t matched = 0;
   while (matched < furthest && symbol(matched) == symbol(matched + distance)) ++matched;
@@ -77,13 +108,14 @@ void Repetitions::grow() {
   mask_ = history_.size() - 1;
   last_seen_.assign(2 * history_.size(), 0);
   --shift_;
-  for (uint64_t back = kept; back-- > kGram;)
+  for (uint64_t back = kept; back-- > kGram + kLate;)  // the others are looked up yet
     last_seen(sum_of(back - kGram)) = static_cast<uint32_t>(pushed_ - (back - kGram));
 }
 
 void Repetitions::interrupt() {
   lag_count_ = 0;
   fresh_ = 0;
+  if (std::exchange(unseen_, 0)) sum_ = sum_of(0);
 }
 
 size_t Repetitions::going_on(Found* found) const {

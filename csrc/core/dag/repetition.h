@@ -18,6 +18,11 @@ class Repetitions {
   explicit Repetitions(size_t capacity);
 
   void push(uint32_t symbol);
+  // As push, without looking for anything: what goes on is told again after catch_up.
+  // For whoever knows already what repeats.
+  void remember(uint32_t symbol);
+  // Looks at what was only remembered, or at its end if that was more than half the capacity.
+  void catch_up();
   // Remembers twice as much from now on.
   void grow();
   // What comes next did not follow what came last: all repetitions end here.
@@ -45,6 +50,10 @@ class Repetitions {
   static constexpr uint64_t kBase = 0xd6e8feb86659fd93u;
   static constexpr size_t kGram = 6;  // so many equal symbols make a lag worth following
 
+  // Look-ups so many symbols late, so that their places are in the cache by then: they lie anywhere.
+  static constexpr size_t kLate = 8;
+
+  void look_up(uint64_t sum);
   void follow(uint64_t distance);
   uint32_t& last_seen(uint64_t sum) { return last_seen_[sum * kMix >> shift_]; }
   uint64_t sum_of(uint64_t back) const;  // of the kGram symbols that end so far back
@@ -55,8 +64,11 @@ class Repetitions {
   std::vector<uint32_t> last_seen_;
   unsigned shift_;  // of a 64-bit hash to a place in it
   uint64_t sum_ = 0;  // of the last kGram symbols, times powers of kBase
+  uint64_t late_[kLate] = {};  // sums that were not looked up yet, by number of the symbol
   uint64_t pushed_ = 0;
   uint64_t fresh_ = 0;  // symbols since the last interruption
+  uint64_t unseen_ = 0;  // the last ones, only remembered so far
+  uint64_t ahead_ = 0;   // while catching up: of those, the ones behind pushed_
   Lag lags_[kMost];
   size_t lag_count_ = 0;
 };

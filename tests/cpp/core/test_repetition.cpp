@@ -1,5 +1,6 @@
 #include "dag/repetition.h"
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <vector>
@@ -54,11 +55,63 @@ TEST(what_is_found_repeats_whatever_comes) {
   }
 }
 
+// Whoever only remembers for a while, and then catches up, knows of shorter loops what others know.
+TEST(what_was_only_remembered_is_caught_up_with) {
+  size_t found = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    Repetitions always(kCapacity), sometimes(kCapacity);
+    std::vector<uint32_t> symbols;
+    uint32_t remembered = 0;
+    for (int step = 0; step < 400; ++step) {
+      if (random() % 150 == 0) {
+        always.interrupt();
+        sometimes.interrupt();
+        remembered = 0;
+      }
+      const uint32_t loop = 7 + seed % 7;  // so long that all of its multiples are followed
+      const bool stray = random() % 60 == 0 || symbols.size() < loop;
+      symbols.push_back(stray ? random() % 4 : symbols[symbols.size() - loop]);
+      always.push(symbols.back());
+      const bool looks = step / 10 % 2 == 0;
+      if (looks && remembered) {
+        sometimes.catch_up();
+        remembered = 0;
+      }
+      if (looks) sometimes.push(symbols.back());
+      else sometimes.remember(symbols.back()), ++remembered;
+      if (!looks) continue;
+      for (uint64_t period = 1; period < kCapacity / 2; ++period) {
+        CHECK(periods(sometimes).count(period) == periods(always).count(period));
+        found += periods(always).count(period);
+      }
+    }
+  }
+  CHECK(found > 10'000);
+}
+
+// Of more than half the capacity only the end is looked at: enough to find what goes on.
+TEST(much_that_was_only_remembered_is_looked_at_from_its_end) {
+  Repetitions repetitions(kCapacity);
+  std::vector<uint32_t> symbols;
+  for (uint32_t i = 0; i < 200; ++i) {
+    symbols.push_back(i < 150 ? i : i % 7);
+    repetitions.remember(symbols.back());
+  }
+  CHECK(periods(repetitions).empty());
+
+  repetitions.catch_up();
+
+  CHECK(periods(repetitions).count(7) == 1);
+  for (const uint64_t period : periods(repetitions)) CHECK(repeats(symbols, period));
+}
+
 TEST(a_loop_is_found_by_the_end_of_its_second_round) {
+  constexpr uint32_t kLate = 8;  // symbols that short ones have to wait for
   for (uint32_t length = 7; length < kCapacity / 2; ++length) {
     Repetitions repetitions(kCapacity);
     for (uint32_t i = 0; i < 5; ++i) repetitions.push(1000 + i);  // what came before
-    for (uint32_t i = 0; i < 2 * length; ++i) repetitions.push(i % length);
+    for (uint32_t i = 0; i < std::max(2 * length, length + 6 + kLate); ++i) repetitions.push(i % length);
     CHECK_EQ(periods(repetitions).count(length), 1u);
   }
 }

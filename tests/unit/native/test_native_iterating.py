@@ -30,9 +30,9 @@ TICK_NS = 1000  # from record to record
 class Job:
     """A process as the daemon sees it; a test writes the rings of its threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, detects: bool = True) -> None:
         self.process = _native.Process(process_id=7, job_id=1)
-        self.poller = _native.Poller()
+        self.poller = _native.Poller(detects=detects)
         self.poller.add(self.process, group=1)
         self._state = mmap.mmap(self.process.fds[1], STATE_BYTES)
         self._put(NS_PER_TICK, 1 << 32)
@@ -135,6 +135,16 @@ def test_iterations_are_found_where_none_is_marked(job: Job) -> None:
     length = 1 + 32 + 31 + 12 + 1
     assert snapshot.iteration_ns == length * TICK_NS
     assert snapshot.iteration_launches == length - 2
+
+
+def test_a_poller_that_detects_nothing_still_counts_records() -> None:
+    job = Job(detects=False)
+
+    snapshot = run(job, train(iterations=20, layers=3))
+
+    assert snapshot.records
+    assert (snapshot.iterations, snapshot.iteration_ns) == (0, 0)
+    job.close()
 
 
 def test_marks_win_where_they_differ_from_what_is_found(job: Job) -> None:
