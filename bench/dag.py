@@ -1,9 +1,10 @@
-"""How fast the dependency graph of a job is built, in CPU time, and what memory a node takes.
+"""What the dependency graph of a job costs: building it, its memory, and looking at a running job.
 
 A made-up job with one thread and 16 streams: an event and a wait for it each 8 launches, a wait of
 the host each 1,000. Once what its launches use is not known, as between samples; once each uses
-three buffers. A window of the newest 100,000 or 150,000 nodes is kept. The whole analysis is
-measured on 300,000 nodes of each kind, and has no bar.
+three buffers. A window of the newest 100,000 or 150,000 nodes is kept, and times are CPU time. The
+whole analysis is measured on 300,000 nodes of each kind, and has no bar. dag_live.py measures what
+looking at a running job's telemetry costs the daemon, dag_sample.py what samples cost the job.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
+from bench import dag_live, dag_sample
 from bench.bars import bar, progress, show, show_bars
 from bench.stage import CORE, NotMeasuredError, Stage, stage
 
@@ -28,34 +31,60 @@ def run() -> dict[str, Any]:
     """Measure, print a table, return the result."""
     with stage() as place:
         progress("graphs of a job on 16 streams")
-        found = _figures(place)
+        built = _built(place)
+        live, live_doubt = _unless_busy(dag_live.figures, place)
+        sample, sample_doubt = _unless_busy(dag_sample.figures, place)
     figures = {
-        "order_million_nodes_per_s": _million_per_s(found["order"]["ns_a_node"]),
-        "buffers_million_nodes_per_s": _million_per_s(found["buffers"]["ns_a_node"]),
-        "order_bytes_a_node": found["order"]["bytes_a_node"],
-        "buffers_bytes_a_node": found["buffers"]["bytes_a_node"],
-        "order_analysed_million_nodes_per_s": _million_per_s(found["order"]["analysis_ns_a_node"]),
+        "order_million_nodes_per_s": _million_per_s(built["order"]["ns_a_node"]),
+        "buffers_million_nodes_per_s": _million_per_s(built["buffers"]["ns_a_node"]),
+        "order_bytes_a_node": built["order"]["bytes_a_node"],
+        "buffers_bytes_a_node": built["buffers"]["bytes_a_node"],
+        "order_analysed_million_nodes_per_s": _million_per_s(built["order"]["analysis_ns_a_node"]),
         "buffers_analysed_million_nodes_per_s": _million_per_s(
-            found["buffers"]["analysis_ns_a_node"]
+            built["buffers"]["analysis_ns_a_node"]
         ),
+        **{f"live_{name}_ratio": round(value, 5) for name, value in live.items()},
+        **{name: round(value, 3) for name, value in sample.items()},
         "load": round(os.getloadavg()[0], 1),
     }
+    unknown = float("nan")
     bars = {
-        "order_ns": bar(found["order"]["ns_a_node"], ORDER_LIMIT_NS),
-        "buffers_ns": bar(found["buffers"]["ns_a_node"], BUFFERS_LIMIT_NS),
-        "order_bytes": bar(found["order"]["bytes_a_node"], BYTES_LIMIT),
+        "order_ns": bar(built["order"]["ns_a_node"], ORDER_LIMIT_NS),
+        "buffers_ns": bar(built["buffers"]["ns_a_node"], BUFFERS_LIMIT_NS),
+        "order_bytes": bar(built["order"]["bytes_a_node"], BYTES_LIMIT),
+        "live_core_ratio": bar(
+            dag_live.worst(live) if live else unknown, dag_live.LIMIT_RATIO, doubt=live_doubt
+        ),
+        "between_samples_ratio": bar(
+            sample.get("between_samples_ratio", unknown),
+            dag_sample.BETWEEN_LIMIT_RATIO,
+            doubt=sample_doubt,
+        ),
+        "sample_ns": bar(
+            sample.get("sample_added_ns", unknown), dag_sample.LIMIT_NS, doubt=sample_doubt
+        ),
     }
-    print("dag, best of 4 runs, largest memory")
+    print("dag, best of 4 runs, largest memory; live and samples, smallest of their rounds")
     show(figures, "")
     show_bars(bars)
     return {"bench": "dag", **figures, "bars": bars}
+
+
+def _unless_busy(
+    measure: Callable[[Stage], dict[str, float]], place: Stage
+) -> tuple[dict[str, float], str]:
+    """Its figures, or none and the reason."""
+    try:
+        return measure(place), ""
+    except NotMeasuredError as error:
+        return {}, str(error)
 
 
 def _million_per_s(ns_a_node: float) -> float:
     return round(1e3 / ns_a_node, 2)
 
 
-def _figures(place: Stage) -> dict[str, dict[str, float]]:
+def _built(place: Stage) -> dict[str, dict[str, float]]:
     program = place.compile("dag.cpp", *PARTS, *ANALYSIS)
     child = subprocess.run([program], capture_output=True, text=True, timeout=RUN_S, check=False)
     if child.returncode != 0:

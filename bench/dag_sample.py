@@ -1,45 +1,53 @@
 """What a sampled launch costs the job: launches of a kernel with eight parameters, sampled and not.
 
-For `bench/dag.py`, which has the bars; `python -m bench.dag_sample` prints the figures alone.
+The same process launches before, during and after a sample: between samples nothing is left of it,
+and what it costs to see that none is wanted, a bit of a word that is read anyway, is part of
+`launch`. For `bench/dag.py`, which has the bars; `python -m bench.dag_sample` prints the figures
+alone.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.bars import show, smallest_median
+from bench.bars import progress, show, smallest_median
 from bench.one_job_daemon import LONG_SEGMENT_NS, OneJob, Treatment, listening, one_job
 from bench.stage import NotMeasuredError, Stage, read_round, stage
 
-ROUNDS = 5
+ROUNDS = 4
 GROUPS = 160  # of 32 launches
 SAMPLED = 32 * GROUPS
 LIMIT_NS = 5_000
+BETWEEN_LIMIT_RATIO = 1.1  # of a launch after a sample to one before: nothing but noise
 PATIENCE_S = 10.0
 
 
-def figures(place: Stage, cpu: int) -> dict[str, float]:
-    """Nanoseconds a launch without and with sampling, and the difference; on one CPU.
+def figures(place: Stage) -> dict[str, float]:
+    """Nanoseconds a launch before, during and after a sample, and the differences; on one CPU.
 
     Raises:
         NotMeasuredError: the job was not sampled.
     """
     rounds: dict[str, list[list[float]]] = defaultdict(list)
-    with place.device():
-        for _ in range(ROUNDS):
-            for name in ("plain", "sampled"):
-                found: dict[str, list[list[float]]] = defaultdict(list)
-                _round(place, cpu, found, sampled=name == "sampled")
-                rounds[name] += found["launch"]
-    plain, sampled = (smallest_median(rounds[name]) for name in ("plain", "sampled"))
-    return {"plain_ns": plain, "sampled_ns": sampled, "sample_added_ns": sampled - plain}
+    with _one_cpu_aside() as cpu, place.device():
+        for number in range(1, ROUNDS + 1):
+            progress(f"launches before, during and after a sample, round {number} of {ROUNDS}")
+            _round(place, cpu, rounds)
+    before, sampled, after = (smallest_median(rounds[n]) for n in ("before", "sampled", "after"))
+    return {
+        "plain_ns": before,
+        "sampled_ns": sampled,
+        "sample_added_ns": sampled - before,
+        "between_samples_ratio": after / before,
+    }
 
 
-def _round(place: Stage, cpu: int, rounds: dict[str, list[list[float]]], *, sampled: bool) -> None:
+def _round(place: Stage, cpu: int, rounds: dict[str, list[list[float]]]) -> None:
     treatment = Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False)
     command = [place.compile("sample.c"), place.kernels(), GROUPS, cpu]
     with (
@@ -47,16 +55,26 @@ def _round(place: Stage, cpu: int, rounds: dict[str, list[list[float]]], *, samp
         place.running([str(word) for word in command], place.shimmed()) as child,
         one_job(listener, treatment) as job,
     ):
-        assert child.stdout
-        assert child.stdin
-        child.stdout.readline()  # ready
-        if sampled:
-            job.poller.begin_sample(process_id=1, launches=SAMPLED, timeout_ns=60 * 10**9)
-        child.stdin.write("\n")
-        child.stdin.flush()
+        _await_ready(child)
+        _answer(child)
+        _await_ready(child)
+        job.poller.begin_sample(process_id=1, launches=SAMPLED, timeout_ns=60 * 10**9)
+        _answer(child)
+        _await_ready(child)
+        _check(job)
+        _answer(child)
         read_round(child, rounds)
-        if sampled:
-            _check(job)
+
+
+def _await_ready(child: subprocess.Popen[str]) -> None:
+    if not child.stdout or child.stdout.readline().strip() != "ready":
+        raise NotMeasuredError("the measuring program ended early")
+
+
+def _answer(child: subprocess.Popen[str]) -> None:
+    assert child.stdin
+    child.stdin.write("\n")
+    child.stdin.flush()
 
 
 def _check(job: OneJob) -> None:
@@ -70,7 +88,8 @@ def _check(job: OneJob) -> None:
 
 
 @contextmanager
-def _cpu() -> Iterator[int]:
+def _one_cpu_aside() -> Iterator[int]:
+    """A CPU that nothing else of the measurement uses, if there are several."""
     cpus = os.sched_getaffinity(0)
     if len(cpus) > 1:
         os.sched_setaffinity(0, cpus - {max(cpus)})
@@ -79,5 +98,5 @@ def _cpu() -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    with _cpu() as cpu, stage() as place:
-        show(figures(place, cpu), "ns")
+    with stage() as place:
+        show(figures(place), "ns")

@@ -38,6 +38,7 @@ class Treatment:
     job_class: int = BATCH_CLASS
     segment_ns: int = USUAL_SEGMENT_NS
     has_peer: bool = True
+    detects: bool = True  # whether the poller looks for anything in the telemetry
 
 
 class OneJob:
@@ -57,7 +58,7 @@ class OneJob:
         self.process.set_presence_mask(mask=1 if treatment.has_peer else 0)
         self._state = mmap.mmap(self.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
         self.records = 0  # that the job wrote, once closed
-        self.poller = _native.Poller()
+        self.poller = _native.Poller(detects=treatment.detects)
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._greet()

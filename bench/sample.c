@@ -1,6 +1,7 @@
 // Times launches of a kernel with eight parameters in small groups and prints the nanoseconds a launch
-// of each group, one line a figure; the whole process stays on one CPU. Whether they are sampled is the
-// daemon's business: it begins once the program says "ready" and is answered with a line.
+// of each group, one line a figure; the whole process stays on one CPU. Three times: `before`, `sampled`
+// and `after`. Whether they are sampled is the daemon's business: each time the program says "ready" and
+// begins once it is answered with a line.
 //
 //   sample IMAGE GROUPS CPU
 #include <sched.h>
@@ -8,7 +9,7 @@
 
 #include "driver.h"
 
-enum { kGroup = 32, kDrainEvery = 8, kWarmUps = 20, kWarmUpUs = 500 };
+enum { kGroup = 32, kDrainEvery = 8, kWarmUps = 20, kWarmUpUs = 500, kMaxGroups = 4096 };
 
 static decltype(&cuLaunchKernel) launch_kernel;
 static decltype(&cuStreamSynchronize) synchronize;
@@ -23,8 +24,15 @@ static double group(const Ready* ready) {
   return (double)(now_ns() - start) / kGroup;
 }
 
+static void launch_groups(const Ready* ready, int groups, double* ns) {
+  for (int i = 0; i < groups; i++) {
+    if (i % kDrainEvery == 0) check(synchronize(ready->stream), "synchronize");
+    ns[i] = group(ready);
+  }
+}
+
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 4 || atoi(argv[2]) > kMaxGroups) return 2;
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(atoi(argv[3]), &set);
@@ -37,13 +45,16 @@ int main(int argc, char** argv) {
     check(synchronize(ready.stream), "synchronize");
     usleep(kWarmUpUs);
   }
-  puts("ready");
-  fflush(stdout);
-  if (getchar() == EOF) return 1;
+  static const char* const kTimes[] = {"before", "sampled", "after"};
+  static double ns[3][kMaxGroups];
   const int groups = atoi(argv[2]);
-  for (int i = 0; i < groups; i++) {
-    if (i % kDrainEvery == 0) check(synchronize(ready.stream), "synchronize");
-    printf("launch %.2f\n", group(&ready));
+  for (int time = 0; time < 3; time++) {
+    puts("ready");
+    fflush(stdout);
+    if (getchar() == EOF) return 1;
+    launch_groups(&ready, groups, ns[time]);
   }
+  for (int time = 0; time < 3; time++)
+    for (int i = 0; i < groups; i++) printf("%s %.2f\n", kTimes[time], ns[time][i]);
   return 0;
 }

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,12 +61,19 @@ class Stage:
         """One C or C++ program of this folder, and what it is linked with."""
         if source not in self._programs:
             output = self.folder / Path(source).stem
-            command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
-            command += [*self.cuda_flags(), f"-I{CORE}"]
-            command += [str(HERE / source), *map(str, parts), "-o", str(output), "-ldl", "-pthread"]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = list(pool.map(self._compile_one, (HERE / source, *parts)))
+            command = ["g++", *map(str, objects), "-o", str(output), "-ldl", "-pthread"]
             subprocess.run(command, check=True)
             self._programs[source] = output
         return self._programs[source]
+
+    def _compile_one(self, source: Path) -> Path:
+        output = self.folder / f"{source.stem}.o"
+        command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"]
+        command += [*self.cuda_flags(), f"-I{CORE}", "-c", str(source), "-o", str(output)]
+        subprocess.run(command, check=True)
+        return output
 
     def kernels(self) -> Path:
         """The image with the empty kernels."""

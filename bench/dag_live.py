@@ -1,0 +1,170 @@
+"""What looking at a running job's telemetry costs the daemon: a core's share at 100,000 launches/s.
+
+For `bench/dag.py`, which has the bars; `python -m bench.dag_live` prints the figures alone. A job
+of its own writes recorded telemetry of a real program, without its marks, into its rings as the
+shim does (dag_live.cpp), and the daemon's poll thread reads it. Its CPU time is taken in turns with
+everything that is looked for (iterations, phases, gaps, memory, a window of an iteration) and with
+nothing looked for; the smallest of the rounds of each. The difference is what the DAG costs.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.bars import progress, show
+from bench.one_job_daemon import (
+    BATCH_CLASS,
+    LATENCY_CLASS,
+    OneJob,
+    Treatment,
+    listening,
+    one_job,
+)
+from bench.stage import CORE, ROOT, NotMeasuredError, Stage, stage
+from tandem import _native
+from tandemd.core.model import Usage
+from tandemd.structure import Structures
+
+LAUNCHES_PER_S = 100_000
+LIMIT_RATIO = 0.02
+ROUNDS = 4  # that count, of each kind
+MOST_ROUNDS = 8
+WARM_UP_MS = 100
+ROUND_MS = 200
+LEAST_RATE = 0.9  # of the launches that should be written; a slower round counts for nothing
+MOST_LOST = 0.001  # of the records; the same
+LOOKS = 2_000
+LOOKS_PER_S = 1_000  # at most: a round of the poller each millisecond
+# What is written -> whose telemetry that is, and as which class it runs.
+STREAMS = {
+    "trainer": ("transformer", BATCH_CLASS),
+    "server": ("decoder", LATENCY_CLASS),  # its gaps are looked for, too
+    "aperiodic": ("wanderer", BATCH_CLASS),  # nothing is found, so all of it is searched
+}
+WRITER = (CORE / "ring_writer.cpp", CORE / "wait.cpp")
+RECORDED = ROOT / "tests/data/recorded"
+RECORD_BYTES, RECORD_KIND, MARK = 64, 8, 11
+PROCESS = 1  # of the one job
+
+
+def figures(place: Stage) -> dict[str, float]:
+    """Shares of a core: NAME_on, NAME_off and NAME_added of each stream, and of Python.
+
+    Raises:
+        NotMeasuredError: no round of a stream went by with its records written and read.
+    """
+    found: dict[str, float] = {}
+    with _ahead_of_others(), listening(place.attach_socket) as listener:
+        for name, (recording, job_class) in STREAMS.items():
+            progress(f"telemetry of 100,000 launches a second: {name}")
+            program = place.compile("dag_live.cpp", *WRITER)
+            command = [program, place.attach_socket, _stream(place, recording), LAUNCHES_PER_S]
+            shares: dict[bool, list[float]] = defaultdict(list)
+            for detects in (False, True) * MOST_ROUNDS:
+                if len(shares[detects]) == ROUNDS:
+                    continue
+                treatment = Treatment(job_class=job_class, has_peer=False, detects=detects)
+                with (
+                    place.running([str(word) for word in command], place.env) as child,
+                    one_job(listener, treatment) as job,
+                ):
+                    shares[detects] += _round(child, job)
+            if not (shares[True] and shares[False]):
+                raise NotMeasuredError("the machine is too busy: telemetry came late or was lost")
+            on, off = min(shares[True]), min(shares[False])
+            found |= {f"{name}_on": on, f"{name}_off": off, f"{name}_added": on - off}
+    return {**found, "python_added": _python_share()}
+
+
+def worst(found: Mapping[str, float]) -> float:
+    """The largest share of a core that the DAG adds, of the streams and with that of Python."""
+    added = (found[f"{name}_added"] for name in STREAMS)
+    return max(added) + found["python_added"]
+
+
+@contextmanager
+def _ahead_of_others() -> Iterator[None]:
+    """Where that is allowed: a busy machine lets threads wait until telemetry is overwritten."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _stream(place: Stage, recording: str) -> Path:
+    """The records of a recording that are no marks: what is found has to be found."""
+    packed = lzma.decompress((RECORDED / f"{recording}.xz").read_bytes())
+    records = [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
+    path = place.folder / f"{recording}.records"
+    path.write_bytes(b"".join(record for record in records if record[RECORD_KIND] != MARK))
+    return path
+
+
+def _round(child: subprocess.Popen[str], job: OneJob) -> list[float]:
+    """The poll thread's share of a core, if what the job wrote was as much as wanted and read."""
+    assert child.stdout
+    child.stdout.readline()  # ready
+    _write(child, WARM_UP_MS)
+    (before,) = job.poller.snapshots()
+    if before.iteration_ns:  # as Structures does, there each ten seconds
+        job.poller.want_window(process_id=PROCESS)
+    cpu_ns, start_ns = _poll_thread_ns(), time.monotonic_ns()
+    launches, records = _write(child, ROUND_MS)
+    share = (_poll_thread_ns() - cpu_ns) / (time.monotonic_ns() - start_ns)
+    (after,) = job.poller.snapshots()
+    lost = after.dropped_records - before.dropped_records
+    rate = launches / (LAUNCHES_PER_S * ROUND_MS / 1000)
+    is_good = rate >= LEAST_RATE and lost <= MOST_LOST * records
+    return [share / min(rate, 1)] if is_good else []
+
+
+def _write(child: subprocess.Popen[str], duration_ms: int) -> tuple[int, int]:
+    """Let the job write for that long; launches and records that it wrote."""
+    assert child.stdin
+    assert child.stdout
+    child.stdin.write(f"{duration_ms}\n")
+    child.stdin.flush()
+    words = child.stdout.readline().split()
+    if len(words) != 2:
+        raise NotMeasuredError("the job that writes telemetry ended")
+    return int(words[0]), int(words[1])
+
+
+def _poll_thread_ns() -> int:
+    """Its CPU time so far, by the scheduler's own account."""
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == "tandem-poll":
+            return time.clock_gettime_ns(~int(task.name) << 3 | 6)
+    raise NotMeasuredError("the poll thread does not run")
+
+
+def _python_share() -> float:
+    """Of `Structures.look`, each millisecond, at a process with iterations."""
+    process = _native.Process(process_id=PROCESS, job_id=1)
+    poller = _native.Poller()
+    poller.add(process, group=1)
+    structures = Structures(poller)
+    usage = Usage(process_id=PROCESS, iteration_ns=10_000_000)
+    start_ns = time.thread_time_ns()
+    for look in range(LOOKS):
+        structures.look((usage,), look * 1_000_000_000 // LOOKS_PER_S)
+    spent_ns = time.thread_time_ns() - start_ns
+    process.close()
+    return spent_ns / LOOKS * LOOKS_PER_S / 1e9
+
+
+if __name__ == "__main__":
+    with stage() as place:
+        show(figures(place), "of a core")
