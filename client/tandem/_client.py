@@ -3,10 +3,10 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Protocol, Self, TypeVar
 
 import grpc
@@ -136,14 +136,24 @@ class Client:
         answer = self._call(self._jobs.ExplainJob, pb.JobName(name=name), deadline_s)
         return _convert.explanation(answer)
 
-    def windows(self, name: str, *, patience_s: float = 10.0) -> list[Window]:
+    def windows(
+        self,
+        name: str,
+        *,
+        patience_s: float = 10.0,
+        signatures: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[Window]:
         """What each process of a job does during one iteration, recorded now.
 
         Takes until all have ended one, at most `patience_s` (up to 60); the processes that have
         not by then are left out. One that is known to have no iterations tells of some seconds.
-        Only for the job's owner and admins.
+        Only for the job's owner and admins. `signatures` are C parameter lists of kernels whose
+        names do not say them (`extern "C"`), by name: what launches touch is known by them.
+
+        Raises:
+            UsageError: a signature is no parameter list, or does not fit its kernel.
         """
-        request = pb.RecordWindowRequest(name=name)
+        request = pb.RecordWindowRequest(name=name, signatures=signatures)
         request.patience.FromNanoseconds(round(patience_s * 1e9))
         deadline_s = patience_s + DEADLINE_S
         metadata = self._metadata(deadline_s)

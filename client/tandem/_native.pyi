@@ -6,7 +6,7 @@ release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, o
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 PROTOCOL_VERSION: int
@@ -221,12 +221,13 @@ class Poller:
         """The newest that is complete; None if there is none, or no such process."""
 
     def begin_sample(
-        self, *, process_id: int, launches: int, iterations: int = ..., timeout_ns: int
+        self, *, process_id: int, launches: int, with_window: bool = ..., timeout_ns: int
     ) -> int:
         """Ask a process for the parameters of its launches; return the sample's number.
 
-        It ends when `launches` (1 to 65536) were read, `iterations` (0: not looked at) have ended
-        since, or after `timeout_ns`, whichever comes first. A sample that nobody took is dropped.
+        It ends when `launches` (1 to 65536) were read, or after `timeout_ns`, whichever comes
+        first. `with_window` asks for a window, too, all of which it covers: another that is under
+        way is begun anew, and the sample ends with it. A sample that nobody took is dropped.
 
         Raises:
             ValueError: `launches` is out of range.
@@ -296,9 +297,12 @@ class Window:
     def records(self) -> bytes:
         """Packed shm::Record, by when their calls had effect; `ticks` are nanoseconds."""
 
-    def launches(self, sample: Sample) -> dict[int, tuple[list[tuple[int, int, bool]], bool]]:
+    def launches(
+        self, sample: Sample, signatures: Mapping[str, Signature] = ...
+    ) -> dict[int, tuple[list[tuple[int, int, bool]], bool]]:
         """By sample number: accesses as `Dag.add` takes them, and whether they are all.
 
+        `signatures` are those of kernels by name, where that does not say them.
         Allocations are known from their records: those from before the process was watched, or
         from before records were lost, are not. What is known and what is all says
         `Allocations.touched_by`; a launch that was given no memory may use any.
@@ -442,6 +446,18 @@ class Operation:
     def blocks(self) -> int: ...
 
 @final
+class Signature:
+    """What the parameters of a kernel are, as somebody declares it where its name does not say.
+
+    `text` is a C parameter list, such as "const float* from, float* to, int n". Raises ValueError
+    for what is none, with templates or pointers to functions in it, or longer than 4096 bytes.
+    """
+
+    def __init__(self, text: str) -> None: ...
+    def check(self, kernel: str, parameters: Sequence[tuple[int, int]]) -> None:
+        """Raise ValueError if it does not fit the kernel's parameters: offset and size of each."""
+
+@final
 class Allocations:
     """The device memory of a process now, of which launches touch some. Of one thread.
 
@@ -465,14 +481,15 @@ class Allocations:
         words: Sequence[int],
         *,
         is_cut: bool,
+        declared: Signature | None = None,
     ) -> tuple[list[tuple[int, int, bool]], bool]:
         """Accesses of a launch as `Dag.add` takes them, by address, and whether they are all.
 
         `parameters` are offset and size in bytes of each, `words` the values, each from a new word
         on; `is_cut`: there are more. Every word in an allocation is a pointer to all of it, for
-        reading only if the mangled name says so. They are all if each word that could be an
-        address was found and, by the name, leads to what holds no further ones. Global variables,
-        textures and surfaces are not seen.
+        reading only if what is declared, or else the mangled name, says so. They are all if each
+        word that could be an address was found and leads to what holds no further ones by that.
+        Global variables, textures and surfaces are not seen.
         """
 
 @final

@@ -16,6 +16,7 @@ void add_poller(pybind11::module_& module);
 void add_trace(pybind11::module_& module);
 void add_coverage(pybind11::module_& module);
 void add_iterations(pybind11::module_& module);
+void add_signatures(pybind11::module_& module);  // before those that take one
 void add_samples(pybind11::module_& module);
 void add_buffers(pybind11::module_& module);
 void add_dag(pybind11::module_& module);

@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "dag/parameters.h"
+#include "signatures.h"
 
 namespace tandem::bindings {
 namespace {
@@ -22,11 +23,13 @@ py::object holding(const Allocations& allocations, uint64_t address) {
 
 // Accesses, and whether they are all.
 py::tuple touched_by(const Allocations& allocations, std::string_view name, const Layout& parameters,
-                     const std::vector<uint64_t>& words, bool is_cut) {
+                     const std::vector<uint64_t>& words, bool is_cut, const Signature* declared) {
   std::vector<uint64_t> layout;
   for (const auto& [offset, bytes] : parameters) layout.push_back(uint64_t{offset} << 32 | bytes);
   const dag::LaunchParameters launch{layout.data(), layout.size(), words.data(), words.size(), is_cut};
-  const dag::Touched touched = dag::touched_by(launch, name, allocations.known());
+  const dag::Touched touched =
+      declared ? dag::touched_by(launch, &declared->parameters, allocations.known())
+               : dag::touched_by(launch, name, allocations.known());
   py::list accesses;
   for (const dag::Access& access : dag::accesses_of(touched))
     accesses.append(py::make_tuple(access.address, access.bytes, access.is_const));
@@ -44,7 +47,7 @@ void add_buffers(py::module_& module) {
       .def("remove", &Allocations::remove, arg("address"))
       .def("holding", &holding, arg("address"))
       .def("touched_by", &touched_by, arg("name"), arg("parameters"), arg("words"), py::kw_only(),
-           arg("is_cut"));
+           arg("is_cut"), arg("declared") = nullptr);
 }
 
 }  // namespace tandem::bindings

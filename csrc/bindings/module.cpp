@@ -11,6 +11,7 @@ PYBIND11_MODULE(_native, module) {
   module.attr("NO_LIMIT") = tandem::shm::kNoLimit;
   module.attr("PRESENCE_MAX") = tandem::shm::kPresenceMax;
   tandem::bindings::add_messages(module);
+  tandem::bindings::add_signatures(module);
   tandem::bindings::add_process(module);
   tandem::bindings::add_samples(module);
   tandem::bindings::add_poller(module);

@@ -1,10 +1,13 @@
 #include "daemon/poller.h"
 #include "daemon/resolve.h"
+#include "signatures.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <pybind11/stl.h>
 
@@ -122,11 +125,14 @@ py::bytes records_of(const daemon::Window& window) {
 }
 
 // By sample number: accesses, and whether they are all.
-py::dict launches_of(const daemon::Window& window, const daemon::Sample& sample) {
+py::dict launches_of(const daemon::Window& window, const daemon::Sample& sample,
+                     const std::map<std::string, Signature>& declared) {
+  daemon::Signatures signatures;
+  for (const auto& [name, signature] : declared) signatures[name] = signature.parameters;
   std::vector<daemon::ResolvedLaunch> found;
   {
     const py::gil_scoped_release released;
-    found = daemon::resolve(window, sample);
+    found = daemon::resolve(window, sample, signatures);
   }
   py::dict out;
   for (const daemon::ResolvedLaunch& launch : found) {
@@ -148,7 +154,8 @@ void add_window(py::module_& module) {
       .def_readonly("lost", &Window::lost)
       .def_readonly("is_cut", &Window::is_cut)
       .def_property_readonly("records", &records_of)
-      .def("launches", &launches_of, py::arg("sample"));
+      .def("launches", &launches_of, py::arg("sample"),
+           py::arg("signatures") = std::map<std::string, Signature>{});
 }
 
 std::optional<uint32_t> ask(Poller& poller, uint64_t process_id, daemon::SampleLimits limits,
@@ -159,13 +166,13 @@ std::optional<uint32_t> ask(Poller& poller, uint64_t process_id, daemon::SampleL
   return poller.begin_sample(process_id, limits);
 }
 
-uint32_t begin_sample(Poller& poller, uint64_t process_id, uint32_t launches, uint32_t iterations,
+uint32_t begin_sample(Poller& poller, uint64_t process_id, uint32_t launches, bool with_window,
                       uint64_t timeout_ns) {
   if (launches == 0 || launches > daemon::SampleReader::kMostLaunches) {
     throw py::value_error("launches is " + std::to_string(launches) + ", not 1 to " +
                           std::to_string(daemon::SampleReader::kMostLaunches));
   }
-  const std::optional<uint32_t> number = ask(poller, process_id, {launches, iterations, 0},
+  const std::optional<uint32_t> number = ask(poller, process_id, {launches, with_window, 0},
                                              timeout_ns);
   if (!number) throw py::key_error("process " + std::to_string(process_id) + " is not polled");
   if (*number == 0) {
@@ -257,7 +264,7 @@ void add_poller(py::module_& module) {
       .def("want_window", &want_window, py::kw_only(), arg("process_id"))
       .def("window", &window, py::kw_only(), arg("process_id"))
       .def("begin_sample", &begin_sample, py::kw_only(), arg("process_id"), arg("launches"),
-           arg("iterations") = 0, arg("timeout_ns"))
+           arg("with_window") = false, arg("timeout_ns"))
       .def("take_sample", &take_sample, py::kw_only(), arg("process_id"));
 }
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.config import Privacy
 from tandemd.core.errors import UnknownPolicyError
@@ -110,11 +111,18 @@ class Desk:
         return replace(view, lines=(*view.lines, *structure))
 
     def windows(
-        self, uid: int, name: str, *, patience_s: float, is_wanted: Callable[[], bool]
+        self,
+        uid: int,
+        name: str,
+        *,
+        patience_s: float,
+        is_wanted: Callable[[], bool],
+        signatures: Mapping[str, _native.Signature],
     ) -> Iterator[WindowView]:
         """Record what each process of a job does during an iteration; blocks.
 
         Raises:
+            UsageError: a signature does not fit its kernel.
             NotFoundError: no such job.
             AccessError: it is somebody else's.
             StateError: it has ended, or has no process on a GPU.
@@ -133,7 +141,10 @@ class Desk:
 
         processes = self._loop.ask(answer)
         poller, ids = self._loop.poller, tuple(processes)
-        for recorded in record(poller, ids, patience_s=patience_s, is_wanted=is_wanted):
+        found = record(
+            poller, ids, patience_s=patience_s, is_wanted=is_wanted, signatures=signatures
+        )
+        for recorded in found:
             pid, gpus = processes[recorded.process_id]
             yield WindowView(
                 pid=pid,

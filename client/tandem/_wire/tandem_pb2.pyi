@@ -468,21 +468,43 @@ global___JobEvent = JobEvent
 class RecordWindowRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class SignaturesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NAME_FIELD_NUMBER: builtins.int
     PATIENCE_FIELD_NUMBER: builtins.int
+    SIGNATURES_FIELD_NUMBER: builtins.int
     name: builtins.str
     @property
     def patience(self) -> google.protobuf.duration_pb2.Duration:
         """at most a minute; 0 = ten seconds"""
+
+    @property
+    def signatures(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Of kernels whose names do not say them: C parameter lists by name, at most 1024 of 4096 bytes."""
 
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         patience: google.protobuf.duration_pb2.Duration | None = ...,
+        signatures: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["patience", b"patience"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["name", b"name", "patience", b"patience"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "patience", b"patience", "signatures", b"signatures"]) -> None: ...
 
 global___RecordWindowRequest = RecordWindowRequest
 

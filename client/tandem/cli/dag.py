@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -49,7 +49,13 @@ def graph_options(command: _Command) -> _Command:
         metavar="N",
         help="Only that iteration, counted from 1; all operations without it.",
     )
-    return iteration(place(command))
+    signatures = click.option(
+        "--signatures",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help='What kernels take whose names do not say it: TOML, `name = "const float*, int"`.',
+    )
+    return iteration(signatures(place(command)))
 
 
 @click.group(cls=_DrawsByDefault)
@@ -81,7 +87,13 @@ def dag() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write instead of standard output.",
 )
-def draw(place: str, iteration: int | None, form: str | None, output: Path | None) -> None:
+def draw(
+    place: str,
+    iteration: int | None,
+    signatures: Path | None,
+    form: str | None,
+    output: Path | None,
+) -> None:
     """Write the graph of a recording or of a running job.
 
     \b
@@ -99,13 +111,13 @@ def draw(place: str, iteration: int | None, form: str | None, output: Path | Non
     if output is not None and Path(place).exists():
         refuse_same(Path(place), output, "recording")
     chosen = form or _SUFFIXES.get(output.suffix if output else "", "dot")
-    _write(load_graph(place, iteration), chosen, output)
+    _write(load_graph(place, iteration, signatures), chosen, output)
 
 
 @dag.command()
 @graph_options
 @json_option
-def stats(place: str, iteration: int | None, as_json: bool) -> None:
+def stats(place: str, iteration: int | None, signatures: Path | None, as_json: bool) -> None:
     """Say what the graph of a recording or of a running job comes to.
 
     Counts of nodes and edges, what the length hangs on, how far kernels and transfers overlap, what
@@ -118,7 +130,7 @@ def stats(place: str, iteration: int | None, as_json: bool) -> None:
     """
     from tandem.dag.stats import stats_of
 
-    found = stats_of(load_graph(place, iteration))
+    found = stats_of(load_graph(place, iteration, signatures))
     if as_json:
         print_json(found)
         return
@@ -132,37 +144,43 @@ def stats(place: str, iteration: int | None, as_json: bool) -> None:
         click.echo(f"tandem: note: {printable(doubt)}", err=True)
 
 
-def load_graph(place: str, iteration: int | None) -> "Graph":
+def load_graph(place: str, iteration: int | None, signatures: Path | None = None) -> "Graph":
     """The graph of a recording, or of a job where there is no such file.
 
     Raises:
-        NotFoundError: there is neither.
-        UsageError: the recording is damaged, or has no such iteration.
+        NotFoundError: there is neither, or no such file with signatures.
+        UsageError: the recording is damaged, has no such iteration, or a signature is wrong.
     """
     from tandem.dag.graph import graph_of
     from tandem.dag.iterations import with_iterations
+    from tandem.dag.signatures import load
 
     path = Path(place)
-    window = _of_trace(path) if path.exists() else _of_job(place)
+    declared = load(signatures) if signatures else {}
+    window = _of_trace(path, declared) if path.exists() else _of_job(place, declared)
+    for name in sorted(declared.keys() - {operation.name for operation in window.operations}):
+        text = f"tandem: note: no kernel '{printable(name)}' is launched, but it is in {signatures}"
+        click.echo(text, err=True)
     return graph_of(with_iterations(window), iteration)
 
 
-def _of_trace(path: Path) -> "Window":
+def _of_trace(path: Path, signatures: Mapping[str, str]) -> "Window":
     from tandem.cli.trace import warn
     from tandem.dag.from_trace import from_trace
     from tandem.trace.file import read
 
     recording = read(path)
     warn(recording, path)
-    return from_trace(recording, str(path))
+    return from_trace(recording, str(path), signatures)
 
 
-def _of_job(name: str) -> "Window":
+def _of_job(name: str, signatures: Mapping[str, str]) -> "Window":
     from tandem.dag.from_job import from_job
 
     with open_client() as client:
         try:
-            windows, gpus = client.windows(name), client.gpus()
+            windows = client.windows(name, signatures=signatures)
+            gpus = client.gpus()
         except NotFoundError as exc:
             text = f"{exc}; nor is there a recording '{name}' (`tandem trace calls -o` makes one)"
             raise NotFoundError(text) from exc

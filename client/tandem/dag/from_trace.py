@@ -8,17 +8,19 @@
    without "Async" only those to the host are waits (CUDA Driver API, "API synchronization
    behavior").
 5. A launch uses every allocation that a word of its parameters points into, whole, and only reads
-   it where the kernel's name says so. Those are all if the rule in csrc/core/dag/parameters.h says
-   it and no call is missing before; else there may be more. Global variables, textures and
-   surfaces are in no recording. Copies and memsets use just what they name.
+   it where the kernel's name, or what is declared of it, says so. Those are all if the rule in
+   csrc/core/dag/parameters.h says it and no call is missing before; else there may be more.
+   Global variables, textures and surfaces are in no recording. Copies and memsets use just what
+   they name.
 6. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from tandem._native import Allocations, OperationKind, StreamKind
+from tandem._native import Allocations, OperationKind, Signature, StreamKind
 from tandem.dag.model import (
     ESTIMATED,
     HOST_WAITS,
@@ -33,6 +35,8 @@ from tandem.dag.model import (
     Unknown,
     Window,
 )
+from tandem.dag.signatures import parse
+from tandem.errors import UsageError
 from tandem.trace import meaning
 from tandem.trace.file import Recording
 from tandem.trace.lines import bytes_of
@@ -56,9 +60,17 @@ class _Node:
     accesses: tuple[Access, ...] = ()
 
 
-def from_trace(recording: Recording, source: str) -> Window:
-    """Everything in the recording. `source` is what to call it."""
-    reader = _Reader(recording)
+def from_trace(
+    recording: Recording, source: str, signatures: Mapping[str, str] = MappingProxyType({})
+) -> Window:
+    """Everything in the recording.
+
+    `source` is what to call it, `signatures` are C parameter lists of kernels by name.
+
+    Raises:
+        UsageError: a signature is no parameter list, or does not fit its kernel.
+    """
+    reader = _Reader(recording, parse(signatures))
     operations: list[Operation] = []
     gaps: list[int] = []
     expected = 1
@@ -95,7 +107,8 @@ def _one_device(recording: Recording) -> Device:
 class _Reader:
     """What is known while calls go by; gives numbers to handles."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, signatures: Mapping[str, Signature]) -> None:
+        self.signatures = signatures
         self.processes: list[Process] = []
         self.streams: list[Stream] = []
         self.threads: list[Thread] = []
@@ -228,11 +241,21 @@ class _Reader:
             function.parameters if function else (),
             call.words[call.type.words :],
             is_cut=call.is_cut,
+            declared=self._declared(call),
         )
         accesses = tuple(Access(address=a, bytes=b, is_const=c) for a, b, c in found)
         # A kernel that was given no memory at all does its work somewhere unseen.
         is_all &= bool(accesses) and self.is_sure
         return accesses, 0 if is_all else UNRESOLVED
+
+    def _declared(self, call: Call) -> Signature | None:
+        found = self.signatures.get(call.function.name) if call.function else None
+        if found and call.function and not call.is_cut:
+            try:
+                found.check(call.function.name, call.function.parameters)
+            except ValueError as exc:
+                raise UsageError(f"{exc}; correct its signature") from exc
+        return found
 
     def is_device(self, call: Call) -> Callable[[int], bool]:
         allocations = self.allocations[call.pid]

@@ -28,18 +28,23 @@ const SampledLaunch* find(const Launches& launches, const Sample& sample, const 
   return fits ? &launch : nullptr;
 }
 
-ResolvedLaunch resolve(const SampledLaunch& launch, const Sample& sample, const LiveMemory& memory) {
+ResolvedLaunch resolve(const SampledLaunch& launch, const Sample& sample, const Signatures& declared,
+                       const LiveMemory& memory) {
   const SampledFunction& function = sample.functions[launch.function];
   const dag::LaunchParameters parameters{function.layout.data(), function.layout.size(),
                                          sample.words.data() + launch.first_word, launch.word_count,
                                          launch.is_cut || function.is_cut};
-  const dag::Touched touched = dag::touched_by(parameters, function.name, memory.known());
+  const auto found = declared.find(function.name);
+  const dag::Touched touched =
+      found == declared.end() ? dag::touched_by(parameters, function.name, memory.known())
+                              : dag::touched_by(parameters, &found->second, memory.known());
   return {launch.number, touched.coverage == dag::Coverage::kAll, dag::accesses_of(touched)};
 }
 
 }  // namespace
 
-std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample) {
+std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample,
+                                    const Signatures& declared) {
   const Launches launches = by_number(sample);
   LiveMemory memory = window.memory;
   size_t room = kMostAccesses;
@@ -49,7 +54,7 @@ std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample) 
     memory.settle();
     const SampledLaunch* launch = find(launches, sample, record);
     if (!launch) continue;
-    ResolvedLaunch resolved = resolve(*launch, sample, memory);
+    ResolvedLaunch resolved = resolve(*launch, sample, declared, memory);
     if (resolved.accesses.size() > room) break;
     room -= resolved.accesses.size();
     resolved.is_all &= window.lost == 0 && !resolved.accesses.empty();

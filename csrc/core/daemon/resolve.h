@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "dag/graph.h"
+#include "dag/mangled.h"
 #include "daemon/sample.h"
 #include "daemon/window.h"
 
@@ -20,8 +23,12 @@ struct ResolvedLaunch {
 // A message with all of them and the records stays below 4 MiB.
 inline constexpr size_t kMostAccesses = 65536;
 
+// What the parameters of functions are declared to be, by name.
+using Signatures = std::map<std::string, std::vector<dag::ParameterType>>;
+
 // Those of the window that were sampled, in its order, until there are too many accesses. Memory comes
-// and goes meanwhile.
-std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample);
+// and goes meanwhile. What is declared wins over what a name says.
+std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample,
+                                    const Signatures& declared = {});
 
 }  // namespace tandem::daemon

@@ -10,19 +10,18 @@ namespace tandem::daemon {
 
 // Whichever comes first ends it.
 struct SampleLimits {
-  uint32_t launches = 0;    // at least so many were read; 1 to SampleReader::kMostLaunches
-  uint32_t iterations = 0;  // so many iterations ended since it began; 0 = not looked at
-  uint64_t until_ns = 0;    // attach clock
+  uint32_t launches = 0;     // at least so many were read; 1 to SampleReader::kMostLaunches
+  bool with_window = false;  // a window is asked for together with it; it ends when that does
+  uint64_t until_ns = 0;     // attach clock
 };
 
 class Sampler {
  public:
   // Asks the process for a sample. Returns its number.
-  uint32_t begin(const Pages& pages, const SampleLimits& limits, uint64_t iterations);
+  uint32_t begin(const Pages& pages, const SampleLimits& limits);
 
-  // A round of the daemon: reads what there is, and ends the sample when it is time. `iterations` have
-  // ended so far.
-  void look(const Pages& pages, uint64_t iterations, uint64_t now_ns);
+  // A round of the daemon: reads what there is, and ends the sample when it is time.
+  void look(const Pages& pages, bool takes_window, uint64_t now_ns);
 
   // Nothing more of it will come.
   bool ended() const { return state_ == State::kEnded; }
@@ -35,11 +34,10 @@ class Sampler {
   // A thread may be in the middle of a launch when the flag is taken away: so there is a last look.
   enum class State : uint8_t { kNone, kAsking, kEnding, kEnded };
 
-  bool is_time(uint64_t iterations, uint64_t now_ns) const;
+  bool is_time(bool takes_window, uint64_t now_ns) const;
 
   State state_ = State::kNone;
   SampleLimits limits_;
-  uint64_t iterations_before_ = 0;
   SampleReader reader_;
 };
 

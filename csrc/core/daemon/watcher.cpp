@@ -6,14 +6,6 @@
 #include "daemon/charge.h"
 
 namespace tandem::daemon {
-namespace {
-
-// Marks of the program win over what was found.
-uint64_t iterations_of(const Snapshot& snapshot) {
-  return snapshot.steps ? snapshot.steps : snapshot.iterations;
-}
-
-}  // namespace
 
 bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   const uint64_t id = pages->process_id();
@@ -55,7 +47,9 @@ std::optional<uint32_t> Watcher::begin_sample(uint64_t process_id, const SampleL
   if (!watched) return std::nullopt;
   if (!watched->sampler) watched->sampler = std::make_unique<Sampler>();
   if (watched->sampler->under_way()) return 0;
-  return watched->sampler->begin(*watched->pages, limits, iterations_of(watched->snapshot));
+  // A window that is under way already began before the sample.
+  if (limits.with_window) watched->window.want_anew(last_round_ns_, watched->memory);
+  return watched->sampler->begin(*watched->pages, limits);
 }
 
 std::optional<Sample> Watcher::take_sample(uint64_t process_id) {
@@ -96,7 +90,7 @@ bool Watcher::round(uint64_t now_ns) {
     if (after.steps != before.steps || (after.steps == 0 && after.iterations != before.iterations))
       watched->snapshot.iteration_bytes = after.device_bytes;
     if (watched->sampler)
-      watched->sampler->look(*watched->pages, iterations_of(watched->snapshot), now_ns);
+      watched->sampler->look(*watched->pages, watched->window.wanted(), now_ns);
     changed |= notable(before, watched->snapshot);
     active_ |= watched->snapshot.busy || watched->snapshot.waiting_threads != 0;
   }

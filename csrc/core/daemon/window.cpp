@@ -23,6 +23,11 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   looked_ = has_begun_ = false;
 }
 
+void WindowTaker::want_anew(uint64_t now_ns, const LiveMemory& memory) {
+  taking_ = nullptr;
+  want(now_ns, memory);
+}
+
 void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) {
   if (!taking_) return;
   std::vector<shm::Record>& kept = taking_->records;

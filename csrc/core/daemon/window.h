@@ -31,6 +31,8 @@ class WindowTaker {
 
   // Begins to look, unless it does already. `memory` is what is allocated by then.
   void want(uint64_t now_ns, const LiveMemory& memory = {});
+  // The same, and forgets what was taken so far.
+  void want_anew(uint64_t now_ns, const LiveMemory& memory = {});
   bool wanted() const { return taking_ != nullptr; }
 
   // Each round: what was read, with ticks in ns, and then how many iterations have ended so far and

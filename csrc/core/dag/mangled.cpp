@@ -19,20 +19,6 @@ struct Type {
   bool is_pack = false;
 };
 
-// CUDA's vectors and small floats: structures, but of numbers.
-bool is_cuda_number(std::string_view name) {
-  for (const std::string_view one : {"__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "dim3"}) {
-    if (name == one) return true;
-  }
-  if (name.empty() || name.back() < '1' || name.back() > '4') return false;
-  name.remove_suffix(1);
-  for (const std::string_view one : {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
-                                     "longlong", "ulonglong", "float", "double"}) {
-    if (name == one) return true;
-  }
-  return false;
-}
-
 // One pass over a name. A production consumes what it is about; once `ok_` is false nothing counts.
 class Parser {
  public:
@@ -428,6 +414,19 @@ class Parser {
 };
 
 }  // namespace
+
+bool is_cuda_number(std::string_view name) {
+  for (const std::string_view one : {"__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "dim3"}) {
+    if (name == one) return true;
+  }
+  if (name.empty() || name.back() < '1' || name.back() > '4') return false;
+  name.remove_suffix(1);
+  for (const std::string_view one : {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
+                                     "longlong", "ulonglong", "float", "double"}) {
+    if (name == one) return true;
+  }
+  return false;
+}
 
 bool parameters_in(std::string_view name, std::vector<ParameterType>* out, bool* is_open) {
   out->clear();

@@ -20,4 +20,7 @@ struct ParameterType {
 // then. A parameter pack ends the list, with `is_open`.
 bool parameters_in(std::string_view name, std::vector<ParameterType>* out, bool* is_open);
 
+// CUDA's vectors and small floats: structures, but of numbers.
+bool is_cuda_number(std::string_view name);
+
 }  // namespace tandem::dag

@@ -18,7 +18,7 @@ import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from tandem import errors
+from tandem import _native, errors
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandemd import __version__
@@ -38,6 +38,7 @@ STOP_GRACE_S = 0.5
 WATCH_LOOK_S = 0.5  # how soon an ended stream is noticed
 MAX_PAGE = 1000
 PATIENCE_S, MAX_PATIENCE_S = 10.0, 60.0  # with the end of an iteration
+MAX_SIGNATURES = 1024  # of kernels, a call
 HEALTH = "/grpc.health.v1.Health/"
 NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
 
@@ -127,12 +128,13 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     ) -> Iterator[pb.ProcessWindow]:
         """What the job's processes do during one iteration."""
         with _errors_to(context):
-            patience_s = _patience_s(request)
+            patience_s, signatures = _patience_s(request), _signatures(request)
             views = self._desk.windows(
                 self._uid(context),
                 request.name,
                 patience_s=patience_s,
                 is_wanted=context.is_active,
+                signatures=signatures,
             )
             for view in views:
                 yield window_message(view)
@@ -288,6 +290,21 @@ def _patience_s(request: pb.RecordWindowRequest) -> float:
             f"a patience of {patience_s:g} s is not between 0 and {MAX_PATIENCE_S:g} s"
         )
     return patience_s
+
+
+def _signatures(request: pb.RecordWindowRequest) -> dict[str, _native.Signature]:
+    if len(request.signatures) > MAX_SIGNATURES:
+        raise errors.UsageError(
+            f"{len(request.signatures)} signatures are more than {MAX_SIGNATURES}; leave some out"
+        )
+    return {name: _signature(name, text) for name, text in request.signatures.items()}
+
+
+def _signature(name: str, text: str) -> _native.Signature:
+    try:
+        return _native.Signature(text)
+    except ValueError as exc:
+        raise errors.UsageError(f"kernel '{name}': {exc}") from exc
 
 
 def _page(request: pb.ListJobsRequest) -> tuple[int, int]:

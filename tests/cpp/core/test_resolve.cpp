@@ -62,6 +62,23 @@ TEST(launches_are_resolved_by_what_is_allocated_when_they_come) {
   CHECK(found[1].accesses[0].is_const && !found[1].accesses[1].is_const);
 }
 
+TEST(what_is_declared_wins_over_what_the_name_says) {
+  Window window;
+  window.memory = memory_of({alloc(1, kA), alloc(2, kB)});
+  window.records = {launch(10, 1)};
+  Sample sample = sample_of(1);
+  sample.functions[0].name = "copy";  // says nothing
+  const tandem::dag::ParameterType read{true, true, true}, written{true, false, true};
+
+  const auto unknown = resolve(window, sample, {{"other", {read, written}}});
+  const auto misfit = resolve(window, sample, {{"copy", {read}}});
+  const auto known = resolve(window, sample, {{"copy", {read, written}}});
+
+  CHECK(!unknown[0].is_all && !misfit[0].is_all && known[0].is_all);
+  CHECK(!unknown[0].accesses[0].is_const && !misfit[0].accesses[0].is_const);
+  CHECK(known[0].accesses[0].is_const && !known[0].accesses[1].is_const);
+}
+
 TEST(launches_of_other_samples_threads_or_functions_are_left_out) {
   Window window;
   window.memory = memory_of({alloc(1, kA), alloc(2, kB)});

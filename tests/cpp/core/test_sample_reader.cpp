@@ -175,19 +175,19 @@ TEST(a_sample_holds_no_more_than_it_may) {
   CHECK_EQ(ring.sample().lost, 5u);
 }
 
-TEST(a_sample_ends_with_the_iteration_it_was_asked_for) {
+TEST(a_sample_ends_with_the_window_it_was_asked_for) {
   const auto channel = make_channel();
   const daemon::Pages& pages = *channel->pages();
   const auto asked = [&] { return pages.command().gate.flags.load() & shm::kFlagSample; };
   Sampler sampler;
-  sampler.begin(pages, {1000, 2, 1'000'000}, 10);
+  sampler.begin(pages, {1000, true, 1'000'000});
   CHECK(asked());
 
-  sampler.look(pages, 11, 1000);
+  sampler.look(pages, true, 1000);
   CHECK(asked());
-  sampler.look(pages, 12, 2000);
+  sampler.look(pages, false, 2000);
   CHECK(!asked() && !sampler.ended());  // a launch may be on its way into the ring
-  sampler.look(pages, 12, 3000);
+  sampler.look(pages, false, 3000);
 
   CHECK(sampler.ended());
   CHECK_EQ(sampler.take().number, 1u);
@@ -198,11 +198,11 @@ TEST(other_flags_may_change_while_a_sample_is_under_way) {
   const auto channel = make_channel();
   const auto flags = [&] { return channel->pages()->command().gate.flags.load(); };
   Sampler sampler;
-  sampler.begin(*channel->pages(), {1000, 0, 1000}, 0);
+  sampler.begin(*channel->pages(), {1000, false, 1000});
 
   channel->set_flags(shm::kFlagTelemetry);
   CHECK_EQ(flags(), shm::kFlagTelemetry | shm::kFlagSample);
-  sampler.look(*channel->pages(), 0, 1000);
+  sampler.look(*channel->pages(), false, 1000);
 
   CHECK_EQ(flags(), shm::kFlagTelemetry);
 }

@@ -121,6 +121,21 @@ TEST(losses_before_the_iteration_began_do_not_count) {
   CHECK_EQ(taker.newest()->lost, 2u);
 }
 
+TEST(a_window_that_is_begun_anew_has_nothing_from_before) {
+  WindowTaker taker;
+  taker.want(0);
+  taker.look(1, 0, 1);
+  round(taker, {15}, 2, 10, 16);
+  taker.want_anew(17);
+  round(taker, {18}, 3, 20, 21);
+  CHECK(taker.newest() == nullptr);
+  round(taker, {25}, 4, 30, 31);
+  CHECK(taker.newest() == nullptr);
+  round(taker, {35}, 5, 40, 41);
+  CHECK_EQ(taker.newest()->begin_ns, 30u);
+  CHECK_EQ(taker.newest()->records.size(), 1u);
+}
+
 TEST(the_newest_window_stays_while_another_is_taken) {
   WindowTaker taker;
   taker.want(0);

@@ -5,8 +5,10 @@ import pytest
 from tandem._native import OperationKind
 from tandem.dag.from_job import from_job
 from tandem.dag.graph import graph_of
+from tandem.errors import UsageError
 
 MANGLED, PLAIN = "_Z7doubledPKfPf", "plain_doubled"
+DECLARED = {PLAIN: "const float* from, float* to"}
 
 
 def launches(graph):
@@ -17,21 +19,44 @@ def addresses(graph, node):
     return {access.address for access in graph.operation(node).accesses}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kernel", "work", "independent"),
-    [(MANGLED, "read", True), (MANGLED, "write", False), (PLAIN, "read", False)],
-)
-def test_kernels_that_only_read_a_buffer_are_independent(place, sharers, kernel, work, independent):
+def share(place, sharers, kernel, work):
+    """A job whose two streams launch the kernel for ever."""
     job = place.job("sharing")
     made = f"__import__('sharing_buffer').Sharing(gpu, {str(sharers)!r}, {kernel!r})"
     job.start(f"for_ever({made}.{work})")
     assert job.result() == "going"
 
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "signatures", "work", "independent"),
+    [
+        (MANGLED, {}, "read", True),
+        (MANGLED, {}, "write", False),
+        (PLAIN, {}, "read", False),
+        (PLAIN, DECLARED, "read", True),
+        (PLAIN, DECLARED, "write", False),
+    ],
+)
+def test_kernels_that_only_read_a_buffer_are_independent(
+    place, sharers, kernel, signatures, work, independent
+):
+    share(place, sharers, kernel, work)
+
     with place.client() as client:
-        graph = graph_of(from_job(client.windows("sharing"), "sharing"))
+        graph = graph_of(from_job(client.windows("sharing", signatures=signatures), "sharing"))
 
     one, other = launches(graph)[:2]
     assert len(addresses(graph, one) & addresses(graph, other)) == 1
     assert not graph.dag.before(one, other)
     assert graph.dag.independent(one, other) is independent
+
+
+@pytest.mark.slow
+def test_a_signature_that_does_not_fit_its_kernel_is_refused(place, sharers):
+    share(place, sharers, PLAIN, "read")
+
+    with place.client() as client, pytest.raises(UsageError) as refused:
+        client.windows("sharing", signatures={PLAIN: "const float* from, float* to, int n"})
+
+    assert f"'{PLAIN}' takes 2 parameters and is declared with 3" in str(refused.value)

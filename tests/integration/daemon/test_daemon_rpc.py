@@ -319,6 +319,24 @@ def test_a_job_without_processes_cannot_be_recorded(daemon):
     assert "no process" in details
 
 
+@pytest.mark.parametrize(
+    ("signatures", "fault"),
+    [
+        ({"copy": "float*, 3"}, "kernel 'copy': parameter 2 of 'float*, 3' is not understood"),
+        ({str(i): "int" for i in range(1025)}, "1025 signatures are more than 1024"),
+    ],
+)
+def test_signatures_that_are_none_are_refused(daemon, signatures, fault):
+    with daemon.start().rpc() as rpc:
+        daemon.shim(name="train")
+        request = pb.RecordWindowRequest(name="train", signatures=signatures)
+
+        code, details = status_of(lambda: list(rpc.call(rpc.job_service.RecordWindow, request)))
+
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert fault in details
+
+
 def test_a_patience_beyond_a_minute_is_refused(daemon):
     with daemon.start().rpc() as rpc:
         daemon.shim(name="train")

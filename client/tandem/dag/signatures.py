@@ -1,0 +1,50 @@
+"""What people declare the parameters of kernels to be, where their names do not say it.
+
+A TOML file: `kernel = "const float* from, float* to, int n"`, a line for each kernel.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from tandem._native import Signature
+from tandem.errors import NotFoundError, UsageError
+
+
+def load(path: Path) -> dict[str, str]:
+    """C parameter lists by the names of kernels.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: it cannot be read, or something in it is no parameter list; the text says which.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as exc:
+        raise NotFoundError(f"there is no file '{path}' with signatures") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot read '{path}': {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise UsageError(f"'{path}' is no TOML: {exc}") from exc
+    parse(table, source=f"'{path}': ")
+    return table
+
+
+def parse(declared: Mapping[str, object], *, source: str = "") -> dict[str, Signature]:
+    """The same, ready for use.
+
+    Raises:
+        UsageError: one is no parameter list.
+    """
+    return {name: _parse(name, text, source) for name, text in declared.items()}
+
+
+def _parse(name: str, text: object, source: str) -> Signature:
+    if not isinstance(text, str):
+        raise UsageError(
+            f"{source}kernel '{name}' is {text!r}, and not a C parameter list in quotes"
+        )
+    try:
+        return Signature(text)
+    except ValueError as exc:
+        raise UsageError(f"{source}kernel '{name}': {exc}") from exc
