@@ -3,7 +3,7 @@
 `setup.py` asks for the release libraries, `make sanitize` for the test programs of the other
 variants. One source list serves all: a variant only changes flags and the output folder.
 
-    python csrc/ninja_build.py [--variant release|asan|tsan|faults|fuzz] [TARGET...]
+    python csrc/ninja_build.py [--variant release|asan|tsan|fuzz] [TARGET...]
 
 Targets are the names in `targets` below, `tests` for all C++ test programs, `generated` for what is
 made before anything is compiled, or nothing for all libraries. Outputs land in
@@ -16,10 +16,11 @@ import argparse
 import fcntl
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,8 +36,6 @@ VARIANTS = {
         "-fsanitize=address,undefined",
     ),
     "tsan": ("-O1 -g1 -fsanitize=thread", "-fsanitize=thread"),
-    # The shim with faults to find (shim/faults.def): for tests, never shipped.
-    "faults": ("-O1 -DTANDEM_FAULTS", ""),
     "fuzz": ("-O1 -g -fsanitize=fuzzer-no-link,address,undefined", "-fsanitize=address,undefined"),
 }
 
@@ -178,6 +177,28 @@ def targets() -> dict[str, Target]:
     }
 
 
+def faulty_targets() -> dict[str, Target]:
+    """The shim with faults to find (shim/faults.def): for tests, never shipped."""
+    shim = targets()["shim"]
+    faulty = [path for path in sorted(ROOT.glob("shim/**/*.cpp")) if _may_have_faults(path)]
+    plants = ((str(p.relative_to(ROOT)), f"{shim.flags} -DTANDEM_FAULTS") for p in faulty)
+    return {
+        "shim-faults": replace(shim, output="faults/libtandem.so", others=(*shim.others, *plants))
+    }
+
+
+def _may_have_faults(source: Path) -> bool:
+    """Whether it includes faults.h, perhaps by way of others; the rest is as in the shim."""
+    headers = {path.name: path for path in ROOT.glob("shim/**/*.h")}
+    seen, new = set(), [source]
+    while new:
+        included = re.findall(r'#include "(?:\w+/)*(\w+\.h)"', new.pop().read_text())
+        found = {name for name in included if name in headers} - seen
+        seen |= found
+        new += [headers[name] for name in found]
+    return "faults.h" in seen
+
+
 def test_targets() -> dict[str, Target]:
     """One program for each tests/cpp/<area>/test_*.cpp, linked with that area's sources.
 
@@ -273,7 +294,7 @@ def write_ninja(variant: str) -> Path:
     tests = test_targets()
     places: dict[str, str] = {}  # flags -> folder
     rules: dict[str, str] = {}
-    for name, target in {**targets(), **tests}.items():
+    for name, target in {**targets(), **faulty_targets(), **tests}.items():
         is_test = name in tests
         objects = []
         for source, flags in _expand(target, is_test=is_test):
@@ -316,7 +337,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = write_ninja(variant)
         subprocess.run([str(tool), "--quiet", "-f", str(path), *goals], check=True, cwd=ROOT)
-    known = {**targets(), **test_targets()}
+    known = {**targets(), **faulty_targets(), **test_targets()}
     return {n: out / known[n].output for n in names if n in known}
 
 

@@ -37,7 +37,7 @@ class Faulty:
 
 @pytest.fixture(scope="module")
 def faulty():
-    stage = Stage(shim=ninja_build.build(["shim"], "faults")["shim"])
+    stage = Stage(shim=ninja_build.build(["shim-faults"])["shim-faults"])
     yield Faulty(stage)
     stage.close()
 
