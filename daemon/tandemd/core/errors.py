@@ -4,6 +4,7 @@ CoreError
 +-- UnknownJobError         no such job (any more)
 +-- UnknownProcessError     no such process (any more)
 +-- UnknownPolicyError      no policy of that name
++-- NeverFitsError          asks for more memory than the GPU has
 +-- IllegalTransitionError  a bug: the event cannot happen in this state
 """
 
@@ -22,6 +23,10 @@ class UnknownProcessError(CoreError):
 
 class UnknownPolicyError(CoreError):
     """No policy has that name."""
+
+
+class NeverFitsError(CoreError):
+    """It would not fit, even alone. Who only has to wait for others gets no error."""
 
 
 class IllegalTransitionError(CoreError):
