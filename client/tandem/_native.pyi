@@ -864,6 +864,15 @@ class Analysis:
     def waits(self) -> list[Wait]:
         """In order of the calls."""
 
+def bounds_of(
+    window: Window, sample: Sample, *, sm_count: int, bandwidth_bytes_per_s: int
+) -> tuple[dict[OperationClass, float], int, int]:
+    """What bounds a window's work on a device, of which 0 means not known (`docs/dag-analysis.md`).
+
+    Parts of its GPU time, together 1, or all 0 where nothing is timed; how many operations there
+    were on the GPU; of how many of them the duration is not known. `sample`: of the same time.
+    """
+
 def analyse(
     dag: Dag,
     first: int,

@@ -22,6 +22,7 @@ void add_buffers(pybind11::module_& module);
 void add_dag(pybind11::module_& module);
 void add_dag_records(pybind11::module_& module);
 void add_dag_analysis(pybind11::module_& module);
+void add_bounds(pybind11::module_& module);
 
 // A Channel that can be closed: every use after that is a ValueError.
 class Process {

@@ -21,5 +21,6 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_dag(module);
   tandem::bindings::add_dag_records(module);
   tandem::bindings::add_dag_analysis(module);
+  tandem::bindings::add_bounds(module);
   tandem::bindings::add_trace(module);
 }

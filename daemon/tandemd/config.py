@@ -22,6 +22,7 @@ from tandemd.watchdog_config import WatchdogTable
 DEFAULT_FILE = Path("/etc/tandem/config.toml")
 
 ClassName = Literal["latency", "normal", "batch"]
+Mode = Literal["auto", "time", "mps"]
 Privacy = Literal["open", "hide-cmdline", "own-only"]
 
 
@@ -52,6 +53,7 @@ class SchedulerTable(_Table):
     presence_across_users: bool = True
     find_iterations: bool = True
     forecast_gaps: bool = True
+    classify_kernels: bool = True
 
     @field_validator("policy")
     @classmethod
@@ -61,6 +63,12 @@ class SchedulerTable(_Table):
                 f"no policy is named '{name}'; there are {', '.join(sorted(POLICIES))}"
             )
         return name
+
+
+class GpuTable(_Table):
+    """`[gpu."*"]`, `[gpu.<index>]`, `[gpu.<UUID>]`."""
+
+    mode: Mode = "auto"
 
 
 class ClassTable(_Table):
@@ -104,14 +112,20 @@ class Config(_Table):
 
     version: Literal[1] = 1
     daemon: DaemonTable = DaemonTable()
+    gpu: dict[str, GpuTable] = {}
     scheduler: SchedulerTable = SchedulerTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
     limits: LimitsTable = LimitsTable()
     metrics: MetricsTable = MetricsTable()
     watchdog: WatchdogTable = WatchdogTable()
 
-    def options(self) -> Options:
-        """What the core is set to."""
+    def mode_of(self, index: int, uuid_text: str) -> Mode:
+        """What is said of a GPU: by its UUID, else its index, else of all."""
+        said = (self.gpu.get(name) for name in (uuid_text, str(index), "*"))
+        return next((table.mode for table in said if table is not None), "auto")
+
+    def options(self, mps_gpus: frozenset[int] = frozenset()) -> Options:
+        """What the core is set to; which GPUs run kernels side by side is not only said here."""
         table = self.scheduler
         weights = dict(Options().weights)
         weights |= {_job_class(name): entry.weight for name, entry in self.classes.items()}
@@ -128,6 +142,8 @@ class Config(_Table):
             presence_across_users=table.presence_across_users,
             find_iterations=table.find_iterations,
             forecast_gaps=table.forecast_gaps,
+            classify_kernels=table.classify_kernels,
+            mps_gpus=mps_gpus,
             weights=tuple(weights.items()),
         )
 

@@ -29,8 +29,9 @@ from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
-from tandemd.edges.gpus import GpuIndex, Inventory, find_inventory
+from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
 from tandemd.edges.login import LoginServer
+from tandemd.edges.modes import found_mode
 from tandemd.edges.rpc import RpcServer
 from tandemd.loop import Loop
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
@@ -124,10 +125,12 @@ class Daemon:
     def reconfigure(self, config: Config) -> None:
         """Go on with another configuration."""
         limits = config.limits_for(os.geteuid())
+        mps_gpus = self._mps_gpus(config)
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
-            for action in self._loop.scheduler.change_options(config.options(), now_ns=now_ns):
+            options = config.options(mps_gpus)
+            for action in self._loop.scheduler.change_options(options, now_ns=now_ns):
                 self._loop.perform(action)
             self._loop.watchdog.change(config.watchdog.watch())
             self._sessions.limits = self._desk.limits = limits
@@ -158,11 +161,12 @@ class Daemon:
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
-        scheduler = Scheduler(self._config.options())
+        scheduler = Scheduler(self._config.options(self._mps_gpus(self._config)))
         poller = _native.Poller()
         channels = Channels(send=lambda *packet: self._sessions.send(*packet))
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
         self._loop.watchdog.change(self._config.watchdog.watch())
+        self._loop.bounds.gpus = {gpu.index: gpu for gpu in self._inventory.gpus()}
         self._loop.watchdog.capacity_bytes = {
             gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
         }
@@ -182,6 +186,13 @@ class Daemon:
         self._sessions.attach = self._attach
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
+
+    def _mps_gpus(self, config: Config) -> frozenset[int]:
+        def is_mps(gpu: Gpu) -> bool:
+            said = config.mode_of(gpu.index, gpu.uuid_text)
+            return (found_mode(gpu, os.environ) if said == "auto" else said) == "mps"
+
+        return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))

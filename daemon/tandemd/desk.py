@@ -100,6 +100,7 @@ class Desk:
                 summary=found.summary,
                 lines=found.lines,
                 policy=core.options.policy,
+                mode=core.options.mode_of(gpu for p in job.processes.values() for gpu in p.gpus),
                 wait_ns=job.waited_ns(now_ns),
                 story=tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story),
                 findings=self._findings(job),
@@ -223,10 +224,19 @@ class Desk:
     def gpus(self) -> list[GpuView]:
         """The GPUs of this machine."""
         gpus: Sequence[Gpu] = self._inventory.gpus()
-        shares = self._loop.ask(
-            lambda: [self._loop.recent.share(("gpu", gpu.index)) for gpu in gpus]
-        )
-        return [GpuView(gpu=gpu, busy=busy) for gpu, busy in zip(gpus, shares, strict=True)]
+
+        def answer() -> list[GpuView]:
+            options, recent = self._loop.scheduler.options, self._loop.recent
+            return [
+                GpuView(
+                    gpu=gpu,
+                    mode=options.mode_of([gpu.index]),
+                    busy=recent.share(("gpu", gpu.index)),
+                )
+                for gpu in gpus
+            ]
+
+        return self._loop.ask(answer)
 
     def metrics(self, uid: int) -> MetricsView:
         """All that can be counted of the living jobs the caller may see, and of the GPUs."""
@@ -333,6 +343,7 @@ class Desk:
         open_to_all = self.privacy == "open"
         command = self._sessions.commands.get(job.job_id, "")
         info = self._sessions.info
+        gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
@@ -353,7 +364,8 @@ class Desk:
                 for p in job.processes.values()
                 if p.process_id in info
             ),
-            gpus=tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus})),
+            gpus=gpus,
+            mode=core.options.mode_of(gpus),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
             waits_ns=job.waited_ns(clock.now_ns()),

@@ -17,6 +17,7 @@ from typing import TypeVar
 import structlog
 
 from tandem import _native
+from tandemd.bounds import Bounds
 from tandemd.core.events import (
     Action,
     AnnounceJob,
@@ -71,6 +72,7 @@ class Loop:
         self.recent = Recent()
         self.watchdog = Watchdog()
         self.structures = Structures(poller)
+        self.bounds = Bounds(poller)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.started_ns = 0
@@ -205,6 +207,8 @@ class Loop:
             self.handle(UsageSampled(now_ns=now_ns, samples=changed))
         else:
             self.handle(Ticked(now_ns=now_ns))
+        for classified in self.bounds.look(self.scheduler.to_classify(), now_ns):
+            self.handle(classified)
         if self.recent.is_due(now_ns):
             self.recent.look(self._totals_ns(), now_ns)
 

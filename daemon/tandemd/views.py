@@ -44,6 +44,7 @@ class JobView:
     created_wall_ns: int
     processes: tuple[ProcessView, ...]
     gpus: tuple[int, ...]
+    mode: str  # of all of these: time, mps
     gpu_ns: int
     shared_ns: int
     waits_ns: tuple[int, ...]  # by WaitReason
@@ -68,6 +69,7 @@ class ExplanationView:
     summary: str
     lines: tuple[str, ...]
     policy: str
+    mode: str  # time, mps
     wait_ns: tuple[int, ...]  # by WaitReason
     story: tuple[str, ...]
     findings: tuple[FindingView, ...]
@@ -78,6 +80,7 @@ class GpuView:
     """A GPU and how busy it was in the last second."""
 
     gpu: Gpu
+    mode: str  # time, mps
     busy: float
 
 

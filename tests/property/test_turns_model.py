@@ -19,8 +19,18 @@ from tandemd.core.events import (
     SetWindow,
     Ticked,
     UsageSampled,
+    WorkClassified,
 )
-from tandemd.core.model import Group, JobClass, JobSpec, Options, Usage, WaitReason
+from tandemd.core.model import (
+    Bound,
+    Group,
+    JobClass,
+    JobSpec,
+    Mix,
+    Options,
+    Usage,
+    WaitReason,
+)
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.settings import Views
@@ -58,12 +68,14 @@ class Twins(RuleBasedStateMachine):
     """Two schedulers hear the same, whatever processes claim, and must say the same."""
 
     @initialize(
-        policy=st.sampled_from(sorted(POLICIES)),
+        policy=st.sampled_from([*sorted(POLICIES), "pair", "pair"]),
+        alike=st.booleans(),
         min_share=st.sampled_from([0, 0.05]),
         max_hold_ms=st.sampled_from([150, 20_000]),
         several=st.integers(2, 5),
+        mps_gpus=st.sampled_from([{0, 1}, {0, 1}, {0}, ()]),
     )
-    def begin(self, policy, min_share, max_hold_ms, several):
+    def begin(self, policy, alike, min_share, max_hold_ms, several, mps_gpus):
         options = Options(
             policy=policy,
             min_share=min_share,
@@ -71,6 +83,7 @@ class Twins(RuleBasedStateMachine):
             max_hold_ns=max_hold_ms * MS,
             drain_ns=20 * MS,
             share_period_ns=100 * MS,
+            mps_gpus=frozenset(mps_gpus),
         )
         self.quick, self.whole = Scheduler(options), Scheduler(options)
         self.now_ns = 0
@@ -78,7 +91,9 @@ class Twins(RuleBasedStateMachine):
         self.windows: dict[int, int] = {}  # as told
         self.living: dict[int, Usage] = {}
         for number in range(several):
-            self.attach(job_class=JobClass(1 + number % 3), group="", gpu=0)
+            job_class = JobClass.NORMAL if alike else JobClass(1 + number % 3)
+            self.attach(job_class=job_class, group="", gpu=0)
+            self.classify(which=number, bound=Bound(1 + number % 4))
 
     def tell(self, event):
         quick = self.quick.handle(event)
@@ -90,8 +105,22 @@ class Twins(RuleBasedStateMachine):
         self.check_windows()
         for gpus, turns in self.quick.turns.items():
             assert turns.holder == self.whole.turns[gpus].holder
+            assert turns.companion == self.whole.turns[gpus].companion
+            self.check_pair(gpus)
         for key, group in self.quick.groups.items():
             assert facts(group) == facts(self.whole.groups[key])
+
+    def check_pair(self, gpus):
+        """Two that hold a turn together are bound by different things, and of one class."""
+        pair = [self.quick.turns[gpus].holder, self.quick.turns[gpus].companion]
+        if None in pair:
+            return
+        one, other = (self.quick.groups[key] for key in pair)
+        assert self.quick.policy is POLICIES["pair"]
+        assert Bound.UNKNOWN not in (one.bound, other.bound)
+        assert one.bound is not other.bound or one.bound is Bound.SMALL
+        assert one.job_class is other.job_class is not JobClass.LATENCY
+        assert one.gpus | other.gpus <= self.quick.options.mps_gpus
 
     def check_windows(self):
         core = self.quick
@@ -116,6 +145,15 @@ class Twins(RuleBasedStateMachine):
                 now_ns=self.now_ns, process_id=number, job_id=number, uid=1, gpu=gpu, spec=spec
             )
         )
+
+    @rule(which=st.integers(0, 7), bound=st.sampled_from(Bound))
+    def classify(self, which, bound):
+        if not self.living:
+            return
+        process = list(self.living)[which % len(self.living)]
+        shares = tuple(float(b is bound) for b in Bound)
+        mix = Mix(shares=shares, operations=9, untimed=0, at_ns=self.now_ns)
+        self.tell(WorkClassified(now_ns=self.now_ns, process_id=process, mix=mix))
 
     @rule(claims=CLAIMS)
     def claim(self, claims):

@@ -42,6 +42,7 @@ class WholeTurns:
     policy: Policy | None = None
     reached_ns: float = 0.0
     holder: GroupKey | None = None
+    companion: GroupKey | None = None
     turn_served_ns: int = 0  # the holder's served time when its turn began
     breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
     breath_until_ns: int = 0
@@ -83,7 +84,10 @@ class WholeTurns:
             claimants.pop(exempt.key, None)
         takers = {key: g for key, g in claimants.items() if not g.dozing}
         holder = self._choose(takers, policy, options, now_ns)
+        before = self.holder
         self._give(holder, options, now_ns)
+        companion = self._beside(holder, takers, policy, options, now_ns, before=before)
+        self.companion = companion.key if companion is not None else None
         # Work of these keeps a new holder waiting.
         rivals = [g for g in groups if g.key in takers or _may_drain(g, options, now_ns)]
         for group in groups:
@@ -140,6 +144,27 @@ class WholeTurns:
             return challenger
         return self._first(wanting, policy)
 
+    def _beside(
+        self,
+        holder: Group | None,
+        takers: dict[GroupKey, Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        *,
+        before: GroupKey | None,
+    ) -> Group | None:
+        if holder is None or policy.companions is None:
+            return None
+        others = [g for g in takers.values() if g is not holder]
+        fitting = [g for g in others if policy.companions.may_join(g, holder, options)]
+        old = next((g for g in fitting if g.key == self.companion), None)
+        stays = old is not None and before == holder.key
+        if stays and not self._is_idle(old, options, now_ns):
+            return old
+        wanting = [g for g in fitting if g.wants]
+        return min(wanting, key=lambda g: (policy.order(g), g.arrival), default=None)
+
     def _passes_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
@@ -187,9 +212,10 @@ class WholeTurns:
             return False
         if not takes_turns or self.holder is None:
             return True
-        if group.key != self.holder:
+        on_turn = {self.holder, self.companion}
+        if group.key not in on_turn:
             return group.reopened_steps is not None
-        return group.open or not any(r.busy for r in rivals if r is not group)
+        return group.open or not any(r.busy for r in rivals if r.key not in on_turn)
 
     def _plan_wake(
         self,
@@ -200,12 +226,13 @@ class WholeTurns:
         verdict: Verdict,
     ) -> None:
         holder = claimants.get(self.holder) if self.holder is not None else None
-        if holder is not None and not holder.wants:
-            verdict.wake(holder.last_wanted_ns + options.idle_grace_ns)
+        pair = [g for g in claimants.values() if g.key in (self.holder, self.companion)]
+        for member in (g for g in pair if not g.wants):
+            verdict.wake(member.last_wanted_ns + options.idle_grace_ns)
         waiting = [g for g in claimants.values() if g.wants and g is not holder]
         if holder is not None and waiting:
-            if holder.unused_since_ns is not None:
-                verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
+            for since_ns in (g.unused_since_ns for g in pair if g.unused_since_ns is not None):
+                verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
             served_ns = holder.served_ns - self.turn_served_ns
             rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)

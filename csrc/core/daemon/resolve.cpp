@@ -28,8 +28,8 @@ const SampledLaunch* find(const Launches& launches, const Sample& sample, const 
   return fits ? &launch : nullptr;
 }
 
-ResolvedLaunch resolve(const SampledLaunch& launch, const Sample& sample, const Signatures& declared,
-                       const LiveMemory& memory) {
+ResolvedLaunch resolve(const shm::Record& record, const SampledLaunch& launch, const Sample& sample,
+                       const Signatures& declared, const LiveMemory& memory) {
   const SampledFunction& function = sample.functions[launch.function];
   const dag::LaunchParameters parameters{function.layout.data(), function.layout.size(),
                                          sample.words.data() + launch.first_word, launch.word_count,
@@ -38,7 +38,8 @@ ResolvedLaunch resolve(const SampledLaunch& launch, const Sample& sample, const 
   const dag::Touched touched =
       found == declared.end() ? dag::touched_by(parameters, function.name, memory.known())
                               : dag::touched_by(parameters, &found->second, memory.known());
-  return {launch.number, touched.coverage == dag::Coverage::kAll, dag::accesses_of(touched)};
+  return {&record, launch.number, touched.coverage == dag::Coverage::kAll,
+          touched.coverage >= dag::Coverage::kDirect, dag::accesses_of(touched)};
 }
 
 }  // namespace
@@ -54,10 +55,12 @@ std::vector<ResolvedLaunch> resolve(const Window& window, const Sample& sample,
     memory.settle();
     const SampledLaunch* launch = find(launches, sample, record);
     if (!launch) continue;
-    ResolvedLaunch resolved = resolve(*launch, sample, declared, memory);
+    ResolvedLaunch resolved = resolve(record, *launch, sample, declared, memory);
     if (resolved.accesses.size() > room) break;
     room -= resolved.accesses.size();
-    resolved.is_all &= window.lost == 0 && !resolved.accesses.empty();
+    const bool is_sure = window.lost == 0 && !resolved.accesses.empty();
+    resolved.is_all &= is_sure;
+    resolved.is_direct &= is_sure;
     found.push_back(std::move(resolved));
   }
   return found;

@@ -15,8 +15,10 @@
 namespace tandem::daemon {
 
 struct ResolvedLaunch {
+  const shm::Record* record = nullptr;  // in the window
   uint32_t number = 0;  // as in the low half of its record's value
   bool is_all = false;  // it touches nothing else (dag/parameters.h: kAll)
+  bool is_direct = false;  // it was given no other buffers (kDirect, or kAll)
   std::vector<dag::Access> accesses;
 };
 

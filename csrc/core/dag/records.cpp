@@ -71,9 +71,10 @@ void in_order(std::vector<shm::Record>* records) {
                    });
 }
 
-NodeId Records::take(const shm::Record& record) {
+NodeId Records::take(const shm::Record& record, bool is_resolved) {
   Operation op;
   if (!describe(record, &op)) return kNoNode;
+  if (is_resolved) op.flags &= static_cast<uint8_t>(~kUnresolved);
   op.object = record.object;
   op.bytes = record.bytes;
   op.submitted_ns = effect_at(record);

@@ -27,8 +27,8 @@ class Records {
   explicit Records(Order& order) : order_(order) {}
 
   // The node of the record; kNoNode for what is none: marks, segments, waits at our own gate, what
-  // is no record.
-  NodeId take(const shm::Record& record);
+  // is no record. `is_resolved`: what a launch touches is known, and all, and will be added.
+  NodeId take(const shm::Record& record, bool is_resolved = false);
 
   // Records are missing between the last one and the next.
   void lose() { order_.lose(); }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tandemd.core.model import JobClass, JobSpec, Usage
+from tandemd.core.model import JobClass, JobSpec, Mix, Usage
 from tandemd.core.watchdog.finding import Finding
 
 # --------------------------------------------------------------------------------- events
@@ -94,6 +94,15 @@ class UsageSampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkClassified:
+    """What the work of a process is bound by was told from a recording."""
+
+    now_ns: int
+    process_id: int
+    mix: Mix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAudited:
     """What the driver says that processes hold, beside what they say themselves."""
 
@@ -168,6 +177,7 @@ Event = (
     | GpuAdded
     | JobExited
     | UsageSampled
+    | WorkClassified
     | MemoryAudited
     | FindingBegan
     | FindingEnded

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
+from tandemd.core.explain_pairs import pair_lines, partner_of
 from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
 from tandemd.core.scheduler import Scheduler
@@ -74,6 +75,8 @@ def _bound_ns(
         return bound_ns
     weights = [options.weight(g.job_class) for g in (group, *rivals)]
     rounds = sum(max(1, w // weights[0]) for w in weights[1:])
+    if turns.companion is not None:
+        quantum_ns *= 2  # half of the time is charged to the companion
     return min(bound_ns, rounds * (quantum_ns + options.drain_ns))
 
 
@@ -94,6 +97,8 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
         return f"its window of {_segments(scheduler.options, narrow)} is full"
     if job.state is JobState.RUNNING:
         own = " and it is its turn" if turns.holder == group.key and len(island) > 1 else ""
+        partner = partner_of(group, island, turns)
+        own = f" and it shares its turn with {partner.title}" if partner else own
         return f"runs: its gate is open{own}"
     return "idle: attached, no work on the gpu; its gate is " + ("open" if group.open else "closed")
 
@@ -103,7 +108,7 @@ def _facts(
 ) -> list[str]:
     options = scheduler.options
     lines = [
-        f"mode time: kernels of two processes never overlap; policy {options.policy}",
+        f"{_mode(options.mode_of(group.gpus))}; policy {options.policy}",
         f"class {group.job_class.name.lower()}",
     ]
     lines += _of_group(group)
@@ -111,6 +116,7 @@ def _facts(
     if found is None:
         return lines
     island, turns = found
+    lines += pair_lines(scheduler, group, island, turns)
     quantum_ns = scheduler.policy.quantum_ns(options)
     if quantum_ns and group.step_cost_ns and len(island) > 1:
         lines.append(
@@ -128,6 +134,12 @@ def _facts(
             f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
         )
     return lines
+
+
+def _mode(mode: str) -> str:
+    if mode == "mps":
+        return "mode mps: kernels of several processes of one user run side by side"
+    return "mode time: kernels of two processes never overlap"
 
 
 def _window(scheduler: Scheduler, group: Group, island: list[Group]) -> str:

@@ -9,8 +9,10 @@ taken.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import ClassVar
 
 NO_LIMIT = 2**64 - 1
 STORY_LINES = 32
@@ -46,6 +48,16 @@ class WaitReason(IntEnum):
     MEMORY = 4
 
 
+class Bound(IntEnum):
+    """What more than half of somebody's GPU time is bound by; `docs/dag-analysis.md`, Classes."""
+
+    UNKNOWN = 0
+    COMPUTE = 1
+    MEMORY = 2
+    COPY = 3
+    SMALL = 4  # too small to fill the GPU
+
+
 GroupKey = tuple[int, str]  # uid, "g:<group>" or "j:<job id>"
 
 
@@ -71,6 +83,25 @@ class Phases:
     backward: float
     update: float
     marked: bool  # by the job itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """What the work of a process was bound by while it was recorded alone on its GPU."""
+
+    MOST_UNTIMED: ClassVar[float] = 0.1  # of the operations; with more nothing is claimed
+
+    shares: tuple[float, ...]  # of GPU time, by Bound; together 1, or all 0
+    operations: int
+    untimed: int  # of these: how long they take is not known
+    at_ns: int  # when the recording ended
+
+    @property
+    def bound(self) -> Bound:
+        """What dominates."""
+        if self.untimed > self.MOST_UNTIMED * self.operations:
+            return Bound.UNKNOWN
+        return next((b for b in Bound if self.shares[b] > 0.5), Bound.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +160,7 @@ class Process:
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
     audit_misses: int = 0  # looks in a row that found its claim far below that
+    mix: Mix | None = None  # None: not known yet
 
     @property
     def gpus(self) -> frozenset[int]:
@@ -222,6 +254,7 @@ class Group:
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
     gap_p50_ns: int = 0  # the least of its processes: a gap ends with the first
     short_gaps: bool = False  # too short for others to use a whole window
+    bound: Bound = Bound.UNKNOWN  # of all its processes alike
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
     # The gate.
@@ -285,12 +318,19 @@ class Options:
     presence_across_users: bool = True
     find_iterations: bool = True  # else only those that jobs mark themselves count
     forecast_gaps: bool = True  # else every window is the configured one
+    classify_kernels: bool = True  # else what bounds anybody's work counts as unknown
+    mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (
         (JobClass.LATENCY, 8),
         (JobClass.NORMAL, 4),
         (JobClass.BATCH, 1),
     )
+
+    def mode_of(self, gpus: Iterable[int]) -> str:
+        """`mps` if kernels of several processes run side by side on all of these GPUs."""
+        used = frozenset(gpus)
+        return "mps" if used and used <= self.mps_gpus else "time"
 
     def weight(self, job_class: JobClass) -> int:
         """Share of GPU time a class gets beside the others."""

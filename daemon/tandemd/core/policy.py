@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tandemd.core.companions import Companions
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.model import Group, Options
 from tandemd.core.policies.fair import Fair
 from tandemd.core.policies.fifo import Fifo
+from tandemd.core.policies.pair import Pair
 from tandemd.core.policies.priority import Priority
 
 
@@ -21,6 +23,10 @@ class Policy(Protocol):
     @property
     def description(self) -> str:
         """One sentence for people."""
+
+    @property
+    def companions(self) -> Companions | None:
+        """Who may hold a turn together; None: a turn is one group's alone."""
 
     def always_open(self, group: Group) -> bool:
         """Takes no turns: its gate stays open whatever others do."""
@@ -47,6 +53,7 @@ class Policy(Protocol):
 POLICIES: dict[str, Policy] = {
     "fair": Fair(),
     "fifo": Fifo(),
+    "pair": Pair(),
     "priority": Priority(),
 }
 

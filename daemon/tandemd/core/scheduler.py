@@ -43,10 +43,21 @@ from tandemd.core.events import (
     Ticked,
     UsageSampled,
     WakeAt,
+    WorkClassified,
 )
 from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import islands_of
-from tandemd.core.model import Group, GroupKey, Job, JobSpec, JobState, Options, Process, Usage
+from tandemd.core.model import (
+    Bound,
+    Group,
+    GroupKey,
+    Job,
+    JobSpec,
+    JobState,
+    Options,
+    Process,
+    Usage,
+)
 from tandemd.core.policy import policy_named
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.states import Stimulus, advance
@@ -101,7 +112,7 @@ class Scheduler:
                 self._take_samples(event, actions)
             case Ticked():
                 self._drop_finished(event.now_ns)
-            case MemoryAudited() | FindingBegan() | FindingEnded():
+            case WorkClassified() | MemoryAudited() | FindingBegan() | FindingEnded():
                 self._take_observation(event, actions)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
@@ -149,6 +160,25 @@ class Scheduler:
         gpus = self._home.get(group.key)
         return None if gpus is None else (self.islands[gpus], self.turns[gpus])
 
+    def to_classify(self) -> list[tuple[Process, bool]]:
+        """Processes of which the policy wants to know what bounds their work.
+
+        And whether each has its GPU to itself now. Not while they share a turn: what is recorded
+        then does not tell.
+        """
+        companions = self.policy.companions
+        if companions is None or not self.options.mps_gpus:
+            return []
+        return [
+            (process, self.turns[gpus].is_alone(group))
+            for gpus, members in self.islands.items()
+            if len(members) > 1
+            for group in members
+            if companions.wants_bound(group, self.options)
+            and not self.turns[gpus].is_shared_by(group)
+            for process in group.processes.values()
+        ]
+
     def check_invariants(self) -> None:
         """Raise AssertionError if the scheduler contradicts itself."""
         for group in self.groups.values():
@@ -161,6 +191,8 @@ class Scheduler:
             turns = self.turns[gpus]
             keys = {group.key for group in members}
             assert turns.holder is None or turns.holder in keys, "a gone group holds the turn"
+            assert turns.companion is None or turns.companion in keys, "a gone group has a part"
+            assert turns.companion is None or turns.companion != turns.holder, "its own companion"
         for job in self.jobs.values():
             assert job.state is not JobState.EXITED
             assert self.groups[job.group_key].jobs[job.job_id] is job, "it is in another group"
@@ -212,6 +244,7 @@ class Scheduler:
         del self.groups[gone.key]
         actions.append(ChargeGroup(process_ids=tuple(gone.processes), group=survivor.number))
         _refresh(survivor, now_ns, self.options)
+        self._bind(survivor, now_ns)
         self._structure_changed = True
 
     def _change_job(
@@ -285,6 +318,7 @@ class Scheduler:
         self.processes[event.process_id] = process
         job.processes[event.process_id] = process
         group.processes[event.process_id] = process
+        self._bind(group, event.now_ns)
         self._gates[event.process_id] = True  # how a fresh command page starts
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
@@ -304,6 +338,7 @@ class Scheduler:
         columns = zip(job.retired_wait_ns, usage.wait_total_ns, strict=True)
         job.retired_wait_ns = tuple(map(sum, columns))
         actions.append(ForgetProcess(process_id=process.process_id))
+        self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)
         if not job.processes:
             self._move(job, Stimulus.LEFT, event.now_ns, actions)
@@ -381,8 +416,13 @@ class Scheduler:
         actions.append(AnnounceJob(job_id=job.job_id, kind=job.state.name.lower()))
 
     def _take_observation(
-        self, event: MemoryAudited | FindingBegan | FindingEnded, actions: list[Action]
+        self,
+        event: WorkClassified | MemoryAudited | FindingBegan | FindingEnded,
+        actions: list[Action],
     ) -> None:
+        if isinstance(event, WorkClassified):
+            self._take_mix(event)
+            return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs)
             return
@@ -394,6 +434,22 @@ class Scheduler:
         job.tell(event.now_ns, f"{rule}: {what}" if began else f"{rule}: over")
         kind = "finding" if began else "finding-over"
         actions.append(AnnounceJob(job_id=job.job_id, kind=kind))
+
+    def _take_mix(self, event: WorkClassified) -> None:
+        process = self.processes.get(event.process_id)
+        if process is None:
+            return  # left meanwhile
+        process.mix = event.mix
+        self._bind(self.groups[self.jobs[process.job_id].group_key], event.now_ns)
+
+    def _bind(self, group: Group, now_ns: int) -> None:
+        """Take what the group is bound by from its processes: unknown where they differ."""
+        bounds = {p.mix.bound if p.mix else Bound.UNKNOWN for p in group.processes.values()}
+        bound = bounds.pop() if len(bounds) == 1 else Bound.UNKNOWN
+        if bound is not group.bound:
+            group.bound = bound
+            group.tell(now_ns, f"what bounds its work: {bound.name.lower()}")
+            self._structure_changed = True
 
     def _drop_finished(self, now_ns: int) -> None:
         horizon_ns = now_ns - self.options.finished_kept_ns

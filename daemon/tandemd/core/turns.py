@@ -1,8 +1,9 @@
 """Turns on one island: whose gate is open now, and when to look again.
 
 Rules
-1. At most one group that takes turns holds the island while any of them has work; when none has,
-   all gates are open. Paused groups are closed, exempt ones (policy, undrainable) are open.
+1. At most one group that takes turns holds the island while any of them has work, alone or with
+   one companion; when none has, all gates are open. Paused groups are closed, exempt ones (policy,
+   undrainable) are open.
 2. A hand-over is quiescent: the old holder's gate closes, and the new one's opens only when
    nothing of the others is left on the GPU.
 3. A group that is not drained within `drain_ns` reopens until a step, a quiet moment or a second,
@@ -13,6 +14,10 @@ Rules
    GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
 6. A quantum may be a little shorter or longer so that a turn ends with an iteration (quantum.py).
 7. A tier that is owed its minimal share goes before everyone else (see shares.py).
+8. Whom the policy lets hold the turn beside the holder (companions.py) does so while both have
+   work: the first in its line when the turn begins, or when there is none. The turn is counted in
+   the holder's GPU time; a companion may become the holder, and the other way round, without its
+   gate moving.
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -57,6 +62,8 @@ class Turns:
     def __init__(self) -> None:
         self.holder: GroupKey | None = None
         self._holder: Group | None = None
+        self.companion: GroupKey | None = None
+        self._companion: Group | None = None
         self._turn_served_ns = 0  # the holder's served time when its turn began
         self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
@@ -71,6 +78,7 @@ class Turns:
         self._roster.seat(members, policy)
         self._changed = dict(self._roster.members)
         self._holder = self._roster.members.get(self.holder) if self.holder else None
+        self._companion = self._roster.members.get(self.companion) if self.companion else None
 
     def note(self, group: Group) -> None:
         """A fact of the group changed; `decide` will look at it."""
@@ -89,6 +97,14 @@ class Turns:
     def members_of(self, tier: int) -> list[Group]:
         """The groups that take turns in a tier."""
         return self._roster.of_tier(tier)
+
+    def is_shared_by(self, group: Group) -> bool:
+        """It holds the turn together with another."""
+        return self._companion is not None and self._has_turn(group)
+
+    def is_alone(self, group: Group) -> bool:
+        """It has the turn, and nothing of anybody else is on the GPU."""
+        return group is self._holder and all(other is group for other in self._roster.busy)
 
     def virtual_now_ns(self, *, but: Group) -> float:
         """The island's virtual time: weighted service of whoever is next, or was served last.
@@ -112,11 +128,12 @@ class Turns:
         self._account(changed.values(), options, now_ns)
         for group in self._check_drains(options, now_ns, verdict):
             changed[group.key] = group
-        before = self._holder
+        before = (self._holder, self._companion)
         self._give(self._choose(policy, options, now_ns), options, now_ns)
-        if (before is None) != (self._holder is None):
+        self._accompany(policy, options, now_ns, is_new=self._holder is not before[0])
+        if (before[0] is None) != (self._holder is None):
             self._flip_quiet(now_ns, verdict)
-        for member in (before, self._holder):
+        for member in (*before, self._holder, self._companion):
             if member is not None and member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
@@ -217,6 +234,39 @@ class Turns:
         self._breath = _held_ns(holder, now_ns) >= options.max_hold_ns
         self._breath_until_ns = now_ns + REOPEN_NS
 
+    def _accompany(self, policy: Policy, options: Options, now_ns: int, *, is_new: bool) -> None:
+        """Let somebody hold the turn beside the holder, or nobody."""
+        found = None if is_new else self._companion
+        if found is not None and not self._may_stay(found, policy, options, now_ns):
+            found = None
+        if found is None:
+            found = self._first_beside(policy, options)
+        self._companion = found
+        self.companion = None if found is None else found.key
+
+    def _may_stay(self, group: Group, policy: Policy, options: Options, now_ns: int) -> bool:
+        return (
+            self._holder is not None
+            and group is not self._holder
+            and policy.companions is not None
+            and self._roster.takes_turns(group)
+            and not self._is_idle(group, options, now_ns)
+            and policy.companions.may_join(group, self._holder, options)
+        )
+
+    def _first_beside(self, policy: Policy, options: Options) -> Group | None:
+        holder, companions = self._holder, policy.companions
+        if holder is None or companions is None:
+            return None
+        waiting = (
+            group
+            for group in self._roster.wanting
+            if group is not holder
+            and not group.dozing
+            and companions.may_join(group, holder, options)
+        )
+        return min(waiting, key=lambda g: (policy.order(g), g.arrival), default=None)
+
     def _flip_quiet(self, now_ns: int, verdict: Verdict) -> None:
         """Open or close everyone without work at once: nothing of theirs drains or waits.
 
@@ -255,17 +305,23 @@ class Turns:
             return not group.paused
         if self._holder is None:
             return True
-        if group is not self._holder:
+        if not self._has_turn(group):
             return group.reopened_steps is not None
-        return group.open or not any(r is not group for r in rivals)
+        return group.open or all(self._has_turn(rival) for rival in rivals)
+
+    def _has_turn(self, group: Group) -> bool:
+        return group is self._holder or group is self._companion
 
     def _plan_wake(self, policy: Policy, options: Options, now_ns: int, verdict: Verdict) -> None:
         roster, holder = self._roster, self._holder
-        if holder is not None and not holder.wants:
-            verdict.wake(holder.last_wanted_ns + options.idle_grace_ns)
+        on_turn = [member for member in (holder, self._companion) if member is not None]
+        for member in on_turn:
+            if not member.wants:
+                verdict.wake(member.last_wanted_ns + options.idle_grace_ns)
         if holder is not None and roster.someone_wants(but=holder):
-            if holder.unused_since_ns is not None:
-                verdict.wake(max(holder.unused_since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
+            unused = [m.unused_since_ns for m in on_turn if m.unused_since_ns is not None]
+            for since_ns in unused:
+                verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
             served_ns = holder.served_ns - self._turn_served_ns
             rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)

@@ -24,6 +24,7 @@ class Gpu:
     memory_total_bytes: int = 0
     memory_used_bytes: int = 0
     sm_count: int = 0  # 0 = not known
+    bandwidth_bytes_per_s: int = 0  # of its memory, by clock and bus; 0 = not known
 
     @property
     def uuid_text(self) -> str:
@@ -105,12 +106,22 @@ class NvmlInventory:
             product_name=_text(nvml.nvmlDeviceGetName(handle)),
             memory_total_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             sm_count=self._sm_count(handle),
+            bandwidth_bytes_per_s=self._bandwidth(handle),
         )
 
     def _used_bytes(self, handle: object) -> int:
         try:
             return int(self._nvml.nvmlDeviceGetMemoryInfo(handle).used)
         except self._nvml.NVMLError:
+            return 0
+
+    def _bandwidth(self, handle: object) -> int:
+        # Memory moves data at both edges of its clock (MHz); the bus is counted in bits.
+        nvml = self._nvml
+        try:
+            clock = int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
+            return 2 * clock * 1_000_000 * int(nvml.nvmlDeviceGetMemoryBusWidth(handle)) // 8
+        except (nvml.NVMLError, AttributeError):
             return 0
 
     def _sm_count(self, handle: object) -> int:

@@ -13,6 +13,7 @@ from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
 from tandemd.views import Event, ExplanationView, FindingView, GpuView, JobView, WindowView, etag_of
 
 MAX_INT64 = 2**63 - 1
+_MODES = {"time": pb.MODE_TIME, "mps": pb.MODE_MPS}
 
 
 def job_message(view: JobView) -> pb.Job:
@@ -121,7 +122,7 @@ def explanation_message(view: ExplanationView) -> pb.Explanation:
         job=view.name,
         summary=view.summary,
         lines=view.lines,
-        mode=pb.MODE_TIME,
+        mode=_MODES[view.mode],
         policy=view.policy,
         waits=waits,
         story=view.story,
@@ -136,7 +137,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         index=gpu.index,
         uuid=gpu.uuid_text,
         product_name=gpu.product_name,
-        mode=pb.MODE_TIME,
+        mode=_MODES[view.mode],
         memory_total_bytes=gpu.memory_total_bytes,
         memory_used_bytes=gpu.memory_used_bytes,
         sm_count=gpu.sm_count,

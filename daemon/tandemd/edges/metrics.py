@@ -46,7 +46,7 @@ def _one(value: Callable[[JobView], float]) -> Callable[[JobView], list[tuple[tu
 
 def _info(job: JobView) -> list[tuple[tuple[str, ...], float]]:
     gpus = ",".join(str(gpu) for gpu in job.gpus)
-    return [((job.spec.name, gpus, job.state.name.lower(), "time"), 1.0)]
+    return [((job.spec.name, gpus, job.state.name.lower(), job.mode), 1.0)]
 
 
 def _waits(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:

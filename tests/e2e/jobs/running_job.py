@@ -23,7 +23,7 @@ LOOP = """
 import ctypes, os, sys
 from cuda.bindings import driver as cu
 from gpu import Gpu, ok, outside, refused
-import serving, waiting
+import pairing, serving, waiting
 gpu = Gpu(); word = gpu.word(7)
 def alloc(size):
     status, address = cu.cuMemAlloc(size)

@@ -35,6 +35,7 @@ JOB = JobView(
         ProcessView(pid=1, attached_wall_ns=0, device_bytes=700, ungated=False, dropped_records=3),
     ),
     gpus=(0,),
+    mode="time",
     gpu_ns=5 * SECOND,
     shared_ns=0,
     waits_ns=(0, 2 * SECOND, 0, SECOND // 2, 0),
@@ -46,7 +47,9 @@ JOB = JobView(
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
 )
 GPU = GpuView(
-    gpu=Gpu(index=0, uuid=bytes(16), memory_total_bytes=10, memory_used_bytes=4), busy=0.5
+    gpu=Gpu(index=0, uuid=bytes(16), memory_total_bytes=10, memory_used_bytes=4),
+    mode="time",
+    busy=0.5,
 )
 VIEW = MetricsView(policy="fair", jobs=(JOB,), gpus=(GPU,))
 ITS = {"job": "j-7f3a", "user": "ann", "class": "batch"}

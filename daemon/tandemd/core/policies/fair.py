@@ -9,6 +9,7 @@ class Fair:
     """The group with the least GPU time divided by its weight goes next, a quantum at a time."""
 
     description = "gpu time in proportion to the weight of each job's class, in quanta"
+    companions = None
 
     def always_open(self, group: Group) -> bool:
         """Nobody is exempt."""

@@ -9,6 +9,7 @@ class Fifo:
     """Strict order of arrival; an earlier group that has work again takes the GPU back."""
 
     description = "one job at a time in order of arrival, as long as it has work"
+    companions = None
 
     def always_open(self, group: Group) -> bool:
         """Nobody is exempt."""

@@ -9,6 +9,7 @@ class Priority:
     """Latency class always open; best-effort groups take turns, windowed, and yield to presence."""
 
     description = "latency jobs are never held; normal before batch in the time they leave"
+    companions = None
 
     def always_open(self, group: Group) -> bool:
         """The latency class."""

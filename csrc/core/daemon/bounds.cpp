@@ -1,0 +1,47 @@
+#include "daemon/bounds.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "dag/records.h"
+#include "daemon/resolve.h"
+
+namespace tandem::daemon {
+namespace {
+
+namespace analysis = dag::analysis;
+
+// Launches and the buffers that they were given: enough for a guess at speed, which breaks nothing if
+// they are led to more. Data edges are not needed.
+void fill(dag::Graph& graph, const Window& window, const std::vector<ResolvedLaunch>& resolved) {
+  dag::Order order(graph);
+  dag::Records records(order);
+  auto next = resolved.begin();
+  for (const shm::Record& record : window.records) {
+    const bool is_next = next != resolved.end() && next->record == &record;
+    const dag::NodeId id = records.take(record, is_next && next->is_direct);
+    if (!is_next) continue;
+    if (id != dag::kNoNode)
+      for (const dag::Access& access : next->accesses) graph.add_access(access);
+    ++next;
+  }
+}
+
+}  // namespace
+
+Bounds bounds_of(const Window& window, const Sample& sample, const analysis::Device& device) {
+  dag::Graph graph;
+  fill(graph, window, resolve(window, sample));
+  const analysis::Window all{graph, graph.begin(), graph.end()};
+  const auto classes = analysis::classes(all, analysis::reconstruct(all, all.first, {}), device);
+  Bounds out;
+  std::copy(std::begin(classes.share), std::end(classes.share), out.share);
+  for (dag::NodeId id = all.first; id < all.last; ++id) {
+    if (!analysis::runs_on_gpu(all.op(id).kind)) continue;
+    ++out.operations;
+    out.untimed += all.op(id).duration_ns == 0;
+  }
+  return out;
+}
+
+}  // namespace tandem::daemon

@@ -1,0 +1,131 @@
+"""What bounds the work of jobs, told from an iteration of each that is recorded now and then.
+
+A recording counts only if the process had its GPU to itself meanwhile: beside others a kernel takes
+longer, and would look like one that is bound by something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tandem import _native
+from tandemd.core.events import WorkClassified
+from tandemd.core.model import Bound, Mix, Process, Usage
+from tandemd.edges.gpus import Gpu
+
+ANEW_NS = 10_000_000_000  # between two recordings of a process that tell something
+RETRY_NS = 1_000_000_000  # after one that does not
+MOST_SHARED = 0.1  # of its GPU time during a recording, beside others: at a turn's edges
+_PATIENCE_NS = 6_000_000_000
+_MOST_LAUNCHES = 65536
+_SAMPLE_NS = 5_000_000_000  # as long as a window may take without an iteration
+
+_CLASSES = {
+    Bound.UNKNOWN: _native.OperationClass.UNKNOWN,
+    Bound.COMPUTE: _native.OperationClass.COMPUTE,
+    Bound.MEMORY: _native.OperationClass.MEMORY,
+    Bound.COPY: _native.OperationClass.COPY,
+    Bound.SMALL: _native.OperationClass.SMALL,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Recording:
+    asked_ns: int
+    number: int  # of the sample
+    before: Usage
+    window: _native.Window | None = None
+    sample: _native.Sample | None = None
+
+
+@dataclass(slots=True)
+class Bounds:
+    """Records what somebody wants to know of. `look` is for the loop's thread."""
+
+    poller: _native.Poller
+    gpus: dict[int, Gpu] = field(default_factory=dict)
+    _recordings: dict[int, _Recording] = field(default_factory=dict)
+    _next_ns: dict[int, int] = field(default_factory=dict)  # not before that
+
+    def look(self, wanted: Iterable[tuple[Process, bool]], now_ns: int) -> Iterator[WorkClassified]:
+        """Begin recordings that are missing or old, and say what those that ended tell.
+
+        `wanted`: of whom, and whether it has its GPU to itself now.
+        """
+        processes = {process.process_id: (process, is_alone) for process, is_alone in wanted}
+        for kept in (self._recordings, self._next_ns):
+            for process_id in kept.keys() - processes.keys():
+                del kept[process_id]
+        for process, is_alone in processes.values():
+            recording = self._recordings.get(process.process_id)
+            if recording is None:
+                if is_alone and process.usage.wants_gpu:
+                    self._begin(process, now_ns)
+            elif (mix := self._end(recording, process, now_ns)) is not None:
+                yield WorkClassified(now_ns=now_ns, process_id=process.process_id, mix=mix)
+
+    def _begin(self, process: Process, now_ns: int) -> None:
+        process_id = process.process_id
+        if now_ns < self._next_ns.get(process_id, 0):
+            return
+        with suppress(KeyError, RuntimeError):  # it has left; it is sampled for somebody else
+            number = self.poller.begin_sample(
+                process_id=process_id,
+                launches=_MOST_LAUNCHES,
+                with_window=True,
+                timeout_ns=_SAMPLE_NS,
+            )
+            self._recordings[process_id] = _Recording(
+                asked_ns=now_ns, number=number, before=process.usage
+            )
+
+    def _end(self, recording: _Recording, process: Process, now_ns: int) -> Mix | None:
+        """What it tells, once it is whole; None also if it is of no use."""
+        process_id = process.process_id
+        if recording.sample is None:
+            with suppress(KeyError):
+                recording.sample = self.poller.take_sample(process_id=process_id)
+        window, sample = self.poller.window(process_id=process_id), recording.sample
+        is_whole = sample is not None and window is not None and window.end_ns > recording.asked_ns
+        if not is_whole and now_ns - recording.asked_ns < _PATIENCE_NS:
+            return None
+        del self._recordings[process_id]
+        self._next_ns[process_id] = now_ns + RETRY_NS
+        if window is None or sample is None or not _belong(window, sample, recording):
+            return None
+        if _shared_part(recording.before, process.usage) > MOST_SHARED:
+            return None
+        mix = mix_of(window, sample, self.gpus.get(process.gpu))
+        if not mix.operations:
+            return None
+        self._next_ns[process_id] = now_ns + ANEW_NS
+        return mix
+
+
+def _belong(window: _native.Window, sample: _native.Sample, recording: _Recording) -> bool:
+    """Whether both are of this recording; others ask for windows and samples, too."""
+    return sample.number == recording.number and window.begin_ns >= recording.asked_ns
+
+
+def _shared_part(before: Usage, after: Usage) -> float:
+    """Of the GPU time in between."""
+    shared_ns = after.shared_ns - before.shared_ns
+    return shared_ns / max(1, shared_ns + after.exclusive_ns - before.exclusive_ns)
+
+
+def mix_of(window: _native.Window, sample: _native.Sample, gpu: Gpu | None) -> Mix:
+    """What bounds the work of a window; without a GPU's figures not more than copies is known."""
+    shares, operations, untimed = _native.bounds_of(
+        window,
+        sample,
+        sm_count=gpu.sm_count if gpu else 0,
+        bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s if gpu else 0,
+    )
+    return Mix(
+        shares=tuple(shares[_CLASSES[bound]] for bound in Bound),
+        operations=operations,
+        untimed=untimed,
+        at_ns=window.end_ns,
+    )

@@ -1,0 +1,29 @@
+"""What a policy says of groups that might hold a turn together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tandemd.core.model import Group, Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Whether two groups may share turns, and why or why not, for people."""
+
+    fits: bool
+    why: str
+
+
+class Companions(Protocol):
+    """Whom a holder of the turn may have beside it."""
+
+    def wants_bound(self, group: Group, options: Options) -> bool:
+        """It matters what the group's work is bound by."""
+
+    def may_join(self, group: Group, holder: Group, options: Options) -> bool:
+        """The group may hold the turn together with its holder."""
+
+    def judge(self, group: Group, other: Group, options: Options) -> Judgement:
+        """The same of any two groups, in words."""

@@ -1,0 +1,57 @@
+"""Whom a job shares its turns with, or why with nobody, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandemd.core.model import Bound, Group, Mix
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.turns import Turns
+
+
+def partner_of(group: Group, island: list[Group], turns: Turns) -> Group | None:
+    """Who holds the turn together with it now."""
+    if not turns.is_shared_by(group):
+        return None
+    pair = (turns.holder, turns.companion)
+    return next((g for g in island if g is not group and g.key in pair), None)
+
+
+def pair_lines(
+    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns
+) -> Iterator[str]:
+    """Nothing under a policy without companions."""
+    options, companions = scheduler.options, scheduler.policy.companions
+    if companions is None:
+        return
+    if companions.wants_bound(group, options):
+        yield from (_mix(process.mix) for process in group.processes.values())
+    partner = partner_of(group, island, turns)
+    if partner is not None:
+        why = companions.judge(group, partner, options).why
+        yield (
+            f"shares its turn with {partner.title}: {why}; gpu time of both at once is split "
+            "between them: estimated"
+        )
+    for other in island:
+        if other is group or other is partner:
+            continue
+        judgement = companions.judge(group, other, options)
+        yield (
+            f"may share turns with {other.title}: {judgement.why}"
+            if judgement.fits
+            else f"takes turns with {other.title}: {judgement.why}"
+        )
+
+
+def _mix(mix: Mix | None) -> str:
+    if mix is None:
+        return "what bounds its work is not known: no iteration was recorded yet that it ran alone"
+    shares = sorted(((mix.shares[b], b) for b in Bound if mix.shares[b] > 0), reverse=True)
+    told = ", ".join(f"{bound.name.lower()} {share:.0%}" for share, bound in shares)
+    untimed = f", {mix.untimed} of them not timed" if mix.untimed else ""
+    return (
+        f"what bounds its work: {mix.bound.name.lower()} ({told or 'nothing timed'} of its gpu "
+        f"time, of {mix.operations} operations recorded{untimed}; told from what its kernels were "
+        "given, not from what they compute)"
+    )

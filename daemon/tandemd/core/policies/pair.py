@@ -1,0 +1,114 @@
+"""As `priority`, but two best-effort jobs that need different parts of the GPU share a turn.
+
+Two kernels side by side gain time where each leaves what the other needs, and none where both need
+the same (Orion: Strati et al., EuroSys 2024, table 2). The rule is Orion's, too: what runs beside
+the holder has another class. But work of unknown class, which Orion lets in, waits here.
+"""
+
+from __future__ import annotations
+
+from tandemd.core.companions import Judgement
+from tandemd.core.model import Bound, Group, JobClass, Options
+from tandemd.core.policies.priority import Priority
+
+_COMPLEMENTS = {
+    Bound.UNKNOWN: frozenset[Bound](),
+    Bound.COMPUTE: frozenset({Bound.MEMORY, Bound.COPY, Bound.SMALL}),
+    Bound.MEMORY: frozenset({Bound.COMPUTE, Bound.COPY, Bound.SMALL}),
+    Bound.COPY: frozenset({Bound.COMPUTE, Bound.MEMORY, Bound.SMALL}),
+    Bound.SMALL: frozenset({Bound.COMPUTE, Bound.MEMORY, Bound.COPY, Bound.SMALL}),
+}
+_WORDS = {
+    Bound.COMPUTE: "by computing",
+    Bound.MEMORY: "by memory bandwidth",
+    Bound.COPY: "by copies",
+    Bound.SMALL: "by being small",
+}
+
+
+class Complements:
+    """Who may hold a turn together."""
+
+    def wants_bound(self, group: Group, options: Options) -> bool:
+        """Of best-effort work where it could run beside other work."""
+        return (
+            options.classify_kernels
+            and group.job_class is not JobClass.LATENCY
+            and options.mode_of(group.gpus) == "mps"
+        )
+
+    def may_join(self, group: Group, holder: Group, options: Options) -> bool:
+        """If nothing speaks against it."""
+        if group.bound not in _COMPLEMENTS[holder.bound]:
+            return False  # nearly always the reason, and quick to see
+        return self.judge(group, holder, options).fits
+
+    def judge(self, group: Group, other: Group, options: Options) -> Judgement:
+        """The most general reason against it, or why they fit."""
+        hindrance = _of_place(group, other, options) or _of_work(group, other)
+        if hindrance is not None:
+            return Judgement(fits=False, why=hindrance)
+        return Judgement(fits=True, why=f"bound {_WORDS[group.bound]} and {_WORDS[other.bound]}")
+
+
+def _of_place(group: Group, other: Group, options: Options) -> str | None:
+    """What keeps them apart whatever they do."""
+    if not options.classify_kernels:
+        return "what bounds kernels is not looked at (scheduler.classify_kernels)"
+    if options.mode_of(group.gpus | other.gpus) != "mps":
+        return "kernels of two processes overlap only under mps"
+    if group.key[0] != other.key[0]:
+        return "under mps only jobs of one user run side by side"
+    if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:
+        return "only best-effort jobs of one class share turns"
+    return None
+
+
+def _of_work(group: Group, other: Group) -> str | None:
+    for one in (group, other):
+        if one.bound is Bound.UNKNOWN:
+            return f"what bounds {one.title} is not known"
+    if other.bound not in _COMPLEMENTS[group.bound]:
+        return f"both are bound {_WORDS[group.bound]}"
+    return None
+
+
+class Pair:
+    """A turn is the holder's, and that of a companion of its class that needs something else."""
+
+    description = (
+        "as priority; under mps, equals that are bound by different things share their turns"
+    )
+
+    companions = Complements()
+
+    def __init__(self) -> None:
+        self._ranks = Priority()
+
+    def always_open(self, group: Group) -> bool:
+        """As in priority."""
+        return self._ranks.always_open(group)
+
+    def tier(self, group: Group) -> int:
+        """As in priority."""
+        return self._ranks.tier(group)
+
+    def order(self, group: Group) -> float:
+        """As in priority: co-run time counts in part, as it was charged."""
+        return self._ranks.order(group)
+
+    def quantum_ns(self, options: Options) -> int | None:
+        """The configured one, of time charged to the holder."""
+        return self._ranks.quantum_ns(options)
+
+    def preempts(self, challenger: Group, holder: Group) -> bool:
+        """As in priority."""
+        return self._ranks.preempts(challenger, holder)
+
+    def windowed(self, group: Group) -> bool:
+        """As in priority."""
+        return self._ranks.windowed(group)
+
+    def yields_to(self, group: Group, other: Group) -> bool:
+        """As in priority."""
+        return self._ranks.yields_to(group, other)

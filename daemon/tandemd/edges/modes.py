@@ -1,0 +1,22 @@
+"""Whether kernels of several processes run side by side on a GPU, as far as can be seen here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tandemd.edges.gpus import Gpu
+
+_PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise
+
+
+def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
+    """`mps` where a control daemon of MPS is to be found as a program of this environment would.
+
+    Programs that start with another `CUDA_MPS_PIPE_DIRECTORY` have another mode: for these the
+    configuration has to say it. The software GPU has a mode of its own, too.
+    """
+    if gpu.is_software and environment.get("TANDEM_SOFTGPU_MODE") == "mps":
+        return "mps"
+    pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or _PIPES)
+    return "mps" if (pipes / "control").exists() else "time"

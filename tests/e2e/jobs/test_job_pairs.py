@@ -1,0 +1,89 @@
+"""Trainers under MPS: those bound by different things share turns, those bound alike do not."""
+
+import signal
+from itertools import chain
+
+import pytest
+from running_job import HERE, until
+
+from tandem import softgpu
+
+pytestmark = pytest.mark.slow
+
+TRAINERS = {"crunch": "crunch", "smooth": "smooth", "other": "smooth"}  # name, kernel
+ITERATIONS = 30  # of 1 ms
+FIRST_NS = 3_000_000  # until somebody has the turn all gates are open
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "pairing.so"
+    softgpu.compile_kernels(HERE / "pairing.cu", path)
+    return path
+
+
+def explained(place, name):
+    with place.client() as client:
+        found = client.explain(name)
+    return found.mode, " ".join(found.lines)
+
+
+def told(place, words):
+    return any(words in explained(place, name)[1] for name in TRAINERS)
+
+
+def overlap_ns(ran, *names):
+    """How long kernels of both ran."""
+    edges = [[(k["t_start_ns"], 1), (k["t_end_ns"], -1)] for name in names for k in ran[name]]
+    overlap, running, since_ns = 0, 0, 0
+    for at_ns, change in sorted(chain.from_iterable(edges)):
+        overlap += at_ns - since_ns if running == 2 else 0
+        running, since_ns = running + change, at_ns
+    return overlap
+
+
+def train(place, jobs):
+    """All at once; how long until the last is done, and the kernels of each meanwhile."""
+    for name, job in jobs.items():
+        job.start(f"pairing.train(gpu, {TRAINERS[name]!r}, {ITERATIONS})")
+    times = [job.result() for job in jobs.values()]
+    begin_ns, end_ns = min(b for b, _ in times), max(e for _, e in times)
+    settled_ns = begin_ns + FIRST_NS
+    ran = {
+        n: [k for k in place.ran(j.pid) if k["t_start_ns"] > settled_ns] for n, j in jobs.items()
+    }
+    return end_ns - begin_ns, ran
+
+
+def train_under(place, jobs, said, **options):
+    """The same with other settings, once `explain` says what comes of them."""
+    place.configured(**options)
+    place.daemon.send_signal(signal.SIGHUP)
+    until(lambda: told(place, said), what=said)
+    return train(place, jobs)
+
+
+def test_trainers_bound_by_different_things_run_side_by_side_and_no_others(fresh_place):
+    place = fresh_place
+    place.env["TANDEM_SOFTGPU_MODE"] = "mps"
+    place.start_daemon(*place.configured(policy="'priority'"))
+    jobs = {name: place.job(name) for name in TRAINERS}
+
+    by_priority_ns, by_priority = train(place, jobs)
+    off = {"policy": "'pair'", "classify_kernels": "false"}
+    unclassified_ns, unclassified = train_under(place, jobs, "is not looked at", **off)
+    train_under(place, jobs, "is not known", policy="'pair'")
+    until(lambda: not told(place, "is not known") or not train(place, jobs), what="recordings")
+    paired_ns, paired = train(place, jobs)
+
+    for ran in (by_priority, unclassified):
+        assert overlap_ns(ran, "crunch", "smooth") == overlap_ns(ran, "smooth", "other") == 0
+    assert overlap_ns(paired, "crunch", "smooth") > 0
+    assert overlap_ns(paired, "crunch", "other") > 0
+    assert overlap_ns(paired, "smooth", "other") == 0
+    assert paired_ns < min(by_priority_ns, unclassified_ns)
+    mode, lines = explained(place, "smooth")
+    assert mode == "mps"
+    assert "what bounds its work: memory" in lines
+    assert "'crunch': bound by memory bandwidth and by computing" in lines
+    assert "'other': both are bound by memory bandwidth" in lines

@@ -1,0 +1,48 @@
+"""What the daemon takes the mode of a GPU to be."""
+
+import pytest
+
+from tandem.errors import UsageError
+from tandemd.config import Config, load
+from tandemd.edges.gpus import Gpu
+from tandemd.edges.modes import found_mode
+
+REAL = Gpu(index=0, uuid=bytes(16), product_name="NVIDIA H200")
+SOFTWARE = Gpu(index=0, uuid=bytes(16), product_name="Tandem Software GPU (tiny)")
+
+
+def test_a_control_daemon_of_mps_is_found_by_its_pipe(tmp_path):
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert found_mode(REAL, environment) == "time"
+
+    (tmp_path / "control").touch()
+
+    assert found_mode(REAL, environment) == "mps"
+
+
+def test_the_software_gpu_has_a_mode_of_its_own(tmp_path):
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "TANDEM_SOFTGPU_MODE": "mps"}
+
+    assert found_mode(SOFTWARE, environment) == "mps"
+    assert found_mode(REAL, environment) == "time"
+
+
+def test_what_is_said_of_one_gpu_wins_over_what_is_said_of_all(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        f'[gpu."*"]\nmode = "mps"\n[gpu.1]\nmode = "time"\n[gpu.{REAL.uuid_text}]\nmode = "auto"\n'
+    )
+    config = load(path)
+
+    modes = [config.mode_of(index, uuid) for index, uuid in ((0, ""), (1, ""), (1, REAL.uuid_text))]
+
+    assert modes == ["mps", "time", "auto"]
+    assert Config().mode_of(0, "") == "auto"
+
+
+def test_a_mode_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text('[gpu."*"]\nmode = "mpx"\n')
+
+    with pytest.raises(UsageError, match="'auto', 'time' or 'mps'"):
+        load(path)
