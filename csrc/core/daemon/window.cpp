@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "dag/records.h"
 
@@ -20,6 +21,8 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   taking_ = std::make_unique<Window>();
   taking_->begin_ns = wanted_ns_ = now_ns;
   taking_->memory = memory;
+  taking_->records.reserve(kMaxRecords);  // or the round in which it has to grow would take long
+  ordered_ = 0;
   looked_ = has_begun_ = false;
 }
 
@@ -39,6 +42,7 @@ void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) 
 
 void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns) {
   if (!taking_) return;
+  dag::in_order(&taking_->records, std::exchange(ordered_, taking_->records.size()));
   if (!looked_) {
     looked_ = true;
     seen_ = iterations;
@@ -67,6 +71,7 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   taking_->memory.settle();
   if (taking_->lost != 0 || taking_->is_cut) taking_->memory = {};
   kept.erase(kept.begin(), first);
+  ordered_ = kept.size();
   taking_->begin_ns = end_ns;
   taking_->first_iteration = iterations;
   taking_->lost = 0;
@@ -77,8 +82,7 @@ void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
   std::vector<shm::Record>& kept = taking_->records;
   const auto is_later = [end_ns](const shm::Record& record) { return is_after(record, end_ns); };
   kept.erase(std::remove_if(kept.begin(), kept.end(), is_later), kept.end());
-  dag::in_order(&kept);
-  kept.shrink_to_fit();
+  if (kept.capacity() > 2 * kept.size()) kept.shrink_to_fit();
   taking_->iterations = iterations - seen_;
   taking_->end_ns = end_ns;
   newest_ = std::move(taking_);

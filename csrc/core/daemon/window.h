@@ -48,6 +48,7 @@ class WindowTaker {
   void finish(uint64_t iterations, uint64_t end_ns);
 
   std::unique_ptr<Window> taking_;
+  size_t ordered_ = 0;  // of the records, from the first on
   uint64_t wanted_ns_ = 0;
   uint64_t seen_ = 0;        // ends of iterations when it was asked for, or when the window began
   bool looked_ = false;      // seen_ is known

@@ -64,11 +64,16 @@ uint64_t effect_at(const shm::Record& record) {
   return waits ? record.ticks - record.duration_ns : record.ticks;
 }
 
-void in_order(std::vector<shm::Record>* records) {
-  std::stable_sort(records->begin(), records->end(),
-                   [](const shm::Record& a, const shm::Record& b) {
-                     return effect_at(a) < effect_at(b);
-                   });
+void in_order(std::vector<shm::Record>* records, size_t ordered) {
+  const auto before = [](const shm::Record& a, const shm::Record& b) {
+    return effect_at(a) < effect_at(b);
+  };
+  const auto first = records->begin() + static_cast<ptrdiff_t>(ordered);
+  if (first == records->end()) return;
+  std::stable_sort(first, records->end(), before);
+  // Most of what is in order stays where it is.
+  const auto reached = std::upper_bound(records->begin(), first, *first, before);
+  std::inplace_merge(reached, first, records->end(), before);
 }
 
 NodeId Records::take(const shm::Record& record, bool is_resolved) {

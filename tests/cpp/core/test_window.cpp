@@ -1,6 +1,11 @@
 #include "daemon/window.h"
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 #include "check.h"
+#include "dag/records.h"
 
 using namespace tandem::daemon;
 namespace shm = tandem::shm;
@@ -52,6 +57,42 @@ TEST(a_window_is_one_iteration_from_end_to_end) {
   CHECK_EQ(window->records.front().ticks, 150u);
   CHECK_EQ(window->records.back().ticks, 210u);
   CHECK(!taker.wanted());
+}
+
+// Rounds bring what threads did one after the other, and waits that began long before.
+TEST(records_are_in_the_order_that_sorting_them_at_once_gives) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    WindowTaker taker;
+    taker.want(0);
+    std::vector<shm::Record> all;
+    uint64_t now_ns = 1'000;
+    for (int step = 0; step < 40; ++step, now_ns += 100) {
+      for (uint32_t thread = 0; thread < 3; ++thread) {
+        std::vector<shm::Record> run;
+        for (uint64_t at_ns = now_ns; at_ns < now_ns + 100; at_ns += 1 + random() % 40) {
+          run.push_back(launch(at_ns));
+          run.back().thread = thread;
+          run.back().object = all.size() + run.size();
+          if (random() % 4) continue;
+          run.back().kind = static_cast<uint8_t>(shm::RecordKind::kSync);
+          run.back().duration_ns = random() % 300;
+        }
+        taker.take(run.data(), run.size(), 0);
+        all.insert(all.end(), run.begin(), run.end());
+      }
+      taker.look(0, 0, now_ns);
+    }
+    taker.look(0, 0, WindowTaker::kLongestNs);
+
+    std::stable_sort(all.begin(), all.end(), [](const shm::Record& left, const shm::Record& right) {
+      return tandem::dag::effect_at(left) < tandem::dag::effect_at(right);
+    });
+    const auto window = taker.newest();
+    CHECK_EQ(window->records.size(), all.size());
+    for (size_t i = 0; i < all.size(); ++i) CHECK_EQ(window->records[i].object, all[i].object);
+    CHECK(window->records.capacity() <= 2 * all.size());
+  }
 }
 
 // On a virtual clock the end of an iteration and that of the wait before it are the same time.
