@@ -137,7 +137,7 @@ class _Merger:
                     bytes=operation.bytes,
                     blocks=operation.blocks,
                     flags=operation.flags & ~(UNRESOLVED if memory and memory.is_all else 0),
-                    accesses=_accesses(memory),
+                    accesses=_accesses(memory) if memory else _copied(operation, record),
                 )
             )
 
@@ -178,9 +178,19 @@ class _Merger:
         return known[number]
 
 
-def _accesses(memory: _results.LaunchMemory | None) -> tuple[Access, ...]:
-    found = memory.accesses if memory else ()
-    return tuple(Access(address=a, bytes=b, is_const=c) for a, b, c in found)
+def _accesses(memory: _results.LaunchMemory) -> tuple[Access, ...]:
+    return tuple(Access(address=a, bytes=b, is_const=c) for a, b, c in memory.accesses)
+
+
+def _copied(operation: NativeOperation, record: tuple[int, ...]) -> tuple[Access, ...]:
+    # Just what it names, be it a part of an allocation; nothing where it is unresolved.
+    if operation.kind is not OperationKind.COPY or operation.flags & UNRESOLVED:
+        return ()
+    source = record[9] << 32 | record[8]  # source_of of csrc/core/shm_layout.h
+    return (
+        Access(address=source, bytes=operation.bytes, is_const=True),
+        Access(address=operation.object, bytes=operation.bytes, is_const=False),
+    )
 
 
 def _name(operation: NativeOperation, detail: int, kernels: Mapping[int, str]) -> str:

@@ -66,6 +66,41 @@ def test_sampled_launches_use_what_their_parameters_say():
     ]
 
 
+def copy(at_ns, stream, target, size, *, source=0x9000):
+    low, high = source & 0xFFFF_FFFF, source >> 32
+    head = (at_ns, COPY, NON_BLOCKING, 0, 5, stream, target, size)
+    return RECORD.pack(*head, low, high, 0, 1 << 32 | 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "independent"),
+    [
+        ((0x1000, 256), (0x1100, 256), True),  # of one segment
+        ((0x1000, 257), (0x1100, 256), False),
+        ((0x1000, 256), (0x9000, 256), False),  # writes what the first one reads
+    ],
+)
+def test_copies_use_no_more_of_a_segment_than_they_name(one, other, independent):
+    graph = graph_of(from_job([window(copy(1, ONE, *one), copy(2, OTHER, *other))], "train"))
+
+    assert graph.dag.independent(0, 1) is independent
+
+
+def test_a_kernel_uses_the_whole_of_a_segment():
+    segment = LaunchMemory(accesses=((0x1000, 4096, False),), is_all=True)
+    launch = record(2, LAUNCH, OTHER, of=0xA, low=1, flags=NON_BLOCKING | SAMPLED)
+    told = window(copy(1, ONE, 0x1000, 256), launch, launches={1: segment})
+
+    assert not graph_of(from_job([told], "train")).dag.independent(0, 1)
+
+
+def test_a_copy_from_an_unknown_source_is_independent_of_nothing():
+    unknown = copy(1, ONE, 0x1000, 256, source=0)
+    graph = graph_of(from_job([window(unknown, copy(2, OTHER, 0x2000, 256))], "train"))
+
+    assert not graph.dag.independent(0, 1)
+
+
 def test_records_become_operations_with_names():
     found = from_job([window(*FORK)], "train")
 
