@@ -5,8 +5,8 @@
 - shim_calls.inc: CALL(symbol), the calls that are interposed.
 - shim_entries.inc: SHIM_ENTRY(symbol, handler, (parameters), (arguments), how a trace shows them),
   expanded by entry.cpp.
-- trace_calls.inc: the same for the readers of traces: every call with its parameters and how each
-  was written down, and the enumerations in them. JSON in a C++ string.
+- trace_calls.inc: the same for the readers of traces: every call, and marks, with the parameters
+  and how each was written down, and the enumerations in them. JSON in a C++ string.
 - shim_signatures.json: symbol -> parameter types, for the tests' recording driver.
 
 Everything comes from the header of the build: calls that only another version of it declares are
@@ -58,9 +58,21 @@ def main() -> None:
     write_if_changed(
         arguments.out / "shim_signatures.json", json.dumps(signatures, indent=1) + "\n"
     )
+    calls.append(MARK)
     described = json.dumps({"calls": calls, "enums": _enumerations(header)}, separators=(",", ":"))
     write_if_changed(arguments.out / "trace_calls.inc", as_cpp_string(described))
 
+
+# Of tandem_mark.h: in a trace a mark looks like a call, so that any reader of traces can show it.
+MARK = {
+    "name": "tandem_mark_v1",
+    "class": "mark",
+    "parameters": [
+        {"name": "kind", "type": "int", "shape": "value"},
+        {"name": "id", "type": "cuuint64_t", "shape": "value"},
+        {"name": "value", "type": "cuuint64_t", "shape": "value"},
+    ],
+}
 
 # Parameter type -> member of tracing::Arguments; all others are `value`.
 SHAPES = {

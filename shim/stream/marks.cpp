@@ -2,6 +2,7 @@
 #include "session.h"
 #include "tandem_mark.h"
 #include "thread_state.h"
+#include "tracing.h"
 
 namespace tandem::shim {
 namespace {
@@ -45,6 +46,7 @@ extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, u
                                                                       uint64_t value) {
   using namespace tandem::shim;
   if (kind < TANDEM_MARK_STEP || kind > TANDEM_MARK_REQUEST_END) return -1;
+  if (tracing::is_on()) tracing::write_mark(kind, id, value);
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (kind == TANDEM_MARK_REQUEST_BEGIN) count_request(channel, 1);
   if (kind == TANDEM_MARK_REQUEST_END) count_request(channel, -1);

@@ -10,12 +10,13 @@
 
 namespace tandem::shim::tracing {
 
-constexpr bool is_launch(const char* name) {
+constexpr bool is_timed(const char* name) {
   return contains(name, "cuLaunchKernel") || contains(name, "cuLaunchCooperativeKernel") ||
-         contains(name, "cuGraphLaunch");
+         contains(name, "cuGraphLaunch") || contains(name, "cuMemcpy") || contains(name, "cuMemset");
 }
 
-// The stream of a launch. False: it must not be timed, since that would change what it does.
+// The stream of a launch, or of a copy or memset that names one. False: it must not be timed, since that
+// would change what it does; or the call may return before the work has ended in a stream of its own.
 template <class First, class... Rest>
 bool stream_of(CUstream* stream, First first, Rest... rest) {
   if constexpr (std::is_same_v<First, CUstream>) {
@@ -34,7 +35,7 @@ template <class Call>
 struct Traced : Call {
   template <class... A>
   static CUresult real(A... arguments) {
-    if constexpr (is_launch(Call::kName)) {
+    if constexpr (is_timed(Call::kName)) {
       CUstream stream = nullptr;
       if (wants_device_times() && stream_of(&stream, arguments...)) {
         // A per-thread flavour's default stream is another one than the events' own.

@@ -181,6 +181,13 @@ void write_device_time(const CallId& call, uint64_t duration_ns) {
   g_traced->writer.put(record, nullptr, nullptr);
 }
 
+void write_mark(int kind, uint64_t id, uint64_t value) {
+  if (g_clock_kind.load(std::memory_order_relaxed) == TraceClock::kUnknown) return;
+  Span span(kIndex_tandem_mark_v1);
+  Arguments arguments(CUDA_SUCCESS, false);
+  span.end(arguments.value(kind).value(id).value(value));
+}
+
 Span::Span(CallIndex call) : call_(call) {
   Thread* thread = this_thread();
   if (!thread) return;

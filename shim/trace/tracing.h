@@ -22,6 +22,7 @@ enum CallIndex : uint16_t {
 #define CALL(name) kIndex_##name,
 #include "shim_calls.inc"
 #undef CALL
+  kIndex_tandem_mark_v1,  // no call of the driver: generate_entries.py puts it at the end, too
 };
 
 // Looks at the environment; true when this process is traced from now on. Once, by resolve_driver.
@@ -102,6 +103,9 @@ class Span {
   uint8_t flags_ = 0;
   uint64_t start_ns_ = 0;
 };
+
+// What the program says of itself, as if it were a call. Not before it is known on which clock.
+void write_mark(int kind, uint64_t id, uint64_t value);
 
 // The current call of this thread, for the device times: set by Span.
 struct CallId {

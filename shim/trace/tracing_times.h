@@ -1,4 +1,4 @@
-// How long traced launches last on the GPU: a pair of timing events around each, read when a call
+// How long traced launches and copies last on the GPU: a pair of timing events around each, read when a call
 // that waits has returned. Only with `tandem trace calls --device-times`.
 #pragma once
 

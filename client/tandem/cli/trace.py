@@ -143,7 +143,7 @@ def trace() -> None:
 @click.option(
     "--device-times",
     is_flag=True,
-    help="Time launches on the GPU, with an event before and after each.",
+    help="Time launches and copies on the GPU, with an event before and after each.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def calls(
@@ -158,8 +158,8 @@ def calls(
     attached to as usual, unless TANDEM_DISABLE=1.
 
     Times are CLOCK_MONOTONIC, or the device's on the virtual clock of the software GPU. With
-    --device-times every launch is bracketed by two timing events: that costs it about as much
-    again, and kernels that follow one another closely get a gap.
+    --device-times every launch and copy is bracketed by two timing events: that costs it about as
+    much again, and kernels that follow one another closely get a gap.
 
     \b
     Exit code: that of the command, 128+N if signal N ended it, or

@@ -1,7 +1,7 @@
 """Operations as records of telemetry, for the detectors of iterations and of phases."""
 
 from tandem._native import OperationKind
-from tandem.dag.model import Operation
+from tandem.dag.model import Mark, Operation
 from tandem.trace.records import RECORD
 
 _KINDS = {  # shm::RecordKind
@@ -16,6 +16,7 @@ _KINDS = {  # shm::RecordKind
     OperationKind.HOST_FUNC: 10,
     OperationKind.GRAPH: 13,
 }
+_MARK = 11  # the same
 _FOUND_DONE, _QUERIED = " found done", 8  # of a name; shm::kRecordQueried
 _DIRECTIONS = {"copy htod": 1, "copy dtoh": 2}
 
@@ -23,6 +24,11 @@ _DIRECTIONS = {"copy htod": 1, "copy dtoh": 2}
 def is_looked_at(operation: Operation) -> bool:
     """Whether the detectors take any notice of it."""
     return operation.kind in _KINDS
+
+
+def record_of_mark(mark: Mark, place: int) -> bytes:
+    """64 bytes, with the place for the time."""
+    return RECORD.pack(place, _MARK, mark.kind, 0, 0, 0, mark.object, 0, 0, 0, 0, 0)
 
 
 def record_of(operation: Operation, place: int) -> bytes:

@@ -12,22 +12,28 @@
    csrc/core/dag/parameters.h says it and no call is missing before; else there may be more.
    Global variables, textures and surfaces are in no recording. Copies and memsets use just what
    they name.
-6. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
+6. Marks of the program are those of the process that launches most. An iteration ends with each
+   that says so; the first one begins with the recording.
+7. Calls are numbered as they begin, so a number that is missing is a call that was not recorded.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 from tandem._native import Allocations, OperationKind, Signature, StreamKind
+from tandem.dag.iterations import busiest_thread
 from tandem.dag.model import (
     ESTIMATED,
     HOST_WAITS,
     PROGRAMMATIC,
+    STEP,
     UNKNOWN_ORDER,
     UNRESOLVED,
     Access,
+    Mark,
     Operation,
     Process,
     Stream,
@@ -73,15 +79,21 @@ def from_trace(
     reader = _Reader(recording, parse(signatures))
     operations: list[Operation] = []
     gaps: list[int] = []
+    marks: list[tuple[int, Mark]] = []  # with the process
     expected = 1
     for call in recording.calls:
         if call.number > expected:
             gaps.append(len(operations))
             reader.is_sure = False
         expected = call.number + 1
+        if meaning.kind_of(call) == "mark":
+            marks.append((reader.process(call.pid), _mark(call, len(operations))))
         operation = reader.operation(call)
         if operation is not None:
             operations.append(operation)
+    main = _main_process(operations, reader.threads)
+    told = tuple(mark for process, mark in marks if process == main)
+    ends = [mark.place for mark in told if mark.kind == STEP]
     return Window(
         source=source,
         processes=tuple(reader.processes),
@@ -90,6 +102,9 @@ def from_trace(
         threads=tuple(reader.threads),
         operations=tuple(operations),
         gaps=tuple(gaps),
+        iterations=tuple((begin, end) for begin, end in pairwise([0, *ends]) if begin < end),
+        is_marked=bool(ends),
+        marks=told,
         device=_one_device(recording),
         unknown=Unknown(
             lost_calls=recording.lost,
@@ -97,6 +112,15 @@ def from_trace(
             is_cut_short=not recording.is_complete,
         ),
     )
+
+
+def _main_process(operations: Sequence[Operation], threads: Sequence[Thread]) -> int | None:
+    thread = busiest_thread(operations)
+    return None if thread is None else threads[thread].process
+
+
+def _mark(call: Call, place: int) -> Mark:
+    return Mark(place=place, kind=meaning.word(call, "kind"), object=meaning.word(call, "id"))
 
 
 def _one_device(recording: Recording) -> Device:
@@ -266,7 +290,7 @@ def _means(calls: Sequence[Call]) -> dict[str, int]:
     # The mean time of each kernel that was timed at all.
     times: dict[str, list[int]] = {}
     for call in calls:
-        if call.device_ns is not None:
+        if call.device_ns is not None and meaning.kind_of(call) in ("launch", "graph"):
             times.setdefault(_kernel(call), []).append(call.device_ns)
     return {name: sum(found) // len(found) for name, found in times.items()}
 
@@ -328,6 +352,7 @@ def _copy(call: Call, reader: _Reader) -> _Node:
         stream=reader.stream_or_default(call),
         object=meaning.word(call, "dstDevice") or meaning.word(call, "dst"),
         bytes=meaning.copied_bytes(call),
+        duration_ns=call.device_ns or 0,
         flags=(HOST_WAITS if waits else 0) | (0 if accesses else UNRESOLVED),
         accesses=accesses,
     )
@@ -357,6 +382,7 @@ def _set(call: Call, reader: _Reader) -> _Node:
         stream=reader.stream_or_default(call),
         object=meaning.word(call, "dstDevice"),
         bytes=meaning.set_bytes(call),
+        duration_ns=call.device_ns or 0,
     )
 
 
@@ -373,8 +399,13 @@ def _prefetch(call: Call, reader: _Reader) -> _Node:
 
 def _other_copy(call: Call, reader: _Reader) -> _Node:
     name = call.type.base.removeprefix("cu")
-    kind, flags = OperationKind.COPY, UNRESOLVED
-    return _Node(kind=kind, name=name, stream=reader.stream_or_default(call), flags=flags)
+    return _Node(
+        kind=OperationKind.COPY,
+        name=name,
+        stream=reader.stream_or_default(call),
+        duration_ns=call.device_ns or 0,
+        flags=UNRESOLVED,
+    )
 
 
 def _memop(call: Call, reader: _Reader) -> _Node:

@@ -10,6 +10,7 @@ from tandem.trace.records import Device
 
 # Operation.flags, as csrc/core/dag/graph.h has them.
 HOST_WAITS, ESTIMATED, UNRESOLVED, UNKNOWN_ORDER, PROGRAMMATIC = 1, 2, 4, 8, 16
+STEP = 1  # Mark.kind: an iteration ends
 FLAG_NAMES = {
     HOST_WAITS: "host_waits",
     ESTIMATED: "estimated",
@@ -78,6 +79,15 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the program said of itself."""
+
+    place: int  # before that operation
+    kind: int  # as shim/tandem_mark.h numbers them
+    object: int  # of a phase the hash of its name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
     """What a window does not tell."""
 
@@ -102,6 +112,7 @@ class Window:
     iterations: tuple[tuple[int, int], ...] = ()
     # Of the launches of the one iteration that it is, as `split_phases` says; None: not looked for.
     phases: str | None = None
+    marks: tuple[Mark, ...] = ()  # of the process that launches most, in their order
     device: Device = field(default_factory=Device)  # of all operations, as far as it is known
     is_marked: bool = False  # the program itself said where iterations end; else they were found
     unknown: Unknown = field(default_factory=Unknown)

@@ -1,15 +1,16 @@
 """Forward, backward and update of one training iteration, as docs/iterations.md defines them.
 
-Of a running job its records say it, with the program's marks (from_job). Recordings have no marks:
-there what the process that launches most submits is looked at, all threads of it.
+Of a running job its records say it, with the program's marks (from_job). In a recording what the
+process that launches most submits is looked at, all threads of it, and its marks.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from tandem._native import OperationKind, split_phases
-from tandem.dag.as_records import is_looked_at, record_of
+from tandem.dag.as_records import is_looked_at, record_of, record_of_mark
 from tandem.dag.iterations import busiest_thread
-from tandem.dag.model import Operation, Window
+from tandem.dag.model import STEP, Mark, Window
 
 PHASES = {"F": "forward", "B": "backward", "U": "update"}
 _LAUNCHES = (OperationKind.LAUNCH, OperationKind.GRAPH)
@@ -26,7 +27,7 @@ def phases_of(window: Window, first: int, last: int) -> dict[int, str]:
     places = _of_main_process(window, first, last)
     letters = window.phases
     if letters is None:
-        letters = _split([window.operations[place] for place in places])
+        letters = _split(window, places, _marks_in(window.marks, first, last))
     launches = [place for place in places if window.operations[place].kind in _LAUNCHES]
     named = zip(launches, letters, strict=bool(letters))
     return {place: PHASES[letter] for place, letter in named if letter in PHASES}
@@ -43,6 +44,25 @@ def _of_main_process(window: Window, first: int, last: int) -> list[int]:
     ]
 
 
-def _split(operations: Sequence[Operation]) -> str:
-    looked_at = filter(is_looked_at, operations)
-    return split_phases(b"".join(record_of(op, place) for place, op in enumerate(looked_at)))
+def _marks_in(marks: Sequence[Mark], first: int, last: int) -> list[Mark]:
+    # Several may be before one operation: those before a step are of the iteration that it ends.
+    inside: list[Mark] = []
+    for mark in marks:
+        if mark.kind == STEP and mark.place >= last:
+            break
+        if mark.kind == STEP:
+            inside.clear()
+        elif first <= mark.place <= last:
+            inside.append(mark)
+    return inside
+
+
+def _split(window: Window, places: Sequence[int], marks: Sequence[Mark]) -> str:
+    looked_at = (place for place in places if is_looked_at(window.operations[place]))
+    rows = [(mark.place, 0, mark) for mark in marks] + [(place, 1, None) for place in looked_at]
+    rows.sort(key=itemgetter(0, 1))  # stable: marks stay in their order
+    records = (
+        record_of_mark(mark, time) if mark else record_of(window.operations[place], time)
+        for time, (place, _, mark) in enumerate(rows)
+    )
+    return split_phases(b"".join(records))

@@ -30,7 +30,7 @@ def write(recording: Recording, path: Path) -> None:
 
 
 def events(recording: Recording) -> Iterator[Event]:
-    """Names of processes and streams, then a slice for each call and each timed launch."""
+    """Names of processes and streams, then a slice for each call, and each one timed on the GPU."""
     for process in recording.processes:
         yield _name("process_name", process.pid, 0, f"{process.name} ({process.pid})")
     rows = _StreamRows()

@@ -35,6 +35,7 @@ _KINDS = (
     ("cuStreamQuery", "sync_stream"),
     ("cuCtxSynchronize", "sync_context"),
     ("cuStreamDestroy", "destroy"),
+    ("tandem_mark", "mark"),
 )
 
 

@@ -121,7 +121,7 @@ def make_plan(recording: Recording) -> Plan:
     )
 
 
-_IGNORED = frozenset({"lookup", "capture", "context"})
+_IGNORED = frozenset({"lookup", "capture", "context", "mark"})
 
 
 def _is_played(call: Call) -> bool:
@@ -162,7 +162,7 @@ class _Kernels:
         self._numbers: dict[str, int] = {}
         measured: dict[str, list[int]] = {}
         for call in calls:
-            if call.device_ns is not None:
+            if call.device_ns is not None and kind_of(call) in ("launch", "graph"):
                 measured.setdefault(self._name(call), []).append(call.device_ns)
         self._means = {name: sum(times) // len(times) for name, times in measured.items()}
 
