@@ -134,10 +134,13 @@ class Summary:
     def _entry(
         self, what: str, table: dict[Any, _Entry], key: Hashable, fresh: type[_Entry]
     ) -> _Entry:
-        if key not in table and len(table) >= _MOST_ENTRIES:
-            self.lumped.add(what)
-            key = OTHERS
-        return table.setdefault(key, fresh())
+        found = table.get(key)
+        if found is None:
+            if len(table) >= _MOST_ENTRIES:
+                self.lumped.add(what)
+                key = OTHERS
+            found = table.setdefault(key, fresh())
+        return found
 
     def _add_switch(self, row: Row) -> None:
         self.switches += 1
@@ -155,8 +158,10 @@ class Summary:
             self._add_move(row, client, length_ns)
         if row.kind in _ENGINES and length_ns > 0:
             level = float(row.sms) if row.kind == "kernel" else 1.0
-            buckets = self.engines.setdefault((row.gpu, _ENGINES[row.kind]), Buckets())
-            buckets.add(row.start_ns, row.end_ns, level)
+            engine = (row.gpu, _ENGINES[row.kind])
+            if engine not in self.engines:
+                self.engines[engine] = Buckets()
+            self.engines[engine].add(row.start_ns, row.end_ns, level)
         self._add_to_stream(row, length_ns)
         if length_ns > 0:
             self._draw(row, Track(is_switches=False, owner=row.client, stream=row.stream))
