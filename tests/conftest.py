@@ -1,5 +1,6 @@
 """Settings for every test, and a daemon for programs that run under Tandem."""
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tandem import softgpu
 from tandem.demo.process import Daemon
 
 # The same examples each time: a merge may not depend on luck. To hunt for new ones:
@@ -37,6 +39,34 @@ def serve():
     for daemon in started:
         daemon.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Makes a file once for all workers of a test run: `made_once(name, make)` calls make(path)."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of the whole run
+
+    def find(name, make):
+        path = folder / "made-once" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_name(f"{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                half = path.with_name(f"{path.name}.half")
+                make(half)
+                half.rename(path)
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def image(made_once):
+    """The kernels of the conformance tests, as a module for the software GPU."""
+    source = Path(__file__).parent / "conformance" / "kernels.cu"
+    return made_once("kernels.so", lambda path: softgpu.compile_kernels(source, path))
 
 
 @pytest.fixture(scope="session")

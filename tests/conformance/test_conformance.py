@@ -94,13 +94,6 @@ def forks(tmp_path_factory) -> Iterator[Forks]:
     found.close()
 
 
-@pytest.fixture(scope="session")
-def image(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(HERE / "kernels.cu", path)
-    return path
-
-
 @pytest.mark.parametrize("clock", ["virtual", pytest.param("real", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", BODIES)
 def test_on_the_software_gpu(name, clock, image, tmp_path, forks):

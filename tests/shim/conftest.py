@@ -27,9 +27,12 @@ def shim_library() -> Path:
 
 
 @pytest.fixture(scope="session")
-def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, list[str]]) -> Path:
+def fake_driver(made_once: Callable[..., Path], signatures: dict[str, list[str]]) -> Path:
     """The recording libcuda.so.1."""
-    folder = tmp_path_factory.mktemp("driver")
+    return made_once("driver/libcuda.so.1", lambda library: _compile_driver(library, signatures))
+
+
+def _compile_driver(library: Path, signatures: dict[str, list[str]]) -> None:
     source = HERE / "fake_cuda.cpp"
     own = set(re.findall(r"^FAKE\((\w+)\)", source.read_text(), re.M))
     rest = [
@@ -38,8 +41,7 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, 
         for name, kinds in signatures.items()
         if name not in own
     ]
-    (folder / "fake_rest.inc").write_text("\n".join(rest) + "\n")
-    library = folder / "libcuda.so.1"
+    (library.parent / "fake_rest.inc").write_text("\n".join(rest) + "\n")
     compile_source(
         source,
         library,
@@ -51,9 +53,8 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory, signatures: dict[str, 
         "-isystem",
         str(ninja_build.cuda_include()),
         f"-I{GENERATED}",
-        f"-I{folder}",
+        f"-I{library.parent}",
     )
-    return library
 
 
 @pytest.fixture

@@ -40,13 +40,6 @@ note("allocate", cu.cuMemAlloc(4))
 """
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(ROOT / "tests/conformance/kernels.cu", path)
-    return path
-
-
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
     listening = FakeDaemon(tmp_path)

@@ -37,13 +37,6 @@ def mixed(small, big, middle):  # through the packed buffer
 """
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(ROOT / "tests/conformance/kernels.cu", path)
-    return path
-
-
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
     listening = FakeDaemon(tmp_path)

@@ -18,13 +18,6 @@ CONFORMANCE = ROOT / "tests/conformance"
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(CONFORMANCE / "kernels.cu", path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def keeper() -> Iterator[Keeper]:
     # pytest's own folders have names too long for a socket.
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder, Keeper(Path(folder)) as found:

@@ -5,16 +5,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from running_job import CONFORMANCE, Place
+from running_job import Place
 
 from tandem import softgpu
-
-
-@pytest.fixture(scope="session")
-def image(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(CONFORMANCE / "kernels.cu", path)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -14,13 +14,6 @@ from tandem.demo.image import software_image
 
 
 @pytest.fixture(scope="session")
-def image(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(CONFORMANCE / "kernels.cu", path)
-    return path
-
-
-@pytest.fixture(scope="session")
 def demo_image(tmp_path_factory):
     return software_image(tmp_path_factory.mktemp("demo"))
 

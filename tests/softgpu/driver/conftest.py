@@ -68,13 +68,6 @@ class SoftwareGpu:
             time.sleep(0.01)
 
 
-@pytest.fixture(scope="session")
-def image(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    softgpu.compile_kernels(CONFORMANCE / "kernels.cu", path)
-    return path
-
-
 @pytest.fixture
 def gpu(tmp_path, image) -> SoftwareGpu:
     return SoftwareGpu(tmp_path, image)
