@@ -23,10 +23,13 @@ TYPE_REGISTERED = 8
 
 REFUSED_NO_ROOM = 4
 
+SECOND_NS = 1_000_000_000
+MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
+
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 
 HEADER = struct.Struct("=IHHII")
-REQUEST = struct.Struct(f"=IIQQQII{NAME_BYTES}s{NAME_BYTES}s")
+REQUEST = struct.Struct(f"=IIQQQIHH{NAME_BYTES}s{NAME_BYTES}s")
 REGISTERED = struct.Struct("=Q16x")
 REFUSED = struct.Struct("=II160s")
 _TIMEVAL = struct.Struct("@ll")
@@ -44,8 +47,9 @@ class Request:
     preemptible: bool | None = None
     name: str = ""
     group: str = ""
-    # Not in the packet: only the shim, which knows the GPU, can turn these into the two above.
-    memory_percent: int | None = None
+    memory_percent: int | None = None  # in place of memory_bytes
+    wait_memory_ns: int | None = None  # at most MAX_WAIT_NS
+    # Not in the packet: only the shim, which knows the GPU, can turn it into a percentage.
     sm_count: int | None = None
 
 
@@ -97,7 +101,8 @@ def encode_register(request: Request, *, command: str) -> bytes:
         request.memory_min_bytes or 0,
         request.slo_p99_ns or 0,
         preemptible,
-        0,
+        request.memory_percent or 0,
+        -(-min(request.wait_memory_ns or 0, MAX_WAIT_NS) // SECOND_NS),  # a part counts whole
         _text(request.name, NAME_BYTES),
         _text(request.group, NAME_BYTES),
     ) + _text(command, COMMAND_BYTES).ljust(COMMAND_BYTES, b"\0")

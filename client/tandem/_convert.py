@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from tandem._attach import MAX_WAIT_NS
 from tandem._results import (
     Explanation,
     Finding,
@@ -17,7 +18,7 @@ from tandem._results import (
 )
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
-from tandem.units import parse_bytes, parse_percent, parse_slo
+from tandem.units import parse_bytes, parse_duration, parse_percent, parse_slo
 
 _MODES = {
     pb.MODE_TIME: "time",
@@ -43,6 +44,7 @@ def job(message: pb.Job) -> Job:
         priority=_word(pb.Class.Name, getattr(spec, "class"), "CLASS_"),
         memory_quota_bytes=spec.memory_quota_bytes or None,
         memory_min_bytes=spec.memory_min_bytes or None,
+        wait_memory_ns=spec.wait_memory.ToNanoseconds() or None,
         sm_percent=spec.sm_percent or None,
         slo_p99_ns=spec.slo.p99.ToNanoseconds() or None,
         preemptible=spec.preemptible if spec.HasField("preemptible") else None,
@@ -50,6 +52,8 @@ def job(message: pb.Job) -> Job:
         reason=status.reason,
         resident_bytes=status.resident_bytes,
         swapped_bytes=status.swapped_bytes,
+        memory_wait_bytes=status.memory_wait_bytes,
+        memory_wait_place=status.memory_wait_place,
         gpu_time_ns=status.gpu_time.ToNanoseconds(),
         gpu_time_estimated=status.gpu_time_estimated,
         wait_time_ns=status.wait_time.ToNanoseconds(),
@@ -169,6 +173,13 @@ def _set_memory_min(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.memory_min_bytes = _size(text, word)
 
 
+def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> None:
+    wait_ns = 0 if text == _NO_LIMIT else parse_duration(text, what=word)
+    if wait_ns > MAX_WAIT_NS:
+        raise UsageError(f"{word} {text!r} is more than {MAX_WAIT_NS // 10**9}s")
+    spec.wait_memory.FromNanoseconds(wait_ns)
+
+
 def _set_sm(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.sm_percent = 0 if text == _NO_LIMIT else parse_percent(text, what=word)
 
@@ -188,6 +199,7 @@ CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
     "priority": ("spec.class", _set_priority),
     "memory": ("spec.memory_quota_bytes", _set_memory),
     "memory_min": ("spec.memory_min_bytes", _set_memory_min),
+    "wait_memory": ("spec.wait_memory", _set_wait_memory),
     "sm": ("spec.sm_percent", _set_sm),
     "slo": ("spec.slo", _set_slo),
     "preemptible": ("spec.preemptible", _set_preemptible),

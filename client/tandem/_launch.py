@@ -158,10 +158,12 @@ def request_environment(request: Request) -> dict[str, str]:
     preemptible = {None: None, True: "1", False: "0"}[request.preemptible]
     sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
     memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
+    wait_memory = None if request.wait_memory_ns is None else f"{request.wait_memory_ns}ns"
     said = {
         "TANDEM_PRIORITY": request.priority,
         "TANDEM_MEMORY": memory_share or request.memory_bytes,
         "TANDEM_MEMORY_MIN": request.memory_min_bytes,
+        "TANDEM_WAIT_MEMORY": wait_memory,
         "TANDEM_SM": sm_share or request.sm_count,
         "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
         "TANDEM_PREEMPTIBLE": preemptible,

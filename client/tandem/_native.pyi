@@ -22,6 +22,8 @@ class Request:
     memory_min_bytes: int
     slo_p99_ns: int
     preemptible: int
+    memory_percent: int  # where memory_bytes is not said; 0 = not said either
+    wait_memory_s: int
     name: str
     group: str
 
@@ -77,6 +79,11 @@ class Snapshot:
     peak_bytes: int
     alloc_count: int
     refused_count: int
+    memory_ticket: int  # of the request for memory that waits; 0 = none
+    memory_wanted_bytes: int
+    memory_round: int  # in which it tried in vain; 0 = has not
+    memory_of_quota: bool  # the limit is in its way, not the device
+    memory_alone: bool  # all threads of the process that use the device wait for memory
     waiting_threads: int
     wait_reason: int
     wait_since_ns: int
@@ -165,6 +172,9 @@ class Process:
     ) -> None: ...
     def set_presence_mask(self, *, mask: int) -> None: ...
     def set_memory_limit(self, *, limit_bytes: int) -> None: ...
+    def set_memory_wait(self, *, wait_ns: int) -> None: ...
+    def set_memory_place(self, *, ticket: int, round: int, refused: bool, line_ahead: bool) -> None:
+        """Tell which waiting request may try, or is refused; a new round lets it try again."""
     def set_stale(self, *, stale_ns: int) -> None: ...
     def stamp(self, *, tick_ns: int) -> None: ...
     def close(self) -> None: ...

@@ -40,6 +40,7 @@ class Job:
     priority: str  # latency, normal, batch
     memory_quota_bytes: int | None
     memory_min_bytes: int | None
+    wait_memory_ns: int | None  # how long an allocation may wait for memory
     sm_percent: int | None
     slo_p99_ns: int | None
     preemptible: bool | None
@@ -47,6 +48,8 @@ class Job:
     reason: str
     resident_bytes: int
     swapped_bytes: int
+    memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
+    memory_wait_place: int  # in line, from 1
     gpu_time_ns: int
     gpu_time_estimated: bool  # part of it was split between jobs that ran together
     wait_time_ns: int

@@ -73,6 +73,8 @@ void add_types(py::module_& module) {
       .def_readonly("memory_min_bytes", &Request::memory_min_bytes)
       .def_readonly("slo_p99_ns", &Request::slo_p99_ns)
       .def_readonly("preemptible", &Request::preemptible)
+      .def_readonly("memory_percent", &Request::memory_percent)
+      .def_readonly("wait_memory_s", &Request::wait_memory_s)
       .def_property_readonly("name", [](const Request& r) { return py::str(r.name); })
       .def_property_readonly("group", [](const Request& r) { return py::str(r.group); });
   py::class_<Hello>(module, "Hello", py::is_final())

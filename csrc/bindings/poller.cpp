@@ -208,6 +208,11 @@ void add_snapshot(py::module_& module) {
       .def_readonly("peak_bytes", &Snapshot::peak_bytes)
       .def_readonly("alloc_count", &Snapshot::alloc_count)
       .def_readonly("refused_count", &Snapshot::refused_count)
+      .def_readonly("memory_ticket", &Snapshot::memory_ticket)
+      .def_readonly("memory_wanted_bytes", &Snapshot::memory_wanted_bytes)
+      .def_readonly("memory_round", &Snapshot::memory_round)
+      .def_readonly("memory_of_quota", &Snapshot::memory_of_quota)
+      .def_readonly("memory_alone", &Snapshot::memory_alone)
       .def_readonly("waiting_threads", &Snapshot::waiting_threads)
       .def_property_readonly(
           "wait_reason", [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })

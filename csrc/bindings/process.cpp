@@ -34,6 +34,12 @@ void set_flags(const Process& process, bool honour_presence, bool telemetry, boo
                               (released ? shm::kFlagReleased : 0));
 }
 
+void set_memory_place(const Process& process, uint64_t ticket, uint32_t round, bool refused,
+                      bool line_ahead) {
+  process.channel().set_memory_place(
+      ticket, round, (refused ? shm::kLineRefused : 0) | (line_ahead ? shm::kLineAhead : 0));
+}
+
 }  // namespace
 
 void raise_os_error(const daemon::Failure& failure) {
@@ -82,6 +88,11 @@ void add_process(py::module_& module) {
       .def("set_memory_limit",
            [](const Process& p, uint64_t bytes) { p.channel().set_memory_limit(bytes); },
            py::kw_only(), arg("limit_bytes"))
+      .def("set_memory_wait",
+           [](const Process& p, uint64_t ns) { p.channel().set_memory_wait(ns); }, py::kw_only(),
+           arg("wait_ns"))
+      .def("set_memory_place", &set_memory_place, py::kw_only(), arg("ticket"), arg("round"),
+           arg("refused"), arg("line_ahead"))
       .def("set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
            py::kw_only(), arg("stale_ns"))
       .def("stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },

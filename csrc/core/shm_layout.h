@@ -61,6 +61,10 @@ enum class JobClass : uint32_t { kUnspecified = 0, kLatency = 1, kNormal = 2, kB
 // that a waiter's FUTEX_WAIT compares a value that never repeats within 2^31 changes.
 inline constexpr uint32_t kGateHold = 1;
 
+// CommandMemory::line
+inline constexpr uint32_t kLineAhead = 1u << 0;    // others wait: line up before the driver is asked
+inline constexpr uint32_t kLineRefused = 1u << 1;  // what `line_ticket` asks for can never be had
+
 // CommandPage::flags
 inline constexpr uint32_t kFlagHonourPresence = 1u << 0;  // yield to busy higher classes
 inline constexpr uint32_t kFlagTelemetry = 1u << 1;       // write records
@@ -101,8 +105,14 @@ struct alignas(64) CommandMemory {
   std::atomic<uint64_t> limit_bytes;            // device memory lease; kNoLimit = none
   std::atomic<uint64_t> resident_target_bytes;  // kNoLimit = everything stays resident
   std::atomic<uint32_t> sm_set;                 // 0 = the whole device
+  // Futex word; daemon: release, behind all that follows, whenever one of it changes. A request that
+  // may try does so once for each value.
+  std::atomic<uint32_t> line_round;
+  std::atomic<uint64_t> wait_ns;      // an allocation may wait so long for memory; 0 = not at all
+  std::atomic<uint64_t> line_ticket;  // of the request that may try, or is refused; 0 = none
+  std::atomic<uint32_t> line;         // kLine*; kLineAhead: a hint read by every allocation
   uint32_t reserved0;
-  uint64_t reserved[5];
+  uint64_t reserved[2];
 };
 
 struct alignas(4096) CommandPage {
@@ -140,8 +150,15 @@ struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never tru
   std::atomic<uint64_t> alloc_count;
   std::atomic<uint64_t> free_count;
   std::atomic<uint64_t> refused_count;
-  uint64_t reserved[3];
+  // The first of the threads that wait for memory. The ticket is 0 while the others change, and
+  // stored last: release, matched by the acquire of the daemon, which looks at it twice.
+  std::atomic<uint64_t> wait_ticket;  // counts from 1; 0 = nobody waits
+  std::atomic<uint64_t> wait_bytes;
+  std::atomic<uint32_t> wait_round;   // CommandMemory::line_round in which it tried in vain
+  std::atomic<uint32_t> wait_flags;   // kWait*
 };
+inline constexpr uint32_t kWaitForQuota = 1u << 0;  // the limit is in the way, not the device
+inline constexpr uint32_t kWaitsAlone = 1u << 1;    // as do all threads that use the device
 
 enum class WaitReason : uint32_t { kNone = 0, kGate = 1, kWindow = 2, kPresence = 3, kMemory = 4 };
 inline constexpr uint32_t kWaitReasonCount = 5;
@@ -295,6 +312,8 @@ static_assert(kRingCount * sizeof(RingHeader) <= 4096);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::is_trivially_copyable_v<Record>);
 static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, sample) == 48);
+static_assert(sizeof(CommandMemory) == 64 && offsetof(CommandMemory, line_round) == 20);
+static_assert(sizeof(StateMemory) == 64 && offsetof(StateMemory, wait_ticket) == 40);
 static_assert(kStateBytesFirst == 6 * 4096 + 17 * 65536 && kSampleHeaderOffset % 4096 == 0);
 
 }  // namespace tandem::shm

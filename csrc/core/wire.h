@@ -63,7 +63,8 @@ struct Request {
   uint64_t memory_min_bytes;
   uint64_t slo_p99_ns;
   uint32_t preemptible;  // 0 not said, 1 yes, 2 no
-  uint32_t reserved;
+  uint16_t memory_percent;  // of the device, where memory_bytes is not said; REGISTER only
+  uint16_t wait_memory_s;   // how long an allocation may wait for memory
   char name[kNameBytes];
   char group[kNameBytes];
 };

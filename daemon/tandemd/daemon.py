@@ -162,6 +162,9 @@ class Daemon:
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
         scheduler = Scheduler(self._config.options(self._mps_gpus(self._config)))
+        scheduler.memory.line.capacity_bytes = {
+            gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
+        }
         poller = _native.Poller()
         channels = Channels(send=lambda *packet: self._sessions.send(*packet))
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)

@@ -18,6 +18,7 @@ from tandemd.config import Privacy
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
+from tandemd.core.explain_memory import first_in_line
 from tandemd.core.model import Job, JobClass, JobState
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu, Inventory
@@ -186,6 +187,8 @@ class Desk:
             if etag and etag != etag_of(job.spec):
                 raise StateError(f"{job.display_name} was changed by somebody else; read it again")
             spec = replace(job.spec, **changes)  # type: ignore[arg-type]
+            if "memory_bytes" in changes:
+                spec = replace(spec, memory_percent=0)  # it no longer counts
             self._check_ceiling(uid, job, spec.job_class)
             now_ns = self._loop.clock.now_ns()
             self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
@@ -344,6 +347,7 @@ class Desk:
         command = self._sessions.commands.get(job.job_id, "")
         info = self._sessions.info
         gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
+        waits = first_in_line(core, job)
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
@@ -373,6 +377,8 @@ class Desk:
             steps=job.steps,
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
+            memory_wait_bytes=waits.wait.size_bytes if waits else 0,
+            memory_wait_place=len(waits.ahead) + 1 if waits else 0,
             share=self._loop.recent.share(("job", job.job_id)),
             findings=self._findings(job),
         )

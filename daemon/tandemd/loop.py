@@ -27,7 +27,7 @@ from tandemd.core.events import (
     UsageSampled,
     WakeAt,
 )
-from tandemd.core.model import Phases, Usage, WaitReason
+from tandemd.core.model import MemoryWait, Phases, Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.edges.attach import AttachServer
@@ -251,6 +251,10 @@ def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
         snapshot.device_bytes,
         snapshot.open_segments,
         snapshot.alloc_count,
+        snapshot.memory_ticket,
+        snapshot.memory_round,
+        snapshot.memory_of_quota,
+        snapshot.memory_alone,
         snapshot.ungated,
     )
 
@@ -269,6 +273,7 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         device_bytes=snapshot.device_bytes,
         open_segments=snapshot.open_segments,
         alloc_count=snapshot.alloc_count,
+        memory_wait=_memory_wait(snapshot),
         launches=snapshot.launches,
         work_ns=snapshot.work_ns,
         timed_count=snapshot.timed_count,
@@ -283,6 +288,18 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,
+    )
+
+
+def _memory_wait(snapshot: _native.Snapshot) -> MemoryWait | None:
+    if not snapshot.memory_ticket:
+        return None
+    return MemoryWait(
+        ticket=snapshot.memory_ticket,
+        size_bytes=snapshot.memory_wanted_bytes,
+        is_quota=snapshot.memory_of_quota,
+        is_alone=snapshot.memory_alone,
+        tried_round=snapshot.memory_round,
     )
 
 

@@ -252,7 +252,9 @@ class Sessions:
         return JobSpec(
             job_class=granted,
             memory_bytes=_said(request.memory_bytes, NO_LIMIT),
+            memory_percent=request.memory_percent,
             memory_min_bytes=_said(request.memory_min_bytes, 0),
+            wait_memory_ns=request.wait_memory_s * 1_000_000_000,
             sm_percent=min(request.sm_percent, 100),
             slo_p99_ns=_said(request.slo_p99_ns, 0),
             preemptible={1: True, 2: False}.get(request.preemptible),

@@ -52,6 +52,8 @@ class JobView:
     steps: int
     iterations: int  # marked, or else found, of all its processes
     audited_bytes: int  # what the driver says that it holds
+    memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
+    memory_wait_place: int  # in line, from 1
     share: float
     findings: tuple[FindingView, ...]
 

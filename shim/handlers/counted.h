@@ -9,6 +9,7 @@
 #include "admission.h"
 #include "driver.h"
 #include "holdings.h"
+#include "line.h"
 #include "memory.h"
 #include "observe.h"
 #include "place.h"
@@ -49,12 +50,14 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, Re
                  uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const Place place = place_now();
-  if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = real();
-  if (result != CUDA_SUCCESS || !out) {
-    undo_admission(place.device, bytes, result);
-    return result;
-  }
+  const auto want = [&] { return line::Want{place.device, bytes}; };
+  const CUresult result = line::in_line(want, [&] {
+    if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult answer = real();
+    if (answer != CUDA_SUCCESS || !out) undo_admission(place.device, bytes, answer);
+    return answer;
+  });
+  if (result != CUDA_SUCCESS || !out) return result;
   const uint64_t held = real_bytes();
   if (held != bytes) correct(place.device, bytes, held);
   hold(kind, key_of(*out), place, held);

@@ -26,13 +26,20 @@ CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUst
     return counted(holdings::Kind::kLinear, address, bytes, real, [bytes] { return bytes; }, named);
   }
   Channel* channel = managed_channel();
-  pools::Growth growth;
-  if (!pools::begin_allocation(row, bytes, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUdeviceptr before = address ? *address : 0;
-  const CUresult result = real();
-  const CUresult told =
-      pools::end_allocation(growth, result, address ? *address : 0, bytes, as_stream(named));
-  if (told != result) *address = before;
+  const auto want = [&] {
+    const pools::Growth growth = pools::growth_of(row, bytes);
+    return line::Want{growth.device, growth.bytes};
+  };
+  const CUresult told = line::in_line(want, [&] {
+    pools::Growth growth;
+    if (!pools::begin_allocation(row, bytes, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUdeviceptr before = address ? *address : 0;
+    const CUresult result = real();
+    const CUresult answer =
+        pools::end_allocation(growth, result, address ? *address : 0, bytes, as_stream(named));
+    if (answer != result) *address = before;
+    return answer;
+  });
   if (channel && told == CUDA_SUCCESS)
     record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes, named);
   return told;

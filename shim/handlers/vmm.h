@@ -21,12 +21,14 @@ CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
   if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return Call::real(out, bytes, prop, flags);
   const auto device = static_cast<uint32_t>(prop->location.id);
-  if (!admit(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = Call::real(out, bytes, prop, flags);
-  if (result != CUDA_SUCCESS || !out) {
-    undo_admission(device, bytes, result);
-    return result;
-  }
+  const auto want = [&] { return line::Want{device, bytes}; };
+  const CUresult result = line::in_line(want, [&] {
+    if (!admit(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult answer = Call::real(out, bytes, prop, flags);
+    if (answer != CUDA_SUCCESS || !out) undo_admission(device, bytes, answer);
+    return answer;
+  });
+  if (result != CUDA_SUCCESS || !out) return result;
   physical::note_created(*out, device, bytes);
   memory::count_allocated();
   memory::publish();

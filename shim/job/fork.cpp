@@ -7,6 +7,7 @@
 #include "graph_memory.h"
 #include "helper.h"
 #include "holdings.h"
+#include "line.h"
 #include "memory.h"
 #include "pool_rows.h"
 #include "ring_writer.h"
@@ -28,6 +29,7 @@ void become_child() {
   pools::start_afresh();
   graph_memory::start_afresh();
   memory::start_afresh();
+  line::start_afresh();
   if (Channel* parents = g_channel.exchange(nullptr)) parents->socket.drop();
   ties::start_afresh();
   forget_helper();

@@ -17,6 +17,7 @@
 #include "descriptor.h"
 #include "driver.h"
 #include "guard.h"
+#include "line.h"
 #include "markers.h"
 #include "presence.h"
 #include "relaxed.h"
@@ -257,6 +258,7 @@ void* run(void*) {
   prctl(PR_SET_NAME, "tandem", 0, 0, 0);
   prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
   const Reentry everything_is_ours;
+  line::never_count_thread();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (g_driver.cuThreadExchangeStreamCaptureMode) g_driver.cuThreadExchangeStreamCaptureMode(&mode);
   while (!g_stopping.load()) {

@@ -25,6 +25,7 @@ constexpr Unit kByteUnits[] = {
 };
 constexpr Unit kTimeUnits[] = {
     {"ns", 1}, {"us", 1000}, {"ms", 1000'000}, {"s", 1000'000'000},
+    {"m", 60'000'000'000}, {"min", 60'000'000'000}, {"h", 3'600'000'000'000},
 };
 
 constexpr char kSocketName[] = "/attach.sock";
@@ -159,6 +160,19 @@ void read_priority(Settings* settings) {
   else say_once("TANDEM_PRIORITY", value, "is not latency, normal or batch; ignoring it");
 }
 
+// In whole seconds, as the wire has it: a part of one counts whole.
+void read_wait(Settings* settings) {
+  const char* value = text_of("TANDEM_WAIT_MEMORY");
+  if (!value) return;
+  uint64_t ns = 0;
+  if (!parse_duration_ns(value, &ns)) {
+    say_once("TANDEM_WAIT_MEMORY", value, "is not a time like 30s; ignoring it");
+    return;
+  }
+  const uint64_t seconds = ns / 1'000'000'000 + (ns % 1'000'000'000 != 0);
+  settings->request.wait_memory_s = static_cast<uint16_t>(seconds < UINT16_MAX ? seconds : UINT16_MAX);
+}
+
 void read_limits(Settings* settings) {
   if (const char* value = text_of("TANDEM_MEMORY")) {
     if (!parse_percent(value, &settings->memory_percent) &&
@@ -170,6 +184,7 @@ void read_limits(Settings* settings) {
       value && !parse_bytes(value, &settings->request.memory_min_bytes)) {
     say_once("TANDEM_MEMORY_MIN", value, "is not a size (20GiB); ignoring it");
   }
+  read_wait(settings);
   if (const char* value = text_of("TANDEM_SM")) {
     uint64_t count = 0;
     if (parse_percent(value, &settings->request.sm_percent)) return;

@@ -8,6 +8,7 @@
 //   TANDEM_PRIORITY   latency | normal | batch not said
 //   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
 //   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
+//   TANDEM_WAIT_MEMORY 30s                    not said  an allocation may wait so long for memory
 //   TANDEM_PREEMPTIBLE 0 | 1                   not said
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_SLO        [p99=]50ms               not said

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "line.h"
 #include "slots.h"
 
 namespace tandem::shim {
@@ -20,6 +21,7 @@ pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
 // No driver call: the driver's own thread state may be gone.
 void give_back(void*) {
   g_thread.ring.release();
+  line::uncount_thread();
   g_thread.channel = nullptr;
   if (Channel* channel = g_channel.load(std::memory_order_acquire)) retire_slots_of_thread(*channel);
 }
@@ -34,6 +36,7 @@ void watch_thread_end() {
 
 void claim_ring(Channel& channel) {
   watch_thread_end();
+  line::count_thread();
   g_thread.ring.release();
   g_thread.ring.claim(channel.state, thread_id());
 }

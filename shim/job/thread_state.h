@@ -8,11 +8,16 @@
 
 namespace tandem::shim {
 
+// Among the threads that use the device, see memory/line.h.
+enum class Counted : uint8_t { kNotYet, kYes, kNever };
+
 struct ThreadState {
   RingWriter ring;
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
   bool in_request = false;
+  bool in_line = false;  // for memory
+  Counted counted = Counted::kNotYet;
   // The last query that was told of, its handle plus one, and the end of the ring then.
   uint64_t queried = 0;
   uint64_t queried_at = 0;

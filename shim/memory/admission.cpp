@@ -2,6 +2,7 @@
 
 #include "driver.h"
 #include "graph_memory.h"
+#include "line.h"
 #include "memory.h"
 #include "pool_rows.h"
 #include "session.h"
@@ -21,6 +22,11 @@ uint64_t limit_now(uint32_t device) {
   return agreed_limit(total);
 }
 
+// In line it is the line that says no.
+void count_refusal() {
+  if (!line::is_in_line()) memory::count_refused();
+}
+
 }  // namespace
 
 void give_up_spare_memory(uint32_t device) {
@@ -33,7 +39,7 @@ bool admit(uint32_t device, uint64_t bytes) {
   if (memory::take(device, bytes, limit)) return true;
   give_up_spare_memory(device);
   if (memory::take(device, bytes, limit)) return true;
-  memory::count_refused();
+  count_refusal();
   memory::publish();
   return false;
 }
@@ -48,7 +54,7 @@ bool admit_reuse(uint32_t device) {
   if (!memory::is_over_limit(device)) return true;
   give_up_spare_memory(device);
   if (!memory::is_over_limit(device)) return true;
-  memory::count_refused();
+  count_refusal();
   return false;
 }
 

@@ -116,20 +116,26 @@ holdings::Entry forget(CUgraphExec exec) {
 }
 
 // What another graph left reserved is used first. Once launched, a graph keeps its memory.
-bool begin_launch(CUgraphExec exec, Growth* growth) {
+Growth growth_of(CUgraphExec exec) {
+  Growth growth;
   {
     const Locked table;
     const Entry* entry = table->find(Kind::kGraphExec, key_of(exec));
-    if (!entry) return true;
-    *growth = {exec, entry->device, entry->bytes, entry->count > 0};
+    if (!entry) return growth;
+    growth = {exec, entry->device, entry->count > 0 ? entry->bytes : 0, entry->count > 0};
   }
-  if (!growth->is_first) return true;
   uint64_t used = 0, reserved = 0;
-  if (attribute_of(growth->device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) &&
-      attribute_of(growth->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
-      reserved >= used && growth->bytes <= reserved - used) {
-    growth->bytes = 0;
+  if (growth.bytes && attribute_of(growth.device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) &&
+      attribute_of(growth.device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+      reserved >= used && growth.bytes <= reserved - used) {
+    growth.bytes = 0;
   }
+  return growth;
+}
+
+bool begin_launch(CUgraphExec exec, Growth* growth) {
+  *growth = growth_of(exec);
+  if (!growth->is_first) return true;
   return growth->bytes ? admit(growth->device, growth->bytes) : admit_reuse(growth->device);
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "holdings.h"
+#include "line.h"
 
 namespace tandem::shim::graph_memory {
 
@@ -32,17 +33,24 @@ struct Growth {
   uint64_t bytes = 0;
   bool is_first = false;
 };
+Growth growth_of(CUgraphExec exec);
 bool begin_launch(CUgraphExec exec, Growth* growth);
 void end_launch(const Growth& growth, CUresult result);
 
 template <class Real>
 CUresult launching(CUgraphExec exec, Real real) {
   if (!any()) return real();
-  Growth growth;
-  if (!begin_launch(exec, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = real();
-  end_launch(growth, result);
-  return result;
+  const auto want = [&] {
+    const Growth growth = growth_of(exec);
+    return line::Want{growth.device, growth.bytes};
+  };
+  return line::in_line(want, [&] {
+    Growth growth;
+    if (!begin_launch(exec, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = real();
+    end_launch(growth, result);
+    return result;
+  });
 }
 
 void refresh(uint32_t device);

@@ -7,6 +7,7 @@
 #include "admission.h"
 #include "driver.h"
 #include "holdings.h"
+#include "line.h"
 #include "memory.h"
 #include "place.h"
 #include "relaxed.h"
@@ -235,13 +236,15 @@ void end_destroy(uint32_t index, CUmemoryPool pool, bool destroyed) {
   }
 }
 
+Growth growth_of(uint32_t index, uint64_t bytes) {
+  const Locked lock;
+  const Row& row = g_rows[index];
+  const uint64_t unused = row.reserved > row.used ? row.reserved - row.used : 0;
+  return {index, row.device, bytes > unused ? round_up(bytes, kGranule) : 0};
+}
+
 bool begin_allocation(uint32_t index, uint64_t bytes, Growth* growth) {
-  {
-    const Locked lock;
-    const Row& row = g_rows[index];
-    const uint64_t unused = row.reserved > row.used ? row.reserved - row.used : 0;
-    *growth = {index, row.device, bytes > unused ? round_up(bytes, kGranule) : 0};
-  }
+  *growth = growth_of(index, bytes);
   return growth->bytes ? admit(growth->device, growth->bytes) : admit_reuse(growth->device);
 }
 
@@ -289,7 +292,7 @@ CUresult end_allocation(const Growth& growth, CUresult result, CUdeviceptr addre
   if (pool) ask(growth.row, pool, ticket);
   memory::give_back(growth.device, growth.bytes);
   if (memory::is_over_limit(growth.device) && take_back(growth, address, bytes, stream)) {
-    memory::count_refused();
+    if (!line::is_in_line()) memory::count_refused();
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   memory::count_allocated();

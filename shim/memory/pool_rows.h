@@ -38,6 +38,7 @@ struct Growth {
   uint32_t device;
   uint64_t bytes;
 };
+Growth growth_of(uint32_t row, uint64_t bytes);  // as far as it can be foretold
 bool begin_allocation(uint32_t row, uint64_t bytes, Growth* growth);
 CUresult end_allocation(const Growth& growth, CUresult result, CUdeviceptr address, uint64_t bytes,
                         CUstream stream);

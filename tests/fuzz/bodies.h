@@ -137,6 +137,9 @@ class State {
     require(after.launches >= before.launches && after.launches <= kMax);
     require(after.refused_count >= before.refused_count && after.refused_count <= kMax);
     require(after.device_bytes <= after.peak_bytes && after.peak_bytes <= kMax);
+    require(after.memory_ticket <= kMax && after.memory_wanted_bytes <= kMax);
+    require(after.memory_ticket != 0 || (after.memory_wanted_bytes == 0 && !after.memory_round &&
+                                         !after.memory_of_quota && !after.memory_alone));
     require(static_cast<uint32_t>(after.wait_reason) < shm::kWaitReasonCount);
     require(after.waiting_threads != 0 ||
             (after.wait_reason == shm::WaitReason::kNone && after.wait_since_ns == 0));

@@ -169,6 +169,7 @@ class JobSpec(google.protobuf.message.Message):
     SLO_FIELD_NUMBER: builtins.int
     PREEMPTIBLE_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
+    WAIT_MEMORY_FIELD_NUMBER: builtins.int
     memory_quota_bytes: builtins.int
     """0 = none"""
     memory_min_bytes: builtins.int
@@ -178,6 +179,10 @@ class JobSpec(google.protobuf.message.Message):
     group: builtins.str
     @property
     def slo(self) -> global___Slo: ...
+    @property
+    def wait_memory(self) -> google.protobuf.duration_pb2.Duration:
+        """how long an allocation may wait; 0 = not at all"""
+
     def __init__(
         self,
         *,
@@ -187,9 +192,10 @@ class JobSpec(google.protobuf.message.Message):
         slo: global___Slo | None = ...,
         preemptible: builtins.bool | None = ...,
         group: builtins.str = ...,
+        wait_memory: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "preemptible", b"preemptible", "slo", b"slo"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "group", b"group", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "preemptible", b"preemptible", "slo", b"slo", "wait_memory", b"wait_memory"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "group", b"group", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_preemptible", b"_preemptible"]) -> typing.Literal["preemptible"] | None: ...
 
 global___JobSpec = JobSpec
@@ -209,6 +215,8 @@ class JobStatus(google.protobuf.message.Message):
     STEPS_FIELD_NUMBER: builtins.int
     SHARE_RATIO_FIELD_NUMBER: builtins.int
     FINDINGS_FIELD_NUMBER: builtins.int
+    MEMORY_WAIT_BYTES_FIELD_NUMBER: builtins.int
+    MEMORY_WAIT_PLACE_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -219,6 +227,10 @@ class JobStatus(google.protobuf.message.Message):
     steps: builtins.int
     share_ratio: builtins.float
     """of GPU time in the last second, 0..1"""
+    memory_wait_bytes: builtins.int
+    """what its first allocation in line waits for; 0 = none waits"""
+    memory_wait_place: builtins.int
+    """in line, from 1"""
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -239,9 +251,11 @@ class JobStatus(google.protobuf.message.Message):
         steps: builtins.int = ...,
         share_ratio: builtins.float = ...,
         findings: collections.abc.Iterable[global___Finding] | None = ...,
+        memory_wait_bytes: builtins.int = ...,
+        memory_wait_place: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 

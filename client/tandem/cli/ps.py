@@ -25,8 +25,9 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     """List the jobs: who computes, who waits, and with how much memory.
 
     BUSY% is the share of the GPU in the last second. A ~ before GPU-TIME says that part of it was
-    split between jobs that ran together. WAIT is the total since the job began. FINDINGS are what
-    the watchdog found; `tandem explain` tells more.
+    split between jobs that ran together. WAIT is the total since the job began. A + behind MEM is
+    what an allocation of the job waits for. FINDINGS are what the watchdog found; `tandem explain`
+    tells more.
 
     \b
     Examples:
@@ -62,6 +63,7 @@ def _require_user(user: str) -> None:
 def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
     """One line of the table."""
     quota = "-" if job.memory_quota_bytes is None else format_bytes(job.memory_quota_bytes)
+    waits = f" +{format_bytes(job.memory_wait_bytes)}" if job.memory_wait_bytes else ""
     gpu_time = format_duration(job.gpu_time_ns)
     return (
         job.name,
@@ -71,7 +73,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         job.state or "?",
         job.gpu or "-",
         f"{job.share_ratio * 100:.0f}",
-        f"{format_bytes(job.resident_bytes)} / {quota}",
+        f"{format_bytes(job.resident_bytes)} / {quota}{waits}",
         format_duration(job.wait_time_ns),
         f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,
         format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-",

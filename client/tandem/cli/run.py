@@ -8,10 +8,17 @@ from typing import Any
 import click
 
 from tandem import _launch
-from tandem._attach import CLASSES, Request
+from tandem._attach import CLASSES, MAX_WAIT_NS, Request
 from tandem._launch import Launch, Plan
 from tandem.errors import TandemError, UsageError
-from tandem.units import Percent, parse_bytes, parse_memory, parse_percent, parse_slo
+from tandem.units import (
+    Percent,
+    parse_bytes,
+    parse_duration,
+    parse_memory,
+    parse_percent,
+    parse_slo,
+)
 
 
 class Parsed(click.ParamType[Any]):
@@ -39,6 +46,14 @@ def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
         raise UsageError(f"{what} {text!r} is neither a share (30%) nor a number of SMs (40)")
     return int(text)
+
+
+def parse_wait(text: str, *, what: str = "wait-memory") -> int:
+    """Nanoseconds from `30s`, more than none and at most what the wire has room for."""
+    wait_ns = parse_duration(text, what=what)
+    if not 0 < wait_ns <= MAX_WAIT_NS:
+        raise UsageError(f"{what} {text!r} is not between 1s and {MAX_WAIT_NS // 10**9}s")
+    return wait_ns
 
 
 def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
@@ -69,6 +84,15 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     type=Parsed("SIZE", parse_bytes),
     envvar="TANDEM_MEMORY_MIN",
     help="Memory that stays resident.",
+)
+@click.option(
+    "--wait-memory",
+    type=Parsed("[TIMEOUT]", parse_wait),
+    is_flag=False,
+    flag_value="10min",
+    envvar="TANDEM_WAIT_MEMORY",
+    help="Let an allocation wait for memory instead of failing: 30s, 2h; 10min if not said. "
+    "Without a value, write it before another option or --.",
 )
 @click.option(
     "--sm",
@@ -120,6 +144,7 @@ def run(**options: Any) -> None:
     Examples:
       tandem run -p latency --slo p99=50ms -J llama -- python serve.py
       tandem run -p batch -m 20GiB -- torchrun --nproc-per-node 2 train.py
+      tandem run -m 40% --wait-memory 5min -- python train.py
       tandem run --dry-run -m 40% -- python train.py
     """
     launch = Launch(
@@ -147,6 +172,7 @@ def _request(options: dict[str, Any]) -> Request:
         memory_bytes=memory if isinstance(memory, int) else None,
         memory_percent=memory.value if isinstance(memory, Percent) else None,
         memory_min_bytes=options["memory_min"],
+        wait_memory_ns=options["wait_memory"],
         sm_percent=sm.value if isinstance(sm, Percent) else None,
         sm_count=sm if isinstance(sm, int) else None,
         slo_p99_ns=options["slo"],

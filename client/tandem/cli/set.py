@@ -5,7 +5,7 @@ import click
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
 
-KEYS = ("priority", "memory", "memory_min", "sm", "slo", "preemptible")
+KEYS = ("priority", "memory", "memory_min", "wait_memory", "sm", "slo", "preemptible")
 
 
 @click.command("set")
@@ -15,8 +15,9 @@ KEYS = ("priority", "memory", "memory_min", "sm", "slo", "preemptible")
 def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Change what JOB may use; it takes effect at once.
 
-    Keys are priority, memory, memory_min, sm and slo, with the values of `tandem run`, and
-    preemptible with yes or no. The value none takes a limit away.
+    Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
+    and preemptible with yes or no. The value none takes a limit away. A memory limit below what the
+    job holds takes nothing from it: it gets no more.
 
     \b
     Examples:
@@ -30,6 +31,7 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
             priority=wanted.get("priority"),
             memory=wanted.get("memory"),
             memory_min=wanted.get("memory_min"),
+            wait_memory=wanted.get("wait_memory"),
             sm=wanted.get("sm"),
             slo=wanted.get("slo"),
             preemptible=_yes_or_no(wanted.get("preemptible")),

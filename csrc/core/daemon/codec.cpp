@@ -69,6 +69,7 @@ Problem check_request(const char* message, wire::Request* request) {
       {"job_class", request->job_class, static_cast<uint32_t>(shm::JobClass::kBatch)},
       {"sm_percent", request->sm_percent, 100},
       {"preemptible", request->preemptible, 2},
+      {"memory_percent", request->memory_percent, 100},
   };
   if (Problem p = check_limits(message, limits)) return p;
   if (Problem p = check_text(message, "name", request->name, sizeof(request->name), Lines::kOne)) {

@@ -183,6 +183,19 @@ void Channel::set_memory_limit(uint64_t limit_bytes) {
   pages_->command().memory.limit_bytes.store(limit_bytes, std::memory_order_relaxed);
 }
 
+void Channel::set_memory_wait(uint64_t wait_ns) {
+  pages_->command().memory.wait_ns.store(wait_ns, std::memory_order_relaxed);
+}
+
+void Channel::set_memory_place(uint64_t ticket, uint32_t round, uint32_t line) {
+  shm::CommandMemory& memory = pages_->command().memory;
+  memory.line_ticket.store(0, std::memory_order_relaxed);  // nobody takes the old one's for the new
+  memory.line.store(line, std::memory_order_release);
+  memory.line_ticket.store(ticket, std::memory_order_release);
+  memory.line_round.store(round, std::memory_order_release);  // pairs with the acquire of who waits
+  futex_wake_all(&memory.line_round);
+}
+
 void Channel::set_stale(uint64_t stale_ns) {
   pages_->command().heartbeat.stale_ns.store(stale_ns, std::memory_order_relaxed);
 }

@@ -111,6 +111,9 @@ class Channel {
   void set_flags(uint32_t flags);
   void set_presence_mask(uint64_t mask);
   void set_memory_limit(uint64_t limit_bytes);
+  void set_memory_wait(uint64_t wait_ns);
+  // `line` is made of shm::kLine*. Wakes those who wait for memory.
+  void set_memory_place(uint64_t ticket, uint32_t round, uint32_t line);
   void set_stale(uint64_t stale_ns);
 
  private:

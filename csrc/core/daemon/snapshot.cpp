@@ -78,6 +78,21 @@ void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
   grow(&snapshot->refused_count, memory.refused_count);
 }
 
+// A request that changes while it is read is none until the next look.
+void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
+  const uint64_t ticket = memory.wait_ticket.load(std::memory_order_acquire);  // the shim's release
+  const uint64_t wanted_bytes = bounded(memory.wait_bytes);
+  const uint32_t round = read(memory.wait_round);
+  const uint32_t flags = read(memory.wait_flags);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const bool waits = ticket != 0 && ticket <= kMaxFigure && read(memory.wait_ticket) == ticket;
+  snapshot->memory_ticket = waits ? ticket : 0;
+  snapshot->memory_wanted_bytes = waits ? wanted_bytes : 0;
+  snapshot->memory_round = waits ? round : 0;
+  snapshot->memory_of_quota = waits && (flags & shm::kWaitForQuota);
+  snapshot->memory_alone = waits && (flags & shm::kWaitsAlone);
+}
+
 }  // namespace
 
 void Looker::look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
@@ -101,6 +116,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   snapshot->process_id = pages.process_id();
   look_at_slots(pages, now_ns, snapshot);
   look_at_memory(state.memory, snapshot);
+  look_at_line(state.memory, snapshot);
   look_at_waits(state.waits, now_ns, snapshot);
   look_at_marks(state.marks, now_ns, snapshot);
   snapshot->linger_ns = bounded(state.control.linger_ns);
@@ -130,7 +146,8 @@ uint64_t TickClock::to_ns(uint64_t ticks, uint64_t now_ns) const {
 bool notable(const Snapshot& before, const Snapshot& after) {
   return before.busy != after.busy || before.waiting_threads != after.waiting_threads ||
          before.steps != after.steps || before.phase_hash != after.phase_hash ||
-         before.doorbell != after.doorbell || before.ungated != after.ungated;
+         before.doorbell != after.doorbell || before.ungated != after.ungated ||
+         before.memory_ticket != after.memory_ticket || before.memory_round != after.memory_round;
 }
 
 }  // namespace tandem::daemon

@@ -81,7 +81,8 @@ bool Watcher::round(uint64_t now_ns) {
   charge_since(now_ns > last_round_ns_ ? now_ns - last_round_ns_ : 0);
   const bool recording = records_.wanted(now_ns);
   bool changed = false;
-  active_ = false;
+  const bool room_matters = somebody_lacks_memory_;
+  active_ = somebody_lacks_memory_ = false;
   for (const auto& watched : watched_) {
     const Snapshot before = watched->snapshot;
     watched->looker.look(*watched->pages, now_ns, &watched->snapshot);
@@ -91,8 +92,10 @@ bool Watcher::round(uint64_t now_ns) {
       watched->snapshot.iteration_bytes = after.device_bytes;
     if (watched->sampler)
       watched->sampler->look(*watched->pages, watched->window.wanted(), now_ns);
-    changed |= notable(before, watched->snapshot);
-    active_ |= watched->snapshot.busy || watched->snapshot.waiting_threads != 0;
+    changed |= notable(before, watched->snapshot) ||
+               (room_matters && after.device_bytes != before.device_bytes);
+    somebody_lacks_memory_ |= after.memory_ticket != 0;
+    active_ |= after.busy || after.waiting_threads != 0 || after.memory_ticket != 0;
   }
   last_round_ns_ = now_ns;
   return changed;

@@ -89,6 +89,7 @@ class Watcher {
   std::vector<shm::Record> scratch_;
   uint64_t last_round_ns_ = 0;
   bool active_ = false;
+  bool somebody_lacks_memory_ = false;  // what others give back is news for it
 };
 
 }  // namespace tandem::daemon

@@ -239,6 +239,28 @@ class SetMemoryLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetMemoryWait:
+    """How long an allocation of the process may wait for memory; 0 = not at all."""
+
+    process_id: int
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMemoryPlace:
+    """Where the process stands in the line for device memory.
+
+    Its request `ticket` may try, once in each round, or is refused; 0 = none of its requests may.
+    """
+
+    process_id: int
+    ticket: int
+    round: int
+    is_refused: bool
+    line_ahead: bool  # others wait: its next request joins the line before the driver is asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
     """The class the process is treated as."""
 
@@ -295,6 +317,8 @@ Action = (
     | SetPresence
     | SetHonourPresence
     | SetMemoryLimit
+    | SetMemoryWait
+    | SetMemoryPlace
     | SetClass
     | SetLinger
     | ForgetProcess

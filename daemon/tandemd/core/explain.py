@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
+from tandemd.core.explain_memory import explain_wait, first_in_line, memory_facts
 from tandemd.core.explain_pairs import pair_lines, partner_of
 from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
@@ -32,11 +33,14 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     elif not job.processes or found is None:
         started = job.state is not JobState.STARTING
         summary = "has left the gpu" if started else "has not used the gpu yet"
+    elif waiter := first_in_line(scheduler, job):
+        summary = explain_wait(waiter, scheduler)
     elif not group.open and group.wants:
         summary = _held(scheduler, group, *found, now_ns=now_ns)
     else:
         summary = _open(scheduler, job, group, *found)
-    return Explained(summary=summary, lines=tuple(_facts(scheduler, group, found)))
+    lines = [*_facts(scheduler, group, found), *memory_facts(job)]
+    return Explained(summary=summary, lines=tuple(lines))
 
 
 def _paused(job: Job, group: Group) -> str:
@@ -86,8 +90,6 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
         return "runs ungated: its shim lost sight of the daemon, or was told to only watch"
     waits = {u.wait_reason for u in usages if u.waiting_threads}
     ahead = ", ".join(g.title for g in island if g.wants and scheduler.policy.yields_to(group, g))
-    if WaitReason.MEMORY in waits:
-        return "waits for device memory"
     if WaitReason.PRESENCE in waits:
         period_ns, share = scheduler.options.share_period_ns, scheduler.options.min_share
         owed = f"owed {share:.0%} of the time after {_ms(period_ns)} of waiting"

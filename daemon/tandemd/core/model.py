@@ -67,7 +67,9 @@ class JobSpec:
 
     job_class: JobClass = JobClass.NORMAL
     memory_bytes: int = NO_LIMIT
+    memory_percent: int = 0  # of the GPU, in place of `memory_bytes` until a process is on one
     memory_min_bytes: int = 0
+    wait_memory_ns: int = 0  # how long an allocation may wait for memory; 0 = not at all
     sm_percent: int = 0
     slo_p99_ns: int = 0
     preemptible: bool | None = None
@@ -105,6 +107,17 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWait:
+    """What the first of a process's threads that wait for device memory asks for."""
+
+    ticket: int  # its number, from 1 in each process
+    size_bytes: int
+    is_quota: bool  # the job's limit is in its way, not what the GPU has left
+    is_alone: bool  # all other threads of the process that use the GPU wait as well
+    tried_round: int  # of the newest round in which it tried in vain; 0 = has not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """One look at a process. Everything in it is the process's own claim."""
 
@@ -119,6 +132,7 @@ class Usage:
     device_bytes: int = 0
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
+    memory_wait: MemoryWait | None = None
     launches: int = 0
     work_ns: int = 0  # predicted GPU time of what it submitted
     timed_count: int = 0  # submissions with such a prediction
@@ -320,6 +334,8 @@ class Options:
     forecast_gaps: bool = True  # else every window is the configured one
     classify_kernels: bool = True  # else what bounds anybody's work counts as unknown
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
+    memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
+    memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (
         (JobClass.LATENCY, 8),

@@ -47,7 +47,9 @@ from tandemd.core.events import (
 )
 from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import islands_of
+from tandemd.core.memory_places import MemoryPlaces
 from tandemd.core.model import (
+    NO_LIMIT,
     Bound,
     Group,
     GroupKey,
@@ -77,6 +79,7 @@ class Scheduler:
         self.processes: dict[int, Process] = {}
         self.islands: dict[frozenset[int], list[Group]] = {}
         self.turns: dict[frozenset[int], Turns] = {}
+        self.memory = MemoryPlaces(self.processes, self.jobs)
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -133,6 +136,10 @@ class Scheduler:
         """Compare what should be with what was told; return the difference, in order."""
         actions: list[Action] = []
         self._settle(now_ns, actions)
+        told_wake_ns = self.memory.wake_at_ns
+        actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
+        if told_wake_ns is not None or self.memory.wake_at_ns is not None:
+            self._tell_wake(now_ns, actions)
         return actions
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
@@ -222,6 +229,7 @@ class Scheduler:
                 if event.gpu in process.gpus:
                     return
                 process.more_gpus.add(event.gpu)
+                self.memory.note_arrival()
                 job.tell(event.now_ns, f"uses gpu {event.gpu}, too: its turns are on both at once")
                 self._structure_changed = True
             case HandleShared():
@@ -267,6 +275,7 @@ class Scheduler:
                 self._end_if_over(job, event.now_ns, actions)
             case JobUpdated():
                 job.spec = replace(event.spec, group=job.spec.group)
+                self.memory.note_change()
                 job.tell(event.now_ns, f"set to {_describe(job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
             case JobPaused():
@@ -308,6 +317,8 @@ class Scheduler:
         job = self.jobs.get(event.job_id)
         if job is None:
             job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
+        elif job.spec.memory_percent and job.spec.memory_bytes >= NO_LIMIT:
+            job.spec = replace(job.spec, memory_bytes=self._share_of(event, job))
         process = Process(
             process_id=event.process_id,
             job_id=job.job_id,
@@ -320,8 +331,15 @@ class Scheduler:
         group.processes[event.process_id] = process
         self._bind(group, event.now_ns)
         self._gates[event.process_id] = True  # how a fresh command page starts
+        self.memory.note_arrival()
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+
+    def _share_of(self, event: ProcessAttached, job: Job) -> int:
+        """A share in bytes, as its process says, who knows the GPU: no more than is true."""
+        capacity_bytes = self.memory.line.capacity_bytes.get(event.gpu, NO_LIMIT)
+        most_bytes = capacity_bytes * job.spec.memory_percent // 100
+        return min(event.spec.memory_bytes, most_bytes)
 
     def _detach(self, event: ProcessExited, actions: list[Action]) -> None:
         process = self.processes.pop(event.process_id)
@@ -330,6 +348,7 @@ class Scheduler:
         del job.processes[process.process_id], group.processes[process.process_id]
         self._told.pop(process.process_id, None)
         self._gates.pop(process.process_id, None)
+        self.memory.forget(process, event.now_ns, self.options)
         usage = process.usage
         job.retired_gpu_ns += usage.exclusive_ns + usage.shared_ns
         job.retired_shared_ns += usage.shared_ns
@@ -367,6 +386,7 @@ class Scheduler:
                 continue  # left between the look and now
             job = self.jobs[process.job_id]
             old, process.usage = process.usage, usage
+            self.memory.take(process, old, event.now_ns)
             jobs[job.job_id] = job
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
             key = job.group_key
@@ -571,7 +591,8 @@ class Scheduler:
         return None if key is None or key == group.key else self.groups.get(key)
 
     def _tell_wake(self, now_ns: int, actions: list[Action]) -> None:
-        wishes = [at_ns for at_ns in self._wakes.values() if at_ns is not None]
+        known = (*self._wakes.values(), self.memory.wake_at_ns)
+        wishes = [at_ns for at_ns in known if at_ns is not None]
         wake_at_ns = min(wishes, default=None)
         passed = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
@@ -611,7 +632,8 @@ def _stimulus(job: Job) -> Stimulus:
     usages = [process.usage for process in job.processes.values()]
     if any(usage.busy for usage in usages):
         return Stimulus.BUSY
-    return Stimulus.BLOCKED if any(u.waiting_threads for u in usages) else Stimulus.QUIET
+    waits = any(usage.waiting_threads or usage.memory_wait for usage in usages)
+    return Stimulus.BLOCKED if waits else Stimulus.QUIET
 
 
 def _describe(spec: JobSpec) -> str:

@@ -14,6 +14,7 @@ from tandemd.core.events import (
     SetClass,
     SetLinger,
     SetMemoryLimit,
+    SetMemoryWait,
     SetPresence,
     SetWindow,
 )
@@ -32,6 +33,7 @@ class Settings:
     window: tuple[int, int]  # segments, nanoseconds a segment
     looks_at: tuple[int, ...] = ()
     memory_limit_bytes: int = NO_LIMIT
+    memory_wait_ns: int = 0
     linger: tuple[int, int] = (0, 0)  # nanoseconds: at least, at most
 
     def changes_from(self, old: Settings | None, process_id: int) -> Iterator[Action]:
@@ -46,6 +48,8 @@ class Settings:
             yield SetLinger(process_id=process_id, linger_ns=linger_ns, limit_ns=limit_ns)
         if old is None or old.memory_limit_bytes != self.memory_limit_bytes:
             yield SetMemoryLimit(process_id=process_id, limit_bytes=self.memory_limit_bytes)
+        if (0 if old is None else old.memory_wait_ns) != self.memory_wait_ns:
+            yield SetMemoryWait(process_id=process_id, wait_ns=self.memory_wait_ns)
         if (() if old is None else old.looks_at) != self.looks_at:
             yield SetPresence(process_id=process_id, looks_at=self.looks_at)
 
@@ -110,6 +114,7 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpus),
                 memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
+                memory_wait_ns=group.jobs[process.job_id].spec.wait_memory_ns,
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
         )

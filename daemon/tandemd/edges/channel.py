@@ -17,6 +17,8 @@ from tandemd.core.events import (
     SetHonourPresence,
     SetLinger,
     SetMemoryLimit,
+    SetMemoryPlace,
+    SetMemoryWait,
     SetPresence,
     SetWindow,
 )
@@ -90,7 +92,14 @@ class Channels:
                 watcher.looks_at = set(looks_at)
                 if watcher.welcomed:
                     self._show(watcher)
-            case SetWindow() | SetMemoryLimit() | SetClass() | SetLinger():
+            case (
+                SetWindow()
+                | SetMemoryLimit()
+                | SetMemoryWait()
+                | SetMemoryPlace()
+                | SetClass()
+                | SetLinger()
+            ):
                 self._set(self._channels[action.process_id], action)
             case _:
                 pass
@@ -98,7 +107,7 @@ class Channels:
     def _set(
         self,
         channel: Channel,
-        action: SetWindow | SetMemoryLimit | SetClass | SetLinger,
+        action: SetWindow | SetMemoryLimit | SetMemoryWait | SetMemoryPlace | SetClass | SetLinger,
     ) -> None:
         pages = channel.pages
         match action:
@@ -106,6 +115,8 @@ class Channels:
                 pages.set_window(segments=action.segments, segment_ns=action.segment_ns)
             case SetMemoryLimit():
                 pages.set_memory_limit(limit_bytes=action.limit_bytes)
+            case SetMemoryWait() | SetMemoryPlace():
+                _tell_line(pages, action)
             case SetClass():
                 channel.job_class = action.job_class
                 pages.set_class(job_class=int(action.job_class))
@@ -134,6 +145,18 @@ class Channels:
         packet = _native.encode_presence(index=index, job_class=int(peer.job_class))
         self._send(watcher.process_id, packet, (peer.presence_fd,))
         watcher.shown[peer.process_id] = index
+
+
+def _tell_line(pages: _native.Process, action: SetMemoryWait | SetMemoryPlace) -> None:
+    if isinstance(action, SetMemoryWait):
+        pages.set_memory_wait(wait_ns=action.wait_ns)
+        return
+    pages.set_memory_place(
+        ticket=action.ticket,
+        round=action.round,
+        refused=action.is_refused,
+        line_ahead=action.line_ahead,
+    )
 
 
 def _mask(watcher: Channel) -> int:

@@ -41,6 +41,7 @@ def job_message(view: JobView) -> pb.Job:
         spec=pb.JobSpec(
             memory_quota_bytes=0 if spec.memory_bytes == NO_LIMIT else _int64(spec.memory_bytes),
             memory_min_bytes=_int64(spec.memory_min_bytes),
+            wait_memory=_duration(spec.wait_memory_ns),
             sm_percent=spec.sm_percent,
             slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
             preemptible=spec.preemptible,
@@ -57,6 +58,8 @@ def _status(view: JobView) -> pb.JobStatus:
         state=pb.State.ValueType(int(view.state)),
         reason=view.reason,
         resident_bytes=_int64(sum(process.device_bytes for process in view.processes)),
+        memory_wait_bytes=_int64(view.memory_wait_bytes),
+        memory_wait_place=view.memory_wait_place,
         gpu_time=_duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > 0,
         wait_time=_duration(sum(view.waits_ns)),
@@ -183,6 +186,10 @@ def _memory_min(spec: pb.JobSpec) -> tuple[str, object]:
     return "memory_min_bytes", _at_least_zero("memory_min", spec.memory_min_bytes)
 
 
+def _wait_memory(spec: pb.JobSpec) -> tuple[str, object]:
+    return "wait_memory_ns", _at_least_zero("wait_memory", spec.wait_memory.ToNanoseconds())
+
+
 def _sm(spec: pb.JobSpec) -> tuple[str, object]:
     if spec.sm_percent > 100:
         raise UsageError(f"sm {spec.sm_percent}% is more than 100%")
@@ -201,6 +208,7 @@ _CHANGEABLE: dict[str, Callable[[pb.JobSpec], tuple[str, object]]] = {
     "class": _class,
     "memory_quota_bytes": _memory,
     "memory_min_bytes": _memory_min,
+    "wait_memory": _wait_memory,
     "sm_percent": _sm,
     "slo": _slo,
     "slo.p99": _slo,

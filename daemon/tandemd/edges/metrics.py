@@ -124,6 +124,12 @@ JOB_METRICS = (
         series=_quota,
     ),
     JobMetric(
+        name="tandem_job_memory_waiting_bytes",
+        kind="gauge",
+        help="what the job's first allocation in the line for device memory asks for",
+        series=_one(lambda job: job.memory_wait_bytes),
+    ),
+    JobMetric(
         name="tandem_job_dropped_records",
         kind="counter",
         help="telemetry records that were overwritten before they were read",

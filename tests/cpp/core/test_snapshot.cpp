@@ -119,6 +119,36 @@ TEST(absurd_figures_are_bounded) {
   CHECK_EQ(f.snapshot.wait_since_ns, 1000u);
 }
 
+TEST(a_request_for_memory_is_seen_whole) {
+  Fixture f;
+  shm::StateMemory& memory = f.job.state().memory;
+  memory.wait_bytes.store(4096);
+  memory.wait_round.store(7);
+  memory.wait_flags.store(shm::kWaitForQuota);
+  CHECK_EQ(f.look().memory_ticket, 0u);  // no ticket, no request
+  CHECK_EQ(f.snapshot.memory_wanted_bytes, 0u);
+
+  memory.wait_ticket.store(3);
+  const daemon::Snapshot before = f.snapshot;
+  f.look();
+
+  CHECK_EQ(f.snapshot.memory_ticket, 3u);
+  CHECK_EQ(f.snapshot.memory_wanted_bytes, 4096u);
+  CHECK_EQ(f.snapshot.memory_round, 7u);
+  CHECK(f.snapshot.memory_of_quota && !f.snapshot.memory_alone);
+  CHECK(notable(before, f.snapshot));
+}
+
+TEST(absurd_requests_for_memory_are_bounded) {
+  Fixture f;
+  f.job.state().memory.wait_ticket.store(1);
+  f.job.state().memory.wait_bytes.store(UINT64_MAX);
+  CHECK_EQ(f.look().memory_wanted_bytes, static_cast<uint64_t>(INT64_MAX));
+
+  f.job.state().memory.wait_ticket.store(UINT64_MAX);
+  CHECK_EQ(f.look().memory_ticket, 0u);
+}
+
 TEST(nobody_waiting_has_no_reason) {
   Fixture f;
   f.job.state().waits.reason.store(1);

@@ -25,6 +25,7 @@ from cuda.bindings import driver as cu
 from gpu import Gpu, ok, outside, refused
 import pairing, serving, waiting
 gpu = Gpu(); word = gpu.word(7)
+clock = ctypes.CDLL("libcuda.so.1"); clock.softgpu_now_ns.restype = ctypes.c_uint64
 def alloc(size):
     status, address = cu.cuMemAlloc(size)
     return address if status == 0 else status.name
@@ -32,6 +33,13 @@ def free(address):
     return cu.cuMemFree(address)[0].name
 def memory():
     return ok(cu.cuMemGetInfo()) + (ok(cu.cuDeviceTotalMem(gpu.device)),)
+def physical():
+    prop = cu.CUmemAllocationProp()
+    prop.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    return prop
+def now_ns():
+    return clock.softgpu_now_ns()
 def compute():
     gpu.affine(word, 2, 1, slow=True); return gpu.read(word)
 def for_ever(call):

@@ -1,3 +1,8 @@
+import signal
+
+import pytest
+from running_job import until
+
 MIB = 1 << 20
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 
@@ -60,3 +65,158 @@ def test_a_limit_is_one_for_all_processes_of_a_job(place):
         while left() < 15 * MIB:
             pass
         assert second.do(f"free(alloc({15 * MIB}))") == "CUDA_SUCCESS"
+
+
+def test_a_share_of_the_gpu_is_a_limit_as_good_as_any(place):
+    job = place.job("limited", "-m", "25%")
+
+    free, total, device = job.do("memory()")
+    assert total == device
+    assert free == total - 4
+    assert job.do(f"alloc({total}).__str__()") == OUT_OF_MEMORY
+    with place.client() as client:
+        assert client.job("limited").memory_quota_bytes == total
+
+
+def test_an_allocation_waits_until_another_job_gives_memory_back(place):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    held = holder.do(f"int(alloc({total * 3 // 4}))")
+    waiter = place.job("waiter", "--wait-memory=60s")
+    waiter.start(f"int(alloc({total // 2}))")
+    with place.client() as client:
+        until(lambda: client.job("waiter").memory_wait_place == 1, what="it stands in line")
+        job = client.job("waiter")
+        assert (job.state, job.memory_wait_bytes) == ("waiting", total // 2)
+        assert job.reason.startswith("waits for ")
+        assert "device memory, 1st in line; others hold j-" in job.reason
+        assert "tandem_job_memory_waiting_bytes" in client.metrics()
+    assert f"+{total // 2 >> 20} MiB" in place.tandem("ps")
+
+    assert holder.do(f"free({held})") == "CUDA_SUCCESS"
+
+    assert waiter.result()
+    with place.client() as client:
+        until(lambda: not client.job("waiter").memory_wait_place, what="it has left the line")
+
+
+def test_without_waiting_the_same_allocation_fails_at_once(place):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    assert holder.do(f"int(alloc({total * 3 // 4}))")
+
+    assert place.job("other").do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY
+
+
+def test_a_wait_ends_with_out_of_memory_when_its_time_is_over(place):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    assert holder.do(f"int(alloc({total * 3 // 4}))")
+    waiter = place.job("waiter", "--wait-memory=1s")
+    began_ns = waiter.do("now_ns()")
+
+    assert waiter.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY
+
+    waited_ns = waiter.do("now_ns()") - began_ns
+    assert 1_000_000_000 <= waited_ns < 1_100_000_000
+
+
+def test_a_job_that_alone_is_in_its_own_way_does_not_wait(place):
+    job = place.job("limited", "-m", "20MiB", "--wait-memory=60s")
+    assert job.do(f"int(alloc({15 * MIB}))")
+    began_ns = job.do("now_ns()")
+
+    assert job.do(f"alloc({6 * MIB}).__str__()") == OUT_OF_MEMORY
+    assert job.do(f"alloc({21 * MIB}).__str__()") == OUT_OF_MEMORY
+
+    assert job.do("now_ns()") - began_ns < 1_000_000_000
+
+
+def test_nothing_waits_while_a_stream_captures(place):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    assert holder.do(f"int(alloc({total * 3 // 4}))")
+    job = place.job("capturing", "--wait-memory=60s")
+    assert job.do("str(s := ok(cu.cuStreamCreate(1)))")
+    relaxed = "cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED"
+    job.do(f"str(ok(cu.cuStreamBeginCapture(s, {relaxed})))")
+    began_ns = job.do("now_ns()")
+
+    assert job.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY
+
+    assert job.do("now_ns()") - began_ns < 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    "allocate",
+    [
+        "cu.cuMemAllocAsync(SIZE, 0)",
+        "cu.cuMemAllocPitch(1 << 20, SIZE >> 20, 4)",
+        "cu.cuMemCreate(SIZE, physical(), 0)",
+    ],
+)
+def test_every_allocator_waits(place, allocate):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    held = holder.do(f"int(alloc({total * 3 // 4}))")
+    waiter = place.job("waiter", "--wait-memory=60s")
+    waiter.start(f"ok({allocate.replace('SIZE', str(total // 2))}).__str__()")
+    with place.client() as client:
+        until(lambda: client.job("waiter").memory_wait_bytes, what="it stands in line")
+
+    assert holder.do(f"free({held})") == "CUDA_SUCCESS"
+
+    assert waiter.result()
+
+
+def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    held = holder.do(f"int(alloc({total * 3 // 4}))")
+    big = place.job("big", "--wait-memory=60s")
+    small = place.job("small", "--wait-memory=60s")
+    with place.client() as client:
+        big.start(f"int(alloc({total // 2}))")
+        until(lambda: client.job("big").memory_wait_place == 1, what="the big one waits")
+        small.start(f"int(alloc({MIB}))")
+        until(lambda: client.job("small").memory_wait_place == 2, what="the small one is behind")
+        assert f"2nd in line behind {client.job('big').name}" in place.tandem("explain", "small")
+
+        big.kill()  # leaves the line
+        assert small.result()
+    assert holder.do(f"free({held})") == "CUDA_SUCCESS"
+
+
+def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
+    job = place.job("limited", "-m", "20MiB", "--wait-memory=60s")
+    second = place.joining(job)
+    held = second.do(f"int(alloc({15 * MIB}))")
+    until(lambda: job.do("memory()[0]") <= 5 * MIB, what="the first knows of it")
+    with place.client() as client:
+        job.start(f"int(alloc({10 * MIB}))")
+        until(lambda: client.job("limited").memory_wait_place == 1, what="it waits for its limit")
+        assert "of its own limit of 20 MiB" in client.job("limited").reason
+
+        place.tandem("set", "limited", "memory=40MiB")
+
+        assert job.result()
+        place.tandem("set", "limited", "memory=12MiB")
+        told = "of its limit of 12 MiB: it is over it, keeps what it has and gets no more"
+        assert told in place.tandem("explain", "limited")
+        assert job.do("alloc(1).__str__()") == OUT_OF_MEMORY
+        assert second.do(f"free({held})") == "CUDA_SUCCESS"
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_daemon_that_goes_ends_all_waits_and_keeps_the_limit(place, by):
+    job = place.job("limited", "-m", "20MiB", "--wait-memory=1h")
+    second = place.joining(job)
+    assert second.do(f"int(alloc({15 * MIB}))")
+    until(lambda: job.do("memory()[0]") <= 5 * MIB, what="the first knows of it")
+    with place.client() as client:
+        job.start(f"alloc({10 * MIB}).__str__()")
+        until(lambda: client.job("limited").memory_wait_place == 1, what="it waits")
+
+    place.stop_daemon(by)
+
+    assert job.result() == OUT_OF_MEMORY

@@ -15,6 +15,8 @@ WHOLE = Request(
     priority="latency",
     memory_bytes=20 * 2**30,
     memory_min_bytes=2**30,
+    memory_percent=40,
+    wait_memory_ns=1_500_000_000,
     sm_percent=30,
     slo_p99_ns=50_000_000,
     preemptible=False,
@@ -64,6 +66,8 @@ def test_the_daemon_reads_what_we_write():
     assert packet.request.job_class == 1
     assert packet.request.memory_bytes == WHOLE.memory_bytes
     assert packet.request.memory_min_bytes == WHOLE.memory_min_bytes
+    assert packet.request.memory_percent == 40
+    assert packet.request.wait_memory_s == 2  # whole seconds, rounded up
     assert packet.request.sm_percent == 30
     assert packet.request.slo_p99_ns == 50_000_000
     assert packet.request.preemptible == 2

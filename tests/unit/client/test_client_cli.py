@@ -55,6 +55,8 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
         (["--sm", "130%"], "from 1% to 100%"),
         (["--slo", "50ms"], "write it as p99=50ms"),
         (["--memory-min", "40%"], "--memory-min '40%' has the unknown unit '%'"),
+        (["--wait-memory", "x"], "--wait-memory 'x' is not"),
+        (["--wait-memory", "20h"], "--wait-memory '20h' is not between 1s and 65535s"),
         (["--env", "=x"], "--env '=x' is not NAME=VALUE"),
         (["--nane", "x"], "--name"),
         ([], "Missing argument 'COMMAND...'"),
@@ -75,13 +77,15 @@ def test_options_after_the_command_are_its_own(tandem):
 
 
 def test_a_dry_run_prints_what_a_shell_can_run(tandem):
-    words = ["run", "--dry-run", "-p", "batch", "-m", "40%", "--env", "A=b c", "--", "true", "x y"]
+    words = ["run", "--dry-run", "-p", "batch", "-m", "40%", "--wait-memory", "--env", "A=b c"]
+    words += ["--", "true", "x y"]
 
     code, out, _ = tandem(*words)
 
     assert code == 0
     assert out.startswith("env 'A=b c' LD_PRELOAD=")
     assert "TANDEM_MEMORY=40%" in out
+    assert "TANDEM_WAIT_MEMORY=600000000000ns" in out  # ten minutes where nothing is said
     assert "TANDEM_PRIORITY=batch" in out
     assert out.endswith("'x y'\n")
 

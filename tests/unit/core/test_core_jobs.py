@@ -284,7 +284,6 @@ def test_explain_bounds_a_wait_behind_a_higher_class_by_max_hold():
     [
         (WaitReason.PRESENCE, "yields to j-1, which is busy"),
         (WaitReason.WINDOW, "its window of 2 segments is full"),
-        (WaitReason.MEMORY, "waits for device memory"),
     ],
 )
 def test_explain_names_the_reason_of_a_wait(reason, words):

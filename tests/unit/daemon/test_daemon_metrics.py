@@ -43,6 +43,8 @@ JOB = JobView(
     steps=0,
     iterations=7,
     audited_bytes=900,
+    memory_wait_bytes=300,
+    memory_wait_place=1,
     share=0.25,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
 )
@@ -71,6 +73,7 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_wait_seconds_total", **ITS, reason="presence") == 0.5
     assert value("tandem_job_memory_resident_bytes", **ITS) == 700
     assert value("tandem_job_memory_audited_bytes", **ITS) == 900
+    assert value("tandem_job_memory_waiting_bytes", **ITS) == 300
     assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30
     assert value("tandem_job_dropped_records_total", **ITS) == 3
     assert value("tandem_job_iterations_total", **ITS) == 7

@@ -115,6 +115,22 @@ def test_every_setting_reaches_the_command_page(process: _native.Process) -> Non
     assert (word(command, LIMIT), word(command, STALE), word(command, TICK)) == (1 << 30, 5, 77)
 
 
+def test_the_line_for_memory_reaches_the_command_page(process: _native.Process) -> None:
+    command = process.fds[0]
+    memory = LIMIT
+
+    process.set_memory_wait(wait_ns=9)
+    process.set_memory_place(ticket=4, round=6, refused=True, line_ahead=False)
+
+    assert (word(command, memory + 24), word(command, memory + 32)) == (9, 4)
+    assert (word(command, memory + 20, "I"), word(command, memory + 40, "I")) == (6, 0b10)
+
+    process.set_memory_place(ticket=0, round=0, refused=False, line_ahead=True)
+
+    assert word(command, memory + 32) == 0
+    assert (word(command, memory + 20, "I"), word(command, memory + 40, "I")) == (0, 0b01)
+
+
 def test_the_gate_word_changes_only_with_the_gate(process: _native.Process) -> None:
     assert process.set_gate(hold=True) == 3
     assert process.set_gate(hold=True) == 3

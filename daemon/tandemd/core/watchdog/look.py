@@ -6,6 +6,7 @@ take that for "not known". All figures but turns and holds are what processes sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, Usage, WaitReason
@@ -91,7 +92,7 @@ def look_at(
         island_served_ns=rivalry.served_ns,
         busy=any(usage.busy for usage in usages),
         open_segments=sum(usage.open_segments for usage in usages),
-        waiting=frozenset(usage.wait_reason for usage in waiting),
+        waiting=frozenset(reason for usage in usages for reason in _reasons(usage)),
         waiting_since_ns=min((usage.wait_since_ns for usage in waiting), default=0),
         paused=group.paused,
         gate_open=group.open,
@@ -105,6 +106,13 @@ def look_at(
         iteration_ns=max(usage.iteration_ns for usage in usages),
         room_bytes=_room(job, usages, room_bytes),
     )
+
+
+def _reasons(usage: Usage) -> Iterator[WaitReason]:
+    if usage.waiting_threads:
+        yield usage.wait_reason
+    if usage.memory_wait:
+        yield WaitReason.MEMORY
 
 
 def _iterations(usage: Usage) -> int:

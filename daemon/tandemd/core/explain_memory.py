@@ -1,0 +1,70 @@
+"""What a job may hold of device memory, what it waits for, and behind whom, in words."""
+
+from __future__ import annotations
+
+from tandemd.core.memory_line import Waiter
+from tandemd.core.model import NO_LIMIT, Job
+from tandemd.core.scheduler import Scheduler
+
+
+def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
+    """The first of the job's requests in the line for memory."""
+    waiters = (scheduler.memory.line.waiters.get(process_id) for process_id in job.processes)
+    standing = [waiter for waiter in waiters if waiter is not None and not waiter.is_refused]
+    return min(standing, key=lambda waiter: waiter.order, default=None)
+
+
+def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
+    """What is waited for and where in line; one sentence."""
+    size = _size(waiter.wait.size_bytes)
+    if waiter.wait.is_quota:
+        what = f"waits for {size} of its own limit of {_size(waiter.job.spec.memory_bytes)}"
+    else:
+        what = f"waits for {size} of device memory"
+    if not waiter.ahead:
+        return f"{what}, 1st in line{_holders(waiter, scheduler)}"
+    behind = waiter.ahead[-1].job.display_name
+    return f"{what}, {_ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
+
+
+def memory_facts(job: Job) -> list[str]:
+    """The limit and what is used of it, and what happens where it is in the way."""
+    spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
+    lines = []
+    if spec.memory_bytes < NO_LIMIT:
+        over = ": it is over it, keeps what it has and gets no more" * (
+            used_bytes > spec.memory_bytes
+        )
+        limit = f"holds {_size(used_bytes)} of its limit of {_size(spec.memory_bytes)}{over}"
+        lines.append(limit)
+    if spec.wait_memory_ns:
+        lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
+    return lines
+
+
+def _holders(waiter: Waiter, scheduler: Scheduler) -> str:
+    """The others who hold what it waits for, most first."""
+    if waiter.wait.is_quota:
+        return ""
+    gpus = waiter.process.gpus
+    held: dict[int, int] = {}
+    for process in scheduler.processes.values():
+        if process.gpus & gpus and process.job_id != waiter.job.job_id:
+            held[process.job_id] = held.get(process.job_id, 0) + process.usage.device_bytes
+    most = sorted((job_id for job_id in held if held[job_id]), key=lambda job_id: -held[job_id])[:3]
+    if not most:
+        return ""
+    told = (f"{scheduler.jobs[job_id].display_name} {_size(held[job_id])}" for job_id in most)
+    return f"; others hold {', '.join(told)}"
+
+
+def _ordinal(number: int) -> str:
+    tens = number % 100 // 10
+    return f"{number}{'th' if tens == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 1 << shift:
+            return f"{round(size_bytes / (1 << shift), 1):g} {unit}"
+    return f"{size_bytes} B"

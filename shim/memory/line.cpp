@@ -1,0 +1,223 @@
+#include "line.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "capture.h"
+#include "memory.h"
+#include "thread_state.h"
+#include "wait.h"
+
+namespace tandem::shim::line {
+
+std::atomic<uint32_t> g_waiting{0};
+
+namespace {
+
+constexpr uint32_t kPlaces = 64;
+constexpr uint64_t kSliceNs = 20'000'000;  // a waiter looks for a lost daemon this often
+constexpr uint64_t kVirtualStepNs = 500'000;
+// What other programs than the daemon's jobs give back is seen by trying.
+constexpr uint64_t kRetryNs = 20'000'000;
+constexpr uint64_t kLongestNs = uint64_t{UINT16_MAX} * 1'000'000'000;
+
+struct Request {
+  uint64_t ticket = 0;  // 0 = free
+  uint64_t bytes = 0;
+  uint32_t device = 0;
+  uint32_t tried_round = 0;
+};
+
+// Innermost lock: nothing is called under it but stores to the shared page.
+pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+Request g_requests[kPlaces];  // under g_lock
+uint64_t g_newest = 0;        // under g_lock
+std::atomic<uint64_t> g_first{0};      // ticket of the first in line. Release under g_lock; acquire
+std::atomic<uint32_t> g_news{0};       // futex word: g_first changed
+std::atomic<uint32_t> g_threads{0};    // that use the device
+
+class Locked {
+ public:
+  Locked() { pthread_mutex_lock(&g_lock); }
+  ~Locked() { pthread_mutex_unlock(&g_lock); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+};
+
+// With the lock held.
+Request* with(uint64_t ticket) {
+  for (Request& request : g_requests) {
+    if (request.ticket == ticket) return &request;
+  }
+  return nullptr;
+}
+
+Request* first_in_line() {
+  Request* first = nullptr;
+  for (Request& request : g_requests) {
+    if (request.ticket && (!first || request.ticket < first->ticket)) first = &request;
+  }
+  return first;
+}
+
+uint32_t flags_of(const Request& request) {
+  const uint64_t limit = memory::limit_bytes(), used = memory::used_bytes(request.device);
+  const bool of_quota =
+      limit != shm::kNoLimit && (used > limit || request.bytes > limit - used);
+  const bool alone = g_waiting.load() >= g_threads.load();
+  return (of_quota ? shm::kWaitForQuota : 0) | (alone ? shm::kWaitsAlone : 0);
+}
+
+// With the lock held: one writer at a time.
+void show_first(Channel& channel) {
+  shm::StateMemory& shown = channel.state->memory;
+  const Request* first = first_in_line();
+  const uint64_t ticket = first ? first->ticket : 0;
+  // A reader that sees the ticket twice sees what belongs to it in between.
+  shown.wait_ticket.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  if (first) {
+    shown.wait_bytes.store(first->bytes, std::memory_order_relaxed);
+    shown.wait_round.store(first->tried_round, std::memory_order_relaxed);
+    shown.wait_flags.store(flags_of(*first), std::memory_order_relaxed);
+  }
+  shown.wait_ticket.store(ticket, std::memory_order_release);
+  if (g_first.exchange(ticket, std::memory_order_release) == ticket) return;
+  g_news.fetch_add(1, std::memory_order_release);
+  futex_wake_all(g_news);
+  channel.state->control.doorbell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(channel.state->control.doorbell);
+}
+
+uint64_t join(Channel& channel, const Want& want) {
+  const Locked lock;
+  Request* place = with(0);
+  if (!place) return 0;
+  *place = {++g_newest, want.bytes, want.device, 0};
+  g_waiting.fetch_add(1);
+  show_first(channel);
+  return place->ticket;
+}
+
+void leave(Channel& channel, uint64_t ticket) {
+  const Locked lock;
+  Request* place = with(ticket);
+  if (!place) return;
+  *place = {};
+  g_waiting.fetch_sub(1);
+  show_first(channel);
+}
+
+void note_refused(Channel& channel, uint64_t ticket, uint32_t round) {
+  const Locked lock;
+  if (Request* place = with(ticket)) place->tried_round = round;
+  show_first(channel);
+}
+
+}  // namespace
+
+bool may_wait() {
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  return channel && channel->command->memory.wait_ns.load(std::memory_order_relaxed) != 0 &&
+         !any_capture() && !channel->observe.load(std::memory_order_relaxed);
+}
+
+bool is_in_line() { return g_thread.in_line; }
+
+Place::Place(const Want& want) : channel_(g_channel.load(std::memory_order_acquire)) {
+  if (!channel_) return;
+  count_thread();
+  const uint64_t wait_ns = channel_->command->memory.wait_ns.load(std::memory_order_relaxed);
+  until_ns_ = g_clock.now_ns() + std::min(wait_ns, kLongestNs);
+  ticket_ = join(*channel_, want);
+  g_thread.in_line = true;
+}
+
+Place::~Place() {
+  if (!channel_) return;
+  g_thread.in_line = false;
+  leave(*channel_, ticket_);
+}
+
+bool Place::wait() {
+  if (!ticket_ || is_last_) {
+    memory::count_refused();
+    return false;
+  }
+  if (was_let_go_) {
+    was_let_go_ = false;
+    retry_ns_ = g_clock.now_ns() + kRetryNs;
+    note_refused(*channel_, ticket_, trying_);
+  }
+  for (;;) {
+    const shm::CommandMemory& told = channel_->command->memory;
+    const uint32_t round = told.line_round.load(std::memory_order_acquire);  // daemon: release
+    if (is_over()) return try_last();
+    if (is_first() && told.line_ticket.load(std::memory_order_acquire) == ticket_) {
+      if (told.line.load(std::memory_order_acquire) & shm::kLineRefused) {
+        memory::count_refused();
+        return false;
+      }
+      if (round != trying_ || g_clock.now_ns() >= retry_ns_) {
+        trying_ = round;
+        return was_let_go_ = true;
+      }
+    }
+    pause(round);
+  }
+}
+
+bool Place::try_last() { return is_last_ = true; }
+
+bool Place::is_first() const { return g_first.load(std::memory_order_acquire) == ticket_; }
+
+bool Place::is_over() const {
+  const uint32_t flags = channel_->command->gate.flags.load(std::memory_order_relaxed);
+  return channel_->gate.lost() || channel_->gate.stale() || (flags & shm::kFlagReleased) ||
+         g_clock.now_ns() >= until_ns_;
+}
+
+void Place::pause(uint32_t round) {
+  const uint64_t start = g_clock.now_ns();
+  if (g_clock.is_virtual()) {
+    g_clock.sleep_until_ns(start + kVirtualStepNs);
+  } else if (const uint32_t news = g_news.load(std::memory_order_acquire); !is_first()) {
+    futex_wait(g_news, news, std::min(kSliceNs, until_ns_ - std::min(until_ns_, start)));
+  } else {
+    futex_wait(channel_->command->memory.line_round, round,
+               std::min(kSliceNs, until_ns_ - std::min(until_ns_, start)));
+  }
+  constexpr auto kReason = static_cast<uint32_t>(shm::WaitReason::kMemory);
+  const uint64_t now = g_clock.now_ns();
+  if (now > start)
+    channel_->state->waits.total_ns[kReason].fetch_add(now - start, std::memory_order_relaxed);
+}
+
+void count_thread() {
+  if (g_thread.counted != Counted::kNotYet) return;
+  g_thread.counted = Counted::kYes;
+  g_threads.fetch_add(1);
+  watch_thread_end();
+}
+
+void uncount_thread() {
+  if (g_thread.counted != Counted::kYes) return;
+  g_thread.counted = Counted::kNotYet;
+  g_threads.fetch_sub(1);
+  if (g_waiting.load() == 0) return;
+  const Locked lock;  // those who wait may now be alone
+  if (Channel* channel = g_channel.load(std::memory_order_acquire)) show_first(*channel);
+}
+
+void never_count_thread() { g_thread.counted = Counted::kNever; }
+
+void start_afresh() {
+  pthread_mutex_init(&g_lock, nullptr);  // another thread of the parent may have held it
+  for (Request& request : g_requests) request = {};
+  g_waiting.store(0);
+  g_threads.store(0);
+  g_first.store(0);
+}
+
+}  // namespace tandem::shim::line
