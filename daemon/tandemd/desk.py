@@ -19,7 +19,7 @@ from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
 from tandemd.core.explain_memory import first_in_line
-from tandemd.core.model import Job, JobClass, JobState
+from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.limits import Limits, identity_of
@@ -179,6 +179,7 @@ class Desk:
         Raises:
             NotFoundError: no such job.
             AccessError: it is somebody else's, or the class is above the owner's ceiling.
+            CapacityError: its minimum of memory cannot be promised.
             StateError: it has ended, or changed since the caller read it.
         """
 
@@ -190,6 +191,7 @@ class Desk:
             if "memory_bytes" in changes:
                 spec = replace(spec, memory_percent=0)  # it no longer counts
             self._check_ceiling(uid, job, spec.job_class)
+            self._check_minimum(job, spec)
             now_ns = self._loop.clock.now_ns()
             self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
             return self._view(uid, job)
@@ -314,6 +316,10 @@ class Desk:
                 f"uid {job.uid} may not exceed class '{ceiling.name.lower()}' ([limits]); "
                 "ask an admin"
             )
+
+    def _check_minimum(self, job: Job, spec: JobSpec) -> None:
+        if (objection := self._loop.scheduler.objection_to(spec, job)) is not None:
+            raise CapacityError(f"{job.display_name}: {objection}")
 
     def _find(self, uid: int, name: str) -> Job:
         core = self._loop.scheduler

@@ -117,9 +117,12 @@ class Sessions:
             self.attach.send(connection, packet, fds)
 
     def _register(self, connection: Connection, packet: _native.Register, now_ns: int) -> None:
-        job_id = self._new_job_id()
         uid = connection.peer.uid
         spec = self._spec(uid, packet.request)
+        if (objection := self._scheduler.objection_to(spec)) is not None:
+            self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
+            return
+        job_id = self._new_job_id()
         self.commands[job_id] = packet.command
         self._launched[connection.number] = job_id
         self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec))

@@ -83,7 +83,7 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     "--memory-min",
     type=Parsed("SIZE", parse_bytes),
     envvar="TANDEM_MEMORY_MIN",
-    help="Memory that stays resident.",
+    help="Memory that the job is promised: refused where a GPU cannot keep all promises.",
 )
 @click.option(
     "--wait-memory",

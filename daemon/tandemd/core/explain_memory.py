@@ -37,6 +37,9 @@ def memory_facts(job: Job) -> list[str]:
         )
         limit = f"holds {_size(used_bytes)} of its limit of {_size(spec.memory_bytes)}{over}"
         lines.append(limit)
+    if spec.memory_min_bytes:
+        kept = "is promised" if job.is_minimum_kept else "is not promised: others came first"
+        lines.append(f"its minimum of {_size(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
     return lines

@@ -195,6 +195,7 @@ class Job:
     state: JobState = JobState.STARTING
     paused: bool = False
     home: GroupKey | None = None  # the group that its own became part of
+    is_minimum_kept: bool = True  # `memory_min_bytes` is promised, where it is
     processes: dict[int, Process] = field(default_factory=dict)
     retired_gpu_ns: int = 0  # of processes that are gone
     retired_shared_ns: int = 0

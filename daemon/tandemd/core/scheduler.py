@@ -48,6 +48,7 @@ from tandemd.core.events import (
 from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import islands_of
 from tandemd.core.memory_places import MemoryPlaces
+from tandemd.core.minima import gpus_of, objection
 from tandemd.core.model import (
     NO_LIMIT,
     Bound,
@@ -186,8 +187,17 @@ class Scheduler:
             for process in group.processes.values()
         ]
 
+    def objection_to(self, spec: JobSpec, job: Job | None = None) -> str | None:
+        """Why the minimum of a new job, or another one of a living job, cannot be promised."""
+        others = [other for other in self.jobs.values() if other is not job]
+        gpus = gpus_of(job) if job else frozenset()
+        return objection(spec, others, self.memory.line.capacity_bytes, gpus)
+
     def check_invariants(self) -> None:
         """Raise AssertionError if the scheduler contradicts itself."""
+        for gpu, size_bytes in self.memory.line.capacity_bytes.items():
+            kept = [j for j in self.jobs.values() if j.is_minimum_kept and gpu in gpus_of(j)]
+            assert sum(job.spec.memory_min_bytes for job in kept) <= size_bytes, "broken promises"
         for group in self.groups.values():
             gates = {self._gates[process_id] for process_id in group.processes}
             assert len(gates) <= 1, f"group {group.title} is split"
@@ -230,6 +240,7 @@ class Scheduler:
                     return
                 process.more_gpus.add(event.gpu)
                 self.memory.note_arrival()
+                self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"uses gpu {event.gpu}, too: its turns are on both at once")
                 self._structure_changed = True
             case HandleShared():
@@ -276,6 +287,7 @@ class Scheduler:
             case JobUpdated():
                 job.spec = replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
+                self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set to {_describe(job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
             case JobPaused():
@@ -332,8 +344,22 @@ class Scheduler:
         self._bind(group, event.now_ns)
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()
+        self._keep_minima(event.now_ns)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+
+    def _keep_minima(self, now_ns: int) -> None:
+        """Jobs came to a GPU, or went: first come, first promised."""
+        wanting = [job for job in self.jobs.values() if job.spec.memory_min_bytes]
+        kept: list[Job] = []
+        for job in wanting:
+            capacity_bytes = self.memory.line.capacity_bytes
+            why_not = objection(job.spec, kept, capacity_bytes, gpus_of(job))
+            was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
+            if why_not is None:
+                kept.append(job)
+            elif was_kept:
+                job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
 
     def _share_of(self, event: ProcessAttached, job: Job) -> int:
         """A share in bytes, as its process says, who knows the GPU: no more than is true."""
@@ -376,6 +402,7 @@ class Scheduler:
             del self.groups[group.key]
         job.ended_ns = now_ns
         self.finished[job.job_id] = job
+        self._keep_minima(now_ns)
 
     def _take_samples(self, event: UsageSampled, actions: list[Action]) -> None:
         jobs: dict[int, Job] = {}

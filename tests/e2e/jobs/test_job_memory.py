@@ -1,4 +1,6 @@
 import signal
+import subprocess
+import sys
 
 import pytest
 from running_job import until
@@ -220,3 +222,23 @@ def test_a_daemon_that_goes_ends_all_waits_and_keeps_the_limit(place, by):
     place.stop_daemon(by)
 
     assert job.result() == OUT_OF_MEMORY
+
+
+def test_more_minima_than_the_gpu_has_are_refused_at_the_start(place):
+    holder = place.job("holder", "--memory-min", "900MiB")
+    words = [sys.executable, "-m", "tandem.cli", "run", "--require", "--memory-min", "512MiB"]
+
+    def start():
+        return subprocess.run(
+            [*words, "--", "true"], env=place.env, capture_output=True, text=True, check=False
+        )
+
+    refused = start()
+
+    assert refused.returncode == 75
+    assert "its minimum of 0.5 GiB does not fit: gpu 0 has 1 GiB" in refused.stderr
+    assert "its minimum of 900 MiB of device memory is promised" in place.tandem(
+        "explain", "holder"
+    )
+    assert holder.end() == 0
+    until(lambda: start().returncode == 0, what="there is room again")

@@ -1,0 +1,67 @@
+"""Minima of memory: what is promised, to whom, and what is refused."""
+
+import pytest
+from talk import Talk
+
+from tandemd.core.model import JobSpec
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def talk():
+    talk = Talk()
+    talk.core.memory.line.capacity_bytes = {0: 80 * GIB}
+    return talk
+
+
+def objection(talk, gib, job=None, **spec):
+    return talk.core.objection_to(JobSpec(memory_min_bytes=gib * GIB, **spec), job)
+
+
+def test_no_more_is_promised_than_the_gpu_has(talk):
+    talk.register(1, memory_min_bytes=50 * GIB)  # not on a gpu yet
+    talk.attach(2, memory_min_bytes=20 * GIB)
+
+    assert objection(talk, 10) is None
+    why = objection(talk, 11)
+    assert "its minimum of 11 GiB does not fit: gpu 0 has 80 GiB, of which 70 GiB are" in why
+
+
+def test_a_minimum_above_the_limit_is_refused(talk):
+    assert "is more than its limit, 4 GiB" in objection(talk, 5, memory_bytes=4 * GIB)
+
+
+def test_any_gpu_with_room_will_do_until_the_job_is_on_one(talk):
+    talk.core.memory.line.capacity_bytes = {0: 80 * GIB, 1: 40 * GIB}
+    talk.attach(1, gpu=0, memory_min_bytes=60 * GIB)
+
+    assert objection(talk, 40) is None
+    assert "gpu 0" in objection(talk, 81, talk.core.jobs[1])
+
+
+def test_who_came_first_keeps_its_promise_on_a_gpu_that_others_come_to(talk):
+    talk.attach(1, memory_min_bytes=50 * GIB)
+    talk.attach(2, memory_min_bytes=40 * GIB)  # a bare process: nobody could refuse it
+    first, second = talk.core.jobs[1], talk.core.jobs[2]
+    assert (first.is_minimum_kept, second.is_minimum_kept) == (True, False)
+    assert "is not promised" in second.story[-2][1]
+
+    talk.leave(1)
+
+    assert second.is_minimum_kept
+
+
+def test_what_is_promised_can_be_changed_within_what_is_left(talk):
+    talk.attach(1, memory_min_bytes=50 * GIB)
+    talk.attach(2, memory_min_bytes=30 * GIB)
+
+    assert objection(talk, 51, talk.core.jobs[1]) is not None
+    talk.update(1, memory_min_bytes=10 * GIB)
+    assert objection(talk, 70, talk.core.jobs[2]) is None
+
+
+def test_where_the_size_of_the_gpu_is_not_known_nothing_is_refused(talk):
+    talk.core.memory.line.capacity_bytes = {}
+
+    assert objection(talk, 500) is None
