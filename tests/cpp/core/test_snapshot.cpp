@@ -129,7 +129,7 @@ TEST(a_request_for_memory_is_seen_whole) {
   CHECK_EQ(f.snapshot.memory_wanted_bytes, 0u);
 
   memory.wait_ticket.store(3);
-  const daemon::Snapshot before = f.snapshot;
+  const Snapshot before = f.snapshot;
   f.look();
 
   CHECK_EQ(f.snapshot.memory_ticket, 3u);
