@@ -17,6 +17,7 @@
 #include "handlers/memops.h"
 #include "handlers/memsets.h"
 #include "handlers/order.h"
+#include "handlers/pointers.h"
 #include "handlers/pools.h"
 #include "handlers/sharing.h"
 #include "handlers/vmm.h"

@@ -29,7 +29,7 @@ MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 
 HEADER = struct.Struct("=IHHII")
-REQUEST = struct.Struct(f"=IIQQQIHH{NAME_BYTES}s{NAME_BYTES}s")
+REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 REGISTERED = struct.Struct("=Q16x")
 REFUSED = struct.Struct("=II160s")
 _TIMEVAL = struct.Struct("@ll")
@@ -45,6 +45,7 @@ class Request:
     sm_percent: int | None = None
     slo_p99_ns: int | None = None
     preemptible: bool | None = None
+    swappable: bool | None = None
     name: str = ""
     group: str = ""
     memory_percent: int | None = None  # in place of memory_bytes
@@ -93,15 +94,16 @@ def register(
 
 def encode_register(request: Request, *, command: str) -> bytes:
     """One REGISTER packet."""
-    preemptible = {None: 0, True: 1, False: 2}[request.preemptible]
+    yes_or_no = {None: 0, True: 1, False: 2}
     body = REQUEST.pack(
         CLASSES[request.priority] if request.priority else 0,
         request.sm_percent or 0,
         request.memory_bytes or 0,
         request.memory_min_bytes or 0,
         request.slo_p99_ns or 0,
-        preemptible,
+        yes_or_no[request.preemptible],
         request.memory_percent or 0,
+        yes_or_no[request.swappable],
         -(-min(request.wait_memory_ns or 0, MAX_WAIT_NS) // SECOND_NS),  # a part counts whole
         _text(request.name, NAME_BYTES),
         _text(request.group, NAME_BYTES),

@@ -155,7 +155,7 @@ def preload(library: Path, present: str) -> str:
 
 def request_environment(request: Request) -> dict[str, str]:
     """The request as the shim reads it, and only what was said."""
-    preemptible = {None: None, True: "1", False: "0"}[request.preemptible]
+    yes_or_no = {None: None, True: "1", False: "0"}
     sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
     memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
     wait_memory = None if request.wait_memory_ns is None else f"{request.wait_memory_ns}ns"
@@ -166,7 +166,8 @@ def request_environment(request: Request) -> dict[str, str]:
         "TANDEM_WAIT_MEMORY": wait_memory,
         "TANDEM_SM": sm_share or request.sm_count,
         "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
-        "TANDEM_PREEMPTIBLE": preemptible,
+        "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
+        "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
         "TANDEM_NAME": request.name or None,
         "TANDEM_GROUP": request.group or None,
     }

@@ -24,6 +24,7 @@ class Request:
     preemptible: int
     memory_percent: int  # where memory_bytes is not said; 0 = not said either
     wait_memory_s: int
+    swappable: int
     name: str
     group: str
 
@@ -61,10 +62,25 @@ def decode(packet: bytes) -> Hello | Register | Mapped | Shared | Uses:
     """
 
 def encode_welcome(
-    *, process_id: int, job_id: int, clock: int, layout_version: int = ...
+    *,
+    process_id: int,
+    job_id: int,
+    clock: int,
+    layout_version: int = ...,
+    swappable: bool = ...,
 ) -> bytes: ...
 def encode_refused(*, code: int, reason: str) -> bytes: ...
 def encode_registered(*, job_id: int) -> bytes: ...
+def encode_host_pool(*, bytes: int) -> bytes:
+    """With one descriptor: a sealed memfd of which `bytes` are for the process's pages.
+
+    Raises:
+        ValueError: `bytes` is not a positive multiple of 2 MiB.
+    """
+
+def encode_swap() -> bytes:
+    """Look at the target that Process.set_resident_target has set."""
+
 def encode_presence(*, index: int, job_class: int, gone: bool = ...) -> bytes: ...
 
 @final
@@ -84,6 +100,10 @@ class Snapshot:
     memory_round: int  # in which it tried in vain; 0 = has not
     memory_of_quota: bool  # the limit is in its way, not the device
     memory_alone: bool  # all threads of the process that use the device wait for memory
+    swappable_bytes: int  # of device_bytes; of these, swapped_bytes are on the host
+    swapped_bytes: int
+    swap_done: int  # the newest order that has ended
+    swap_outcome: int  # SwapOutcome: how
     waiting_threads: int
     wait_reason: int
     wait_since_ns: int
@@ -175,6 +195,13 @@ class Process:
     def set_memory_wait(self, *, wait_ns: int) -> None: ...
     def set_memory_place(self, *, ticket: int, round: int, refused: bool, line_ahead: bool) -> None:
         """Tell which waiting request may try, or is refused; a new round lets it try again."""
+    def set_resident_target(self, *, bytes: int, order: int) -> None:
+        """Say how much of what can be swapped may be on the device, 2**64 - 1 for all of it.
+
+        `order`, 1 to 2**32 - 1, is what Snapshot.swap_done names when it has ended. The process
+        looks once it gets `encode_swap()`.
+        """
+
     def set_stale(self, *, stale_ns: int) -> None: ...
     def stamp(self, *, tick_ns: int) -> None: ...
     def close(self) -> None: ...

@@ -42,9 +42,10 @@ py::list device_uuids(const wire::Hello& hello) {
 }
 
 py::bytes encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
-                         uint32_t layout_version) {
+                         uint32_t layout_version, bool swappable) {
   wire::Welcome message;
-  throw_if(daemon::encode_welcome(process_id, job_id, clock, layout_version, &message));
+  throw_if(
+      daemon::encode_welcome(process_id, job_id, clock, layout_version, swappable, &message));
   return to_bytes(message);
 }
 
@@ -55,6 +56,12 @@ py::bytes encode_refused(uint32_t code, const std::string& reason) {
 }
 
 py::bytes encode_registered(uint64_t job_id) { return to_bytes(daemon::encode_registered(job_id)); }
+
+py::bytes encode_host_pool(uint64_t bytes) {
+  wire::HostPool message;
+  throw_if(daemon::encode_host_pool(bytes, &message));
+  return to_bytes(message);
+}
 
 py::bytes encode_presence(uint32_t index, uint32_t job_class, bool gone) {
   wire::Presence message;
@@ -75,6 +82,7 @@ void add_types(py::module_& module) {
       .def_readonly("preemptible", &Request::preemptible)
       .def_readonly("memory_percent", &Request::memory_percent)
       .def_readonly("wait_memory_s", &Request::wait_memory_s)
+      .def_readonly("swappable", &Request::swappable)
       .def_property_readonly("name", [](const Request& r) { return py::str(r.name); })
       .def_property_readonly("group", [](const Request& r) { return py::str(r.group); });
   py::class_<Hello>(module, "Hello", py::is_final())
@@ -102,9 +110,12 @@ void add_messages(py::module_& module) {
   add_types(module);
   module.def("decode", &decode, py::arg("packet"));
   module.def("encode_welcome", &encode_welcome, py::kw_only(), py::arg("process_id"),
-             py::arg("job_id"), py::arg("clock"), py::arg("layout_version") = shm::kLayoutVersion);
+             py::arg("job_id"), py::arg("clock"), py::arg("layout_version") = shm::kLayoutVersion,
+             py::arg("swappable") = false);
   module.def("encode_refused", &encode_refused, py::kw_only(), py::arg("code"), py::arg("reason"));
   module.def("encode_registered", &encode_registered, py::kw_only(), py::arg("job_id"));
+  module.def("encode_host_pool", &encode_host_pool, py::kw_only(), py::arg("bytes"));
+  module.def("encode_swap", [] { return to_bytes(daemon::encode_swap()); });
   module.def("encode_presence", &encode_presence, py::kw_only(), py::arg("index"),
              py::arg("job_class"), py::arg("gone") = false);
 }

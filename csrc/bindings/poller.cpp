@@ -213,6 +213,11 @@ void add_snapshot(py::module_& module) {
       .def_readonly("memory_round", &Snapshot::memory_round)
       .def_readonly("memory_of_quota", &Snapshot::memory_of_quota)
       .def_readonly("memory_alone", &Snapshot::memory_alone)
+      .def_readonly("swappable_bytes", &Snapshot::swappable_bytes)
+      .def_readonly("swapped_bytes", &Snapshot::swapped_bytes)
+      .def_readonly("swap_done", &Snapshot::swap_done)
+      .def_property_readonly(
+          "swap_outcome", [](const Snapshot& s) { return static_cast<uint32_t>(s.swap_outcome); })
       .def_readonly("waiting_threads", &Snapshot::waiting_threads)
       .def_property_readonly(
           "wait_reason", [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })

@@ -93,6 +93,11 @@ void add_process(py::module_& module) {
            arg("wait_ns"))
       .def("set_memory_place", &set_memory_place, py::kw_only(), arg("ticket"), arg("round"),
            arg("refused"), arg("line_ahead"))
+      .def("set_resident_target",
+           [](const Process& p, uint64_t bytes, uint32_t order) {
+             p.channel().set_resident_target(bytes, order);
+           },
+           py::kw_only(), arg("bytes"), arg("order"))
       .def("set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
            py::kw_only(), arg("stale_ns"))
       .def("stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },

@@ -51,6 +51,7 @@ inline constexpr uint32_t kRingCount = kThreadRingCount + 1;  // the last is sha
 inline constexpr uint32_t kRingBytes = 64 * 1024;
 inline constexpr uint32_t kPresenceMax = 64;
 inline constexpr uint64_t kNoLimit = UINT64_MAX;
+inline constexpr uint64_t kSwapUnit = 2 << 20;  // host pools and the pieces in them come in these
 
 // Values are ABI; 0 means "not said".
 enum class JobClass : uint32_t { kUnspecified = 0, kLatency = 1, kNormal = 2, kBatch = 3 };
@@ -103,15 +104,18 @@ struct alignas(64) CommandHeartbeat {
 
 struct alignas(64) CommandMemory {
   std::atomic<uint64_t> limit_bytes;            // device memory lease; kNoLimit = none
-  std::atomic<uint64_t> resident_target_bytes;  // kNoLimit = everything stays resident
-  std::atomic<uint32_t> sm_set;                 // 0 = the whole device
+  // How much of what can be swapped may be on the device; kNoLimit = all of it.
+  std::atomic<uint64_t> resident_target_bytes;
+  std::atomic<uint32_t> sm_set;  // 0 = the whole device
   // Futex word; daemon: release, behind all that follows, whenever one of it changes. A request that
   // may try does so once for each value.
   std::atomic<uint32_t> line_round;
   std::atomic<uint64_t> wait_ns;      // an allocation may wait so long for memory; 0 = not at all
   std::atomic<uint64_t> line_ticket;  // of the request that may try, or is refused; 0 = none
   std::atomic<uint32_t> line;         // kLine*; kLineAhead: a hint read by every allocation
-  uint32_t reserved0;
+  // Which target resident_target_bytes is: another number each time, never 0. Daemon: release behind
+  // the target, shim: acquire.
+  std::atomic<uint32_t> swap_order;
   uint64_t reserved[2];
 };
 
@@ -159,6 +163,16 @@ struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never tru
 };
 inline constexpr uint32_t kWaitForQuota = 1u << 0;  // the limit is in the way, not the device
 inline constexpr uint32_t kWaitsAlone = 1u << 1;    // as do all threads that use the device
+
+// How an order to move memory ended. Whatever it is, no byte is lost.
+enum class SwapOutcome : uint32_t {
+  kNone = 0,
+  kReached = 1,     // the target is met, as near as whole pieces allow
+  kNoHostRoom = 2,  // the host pool does not hold what would go: nothing was moved
+  kNotDrained = 3,  // superseded before the work on the device had ended: nothing was moved
+  kFailed = 4,      // a call of the driver failed; what had been moved comes back
+};
+inline constexpr uint32_t kSwapOutcomeCount = 5;
 
 enum class WaitReason : uint32_t { kNone = 0, kGate = 1, kWindow = 2, kPresence = 3, kMemory = 4 };
 inline constexpr uint32_t kWaitReasonCount = 5;
@@ -257,12 +271,21 @@ constexpr uint32_t context_of(const Record& record) {
   return static_cast<uint32_t>(record.value >> 32);
 }
 
+struct alignas(64) StateSwap {  // shim: relaxed; 0 from shims that move nothing
+  std::atomic<uint64_t> swappable_bytes;  // of device_bytes; on the device or not
+  std::atomic<uint64_t> swapped_bytes;    // of these, on the host
+  // Low half: the newest order that has ended; high: SwapOutcome. Release: behind what it did.
+  std::atomic<uint64_t> done;
+  uint64_t reserved[5];
+};
+
 struct alignas(4096) StatePage {
   StateHeader header;
   StateControl control;
   StateMemory memory;
   StateWaits waits;
   StateMarks marks;
+  StateSwap swap;
 };
 
 inline constexpr size_t kSlotsOffset = sizeof(StatePage);

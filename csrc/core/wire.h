@@ -8,6 +8,8 @@
 //    | MAPPED ------------------------->  |   now presence can be sealed and shown to peers
 //    | <---------------- PRESENCE + 1 fd  |   a peer to look at; PRESENCE_GONE takes it away
 //    | SHARED, USES ------------------->  |   if WELCOME said that the daemon understands them
+//    | <--------------- HOST_POOL + 1 fd  |   where swapped pages go; only to who asked to be swappable
+//    | <---------------------------- SWAP |   look at the target in the command page
 //    |  ... the connection is the lease: closing it releases everything ...
 //
 //   tandem run                          daemon
@@ -32,7 +34,7 @@ inline constexpr uint32_t kMaxDevices = 16;
 
 enum class Type : uint16_t {
   kHello = 1, kWelcome = 2, kMapped = 3, kPresence = 4, kPresenceGone = 5, kRefused = 6,
-  kRegister = 7, kRegistered = 8, kShared = 9, kUses = 10,
+  kRegister = 7, kRegistered = 8, kShared = 9, kUses = 10, kHostPool = 12, kSwap = 13,
 };
 
 enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
@@ -46,6 +48,7 @@ inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
 // Records with both halves of `value`, sources of copies, and queries that succeeded.
 inline constexpr uint64_t kFeatureOrder = 4;
 inline constexpr uint64_t kFeatureSamples = 8;  // the state pages end with the sample ring
+inline constexpr uint64_t kFeatureSwap = 32;    // of this process memory is moved out and back
 
 struct Header {
   uint32_t magic;
@@ -63,8 +66,9 @@ struct Request {
   uint64_t memory_min_bytes;
   uint64_t slo_p99_ns;
   uint32_t preemptible;  // 0 not said, 1 yes, 2 no
-  uint16_t memory_percent;  // of the device, where memory_bytes is not said; REGISTER only
-  uint16_t wait_memory_s;   // how long an allocation may wait for memory
+  uint8_t memory_percent;  // of the device, where memory_bytes is not said; REGISTER only
+  uint8_t swappable;       // 0 not said, 1 yes, 2 no
+  uint16_t wait_memory_s;  // how long an allocation may wait for memory
   char name[kNameBytes];
   char group[kNameBytes];
 };
@@ -116,6 +120,17 @@ struct Presence {  // also PRESENCE_GONE, without an fd
   uint32_t job_class;
 };
 
+// A sealed memfd, of which `bytes` (a multiple of 2 MiB) are the process's own to keep pages in. Adds
+// to those sent before; never taken back while the process lives.
+struct HostPool {
+  Header header;
+  uint64_t bytes;
+};
+
+struct Swap {
+  Header header;
+};
+
 struct Refused {
   Header header;
   uint32_t code;  // RefusalCode
@@ -138,7 +153,7 @@ struct Registered {
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
 static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
-static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32);
+static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
 static_assert(sizeof(Refused) == 184 && sizeof(Register) == 440 && sizeof(Registered) == 40);
 
 }  // namespace tandem::wire

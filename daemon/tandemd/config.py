@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tandem.errors import UsageError
+from tandem.units import parse_bytes
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.limits import Limits
@@ -77,6 +78,21 @@ class ClassTable(_Table):
     weight: int = Field(ge=1, le=1000)
 
 
+class MemoryTable(_Table):
+    """`[memory]`."""
+
+    host_limit: str = "64GiB"
+
+    @field_validator("host_limit")
+    @classmethod
+    def _is_size(cls, text: str) -> str:
+        try:
+            parse_bytes(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+
 class LimitTable(_Table):
     """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
 
@@ -115,6 +131,7 @@ class Config(_Table):
     gpu: dict[str, GpuTable] = {}
     scheduler: SchedulerTable = SchedulerTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
+    memory: MemoryTable = MemoryTable()
     limits: LimitsTable = LimitsTable()
     metrics: MetricsTable = MetricsTable()
     watchdog: WatchdogTable = WatchdogTable()
@@ -144,6 +161,7 @@ class Config(_Table):
             forecast_gaps=table.forecast_gaps,
             classify_kernels=table.classify_kernels,
             mps_gpus=mps_gpus,
+            host_limit_bytes=parse_bytes(self.memory.host_limit),
             weights=tuple(weights.items()),
         )
 

@@ -30,6 +30,7 @@ from tandemd.edges.attach import AttachServer, Message
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
+from tandemd.edges.host_pool import HostPools
 from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode
 from tandemd.edges.rpc import RpcServer
@@ -166,7 +167,8 @@ class Daemon:
             gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
         }
         poller = _native.Poller()
-        channels = Channels(send=lambda *packet: self._sessions.send(*packet))
+        pools = HostPools(post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual)
+        channels = Channels(send=lambda *packet: self._sessions.send(*packet), want_pool=pools.want)
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
         self._loop.watchdog.change(self._config.watchdog.watch())
         self._loop.bounds.gpus = {gpu.index: gpu for gpu in self._inventory.gpus()}

@@ -368,6 +368,7 @@ class Desk:
                     pid=info[p.process_id].pid,
                     attached_wall_ns=calendar.wall_ns(info[p.process_id].attached_ns),
                     device_bytes=p.usage.device_bytes,
+                    swapped_bytes=p.usage.swapped_bytes,
                     ungated=p.usage.ungated,
                     dropped_records=p.usage.dropped_records,
                 )

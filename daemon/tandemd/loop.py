@@ -27,7 +27,7 @@ from tandemd.core.events import (
     UsageSampled,
     WakeAt,
 )
-from tandemd.core.model import MemoryWait, Phases, Usage, WaitReason
+from tandemd.core.model import MemoryWait, Phases, SwapOutcome, Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.edges.attach import AttachServer
@@ -249,6 +249,8 @@ def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
         snapshot.phases,
         snapshot.gap_p50_ns,
         snapshot.device_bytes,
+        snapshot.swapped_bytes,
+        snapshot.swap_done,
         snapshot.open_segments,
         snapshot.alloc_count,
         snapshot.memory_ticket,
@@ -271,6 +273,10 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         exclusive_ns=snapshot.exclusive_ns,
         shared_ns=snapshot.shared_ns,
         device_bytes=snapshot.device_bytes,
+        swappable_bytes=snapshot.swappable_bytes,
+        swapped_bytes=snapshot.swapped_bytes,
+        swap_done=snapshot.swap_done,
+        swap_outcome=SwapOutcome(snapshot.swap_outcome),
         open_segments=snapshot.open_segments,
         alloc_count=snapshot.alloc_count,
         memory_wait=_memory_wait(snapshot),

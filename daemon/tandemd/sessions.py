@@ -172,6 +172,7 @@ class Sessions:
             process_id=process_id,
             job_id=job_id,
             clock=self._clock_kind,
+            swappable=self._scheduler.jobs[job_id].spec.swappable,
         )
         job = f"j-{job_id:x}"
         log.info("attached", job=job, pid=connection.peer.pid, uid=connection.peer.uid)
@@ -261,6 +262,7 @@ class Sessions:
             sm_percent=min(request.sm_percent, 100),
             slo_p99_ns=_said(request.slo_p99_ns, 0),
             preemptible={1: True, 2: False}.get(request.preemptible),
+            swappable=request.swappable == 1,
             name=request.name,
             group=request.group,
         )

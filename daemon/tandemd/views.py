@@ -17,7 +17,8 @@ class ProcessView:
 
     pid: int
     attached_wall_ns: int
-    device_bytes: int
+    device_bytes: int  # what it has taken of the GPU, swapped_bytes included
+    swapped_bytes: int
     ungated: bool
     dropped_records: int
 

@@ -15,14 +15,28 @@
 #include "pool_rows.h"
 #include "session.h"
 #include "settings.h"
+#include "swappable.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 
 // `Address` and `Size` of 32 bits: the first version of the driver API.
 template <class Call, class Address, class Size>
 CUresult allocate(Address* address, Size bytes) {
-  return counted(holdings::Kind::kLinear, address, bytes,
-                 [&] { return Call::real(address, bytes); });
+  uint64_t held = bytes;
+  const bool movable = swap::is_wanted(managed_channel(), bytes);
+  const auto real = [&] {
+    if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
+      const Place place = movable && address ? place_now() : Place{};
+      if (place.context) {
+        const CUresult result =
+            swap::allocate_region(address, bytes, place.context, place.device, &held);
+        if (result != CUDA_ERROR_NOT_SUPPORTED) return result;
+      }
+    }
+    return Call::real(address, bytes);
+  };
+  return counted(holdings::Kind::kLinear, address, bytes, real, [&] { return held; });
 }
 
 inline constexpr uint64_t kPitchUnit = 512;  // of every device so far; what it really was counts
@@ -64,8 +78,10 @@ inline holdings::Entry take_out_address(uint64_t address) {
 template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
+  const swap::Use use;
   const holdings::Entry entry = take_out_address(address);
-  const CUresult result = real();
+  CUresult result = swap::release_if_ours(address);
+  if (result == CUDA_ERROR_NOT_FOUND) result = real();
   if (entry.kind == holdings::Kind::kNone) return result;
   if (result != CUDA_SUCCESS) {
     holdings::put(entry);

@@ -12,6 +12,7 @@
 #include "driver.h"
 #include "observe.h"
 #include "place.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 
@@ -26,6 +27,7 @@ CUresult create_context(CUcontext* out, A... rest) {
 
 template <class Call>
 CUresult destroy_context(CUcontext context) {
+  const swap::Use use;
   const uint32_t device = doomed::device_of(context);
   const uint64_t number = doomed::doom(context);
   const CUresult result = destroying_context(context, [&] { return Call::real(context); });
@@ -57,6 +59,7 @@ CUresult detach_context(CUcontext context) {
 // A reset, or a release, which destroys the primary context only when it was the last one.
 template <class Call>
 CUresult reset_device(CUdevice device) {
+  const swap::Use use;
   const uint64_t number = doomed::doom_primary(device);
   const CUresult result = destroying_primary(device, [&] { return Call::real(device); });
   doomed::finish(number, nullptr, static_cast<uint32_t>(device),

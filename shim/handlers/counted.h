@@ -14,6 +14,7 @@
 #include "observe.h"
 #include "place.h"
 #include "session.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 
@@ -49,6 +50,7 @@ template <class Handle, class Real, class RealBytes>
 CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, RealBytes real_bytes,
                  uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
+  const swap::Use use;
   const Place place = place_now();
   const auto want = [&] { return line::Want{place.device, bytes}; };
   const CUresult result = line::in_line(want, [&] {

@@ -14,6 +14,8 @@
 #include "driver.h"
 #include "observe.h"
 #include "slots.h"
+#include "swappable.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 
@@ -27,6 +29,9 @@ CUresult host_function(CUstream stream, Function function, Rest... rest) {
 // The second argument is the address; of a batch, how many there are.
 template <class Call, class Where, class... Rest>
 CUresult memory_operation(CUstream stream, Where where, Rest... rest) {
+  // Not gated, since others may wait for just that; but no page must be missing under it.
+  const bool is_batch = !std::is_same_v<Where, CUdeviceptr>;
+  const swap::Use use(is_batch || swap::range_at(where).bytes != 0);
   return ordered(shm::RecordKind::kMemOp, normalise(stream, Call::kPerThread), uint64_t{where},
                  [&] { return Call::real(stream, where, rest...); });
 }

@@ -10,6 +10,7 @@
 #include "handlers/counted.h"
 #include "handlers/sharing.h"
 #include "physical.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 
@@ -18,6 +19,7 @@ template <class Call>
 CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
                          const CUmemAllocationProp* prop, unsigned long long flags) {
   managed_channel();
+  const swap::Use use;
   if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return Call::real(out, bytes, prop, flags);
   const auto device = static_cast<uint32_t>(prop->location.id);

@@ -14,6 +14,8 @@
 #include <new>
 
 #include "driver.h"
+#include "homes.h"
+#include "mover.h"
 #include "watched.h"
 #include "wire.h"
 
@@ -191,6 +193,18 @@ bool handle_presence(PeerPages& pages, const Packet& packet) {
   return gone != nullptr;
 }
 
+void handle_swap(const Channel& channel, Packet& packet) {
+  if (const auto* pool = packet.as<wire::HostPool>(wire::Type::kHostPool)) {
+    if (packet.fd_count != 1) return;
+    swap::add_pool(packet.fd[0], pool->bytes);
+    packet.fd[0] = -1;  // it has that now
+  } else if (packet.as<wire::Swap>(wire::Type::kSwap)) {
+    const shm::CommandMemory& memory = channel.command->memory;
+    const uint32_t number = memory.swap_order.load(std::memory_order_acquire);
+    swap::order(number, memory.resident_target_bytes.load(std::memory_order_relaxed));
+  }
+}
+
 Channel* welcomed(const Packet& packet, const PeerPages& early) {
   const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
   Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;  // REFUSED or garbage
@@ -275,7 +289,7 @@ bool read_messages(Channel& channel) {
     const int got = receive(socket, &packet);
     if (got < 0) return false;
     if (got == 0) return true;
-    handle_presence(channel.gate.peers().page, packet);
+    if (!handle_presence(channel.gate.peers().page, packet)) handle_swap(channel, packet);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "ring_writer.h"
 #include "sample_writer.h"
 #include "session.h"
+#include "swappable.h"
 #include "thread_state.h"
 #include "ties.h"
 #include "timing.h"
@@ -30,6 +31,7 @@ void become_child() {
   graph_memory::start_afresh();
   memory::start_afresh();
   line::start_afresh();
+  swap::start_afresh();
   if (Channel* parents = g_channel.exchange(nullptr)) parents->socket.drop();
   ties::start_afresh();
   forget_helper();

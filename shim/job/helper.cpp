@@ -19,6 +19,7 @@
 #include "guard.h"
 #include "line.h"
 #include "markers.h"
+#include "mover.h"
 #include "presence.h"
 #include "relaxed.h"
 #include "segments.h"
@@ -154,6 +155,7 @@ void publish(Channel& channel, uint64_t now_ns) {
   const bool ungated = channel.gate.stale() || channel.observe.load(std::memory_order_relaxed);
   if (control.ungated.load(std::memory_order_relaxed) != ungated)
     control.ungated.store(ungated, std::memory_order_relaxed);
+  if (channel.gate.stale()) swap::bring_back();
 }
 
 // A debugger comes and goes.
@@ -267,6 +269,7 @@ void* run(void*) {
       try_again();
     } else if (!read_messages(*channel)) {
       lose_channel();
+      swap::bring_back();
     } else {
       pause_after(*channel, look_after(*channel));
     }
@@ -311,6 +314,7 @@ void wake_helper_now() {
 // Registered after the driver was loaded, so it runs before the driver's own end.
 void stop_helper() {
   g_stopping.store(true);
+  swap::stop_moving();
   const uint64_t start = monotonic_ns();
   while (g_in_driver.load() && monotonic_ns() - start < kStopNs) usleep(50);
 }

@@ -247,6 +247,11 @@ Settings read_settings() {
   read_priority(&settings);
   read_limits(&settings);
   read_slo(&settings);
+  if (const char* value = text_of("TANDEM_SWAPPABLE")) {
+    settings.request.swappable = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;
+    if (!settings.request.swappable)
+      say_once("TANDEM_SWAPPABLE", value, "is neither 0 nor 1; ignoring it");
+  }
   if (const char* value = text_of("TANDEM_PREEMPTIBLE")) {
     settings.request.preemptible = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;
     if (!settings.request.preemptible)

@@ -10,6 +10,7 @@
 //   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
 //   TANDEM_WAIT_MEMORY 30s                    not said  an allocation may wait so long for memory
 //   TANDEM_PREEMPTIBLE 0 | 1                   not said
+//   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME, TANDEM_GROUP   text           none

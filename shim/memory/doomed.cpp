@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "place.h"
 #include "pool_rows.h"
+#include "swappable.h"
 
 namespace tandem::shim::doomed {
 namespace {
@@ -71,6 +72,7 @@ void finish(uint64_t number, CUcontext context, uint32_t device, bool destroyed)
       table->erase(known);
   }
   memory::add_imported(-static_cast<int64_t>(imported));
+  swap::release_forgotten();
   forget_places();
   pools::context_gone(device);
   graph_memory::refresh(device);

@@ -121,6 +121,13 @@ void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uin
   if (kind == shm::RecordKind::kFree) shared.free_count.fetch_add(1, std::memory_order_relaxed);
 }
 
+void record_wait(Channel& channel, const Waited& waited) {
+  shm::Record record = blank(shm::RecordKind::kWait);
+  record.duration_ns = waited.ns;
+  record.value = static_cast<uint64_t>(waited.reason);
+  write_record(channel, record);
+}
+
 void retire_stream(CUstream stream) {
   if (planted(Fault::kLeakSlot)) return;
   Channel* channel = g_channel.load(std::memory_order_acquire);

@@ -47,6 +47,9 @@ void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext cont
 void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
                    uint64_t stream = kNoStream);  // the latter where it happens in stream order
 
+// This thread was not let on.
+void record_wait(Channel& channel, const Waited& waited);
+
 void retire_stream(CUstream stream);
 
 template <class Real>

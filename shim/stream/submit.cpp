@@ -3,6 +3,7 @@
 #include "capture.h"
 #include "faults.h"
 #include "helper.h"
+#include "observe.h"
 #include "presence.h"
 #include "segments.h"
 #include "slots.h"
@@ -20,17 +21,6 @@ constexpr uint32_t kSampleUnknownEvery = 16;
 // From here on it is worth asking for the kinds of a copy's pointers: within the device it takes a
 // fraction of the time over the link, and goes on when a call without a stream has returned.
 constexpr uint64_t kAskBytes = 256 * 1024;
-
-void record_wait(Channel& channel, const Waited& waited) {
-  shm::Record record{};
-  record.ticks = g_clock.ticks();
-  record.kind = static_cast<uint8_t>(shm::RecordKind::kWait);
-  record.slot = kNoSlot;
-  record.thread = thread_id();
-  record.duration_ns = waited.ns;
-  record.value = static_cast<uint64_t>(waited.reason);
-  write_record(channel, record);
-}
 
 // What is known of a function decides how long its segment may get, and whether to measure it.
 void look_up_duration(Channel& channel, const Submission& submission, Ticket* ticket) {

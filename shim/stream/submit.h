@@ -12,6 +12,7 @@
 #include "session.h"
 #include "shm_layout.h"
 #include "transfers.h"
+#include "use.h"
 
 namespace tandem::shim {
 
@@ -54,6 +55,7 @@ void count_submission(Channel& channel, const Submission& submission);
 template <class Real>
 CUresult submit(const Submission& submission, Real real) {
   Channel* channel = managed_channel();
+  const swap::Use use;
   if (!channel) return real();
   const Ticket ticket = prepare(*channel, submission);
   const CUresult result = real();
@@ -65,6 +67,7 @@ CUresult submit(const Submission& submission, Real real) {
 template <class Real>
 CUresult submit_launch(Submission& submission, const LaunchArguments& launch, Real real) {
   Channel* channel = managed_channel();
+  const swap::Use use;
   if (!channel) return real();
   const Ticket ticket = prepare(*channel, submission);
   const CUresult result = real();

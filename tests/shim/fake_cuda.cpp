@@ -136,7 +136,10 @@ FAKE(cuMemHostRegister_v2)(void*, size_t, unsigned) {
   count("cuMemHostRegister_v2");
   return CUDA_SUCCESS;
 }
-FAKE(cuPointerGetAttributes)(unsigned, CUpointer_attribute*, void** types, CUdeviceptr address) {
+FAKE(cuPointerGetAttributes)(unsigned many, CUpointer_attribute*, void** types,
+                             CUdeviceptr address) {
+  count("cuPointerGetAttributes");
+  if (!many) return CUDA_SUCCESS;
   const bool is_known = address >= 0x7000'0000'0000;  // the rest was never registered
   *static_cast<unsigned*>(types[0]) = is_known ? CU_MEMORYTYPE_DEVICE : 0u;
   return CUDA_SUCCESS;

@@ -121,6 +121,7 @@ class FakeDaemon:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "attach.sock"
         self.features: int | None = None  # of WELCOME, when not those of today's daemon
+        self.swappable = False  # what WELCOME says of the process
         self.path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
@@ -158,7 +159,9 @@ class FakeDaemon:
         clock: int = MONOTONIC,
     ) -> None:
         """WELCOME, without waiting for what the shim makes of it."""
-        packet = _native.encode_welcome(process_id=process.process_id, job_id=1, clock=clock)
+        packet = _native.encode_welcome(
+            process_id=process.process_id, job_id=1, clock=clock, swappable=self.swappable
+        )
         if self.features is not None:
             packet = packet[:48] + self.features.to_bytes(8, "little") + packet[56:]
         command, *others = process.fds
@@ -226,6 +229,7 @@ class Attached:
         self.hello = hello
         self.process = process
         self.now_ns = monotonic_ns  # of the attach clock
+        self._orders = 0
         self.poller = _native.Poller()
         self.poller.add(process, group=1)
 
@@ -234,6 +238,23 @@ class Attached:
         packet = _native.encode_presence(index=index, job_class=1)
         descriptors = array.array("i", [self.process.fds[2]])
         other.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())])
+
+    def give_pool(self, count: int) -> None:
+        """A host pool of that many bytes, for pages that are moved out."""
+        fd = os.memfd_create("pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, count)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        rights = array.array("i", [fd]).tobytes()
+        packet = _native.encode_host_pool(bytes=count)
+        self.connection.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        os.close(fd)
+
+    def order(self, target: int) -> int:
+        """Have no more than `target` bytes on the device; the order's number."""
+        self._orders += 1
+        self.process.set_resident_target(bytes=target, order=self._orders)
+        self.connection.send(_native.encode_swap())
+        return self._orders
 
     def snapshot(self) -> _native.Snapshot:
         """The state page as it is now."""

@@ -12,9 +12,9 @@ from tandem.units import format_bytes, format_duration
 
 HEADER = (
     *("JOB", "NAME", "USER", "CLASS", "STATE", "GPU", "BUSY%"),
-    *("MEM(res/quota)", "WAIT", "GPU-TIME", "AGE", "FINDINGS", "COMMAND"),
+    *("MEM(res/quota)", "SWAP", "WAIT", "GPU-TIME", "AGE", "FINDINGS", "COMMAND"),
 )
-FIGURES = ("GPU", "BUSY%", "WAIT", "GPU-TIME", "AGE")
+FIGURES = ("GPU", "BUSY%", "SWAP", "WAIT", "GPU-TIME", "AGE")
 
 
 @click.command()
@@ -26,8 +26,8 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
 
     BUSY% is the share of the GPU in the last second. A ~ before GPU-TIME says that part of it was
     split between jobs that ran together. WAIT is the total since the job began. A + behind MEM is
-    what an allocation of the job waits for. FINDINGS are what the watchdog found; `tandem explain`
-    tells more.
+    what an allocation of the job waits for. SWAP is memory that was moved to the host. FINDINGS
+    are what the watchdog found; `tandem explain` tells more.
 
     \b
     Examples:
@@ -74,6 +74,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         job.gpu or "-",
         f"{job.share_ratio * 100:.0f}",
         f"{format_bytes(job.resident_bytes)} / {quota}{waits}",
+        format_bytes(job.swapped_bytes) if job.swapped_bytes else "-",
         format_duration(job.wait_time_ns),
         f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,
         format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-",

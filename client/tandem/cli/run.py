@@ -112,6 +112,12 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     envvar="TANDEM_PREEMPTIBLE",
     help="Whether the job may be held for others.",
 )
+@click.option(
+    "--swappable/--no-swappable",
+    default=None,
+    envvar="TANDEM_SWAPPABLE",
+    help="Whether the job's memory may be moved to the host while it is paused.",
+)
 @click.option("-J", "--name", default="", envvar="TANDEM_NAME", help="Name of the job.")
 @click.option(
     "-G", "--group", default="", envvar="TANDEM_GROUP", help="Jobs of one group are held together."
@@ -177,6 +183,7 @@ def _request(options: dict[str, Any]) -> Request:
         sm_count=sm if isinstance(sm, int) else None,
         slo_p99_ns=options["slo"],
         preemptible=options["preemptible"],
+        swappable=options["swappable"],
         name=options["name"],
         group=options["group"],
     )

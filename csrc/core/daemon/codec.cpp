@@ -1,5 +1,6 @@
 #include "daemon/codec.h"
 
+#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -70,6 +71,7 @@ Problem check_request(const char* message, wire::Request* request) {
       {"sm_percent", request->sm_percent, 100},
       {"preemptible", request->preemptible, 2},
       {"memory_percent", request->memory_percent, 100},
+      {"swappable", request->swappable, 2},
   };
   if (Problem p = check_limits(message, limits)) return p;
   if (Problem p = check_text(message, "name", request->name, sizeof(request->name), Lines::kOne)) {
@@ -105,6 +107,8 @@ const char* name_of(wire::Type type) {
     case wire::Type::kRegistered: return "REGISTERED";
     case wire::Type::kShared: return "SHARED";
     case wire::Type::kUses: return "USES";
+    case wire::Type::kHostPool: return "HOST_POOL";
+    case wire::Type::kSwap: return "SWAP";
   }
   return nullptr;
 }
@@ -183,7 +187,7 @@ Problem decode(const void* packet, size_t bytes, Message* out) {
 }
 
 Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
-                       uint32_t layout_version, wire::Welcome* out) {
+                       uint32_t layout_version, bool swappable, wire::Welcome* out) {
   const Limit limits[] = {
       {"clock", clock, static_cast<uint32_t>(wire::ClockKind::kSoftGpuVirtual)},
       {"layout_version", layout_version, shm::kLayoutVersion},
@@ -196,7 +200,7 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
   out->job_id = job_id;
   out->state_bytes = shm::kStateBytes;
   out->features = wire::kFeatureShared | wire::kFeatureUses | wire::kFeatureOrder |
-                  wire::kFeatureSamples;
+                  wire::kFeatureSamples | (swappable ? wire::kFeatureSwap : 0);
   return {};
 }
 
@@ -217,6 +221,17 @@ wire::Registered encode_registered(uint64_t job_id) {
   out.job_id = job_id;
   return out;
 }
+
+Problem encode_host_pool(uint64_t bytes, wire::HostPool* out) {
+  if (bytes == 0 || bytes % shm::kSwapUnit != 0)
+    return problem("HOST_POOL: bytes is %" PRIu64 ", not a multiple of %" PRIu64, bytes,
+                   shm::kSwapUnit);
+  *out = start<wire::HostPool>(wire::Type::kHostPool);
+  out->bytes = bytes;
+  return {};
+}
+
+wire::Swap encode_swap() { return start<wire::Swap>(wire::Type::kSwap); }
 
 Problem encode_presence(uint32_t index, uint32_t job_class, bool gone, wire::Presence* out) {
   const Limit limits[] = {

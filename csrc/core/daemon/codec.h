@@ -26,10 +26,13 @@ struct Message {
 Problem decode(const void* packet, size_t bytes, Message* out);
 
 Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
-                       uint32_t layout_version, wire::Welcome* out);
+                       uint32_t layout_version, bool swappable, wire::Welcome* out);
 // A longer reason is cut at a character's end.
 Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes, wire::Refused* out);
 wire::Registered encode_registered(uint64_t job_id);
+// `bytes`: more than none, in steps of 2 MiB.
+Problem encode_host_pool(uint64_t bytes, wire::HostPool* out);
+wire::Swap encode_swap();
 Problem encode_presence(uint32_t index, uint32_t job_class, bool gone, wire::Presence* out);
 
 }  // namespace tandem::daemon

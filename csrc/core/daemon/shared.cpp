@@ -196,6 +196,12 @@ void Channel::set_memory_place(uint64_t ticket, uint32_t round, uint32_t line) {
   futex_wake_all(&memory.line_round);
 }
 
+void Channel::set_resident_target(uint64_t bytes, uint32_t order) {
+  shm::CommandMemory& memory = pages_->command().memory;
+  memory.resident_target_bytes.store(bytes, std::memory_order_relaxed);
+  memory.swap_order.store(order, std::memory_order_release);
+}
+
 void Channel::set_stale(uint64_t stale_ns) {
   pages_->command().heartbeat.stale_ns.store(stale_ns, std::memory_order_relaxed);
 }

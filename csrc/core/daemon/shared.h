@@ -114,6 +114,8 @@ class Channel {
   void set_memory_wait(uint64_t wait_ns);
   // `line` is made of shm::kLine*. Wakes those who wait for memory.
   void set_memory_place(uint64_t ticket, uint32_t round, uint32_t line);
+  // The process looks at it once it is told to (wire::Swap); `order` is never 0.
+  void set_resident_target(uint64_t bytes, uint32_t order);
   void set_stale(uint64_t stale_ns);
 
  private:

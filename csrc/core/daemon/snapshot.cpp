@@ -78,6 +78,18 @@ void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
   grow(&snapshot->refused_count, memory.refused_count);
 }
 
+void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
+  // First: whoever sees that an order has ended sees the figures it led to. The shim's release.
+  const uint64_t done = swap.done.load(std::memory_order_acquire);
+  snapshot->swappable_bytes = std::min(bounded(swap.swappable_bytes), snapshot->device_bytes);
+  snapshot->swapped_bytes = std::min(bounded(swap.swapped_bytes), snapshot->swappable_bytes);
+  const auto outcome = static_cast<uint32_t>(done >> 32);
+  snapshot->swap_done = static_cast<uint32_t>(done);
+  snapshot->swap_outcome = outcome < shm::kSwapOutcomeCount
+                               ? static_cast<shm::SwapOutcome>(outcome)
+                               : shm::SwapOutcome::kNone;
+}
+
 // A request that changes while it is read is none until the next look.
 void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
   const uint64_t ticket = memory.wait_ticket.load(std::memory_order_acquire);  // the shim's release
@@ -116,6 +128,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   snapshot->process_id = pages.process_id();
   look_at_slots(pages, now_ns, snapshot);
   look_at_memory(state.memory, snapshot);
+  look_at_swap(state.swap, snapshot);
   look_at_line(state.memory, snapshot);
   look_at_waits(state.waits, now_ns, snapshot);
   look_at_marks(state.marks, now_ns, snapshot);

@@ -27,6 +27,10 @@ struct Snapshot {
   uint32_t memory_round = 0;  // in which it tried in vain
   bool memory_of_quota = false;
   bool memory_alone = false;
+  uint64_t swappable_bytes = 0;  // of device_bytes; of these, swapped_bytes are on the host
+  uint64_t swapped_bytes = 0;
+  uint32_t swap_done = 0;        // the newest order that has ended, and how
+  shm::SwapOutcome swap_outcome = shm::SwapOutcome::kNone;
   uint32_t waiting_threads = 0;
   shm::WaitReason wait_reason = shm::WaitReason::kNone;
   uint64_t wait_since_ns = 0;

@@ -261,6 +261,20 @@ class SetMemoryPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveMemory:
+    """Have no more than `target_bytes` of what can be moved on the device; NO_LIMIT = all of it.
+
+    The process says in its usage when the order with this number has ended. Before, it gets
+    `pool_bytes` more of host memory.
+    """
+
+    process_id: int
+    order: int
+    target_bytes: int
+    pool_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
     """The class the process is treated as."""
 
@@ -319,6 +333,7 @@ Action = (
     | SetMemoryLimit
     | SetMemoryWait
     | SetMemoryPlace
+    | MoveMemory
     | SetClass
     | SetLinger
     | ForgetProcess

@@ -45,7 +45,8 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
 
 def _paused(job: Job, group: Group) -> str:
     if job.paused:
-        return f"paused by a person; `tandem resume {job.display_name}` lets it go on"
+        memory = ", its memory is on the host" if job.state is JobState.SWAPPED else ""
+        return f"paused by a person{memory}; `tandem resume {job.display_name}` lets it go on"
     others = ", ".join(j.display_name for j in group.jobs.values() if j.paused)
     name = f" '{job.spec.group}'" if job.spec.group else ""
     return f"held with its group{name}, of which {others} is paused"

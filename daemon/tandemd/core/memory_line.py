@@ -169,7 +169,7 @@ class MemoryLine:
 
 def held_bytes(process: Process) -> int:
     """What it holds of a GPU: by its own count or, with the context, by the driver's."""
-    return max(process.usage.device_bytes, process.audited_bytes)
+    return max(process.usage.resident_bytes, process.audited_bytes)
 
 
 def _kept_bytes(standing: list[Waiter], gpu: int) -> int:

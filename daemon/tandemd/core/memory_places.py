@@ -55,7 +55,7 @@ class MemoryPlaces:
         known = process.process_id in self.line.waiters
         self._is_news |= self.line.take(process, before, now_ns)
         has_left = known and process.process_id not in self.line.waiters
-        if has_left or process.usage.device_bytes < before.device_bytes:
+        if has_left or process.usage.resident_bytes < before.resident_bytes:
             self.note_change()
 
     def forget(self, process: Process, now_ns: int, options: Options) -> None:

@@ -33,6 +33,7 @@ class JobState(IntEnum):
     RUNNING = 2  # has work on the GPU
     WAITING = 3  # has work, and it waits
     PAUSED = 4  # held by a person
+    SWAPPED = 5  # likewise, and its memory is on the host
     IDLE = 6  # attached, no work
     DETACHED = 7  # had processes, has none now
     EXITED = 8
@@ -58,6 +59,16 @@ class Bound(IntEnum):
     SMALL = 4  # too small to fill the GPU
 
 
+class SwapOutcome(IntEnum):
+    """How an order to move memory ended; values are those of shm::SwapOutcome."""
+
+    NONE = 0
+    REACHED = 1
+    NO_HOST_ROOM = 2  # nothing was moved
+    NOT_DRAINED = 3  # nothing was moved
+    FAILED = 4  # what had been moved came back
+
+
 GroupKey = tuple[int, str]  # uid, "g:<group>" or "j:<job id>"
 
 
@@ -73,6 +84,7 @@ class JobSpec:
     sm_percent: int = 0
     slo_p99_ns: int = 0
     preemptible: bool | None = None
+    swappable: bool = False  # its memory may be moved to the host
     name: str = ""
     group: str = ""
 
@@ -130,6 +142,10 @@ class Usage:
     exclusive_ns: int = 0  # GPU time while no other group was busy
     shared_ns: int = 0  # its part of intervals with several groups: an estimate
     device_bytes: int = 0
+    swappable_bytes: int = 0  # of these
+    swapped_bytes: int = 0  # of those, on the host
+    swap_done: int = 0  # number of the newest order to move memory that has ended
+    swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
     memory_wait: MemoryWait | None = None
@@ -147,6 +163,11 @@ class Usage:
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0
+
+    @property
+    def resident_bytes(self) -> int:
+        """What it holds of the GPU now."""
+        return self.device_bytes - self.swapped_bytes
 
     def waited_ns(self, now_ns: int) -> tuple[int, ...]:
         """Time its threads waited, by WaitReason, the wait in progress included."""
@@ -337,6 +358,7 @@ class Options:
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
     memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
     memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
+    host_limit_bytes: int = 64 << 30  # for memory moved out; 0 = none is moved
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (
         (JobClass.LATENCY, 8),

@@ -62,6 +62,7 @@ from tandemd.core.model import (
     Usage,
 )
 from tandemd.core.policy import policy_named
+from tandemd.core.residency import Residency
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.ties import Ties
@@ -81,6 +82,7 @@ class Scheduler:
         self.islands: dict[frozenset[int], list[Group]] = {}
         self.turns: dict[frozenset[int], Turns] = {}
         self.memory = MemoryPlaces(self.processes, self.jobs)
+        self.residency = Residency()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -141,6 +143,9 @@ class Scheduler:
         actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
         if told_wake_ns is not None or self.memory.wake_at_ns is not None:
             self._tell_wake(now_ns, actions)
+        actions += self.residency.decide(
+            self.group_of, host_limit_bytes=self.options.host_limit_bytes, now_ns=now_ns
+        )
         return actions
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
@@ -341,6 +346,7 @@ class Scheduler:
         self.processes[event.process_id] = process
         job.processes[event.process_id] = process
         group.processes[event.process_id] = process
+        self.residency.watch(process, job)
         self._bind(group, event.now_ns)
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()
@@ -372,6 +378,7 @@ class Scheduler:
         job = self.jobs[process.job_id]
         group = self.groups[job.group_key]
         del job.processes[process.process_id], group.processes[process.process_id]
+        self.residency.forget(process.process_id)
         self._told.pop(process.process_id, None)
         self._gates.pop(process.process_id, None)
         self.memory.forget(process, event.now_ns, self.options)
@@ -424,6 +431,7 @@ class Scheduler:
             self._charge(self.groups[key], charge_ns, event.now_ns)
         for job in jobs.values():
             self._move(job, _stimulus(job), event.now_ns, actions)
+            self._note_where_memory_is(job, event.now_ns, actions)
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
@@ -461,6 +469,14 @@ class Scheduler:
         if stimulus not in (Stimulus.BUSY, Stimulus.BLOCKED, Stimulus.QUIET):
             job.tell(now_ns, stimulus.value)
         actions.append(AnnounceJob(job_id=job.job_id, kind=job.state.name.lower()))
+
+    def _note_where_memory_is(self, job: Job, now_ns: int, actions: list[Action]) -> None:
+        if job.state not in (JobState.PAUSED, JobState.SWAPPED):
+            return
+        away = any(process.usage.swapped_bytes for process in job.processes.values())
+        if away or job.state is JobState.SWAPPED:
+            stimulus = Stimulus.MOVED_OUT if away else Stimulus.MOVED_BACK
+            self._move(job, stimulus, now_ns, actions)
 
     def _take_observation(
         self,

@@ -23,6 +23,8 @@ class Stimulus(Enum):
     PAUSED = "paused"
     RESUMED = "resumed"
     RESUMED_EMPTY = "resumed without processes"
+    MOVED_OUT = "memory of it is on the host"
+    MOVED_BACK = "all its memory is on the gpu"
     EXITED = "it ended"
 
 
@@ -59,6 +61,16 @@ TABLE: dict[tuple[JobState, Stimulus], JobState] = {
     (S.PAUSED, T.RESUMED): S.IDLE,
     (S.PAUSED, T.RESUMED_EMPTY): S.DETACHED,
     (S.PAUSED, T.EXITED): S.EXITED,
+    (S.PAUSED, T.MOVED_OUT): S.SWAPPED,
+    (S.SWAPPED, T.MOVED_OUT): S.SWAPPED,
+    (S.SWAPPED, T.ATTACHED): S.SWAPPED,
+    (S.SWAPPED, T.BUSY): S.SWAPPED,
+    (S.SWAPPED, T.BLOCKED): S.SWAPPED,
+    (S.SWAPPED, T.QUIET): S.SWAPPED,
+    (S.SWAPPED, T.PAUSED): S.SWAPPED,
+    (S.SWAPPED, T.MOVED_BACK): S.PAUSED,
+    (S.SWAPPED, T.RESUMED): S.WAITING,  # for its memory
+    (S.SWAPPED, T.LEFT): S.PAUSED,
     (S.DETACHED, T.ATTACHED): S.IDLE,
     (S.DETACHED, T.PAUSED): S.PAUSED,
     (S.DETACHED, T.EXITED): S.EXITED,

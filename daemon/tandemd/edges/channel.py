@@ -12,6 +12,7 @@ from tandem import _native
 from tandemd.core.events import (
     Action,
     CloseGates,
+    MoveMemory,
     OpenGates,
     SetClass,
     SetHonourPresence,
@@ -36,6 +37,7 @@ class Channel:
     job_class: JobClass = JobClass.NORMAL
     presence_fd: int | None = None  # once mapped and sealed
     welcomed: bool = False
+    newest_move: int = 0  # order
     looks_at: set[int] = field(default_factory=set)  # peers' process ids, as the core wants it
     shown: dict[int, int] = field(default_factory=dict)  # peer's process id -> index
 
@@ -43,9 +45,19 @@ class Channel:
 class Channels:
     """All channels."""
 
-    def __init__(self, *, send: Callable[[int, bytes, tuple[int, ...]], None]) -> None:
-        """`send(process_id, packet, fds)` puts a packet on that process's attach connection."""
+    def __init__(
+        self,
+        *,
+        send: Callable[[int, bytes, tuple[int, ...]], None],
+        want_pool: Callable[[int, Callable[[int | None], None]], None] | None = None,
+    ) -> None:
+        """`send(process_id, packet, fds)` puts a packet on that process's attach connection.
+
+        `want_pool(count, taker)` makes so many bytes of host memory for `taker` (host_pool.py);
+        None: there is none.
+        """
         self._send = send
+        self._want_pool = want_pool or (lambda _count, taker: taker(None))
         self._channels: dict[int, Channel] = {}
 
     def open(self, process_id: int, pages: _native.Process) -> None:
@@ -97,6 +109,7 @@ class Channels:
                 | SetMemoryLimit()
                 | SetMemoryWait()
                 | SetMemoryPlace()
+                | MoveMemory()
                 | SetClass()
                 | SetLinger()
             ):
@@ -107,7 +120,13 @@ class Channels:
     def _set(
         self,
         channel: Channel,
-        action: SetWindow | SetMemoryLimit | SetMemoryWait | SetMemoryPlace | SetClass | SetLinger,
+        action: SetWindow
+        | SetMemoryLimit
+        | SetMemoryWait
+        | SetMemoryPlace
+        | MoveMemory
+        | SetClass
+        | SetLinger,
     ) -> None:
         pages = channel.pages
         match action:
@@ -122,6 +141,31 @@ class Channels:
                 pages.set_class(job_class=int(action.job_class))
             case SetLinger():
                 pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
+            case MoveMemory():
+                self._move(action)
+
+    def _move(self, move: MoveMemory) -> None:
+        self._channels[move.process_id].newest_move = move.order
+        if not move.pool_bytes:
+            self._tell_move(move)
+            return
+
+        def hand_over(fd: int | None) -> None:
+            if move.process_id not in self._channels:
+                return  # gone meanwhile
+            if fd is not None:
+                packet = _native.encode_host_pool(bytes=move.pool_bytes)
+                self._send(move.process_id, packet, (fd,))
+            self._tell_move(move)  # without a pool the process says that it has no room
+
+        self._want_pool(move.pool_bytes, hand_over)
+
+    def _tell_move(self, move: MoveMemory) -> None:
+        channel = self._channels[move.process_id]
+        if channel.newest_move != move.order:
+            return  # another one was given while its pool was made
+        channel.pages.set_resident_target(bytes=move.target_bytes, order=move.order)
+        self._send(move.process_id, _native.encode_swap(), ())
 
     def _show(self, watcher: Channel) -> None:
         looks_at = watcher.looks_at & self._channels.keys()

@@ -32,7 +32,7 @@ def job_message(view: JobView) -> pb.Job:
             pb.Process(
                 pid=process.pid,
                 attach_time=_timestamp(process.attached_wall_ns),
-                device_bytes=_int64(process.device_bytes),
+                device_bytes=_int64(process.device_bytes - process.swapped_bytes),
                 ungated=process.ungated,
                 dropped_records=process.dropped_records,
             )
@@ -57,9 +57,10 @@ def _status(view: JobView) -> pb.JobStatus:
     return pb.JobStatus(
         state=pb.State.ValueType(int(view.state)),
         reason=view.reason,
-        resident_bytes=_int64(sum(process.device_bytes for process in view.processes)),
         memory_wait_bytes=_int64(view.memory_wait_bytes),
         memory_wait_place=view.memory_wait_place,
+        resident_bytes=_int64(sum(p.device_bytes - p.swapped_bytes for p in view.processes)),
+        swapped_bytes=_int64(sum(process.swapped_bytes for process in view.processes)),
         gpu_time=_duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > 0,
         wait_time=_duration(sum(view.waits_ns)),

@@ -109,7 +109,13 @@ JOB_METRICS = (
         name="tandem_job_memory_resident_bytes",
         kind="gauge",
         help="device memory it holds by its own count",
-        series=_one(lambda job: sum(process.device_bytes for process in job.processes)),
+        series=_one(lambda job: sum(p.device_bytes - p.swapped_bytes for p in job.processes)),
+    ),
+    JobMetric(
+        name="tandem_job_memory_swapped_bytes",
+        kind="gauge",
+        help="device memory of it that was moved to the host",
+        series=_one(lambda job: sum(process.swapped_bytes for process in job.processes)),
     ),
     JobMetric(
         name="tandem_job_memory_audited_bytes",

@@ -106,6 +106,7 @@ TEST(absurd_figures_are_refused) {
       {offsetof(wire::Hello, request.job_class), 4, "job_class is 4, more than 3"},
       {offsetof(wire::Hello, request.sm_percent), 101, "sm_percent is 101, more than 100"},
       {offsetof(wire::Hello, request.preemptible), 3, "preemptible is 3, more than 2"},
+      {offsetof(wire::Hello, request.swappable), 3, "swappable is 3, more than 2"},
   };
   for (const auto& c : cases) {
     wire::Hello sent = hello();
@@ -166,7 +167,7 @@ TEST(a_command_line_may_have_several_lines) {
 
 TEST(answers_carry_what_they_were_given) {
   wire::Welcome welcome;
-  CHECK(!daemon::encode_welcome(7, 3, 1, 1, &welcome));
+  CHECK(!daemon::encode_welcome(7, 3, 1, 1, false, &welcome));
   CHECK_EQ(welcome.header.size, sizeof(welcome));
   CHECK_EQ(welcome.process_id, 7u);
   CHECK_EQ(welcome.state_bytes, shm::kStateBytes);
@@ -174,17 +175,31 @@ TEST(answers_carry_what_they_were_given) {
   CHECK(!daemon::encode_presence(63, 1, true, &presence));
   CHECK_EQ(presence.header.type, static_cast<uint16_t>(wire::Type::kPresenceGone));
   CHECK_EQ(daemon::encode_registered(5).job_id, 5u);
+  wire::HostPool pool;
+  CHECK(!daemon::encode_host_pool(2 * shm::kSwapUnit, &pool));
+  CHECK_EQ(pool.bytes, 2 * shm::kSwapUnit);
+}
+
+TEST(only_who_may_be_swapped_is_told_so) {
+  wire::Welcome welcome;
+  CHECK(!daemon::encode_welcome(7, 3, 1, 1, false, &welcome));
+  CHECK(!(welcome.features & wire::kFeatureSwap));
+  CHECK(!daemon::encode_welcome(7, 3, 1, 1, true, &welcome));
+  CHECK(welcome.features & wire::kFeatureSwap);
 }
 
 TEST(answers_out_of_range_are_refused) {
   wire::Welcome welcome;
   wire::Presence presence;
   wire::Refused refused;
-  CHECK(daemon::encode_welcome(1, 1, 2, 1, &welcome));
-  CHECK(daemon::encode_welcome(1, 1, 0, 99, &welcome));
+  CHECK(daemon::encode_welcome(1, 1, 2, 1, false, &welcome));
+  CHECK(daemon::encode_welcome(1, 1, 0, 99, false, &welcome));
   CHECK(daemon::encode_presence(64, 0, false, &presence));
   CHECK(daemon::encode_refused(0, "", 0, &refused));
   CHECK(daemon::encode_refused(7, "", 0, &refused));
+  wire::HostPool pool;
+  CHECK(daemon::encode_host_pool(0, &pool));
+  CHECK(daemon::encode_host_pool(shm::kSwapUnit + 4096, &pool));
 }
 
 TEST(a_long_reason_is_cut_at_a_character) {

@@ -62,12 +62,17 @@ def test_a_row_of_ps():
         "GPU": "0",
         "BUSY%": "41",
         "MEM(res/quota)": "38 GiB / 40 GiB",
+        "SWAP": "-",
         "WAIT": "200 us",
         "GPU-TIME": "14 ms",
         "AGE": "3:12",
         "FINDINGS": "-",
         "COMMAND": "python serve.py",
     }
+
+
+def test_memory_on_the_host_is_shown():
+    assert cells(swapped_bytes=2 * GIB)["SWAP"] == "2 GiB"
 
 
 def test_what_is_unknown_is_a_dash():

@@ -32,7 +32,14 @@ JOB = JobView(
     reason="",
     created_wall_ns=0,
     processes=(
-        ProcessView(pid=1, attached_wall_ns=0, device_bytes=700, ungated=False, dropped_records=3),
+        ProcessView(
+            pid=1,
+            attached_wall_ns=0,
+            device_bytes=1200,
+            swapped_bytes=500,
+            ungated=False,
+            dropped_records=3,
+        ),
     ),
     gpus=(0,),
     mode="time",
@@ -72,6 +79,7 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_wait_seconds_total", **ITS, reason="gate") == 2
     assert value("tandem_job_wait_seconds_total", **ITS, reason="presence") == 0.5
     assert value("tandem_job_memory_resident_bytes", **ITS) == 700
+    assert value("tandem_job_memory_swapped_bytes", **ITS) == 500
     assert value("tandem_job_memory_audited_bytes", **ITS) == 900
     assert value("tandem_job_memory_waiting_bytes", **ITS) == 300
     assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30

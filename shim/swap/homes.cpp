@@ -1,0 +1,132 @@
+#include "homes.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "driver.h"
+#include "own_array.h"
+#include "shm_layout.h"
+
+namespace tandem::shim::swap {
+namespace {
+
+// A run of free units. Sorted by address; neighbours are one.
+struct Run {
+  uint64_t at;
+  uint64_t bytes;
+};
+struct Pool {
+  void* at;
+  uint64_t bytes;
+  bool pinned;
+};
+
+pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+OwnArray<Run> g_free;
+OwnArray<Pool> g_pools;
+
+class Lock {
+ public:
+  Lock() { pthread_mutex_lock(&g_lock); }
+  ~Lock() { pthread_mutex_unlock(&g_lock); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+};
+
+// A file that could shrink under us would be a SIGBUS in the job.
+bool is_as_long_as(int fd, uint64_t bytes) {
+  struct stat about {};
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return bytes != 0 && bytes % shm::kSwapUnit == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) &&
+         fstat(fd, &about) == 0 && static_cast<uint64_t>(about.st_size) >= bytes;
+}
+
+void* map_pool(int fd, uint64_t bytes) {
+  if (!is_as_long_as(fd, bytes)) return nullptr;
+  // A page more, that nothing can be in: two pools are pinned apart, so no home may lie across them.
+  void* at = mmap(nullptr, bytes + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    munmap(at, bytes + 4096);
+    return nullptr;
+  }
+  madvise(at, bytes, MADV_DONTFORK);
+  return at;
+}
+
+bool add_free(uint64_t at, uint64_t bytes) {
+  const size_t after = static_cast<size_t>(
+      std::lower_bound(g_free.begin(), g_free.end(), at,
+                       [](const Run& run, uint64_t wanted) { return run.at < wanted; }) -
+      g_free.begin());
+  const bool joins_next = after < g_free.size() && g_free[after].at == at + bytes;
+  const bool joins_last = after > 0 && g_free[after - 1].at + g_free[after - 1].bytes == at;
+  if (joins_last) {
+    g_free[after - 1].bytes += bytes;
+    if (!joins_next) return true;
+    g_free[after - 1].bytes += g_free[after].bytes;
+    g_free.erase(after);
+    return true;
+  }
+  if (!joins_next) return g_free.insert(after, {at, bytes});
+  g_free[after].at = at;
+  g_free[after].bytes += bytes;
+  return true;
+}
+
+}  // namespace
+
+void add_pool(int fd, uint64_t bytes) {
+  void* at = map_pool(fd, bytes);
+  close(fd);
+  if (!at) return;
+  const Lock lock;
+  if (g_pools.push({at, bytes, false})) add_free(reinterpret_cast<uint64_t>(at), bytes);
+}
+
+void pin_pools() {
+  for (size_t i = 0;; ++i) {
+    Pool pool{};
+    {
+      const Lock lock;
+      if (i >= g_pools.size()) return;
+      pool = g_pools[i];
+      g_pools[i].pinned = true;  // tried once: where it fails it would fail again
+    }
+    if (!pool.pinned && g_driver.cuMemHostRegister_v2)
+      g_driver.cuMemHostRegister_v2(pool.at, pool.bytes, CU_MEMHOSTREGISTER_PORTABLE);
+  }
+}
+
+uint64_t take_home(uint64_t bytes) {
+  const Lock lock;
+  for (size_t i = 0; i < g_free.size(); ++i) {
+    Run& run = g_free[i];
+    if (run.bytes < bytes) continue;
+    const uint64_t home = run.at;
+    run.at += bytes;
+    run.bytes -= bytes;
+    if (run.bytes == 0) g_free.erase(i);
+    return home;
+  }
+  return 0;
+}
+
+void give_home_back(uint64_t home, uint64_t bytes) {
+  const Lock lock;
+  add_free(home, bytes);
+}
+
+// The maps are not in the child.
+void forget_homes() {
+  pthread_mutex_init(&g_lock, nullptr);
+  g_free.clear();
+  g_pools.clear();
+}
+
+}  // namespace tandem::shim::swap

@@ -1,0 +1,278 @@
+#include "mover.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "capture.h"
+#include "channel.h"
+#include "driver.h"
+#include "guard.h"
+#include "homes.h"
+#include "log.h"
+#include "regions.h"
+#include "relaxed.h"
+#include "transit.h"
+#include "use.h"
+#include "wait.h"
+
+namespace tandem::shim::swap {
+namespace {
+
+using shm::SwapOutcome;
+
+constexpr uint64_t kLookNs = 50'000;           // for users that leave and captures that end
+constexpr uint64_t kRoomRetryNs = 10'000'000;  // for memory that others hold
+constexpr uint32_t kNobodys = 0;               // number of an order that is the shim's own
+
+struct Order {
+  uint32_t number = kNobodys;
+  uint64_t target = shm::kNoLimit;
+};
+
+// Newest order. Writer: the helper alone; its serial, odd while it writes, tells readers of a change.
+std::atomic<uint32_t> g_serial{0};
+std::atomic<uint32_t> g_number{kNobodys};
+std::atomic<uint64_t> g_target{shm::kNoLimit};
+std::atomic<bool> g_running{false};
+std::atomic<bool> g_stopped{false};
+
+// Whether pages move already. Until then the helper may open the door again for a newer order: the GPU
+// may wait for work of a thread that the door keeps out.
+enum class Stage : uint32_t { kAtRest, kDraining, kMoving };
+std::atomic<Stage> g_stage{Stage::kAtRest};
+
+uint32_t newest(Order* order) {
+  for (;;) {
+    const uint32_t serial = g_serial.load(std::memory_order_acquire);
+    order->number = g_number.load(std::memory_order_relaxed);
+    order->target = g_target.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (!(serial & 1) && serial == g_serial.load(std::memory_order_relaxed)) return serial;
+    cpu_pause();
+  }
+}
+
+class Mover {
+ public:
+  explicit Mover(uint32_t serial, const Order& order) : serial_(serial), order_(order) {}
+
+  SwapOutcome carry_out() {
+    if (resident_bytes() <= order_.target) return move_in();
+    return move_out();
+  }
+
+ private:
+  [[nodiscard]] bool is_superseded() const {
+    return g_serial.load(std::memory_order_acquire) != serial_ || g_stopped.load();
+  }
+
+  static void pause(uint64_t ns) { g_clock.sleep_until_ns(g_clock.now_ns() + ns); }
+
+  bool drain() {
+    shut();
+    while (!is_empty() || any_capture()) {
+      if (is_superseded()) return false;
+      pause(kLookNs);
+    }
+    return transit_.wait_for_all_work();
+  }
+
+  // The door may have been opened meanwhile, by the helper for a newer order.
+  bool begin_moving() {
+    if (swapped_bytes() == 0) g_stage.store(Stage::kDraining);
+    const bool drained = drain();
+    Stage stage = Stage::kDraining;
+    if (drained && g_stage.compare_exchange_strong(stage, Stage::kMoving)) return true;
+    return drained && stage == Stage::kMoving;
+  }
+
+  void open_if_all_are_back() {
+    if (swapped_bytes() != 0) return;
+    g_stage.store(Stage::kAtRest);
+    open();
+  }
+
+  static uint64_t swapped_bytes() { return swappable_bytes() - resident_bytes(); }
+
+  // How many pieces go: the last ones first, until the target is met.
+  [[nodiscard]] size_t first_to_go() const {
+    uint64_t left = resident_bytes();
+    size_t at = piece_count();
+    for (; at > 0 && left > order_.target; --at) {
+      if (piece(at - 1).resident) left -= piece(at - 1).bytes;
+    }
+    return at;
+  }
+
+  // A home is for a piece that goes; one that is on the device needs none.
+  static void take_homes_back() {
+    for (size_t i = 0; i < piece_count(); ++i) {
+      Piece& each = piece(i);
+      if (!each.resident || !each.home) continue;
+      give_home_back(each.home, each.bytes);
+      each.home = 0;
+    }
+  }
+
+  static bool give_homes(size_t first) {
+    take_homes_back();
+    for (size_t i = first; i < piece_count(); ++i) {
+      Piece& each = piece(i);
+      if (!each.resident) continue;
+      each.home = take_home(each.bytes);
+      if (each.home) continue;
+      take_homes_back();
+      return false;
+    }
+    return true;
+  }
+
+  SwapOutcome move_out() {
+    if (!begin_moving()) {
+      open_if_all_are_back();
+      return SwapOutcome::kNotDrained;
+    }
+    transit_.pin();
+    const size_t first = first_to_go();
+    if (!give_homes(first)) {
+      open_if_all_are_back();
+      return SwapOutcome::kNoHostRoom;
+    }
+    bool good = true;
+    for (size_t i = piece_count(); good && i > first && !is_superseded(); --i) {
+      if (piece(i - 1).resident) good = transit_.out(&piece(i - 1));
+    }
+    good = transit_.settle() && good;
+    if (good) {
+      open_if_all_are_back();
+      return SwapOutcome::kReached;
+    }
+    order_.target = shm::kNoLimit;
+    move_in();
+    return SwapOutcome::kFailed;
+  }
+
+  // Brings what the target allows. False: something did not come.
+  bool bring_pieces() {
+    bool good = true;
+    for (size_t i = 0; good && i < piece_count() && !is_superseded(); ++i) {
+      Piece& each = piece(i);
+      if (each.resident) continue;
+      if (resident_bytes() + each.bytes > order_.target) break;
+      good = transit_.in(&each) == CUDA_SUCCESS;
+    }
+    return transit_.settle() && good;
+  }
+
+  // Others may hold the room for as long as they like.
+  SwapOutcome move_in() {
+    while (!bring_pieces() && !is_superseded()) {
+      if (transit_.is_device_lost()) {
+        // Every call has the device's error to return by now: nobody finds pages missing any more.
+        g_stage.store(Stage::kAtRest);
+        open();
+        return SwapOutcome::kFailed;
+      }
+      pause(kRoomRetryNs);
+    }
+    open_if_all_are_back();
+    return SwapOutcome::kReached;
+  }
+
+  uint32_t serial_;
+  Order order_;
+  Transit transit_;
+};
+
+void tell(uint32_t number, SwapOutcome outcome) {
+  publish_bytes();
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel || number == kNobodys) return;
+  const uint64_t done = number | uint64_t{static_cast<uint32_t>(outcome)} << 32;
+  channel->state->swap.done.store(done, std::memory_order_release);
+  channel->state->control.doorbell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(channel->state->control.doorbell);
+}
+
+void* run(void*) {
+  prctl(PR_SET_NAME, "tandem-swap", 0, 0, 0);
+  const Reentry everything_is_ours;
+  const RelaxedCapture relaxed;
+  for (;;) {
+    Order order;
+    const uint32_t serial = newest(&order);
+    const SwapOutcome outcome = Mover(serial, order).carry_out();
+    tell(order.number, outcome);
+    g_running.store(false);
+    // Whoever orders now starts the next thread, unless we are quicker.
+    if (g_serial.load() == serial || g_stopped.load() || g_running.exchange(true)) return nullptr;
+  }
+}
+
+bool start() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  const bool made = pthread_create(&thread, &attributes, run, nullptr) == 0;
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return made;
+}
+
+void say(uint32_t number, uint64_t target) {
+  g_serial.fetch_add(1);
+  g_number.store(number, std::memory_order_relaxed);
+  g_target.store(target, std::memory_order_relaxed);
+  g_serial.fetch_add(1);
+}
+
+// Nothing has been moved yet, so the door can open at once.
+void let_in_if_draining() {
+  Stage stage = Stage::kDraining;
+  if (g_stage.compare_exchange_strong(stage, Stage::kAtRest)) open();
+}
+
+}  // namespace
+
+void order(uint32_t number, uint64_t target) {
+  if (!g_on.load(std::memory_order_relaxed)) {
+    tell(number, SwapOutcome::kReached);  // there is nothing to move
+    return;
+  }
+  say(number, target);
+  let_in_if_draining();
+  if (g_running.exchange(true) || start()) return;
+  g_running.store(false);
+  tell(number, SwapOutcome::kFailed);
+}
+
+void bring_back() {
+  if (!g_on.load(std::memory_order_relaxed)) return;
+  if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // it is under way, or done
+  say_once("memory", "on the host", "is brought back without the daemon, once there is room");
+  order(kNobodys, shm::kNoLimit);
+}
+
+void stop_moving() {
+  g_stopped.store(true);
+  stop_waiting();
+}
+
+void forget_mover() {
+  g_serial.store(0);
+  g_number.store(kNobodys);
+  g_target.store(shm::kNoLimit);
+  g_running.store(false);
+  g_stopped.store(false);
+  g_stage.store(Stage::kAtRest);
+}
+
+}  // namespace tandem::shim::swap

@@ -1,0 +1,26 @@
+// Moves memory out to the host and back, on a thread of its own that lives as long as an order takes.
+//
+//   order: target below what is resident          order: target above
+//     shut the door, wait for who is inside         make and map pieces, copy their bytes back
+//     wait until the GPU has ended their work       all back: open the door
+//     a home for every piece that goes, or none goes
+//     copy piece after piece, unmap, release
+//
+// A newer order ends an older one after the pieces that are on their way. Whatever fails, the bytes are
+// on the device or at home, and the door stays shut until all are on the device.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::shim::swap {
+
+// The daemon wants no more than `target` bytes of the regions on the device. Helper.
+void order(uint32_t number, uint64_t target);
+
+// The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, again and again.
+void bring_back();
+
+void stop_moving();
+void forget_mover();  // a forked child has none
+
+}  // namespace tandem::shim::swap

@@ -1,0 +1,133 @@
+#include "transit.h"
+
+#include <algorithm>
+
+#include "channel.h"
+#include "driver.h"
+#include "homes.h"
+#include "own_array.h"
+#include "slots.h"
+
+namespace tandem::shim::swap {
+namespace {
+
+CUcontext as_context(uint64_t context) { return reinterpret_cast<CUcontext>(context); }
+void* as_pointer(uint64_t home) { return reinterpret_cast<void*>(home); }
+
+OwnArray<uint64_t> g_contexts;  // of the mover alone; kept, since what it has grown to stays mapped
+
+void note_context(uint64_t context) {
+  if (std::find(g_contexts.begin(), g_contexts.end(), context) == g_contexts.end())
+    g_contexts.push(context);
+}
+
+// False: one of them is a green one.
+bool find_contexts() {
+  g_contexts.clear();
+  for (size_t i = 0; i < piece_count(); ++i) note_context(piece(i).context);
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  for (uint32_t i = 0; channel && i < slot_end(*channel); ++i) {
+    const StreamSlot& slot = channel->streams[i];
+    if (!is_live(slot)) continue;
+    if (slot.green.load(std::memory_order_relaxed)) return false;
+    note_context(slot.context.load(std::memory_order_relaxed));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Transit::wait_for_all_work() {
+  if (!find_contexts()) return false;
+  for (const uint64_t context : g_contexts) {
+    if (g_driver.cuCtxSetCurrent(as_context(context)) != CUDA_SUCCESS ||
+        g_driver.cuCtxSynchronize() != CUDA_SUCCESS) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Transit::pin() {
+  if (piece_count() != 0 && enter_context(piece(0).context)) pin_pools();
+}
+
+bool Transit::enter_context(uint64_t context) {
+  if (context_ == context) return true;
+  leave_context();
+  if (g_driver.cuCtxSetCurrent(as_context(context)) != CUDA_SUCCESS ||
+      g_driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+    return false;
+  }
+  context_ = context;
+  for (CUevent& event : events_) {
+    if (g_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) continue;
+    event = nullptr;
+    leave_context();
+    return false;
+  }
+  return true;
+}
+
+void Transit::leave_context() {
+  if (!context_) return;
+  settle();
+  for (CUevent& event : events_) {
+    if (event) g_driver.cuEventDestroy_v2(event);
+    event = nullptr;
+  }
+  g_driver.cuStreamDestroy_v2(stream_);
+  context_ = 0;
+}
+
+void Transit::take_off(Piece* piece, bool out) {
+  const size_t at = (first_ + count_++) % kDepth;
+  flights_[at] = {piece, events_[at], out};
+  g_driver.cuEventRecord(events_[at], stream_);
+}
+
+bool Transit::out(Piece* piece) {
+  if (!enter_context(piece->context) || !make_room()) return false;
+  if (g_driver.cuMemcpyDtoHAsync_v2(as_pointer(piece->home), piece->at, piece->bytes, stream_) !=
+      CUDA_SUCCESS) {
+    return false;
+  }
+  take_off(piece, true);
+  return true;
+}
+
+CUresult Transit::in(Piece* piece) {
+  if (!enter_context(piece->context) || !make_room()) return CUDA_ERROR_UNKNOWN;
+  CUresult result = map_piece(piece);
+  if (result != CUDA_SUCCESS) return result;
+  result =
+      g_driver.cuMemcpyHtoDAsync_v2(piece->at, as_pointer(piece->home), piece->bytes, stream_);
+  if (result == CUDA_SUCCESS) take_off(piece, false);
+  else unmap_piece(piece);
+  return result;
+}
+
+bool Transit::finish_oldest() {
+  const Flight flight = flights_[first_];
+  first_ = (first_ + 1) % kDepth;
+  --count_;
+  const bool copied = g_driver.cuEventSynchronize(flight.event) == CUDA_SUCCESS;
+  bool good = copied;
+  if (flight.out == copied) good = unmap_piece(flight.piece) == CUDA_SUCCESS && copied;
+  publish_bytes();
+  return good;
+}
+
+bool Transit::settle() {
+  bool good = true;
+  while (count_) good = finish_oldest() && good;
+  return good;
+}
+
+bool Transit::is_device_lost() {
+  if (!context_) return false;
+  const CUresult result = g_driver.cuStreamQuery(stream_);
+  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+}
+
+}  // namespace tandem::shim::swap

@@ -1,0 +1,59 @@
+// Copies of pieces on their way, a few at a time on a stream of their own. Mover.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "regions.h"
+
+namespace tandem::shim::swap {
+
+class Transit {
+ public:
+  Transit() = default;
+  ~Transit() { leave_context(); }
+  Transit(const Transit&) = delete;
+  Transit& operator=(const Transit&) = delete;
+
+  // Until the GPU has ended whatever was submitted to contexts that can see the regions. False: there is
+  // an error, or a green context, which another thread cannot wait for.
+  bool wait_for_all_work();
+
+  // Pins the homes; needs a piece, for its context.
+  void pin();
+
+  // To its home, then off the device; or there and back. `out` is done only after settle.
+  bool out(Piece* piece);
+  // Anything but CUDA_SUCCESS: it is at home still.
+  CUresult in(Piece* piece);
+  // Waits for all that are on their way. False: a piece is still where it was.
+  bool settle();
+
+  // The context has an error that all its calls return from now on.
+  bool is_device_lost();
+
+ private:
+  static constexpr size_t kDepth = 4;
+  struct Flight {
+    Piece* piece;
+    CUevent event;
+    bool out;
+  };
+
+  bool enter_context(uint64_t context);
+  void leave_context();
+  bool make_room() { return count_ < kDepth || finish_oldest(); }
+  bool finish_oldest();
+  void take_off(Piece* piece, bool out);
+
+  uint64_t context_ = 0;
+  CUstream stream_ = nullptr;
+  CUevent events_[kDepth] = {};
+  Flight flights_[kDepth] = {};
+  size_t first_ = 0;
+  size_t count_ = 0;
+};
+
+}  // namespace tandem::shim::swap

@@ -1,0 +1,28 @@
+"""What a job does in the tests of swapping: keeps bytes on the GPU and looks after them."""
+
+import random
+
+from cuda.bindings import driver as cu
+from gpu import ok
+
+
+def pattern(seed, size):
+    return random.Random(seed).randbytes(size)
+
+
+def keep(*sizes):
+    """Take memory and write a pattern into each piece; their addresses."""
+    addresses = [int(ok(cu.cuMemAlloc(size))) for size in sizes]
+    for seed, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+        ok(cu.cuMemcpyHtoD(address, pattern(seed, size), size))
+    return addresses
+
+
+def kept(addresses, sizes):
+    """Whether every byte is what was written."""
+    found = []
+    for seed, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+        host = bytearray(size)
+        ok(cu.cuMemcpyDtoH(host, address, size))
+        found.append(host == pattern(seed, size))
+    return found

@@ -1,0 +1,120 @@
+"""A paused job's memory goes to the host and to others, and comes back byte for byte."""
+
+import json
+import signal
+
+import pytest
+from running_job import until
+
+MIB = 1 << 20
+SIZES = (40 * MIB, 50 * MIB, 3 * MIB)
+ALL = 94 * MIB  # in whole units of 2 MiB
+TOO_MUCH_BESIDE = 950 * MIB  # of the device's GiB
+OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+def swappable(place, *options):
+    job = place.job("kept", "--swappable", *options)
+    job.do("exec('import swapping', globals())")
+    return job, job.do(f"swapping.keep(*{SIZES})")
+
+
+def status(client):
+    return client.job("kept")
+
+
+def test_a_paused_job_makes_room_and_gets_all_back(place):
+    job, addresses = swappable(place)
+    other = place.job("other")
+    with place.client() as client:
+        assert other.do(f"alloc({TOO_MUCH_BESIDE}).__str__()") == OUT_OF_MEMORY
+        held = place.used_bytes()
+
+        place.tandem("pause", "kept")
+        until(lambda: status(client).state == "swapped", what="its memory is on the host")
+        until(lambda: status(client).swapped_bytes == ALL, what="all of it is")
+        assert held - place.used_bytes() == ALL
+        (row,) = (
+            r for r in json.loads(place.tandem("ps", "--json")) if r["name"] == job_name(client)
+        )
+        assert (row["swapped_bytes"], row["resident_bytes"]) == (
+            ALL,
+            4,
+        )  # the word it computes with
+        explained = place.tandem("explain", "kept")
+        assert "its memory is on the host" in explained
+        assert "94 MiB of its memory are on the host" in explained
+        taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
+
+        place.tandem("resume", "kept")
+        job.start(f"swapping.kept({addresses}, {SIZES})")
+        until(lambda: "threads waiting now: 1" in place.tandem("explain", "kept"), what="it waits")
+        assert other.do(f"free({taken})") == "CUDA_SUCCESS"
+        assert job.result() == [True] * 3
+        until(lambda: status(client).swapped_bytes == 0, what="it is told")
+        assert "its memory is back on the gpu" in place.tandem("explain", "kept")
+    assert job.end() == 0
+
+
+def job_name(client):
+    return status(client).name
+
+
+@pytest.mark.parametrize("options", [(), ("--no-swappable",)], ids=["not said", "no"])
+def test_memory_of_a_job_that_may_not_be_moved_stays(place, options):
+    job = place.job("kept", *options)
+    job.do("exec('import swapping', globals())")
+    addresses = job.do(f"swapping.keep(*{SIZES})")
+    held = place.used_bytes()
+    with place.client() as client:
+        place.tandem("pause", "kept")
+        job.start("compute()")
+        until(lambda: "threads waiting now: 1" in place.tandem("explain", "kept"), what="it waits")
+        assert status(client).state == "paused"
+        assert place.used_bytes() == held
+        place.tandem("resume", "kept")
+    assert job.result() == [15]
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
+def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place):
+    path = fresh_place.folder / "config.toml"
+    path.write_text('[memory]\nhost_limit = "50MiB"\n')
+    fresh_place.start_daemon("--config", str(path))
+    job, addresses = swappable(fresh_place)
+    held = fresh_place.used_bytes()
+
+    fresh_place.tandem("pause", "kept")
+    job.start(f"swapping.kept({addresses}, {SIZES})")
+
+    def explained():
+        return fresh_place.tandem("explain", "kept")
+
+    until(lambda: "its memory stays on the gpu: 94 MiB" in explained(), what="it says why")
+    assert "host_limit" in explained()
+    assert fresh_place.used_bytes() == held
+    fresh_place.tandem("resume", "kept")
+    assert job.result() == [True] * 3
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_job_on_the_host_comes_back_without_its_daemon(place, by):
+    job, addresses = swappable(place)
+    with place.client() as client:
+        place.tandem("pause", "kept")
+        until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
+    place.daemon.send_signal(by)
+
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+    assert job.end() == 0
+
+
+def test_a_job_that_is_killed_on_the_host_leaves_nothing(place):
+    job, _ = swappable(place)
+    with place.client() as client:
+        place.tandem("pause", "kept")
+        until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
+        job.kill()
+        until(lambda: not client.jobs(), what="it is gone")
+    other = place.job("other")
+    assert other.do(f"free(alloc({TOO_MUCH_BESIDE}))") == "CUDA_SUCCESS"

@@ -1,0 +1,309 @@
+"""Moves memory of this process out to the host and back; prints what was seen.
+
+    python tests/shim/swap_moves.py SOCKET_FOLDER CASE
+
+In the environment of the software GPU, with the shim preloaded. CASE is a function below, and what
+it returns comes as one JSON object.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from cuda.bindings import driver as cu
+from memory_limits import device_holds, ok
+from shim_daemon import VIRTUAL, FakeDaemon
+
+MIB = 1 << 20
+EVERYTHING = 2**64 - 1
+SIZES = (3 * MIB // 2, 33 * MIB, 70 * MIB)  # one piece with room left in it, two, three
+ROUNDED = (2 * MIB, 34 * MIB, 70 * MIB)
+OUTCOMES = ("none", "reached", "no host room", "not drained", "failed")
+# How much of the device is held.
+ASK = """
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+free, total = cu.cuMemGetInfo()[1:]
+print(int(total) - int(free))
+"""
+# Holds so much of it until it is told to let go, and writes down whether it got that.
+HOLD = """
+import ctypes, pathlib, sys
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+pathlib.Path(sys.argv[2]).write_text(cu.cuMemAlloc(int(sys.argv[1]))[0].name)
+ctypes.CDLL("libcuda.so.1").softgpu_wait_begin()  # time passes meanwhile
+sys.stdin.readline()
+"""
+
+
+def pattern(seed: int, size: int) -> bytes:
+    """So many bytes, none of whose neighbourhoods is like another's."""
+    return random.Random(seed).randbytes(size)
+
+
+class Memory:
+    """Device memory of several sizes, each filled with a pattern of its own."""
+
+    def __init__(self, sizes=SIZES) -> None:
+        self.sizes = sizes
+        self.addresses = [ok(cu.cuMemAlloc(size)) for size in sizes]
+        for seed, (address, size) in enumerate(zip(self.addresses, sizes, strict=True)):
+            ok(cu.cuMemcpyHtoD(address, pattern(seed, size), size))
+
+    def is_right(self) -> list[bool]:
+        """Whether each still holds its pattern, where it was."""
+        found = []
+        for seed, (address, size) in enumerate(zip(self.addresses, self.sizes, strict=True)):
+            host = bytearray(size)
+            ok(cu.cuMemcpyDtoH(host, address, size))
+            found.append(host == pattern(seed, size))
+        return found
+
+
+class Daemon:
+    """Takes this process in and moves its memory."""
+
+    def __init__(self, folder: Path, *, swappable: bool = True) -> None:
+        self.fake = FakeDaemon(folder)
+        self.fake.swappable = swappable
+        found = []
+        answering = threading.Thread(target=lambda: found.append(self.fake.attach(clock=VIRTUAL)))
+        answering.start()
+        ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
+        cu.cuMemGetInfo()
+        answering.join(20)
+        (self.job,) = found
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._driver.softgpu_now_ns.restype = ctypes.c_uint64
+        # A look stamps the heartbeat, in the time that the job knows.
+        self.job.now_ns = self._driver.softgpu_now_ns
+
+    def wait_for(self, is_over):
+        """Look once a millisecond of the device's time: it stands still unless everybody waits."""
+        while not is_over(seen := self.job.snapshot()):
+            self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.job.now_ns() + 1_000_000))
+        return seen
+
+    def until(self, figure: str, value: object):
+        """Wait for a figure of the snapshot."""
+        return self.wait_for(lambda seen: getattr(seen, figure) == value)
+
+    def outlive(self, thing: threading.Thread | subprocess.Popen) -> None:
+        """Wait for its end."""
+        if isinstance(thing, threading.Thread):
+            self.wait_for(lambda _: not thing.is_alive())
+        else:
+            self.wait_for(lambda _: thing.poll() is not None)
+
+    def move(self, target: int):
+        """Give an order and wait for its end: the outcome, and what is on the host by then."""
+        seen = self.until("swap_done", self.job.order(target))
+        return OUTCOMES[seen.swap_outcome], seen.swapped_bytes
+
+
+def there_and_back(folder):
+    """Everything goes, everything comes back."""
+    daemon = Daemon(folder)
+    before, before_for_others = device_holds(), held_by_all(daemon)
+    memory = Memory()
+    held = device_holds() - before
+    daemon.job.give_pool(sum(ROUNDED))
+    out = daemon.move(0)
+    while_out = held_by_all(daemon) - before_for_others
+    back = daemon.move(EVERYTHING)
+    right = memory.is_right()
+    for address in memory.addresses:
+        ok(cu.cuMemFree(address))
+    seen = daemon.job.snapshot()
+    return {
+        "held": held,
+        "out": out,
+        "while_out": while_out,
+        "back": back,
+        "right": right,
+        "leaked": device_holds() - before,
+        "counted": [seen.device_bytes, seen.swappable_bytes, seen.swapped_bytes],
+    }
+
+
+def without_shim():
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+
+
+def held_by_all(daemon):
+    """What the device's ledger holds as another process sees it, who waits for nothing."""
+    asker = subprocess.Popen(
+        [sys.executable, "-c", ASK], env=without_shim(), stdout=subprocess.PIPE, text=True
+    )
+    daemon.outlive(asker)
+    return int(asker.communicate()[0])
+
+
+def in_part(folder):
+    """No more goes than must, and what has come back may go again."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    moves = [daemon.move(target) for target in (40 * MIB, 80 * MIB, 10 * MIB, EVERYTHING)]
+    return {"moves": moves, "right": memory.is_right()}
+
+
+def without_room_on_the_host(folder):
+    """Nothing moves unless all that has to go has a home."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    nowhere = daemon.move(0)
+    daemon.job.give_pool(64 * MIB)
+    too_little = daemon.move(0)
+    fits = daemon.move(sum(ROUNDED) - 32 * MIB)
+    return {
+        "moves": [nowhere, too_little, fits, daemon.move(EVERYTHING)],
+        "right": memory.is_right(),
+    }
+
+
+def work_waits(folder):
+    """Work, a question and an allocation wait until all is back, then do what they should."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    out = daemon.move(0)
+    done = []
+
+    def work():
+        ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
+        ok(cu.cuMemsetD32(memory.addresses[0], 7, 1))
+        base, size = cu.cuMemGetAddressRange(int(memory.addresses[2]) + 40 * MIB)[1:]
+        done.append([int(base) == int(memory.addresses[2]), int(size)])
+        done.append(cu.cuMemAlloc(MIB)[0].name)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    waiting = daemon.until("waiting_threads", 1)
+    early = list(done)
+    back = daemon.move(EVERYTHING)
+    daemon.outlive(worker)
+    host = bytearray(8)
+    ok(cu.cuMemcpyDtoH(host, memory.addresses[0], 8))
+    return {
+        "out": out,
+        "reason": waiting.wait_reason,
+        "early": early,
+        "back": back,
+        "done": done,
+        "set": int.from_bytes(host[:4], "little"),
+        "beside_it": host[4:] == pattern(0, 8)[4:],
+    }
+
+
+def work_that_does_not_end(folder):
+    """What the GPU waits for may come from a thread that the closed door keeps out."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    flag, beside = ok(cu.cuMemAlloc(64)), ok(cu.cuMemAlloc(64))
+    ok(cu.cuMemsetD32(flag, 0, 1))
+    stream = ok(cu.cuStreamCreate(1))
+    ok(cu.cuStreamWaitValue32(stream, flag, 1, 0))
+    daemon.job.order(0)
+    written = []
+    over = threading.Event()
+
+    def in_context(body):
+        ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
+        body(ok(cu.cuStreamCreate(1)))
+
+    def knock(own):  # until the door is shut, and then at it
+        while not over.is_set():
+            ok(cu.cuMemsetD32Async(beside, 0, 1, own))
+
+    def write(own):
+        ok(cu.cuMemsetD32Async(flag, 1, 1, own))
+        written.append(True)
+
+    knocker = threading.Thread(target=in_context, args=(knock,))
+    writer = threading.Thread(target=in_context, args=(write,))
+    knocker.start()
+    daemon.until("waiting_threads", 1)
+    writer.start()
+    daemon.until("waiting_threads", 2)
+    over.set()
+    kept_out = not written
+    ended = daemon.move(EVERYTHING)
+    daemon.outlive(writer)
+    daemon.outlive(knocker)
+    ok(cu.cuStreamSynchronize(stream))
+    return {"kept_out": kept_out, "ended": ended, "written": written, "right": memory.is_right()}
+
+
+def room_is_taken(folder):
+    """Others have what was left: the job waits for room, and loses nothing."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    total = int(ok(cu.cuDeviceTotalMem(0)))
+    out = daemon.move(0)
+    answer = folder / "answer"
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(total - 80 * MIB), str(answer)],
+        env=without_shim(),
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    daemon.wait_for(lambda _: answer.exists() and answer.read_text())
+    number = daemon.job.order(EVERYTHING)
+    # Something comes, for which there is room; then it looks and looks for more.
+    daemon.wait_for(lambda seen: seen.swapped_bytes < sum(ROUNDED))
+    later_ns = daemon.job.now_ns() + 100_000_000
+    half = daemon.wait_for(lambda _: daemon.job.now_ns() > later_ns)
+    early = half.swap_done == number or half.swapped_bytes == 0
+    other.stdin.close()
+    daemon.outlive(other)
+    seen = daemon.until("swap_done", number)
+    return {
+        "out": out,
+        "taken": answer.read_text(),
+        "early": early,
+        "left": seen.swapped_bytes,
+        "right": memory.is_right(),
+    }
+
+
+def daemon_ends(folder):
+    """The daemon ends while everything is out: it comes back by itself."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    out = daemon.move(0)
+    daemon.job.connection.close()
+    daemon.fake.close()
+    return {"out": out, "right": memory.is_right()}
+
+
+def not_swappable(folder):
+    """A job that nobody may move keeps the driver's allocator."""
+    daemon = Daemon(folder, swappable=False)
+    memory = Memory()
+    handle = cu.CUmemGenericAllocationHandle
+    status, *_ = cu.cuMemRetainAllocationHandle(memory.addresses[1])
+    return {"moves": [daemon.move(0)], "virtual": status.name, "kind": handle.__name__}
+
+
+def main():
+    ok(cu.cuInit(0))
+    folder, case = Path(sys.argv[1]), sys.argv[2]
+    json.dump(globals()[case](folder), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Memory moves to the host and back, and nobody finds it missing or changed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem import _paths, softgpu
+
+pytest.importorskip("cuda.bindings")
+
+MIB = 1 << 20
+ALL = 106 * MIB  # of three regions, in whole units
+
+
+@pytest.fixture
+def case(request, tmp_path):
+    """What a case of swap_moves.py has seen."""
+
+    def run(name: str):
+        env = softgpu.environment(folder=tmp_path, clock="virtual", profile="tiny")
+        env |= {
+            "LD_PRELOAD": str(_paths.SHIM),
+            "TANDEM_RUNTIME_DIR": str(tmp_path),
+        }
+        child = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("swap_moves.py")), str(tmp_path), name],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert child.returncode == 0, child.stdout + child.stderr
+        return json.loads(child.stdout)
+
+    return run
+
+
+def test_everything_goes_and_comes_back(case):
+    seen = case("there_and_back")
+
+    assert seen["held"] == ALL
+    assert seen["out"] == ["reached", ALL]
+    assert seen["while_out"] == 0  # the room is really free for others
+    assert seen["back"] == ["reached", 0]
+    assert seen["right"] == [True] * 3
+    assert seen["leaked"] == 0
+    assert seen["counted"] == [0, 0, 0]
+
+
+def test_no_more_goes_than_must(case):
+    seen = case("in_part")
+
+    targets = (40 * MIB, 80 * MIB, 10 * MIB)
+    assert [outcome for outcome, _ in seen["moves"]] == ["reached"] * 4
+    resident = [ALL - swapped for _, swapped in seen["moves"]]
+    assert all(
+        0 <= target - left < 32 * MIB for target, left in zip(targets, resident, strict=False)
+    )
+    assert resident[-1] == ALL
+    assert seen["right"] == [True] * 3
+
+
+def test_nothing_moves_without_a_home_for_all_that_has_to(case):
+    seen = case("without_room_on_the_host")
+
+    nowhere, too_little, fits, back = seen["moves"]
+    assert nowhere == too_little == ["no host room", 0]
+    assert fits[0] == "reached"
+    assert 32 * MIB <= fits[1] <= 64 * MIB  # as the pieces are
+    assert back == ["reached", 0]
+    assert seen["right"] == [True] * 3
+
+
+def test_whoever_needs_the_memory_waits_until_it_is_back(case):
+    seen = case("work_waits")
+
+    assert seen["out"] == ["reached", ALL]
+    assert seen["reason"] == 4  # memory
+    assert seen["early"] == []
+    assert seen["back"] == ["reached", 0]
+    assert seen["done"] == [[True, 70 * MIB], "CUDA_SUCCESS"]
+    assert seen["set"] == 7
+    assert seen["beside_it"]
+
+
+def test_work_that_needs_a_thread_at_the_door_is_let_go_on(case):
+    seen = case("work_that_does_not_end")
+
+    assert seen["kept_out"]
+    assert seen["ended"] == ["reached", 0]
+    assert seen["written"] == [True]
+    assert seen["right"] == [True] * 3
+
+
+def test_a_job_whose_room_is_taken_waits_and_loses_nothing(case):
+    seen = case("room_is_taken")
+
+    assert seen["out"] == ["reached", ALL]
+    assert seen["taken"] == "CUDA_SUCCESS"
+    assert not seen["early"]
+    assert seen["left"] == 0
+    assert seen["right"] == [True] * 3
+
+
+def test_without_its_daemon_the_memory_comes_back_by_itself(case):
+    seen = case("daemon_ends")
+
+    assert seen["out"] == ["reached", ALL]
+    assert seen["right"] == [True] * 3
+
+
+def test_a_job_that_may_not_be_moved_keeps_the_drivers_allocator(case):
+    seen = case("not_swappable")
+
+    assert seen["moves"] == [["reached", 0]]
+    assert seen["virtual"] != "CUDA_SUCCESS"

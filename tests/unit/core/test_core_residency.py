@@ -1,0 +1,139 @@
+"""Which memory moves when a job is paused and resumed, and what is said of it."""
+
+import pytest
+from talk import MS, Talk
+
+from tandemd.core.events import CloseGates, MoveMemory, OpenGates
+from tandemd.core.explain import explain
+from tandemd.core.model import NO_LIMIT, JobState, Options, SwapOutcome
+
+MIB = 1 << 20
+
+
+def moves(actions):
+    return [action for action in actions if isinstance(action, MoveMemory)]
+
+
+def started(talk, process_id, bytes_, *, swappable=True):
+    talk.register(process_id, swappable=swappable)
+    talk.attach(process_id, swappable=swappable)
+    talk.map(process_id)
+    talk.works(process_id)
+    talk.sample(process_id, swappable_bytes=bytes_, device_bytes=bytes_)
+
+
+def ended(talk, process_id, order, outcome=SwapOutcome.REACHED, swapped=0):
+    return talk.sample(process_id, swap_done=order, swap_outcome=outcome, swapped_bytes=swapped)
+
+
+def story(talk, job_id):
+    return [line for _, line in talk.core.job(job_id).story]
+
+
+def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_when_it_goes_on():
+    talk = Talk()
+    started(talk, 1, 100 * MIB)
+
+    paused = talk.pause(1)
+    assert any(isinstance(action, CloseGates) for action in paused)
+    assert not moves(paused)  # its work is still there
+    (out,) = moves(talk.rests(1))
+    assert (out.target_bytes, out.pool_bytes, out.order) == (0, 100 * MIB, 1)
+    assert not moves(talk.tick(after_ms=10))  # once
+
+    assert talk.core.job(1).state is JobState.PAUSED
+    ended(talk, 1, 1, swapped=100 * MIB)
+    assert talk.core.job(1).state is JobState.SWAPPED
+    assert "100 MiB of its memory are on the host" in story(talk, 1)
+    assert "on the host" in explain(talk.core, talk.core.job(1), talk.now_ns).summary
+
+    resumed = talk.resume(1)
+    (back,) = moves(resumed)
+    assert (back.target_bytes, back.pool_bytes, back.order) == (NO_LIMIT, 0, 2)
+    assert any(isinstance(action, OpenGates) for action in resumed)
+    assert talk.core.job(1).state is JobState.WAITING
+    ended(talk, 1, 2)
+    assert story(talk, 1)[-1] == "its memory is back on the gpu"
+    # The host's memory stays its own: another pause needs no more of it.
+    (again,) = moves(talk.pause(1))  # at once, since it has nothing on the gpu now
+    assert (again.order, again.target_bytes, again.pool_bytes) == (3, 0, 0)
+
+
+def test_a_job_that_may_not_be_moved_is_only_held():
+    talk = Talk()
+    started(talk, 1, 100 * MIB, swappable=False)
+    talk.pause(1)
+
+    assert not moves(talk.rests(1))
+    assert not moves(talk.tick(after_ms=1000))
+    assert not moves(talk.resume(1))
+
+
+def test_what_the_host_has_is_shared_out_before_anything_moves():
+    talk = Talk(options=Options(host_limit_bytes=150 * MIB))
+    started(talk, 1, 100 * MIB)
+    started(talk, 2, 100 * MIB)
+    talk.rests(1, 2)
+    assert [move.process_id for move in moves(talk.pause(1))] == [1]
+
+    assert not moves(talk.pause(2))
+    (line,) = [line for line in story(talk, 2) if "stays" in line]
+    assert "100 MiB of the host are needed" in line
+    assert "50 MiB are left of the 150 MiB" in line
+
+    # When the first is gone, what it had is there for others.
+    assert [move.process_id for move in moves(talk.leave(1))] == [2]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        (SwapOutcome.NO_HOST_ROOM, "in one piece"),
+        (SwapOutcome.NOT_DRAINED, "does not end"),
+        (SwapOutcome.FAILED, "a copy failed"),
+    ],
+)
+def test_what_went_wrong_is_told(outcome, why):
+    talk = Talk()
+    started(talk, 1, 8 * MIB)
+    talk.pause(1)
+    talk.rests(1)
+    ended(talk, 1, 1, outcome)
+
+    assert talk.core.job(1).state is JobState.PAUSED
+    assert story(talk, 1)[-1].endswith(why)
+
+
+def test_an_order_that_was_replaced_is_not_reported():
+    talk = Talk()
+    started(talk, 1, 8 * MIB)
+    talk.pause(1)
+    talk.rests(1)
+    talk.resume(1)
+    before = story(talk, 1)
+    ended(talk, 1, 1, SwapOutcome.NOT_DRAINED)
+    assert story(talk, 1) == before
+
+
+def test_a_group_of_two_moves_only_when_both_are_still():
+    talk = Talk()
+    for job in (1, 2):
+        talk.register(job, swappable=True, group="g")
+        talk.attach(job, swappable=True, group="g")
+        talk.map(job)
+        talk.works(job)
+        talk.sample(job, swappable_bytes=8 * MIB, device_bytes=8 * MIB)
+    talk.pause(1)
+    assert not moves(talk.rests(1))
+    talk.now_ns += MS
+    assert {move.process_id for move in moves(talk.rests(2))} == {1, 2}
+
+
+def test_memory_that_comes_back_by_itself_leaves_the_job_paused():
+    talk = Talk()
+    started(talk, 1, 8 * MIB)
+    talk.pause(1)
+    talk.rests(1)
+    ended(talk, 1, 1, swapped=8 * MIB)
+    talk.sample(1, swapped_bytes=0)
+    assert talk.core.job(1).state is JobState.PAUSED
