@@ -9,9 +9,7 @@ namespace tandem::daemon {
 
 bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   const uint64_t id = pages->process_id();
-  for (const auto& other : watched_) {
-    if (other->pages->process_id() == id) return false;
-  }
+  if (find(id)) return false;
   auto added = std::make_unique<Watched>();
   added->gpu = gpu;
   added->group = group;
@@ -35,11 +33,14 @@ bool Watcher::regroup(uint64_t process_id, int64_t group) {
   return true;
 }
 
+Watcher::Place Watcher::place_of(uint64_t process_id) const {
+  return std::find_if(watched_.begin(), watched_.end(),
+                      [&](const auto& w) { return w->pages->process_id() == process_id; });
+}
+
 Watcher::Watched* Watcher::find(uint64_t process_id) const {
-  for (const auto& watched : watched_) {
-    if (watched->pages->process_id() == process_id) return watched.get();
-  }
-  return nullptr;
+  const Place place = place_of(process_id);
+  return place == watched_.end() ? nullptr : place->get();
 }
 
 std::optional<uint32_t> Watcher::begin_sample(uint64_t process_id, const SampleLimits& limits) {
@@ -59,12 +60,10 @@ std::optional<Sample> Watcher::take_sample(uint64_t process_id) {
 }
 
 std::unique_ptr<Watcher::Watched> Watcher::take(uint64_t process_id) {
-  const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const auto& w) {
-    return w->pages->process_id() == process_id;
-  });
-  if (found == watched_.end()) return nullptr;
-  auto taken = std::move(*found);
-  watched_.erase(found);
+  const Place place = place_of(process_id);
+  if (place == watched_.end()) return nullptr;
+  auto taken = std::move(watched_[static_cast<size_t>(place - watched_.begin())]);
+  watched_.erase(place);
   return taken;
 }
 
@@ -87,12 +86,10 @@ bool Watcher::round(uint64_t now_ns) {
     const Snapshot before = watched->snapshot;
     watched->looker.look(*watched->pages, now_ns, &watched->snapshot);
     read_records(*watched, now_ns, recording);
-    const Snapshot& after = watched->snapshot;
-    if (after.steps != before.steps || (after.steps == 0 && after.iterations != before.iterations))
-      watched->snapshot.iteration_bytes = after.device_bytes;
-    if (watched->sampler)
-      watched->sampler->look(*watched->pages, watched->window.wanted(), now_ns);
-    changed |= notable(before, watched->snapshot) ||
+    Snapshot& after = watched->snapshot;
+    if (after.iterations != before.iterations) after.iteration_bytes = after.device_bytes;
+    if (watched->sampler) watched->sampler->look(*watched->pages, watched->window.wanted(), now_ns);
+    changed |= notable(before, after) ||
                (room_matters && after.device_bytes != before.device_bytes);
     somebody_lacks_memory_ |= after.memory_ticket != 0;
     active_ |= after.busy || after.waiting_threads != 0 || after.memory_ticket != 0;

@@ -73,7 +73,10 @@ class Watcher {
     std::unique_ptr<GapWatch> gaps;  // while it is of the latency class
   };
 
-  Watched* find(uint64_t process_id) const;  // null if it is not watched
+  using Place = std::vector<std::unique_ptr<Watched>>::const_iterator;
+
+  Place place_of(uint64_t process_id) const;  // the end if it is not watched
+  Watched* find(uint64_t process_id) const;   // null then
   std::unique_ptr<Watched> take(uint64_t process_id);
   void put(std::unique_ptr<Watched> watched);
   void charge_since(uint64_t interval_ns);
