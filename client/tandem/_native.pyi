@@ -7,6 +7,7 @@ release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, o
 
 import enum
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import final
 
 PROTOCOL_VERSION: int
@@ -495,6 +496,21 @@ class Signature:
         """Raise ValueError if it does not fit the kernel's parameters: offset and size of each."""
 
 @final
+class Kernel:
+    """A kernel: mangled name, and offset and size in bytes of each of its parameters.
+
+    `declared` stands for what the name says of them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Sequence[tuple[int, int]],
+        *,
+        declared: Signature | None = None,
+    ) -> None: ...
+
+@final
 class Allocations:
     """The device memory of a process now, of which launches touch some. Of one thread.
 
@@ -512,21 +528,15 @@ class Allocations:
         """Begin and size in bytes of the one that an address lies in; logarithmic time."""
 
     def touched_by(
-        self,
-        name: str,
-        parameters: Sequence[tuple[int, int]],
-        words: Sequence[int],
-        *,
-        is_cut: bool,
-        declared: Signature | None = None,
-    ) -> tuple[list[tuple[int, int, bool]], bool]:
+        self, kernel: Kernel, words: Sequence[int], *, is_cut: bool
+    ) -> tuple[tuple[tuple[int, int, bool], ...], bool]:
         """Accesses of a launch as `Dag.add` takes them, by address, and whether they are all.
 
-        `parameters` are offset and size in bytes of each, `words` the values, each from a new word
-        on; `is_cut`: there are more. Every word in an allocation is a pointer to all of it, for
-        reading only if what is declared, or else the mangled name, says so. They are all if each
-        word that could be an address was found and leads to what holds no further ones by that.
-        Global variables, textures and surfaces are not seen.
+        `words` are the values of the parameters, each from a new word on; `is_cut`: there are more.
+        Every word in an allocation is a pointer to all of it, for reading only if what is declared,
+        or else the mangled name, says so. They are all if each word that could be an address was
+        found and leads to what holds no further ones by that. Global variables, textures and
+        surfaces are not seen.
         """
 
 @final
@@ -581,6 +591,17 @@ class Dag:
     def data_edges(self, id: int) -> list[tuple[int, EdgeKind]]:
         """The same of data edges: why an order is needed, not that it is kept."""
 
+    def edges_between(
+        self, first: int, last: int, *, of_data: bool, since: int
+    ) -> list[tuple[int, int, EdgeKind]]:
+        """From, to and why, of the nodes `first` to before `last`; those of order, or of data.
+
+        By the node they lead to, then by the one they come from; none from nodes before `since`.
+        """
+
+    def count_edges(self, first: int, last: int) -> dict[EdgeKind, int]:
+        """How many edges of each kind lead from one of these nodes to another; none for 0."""
+
     def accesses(self, id: int) -> list[tuple[int, int, bool]]:
         """The memory that a node uses, as far as it is known."""
 
@@ -599,6 +620,22 @@ class Dag:
     def end(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+
+def add_all(
+    dag: Dag,
+    operations: Sequence[object],
+    *,
+    streams: Sequence[int],
+    processes: Sequence[int],
+    gaps: AbstractSet[int],
+) -> None:
+    """Add the operations of a window (`tandem.dag.model`); as `Dag.add`, a million in a second.
+
+    `streams` are the graph's numbers of those of the window, `processes` whose each thread is,
+    `gaps` the places before which operations are missing. Threads get their numbers here, and
+    memory of different processes different addresses. Raises as `Dag.add` does, and IndexError
+    for a stream or thread that the window does not have.
+    """
 
 @final
 class AnalysisUnknown:

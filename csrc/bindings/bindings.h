@@ -5,8 +5,11 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "daemon/shared.h"
+#include "shm_layout.h"
 
 namespace tandem::bindings {
 
@@ -20,6 +23,7 @@ void add_signatures(pybind11::module_& module);  // before those that take one
 void add_samples(pybind11::module_& module);
 void add_buffers(pybind11::module_& module);
 void add_dag(pybind11::module_& module);
+void add_dag_build(pybind11::module_& module);
 void add_dag_records(pybind11::module_& module);
 void add_dag_analysis(pybind11::module_& module);
 void add_bounds(pybind11::module_& module);
@@ -37,6 +41,9 @@ class Process {
   uint64_t process_id_;
   std::unique_ptr<daemon::Channel> channel_;
 };
+
+// Telemetry records as Python has them: packed. ValueError where the length fits none.
+std::vector<shm::Record> records_in(std::string_view bytes);
 
 // OSError with the errno, "call: its text".
 [[noreturn]] void raise_os_error(const daemon::Failure& failure);

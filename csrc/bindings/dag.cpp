@@ -1,6 +1,10 @@
 #include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <map>
+#include <vector>
+
 #include "bindings.h"
 #include "dag.h"
 
@@ -62,6 +66,41 @@ void add_operation(py::module_& module) {
       .def_readonly("blocks", &Operation::blocks);
 }
 
+// Whether nodes `first` to before `last` are all there, or there are none of them.
+void check_nodes(const Dag& dag, NodeId first, NodeId last) {
+  if (first >= last) return;
+  dag.node(first), dag.node(last - 1);
+}
+
+py::list edges_between(const Dag& dag, NodeId first, NodeId last, bool of_data, NodeId since) {
+  check_nodes(dag, first, last);
+  std::map<dag::EdgeKind, py::object> kinds;  // one object each: making them takes longest
+  py::list out;
+  for (NodeId id = first; id < last; ++id) {
+    std::vector<Dag::Edge> edges = dag.edges(id, of_data);
+    std::sort(edges.begin(), edges.end());
+    for (const auto& [from, kind] : edges) {
+      if (from < since) continue;
+      auto& named = kinds[kind];
+      if (!named) named = py::cast(kind);
+      out.append(py::make_tuple(from, id, named));
+    }
+  }
+  return out;
+}
+
+// Of the edges from one of these nodes to another.
+std::map<dag::EdgeKind, uint64_t> count_edges(const Dag& dag, NodeId first, NodeId last) {
+  check_nodes(dag, first, last);
+  std::map<dag::EdgeKind, uint64_t> counts;
+  const auto see = [&](NodeId from, dag::EdgeKind kind) { counts[kind] += from >= first; };
+  for (NodeId id = first; id < last; ++id) {
+    dag.graph().each_edge(id, see);
+    dag.graph().each_data_edge(id, see);
+  }
+  return counts;
+}
+
 }  // namespace
 
 void add_dag(py::module_& module) {
@@ -80,8 +119,11 @@ void add_dag(py::module_& module) {
       .def("lose", &Dag::lose)
       .def("retire", &Dag::retire, arg("before"))
       .def("node", [](const Dag& dag, NodeId id) { return dag.node(id).op; }, arg("id"))
-      .def("edges", &Dag::edges, arg("id"))
-      .def("data_edges", &Dag::data_edges, arg("id"))
+      .def("edges", [](const Dag& dag, NodeId id) { return dag.edges(id, false); }, arg("id"))
+      .def("data_edges", [](const Dag& dag, NodeId id) { return dag.edges(id, true); }, arg("id"))
+      .def("edges_between", &edges_between, arg("first"), arg("last"), py::kw_only(), arg("of_data"),
+           arg("since"))
+      .def("count_edges", &count_edges, arg("first"), arg("last"))
       .def("accesses", &Dag::accesses, arg("id"))
       .def("before", &Dag::before, arg("first"), arg("second"))
       .def("may_overlap", &Dag::may_overlap, arg("first"), arg("second"))

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "dag/builder.h"
@@ -97,21 +98,14 @@ class Dag {
     return graph().independent(first, second);
   }
 
-  py::list edges(dag::NodeId id) const {
-    node(id);
-    py::list out;
-    graph().each_edge(id, [&](dag::NodeId from, dag::EdgeKind kind) {
-      out.append(py::make_tuple(from, kind));
-    });
-    return out;
-  }
+  using Edge = std::pair<dag::NodeId, dag::EdgeKind>;
 
-  py::list data_edges(dag::NodeId id) const {
+  // That lead to a node. `of_data`: those, else those of order.
+  std::vector<Edge> edges(dag::NodeId id, bool of_data) const {
     node(id);
-    py::list out;
-    graph().each_data_edge(id, [&](dag::NodeId from, dag::EdgeKind kind) {
-      out.append(py::make_tuple(from, kind));
-    });
+    std::vector<Edge> out;
+    const auto see = [&](dag::NodeId from, dag::EdgeKind kind) { out.emplace_back(from, kind); };
+    of_data ? graph().each_data_edge(id, see) : graph().each_edge(id, see);
     return out;
   }
 

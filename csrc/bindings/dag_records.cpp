@@ -1,8 +1,3 @@
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "bindings.h"
 #include "dag/analysis/analysis.h"
 #include "dag/records.h"
@@ -11,16 +6,6 @@ namespace tandem::bindings {
 namespace {
 
 namespace py = pybind11;
-
-std::vector<shm::Record> records_in(std::string_view bytes) {
-  if (bytes.size() % sizeof(shm::Record) != 0) {
-    throw py::value_error(std::to_string(bytes.size()) + " bytes are no whole number of records of " +
-                          std::to_string(sizeof(shm::Record)));
-  }
-  std::vector<shm::Record> records(bytes.size() / sizeof(shm::Record));
-  std::memcpy(records.data(), bytes.data(), bytes.size());
-  return records;
-}
 
 // What telemetry records mean: operations, and what the numbers in them stand for.
 class RecordedOperations {

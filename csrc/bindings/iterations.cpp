@@ -1,8 +1,6 @@
 #include "dag/iterations.h"
 
-#include <cstring>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bindings.h"
@@ -15,28 +13,12 @@ namespace py = pybind11;
 using dag::IterationFinder;
 using py::arg;
 
-std::string_view checked(const py::bytes& bytes) {
-  const std::string_view view = bytes;
-  if (view.size() % sizeof(shm::Record) != 0) {
-    throw py::value_error(std::to_string(view.size()) + " bytes are no whole number of records of " +
-                          std::to_string(sizeof(shm::Record)));
-  }
-  return view;
-}
-
-shm::Record record_at(std::string_view view, size_t at) {
-  shm::Record record;
-  std::memcpy(&record, view.data() + at, sizeof(record));
-  return record;
-}
-
 // Where iterations ended while these records came in: the ticks of what came next.
 py::list take(IterationFinder& finder, const py::bytes& bytes) {
-  const std::string_view view = checked(bytes);
   py::list ends;
-  for (size_t at = 0; at < view.size(); at += sizeof(shm::Record)) {
+  for (const shm::Record& record : records_in(bytes)) {
     const uint64_t before = finder.ends();
-    finder.take(record_at(view, at));
+    finder.take(record);
     if (finder.ends() != before) ends.append(finder.last_end());
   }
   return ends;
@@ -44,11 +26,10 @@ py::list take(IterationFinder& finder, const py::bytes& bytes) {
 
 // A letter for each launch of one iteration: forward, backward, update. Empty: not known.
 std::string split_phases(const py::bytes& bytes) {
-  const std::string_view view = checked(bytes);
   std::vector<dag::Item> items;
-  for (size_t at = 0; at < view.size(); at += sizeof(shm::Record)) {
+  for (const shm::Record& record : records_in(bytes)) {
     dag::Item item{};
-    if (dag::item_of(record_at(view, at), &item)) items.push_back(item);
+    if (dag::item_of(record, &item)) items.push_back(item);
   }
   std::vector<dag::Phase> phases = dag::split_by_marks(items);
   if (phases.empty()) phases = dag::split(items);

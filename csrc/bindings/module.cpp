@@ -19,6 +19,7 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_iterations(module);
   tandem::bindings::add_buffers(module);
   tandem::bindings::add_dag(module);
+  tandem::bindings::add_dag_build(module);
   tandem::bindings::add_dag_records(module);
   tandem::bindings::add_dag_analysis(module);
   tandem::bindings::add_bounds(module);

@@ -1,8 +1,10 @@
 """`tandem dag`: what a job does, as a graph."""
 
+import gc
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -111,7 +113,8 @@ def draw(
     if output is not None and Path(place).exists():
         refuse_same(Path(place), output, "recording")
     chosen = form or _SUFFIXES.get(output.suffix if output else "", "dot")
-    _write(load_graph(place, iteration, signatures), chosen, output)
+    with _nothing_to_collect():
+        _write(load_graph(place, iteration, signatures, chosen), chosen, output)
 
 
 @dag.command()
@@ -130,7 +133,8 @@ def stats(place: str, iteration: int | None, signatures: Path | None, as_json: b
     """
     from tandem.dag.stats import stats_of
 
-    found = stats_of(load_graph(place, iteration, signatures))
+    with _nothing_to_collect():
+        found = stats_of(load_graph(place, iteration, signatures))
     if as_json:
         print_json(found)
         return
@@ -144,15 +148,29 @@ def stats(place: str, iteration: int | None, signatures: Path | None, as_json: b
         click.echo(f"tandem: note: {printable(doubt)}", err=True)
 
 
-def load_graph(place: str, iteration: int | None, signatures: Path | None = None) -> "Graph":
+@contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    # A graph has no cycles, and with a million operations to look for some takes long.
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def load_graph(
+    place: str, iteration: int | None, signatures: Path | None = None, form: str = ""
+) -> "Graph":
     """The graph of a recording, or of a job where there is no such file.
 
     Raises:
         NotFoundError: there is neither, or no such file with signatures.
-        UsageError: the recording is damaged, has no such iteration, or a signature is wrong.
+        UsageError: the recording is damaged, has no such iteration or more than the form shows, or
+            a signature is wrong.
     """
     from tandem.dag.graph import graph_of
-    from tandem.dag.iterations import with_iterations
+    from tandem.dag.iterations import bounds, with_iterations
+    from tandem.dag.limits import refuse_too_many
     from tandem.dag.signatures import load
 
     path = Path(place)
@@ -161,7 +179,10 @@ def load_graph(place: str, iteration: int | None, signatures: Path | None = None
     for name in sorted(declared.keys() - {operation.name for operation in window.operations}):
         text = f"tandem: note: no kernel '{printable(name)}' is launched, but it is in {signatures}"
         click.echo(text, err=True)
-    return graph_of(with_iterations(window), iteration)
+    window = with_iterations(window)
+    first, last = bounds(window, iteration)
+    refuse_too_many(window, last - first, form)
+    return graph_of(window, iteration)
 
 
 def _of_trace(path: Path, signatures: Mapping[str, str]) -> "Window":

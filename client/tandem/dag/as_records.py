@@ -2,6 +2,7 @@
 
 from tandem._native import OperationKind
 from tandem.dag.model import Mark, Operation
+from tandem.dag.names import FOUND_DONE, copy_name
 from tandem.trace.records import RECORD
 
 _KINDS = {  # shm::RecordKind
@@ -17,8 +18,8 @@ _KINDS = {  # shm::RecordKind
     OperationKind.GRAPH: 13,
 }
 _MARK = 11  # the same
-_FOUND_DONE, _QUERIED = " found done", 8  # of a name; shm::kRecordQueried
-_DIRECTIONS = {"copy htod": 1, "copy dtoh": 2}
+_QUERIED = 8  # shm::kRecordQueried
+_DIRECTIONS = {copy_name("htod"): 1, copy_name("dtoh"): 2}
 
 
 def is_looked_at(operation: Operation) -> bool:
@@ -34,6 +35,6 @@ def record_of_mark(mark: Mark, place: int) -> bytes:
 def record_of(operation: Operation, place: int) -> bytes:
     """64 bytes, with the place for the time."""
     kind = _KINDS[operation.kind]
-    flags = _QUERIED if operation.name.endswith(_FOUND_DONE) else 0
+    flags = _QUERIED if operation.name == FOUND_DONE.get(operation.kind) else 0
     value, size = _DIRECTIONS.get(operation.name, 0), operation.bytes
     return RECORD.pack(place, kind, flags, 0, 0, 0, operation.object, size, 0, 0, 0, value)

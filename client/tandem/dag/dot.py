@@ -6,9 +6,8 @@ from typing import TextIO
 from tandem._native import EdgeKind
 from tandem.dag.graph import Graph
 from tandem.dag.labels import label_of, lane_names, lanes_of, printable
-from tandem.errors import UsageError
+from tandem.dag.limits import refuse_too_many
 
-MOST_NODES = 20_000  # graphviz takes minutes for more than some thousand
 _STYLES = {
     "STREAM": "color=black",
     "EVENT": "color=blue",
@@ -27,11 +26,7 @@ def write(graph: Graph, file: TextIO) -> None:
     Raises:
         UsageError: there are too many nodes for anyone to lay out.
     """
-    if len(graph) > MOST_NODES:
-        raise UsageError(
-            f"'{graph.window.source}' has {len(graph)} operations there, and dot is for at most "
-            f"{MOST_NODES}; choose an --iteration, or --format html, json or perfetto"
-        )
+    refuse_too_many(graph.window, len(graph), "dot")
     file.writelines(_lines(graph))
 
 

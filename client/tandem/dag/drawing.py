@@ -12,11 +12,10 @@ from tandem._native import EdgeKind, OperationKind
 from tandem.dag.boxes import Box, Ties, boxes_of
 from tandem.dag.graph import Graph
 from tandem.dag.labels import Lane, lane_names, lane_of, lanes_of
+from tandem.dag.limits import refuse_too_many
 from tandem.dag.model import ON_GPU
-from tandem.errors import UsageError
 from tandem.trace.lines import duration_text
 
-MOST_NODES = 100_000
 _MOST_BOXES = 4_000
 _MOST_EDGES = 2_000
 _MOST_LANES = 64
@@ -76,11 +75,7 @@ def draw(graph: Graph) -> Drawing:
     Raises:
         UsageError: it is too large for a picture.
     """
-    if len(graph) > MOST_NODES:
-        raise UsageError(
-            f"'{graph.window.source}' has {len(graph)} operations there, and a picture is for at "
-            f"most {MOST_NODES}; choose an --iteration, or --format perfetto or json"
-        )
+    refuse_too_many(graph.window, len(graph), "svg")
     return _Layout(graph).drawing()
 
 
@@ -93,6 +88,7 @@ class _Layout:
         self._times = _reconstructed(graph) if self._is_timed else _counted(graph)
         self._begin_ns = min((start for start, _ in self._times), default=0)
         path = graph.analysis.critical_path
+        self._lanes = [lane_of(graph.operation(node)) for node in graph.nodes]
         self._critical = frozenset(path)
         self._steps = frozenset(pairwise(path))
         self._notes: list[str] = []
@@ -124,8 +120,9 @@ class _Layout:
             yield Band(name=name, start_ns=begin - self._begin_ns, end_ns=end - self._begin_ns)
 
     def _crosses(self, edge: tuple[int, int, EdgeKind], shown: Mapping[Lane, object]) -> bool:
-        ends = [lane_of(self._graph.operation(node)) for node in edge[:2]]
-        return ends[0] != ends[1] and all(lane in shown for lane in ends)
+        first = self._graph.first
+        source, target = self._lanes[edge[0] - first], self._lanes[edge[1] - first]
+        return source != target and source in shown and target in shown
 
     def _boxes(
         self, lanes: Mapping[Lane, Sequence[int]], across: Sequence[tuple[int, int, EdgeKind]]
@@ -148,26 +145,17 @@ class _Layout:
         # What lies close together becomes one, as close as it takes.
         length = max(end for _, end in self._times) - self._begin_ns
         reach_ns = max(1, length // _MOST_BOXES)
-        merged = list(self._joined(made, reach_ns))
-        while len(merged) > _MOST_BOXES:
+        spans = [
+            (lane, self._time(box.nodes[0])[0], self._time(box.nodes[-1])[1]) for lane, box in made
+        ]
+        groups = _close(spans, reach_ns)
+        while len(groups) > _MOST_BOXES:
             reach_ns *= 2
-            merged = list(self._joined(made, reach_ns))
+            groups = _close(spans, reach_ns)
         self._notes.append(f"What lies within {duration_text(reach_ns)} is drawn as one.")
-        return merged
-
-    def _joined(self, made: Sequence[tuple[int, Box]], reach_ns: int) -> Iterator[tuple[int, Box]]:
-        group: list[Box] = []
-        lane, begin_ns = -1, 0
-        for place, box in made:
-            end_ns = self._time(box.nodes[-1])[1]
-            if group and (place != lane or end_ns - begin_ns > reach_ns):
-                yield lane, _one(group)
-                group = []
-            if not group:
-                lane, begin_ns = place, self._time(box.nodes[0])[0]
-            group.append(box)
-        if group:
-            yield lane, _one(group)
+        return [
+            (made[g.start][0], _one([box for _, box in made[g.start : g.stop]])) for g in groups
+        ]
 
     def _placed(self, number: int, lane: int, box: Box) -> Placed:
         start, end = self._time(box.nodes[0])[0], max(self._time(n)[1] for n in box.nodes)
@@ -238,6 +226,19 @@ def _edge(source: Placed, target: Placed, kind: EdgeKind, *, is_critical: bool) 
         start_ns=source.end_ns,
         end_ns=min(max(source.end_ns, target.start_ns), target.end_ns),
     )
+
+
+def _close(spans: Sequence[tuple[int, int, int]], reach_ns: int) -> list[range]:
+    # `spans`: lane, begin and end. What follows each other in a lane, together no longer than that.
+    groups: list[range] = []
+    first, limit = 0, -1
+    for place, (lane, begin_ns, end_ns) in enumerate(spans):
+        if place and (lane != spans[first][0] or end_ns > limit):
+            groups.append(range(first, place))
+            first = place
+        if place == first:
+            limit = begin_ns + reach_ns
+    return [*groups, range(first, len(spans))]
 
 
 def _one(boxes: Sequence[Box]) -> Box:

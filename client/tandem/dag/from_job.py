@@ -20,6 +20,7 @@ from tandem.dag.model import (
     Unknown,
     Window,
 )
+from tandem.dag.names import NAMES, copy_name
 from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES, Device
 
@@ -27,19 +28,6 @@ _SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
 _MARK, _STEP = 11, 1  # kMark there, TANDEM_MARK_STEP of shim/tandem_mark.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
-_NAMES = {
-    OperationKind.GRAPH: "graph",
-    OperationKind.MEMSET: "memset",
-    OperationKind.MEMOP: "memory operation",
-    OperationKind.HOST_FUNC: "host function",
-    OperationKind.EVENT_RECORD: "event record",
-    OperationKind.EVENT_WAIT: "event wait",
-    OperationKind.SYNC_STREAM: "wait for stream",
-    OperationKind.SYNC_EVENT: "wait for event",
-    OperationKind.SYNC_CONTEXT: "wait for context",
-    OperationKind.ALLOC: "alloc",
-    OperationKind.FREE: "free",
-}
 
 
 def from_job(
@@ -137,7 +125,7 @@ class _Merger:
                     bytes=operation.bytes,
                     blocks=operation.blocks,
                     flags=operation.flags & ~(UNRESOLVED if memory and memory.is_all else 0),
-                    accesses=_accesses(memory) if memory else _copied(operation, record),
+                    accesses=memory.accesses if memory else _copied(operation, record),
                 )
             )
 
@@ -178,24 +166,17 @@ class _Merger:
         return known[number]
 
 
-def _accesses(memory: _results.LaunchMemory) -> tuple[Access, ...]:
-    return tuple(Access(address=a, bytes=b, is_const=c) for a, b, c in memory.accesses)
-
-
 def _copied(operation: NativeOperation, record: tuple[int, ...]) -> tuple[Access, ...]:
     # Just what it names, be it a part of an allocation; nothing where it is unresolved.
     if operation.kind is not OperationKind.COPY or operation.flags & UNRESOLVED:
         return ()
     source = record[9] << 32 | record[8]  # source_of of csrc/core/shm_layout.h
-    return (
-        Access(address=source, bytes=operation.bytes, is_const=True),
-        Access(address=operation.object, bytes=operation.bytes, is_const=False),
-    )
+    return (source, operation.bytes, True), (operation.object, operation.bytes, False)
 
 
 def _name(operation: NativeOperation, detail: int, kernels: Mapping[int, str]) -> str:
     if operation.kind is OperationKind.LAUNCH:
         return kernels.get(operation.object) or f"kernel {operation.object:#x}"
     if operation.kind is OperationKind.COPY:
-        return f"copy {_DIRECTIONS.get(detail, '')}".rstrip()
-    return _NAMES[operation.kind]
+        return copy_name(_DIRECTIONS.get(detail, ""))
+    return NAMES[operation.kind]

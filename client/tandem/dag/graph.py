@@ -1,6 +1,6 @@
 """The part of a window that is shown: its operations as nodes, and the edges between them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tandem._native import Analysis, Dag, EdgeKind, analyse
@@ -8,6 +8,9 @@ from tandem.dag.build import build
 from tandem.dag.iterations import bounds
 from tandem.dag.model import Operation, Window
 from tandem.dag.phases import phases_of
+
+Edge = tuple[int, int, EdgeKind]
+_BATCH = 4096  # nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,30 +37,28 @@ class Graph:
         """What a node does."""
         return self.window.operations[node]
 
-    def edges(self) -> Iterator[tuple[int, int, EdgeKind]]:
+    def edges(self) -> Iterator[Edge]:
         """Orders: from, to and why, by the node they lead to, then by the one they come from."""
-        return self._edges(self.dag.edges)
+        return self._edges(of_data=False)
 
-    def data_edges(self) -> Iterator[tuple[int, int, EdgeKind]]:
+    def data_edges(self) -> Iterator[Edge]:
         """The same of what is written and read."""
-        return self._edges(self.dag.data_edges)
+        return self._edges(of_data=True)
 
-    def all_edges(self) -> Iterator[tuple[int, int, EdgeKind]]:
+    def all_edges(self) -> Iterator[Edge]:
         """Orders, then data."""
         yield from self.edges()
         yield from self.data_edges()
 
-    def _edges(
-        self, edges_to: Callable[[int], list[tuple[int, EdgeKind]]]
-    ) -> Iterator[tuple[int, int, EdgeKind]]:
-        for node in self.nodes:
-            for source, kind in sorted(edges_to(node), key=_by_source):
-                if source >= self.first:
-                    yield source, node, kind
+    def edge_counts(self) -> dict[EdgeKind, int]:
+        """How many there are of each kind."""
+        return self.dag.count_edges(self.first, self.last)
 
-
-def _by_source(edge: tuple[int, EdgeKind]) -> tuple[int, int]:
-    return edge[0], edge[1].value
+    def _edges(self, *, of_data: bool) -> Iterator[Edge]:
+        # Some at a time: there may be millions.
+        for begin in range(self.first, self.last, _BATCH):
+            end = min(begin + _BATCH, self.last)
+            yield from self.dag.edges_between(begin, end, of_data=of_data, since=self.first)
 
 
 def graph_of(window: Window, iteration: int | None = None) -> Graph:
@@ -66,7 +67,7 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
     Raises:
         UsageError: there is no such iteration.
     """
-    first, last = (0, len(window.operations)) if iteration is None else bounds(window, iteration)
+    first, last = bounds(window, iteration)
     dag = build(window)
     return Graph(
         window=window,

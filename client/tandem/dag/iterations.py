@@ -45,12 +45,16 @@ def busiest_thread(operations: Sequence[Operation]) -> int | None:
     return max(launches, key=lambda thread: (launches[thread], -thread), default=None)
 
 
-def bounds(window: Window, iteration: int) -> tuple[int, int]:
+def bounds(window: Window, iteration: int | None) -> tuple[int, int]:
     """The operations of an iteration, counted from 1: the first, and the one after the last.
+
+    None is the whole window.
 
     Raises:
         UsageError: there is no such iteration; the text says how many there are.
     """
+    if iteration is None:
+        return 0, len(window.operations)
     count = len(window.iterations)
     if 1 <= iteration <= count:
         return window.iterations[iteration - 1]

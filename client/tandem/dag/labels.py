@@ -50,4 +50,4 @@ def label_of(operation: Operation) -> str:
 
 def printable(text: str) -> str:
     """Without what turns text around or makes it invisible: whoever named a kernel chose it."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

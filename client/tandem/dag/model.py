@@ -4,6 +4,7 @@ Numbers are places in the tuples of a Window. Times are nanoseconds of one clock
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tandem._native import OperationKind, StreamKind
 from tandem.trace.records import Device
@@ -51,25 +52,20 @@ class Thread:
     tid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """Memory that an operation may touch, from an address of its process on."""
-
-    address: int
-    bytes: int
-    is_const: bool  # it only reads there
+# Memory that an operation may touch: first address, in its process, bytes, and whether it only
+# reads there. As Dag.add takes them.
+Access = tuple[int, int, bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One node."""
+class Operation(NamedTuple):
+    """One node. There may be millions, and tuples are the fastest to make and to hand over."""
 
     kind: OperationKind
     name: str  # of the kernel; else what it does, such as "copy htod"
     thread: int
     context: int  # current in the thread
-    stream: int | None  # None: the host's alone
     submitted_ns: int
+    stream: int | None = None  # None: the host's alone
     duration_ns: int = 0  # on the GPU, of a wait of the host; 0 = not known
     object: int = 0  # function, graph, event, or the address written or allocated
     bytes: int = 0

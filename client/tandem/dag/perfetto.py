@@ -9,16 +9,17 @@ from tandem.chrome_trace import TraceWriter
 from tandem.dag.graph import Graph
 from tandem.dag.labels import Lane, lane_of, lanes_of, printable
 
+_Track = tuple[int, int]  # process and thread in the file
+
 
 def write(graph: Graph, file: TextIO) -> None:
     """Write the whole graph; any size."""
     with TraceWriter(file) as trace:
-        tracks = _tracks(graph, trace)
+        places = _places(graph, trace)
         critical = frozenset(graph.analysis.critical_path)
         times = list(zip(graph.analysis.starts_ns, graph.analysis.ends_ns, strict=True))
-        for node, (start_ns, end_ns) in zip(graph.nodes, times, strict=True):
+        for node, (start_ns, end_ns), (pid, tid) in zip(graph.nodes, times, places, strict=True):
             operation = graph.operation(node)
-            pid, tid = tracks[lane_of(operation)]
             trace.slice(
                 pid,
                 tid,
@@ -28,14 +29,20 @@ def write(graph: Graph, file: TextIO) -> None:
                 args={"operation": node, "bytes": operation.bytes, "critical": node in critical},
             )
         for number, (source, target, kind) in enumerate(graph.edges()):
-            ends = [tracks[lane_of(graph.operation(node))] for node in (source, target)]
-            if ends[0] != ends[1]:
-                at_ns = (times[source - graph.first][0], times[target - graph.first][0])
-                trace.flow(number, kind.name.lower(), ends=(ends[0], ends[1]), at_ns=at_ns)
+            begin, end = source - graph.first, target - graph.first
+            if places[begin] != places[end]:
+                ends, at_ns = (places[begin], places[end]), (times[begin][0], times[end][0])
+                trace.flow(number, kind.name.lower(), ends=ends, at_ns=at_ns)
 
 
-def _tracks(graph: Graph, trace: TraceWriter) -> dict[Lane, tuple[int, int]]:
-    # Process and thread of each lane in the file; streams have numbers no thread has.
+def _places(graph: Graph, trace: TraceWriter) -> list[_Track]:
+    # Of each node.
+    tracks = _tracks(graph, trace)
+    return [tracks[lane_of(graph.operation(node))] for node in graph.nodes]
+
+
+def _tracks(graph: Graph, trace: TraceWriter) -> dict[Lane, _Track]:
+    # Of each lane; streams have numbers no thread has.
     window = graph.window
     for process in window.processes:
         trace.process(process.pid, printable(f"{process.name} ({process.pid})"))

@@ -1,7 +1,7 @@
 """A graph in figures."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tandem._native import Analysis
@@ -196,7 +196,7 @@ def stats_of(graph: Graph) -> Stats:
         device=window.device,
         operations=len(graph),
         nodes=_sorted(Counter(op.kind.name.lower() for op in operations)),
-        edges=_sorted(Counter(kind.name.lower() for _, _, kind in graph.all_edges())),
+        edges=_sorted({kind.name.lower(): n for kind, n in graph.edge_counts().items() if n}),
         gpu_ns=sum(op.duration_ns for op in operations if op.kind in ON_GPU),
         critical=Critical(
             nodes=len(analysis.critical_path),
@@ -279,7 +279,7 @@ def _unknown(graph: Graph) -> Unknown:
     )
 
 
-def _sorted(counts: Counter[str]) -> dict[str, int]:
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -191,9 +191,9 @@ def _facts(operation: Operation) -> Iterator[str]:
         yield f"{operation.blocks:,} blocks"
     if operation.bytes:
         yield format_bytes(operation.bytes)
-    for access in operation.accesses:
-        verb = "reads" if access.is_const else "reads or writes"
-        yield f"{verb} {format_bytes(access.bytes)} at {access.address:#x}"
+    for address, size, is_const in operation.accesses:
+        verb = "reads" if is_const else "reads or writes"
+        yield f"{verb} {format_bytes(size)} at {address:#x}"
 
 
 def _counts(operations: Sequence[Operation]) -> Iterator[str]:

@@ -53,12 +53,6 @@ class Worker:
             self._process.stdin.write(b"go\n")
             self._process.stdin.flush()
 
-    def finish(self) -> None:
-        """Let a worker end after the request or iteration in hand, and report."""
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-
     def wait_for(self, event: str, *, deadline_s: float, done: int = 0) -> Message:
         """The next message of that kind, with at least `done` items.
 

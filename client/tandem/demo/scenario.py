@@ -126,16 +126,13 @@ class Scenario:
         else:
             self._children.callback(self.daemon.close)
 
-    def finish(self, *, expect_alive: Sequence[str] = (), now: bool = False) -> Outcome:
-        """Wait for the results of all workers, or of those named; `now`: before their time is over.
+    def finish(self, *, expect_alive: Sequence[str] = ()) -> Outcome:
+        """Wait for the results of all workers, or of those named.
 
         Raises:
             WorkerError: one of them failed.
         """
         deadline_s = self.seconds + FINISH_SLACK_S
-        if now:
-            for worker in self.workers.values():
-                worker.finish()
         reports = []
         for role in expect_alive or self.roles:
             worker = self.workers[role]

@@ -4,7 +4,7 @@ It talks in JSON lines on stdout and takes lines on stdin:
 
     up       -->  the program is loaded; a line lets it open the device
     ready    -->  a line lets it begin
-    progress -->  after each request or iteration; once stdin is closed, the last one
+    progress -->  after each request or iteration
     result   -->  at the end
 
 On the real clock it is ready after a warm-up, and the line is the start. On the virtual clock it is
@@ -15,7 +15,6 @@ all of them read the same time, and begin at the next multiple of `start_grid_ns
 from __future__ import annotations
 
 import json
-import select
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -52,14 +51,14 @@ def _serve(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     server = Server(gpu, settings.blocks)
     server.infer(0)  # loads every function, outside the measured time
     start_ns = _start_ns(gpu, settings, joined_ns)
-    report(server.serve(settings, start_ns), start_ns)
+    _finish(server.serve(settings, start_ns), start_ns)
 
 
 def _train(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     trainer = make_trainer(gpu, settings.role, settings.blocks)
     trainer.iterate(1)
     start_ns = _start_ns(gpu, settings, joined_ns)
-    report(trainer.train(settings, start_ns), start_ns)
+    _finish(trainer.train(settings, start_ns), start_ns)
 
 
 def _join(gpu: Gpu, settings: Settings) -> int:
@@ -81,22 +80,12 @@ def _start_ns(gpu: Gpu, settings: Settings, joined_ns: int) -> int:
     return gpu.clock.now_ns()
 
 
-def report(work: Iterator[Request | Iteration], start_ns: int) -> None:
-    """Do the work and say what came of it; ends early once nobody waits for more."""
+def _finish(work: Iterator[Request | Iteration], start_ns: int) -> None:
     done = []
     for count, item in enumerate(work, start=1):
         done.append(asdict(item))
         _say("progress", done=count)
-        if _abandoned():
-            break
     _say("result", start_ns=start_ns, items=done)
-
-
-def _abandoned() -> bool:
-    """Whether stdin is closed: whoever started this program wants no more of it, or has died."""
-    stdin = select.poll()
-    stdin.register(sys.stdin, 0)
-    return any(events & select.POLLHUP for _, events in stdin.poll(0))
 
 
 def _say(event: str, **fields: object) -> None:

@@ -4,6 +4,7 @@ Replays and graphs read the same table, so they agree on what a recording says.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from tandem.trace.lines import bytes_of
 from tandem.trace.records import Call
@@ -41,7 +42,11 @@ _KINDS = (
 
 def kind_of(call: Call) -> str | None:
     """What the call does; None where it neither works nor waits nor orders."""
-    base = call.type.base
+    return _kind_of(call.type.base)
+
+
+@cache
+def _kind_of(base: str) -> str | None:
     return next((kind for prefix, kind in _KINDS if base.startswith(prefix)), None)
 
 
@@ -57,10 +62,7 @@ def returns_when_queued(call: Call) -> bool:
 
 def word(call: Call, name: str, *, skip: int = 0) -> int:
     """The word of a parameter, or one of those after it; 0 where there is none."""
-    for parameter, offset in zip(call.type.parameters, call.type.offsets, strict=True):
-        if parameter.name == name and offset + skip < len(call.words):
-            return call.words[offset + skip]
-    return 0
+    return call.type.value(call.words, name, skip=skip) or 0
 
 
 def allocated_address(call: Call) -> int:

@@ -1,19 +1,22 @@
 """From 64-byte records to calls. csrc/core/trace_layout.h is the contract; nothing is believed."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tandem.trace.table import CallType, Table
 
 RECORD = struct.Struct("<QBBHIQQQIIQQ")  # shm::Record
 RECORD_BYTES = RECORD.size
-_WORDS = struct.Struct("<6Q")
-_PAYLOAD_OFFSET, _PAYLOAD_BYTES = 16, 48
+_PAYLOAD_BYTES = 48
 
 CALL, WORDS, TEXT, FUNCTION, PROCESS, DEVICE_TIME, LOST, CHUNK, END = range(15, 24)
 _NO_STREAM = 2**64 - 1
 _MAX_WORDS, _MAX_TEXT = 96, 4096
+# Of so many records that continue a call, each with a head of 16 bytes.
+_WORDS_OF = [struct.Struct("<" + "16x6Q" * n) for n in range(_MAX_WORDS // 6 + 1)]
+_TEXT_OF = [struct.Struct("<" + "16x48s" * n) for n in range(-(-_MAX_TEXT // 48) + 1)]
 _HOST_TIME, _UNFINISHED, _TIMED, _CUT, _CAPTURED, _NON_BLOCKING = 1, 2, 4, 8, 16, 32
 _VIRTUAL = 2
 
@@ -31,9 +34,9 @@ class DamagedError(ValueError):
         self.record = record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function:
-    """A kernel, as the driver described it."""
+    """A kernel, as the driver described it; each description is one of its own."""
 
     handle: int
     name: str
@@ -222,23 +225,20 @@ class _Chunk:
         word_records, text_records = -(-word_count // 6), -(-text_bytes // _PAYLOAD_BYTES)
         if self._at + word_records + text_records > self._end:
             return None
-        words: list[int] = []
-        for _ in range(word_records):
-            words += _WORDS.unpack_from(self._data, self._take(WORDS))
-        text = b""
-        for _ in range(text_records):
-            offset = self._take(TEXT)
-            text += self._data[offset : offset + _PAYLOAD_BYTES]
-        return tuple(words[:word_count]), text[:text_bytes].decode(errors="replace")
+        words = self._take(WORDS, word_records, _WORDS_OF)
+        text = b"".join(self._take(TEXT, text_records, _TEXT_OF))
+        return words[:word_count], text[:text_bytes].decode(errors="replace")
 
-    def _take(self, kind: int) -> int:
-        # The offset of the next record's payload; the record must be of that kind.
+    def _take(self, kind: int, count: int, formats: Sequence[struct.Struct]) -> tuple[Any, ...]:
+        # The payloads of the next records, which must all be of that kind.
         start = self._at * RECORD_BYTES
-        found = self._data[start + 8]
-        if found != kind:
-            raise self._damaged(self._at, f"has kind {found} where {kind} continues a call")
-        self._at += 1
-        return start + _PAYLOAD_OFFSET
+        kinds = self._data[start + 8 : start + count * RECORD_BYTES : RECORD_BYTES]
+        for place, found in enumerate(kinds if kinds.strip(bytes([kind])) else b""):
+            if found != kind:
+                text = f"has kind {found} where {kind} continues a call"
+                raise self._damaged(self._at + place, text)
+        self._at += count
+        return formats[count].unpack_from(self._data, start)
 
     def _event(
         self, first: int, head: tuple[int, ...], words: tuple[int, ...], text: str

@@ -7,6 +7,7 @@ was recorded with, so that it can be read by any later version.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 # How many words the shim writes for a parameter of each shape; see shim/trace/tracing.h.
 SHAPE_WORDS = {
@@ -31,9 +32,9 @@ class Parameter:
     shape: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CallType:
-    """One call of the driver."""
+    """One call of the driver. A trace has a million calls of a few types: see `cached_property`."""
 
     name: str
     group: str  # its class: launch, copy, alloc, sync and so on
@@ -41,7 +42,7 @@ class CallType:
     offsets: tuple[int, ...]  # of the first word of each parameter
     words: int  # of all parameters
 
-    @property
+    @cached_property
     def base(self) -> str:
         """The name as programs write it: `cuMemAlloc` for `cuMemAlloc_v2_ptsz`."""
         name = self.name
@@ -49,12 +50,16 @@ class CallType:
             name = name.removesuffix(suffix)
         return name
 
-    def value(self, words: tuple[int, ...], name: str) -> int | None:
-        """The first word of a parameter; None if the call has no such one."""
-        for parameter, offset in zip(self.parameters, self.offsets, strict=True):
-            if parameter.name == name and offset < len(words):
-                return words[offset]
-        return None
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Of which word each parameter is the first, by name."""
+        names = (parameter.name for parameter in self.parameters)
+        return dict(zip(names, self.offsets, strict=True))
+
+    def value(self, words: tuple[int, ...], name: str, *, skip: int = 0) -> int | None:
+        """The first word of a parameter, or one of those after it; None if there is none."""
+        place = self.places.get(name)
+        return None if place is None or place + skip >= len(words) else words[place + skip]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

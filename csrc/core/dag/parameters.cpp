@@ -64,14 +64,19 @@ Touched touched_by(const LaunchParameters& launch, const std::vector<ParameterTy
   return touched;
 }
 
-Touched touched_by(const LaunchParameters& launch, std::string_view name,
-                   const std::vector<Allocation>& known) {
+std::optional<std::vector<ParameterType>> signature_of(std::string_view name, size_t count) {
   std::vector<ParameterType> signature;
   bool is_open = false;
+  if (!parameters_in(name, &signature, &is_open)) return std::nullopt;
   // A pack ends the list; what came before it still is what it is.
-  const bool is_known = parameters_in(name, &signature, &is_open);
-  if (is_known && is_open && signature.size() < launch.count) signature.resize(launch.count);
-  return touched_by(launch, is_known ? &signature : nullptr, known);
+  if (is_open && signature.size() < count) signature.resize(count);
+  return signature;
+}
+
+Touched touched_by(const LaunchParameters& launch, std::string_view name,
+                   const std::vector<Allocation>& known) {
+  const auto signature = signature_of(name, launch.count);
+  return touched_by(launch, signature ? &*signature : nullptr, known);
 }
 
 std::vector<Access> accesses_of(const Touched& touched) {

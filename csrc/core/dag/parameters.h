@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -57,7 +58,10 @@ struct LaunchParameters {
 Touched touched_by(const LaunchParameters& launch, const std::vector<ParameterType>* signature,
                    const std::vector<Allocation>& known);
 
-// The same with the signature that the function's name has, if it fits the layout.
+// The signature that a function's name has, for so many parameters; nothing if it does not say.
+std::optional<std::vector<ParameterType>> signature_of(std::string_view name, size_t count);
+
+// The same with that of the function's name.
 Touched touched_by(const LaunchParameters& launch, std::string_view name,
                    const std::vector<Allocation>& known);
 

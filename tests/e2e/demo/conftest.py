@@ -1,5 +1,9 @@
 """The demo's programs on the virtual clock: compiled and calibrated once, then run as asked."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -49,3 +53,22 @@ class Lab:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
     return Lab(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture
+def tandem():
+    """Runs a `tandem` command in a scenario's environment and returns what it printed, as JSON."""
+
+    def run(scenario, *words):
+        child = subprocess.run(
+            [sys.executable, "-m", "tandem.cli", *words, "--json"],
+            env={**os.environ, **scenario.env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert child.returncode == 0, child.stderr
+        return json.loads(child.stdout)
+
+    return run

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import sys
@@ -6,8 +5,6 @@ import sys
 import pytest
 
 from tandem.demo.process import Worker, WorkerError
-from tandem.demo.trainer import Iteration
-from tandem.demo.worker import report
 
 
 def worker(tmp_path, code):
@@ -62,21 +59,3 @@ def test_closing_ends_a_worker_that_ignores_signals(tmp_path):
     child.close()
 
     assert child.wait(deadline_s=5) == -signal.SIGKILL
-
-
-def test_a_worker_ends_after_what_it_has_in_hand_when_its_stdin_is_closed(monkeypatch, capsys):
-    reading, writing = os.pipe()
-
-    def work():
-        for number in range(4):
-            if number == 1:
-                os.close(writing)
-            yield Iteration(begin_ns=number, end_ns=number + 1, correct=True)
-
-    with open(reading) as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        report(work(), start_ns=0)
-
-    *progress, result = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [message["done"] for message in progress] == [1, 2]
-    assert [item["begin_ns"] for item in result["items"]] == [0, 1]

@@ -33,7 +33,7 @@ def graph(thread):
 def last(thread):
     """Accesses of the last operation, and whether they are all."""
     operation = from_trace(recording_of(thread), "x.trace").operations[-1]
-    uses = [(a.address, a.bytes, a.is_const) for a in operation.accesses]
+    uses = list(operation.accesses)
     return uses, not operation.flags & UNRESOLVED
 
 

@@ -8,7 +8,7 @@ from programs import MUL, diamond, loop
 from recordings import file_of, header, recording_of
 
 from tandem.cli.__main__ import tandem as command_line
-from tandem.dag import dot, json_form
+from tandem.dag import dot, json_form, limits
 from tandem.dag.from_trace import from_trace
 from tandem.dag.graph import graph_of
 from tandem.dag.iterations import with_iterations
@@ -123,10 +123,28 @@ def test_an_iteration_that_is_not_there_is_refused():
 
 
 def test_what_is_too_large_for_dot_is_refused(monkeypatch):
-    monkeypatch.setattr(dot, "MOST_NODES", 7)
+    monkeypatch.setitem(limits._MOST, "dot", ("dot", 7))
 
-    with pytest.raises(UsageError, match="has 8 operations there, and dot is for at most 7"):
+    with pytest.raises(
+        UsageError,
+        match="has 8 operations there, and dot is for at most 7; choose "
+        "--format html, perfetto or json, or `tandem dag stats`",
+    ):
         text(dot, graph(diamond()))
+    with pytest.raises(UsageError, match="choose --iteration N, of 1 to 5, or --format html"):
+        text(dot, graph(loop(5)))
+    with pytest.raises(UsageError, match="choose --format html"):
+        text(dot, graph(loop(5), iteration=2))
+
+
+def test_what_is_too_large_is_refused_before_its_graph_is_built(run, tmp_path, monkeypatch):
+    path = tmp_path / "x.trace"
+    path.write_bytes(file_of(loop(5)))
+    monkeypatch.setitem(limits._MOST, "html", ("a picture", 7))
+    monkeypatch.setattr("tandem.dag.graph.build", None)
+
+    with pytest.raises(UsageError, match="a picture is for at most 7"):
+        run(path, "--format", "html")
 
 
 def test_a_recording_without_calls_is_an_empty_graph():

@@ -11,7 +11,7 @@ from programs import diamond, loop
 from recordings import Thread, header, recording_of
 
 from tandem._native import EdgeKind
-from tandem.dag import drawing, html, perfetto, svg
+from tandem.dag import drawing, html, limits, perfetto, svg
 from tandem.dag.boxes import Ties, boxes_of
 from tandem.dag.from_trace import from_trace
 from tandem.dag.graph import graph_of
@@ -103,7 +103,7 @@ def test_many_boxes_are_drawn_as_one_where_they_are_close(monkeypatch):
 
 
 def test_what_is_too_large_for_a_picture_is_refused(monkeypatch):
-    monkeypatch.setattr(drawing, "MOST_NODES", 7)
+    monkeypatch.setitem(limits._MOST, "svg", ("a picture", 7))
 
     with pytest.raises(UsageError, match="has 8 operations there, and a picture is for at most 7"):
         drawing.draw(graph(diamond()))

@@ -1,0 +1,28 @@
+"""How many operations a form can show, and what to do with more."""
+
+from tandem.dag.model import Window
+from tandem.errors import UsageError
+
+_MOST = {
+    "dot": ("dot", 20_000),  # graphviz takes minutes for more than some thousand
+    "svg": ("a picture", 1_000_000),
+    "html": ("a picture", 1_000_000),
+}
+
+
+def refuse_too_many(window: Window, count: int, form: str) -> None:
+    """Refuse so many operations of a window in a form that cannot show them; others show any.
+
+    Raises:
+        UsageError: the text says how many there are, how many there may be, and what to choose.
+    """
+    name, most = _MOST.get(form, (form, count))
+    if count <= most:
+        return
+    known, is_whole = len(window.iterations), count == len(window.operations)
+    part = f"--iteration N, of 1 to {known}, or " if known and is_whole else ""
+    picture = "html, " if form == "dot" and count <= _MOST["html"][1] else ""
+    raise UsageError(
+        f"'{window.source}' has {count:,} operations there, and {name} is for at most {most:,}; "
+        f"choose {part}--format {picture}perfetto or json, or `tandem dag stats`"
+    )

@@ -1,0 +1,291 @@
+"""The operation that each kind of recorded call is.
+
+1. A call that failed, was captured into a graph, or came before the device was there is no node.
+2. A query that said "done" is a wait of the host; one that said "not yet" is nothing.
+3. Where the documentation lets a call return early, nobody is said to have waited: of the copies
+   without "Async" only those to the host are waits (CUDA Driver API, "API synchronization
+   behavior").
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from tandem._native import OperationKind, Signature
+from tandem.dag.model import (
+    HOST_WAITS,
+    PROGRAMMATIC,
+    UNKNOWN_ORDER,
+    UNRESOLVED,
+    Operation,
+)
+from tandem.dag.names import FOUND_DONE, NAMES, copy_name
+from tandem.dag.recorded.handles import Handles
+from tandem.dag.recorded.memory import Memory, copied
+from tandem.dag.recorded.times import Times, kernel_name
+from tandem.trace import meaning
+from tandem.trace.file import Recording
+from tandem.trace.records import Call
+
+_CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
+_MOST_BLOCKS = 2**32 - 1
+
+
+class Operations:
+    """Makes operations of calls, which have to come in their order."""
+
+    def __init__(self, recording: Recording, signatures: Mapping[str, Signature]) -> None:
+        self.handles = Handles(recording.processes)
+        self.memory = Memory(signatures)
+        self.times = Times(recording.calls)
+        self.left_out: Counter[str] = Counter()
+        self._shares_events: set[int] = set()  # processes that opened events of others
+
+    def take(self, call: Call) -> Operation | None:
+        """The operation of a call, if it is one."""
+        if call.type.base == "cuIpcOpenEventHandle" and call.result == 0:
+            self._shares_events.add(call.pid)
+        if not meaning.has_happened(call):
+            return None
+        kind = meaning.kind_of(call)
+        if kind == "destroy":
+            self.handles.forget_stream(call)
+        elif call.type.base == "cuCtxDestroy":
+            self.handles.forget_context(call)
+        make = _MAKERS.get(kind or "") or _OTHERS.get(call.type.group)
+        if make is None:
+            return None
+        operation = make(call, self)
+        if operation is None:
+            self.left_out[call.type.base] += 1
+        return operation
+
+    def who(self, call: Call) -> tuple[int, int, int]:
+        """What every operation has: thread, context, and when it was handed over in ns."""
+        return self.handles.thread(call), self.handles.context(call), call.start_ns
+
+    def order_flags(self, call: Call) -> int:
+        """Of a wait: an event of another process may have been recorded there."""
+        return UNKNOWN_ORDER if call.pid in self._shares_events else 0
+
+
+def _launch(call: Call, known: Operations) -> Operation | None:
+    if "MultiDevice" in call.type.name:  # the recording does not say in which streams
+        return None
+    name = kernel_name(call)
+    duration_ns, flags = known.times.of(call, name)
+    if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES):
+        flags |= PROGRAMMATIC  # one of them may say so
+    accesses, unresolved = known.memory.touched(call)
+    return Operation(
+        OperationKind.LAUNCH,
+        name,
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "f"),
+        blocks=min(meaning.blocks_of(call), _MOST_BLOCKS),
+        duration_ns=duration_ns,
+        flags=flags | unresolved,
+        accesses=accesses,
+    )
+
+
+def _graph(call: Call, known: Operations) -> Operation:
+    name = kernel_name(call)
+    duration_ns, flags = known.times.of(call, name)
+    return Operation(
+        OperationKind.GRAPH,
+        name,
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "hGraph"),
+        duration_ns=duration_ns,
+        flags=flags | UNRESOLVED,
+    )
+
+
+def _copy(call: Call, known: Operations) -> Operation:
+    direction = meaning.direction_of(call, lambda a: known.memory.is_device(call, a))
+    # Of cuMemcpy only the addresses tell, and not all of them are known.
+    is_sure = direction == "dtoh" and call.type.base != "cuMemcpy"
+    waits = is_sure and not meaning.returns_when_queued(call)
+    accesses = copied(call)
+    return Operation(
+        OperationKind.COPY,
+        copy_name(direction),
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "dstDevice") or meaning.word(call, "dst"),
+        bytes=meaning.copied_bytes(call),
+        duration_ns=call.device_ns or 0,
+        flags=(HOST_WAITS if waits else 0) | (0 if accesses else UNRESOLVED),
+        accesses=accesses,
+    )
+
+
+def _set(call: Call, known: Operations) -> Operation:
+    return Operation(
+        OperationKind.MEMSET,
+        NAMES[OperationKind.MEMSET],
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "dstDevice"),
+        bytes=meaning.set_bytes(call),
+        duration_ns=call.device_ns or 0,
+    )
+
+
+def _prefetch(call: Call, known: Operations) -> Operation:
+    return Operation(
+        OperationKind.COPY,
+        "prefetch",
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "devPtr"),
+        bytes=meaning.word(call, "count") if "Batch" not in call.type.name else 0,
+        flags=UNRESOLVED,
+    )
+
+
+def _other_copy(call: Call, known: Operations) -> Operation:
+    return Operation(
+        OperationKind.COPY,
+        call.type.base.removeprefix("cu"),
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        duration_ns=call.device_ns or 0,
+        flags=UNRESOLVED,
+    )
+
+
+def _memop(call: Call, known: Operations) -> Operation:
+    is_write = "Write" in call.type.base
+    return Operation(
+        OperationKind.MEMOP,
+        "write value" if is_write else "wait for value",
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "addr"),
+        flags=0 if is_write else UNKNOWN_ORDER,  # who writes it is not known
+    )
+
+
+def _host(call: Call, known: Operations) -> Operation:
+    return Operation(
+        OperationKind.HOST_FUNC,
+        NAMES[OperationKind.HOST_FUNC],
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=meaning.word(call, "fn") or meaning.word(call, "callback"),
+        flags=UNRESOLVED,
+    )
+
+
+def _alloc(call: Call, known: Operations) -> Operation:
+    known.memory.add(call)
+    return Operation(
+        OperationKind.ALLOC,
+        NAMES[OperationKind.ALLOC],
+        *known.who(call),
+        stream=known.handles.stream(call),
+        object=meaning.allocated_address(call),
+        bytes=meaning.allocated_bytes(call),
+    )
+
+
+def _free(call: Call, known: Operations) -> Operation:
+    return Operation(
+        OperationKind.FREE,
+        NAMES[OperationKind.FREE],
+        *known.who(call),
+        stream=known.handles.stream(call),
+        object=meaning.word(call, "dptr"),
+        bytes=known.memory.remove(call),
+    )
+
+
+def _record(call: Call, known: Operations) -> Operation:
+    stream, event = known.handles.stream_or_default(call), known.handles.event(call)
+    kind = OperationKind.EVENT_RECORD
+    return Operation(kind, NAMES[kind], *known.who(call), stream=stream, object=event)
+
+
+def _wait(call: Call, known: Operations) -> Operation:
+    return Operation(
+        OperationKind.EVENT_WAIT,
+        NAMES[OperationKind.EVENT_WAIT],
+        *known.who(call),
+        stream=known.handles.stream_or_default(call),
+        object=known.handles.event(call),
+        flags=known.order_flags(call),
+    )
+
+
+def _of_context(
+    make: Callable[[Call, Operations], Operation],
+) -> Callable[[Call, Operations], Operation]:
+    # An event of all streams of a context. The legacy stream comes nearest, but leaves out those
+    # that do not wait for it.
+    def made(call: Call, known: Operations) -> Operation:
+        operation = make(call, known)
+        legacy, flags = known.handles.legacy(call), operation.flags | UNKNOWN_ORDER
+        return operation._replace(stream=legacy, flags=flags)
+
+    return made
+
+
+def _sync_stream(call: Call, known: Operations) -> Operation:
+    stream = known.handles.stream_or_default(call)
+    return _host_waits(call, known, OperationKind.SYNC_STREAM, stream=stream)
+
+
+def _sync_event(call: Call, known: Operations) -> Operation:
+    event, flags = known.handles.event(call), known.order_flags(call)
+    return _host_waits(call, known, OperationKind.SYNC_EVENT, event=event, flags=flags)
+
+
+def _sync_context(call: Call, known: Operations) -> Operation:
+    return _host_waits(call, known, OperationKind.SYNC_CONTEXT)
+
+
+def _host_waits(
+    call: Call,
+    known: Operations,
+    kind: OperationKind,
+    *,
+    stream: int | None = None,
+    event: int = 0,
+    flags: int = 0,
+) -> Operation:
+    name = FOUND_DONE[kind] if "Query" in call.type.base else NAMES[kind]
+    return Operation(
+        kind,
+        name,
+        *known.who(call),
+        stream=stream,
+        object=event,
+        flags=flags,
+        duration_ns=call.duration_ns or 0,
+    )
+
+
+_Make = Callable[[Call, Operations], Operation | None]
+
+_MAKERS: dict[str, _Make] = {  # by meaning.kind_of
+    "alloc": _alloc,
+    "free": _free,
+    "copy": _copy,
+    "prefetch": _prefetch,
+    "set": _set,
+    "launch": _launch,
+    "graph": _graph,
+    "memop": _memop,
+    "host": _host,
+    "record": _record,
+    "record_context": _of_context(_record),
+    "wait": _wait,
+    "wait_context": _of_context(_wait),
+    "sync_stream": _sync_stream,
+    "sync_event": _sync_event,
+    "sync_context": _sync_context,
+}
+_OTHERS: dict[str, _Make] = {"copy": _other_copy}  # by class of calls.def

@@ -1,0 +1,98 @@
+// From the operations of a window, as tandem.dag.model has them, to a graph: a million at once.
+#include <pybind11/stl.h>
+
+#include <unordered_set>
+
+#include "bindings.h"
+#include "dag.h"
+
+namespace tandem::bindings {
+namespace {
+
+using dag::Kind;
+using py::arg;
+
+constexpr unsigned kAddressBits = 57;  // of virtual memory (Intel 64 and IA-32 manual, volume 3,
+                                       // 5-level paging)
+
+// Processes have the same addresses for different memory.
+uint64_t address_in(uint64_t address, uint64_t process) {
+  return address + (process << kAddressBits);
+}
+
+bool is_of_memory(Kind kind) {
+  return kind == Kind::kAlloc || kind == Kind::kFree || kind == Kind::kMemset;
+}
+
+template <class T>
+T field(const py::handle& operation, const char* name) {
+  return operation.attr(name).cast<T>();
+}
+
+// Gives operations the numbers of streams and threads that the graph has for them.
+class Adder {
+ public:
+  Adder(Dag& dag, const std::vector<uint32_t>& streams, const std::vector<uint64_t>& processes)
+      : dag_(dag), streams_(streams), processes_(processes), threads_(processes.size()) {}
+
+  void add(const py::handle& operation) {
+    const auto number = field<size_t>(operation, "thread");
+    const uint64_t process = processes_.at(number);
+    dag::Operation op;
+    op.kind = field<Kind>(operation, "kind");
+    op.flags = field<uint8_t>(operation, "flags");
+    op.thread = thread(number, field<uint32_t>(operation, "context"));
+    op.stream = stream(operation.attr("stream"));
+    op.blocks = field<uint32_t>(operation, "blocks");
+    op.object = field<uint64_t>(operation, "object");
+    if (is_of_memory(op.kind)) op.object = address_in(op.object, process);
+    op.bytes = field<uint64_t>(operation, "bytes");
+    op.submitted_ns = field<uint64_t>(operation, "submitted_ns");
+    op.duration_ns = field<uint64_t>(operation, "duration_ns");
+    auto accesses = field<Dag::Accesses>(operation, "accesses");
+    for (auto& [address, bytes, is_const] : accesses) address = address_in(address, process);
+    dag_.add(op, accesses.empty() ? std::nullopt : std::make_optional(std::move(accesses)));
+  }
+
+ private:
+  struct Thread {
+    uint32_t number = dag::kNone;
+    uint32_t context = 0;
+  };
+
+  uint32_t thread(size_t number, uint32_t context) {
+    Thread& thread = threads_[number];
+    if (thread.number == dag::kNone) thread.number = dag_.add_thread(context);
+    else if (thread.context != context) dag_.use_context(thread.number, context);
+    thread.context = context;
+    return thread.number;
+  }
+
+  uint32_t stream(const py::object& number) const {
+    return number.is_none() ? dag::kNone : streams_.at(number.cast<size_t>());
+  }
+
+  Dag& dag_;
+  const std::vector<uint32_t>& streams_;
+  const std::vector<uint64_t>& processes_;
+  std::vector<Thread> threads_;
+};
+
+void add_all(Dag& dag, const py::sequence& operations, const std::vector<uint32_t>& streams,
+             const std::vector<uint64_t>& processes, const std::unordered_set<size_t>& gaps) {
+  Adder adder(dag, streams, processes);
+  size_t place = 0;
+  for (const py::handle& operation : operations) {
+    if (gaps.count(place++)) dag.lose();
+    adder.add(operation);
+  }
+}
+
+}  // namespace
+
+void add_dag_build(py::module_& module) {
+  module.def("add_all", &add_all, arg("dag"), arg("operations"), py::kw_only(), arg("streams"),
+             arg("processes"), arg("gaps"));
+}
+
+}  // namespace tandem::bindings
