@@ -8,14 +8,6 @@ from tandem import _native
 from tandemd.core.model import Usage
 
 ANEW_NS = 10_000_000_000  # between two windows of a process
-_GPU = frozenset(
-    {
-        _native.OperationKind.LAUNCH,
-        _native.OperationKind.GRAPH,
-        _native.OperationKind.COPY,
-        _native.OperationKind.MEMSET,
-    }
-)
 
 
 class Structures:
@@ -41,12 +33,12 @@ class Structures:
 
 def describe(window: _native.Window, now_ns: int) -> list[str]:
     """What the window's iterations consist of, how long they are and for what reason."""
-    recorded = _native.RecordedOperations(window.records)
-    works = sum(operation.kind in _GPU for operation in recorded.operations)
-    if not window.iterations or not works:
+    if not window.iterations:
         return []
-    found, count = recorded.analyse(), window.iterations
-    parts = found.critical_parts
+    found, count = _native.RecordedOperations(window.records).analyse(), window.iterations
+    parts, works = found.critical_parts, found.launch_bound.operations
+    if not works:
+        return []
     of_host = parts.host_ns / found.critical_ns if found.critical_ns else 0.0
     age_s = max(0, now_ns - window.end_ns) / 1e9
     lines = [
