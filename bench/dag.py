@@ -5,6 +5,8 @@ the host each 1,000. Once what its launches use is not known, as between samples
 three buffers. A window of the newest 100,000 or 150,000 nodes is kept, and times are CPU time. The
 whole analysis is measured on 300,000 nodes of each kind, and has no bar. dag_live.py measures what
 looking at a running job's telemetry costs the daemon, dag_sample.py what samples cost the job.
+dag_command.py measures the whole of `tandem dag`, and has no bar either: CPU time of Python moves
+with what else the machine does.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from bench import dag_live, dag_sample
+from bench import dag_command, dag_live, dag_sample
 from bench.bars import bar, progress, show, show_bars
 from bench.stage import CORE, NotMeasuredError, Stage, stage
 
@@ -32,8 +34,11 @@ def run() -> dict[str, Any]:
     with stage() as place:
         progress("graphs of a job on 16 streams")
         built = _built(place)
+        progress(f"tandem dag of {dag_command.OPERATIONS:,} operations")
+        command_ns = dag_command.ns_a_node(place.folder)
         live, live_doubt = _unless_busy(dag_live.figures, place)
         sample, sample_doubt = _unless_busy(dag_sample.figures, place)
+    engine_ns = built["buffers"]["ns_a_node"] + built["buffers"]["analysis_ns_a_node"]
     figures = {
         "order_million_nodes_per_s": _million_per_s(built["order"]["ns_a_node"]),
         "buffers_million_nodes_per_s": _million_per_s(built["buffers"]["ns_a_node"]),
@@ -43,6 +48,8 @@ def run() -> dict[str, Any]:
         "buffers_analysed_million_nodes_per_s": _million_per_s(
             built["buffers"]["analysis_ns_a_node"]
         ),
+        "command_us_a_node": round(command_ns / 1e3, 1),
+        "command_over_engine": round(command_ns / engine_ns, 1),
         **{f"live_{name}_ratio": round(value, 5) for name, value in live.items()},
         **{name: round(value, 3) for name, value in sample.items()},
         "load": round(os.getloadavg()[0], 1),
