@@ -22,6 +22,7 @@ NAMES_WIDTH, AXIS_HEIGHT, LANE_HEIGHT, BOX_HEIGHT, BAND_HEIGHT = 130, 26, 46, 26
 WIDTH = 1400
 LEAST_WIDTH = 4
 _RIGHT = 14
+_NOTE_HEIGHT = 18
 _TICKS = 10
 _LEAST_TEXT = 22
 _ORDERS = ("stream", "event", "legacy", "host", "overlap")
@@ -37,13 +38,17 @@ def write(graph: Graph, file: TextIO) -> None:
         UsageError: it is too large for a picture.
     """
     drawing = draw(graph)
-    width, height = WIDTH, height_of(drawing)
+    below = height_of(drawing)
+    width, height = WIDTH, below + len(drawing.notes) * _NOTE_HEIGHT
     file.write(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="dag" role="img" width="{width}" '
         f'height="{height}" viewBox="0 0 {width} {height}">\n'
         f"<title>{_escaped(graph.window.source)}</title>\n<style>{STYLE}</style>\n"
     )
     file.writelines(elements(drawing, graph))
+    for place, note in enumerate(drawing.notes):
+        y = below + place * _NOTE_HEIGHT + 8
+        file.write(f'<text class="note" x="8" y="{y}">{_escaped(note)}</text>\n')
     file.write("</svg>\n")
 
 

@@ -62,7 +62,8 @@ def returns_when_queued(call: Call) -> bool:
 
 def word(call: Call, name: str, *, skip: int = 0) -> int:
     """The word of a parameter, or one of those after it; 0 where there is none."""
-    return call.type.value(call.words, name, skip=skip) or 0
+    place = call.type.places.get(name)
+    return 0 if place is None or place + skip >= len(call.words) else call.words[place + skip]
 
 
 def allocated_address(call: Call) -> int:
@@ -118,9 +119,13 @@ def direction_of(call: Call, is_device: Callable[[int], bool]) -> str:
 def blocks_of(call: Call) -> int:
     """How many blocks a launch has; 1 where the recording does not say."""
     if call.type.base == "cuLaunchKernelEx":
-        x, y, z = (word(call, "config", skip=s) for s in (1, 2, 3))
+        x, y, z = (
+            word(call, "config", skip=1),
+            word(call, "config", skip=2),
+            word(call, "config", skip=3),
+        )
     elif call.type.base.startswith("cuLaunchGrid"):
         x, y, z = word(call, "grid_width"), word(call, "grid_height"), 1
     else:
-        x, y, z = (word(call, name) for name in ("gridDimX", "gridDimY", "gridDimZ"))
+        x, y, z = word(call, "gridDimX"), word(call, "gridDimY"), word(call, "gridDimZ")
     return max(1, x) * max(1, y) * max(1, z)

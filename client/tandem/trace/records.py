@@ -226,17 +226,17 @@ class _Chunk:
         if self._at + word_records + text_records > self._end:
             return None
         words = self._take(WORDS, word_records, _WORDS_OF)
-        text = b"".join(self._take(TEXT, text_records, _TEXT_OF))
+        text = b"".join(self._take(TEXT, text_records, _TEXT_OF)) if text_records else b""
         return words[:word_count], text[:text_bytes].decode(errors="replace")
 
     def _take(self, kind: int, count: int, formats: Sequence[struct.Struct]) -> tuple[Any, ...]:
         # The payloads of the next records, which must all be of that kind.
         start = self._at * RECORD_BYTES
         kinds = self._data[start + 8 : start + count * RECORD_BYTES : RECORD_BYTES]
-        for place, found in enumerate(kinds if kinds.strip(bytes([kind])) else b""):
-            if found != kind:
-                text = f"has kind {found} where {kind} continues a call"
-                raise self._damaged(self._at + place, text)
+        if kinds.count(kind) != count:
+            place, found = next((i, found) for i, found in enumerate(kinds) if found != kind)
+            text = f"has kind {found} where {kind} continues a call"
+            raise self._damaged(self._at + place, text)
         self._at += count
         return formats[count].unpack_from(self._data, start)
 

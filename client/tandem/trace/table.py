@@ -56,10 +56,10 @@ class CallType:
         names = (parameter.name for parameter in self.parameters)
         return dict(zip(names, self.offsets, strict=True))
 
-    def value(self, words: tuple[int, ...], name: str, *, skip: int = 0) -> int | None:
-        """The first word of a parameter, or one of those after it; None if there is none."""
+    def value(self, words: tuple[int, ...], name: str) -> int | None:
+        """The first word of a parameter; None if the call has no such one."""
         place = self.places.get(name)
-        return None if place is None or place + skip >= len(words) else words[place + skip]
+        return None if place is None or place >= len(words) else words[place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

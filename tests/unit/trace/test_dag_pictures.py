@@ -100,6 +100,8 @@ def test_many_boxes_are_drawn_as_one_where_they_are_close(monkeypatch):
     assert len(drawn.boxes) <= 6
     assert any("is drawn as one" in note for note in drawn.notes)
     assert sum(len(placed.box.nodes) for placed in drawn.boxes) == len(whole)
+    notes = ElementTree.fromstring(text(svg, whole)).findall(f"{NAMESPACE}text[@class='note']")
+    assert [note.text for note in notes] == list(drawn.notes)
 
 
 def test_what_is_too_large_for_a_picture_is_refused(monkeypatch):

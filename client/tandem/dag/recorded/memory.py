@@ -1,9 +1,9 @@
 """Which memory recorded calls use, as far as it is known.
 
 A launch uses every allocation that a word of its parameters points into, whole, and only reads it
-where the kernel's name, or what is declared of it, says so. Those are all if the rule in csrc/core/dag/parameters.h says it and
-no call is missing before; else there may be more. Global variables, textures and surfaces are in no
-recording. Copies use just what they name.
+where the kernel's name, or what is declared of it, says so. Those are all if the rule in
+csrc/core/dag/parameters.h says it and no call is missing before; else there may be more. Global
+variables, textures and surfaces are in no recording. Copies use just what they name.
 """
 
 from collections import defaultdict
