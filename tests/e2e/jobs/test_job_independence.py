@@ -16,7 +16,7 @@ def launches(graph):
 
 
 def addresses(graph, node):
-    return {access.address for access in graph.operation(node).accesses}
+    return {address for address, _, _ in graph.operation(node).accesses}
 
 
 def share(place, sharers, kernel, work):
