@@ -8,6 +8,7 @@
 #include "helper.h"
 #include "log.h"
 #include "memory.h"
+#include "regions.h"
 #include "ties.h"
 
 namespace tandem::shim {
@@ -111,6 +112,7 @@ bool attach(int timeout_ms) {
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);
   shared.peak_bytes.store(memory::used_bytes(), std::memory_order_relaxed);
   g_channel.store(channel, std::memory_order_release);
+  swap::publish_bytes();
   return true;
 }
 

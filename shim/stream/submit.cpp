@@ -157,10 +157,13 @@ Ticket prepare(Channel& channel, const Submission& submission) {
   if (submission.blocks_caller) close_open_segments(channel);
   if (!channel.observe && (!this_thread_captures() || planted(Fault::kWaitInCapture)) &&
       !(planted(Fault::kSkipGate) && submission.kind == shm::RecordKind::kMemset)) {
-    const Waited waited = submission.alone
-                              ? channel.gate.admit_graph(ticket.slot, thread_id())
-                              : channel.gate.admit(ticket.slot);
-    if (waited.ns) record_wait(channel, waited);
+    do {
+      const Waited waited = submission.alone
+                                ? channel.gate.admit_graph(ticket.slot, thread_id())
+                                : channel.gate.admit(ticket.slot);
+      if (waited.ns) record_wait(channel, waited);
+      // Whoever had to wait for memory has to ask the gate again: others may have the GPU by then.
+    } while (swap::wait_until_open());
   }
   if (submission.measured) look_up_duration(channel, submission, &ticket);
   if (submission.alone && is_windowed(channel)) ticket.close_after = true;

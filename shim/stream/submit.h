@@ -55,9 +55,10 @@ void count_submission(Channel& channel, const Submission& submission);
 template <class Real>
 CUresult submit(const Submission& submission, Real real) {
   Channel* channel = managed_channel();
-  const swap::Use use;
-  if (!channel) return real();
-  const Ticket ticket = prepare(*channel, submission);
+  const Ticket ticket = channel ? prepare(*channel, submission) : Ticket{};
+  // Not before the gate: no memory could be moved while a thread waits there. A node of a graph touches
+  // none.
+  const swap::Use use(ticket.channel || !channel);
   const CUresult result = real();
   if (ticket.channel) finish(ticket, submission, result == CUDA_SUCCESS);
   return result;
@@ -67,9 +68,8 @@ CUresult submit(const Submission& submission, Real real) {
 template <class Real>
 CUresult submit_launch(Submission& submission, const LaunchArguments& launch, Real real) {
   Channel* channel = managed_channel();
-  const swap::Use use;
-  if (!channel) return real();
-  const Ticket ticket = prepare(*channel, submission);
+  const Ticket ticket = channel ? prepare(*channel, submission) : Ticket{};
+  const swap::Use use(ticket.channel || !channel);
   const CUresult result = real();
   if (!ticket.channel) return result;
   if (__builtin_expect(is_sampling(*channel), 0) && result == CUDA_SUCCESS) {

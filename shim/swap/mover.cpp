@@ -3,12 +3,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "capture.h"
 #include "channel.h"
+#include "clock.h"
 #include "driver.h"
 #include "guard.h"
 #include "homes.h"
@@ -24,8 +26,10 @@ namespace {
 
 using shm::SwapOutcome;
 
-constexpr uint64_t kLookNs = 50'000;           // for users that leave and captures that end
+constexpr uint64_t kLookNs = 50'000;           // for users that leave and captures that end: first
+constexpr uint64_t kSeldomNs = 5'000'000;      // and last
 constexpr uint64_t kRoomRetryNs = 10'000'000;  // for memory that others hold
+constexpr uint64_t kStopNs = 50'000'000;
 constexpr uint32_t kNobodys = 0;               // number of an order that is the shim's own
 
 struct Order {
@@ -72,18 +76,28 @@ class Mover {
 
   static void pause(uint64_t ns) { g_clock.sleep_until_ns(g_clock.now_ns() + ns); }
 
-  bool drain() {
-    shut();
-    while (!is_empty() || any_capture()) {
+  template <class Fact>
+  bool wait_for(Fact fact) const {
+    for (uint64_t ns = kLookNs; !fact(); ns = std::min(2 * ns, kSeldomNs)) {
       if (is_superseded()) return false;
-      pause(kLookNs);
+      pause(ns);
     }
-    return transit_.wait_for_all_work();
+    return true;
+  }
+
+  // A capture goes on through the door, and must not be kept from its end.
+  bool drain() {
+    do {
+      open_if_all_are_back();
+      if (!wait_for([] { return !any_capture(); })) return false;
+      g_stage.store(swapped_bytes() == 0 ? Stage::kDraining : Stage::kMoving);
+      shut();
+    } while (any_capture());
+    return wait_for(is_empty) && transit_.wait_for_all_work();
   }
 
   // The door may have been opened meanwhile, by the helper for a newer order.
   bool begin_moving() {
-    if (swapped_bytes() == 0) g_stage.store(Stage::kDraining);
     const bool drained = drain();
     Stage stage = Stage::kDraining;
     if (drained && g_stage.compare_exchange_strong(stage, Stage::kMoving)) return true;
@@ -264,6 +278,9 @@ void bring_back() {
 void stop_moving() {
   g_stopped.store(true);
   stop_waiting();
+  // The driver's own end must not find the mover inside.
+  const uint64_t start_ns = monotonic_ns();
+  while (g_running.load() && monotonic_ns() - start_ns < kStopNs) usleep(50);
 }
 
 void forget_mover() {

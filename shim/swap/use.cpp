@@ -35,7 +35,7 @@ void pause() {
   else futex_wait(g_shut, 1, kSliceNs);
 }
 
-void wait_until_open() {
+void wait() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   shm::StateWaits* waits = channel ? &channel->state->waits : nullptr;
   const uint64_t start_ns = g_clock.now_ns();
@@ -64,8 +64,15 @@ void enter() {
     inside.fetch_add(1);
     if (__builtin_expect(!g_shut.load(), 1) || g_stopped.load(std::memory_order_relaxed)) return;
     inside.fetch_sub(1);
-    wait_until_open();
+    wait();
   }
+}
+
+bool wait_at_door() {
+  // Inside already, it would wait for itself.
+  if (t_depth > 0 || !g_shut.load() || g_stopped.load(std::memory_order_relaxed)) return false;
+  wait();
+  return true;
 }
 
 void leave() {

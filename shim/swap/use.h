@@ -15,6 +15,12 @@ extern std::atomic<bool> g_on;
 void enter();
 void leave();
 
+// Waits while memory is away. True: it was.
+bool wait_at_door();
+inline bool wait_until_open() {
+  return __builtin_expect(g_on.load(std::memory_order_relaxed), 0) && wait_at_door();
+}
+
 class Use {
  public:
   // Not `needed`: of no such memory, and does nothing.

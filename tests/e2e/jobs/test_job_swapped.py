@@ -60,6 +60,33 @@ def job_name(client):
     return status(client).name
 
 
+def test_a_job_at_work_is_moved_and_goes_on(place):
+    job, _ = swappable(place)
+    job.start("for_ever(compute)")
+    assert job.result() == "going"
+    with place.client() as client:
+        place.tandem("pause", "kept")
+        until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
+        launches = status(client).launches
+        place.tandem("resume", "kept")
+        until(lambda: status(client).launches > launches, what="it goes on")
+        assert status(client).swapped_bytes == 0
+
+
+def test_another_daemon_moves_what_the_first_has_not(place):
+    job, addresses = swappable(place)
+    place.stop_daemon()
+    place.start_daemon()
+    job.do("compute()")
+    with place.client() as client:
+        until(lambda: len(client.jobs()) == 1, what="it is attached again")
+        (again,) = client.jobs()
+        place.tandem("pause", again.name)
+        until(lambda: client.job(again.name).swapped_bytes == ALL, what="its memory is away")
+        place.tandem("resume", again.name)
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
 @pytest.mark.parametrize("options", [(), ("--no-swappable",)], ids=["not said", "no"])
 def test_memory_of_a_job_that_may_not_be_moved_stays(place, options):
     job = place.job("kept", *options)
