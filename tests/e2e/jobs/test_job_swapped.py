@@ -60,6 +60,15 @@ def job_name(client):
     return status(client).name
 
 
+def test_who_waits_for_memory_gets_what_a_paused_job_gives_up(place):
+    swappable(place)
+    other = place.job("other", "--wait-memory")
+    other.start(f"free(alloc({TOO_MUCH_BESIDE}))")
+    until(lambda: "in line" in place.tandem("explain", "other"), what="it waits in line")
+    place.tandem("pause", "kept")
+    assert other.result() == "CUDA_SUCCESS"
+
+
 def test_a_job_at_work_is_moved_and_goes_on(place):
     job, _ = swappable(place)
     job.start("for_ever(compute)")
