@@ -36,6 +36,7 @@ ASIDE = {
     "slot_beside(": "a launch that records an event itself, too",
     "swap::enter(": "a job whose memory may be moved to the host",
     "swap::leave(": "a job whose memory may be moved to the host",
+    "swap::wait_at_door(": "a job whose memory may be moved to the host",
     "start_session(": "the process's first submission",
     "wake_helper_now(": "the helper sleeps: first work after the process was idle",
 }
