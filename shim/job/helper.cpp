@@ -2,8 +2,6 @@
 
 #include <poll.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "line.h"
 #include "markers.h"
 #include "mover.h"
+#include "own_thread.h"
 #include "presence.h"
 #include "relaxed.h"
 #include "segments.h"
@@ -282,16 +281,7 @@ void* run(void*) {
 bool start_helper() {
   g_stopping.store(false);
   make_wake_pipe();
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: the job's signals are the job's
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t thread;
-  const bool made = pthread_create(&thread, &attributes, run, nullptr) == 0;
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const bool made = start_own_thread(run);
   static std::atomic<bool> registered{false};
   if (made && !registered.exchange(true)) atexit(stop_helper);
   return made;

@@ -6,6 +6,7 @@
 
 #include "capture.h"
 #include "memory.h"
+#include "mutex.h"
 #include "thread_state.h"
 #include "wait.h"
 
@@ -36,14 +37,6 @@ uint64_t g_newest = 0;        // under g_lock
 std::atomic<uint64_t> g_first{0};      // ticket of the first in line. Release under g_lock; acquire
 std::atomic<uint32_t> g_news{0};       // futex word: g_first changed
 std::atomic<uint32_t> g_threads{0};    // that use the device
-
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&g_lock); }
-  ~Locked() { pthread_mutex_unlock(&g_lock); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
 
 // With the lock held.
 Request* with(uint64_t ticket) {
@@ -91,7 +84,7 @@ void show_first(Channel& channel) {
 }
 
 uint64_t join(Channel& channel, const Want& want) {
-  const Locked lock;
+  const HoldsMutex lock(&g_lock);
   Request* place = with(0);
   if (!place) return 0;
   *place = {++g_newest, want.bytes, want.device, 0};
@@ -101,7 +94,7 @@ uint64_t join(Channel& channel, const Want& want) {
 }
 
 void leave(Channel& channel, uint64_t ticket) {
-  const Locked lock;
+  const HoldsMutex lock(&g_lock);
   Request* place = with(ticket);
   if (!place) return;
   *place = {};
@@ -110,7 +103,7 @@ void leave(Channel& channel, uint64_t ticket) {
 }
 
 void note_refused(Channel& channel, uint64_t ticket, uint32_t round) {
-  const Locked lock;
+  const HoldsMutex lock(&g_lock);
   if (Request* place = with(ticket)) place->tried_round = round;
   show_first(channel);
 }
@@ -206,7 +199,7 @@ void uncount_thread() {
   g_thread.counted = Counted::kNotYet;
   g_threads.fetch_sub(1);
   if (g_waiting.load() == 0) return;
-  const Locked lock;  // those who wait may now be alone
+  const HoldsMutex lock(&g_lock);  // those who wait may now be alone
   if (Channel* channel = g_channel.load(std::memory_order_acquire)) show_first(*channel);
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "driver.h"
+#include "mutex.h"
 #include "own_array.h"
 #include "shm_layout.h"
 
@@ -29,14 +30,6 @@ struct Pool {
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 OwnArray<Run> g_free;
 OwnArray<Pool> g_pools;
-
-class Lock {
- public:
-  Lock() { pthread_mutex_lock(&g_lock); }
-  ~Lock() { pthread_mutex_unlock(&g_lock); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-};
 
 // A file that could shrink under us would be a SIGBUS in the job.
 bool is_as_long_as(int fd, uint64_t bytes) {
@@ -85,7 +78,7 @@ void add_pool(int fd, uint64_t bytes) {
   void* at = map_pool(fd, bytes);
   close(fd);
   if (!at) return;
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   if (g_pools.push({at, bytes, false})) add_free(reinterpret_cast<uint64_t>(at), bytes);
 }
 
@@ -93,7 +86,7 @@ void pin_pools() {
   for (size_t i = 0;; ++i) {
     Pool pool{};
     {
-      const Lock lock;
+      const HoldsMutex lock(&g_lock);
       if (i >= g_pools.size()) return;
       pool = g_pools[i];
       g_pools[i].pinned = true;  // tried once: where it fails it would fail again
@@ -104,7 +97,7 @@ void pin_pools() {
 }
 
 uint64_t take_home(uint64_t bytes) {
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   for (size_t i = 0; i < g_free.size(); ++i) {
     Run& run = g_free[i];
     if (run.bytes < bytes) continue;
@@ -118,7 +111,7 @@ uint64_t take_home(uint64_t bytes) {
 }
 
 void give_home_back(uint64_t home, uint64_t bytes) {
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   add_free(home, bytes);
 }
 

@@ -1,7 +1,5 @@
 #include "mover.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "guard.h"
 #include "homes.h"
 #include "log.h"
+#include "own_thread.h"
 #include "regions.h"
 #include "relaxed.h"
 #include "transit.h"
@@ -227,20 +226,6 @@ void* run(void*) {
   }
 }
 
-bool start() {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t thread;
-  const bool made = pthread_create(&thread, &attributes, run, nullptr) == 0;
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return made;
-}
-
 void say(uint32_t number, uint64_t target) {
   g_serial.fetch_add(1);
   g_number.store(number, std::memory_order_relaxed);
@@ -263,7 +248,7 @@ void order(uint32_t number, uint64_t target) {
   }
   say(number, target);
   let_in_if_draining();
-  if (g_running.exchange(true) || start()) return;
+  if (g_running.exchange(true) || start_own_thread(run)) return;
   g_running.store(false);
   tell(number, SwapOutcome::kFailed);
 }

@@ -8,6 +8,7 @@
 #include "channel.h"
 #include "driver.h"
 #include "homes.h"
+#include "mutex.h"
 #include "own_array.h"
 
 namespace tandem::shim::swap {
@@ -28,14 +29,6 @@ OwnArray<Region> g_regions;  // by address
 OwnArray<Piece> g_pieces;    // by address
 std::atomic<uint64_t> g_swappable{0};
 std::atomic<uint64_t> g_resident{0};
-
-class Lock {
- public:
-  Lock() { pthread_mutex_lock(&g_lock); }
-  ~Lock() { pthread_mutex_unlock(&g_lock); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-};
 
 bool has_virtual_memory(uint32_t device) {
   int yes = 0;
@@ -136,7 +129,7 @@ CUresult allocate_region(CUdeviceptr* out, uint64_t bytes, uint64_t context, uin
   Region region{0, bytes, (bytes + unit - 1) / unit * unit, context};
   CUresult result = g_driver.cuMemAddressReserve(&region.base, region.reserved, 0, 0, 0);
   if (result != CUDA_SUCCESS) return result;
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   result = add_pieces(region, device);
   if (result == CUDA_SUCCESS && !g_regions.insert(place_of(g_regions, region.base), region))
     result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -155,7 +148,7 @@ CUresult release_region(CUdeviceptr base) {
   if (!range.bytes || range.base != base) return CUDA_ERROR_NOT_FOUND;
   const CUresult waited = synchronize(range.context);
   if (waited != CUDA_SUCCESS) return waited;
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   const size_t at = place_of(g_regions, base);
   if (!is_region(at, base)) return CUDA_ERROR_NOT_FOUND;  // another thread has freed it, too
   drop(g_regions[at]);
@@ -165,7 +158,7 @@ CUresult release_region(CUdeviceptr base) {
 }
 
 void release_regions_unless(bool (*keep)(CUdeviceptr base)) {
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   for (size_t at = 0; at < g_regions.size();) {
     if (keep(g_regions[at].base)) {
       ++at;
@@ -178,7 +171,7 @@ void release_regions_unless(bool (*keep)(CUdeviceptr base)) {
 }
 
 Range range_of(CUdeviceptr address) {
-  const Lock lock;
+  const HoldsMutex lock(&g_lock);
   size_t at = place_of(g_regions, address);
   if (!is_region(at, address)) {
     if (at == 0) return {};

@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "driver.h"
+#include "mutex.h"
 #include "relaxed.h"
 #include "tracing.h"
 
@@ -53,16 +54,8 @@ List g_pending;  // in order of their launches
 List g_idle;     // with events
 List g_blank;    // without
 
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&g_mutex); }
-  ~Locked() { pthread_mutex_unlock(&g_mutex); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
-
 EventPair* take_idle(CUcontext context) {
-  const Locked locked;
+  const HoldsMutex locked(&g_mutex);
   List others;
   EventPair* found = nullptr;
   while (EventPair* pair = g_idle.pop_front()) {
@@ -77,7 +70,7 @@ EventPair* take_idle(CUcontext context) {
 }
 
 EventPair* take_blank() {
-  const Locked locked;
+  const HoldsMutex locked(&g_mutex);
   if (!g_blank.first) {
     void* place = mmap(nullptr, kPairsAtOnce * sizeof(EventPair), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -89,7 +82,7 @@ EventPair* take_blank() {
 }
 
 void put(List& list, EventPair* pair) {
-  const Locked locked;
+  const HoldsMutex locked(&g_mutex);
   list.push_back(pair);
 }
 
@@ -149,7 +142,7 @@ void collect_device_times(uint32_t patience) {
   while (patience) {
     EventPair* pair = nullptr;
     {
-      const Locked locked;
+      const HoldsMutex locked(&g_mutex);
       pair = g_pending.pop_front();
     }
     if (!pair) break;
@@ -164,13 +157,13 @@ void collect_device_times(uint32_t patience) {
       write_device_time(pair->call, static_cast<uint64_t>(static_cast<double>(ms) * 1e6 + 0.5));
     finished.push_back(pair);
   }
-  const Locked locked;
+  const HoldsMutex locked(&g_mutex);
   g_pending.push_all_front(unfinished);
   g_idle.push_all_front(finished);
 }
 
 void drop_device_times(CUcontext context, CUdevice device) {
-  const Locked locked;
+  const HoldsMutex locked(&g_mutex);
   drop_from(g_pending, context, device);
   drop_from(g_idle, context, device);
 }

@@ -7,9 +7,9 @@ import pytest
 from running_job import until
 
 MIB = 1 << 20
-SIZES = (40 * MIB, 50 * MIB, 3 * MIB)
-ALL = 94 * MIB  # in whole units of 2 MiB
-TOO_MUCH_BESIDE = 950 * MIB  # of the device's GiB
+SIZES = (10 * MIB, 33 * MIB, 3 * MIB)
+ALL = 48 * MIB  # in whole units of 2 MiB
+TOO_MUCH_BESIDE = 980 * MIB  # of the device's GiB
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 
 
@@ -43,7 +43,7 @@ def test_a_paused_job_makes_room_and_gets_all_back(place):
         )  # the word it computes with
         explained = place.tandem("explain", "kept")
         assert "its memory is on the host" in explained
-        assert "94 MiB of its memory are on the host" in explained
+        assert "48 MiB of its memory are on the host" in explained
         taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
 
         place.tandem("resume", "kept")
@@ -115,7 +115,7 @@ def test_memory_of_a_job_that_may_not_be_moved_stays(place, options):
 
 def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place):
     path = fresh_place.folder / "config.toml"
-    path.write_text('[memory]\nhost_limit = "50MiB"\n')
+    path.write_text('[memory]\nhost_limit = "40MiB"\n')
     fresh_place.start_daemon("--config", str(path))
     job, addresses = swappable(fresh_place)
     held = fresh_place.used_bytes()
@@ -126,7 +126,7 @@ def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place
     def explained():
         return fresh_place.tandem("explain", "kept")
 
-    until(lambda: "its memory stays on the gpu: 94 MiB" in explained(), what="it says why")
+    until(lambda: "its memory stays on the gpu: 48 MiB" in explained(), what="it says why")
     assert "host_limit" in explained()
     assert fresh_place.used_bytes() == held
     fresh_place.tandem("resume", "kept")
