@@ -32,6 +32,23 @@ _SUFFIXES = {".dot": "dot", ".gv": "dot", ".json": "json", ".svg": "svg", ".html
 _HELP_FLAGS = ("-h", "--help")
 
 
+def _form_of(output: Path | None) -> str:
+    """By its suffix.
+
+    Raises:
+        UsageError: no form has it.
+    """
+    if output is None or not output.suffix:
+        return "dot"
+    if output.suffix not in _SUFFIXES:
+        known = ", ".join(_SUFFIXES)
+        raise UsageError(
+            f"{output}: no form has the suffix '{output.suffix}'; those with one are {known}, "
+            "and --format names any"
+        )
+    return _SUFFIXES[output.suffix]
+
+
 class _DrawsByDefault(click.Group):
     """`tandem dag TRACE` is `tandem dag draw TRACE`."""
 
@@ -112,7 +129,7 @@ def draw(
     """
     if output is not None and Path(place).exists():
         refuse_same(Path(place), output, "recording")
-    chosen = form or _SUFFIXES.get(output.suffix if output else "", "dot")
+    chosen = form or _form_of(output)
     with _nothing_to_collect():
         _write(load_graph(place, iteration, signatures, chosen), chosen, output)
 

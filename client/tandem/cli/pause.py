@@ -1,9 +1,17 @@
 """`tandem pause` and `tandem resume`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from tandem._results import Job
 from tandem.cli._output import json_option, open_client, print_json
+
+if TYPE_CHECKING:
+    from tandem._client import Client
 
 
 @click.command()
@@ -17,9 +25,7 @@ def pause(jobs: tuple[str, ...], as_json: bool) -> None:
       tandem pause j-7f3a
       tandem pause train eval
     """
-    with open_client() as client:
-        changed = [client.pause(name) for name in jobs]
-    _show(changed, as_json=as_json)
+    _change(jobs, lambda client, name: client.pause(name), as_json=as_json)
 
 
 @click.command()
@@ -32,14 +38,18 @@ def resume(jobs: tuple[str, ...], as_json: bool) -> None:
     Examples:
       tandem resume j-7f3a
     """
-    with open_client() as client:
-        changed = [client.resume(name) for name in jobs]
-    _show(changed, as_json=as_json)
+    _change(jobs, lambda client, name: client.resume(name), as_json=as_json)
 
 
-def _show(changed: list[Job], *, as_json: bool) -> None:
-    if as_json:
-        print_json(changed)
-        return
-    for job in changed:
-        click.echo(f"{job.name} is {job.state}")
+def _change(names: tuple[str, ...], change: Callable[[Client, str], Job], *, as_json: bool) -> None:
+    """Change each; what was done is shown, also where a later one cannot be."""
+    changed: list[Job] = []
+    try:
+        with open_client() as client:
+            # One after the other: what was done before one fails is in the list.
+            changed.extend(change(client, name) for name in names)
+    finally:
+        if as_json:
+            print_json(changed)
+        for job in () if as_json else changed:
+            click.echo(f"{job.name} is {job.state}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
-from tandemd.core.explain_memory import explain_wait, first_in_line, memory_facts
+from tandemd.core.explain_memory import explain_return, explain_wait, first_in_line, memory_facts
 from tandemd.core.explain_pairs import pair_lines, partner_of
 from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
@@ -35,6 +35,8 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         summary = "has left the gpu" if started else "has not used the gpu yet"
     elif waiter := first_in_line(scheduler, job):
         summary = explain_wait(waiter, scheduler)
+    elif returning := explain_return(job, scheduler):
+        summary = returning
     elif not group.open and group.wants:
         summary = _held(scheduler, group, *found, now_ns=now_ns)
     else:

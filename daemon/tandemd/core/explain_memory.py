@@ -22,7 +22,10 @@ def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
     else:
         what = f"waits for {size} of device memory"
     if not waiter.ahead:
-        return f"{what}, 1st in line{_holders(waiter, scheduler)}"
+        others = (
+            "" if waiter.wait.is_quota else _holders(waiter.process.gpus, waiter.job, scheduler)
+        )
+        return f"{what}, 1st in line{others}"
     behind = waiter.ahead[-1].job.display_name
     return f"{what}, {_ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
 
@@ -31,6 +34,8 @@ def memory_facts(job: Job) -> list[str]:
     """The limit and what is used of it, and what happens where it is in the way."""
     spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
     lines = []
+    if job.paused and used_bytes and not spec.swappable:
+        lines.append("its memory stays on the gpu: it was not started with --swappable")
     if spec.memory_bytes < NO_LIMIT:
         over = ": it is over it, keeps what it has and gets no more" * (
             used_bytes > spec.memory_bytes
@@ -45,15 +50,22 @@ def memory_facts(job: Job) -> list[str]:
     return lines
 
 
-def _holders(waiter: Waiter, scheduler: Scheduler) -> str:
-    """The others who hold what it waits for, most first."""
-    if waiter.wait.is_quota:
-        return ""
-    gpus = waiter.process.gpus
+def explain_return(job: Job, scheduler: Scheduler) -> str | None:
+    """That a job which goes on waits for its memory; None if all of it is there."""
+    swapped_bytes = sum(process.usage.swapped_bytes for process in job.processes.values())
+    if not swapped_bytes:
+        return None
+    gpus = frozenset(gpu for process in job.processes.values() for gpu in process.gpus)
+    others = _holders(gpus, job, scheduler)
+    return f"waits for {_size(swapped_bytes)} of its memory to come back to the gpu{others}"
+
+
+def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
+    """The others who hold memory there, most first."""
     held: dict[int, int] = {}
     for process in scheduler.processes.values():
-        if process.gpus & gpus and process.job_id != waiter.job.job_id:
-            held[process.job_id] = held.get(process.job_id, 0) + process.usage.device_bytes
+        if process.gpus & gpus and process.job_id != job.job_id:
+            held[process.job_id] = held.get(process.job_id, 0) + process.usage.resident_bytes
     most = sorted((job_id for job_id in held if held[job_id]), key=lambda job_id: -held[job_id])[:3]
     if not most:
         return ""

@@ -49,6 +49,8 @@ def test_a_paused_job_makes_room_and_gets_all_back(place):
         place.tandem("resume", "kept")
         job.start(f"swapping.kept({addresses}, {SIZES})")
         until(lambda: "threads waiting now: 1" in place.tandem("explain", "kept"), what="it waits")
+        waits = place.tandem("explain", "kept")
+        assert "of its memory to come back to the gpu; others hold" in waits
         assert other.do(f"free({taken})") == "CUDA_SUCCESS"
         assert job.result() == [True] * 3
         until(lambda: status(client).swapped_bytes == 0, what="it is told")
@@ -107,6 +109,7 @@ def test_memory_of_a_job_that_may_not_be_moved_stays(place, options):
         job.start("compute()")
         until(lambda: "threads waiting now: 1" in place.tandem("explain", "kept"), what="it waits")
         assert status(client).state == "paused"
+        assert "not started with --swappable" in place.tandem("explain", "kept")
         assert place.used_bytes() == held
         place.tandem("resume", "kept")
     assert job.result() == [15]
