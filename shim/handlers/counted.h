@@ -50,10 +50,10 @@ template <class Handle, class Real, class RealBytes>
 CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, RealBytes real_bytes,
                  uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
-  const swap::Use use;
   const Place place = place_now();
   const auto want = [&] { return line::Want{place.device, bytes}; };
   const CUresult result = line::in_line(want, [&] {
+    const swap::Use use;  // not while it waits in line: what it has may have to go meanwhile
     if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult answer = real();
     if (answer != CUDA_SUCCESS || !out) undo_admission(place.device, bytes, answer);

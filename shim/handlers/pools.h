@@ -13,6 +13,7 @@
 #include "handlers/ipc.h"
 #include "handlers/sharing.h"
 #include "pool_rows.h"
+#include "use.h"
 #include "slots.h"
 
 namespace tandem::shim::handlers {
@@ -31,6 +32,7 @@ CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUst
     return line::Want{growth.device, growth.bytes};
   };
   const CUresult told = line::in_line(want, [&] {
+    const swap::Use use;
     pools::Growth growth;
     if (!pools::begin_allocation(row, bytes, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUdeviceptr before = address ? *address : 0;

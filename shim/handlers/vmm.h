@@ -19,12 +19,12 @@ template <class Call>
 CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
                          const CUmemAllocationProp* prop, unsigned long long flags) {
   managed_channel();
-  const swap::Use use;
   if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return Call::real(out, bytes, prop, flags);
   const auto device = static_cast<uint32_t>(prop->location.id);
   const auto want = [&] { return line::Want{device, bytes}; };
   const CUresult result = line::in_line(want, [&] {
+    const swap::Use use;
     if (!admit(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult answer = Call::real(out, bytes, prop, flags);
     if (answer != CUDA_SUCCESS || !out) undo_admission(device, bytes, answer);

@@ -71,6 +71,21 @@ def test_who_waits_for_memory_gets_what_a_paused_job_gives_up(place):
     assert other.result() == "CUDA_SUCCESS"
 
 
+def test_a_job_that_waits_for_more_memory_can_give_up_what_it_has(place):
+    job, addresses = swappable(place, "--wait-memory")
+    other = place.job("other")
+    taken = other.do(f"int(alloc({500 * MIB}))")
+    job.start(f"alloc({TOO_MUCH_BESIDE - 100 * MIB}).__str__()")
+    until(lambda: "in line" in place.tandem("explain", "kept"), what="it waits in line")
+    with place.client() as client:
+        place.tandem("pause", "kept")
+        until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
+    place.tandem("resume", "kept")
+    assert other.do(f"free({taken})") == "CUDA_SUCCESS"
+    assert job.result() != OUT_OF_MEMORY
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
 def test_a_job_at_work_is_moved_and_goes_on(place):
     job, _ = swappable(place)
     job.start("for_ever(compute)")
