@@ -69,11 +69,10 @@ void show_first(Channel& channel) {
   const uint64_t ticket = first ? first->ticket : 0;
   // A reader that sees the ticket twice sees what belongs to it in between.
   shown.wait_ticket.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  if (first) {
-    shown.wait_bytes.store(first->bytes, std::memory_order_relaxed);
-    shown.wait_round.store(first->tried_round, std::memory_order_relaxed);
-    shown.wait_flags.store(flags_of(*first), std::memory_order_relaxed);
+  if (first) {  // release: behind the zero
+    shown.wait_bytes.store(first->bytes, std::memory_order_release);
+    shown.wait_round.store(first->tried_round, std::memory_order_release);
+    shown.wait_flags.store(flags_of(*first), std::memory_order_release);
   }
   shown.wait_ticket.store(ticket, std::memory_order_release);
   if (g_first.exchange(ticket, std::memory_order_release) == ticket) return;

@@ -51,9 +51,9 @@ std::atomic<Stage> g_stage{Stage::kAtRest};
 uint32_t newest(Order* order) {
   for (;;) {
     const uint32_t serial = g_serial.load(std::memory_order_acquire);
-    order->number = g_number.load(std::memory_order_relaxed);
-    order->target = g_target.load(std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_acquire);
+    // Acquire, so that the second look at the serial stays behind them.
+    order->number = g_number.load(std::memory_order_acquire);
+    order->target = g_target.load(std::memory_order_acquire);
     if (!(serial & 1) && serial == g_serial.load(std::memory_order_relaxed)) return serial;
     cpu_pause();
   }

@@ -93,10 +93,11 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
 // A request that changes while it is read is none until the next look.
 void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
   const uint64_t ticket = memory.wait_ticket.load(std::memory_order_acquire);  // the shim's release
-  const uint64_t wanted_bytes = bounded(memory.wait_bytes);
-  const uint32_t round = read(memory.wait_round);
-  const uint32_t flags = read(memory.wait_flags);
-  std::atomic_thread_fence(std::memory_order_acquire);
+  // Acquire, so that the second look at the ticket stays behind them.
+  const uint64_t wanted_bytes =
+      std::min(memory.wait_bytes.load(std::memory_order_acquire), kMaxFigure);
+  const uint32_t round = memory.wait_round.load(std::memory_order_acquire);
+  const uint32_t flags = memory.wait_flags.load(std::memory_order_acquire);
   const bool waits = ticket != 0 && ticket <= kMaxFigure && read(memory.wait_ticket) == ticket;
   snapshot->memory_ticket = waits ? ticket : 0;
   snapshot->memory_wanted_bytes = waits ? wanted_bytes : 0;
