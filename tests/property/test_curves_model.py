@@ -1,0 +1,77 @@
+"""The shift that is found is the smallest that keeps within the budget: tried one by one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandemd.core.curves import Curve, flat, smallest_shift
+
+LONGEST = 12
+
+
+@st.composite
+def curves(draw):
+    """Steps at whole nanoseconds, not longer than `LONGEST`."""
+    length = draw(st.integers(1, LONGEST))
+    starts = sorted({0, *draw(st.lists(st.integers(0, length - 1), max_size=5))})
+    held = draw(st.lists(st.integers(0, 9), min_size=len(starts), max_size=len(starts)))
+    return Curve(tuple(starts), tuple(held), length)
+
+
+def held_at(curve, progress):
+    """Looked up step by step; at rest before and after."""
+    if not 0 <= progress < curve.length_ns:
+        return curve.held_bytes[-1]
+    return [
+        size for at, size in zip(curve.starts_ns, curve.held_bytes, strict=True) if at <= progress
+    ][-1]
+
+
+def fits(running, curve, shift, budget):
+    """Whether the sum stays within the budget at every whole nanosecond."""
+    for t in range(shift + 2 * LONGEST):
+        beside = sum(held_at(one, progress + t) for one, progress in running)
+        if beside + held_at(curve, t - shift) > budget:
+            return False
+    return True
+
+
+@given(
+    st.lists(st.tuples(curves(), st.integers(0, LONGEST)), max_size=3), curves(), st.integers(0, 30)
+)
+def test_the_shift_is_the_smallest_that_fits(running, curve, budget):
+    found = smallest_shift(running, curve, budget)
+
+    # Behind all others nothing changes any more: a larger shift is as good as that.
+    tried = (shift for shift in range(LONGEST + 1) if fits(running, curve, shift, budget))
+    assert found == next(tried, None)
+
+
+@given(curves(), st.integers(0, LONGEST))
+def test_the_most_that_is_to_come_is_never_less_than_what_comes(curve, progress):
+    to_come = [held_at(curve, at) for at in range(progress, LONGEST + 1)]
+
+    assert curve.most_from(progress) == max([*to_come, held_at(curve, LONGEST)])
+
+
+@given(curves(), st.integers(0, LONGEST))
+def test_a_host_that_is_ahead_has_taken_what_the_gpu_will_need(curve, by):
+    early = curve.ahead(by)
+
+    for at in range(curve.length_ns):
+        reached = range(at, min(at + by, curve.length_ns - 1) + 1)
+        assert held_at(early, at) == max(held_at(curve, one) for one in reached)
+
+
+def test_two_alike_go_together_half_an_iteration_apart():
+    up_and_down = Curve((0, 10, 20, 30), (10, 70, 40, 10), 40)
+
+    assert smallest_shift([(up_and_down, 0)], up_and_down, budget_bytes=110) == 10
+    assert smallest_shift([(up_and_down, 0)], up_and_down, budget_bytes=80) == 20
+    assert smallest_shift([(up_and_down, 25)], up_and_down, budget_bytes=110) == 0
+
+
+def test_one_that_keeps_its_memory_goes_with_nobody_whom_that_leaves_too_little():
+    other = Curve((0, 5), (50, 10), 10)
+
+    assert smallest_shift([(flat(60), 0)], other, budget_bytes=100) is None
+    assert smallest_shift([(flat(50), 0)], other, budget_bytes=100) == 0
