@@ -96,6 +96,7 @@ class Snapshot:
     peak_bytes: int
     alloc_count: int
     refused_count: int
+    refused_by: tuple[int, int, int]  # the quota, the device, the line
     memory_ticket: int  # of the request for memory that waits; 0 = none
     memory_wanted_bytes: int
     memory_round: int  # in which it tried in vain; 0 = has not

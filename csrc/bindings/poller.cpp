@@ -192,6 +192,11 @@ py::tuple wait_totals(const Snapshot& snapshot) {
   return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
 }
 
+py::tuple refused_by(const Snapshot& snapshot) {
+  const uint64_t(&by)[shm::kRefusalCount] = snapshot.refused_by;
+  return py::make_tuple(by[0], by[1], by[2]);
+}
+
 // Forward, backward and update of an iteration, thousandths; all 0: not known.
 py::tuple phases(const Snapshot& snapshot) {
   const dag::PhaseShares& shares = snapshot.phases;
@@ -208,6 +213,7 @@ void add_snapshot(py::module_& module) {
       .def_readonly("peak_bytes", &Snapshot::peak_bytes)
       .def_readonly("alloc_count", &Snapshot::alloc_count)
       .def_readonly("refused_count", &Snapshot::refused_count)
+      .def_property_readonly("refused_by", &refused_by)
       .def_readonly("memory_ticket", &Snapshot::memory_ticket)
       .def_readonly("memory_wanted_bytes", &Snapshot::memory_wanted_bytes)
       .def_readonly("memory_round", &Snapshot::memory_round)

@@ -279,6 +279,15 @@ struct alignas(64) StateSwap {  // shim: relaxed; 0 from shims that move nothing
   uint64_t reserved[5];
 };
 
+// Who had the last word when a request for memory was told CUDA_ERROR_OUT_OF_MEMORY.
+enum class Refusal : uint32_t { kQuota = 0, kDevice = 1, kLine = 2 };
+inline constexpr uint32_t kRefusalCount = 3;
+
+struct alignas(64) StateRefusals {  // shim: relaxed; together StateMemory::refused_count
+  std::atomic<uint64_t> count[kRefusalCount];  // by Refusal; 0 from shims that do not tell them apart
+  uint64_t reserved[5];
+};
+
 struct alignas(4096) StatePage {
   StateHeader header;
   StateControl control;
@@ -286,6 +295,7 @@ struct alignas(4096) StatePage {
   StateWaits waits;
   StateMarks marks;
   StateSwap swap;
+  StateRefusals refusals;
 };
 
 inline constexpr size_t kSlotsOffset = sizeof(StatePage);

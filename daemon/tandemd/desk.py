@@ -384,6 +384,7 @@ class Desk:
             steps=job.steps,
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
+            refused_by=job.refused_by,
             memory_wait_bytes=waits.wait.size_bytes if waits else 0,
             memory_wait_place=len(waits.ahead) + 1 if waits else 0,
             share=self._loop.recent.share(("job", job.job_id)),

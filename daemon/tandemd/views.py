@@ -53,6 +53,7 @@ class JobView:
     steps: int
     iterations: int  # marked, or else found, of all its processes
     audited_bytes: int  # what the driver says that it holds
+    refused_by: tuple[int, ...]  # times it was told out of memory, by Refusal
     memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
     memory_wait_place: int  # in line, from 1
     share: float

@@ -16,7 +16,7 @@ struct ThreadState {
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
   bool in_request = false;
-  bool in_line = false;  // for memory
+  shm::Refusal refused_by = shm::Refusal::kDevice;  // of the attempt to take memory it makes
   Counted counted = Counted::kNotYet;
   // The last query that was told of, its handle plus one, and the end of the ring then.
   uint64_t queried = 0;

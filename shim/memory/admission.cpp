@@ -22,11 +22,6 @@ uint64_t limit_now(uint32_t device) {
   return agreed_limit(total);
 }
 
-// In line it is the line that says no.
-void count_refusal() {
-  if (!line::is_in_line()) memory::count_refused();
-}
-
 }  // namespace
 
 void give_up_spare_memory(uint32_t device) {
@@ -39,7 +34,7 @@ bool admit(uint32_t device, uint64_t bytes) {
   if (memory::take(device, bytes, limit)) return true;
   give_up_spare_memory(device);
   if (memory::take(device, bytes, limit)) return true;
-  count_refusal();
+  line::note_refused_by_quota();
   memory::publish();
   return false;
 }
@@ -54,7 +49,7 @@ bool admit_reuse(uint32_t device) {
   if (!memory::is_over_limit(device)) return true;
   give_up_spare_memory(device);
   if (!memory::is_over_limit(device)) return true;
-  count_refusal();
+  line::note_refused_by_quota();
   return false;
 }
 

@@ -115,26 +115,22 @@ bool may_wait() {
          !any_capture() && !channel->observe.load(std::memory_order_relaxed);
 }
 
-bool is_in_line() { return g_thread.in_line; }
-
 Place::Place(const Want& want) : channel_(g_channel.load(std::memory_order_acquire)) {
   if (!channel_) return;
   count_thread();
   const uint64_t wait_ns = channel_->command->memory.wait_ns.load(std::memory_order_relaxed);
   until_ns_ = g_clock.now_ns() + std::min(wait_ns, kLongestNs);
   ticket_ = join(*channel_, want);
-  g_thread.in_line = true;
 }
 
 Place::~Place() {
   if (!channel_) return;
-  g_thread.in_line = false;
   leave(*channel_, ticket_);
 }
 
 bool Place::wait() {
   if (!ticket_ || is_last_) {
-    memory::count_refused();
+    memory::count_refused(shm::Refusal::kLine);
     return false;
   }
   if (was_let_go_) {
@@ -148,7 +144,7 @@ bool Place::wait() {
     if (is_over()) return try_last();
     if (is_first() && told.line_ticket.load(std::memory_order_acquire) == ticket_) {
       if (told.line.load(std::memory_order_acquire) & shm::kLineRefused) {
-        memory::count_refused();
+        memory::count_refused(shm::Refusal::kLine);
         return false;
       }
       if (round != trying_ || g_clock.now_ns() >= retry_ns_) {

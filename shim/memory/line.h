@@ -15,7 +15,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "memory.h"
 #include "session.h"
+#include "thread_state.h"
 
 namespace tandem::shim::line {
 
@@ -71,8 +73,13 @@ CUresult in_line(Ask ask, Attempt attempt) {
   Want want;
   if (is_ahead() && may_wait()) want = ask();
   if (!want.bytes) {
+    g_thread.refused_by = shm::Refusal::kDevice;  // unless the limit says no
     const CUresult result = attempt();
-    if (__builtin_expect(result != CUDA_ERROR_OUT_OF_MEMORY, 1) || !may_wait()) return result;
+    if (__builtin_expect(result != CUDA_ERROR_OUT_OF_MEMORY, 1)) return result;
+    if (!may_wait()) {
+      memory::count_refused(g_thread.refused_by);
+      return result;
+    }
     want = ask();
   }
   Place place(want);
@@ -83,8 +90,8 @@ CUresult in_line(Ask ask, Attempt attempt) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Whether this thread stands in line: a refusal is then not yet the program's.
-bool is_in_line();
+// The attempt that this thread makes is refused by its limit; the device was not asked.
+inline void note_refused_by_quota() { g_thread.refused_by = shm::Refusal::kQuota; }
 
 // A thread that uses the device; it counts until it ends.
 void count_thread();

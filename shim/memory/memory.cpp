@@ -46,9 +46,11 @@ void publish() {
   }
 }
 
-void count_refused() {
-  if (shm::StateMemory* shared = shared_page())
-    shared->refused_count.fetch_add(1, std::memory_order_relaxed);
+void count_refused(shm::Refusal by) {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return;
+  channel->state->refusals.count[static_cast<uint32_t>(by)].fetch_add(1, std::memory_order_relaxed);
+  channel->state->memory.refused_count.fetch_add(1, std::memory_order_relaxed);
 }
 
 void count_allocated() {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shm_layout.h"
+
 namespace tandem::shim::memory {
 
 inline constexpr uint32_t kMostDevices = 64;  // as many as NVML and the daemon tell apart
@@ -18,7 +20,7 @@ void give_back(uint32_t device, uint64_t bytes);
 void add(uint32_t device, uint64_t bytes);
 
 // The program was told CUDA_ERROR_OUT_OF_MEMORY, or was given memory.
-void count_refused();
+void count_refused(shm::Refusal by);
 void count_allocated();
 
 uint64_t used_bytes();  // on all devices

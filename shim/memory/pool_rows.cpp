@@ -292,7 +292,7 @@ CUresult end_allocation(const Growth& growth, CUresult result, CUdeviceptr addre
   if (pool) ask(growth.row, pool, ticket);
   memory::give_back(growth.device, growth.bytes);
   if (memory::is_over_limit(growth.device) && take_back(growth, address, bytes, stream)) {
-    if (!line::is_in_line()) memory::count_refused();
+    line::note_refused_by_quota();
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   memory::count_allocated();

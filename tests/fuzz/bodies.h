@@ -137,6 +137,8 @@ class State {
     require(after.steps >= before.steps && after.steps <= kMax);
     require(after.launches >= before.launches && after.launches <= kMax);
     require(after.refused_count >= before.refused_count && after.refused_count <= kMax);
+    for (uint32_t i = 0; i < shm::kRefusalCount; ++i)
+      require(after.refused_by[i] >= before.refused_by[i] && after.refused_by[i] <= kMax);
     require(after.device_bytes <= after.peak_bytes && after.peak_bytes <= kMax);
     require(after.memory_ticket <= kMax && after.memory_wanted_bytes <= kMax);
     require(after.memory_ticket != 0 || (after.memory_wanted_bytes == 0 && !after.memory_round &&

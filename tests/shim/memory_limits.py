@@ -110,7 +110,7 @@ def device_holds():
 
 def at_the_limit(attached, allocate, free):
     attached.process.set_memory_limit(limit_bytes=2**64 - 1)
-    before = device_holds()
+    before, counted_before = device_holds(), attached.snapshot().device_bytes
     attached.process.set_memory_limit(limit_bytes=LIMIT)
     held, most = [], 0
     for _ in range(100):
@@ -120,6 +120,11 @@ def at_the_limit(attached, allocate, free):
             break
         held.append(made)
     refused = attached.snapshot().refused_count
+    by = attached.snapshot().refused_by
+    counted_full = attached.snapshot().device_bytes - counted_before
+    attached.process.set_memory_limit(limit_bytes=2**64 - 1)
+    ledger_full = device_holds() - before
+    attached.process.set_memory_limit(limit_bytes=LIMIT)
     if isinstance(made, tuple):
         free(made)  # a graph that was made and not launched
     for each in held:
@@ -135,6 +140,8 @@ def at_the_limit(attached, allocate, free):
         "granted": len(held),
         "status": status.name,
         "refused": refused,
+        "refused_by": by,
+        "off": counted_full - ledger_full,
         "most": most,
         "shown": [int(free_now), int(total)],
         "counted": counted,

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 LIMIT, PIECE = 64 * MIB, 6 * MIB
+GRANULE = 2 * MIB  # in which a device gives memory out
 ALLOCATORS = [
     "cuMemAlloc",
     "cuMemAllocPitch",
@@ -61,9 +62,15 @@ def test_an_allocator_stops_at_the_limit_and_gives_all_back(seen, name):
     assert found["granted"] == LIMIT // PIECE
     assert found["status"] == "CUDA_ERROR_OUT_OF_MEMORY"
     assert found["refused"] == ALLOCATORS.index(name) + 1
+    assert found["refused_by"] == [found["refused"], 0, 0]  # the limit each time, not the device
     assert PIECE * (LIMIT // PIECE) <= found["most"] <= LIMIT
     assert found["shown"] == [0, LIMIT]  # while all of it is allocated
     assert (found["counted"], found["leaked"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ALLOCATORS)
+def test_what_counts_is_what_the_device_has_given(seen, name):
+    assert abs(seen[name]["off"]) < GRANULE
 
 
 def test_a_reset_takes_all_memory_of_the_device_away(seen):

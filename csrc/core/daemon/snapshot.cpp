@@ -129,6 +129,8 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   snapshot->process_id = pages.process_id();
   look_at_slots(pages, now_ns, snapshot);
   look_at_memory(state.memory, snapshot);
+  for (uint32_t i = 0; i < shm::kRefusalCount; ++i)
+    grow(&snapshot->refused_by[i], state.refusals.count[i]);
   look_at_swap(state.swap, snapshot);
   look_at_line(state.memory, snapshot);
   look_at_waits(state.waits, now_ns, snapshot);

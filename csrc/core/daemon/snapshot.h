@@ -22,6 +22,7 @@ struct Snapshot {
   uint64_t peak_bytes = 0;
   uint64_t alloc_count = 0;
   uint64_t refused_count = 0;
+  uint64_t refused_by[shm::kRefusalCount] = {};  // by shm::Refusal
   uint64_t memory_ticket = 0;  // of the request for memory that waits; 0 = none, and the rest is 0, too
   uint64_t memory_wanted_bytes = 0;
   uint32_t memory_round = 0;  // in which it tried in vain

@@ -69,6 +69,14 @@ class SwapOutcome(IntEnum):
     FAILED = 4  # what had been moved came back
 
 
+class Refusal(IntEnum):
+    """Who told a request for device memory that there is none; values are those of shm::Refusal."""
+
+    QUOTA = 0
+    DEVICE = 1
+    LINE = 2
+
+
 GroupKey = tuple[int, str]  # uid, "g:<group>" or "j:<job id>"
 
 
@@ -148,6 +156,7 @@ class Usage:
     swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
+    refused_by: tuple[int, ...] = (0, 0, 0)  # times it was told out of memory, by Refusal
     memory_wait: MemoryWait | None = None
     launches: int = 0
     work_ns: int = 0  # predicted GPU time of what it submitted
@@ -223,6 +232,7 @@ class Job:
     retired_launches: int = 0
     retired_steps: int = 0
     retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
+    retired_refused_by: tuple[int, ...] = (0, 0, 0)
     ended_ns: int = 0
     story: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=STORY_LINES))
 
@@ -259,6 +269,12 @@ class Job:
     def steps(self) -> int:
         """Iteration marks so far."""
         return self.retired_steps + sum(p.usage.steps for p in self.processes.values())
+
+    @property
+    def refused_by(self) -> tuple[int, ...]:
+        """Times it was told out of memory, by Refusal."""
+        rows = [p.usage.refused_by for p in self.processes.values()]
+        return tuple(sum(column) for column in zip(self.retired_refused_by, *rows, strict=True))
 
     def waited_ns(self, now_ns: int) -> tuple[int, ...]:
         """Time its threads waited, by WaitReason."""

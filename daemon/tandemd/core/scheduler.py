@@ -389,6 +389,8 @@ class Scheduler:
         job.retired_steps += usage.steps
         columns = zip(job.retired_wait_ns, usage.wait_total_ns, strict=True)
         job.retired_wait_ns = tuple(map(sum, columns))
+        refusals = zip(job.retired_refused_by, usage.refused_by, strict=True)
+        job.retired_refused_by = tuple(map(sum, refusals))
         actions.append(ForgetProcess(process_id=process.process_id))
         self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 
 from tandemd import __version__
-from tandemd.core.model import NO_LIMIT, JobState, WaitReason
+from tandemd.core.model import NO_LIMIT, JobState, Refusal, WaitReason
 from tandemd.core.watchdog.rule import RULES
 from tandemd.views import GpuView, JobView, MetricsView
 
@@ -53,6 +53,11 @@ def _waits(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     for reason in WaitReason:
         if reason is not WaitReason.NONE:
             yield (reason.name.lower(),), job.waits_ns[reason] / 1e9
+
+
+def _refusals(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    for refusal in Refusal:
+        yield (refusal.name.lower(),), job.refused_by[refusal]
 
 
 def _quota(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -134,6 +139,13 @@ JOB_METRICS = (
         kind="gauge",
         help="what the job's first allocation in the line for device memory asks for",
         series=_one(lambda job: job.memory_wait_bytes),
+    ),
+    JobMetric(
+        name="tandem_job_oom",
+        kind="counter",
+        help="times it was told out of memory, by whom: its quota, the device, the line for memory",
+        labels=("decision",),
+        series=_refusals,
     ),
     JobMetric(
         name="tandem_job_dropped_records",

@@ -85,11 +85,13 @@ TEST(counters_never_go_back) {
   f.job.state().waits.total_ns[1].store(500);
   f.job.state().memory.alloc_count.store(9);
   f.job.state().memory.refused_count.store(2);
+  f.job.state().refusals.count[1].store(2);
   f.look();
   f.job.state().marks.steps.store(1);
   f.job.state().waits.total_ns[1].store(0);
   f.job.state().memory.alloc_count.store(3);
   f.job.state().memory.refused_count.store(0);
+  f.job.state().refusals.count[1].store(1);
 
   f.look();
 
@@ -97,6 +99,7 @@ TEST(counters_never_go_back) {
   CHECK_EQ(f.snapshot.wait_total_ns[1], 500u);
   CHECK_EQ(f.snapshot.alloc_count, 9u);
   CHECK_EQ(f.snapshot.refused_count, 2u);
+  CHECK_EQ(f.snapshot.refused_by[1], 2u);
 }
 
 TEST(what_is_swapped_is_part_of_what_there_is) {

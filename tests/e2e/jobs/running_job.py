@@ -141,6 +141,12 @@ class Place:
         self.daemon.send_signal(by)
         return self.daemon.wait(DEADLINE_S)
 
+    def end_or_stop_daemon(self, by):
+        """A stopped one does not end: it hangs."""
+        self.daemon.send_signal(by)
+        if by != signal.SIGSTOP:
+            self.daemon.wait(DEADLINE_S)
+
     def job(self, name, *options):
         """A job of its own, under `tandem run`."""
         tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]

@@ -149,26 +149,52 @@ def test_nothing_waits_while_a_stream_captures(place):
     assert job.do("now_ns()") - began_ns < 1_000_000_000
 
 
-@pytest.mark.parametrize(
-    "allocate",
-    [
-        "cu.cuMemAllocAsync(SIZE, 0)",
-        "cu.cuMemAllocPitch(1 << 20, SIZE >> 20, 4)",
-        "cu.cuMemCreate(SIZE, physical(), 0)",
-    ],
-)
-def test_every_allocator_waits(place, allocate):
+def test_every_allocator_waits(place):
     holder = place.job("holder")
     total = holder.do("memory()[1]")
-    held = holder.do(f"int(alloc({total * 3 // 4}))")
     waiter = place.job("waiter", "--wait-memory=60s")
-    waiter.start(f"ok({allocate.replace('SIZE', str(total // 2))}).__str__()")
+    waiter.do("exec('import allocating', globals())")
     with place.client() as client:
-        until(lambda: client.job("waiter").memory_wait_bytes, what="it stands in line")
+        for name in waiter.do("list(allocating.ALLOCATORS)"):
+            held = holder.do(f"int(alloc({total * 3 // 4}))")
+            waiter.start(f"allocating.take('{name}', {total // 2})")
+            until(lambda: client.job("waiter").memory_wait_bytes, what=f"{name} stands in line")
+            assert holder.do(f"free({held})") == "CUDA_SUCCESS"
+            assert waiter.result() == "CUDA_SUCCESS", name
+            assert waiter.do("allocating.give_back()") == "CUDA_SUCCESS", name
 
-    assert holder.do(f"free({held})") == "CUDA_SUCCESS"
 
-    assert waiter.result()
+def test_who_said_no_is_counted(place):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    assert holder.do(f"int(alloc({total * 3 // 4}))")
+    job = place.job("refused", "-m", "75%", "--wait-memory=1s")
+    assert job.do(f"alloc({total}).__str__()") == OUT_OF_MEMORY  # of the line: never to be had
+    assert job.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # of the line: time is over
+    other = place.job("other", "-m", "75%")
+    assert other.do(f"alloc({total * 4 // 5}).__str__()") == OUT_OF_MEMORY  # of the quota
+    assert other.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # of the device
+
+    def counted(name):
+        with place.client() as client:
+            label = f'job="{client.job(name).name}"'
+            lines = [one for one in client.metrics().splitlines() if label in one]
+        found = [one for one in lines if one.startswith("tandem_job_oom_total")]
+        return {one.split('decision="')[1].split('"')[0]: float(one.split()[1]) for one in found}
+
+    until(lambda: counted("refused") == {"quota": 0, "device": 0, "line": 2}, what="it is told")
+    until(lambda: counted("other") == {"quota": 1, "device": 1, "line": 0}, what="it is told")
+
+
+def test_a_pool_that_was_refused_goes_on(place):
+    job = place.job("limited", "-m", "64MiB")
+    job.do("exec('import allocating', globals())")
+    first = job.do(f"allocating.take('from_pool', {20 * MIB})")
+    assert job.do(f"allocating.take('from_pool', {60 * MIB})") == OUT_OF_MEMORY
+
+    assert (first, job.do(f"allocating.take('from_pool', {30 * MIB})")) == ("CUDA_SUCCESS",) * 2
+    assert job.do("allocating.give_back()") == "CUDA_SUCCESS"
+    assert job.do(f"free(alloc({62 * MIB}))") == "CUDA_SUCCESS"  # what the pool kept is given up
 
 
 def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
@@ -209,7 +235,11 @@ def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
         assert second.do(f"free({held})") == "CUDA_SUCCESS"
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+# The device gives a stopped program up after seconds of real time.
+HUNG = pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM, HUNG])
 def test_a_daemon_that_goes_ends_all_waits_and_keeps_the_limit(place, by):
     job = place.job("limited", "-m", "20MiB", "--wait-memory=1h")
     second = place.joining(job)
@@ -219,9 +249,30 @@ def test_a_daemon_that_goes_ends_all_waits_and_keeps_the_limit(place, by):
         job.start(f"alloc({10 * MIB}).__str__()")
         until(lambda: client.job("limited").memory_wait_place == 1, what="it waits")
 
-    place.stop_daemon(by)
+    place.end_or_stop_daemon(by)
 
     assert job.result() == OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, HUNG])
+def test_without_a_daemon_the_driver_has_the_last_word(place, by):
+    holder = place.job("holder")
+    total = holder.do("memory()[1]")
+    held = holder.do(f"int(alloc({total * 3 // 4}))")
+    big = place.job("big", "--wait-memory=1h")
+    behind = place.job("behind", "--wait-memory=1h")
+    with place.client() as client:
+        big.start(f"alloc({total // 2}).__str__()")
+        until(lambda: client.job("big").memory_wait_place == 1, what="the big one waits")
+        behind.start(f"int(alloc({MIB}))")
+        until(lambda: client.job("behind").memory_wait_place == 2, what="another is behind it")
+
+    place.end_or_stop_daemon(by)
+
+    assert big.result() == OUT_OF_MEMORY
+    assert behind.result()  # there was room all the time: only the line was in its way
+    assert holder.do(f"free({held})") == "CUDA_SUCCESS"
+    assert big.do(f"free(alloc({total // 2}))") == "CUDA_SUCCESS"
 
 
 def test_more_minima_than_the_gpu_has_are_refused_at_the_start(place):

@@ -50,6 +50,7 @@ JOB = JobView(
     steps=0,
     iterations=7,
     audited_bytes=900,
+    refused_by=(4, 2, 1),
     memory_wait_bytes=300,
     memory_wait_place=1,
     share=0.25,
@@ -85,6 +86,12 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30
     assert value("tandem_job_dropped_records_total", **ITS) == 3
     assert value("tandem_job_iterations_total", **ITS) == 7
+
+
+def test_refusals_of_memory_are_told_apart():
+    assert value("tandem_job_oom_total", **ITS, decision="quota") == 4
+    assert value("tandem_job_oom_total", **ITS, decision="device") == 2
+    assert value("tandem_job_oom_total", **ITS, decision="line") == 1
 
 
 def test_findings_are_ones_and_the_other_rules_zeros():
