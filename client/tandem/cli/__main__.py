@@ -128,6 +128,9 @@ def _drop_output() -> None:
 
 def _report_usage(error: click.ClickException) -> int:
     """What click found wrong, in the words of all our errors."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(error.format_message(), file=sys.stderr)  # the help, which begins with the usage
+        return error.exit_code
     context = getattr(error, "ctx", None)
     if isinstance(context, click.Context):
         usage = context.get_usage()

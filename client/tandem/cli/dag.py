@@ -13,6 +13,7 @@ import click
 
 from tandem.cli._files import refuse_same, replacing
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem.cli._parsed import Parsed
 from tandem.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -59,12 +60,22 @@ class _DrawsByDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
+def parse_iteration(text: str, *, what: str = "iteration") -> int:
+    """The number of an iteration, from 1 up."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UsageError(
+            f"{what} {text!r} is no iteration: they are counted from 1, and `tandem dag stats` "
+            "says how many there are"
+        )
+    return int(text)
+
+
 def graph_options(command: _Command) -> _Command:
     """Of which operations."""
     place = click.argument("place", metavar="JOB|TRACE")
     iteration = click.option(
         "--iteration",
-        type=click.IntRange(min=1),
+        type=Parsed("N", parse_iteration),
         metavar="N",
         help="Only that iteration, counted from 1; all operations without it.",
     )

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from tandem import _launch
 from tandem._attach import CLASSES, MAX_WAIT_NS, Request
 from tandem._launch import Launch, Plan
+from tandem.cli._parsed import Parsed
 from tandem.errors import TandemError, UsageError
 from tandem.units import (
     Percent,
@@ -19,24 +19,6 @@ from tandem.units import (
     parse_percent,
     parse_slo,
 )
-
-
-class Parsed(click.ParamType[Any]):
-    """An option whose text `units` parses; its error becomes click's."""
-
-    def __init__(self, name: str, parse: Callable[..., object]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """The parsed value, or a usage error that names the option."""
-        option = param.opts[-1] if param else self.name
-        try:
-            return self._parse(str(value), what=option)
-        except UsageError as exc:
-            raise click.UsageError(str(exc), ctx) from exc
 
 
 def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
@@ -50,6 +32,11 @@ def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
 
 def parse_wait(text: str, *, what: str = "wait-memory") -> int:
     """Nanoseconds from `30s`, more than none and at most what the wire has room for."""
+    if not text[:1].isdigit():
+        raise UsageError(
+            f"{what} {text!r} is no time such as 30s or 2h; to leave the time out, write another "
+            f"option or -- after {what}: {what} -- {text}"
+        )
     wait_ns = parse_duration(text, what=what)
     if not 0 < wait_ns <= MAX_WAIT_NS:
         raise UsageError(f"{what} {text!r} is not between 1s and {MAX_WAIT_NS // 10**9}s")

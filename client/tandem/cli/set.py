@@ -5,6 +5,7 @@ import click
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
 
+_AT_START = ("swappable", "name", "group", "gpu", "env")
 KEYS = ("priority", "memory", "memory_min", "wait_memory", "sm", "slo", "preemptible")
 
 
@@ -50,6 +51,10 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
     for change in changes:
         key, equals, value = change.partition("=")
         key = key.replace("-", "_")
+        if key in _AT_START and equals:
+            raise UsageError(
+                f"{key!r} is fixed when a job starts; start it anew with `tandem run --{key}`"
+            )
         if not equals or not value:
             raise UsageError(f"{change!r} is not KEY=VALUE")
         if key not in KEYS:

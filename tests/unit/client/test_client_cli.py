@@ -55,7 +55,11 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
         (["--sm", "130%"], "from 1% to 100%"),
         (["--slo", "50ms"], "write it as p99=50ms"),
         (["--memory-min", "40%"], "--memory-min '40%' has the unknown unit '%'"),
-        (["--wait-memory", "x"], "--wait-memory 'x' is not"),
+        (["--wait-memory", "1x"], "--wait-memory '1x' "),
+        (
+            ["--wait-memory", "python"],
+            "'python' is no time such as 30s or 2h; to leave the time out",
+        ),
         (["--wait-memory", "20h"], "--wait-memory '20h' is not between 1s and 65535s"),
         (["--env", "=x"], "--env '=x' is not NAME=VALUE"),
         (["--nane", "x"], "--name"),
@@ -67,6 +71,23 @@ def test_bad_options_of_run(tandem, words, complaint):
 
     assert (code, out) == (2, "")
     assert complaint in err
+
+
+@pytest.mark.parametrize("words", [["dag"], ["trace"], []])
+def test_a_group_alone_prints_its_help_once(tandem, words):
+    code, out, err = tandem(*words)
+
+    assert (code, out) == (2, "")
+    assert err.count("Usage: ") == 1
+    assert "Commands:" in err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x"])
+def test_iterations_are_counted_from_one(tandem, number):
+    code, out, err = tandem("dag", "x.trace", "--iteration", number)
+
+    assert (code, out) == (2, "")
+    assert f"--iteration '{number}' is no iteration: they are counted from 1, and" in err
 
 
 def test_options_after_the_command_are_its_own(tandem):

@@ -214,6 +214,8 @@ def test_changes_are_keys_and_values():
         (("memory=",), "'memory=' is not KEY=VALUE"),
         (("colour=red",), "cannot set 'colour'; known are priority, memory"),
         (("sm=1%", "sm=2%"), "'sm' is given twice"),
+        (("swappable=",), "'swappable' is fixed when a job starts; start it anew with `tandem run"),
+        (("swappable=yes",), "'swappable' is fixed when a job starts"),
     ],
 )
 def test_bad_changes_are_refused(changes, complaint):
