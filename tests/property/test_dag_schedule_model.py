@@ -24,7 +24,7 @@ STEPS = st.lists(
 )
 
 
-def program(steps):
+def program(steps, *, timed=GPU):
     dag = Dag()
     context = dag.add_context()
     kinds = [
@@ -45,7 +45,7 @@ def program(steps):
                 thread=threads[thread],
                 object=event,
                 submitted_ns=now[thread],
-                duration_ns=duration if kind in GPU else 0,
+                duration_ns=duration if kind in timed else 0,
                 flags=1 if waits and kind == "COPY" else 0,
                 **({"stream": streams[stream]} if of_stream else {}),
             )
@@ -142,3 +142,16 @@ def test_the_critical_path_accounts_for_the_whole_length_and_has_no_slack(steps)
     assert total == found.critical_ns == max(found.ends_ns) - min(found.starts_ns)
     assert {found.slack_ns[n] for n in found.critical_path} == {0}
     assert found.gpu_critical_ns <= found.critical_ns
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.booleans())
+def test_measured_waits_are_accounted_for_whether_or_not_the_work_has_durations(steps, is_timed):
+    dag = program(steps, timed=GPU | WAITS if is_timed else WAITS)
+
+    found = analyse(dag, 0, dag.end)
+
+    parts = found.critical_parts
+    total = parts.gpu_ns + parts.host_ns + parts.earlier_ns + parts.other_ns
+    assert total == found.critical_ns == max(found.ends_ns) - min(found.starts_ns)
+    assert found.critical_path == sorted(set(found.critical_path))

@@ -107,6 +107,41 @@ def test_the_path_goes_through_what_the_host_waited_for(program):
     assert (found.critical_parts.gpu_ns, found.critical_parts.host_ns) == (120, 30)
 
 
+def test_a_wait_that_outlasts_what_is_known_was_for_the_work_without_a_duration(program):
+    launches = [program.launch(program.one, at=at) for at in (0, 5, 10)]
+    wait = program.sync(program.one, at=12, takes=500)
+
+    found = program.analyse()
+
+    assert found.critical_path == [*launches, wait]
+    assert (found.critical_ns, found.ends_ns[wait]) == (512, 512)
+    assert (found.critical_parts.gpu_ns, found.critical_parts.host_ns) == (500, 12)
+    assert (found.slack_ns[launches[-1]], found.slack_ns[wait]) == (2, 0)
+
+
+def test_the_work_without_a_duration_is_found_behind_an_event(program):
+    first = program.launch(program.one, at=0)
+    program.record(program.one, 1, at=1)
+    wait = program.add("SYNC_EVENT", object=1, at=2, takes=98)
+    last = program.launch(program.other, at=110, takes=20)
+
+    found = program.analyse()
+
+    assert found.critical_path == [first, wait, last]
+    parts = found.critical_parts
+    assert (parts.gpu_ns, parts.host_ns, parts.other_ns) == (98 + 20, 2 + 10, 0)
+
+
+def test_a_wait_that_outlasts_known_durations_waited_for_something_else(program):
+    launch = program.launch(program.one, at=0, takes=100)
+    wait = program.sync(program.one, at=5, takes=200)
+
+    found = program.analyse()
+
+    assert found.critical_path == [launch, wait]
+    assert (found.critical_parts.gpu_ns, found.critical_parts.other_ns) == (100, 105)
+
+
 def test_a_copy_that_the_host_waits_for_delays_what_it_submits_next(program):
     copy = program.copy(program.one, at=0, takes=100, flags=HOST_WAITS)
     aside = program.launch(program.other, at=0, takes=110)

@@ -28,6 +28,18 @@ NodeId held_by(const Window& window, const Schedule& schedule, NodeId id) {
   return found;
 }
 
+bool is_mere_order(Kind kind) { return kind == Kind::kEventRecord || kind == Kind::kEventWait; }
+
+// The last to end of what order edges lead from, whenever that was; kNoNode if there is nothing.
+NodeId last_before(const Window& window, const Schedule& schedule, NodeId id) {
+  NodeId found = kNoNode;
+  window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
+    if (!schedule.has(from)) return;
+    if (found == kNoNode || schedule.at(from).end_ns >= schedule.at(found).end_ns) found = from;
+  });
+  return found;
+}
+
 class Walk {
  public:
   Walk(const Window& window, const Schedule& schedule)
@@ -59,12 +71,47 @@ class Walk {
 
   NodeId before(NodeId id) {
     const uint64_t start_ns = began(window_, schedule_, id);
+    if (const NodeId from = untimed_before(id); from != kNoNode) return before_untimed(id, from);
     const NodeId from = held_by(window_, schedule_, id);
     if (from == kNoNode) return before_submission(id, start_ns);
     path_.other_ns += minus(start_ns, schedule_.at(from).end_ns);
     if (window_.has(from)) return from;
     path_.earlier_ns += minus(schedule_.at(from).end_ns, extent_.start_ns);
     return kNoNode;
+  }
+
+  // GPU work without a duration that the path goes on with: what a wait waited for that ended later
+  // than all that is known, and from there on what came before it since the thread's last wait.
+  NodeId untimed_before(NodeId id) const {
+    const bool is_lagging = is_wait(window_.op(id).kind) && lag_ns(id) > 0;
+    const bool goes_on = in_untimed_ && is_untimed(id);
+    if (!is_lagging && !goes_on) return kNoNode;
+    NodeId from = last_before(window_, schedule_, id);
+    while (from != kNoNode && window_.has(from) && is_mere_order(window_.op(from).kind))
+      from = last_before(window_, schedule_, from);
+    if (from == kNoNode || !window_.has(from) || !is_untimed(from)) return kNoNode;
+    const NodeId wait = schedule_.wait_before(id);
+    return wait == kNoNode || wait < from ? from : kNoNode;
+  }
+
+  NodeId before_untimed(NodeId id, NodeId from) {
+    const uint64_t since_ns = schedule_.at(from).end_ns, end_ns = began(window_, schedule_, id);
+    const uint64_t handed_ns = std::clamp(schedule_.handed(id), since_ns, std::max(since_ns, end_ns));
+    path_.host_ns += handed_ns - since_ns;
+    (is_wait(window_.op(id).kind) ? path_.gpu_ns : path_.other_ns) += minus(end_ns, handed_ns);
+    in_untimed_ = true;
+    return from;
+  }
+
+  // Of a wait: how much later it ended than all that is known to have been waited for.
+  uint64_t lag_ns(NodeId id) const {
+    const NodeId from = last_before(window_, schedule_, id);
+    const uint64_t known_ns = from == kNoNode ? 0 : schedule_.at(from).end_ns;
+    return minus(schedule_.at(id).end_ns, std::max(known_ns, schedule_.handed(id)));
+  }
+
+  bool is_untimed(NodeId id) const {
+    return runs_on_gpu(window_.op(id).kind) && schedule_.at(id).length() == 0;
   }
 
   NodeId before_submission(NodeId id, uint64_t start_ns) {
@@ -80,6 +127,7 @@ class Walk {
   const Window& window_;
   const Schedule& schedule_;
   Times extent_;
+  bool in_untimed_ = false;  // the path came through GPU work without a duration
   CriticalPath path_;
 };
 

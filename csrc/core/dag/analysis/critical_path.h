@@ -2,7 +2,9 @@
 // (critical path method, Kelley and Walker 1959; of parallel programs, Yang and Miller 1988).
 //
 // Where an operation waited for nothing but its submission, the host is what counts: the path goes
-// to the thread's last wait before it, and the time since then is the host's.
+// to the thread's last wait before it, and the time since then is the host's. Where a wait ended later
+// than all that is known, and GPU work without a duration lies behind it, that is what it waited for:
+// the path goes through that work, and the time since the wait was called is the GPU's.
 #pragma once
 
 #include <cstdint>

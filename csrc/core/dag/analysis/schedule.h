@@ -4,7 +4,8 @@
 //
 //   start = the latest of: handed over, end of everything that an order edge leads from
 //   end   = start + duration
-//   wait  = of the host: from its call to the end of what it waits for
+//   wait  = of the host: from its call to the end of what it waits for, or to its own measured end
+//           where that is later: what it waited for took longer than is known
 //
 // Not modelled: that operations without an order take room from each other (their durations contain
 // it where they were measured), and that a programmatic launch may begin before its predecessor

@@ -7,7 +7,12 @@ namespace {
 
 // Its length when everything that it waits for has ended.
 uint64_t own_ns(const Window& window, const Schedule& schedule, NodeId id) {
-  return is_wait(window.op(id).kind) ? 0 : schedule.at(id).length();
+  if (!is_wait(window.op(id).kind)) return schedule.at(id).length();
+  uint64_t free_ns = schedule.at(id).start_ns;
+  window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
+    if (schedule.has(from)) free_ns = std::max(free_ns, schedule.at(from).end_ns);
+  });
+  return minus(schedule.at(id).end_ns, free_ns);
 }
 
 }  // namespace
