@@ -8,14 +8,14 @@ taken.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
+from tandemd.core.story import Story
+
 NO_LIMIT = 2**64 - 1
-STORY_LINES = 32
 
 
 class JobClass(IntEnum):
@@ -234,7 +234,7 @@ class Job:
     retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
     retired_refused_by: tuple[int, ...] = (0, 0, 0)
     ended_ns: int = 0
-    story: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=STORY_LINES))
+    story: Story = field(default_factory=Story)
 
     @property
     def display_name(self) -> str:
@@ -282,9 +282,8 @@ class Job:
         return tuple(sum(column) for column in zip(self.retired_wait_ns, *rows, strict=True))
 
     def tell(self, now_ns: int, line: str) -> None:
-        """Add a line to the story, unless the newest says the same."""
-        if not self.story or self.story[-1][1] != line:
-            self.story.append((now_ns, line))
+        """Add a line to the story."""
+        self.story.tell(now_ns, line)
 
 
 @dataclass(slots=True, kw_only=True)

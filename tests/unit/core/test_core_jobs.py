@@ -372,13 +372,26 @@ def test_explain_says_when_a_class_is_owed_time():
     assert any("owed" in line for line in said(talk, 2).lines)
 
 
-def test_the_story_keeps_the_newest_lines_and_no_repetitions():
+def test_the_story_keeps_the_newest_lines():
     job = job_in(JobState.IDLE)
     for number in range(100):
         job.tell(number, f"line {number}")
-        job.tell(number, f"line {number}")
 
     assert [line for _, line in job.story] == [f"line {n}" for n in range(68, 100)]
+
+
+def test_turns_do_not_drive_everything_else_out_of_the_story():
+    job = job_in(JobState.IDLE)
+    job.tell(0, "registered")
+    for ms in range(100):
+        job.tell(ms * 1_000_000, "held: j-2 has the gpu")
+        job.tell(ms * 1_000_000 + 500, "its gate opened")
+
+    assert list(job.story)[-3:] == [
+        (0, "registered"),
+        (99_000_000, "held: j-2 has the gpu (100 times in 0.099 s)"),
+        (99_000_500, "its gate opened (100 times in 0.099 s)"),
+    ]
 
 
 def test_a_wait_in_progress_counts_as_waited():
