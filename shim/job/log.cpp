@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 
 namespace tandem::shim {
 namespace {
@@ -24,21 +25,23 @@ struct Line {
   }
 };
 
-}  // namespace
-
-void say_once(const char* what, const char* value, const char* rest) {
+void say_parts(std::initializer_list<const char*> parts) {
   if (g_said.exchange(true, std::memory_order_relaxed)) return;
   Line line;
   line.add("tandem: ");
-  line.add(what);
-  line.add(" '");
-  line.add(value);
-  line.add("' ");
-  line.add(rest);
+  for (const char* part : parts) line.add(part);
   line.text[line.length++] = '\n';
   const int saved = errno;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.text, line.length);
   errno = saved;
 }
+
+}  // namespace
+
+void say_once(const char* what, const char* value, const char* rest) {
+  say_parts({what, " '", value, "' ", rest});
+}
+
+void say_once(const char* text) { say_parts({text}); }
 
 }  // namespace tandem::shim

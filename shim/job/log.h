@@ -5,5 +5,7 @@ namespace tandem::shim {
 
 // Prints "tandem: <what> '<value>' <rest>\n" unless this process already printed its line.
 void say_once(const char* what, const char* value, const char* rest);
+// The same with "tandem: <text>\n".
+void say_once(const char* text);
 
 }  // namespace tandem::shim

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 
 #include "capture.h"
 #include "channel.h"
@@ -256,7 +257,11 @@ void order(uint32_t number, uint64_t target) {
 void bring_back() {
   if (!g_on.load(std::memory_order_relaxed)) return;
   if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // it is under way, or done
-  say_once("memory", "on the host", "is brought back without the daemon, once there is room");
+  char line[120];
+  const uint64_t away_mib = (swappable_bytes() - resident_bytes()) >> 20;
+  std::snprintf(line, sizeof(line), "%llu MiB of memory come back from the host without the daemon, %s",
+                static_cast<unsigned long long>(away_mib), "once there is room");
+  say_once(line);
   order(kNobodys, shm::kNoLimit);
 }
 

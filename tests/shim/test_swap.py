@@ -36,7 +36,7 @@ def case(request, tmp_path):
             check=False,
         )
         assert child.returncode == 0, child.stdout + child.stderr
-        return json.loads(child.stdout)
+        return json.loads(child.stdout) | {"said": child.stderr}
 
     return run
 
@@ -113,6 +113,10 @@ def test_without_its_daemon_the_memory_comes_back_by_itself(case):
 
     assert seen["out"] == ["reached", ALL]
     assert seen["right"] == [True] * 3
+    (line,) = [line for line in seen["said"].splitlines() if line.startswith("tandem: ")]
+    assert line == (
+        "tandem: 106 MiB of memory come back from the host without the daemon, once there is room"
+    )
 
 
 def test_a_job_that_may_not_be_moved_keeps_the_drivers_allocator(case):
