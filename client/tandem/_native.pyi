@@ -402,7 +402,7 @@ class Tracer:
         With `look_for_dead` it also asks the kernel which threads were killed, and frees theirs.
         """
 
-class OperationKind(enum.Enum):
+class OperationKind(enum.IntEnum):
     """What a node of a Dag is."""
 
     LAUNCH = 0
@@ -419,7 +419,7 @@ class OperationKind(enum.Enum):
     ALLOC = 11
     FREE = 12
 
-class EdgeKind(enum.Enum):
+class EdgeKind(enum.IntEnum):
     """Why a node of a Dag comes after another.
 
     OVERLAP: it begins after the other has begun and ends after it has ended. All others: it

@@ -25,7 +25,7 @@ Operation operation(Kind kind, uint32_t thread, uint32_t stream, uint64_t object
 void add_enums(py::module_& module) {
   using dag::EdgeKind;
   using dag::StreamKind;
-  py::native_enum<Kind>(module, "OperationKind", "enum.Enum")
+  py::native_enum<Kind>(module, "OperationKind", "enum.IntEnum")
       .value("LAUNCH", Kind::kLaunch).value("GRAPH", Kind::kGraph).value("COPY", Kind::kCopy)
       .value("MEMSET", Kind::kMemset).value("MEMOP", Kind::kMemOp)
       .value("HOST_FUNC", Kind::kHostFunc).value("EVENT_RECORD", Kind::kEventRecord)
@@ -33,7 +33,7 @@ void add_enums(py::module_& module) {
       .value("SYNC_EVENT", Kind::kSyncEvent).value("SYNC_CONTEXT", Kind::kSyncContext)
       .value("ALLOC", Kind::kAlloc).value("FREE", Kind::kFree)
       .finalize();
-  py::native_enum<EdgeKind>(module, "EdgeKind", "enum.Enum")
+  py::native_enum<EdgeKind>(module, "EdgeKind", "enum.IntEnum")
       .value("STREAM", EdgeKind::kStream).value("EVENT", EdgeKind::kEvent)
       .value("LEGACY", EdgeKind::kLegacy).value("HOST", EdgeKind::kHost)
       .value("OVERLAP", EdgeKind::kOverlap)

@@ -24,9 +24,15 @@ bool is_of_memory(Kind kind) {
   return kind == Kind::kAlloc || kind == Kind::kFree || kind == Kind::kMemset;
 }
 
+// Places of the fields of tandem.dag.model.Operation.
+enum Field : size_t {
+  kKind, kName, kThread, kContext, kSubmitted, kStream, kDuration, kObject, kBytes, kBlocks, kFlags,
+  kAccesses, kFields,
+};
+
 template <class T>
-T field(const py::handle& operation, const char* name) {
-  return operation.attr(name).cast<T>();
+T field(const py::tuple& operation, Field which) {
+  return py::handle(PyTuple_GET_ITEM(operation.ptr(), which)).cast<T>();
 }
 
 // Gives operations the numbers of streams and threads that the graph has for them.
@@ -35,21 +41,22 @@ class Adder {
   Adder(Dag& dag, const std::vector<uint32_t>& streams, const std::vector<uint64_t>& processes)
       : dag_(dag), streams_(streams), processes_(processes), threads_(processes.size()) {}
 
-  void add(const py::handle& operation) {
-    const auto number = field<size_t>(operation, "thread");
+  void add(const py::tuple& operation) {
+    if (operation.size() != kFields) throw py::value_error("an operation has another number of fields");
+    const auto number = field<size_t>(operation, kThread);
     const uint64_t process = processes_.at(number);
     dag::Operation op;
-    op.kind = field<Kind>(operation, "kind");
-    op.flags = field<uint8_t>(operation, "flags");
-    op.thread = thread(number, field<uint32_t>(operation, "context"));
-    op.stream = stream(operation.attr("stream"));
-    op.blocks = field<uint32_t>(operation, "blocks");
-    op.object = field<uint64_t>(operation, "object");
+    op.kind = kind(operation);
+    op.flags = field<uint8_t>(operation, kFlags);
+    op.thread = thread(number, field<uint32_t>(operation, kContext));
+    op.stream = stream(field<py::object>(operation, kStream));
+    op.blocks = field<uint32_t>(operation, kBlocks);
+    op.object = field<uint64_t>(operation, kObject);
     if (is_of_memory(op.kind)) op.object = address_in(op.object, process);
-    op.bytes = field<uint64_t>(operation, "bytes");
-    op.submitted_ns = field<uint64_t>(operation, "submitted_ns");
-    op.duration_ns = field<uint64_t>(operation, "duration_ns");
-    auto accesses = field<Dag::Accesses>(operation, "accesses");
+    op.bytes = field<uint64_t>(operation, kBytes);
+    op.submitted_ns = field<uint64_t>(operation, kSubmitted);
+    op.duration_ns = field<uint64_t>(operation, kDuration);
+    auto accesses = field<Dag::Accesses>(operation, kAccesses);
     for (auto& [address, bytes, is_const] : accesses) address = address_in(address, process);
     dag_.add(op, accesses.empty() ? std::nullopt : std::make_optional(std::move(accesses)));
   }
@@ -59,6 +66,13 @@ class Adder {
     uint32_t number = dag::kNone;
     uint32_t context = 0;
   };
+
+  // The kinds are integers, and a cast of the enumeration takes as long as all other fields.
+  static Kind kind(const py::tuple& operation) {
+    const auto number = field<uint32_t>(operation, kKind);
+    if (number >= dag::kKindCount) throw py::value_error("an operation has an unknown kind");
+    return static_cast<Kind>(number);
+  }
 
   uint32_t thread(size_t number, uint32_t context) {
     Thread& thread = threads_[number];
@@ -84,7 +98,7 @@ void add_all(Dag& dag, const py::sequence& operations, const std::vector<uint32_
   size_t place = 0;
   for (const py::handle& operation : operations) {
     if (gaps.count(place++)) dag.lose();
-    adder.add(operation);
+    adder.add(py::cast<py::tuple>(operation));
   }
 }
 

@@ -8,6 +8,7 @@ from functools import cache
 
 from tandem.trace.lines import bytes_of
 from tandem.trace.records import Call
+from tandem.trace.table import CallType
 
 _HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
 
@@ -42,12 +43,13 @@ _KINDS = (
 
 def kind_of(call: Call) -> str | None:
     """What the call does; None where it neither works nor waits nor orders."""
-    return _kind_of(call.type.base)
+    return kind_of_type(call.type)
 
 
 @cache
-def _kind_of(base: str) -> str | None:
-    return next((kind for prefix, kind in _KINDS if base.startswith(prefix)), None)
+def kind_of_type(called: CallType) -> str | None:
+    """The same of all calls of a type."""
+    return next((kind for prefix, kind in _KINDS if called.base.startswith(prefix)), None)
 
 
 def has_happened(call: Call) -> bool:
@@ -64,6 +66,16 @@ def word(call: Call, name: str, *, skip: int = 0) -> int:
     """The word of a parameter, or one of those after it; 0 where there is none."""
     place = call.type.places.get(name)
     return 0 if place is None or place + skip >= len(call.words) else call.words[place + skip]
+
+
+def named_context(call: Call) -> int:
+    """The context that the call names; 0 where it names none."""
+    return next((call.words[place] for place in _contexts_of(call.type)), 0)
+
+
+@cache
+def _contexts_of(called: CallType) -> tuple[int, ...]:
+    return tuple(called.places[name] for name in ("ctx", "hCtx") if name in called.places)
 
 
 def allocated_address(call: Call) -> int:
@@ -118,14 +130,17 @@ def direction_of(call: Call, is_device: Callable[[int], bool]) -> str:
 
 def blocks_of(call: Call) -> int:
     """How many blocks a launch has; 1 where the recording does not say."""
-    if call.type.base == "cuLaunchKernelEx":
-        x, y, z = (
-            word(call, "config", skip=1),
-            word(call, "config", skip=2),
-            word(call, "config", skip=3),
-        )
-    elif call.type.base.startswith("cuLaunchGrid"):
-        x, y, z = word(call, "grid_width"), word(call, "grid_height"), 1
-    else:
-        x, y, z = word(call, "gridDimX"), word(call, "gridDimY"), word(call, "gridDimZ")
-    return max(1, x) * max(1, y) * max(1, z)
+    blocks = 1
+    for place in _sides_of(call.type):
+        blocks *= (call.words[place] if place < len(call.words) else 0) or 1
+    return blocks
+
+
+@cache
+def _sides_of(called: CallType) -> tuple[int, ...]:
+    # The words with the sides of the grid, of those that the call has.
+    if called.base == "cuLaunchKernelEx":
+        begin = called.places.get("config")
+        return () if begin is None else (begin + 1, begin + 2, begin + 3)
+    names = ("gridDimX", "gridDimY", "gridDimZ", "grid_width", "grid_height")
+    return tuple(called.places[name] for name in names if name in called.places)

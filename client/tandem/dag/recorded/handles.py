@@ -40,20 +40,21 @@ class Handles:
 
     def context(self, call: Call) -> int:
         """The context that a call names, else the one it was made in."""
-        handle = meaning.word(call, "ctx") or meaning.word(call, "hCtx") or call.context
-        key = (call.pid, handle)
-        if key not in self._contexts:
-            self._contexts[key] = self.context_count
+        key = (call.pid, meaning.named_context(call) or call.context)
+        number = self._contexts.get(key)
+        if number is None:
+            number = self._contexts[key] = self.context_count
             self.context_count += 1
-        return self._contexts[key]
+        return number
 
     def thread(self, call: Call) -> int:
         """The thread that makes the call."""
         key = (call.pid, call.tid)
-        if key not in self._threads:
-            self._threads[key] = len(self.threads)
+        number = self._threads.get(key)
+        if number is None:
+            number = self._threads[key] = len(self.threads)
             self.threads.append(Thread(process=self.process(call.pid), tid=call.tid))
-        return self._threads[key]
+        return number
 
     def stream(self, call: Call) -> int | None:
         """The stream that a call names, if it does."""

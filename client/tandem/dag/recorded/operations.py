@@ -9,6 +9,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from tandem._native import OperationKind, Signature
 from tandem.dag.model import (
@@ -25,6 +26,7 @@ from tandem.dag.recorded.times import Times, kernel_name
 from tandem.trace import meaning
 from tandem.trace.file import Recording
 from tandem.trace.records import Call
+from tandem.trace.table import CallType
 
 _CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
 _MOST_BLOCKS = 2**32 - 1
@@ -42,22 +44,26 @@ class Operations:
 
     def take(self, call: Call) -> Operation | None:
         """The operation of a call, if it is one."""
-        if call.type.base == "cuIpcOpenEventHandle" and call.result == 0:
-            self._shares_events.add(call.pid)
-        if not meaning.has_happened(call):
-            return None
-        kind = meaning.kind_of(call)
-        if kind == "destroy":
-            self.handles.forget_stream(call)
-        elif call.type.base == "cuCtxDestroy":
-            self.handles.forget_context(call)
-        make = _MAKERS.get(kind or "") or _OTHERS.get(call.type.group)
-        if make is None:
+        make = _maker_of(call.type)
+        if make is None or not meaning.has_happened(call):
+            self._heed(call)
             return None
         operation = make(call, self)
         if operation is None:
             self.left_out[call.type.base] += 1
         return operation
+
+    def _heed(self, call: Call) -> None:
+        # What is no operation, and changes what later ones mean.
+        base = call.type.base
+        if base == "cuIpcOpenEventHandle" and call.result == 0:
+            self._shares_events.add(call.pid)
+        elif not meaning.has_happened(call):
+            return
+        elif meaning.kind_of(call) == "destroy":
+            self.handles.forget_stream(call)
+        elif base == "cuCtxDestroy":
+            self.handles.forget_context(call)
 
     def who(self, call: Call) -> tuple[int, int, int]:
         """What every operation has: thread, context, and when it was handed over in ns."""
@@ -76,16 +82,17 @@ def _launch(call: Call, known: Operations) -> Operation | None:
     if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES):
         flags |= PROGRAMMATIC  # one of them may say so
     accesses, unresolved = known.memory.touched(call)
-    return Operation(
+    return Operation(  # by place: most operations are launches, and names take a while
         OperationKind.LAUNCH,
         name,
         *known.who(call),
-        stream=known.handles.stream_or_default(call),
-        object=meaning.word(call, "f"),
-        blocks=min(meaning.blocks_of(call), _MOST_BLOCKS),
-        duration_ns=duration_ns,
-        flags=flags | unresolved,
-        accesses=accesses,
+        known.handles.stream_or_default(call),
+        duration_ns,
+        meaning.word(call, "f"),
+        0,
+        min(meaning.blocks_of(call), _MOST_BLOCKS),
+        flags | unresolved,
+        accesses,
     )
 
 
@@ -289,3 +296,8 @@ _MAKERS: dict[str, _Make] = {  # by meaning.kind_of
     "sync_context": _sync_context,
 }
 _OTHERS: dict[str, _Make] = {"copy": _other_copy}  # by class of calls.def
+
+
+@cache
+def _maker_of(called: CallType) -> _Make | None:
+    return _MAKERS.get(meaning.kind_of_type(called) or "") or _OTHERS.get(called.group)
