@@ -4,7 +4,7 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +14,7 @@ import click
 from tandem.cli._files import refuse_same, replacing
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
 from tandem.cli._parsed import Parsed
+from tandem.cli._progress import Progress, progress
 from tandem.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _WRITERS = {  # each has write(graph, file)
     "perfetto": "tandem.dag.perfetto",
 }
 _SUFFIXES = {".dot": "dot", ".gv": "dot", ".json": "json", ".svg": "svg", ".html": "html"}
+_LONG_BYTES = 4 << 20  # of a recording that takes more than a moment
+_NOBODY = Progress(is_shown=False)
 _HELP_FLAGS = ("-h", "--help")
 
 
@@ -141,8 +144,11 @@ def draw(
     if output is not None and Path(place).exists():
         refuse_same(Path(place), output, "recording")
     chosen = form or _form_of(output)
-    with _nothing_to_collect():
-        _write(load_graph(place, iteration, signatures, chosen), chosen, output)
+    with _nothing_to_collect(), _told(place) as told:
+        graph = load_graph(place, iteration, signatures, chosen, told)
+        if output is not None or not sys.stdout.isatty():
+            told.now(f"writing {len(graph):,} operations as {chosen}")
+        _write(graph, chosen, output)
 
 
 @dag.command()
@@ -161,8 +167,8 @@ def stats(place: str, iteration: int | None, signatures: Path | None, as_json: b
     """
     from tandem.dag.stats import stats_of
 
-    with _nothing_to_collect():
-        found = stats_of(load_graph(place, iteration, signatures))
+    with _nothing_to_collect(), _told(place) as told:
+        found = stats_of(load_graph(place, iteration, signatures, told=told))
     if as_json:
         print_json(found)
         return
@@ -186,8 +192,17 @@ def _nothing_to_collect() -> Iterator[None]:
         gc.enable()
 
 
+def _told(place: str) -> AbstractContextManager[Progress]:
+    path = Path(place)
+    return progress(is_long=path.is_file() and path.stat().st_size >= _LONG_BYTES)
+
+
 def load_graph(
-    place: str, iteration: int | None, signatures: Path | None = None, form: str = ""
+    place: str,
+    iteration: int | None,
+    signatures: Path | None = None,
+    form: str = "",
+    told: Progress = _NOBODY,
 ) -> "Graph":
     """The graph of a recording, or of a job where there is no such file.
 
@@ -201,25 +216,30 @@ def load_graph(
     from tandem.dag.limits import refuse_too_many
     from tandem.dag.signatures import load
 
+    told.now(f"reading {printable(place)}")
     path = Path(place)
     declared = load(signatures) if signatures else {}
-    window = _of_trace(path, declared) if path.exists() else _of_job(place, declared)
+    window = _of_trace(path, declared, told) if path.exists() else _of_job(place, declared)
     for name in sorted(declared.keys() - {operation.name for operation in window.operations}):
         text = f"tandem: note: no kernel '{printable(name)}' is launched, but it is in {signatures}"
         click.echo(text, err=True)
+    told.now(f"looking for iterations in {len(window.operations):,} operations")
     window = with_iterations(window)
     first, last = bounds(window, iteration)
     refuse_too_many(window, last - first, form)
+    told.now(f"making the graph of {len(window.operations):,} operations")
     return graph_of(window, iteration)
 
 
-def _of_trace(path: Path, signatures: Mapping[str, str]) -> "Window":
+def _of_trace(path: Path, signatures: Mapping[str, str], told: Progress) -> "Window":
     from tandem.cli.trace import warn
     from tandem.dag.from_trace import from_trace
     from tandem.trace.file import read
 
     recording = read(path)
+    told.now("")
     warn(recording, path)
+    told.now(f"reading {len(recording.calls):,} calls")
     return from_trace(recording, str(path), signatures)
 
 

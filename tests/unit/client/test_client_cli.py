@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench import recording
 
 from tandem.cli import __main__ as cli
 from tandem.errors import ERRORS
@@ -88,6 +89,46 @@ def test_iterations_are_counted_from_one(tandem, number):
 
     assert (code, out) == (2, "")
     assert f"--iteration '{number}' is no iteration: they are counted from 1, and" in err
+
+
+@pytest.fixture
+def made_up(tmp_path):
+    """A recording that takes more than a moment."""
+    path = tmp_path / "made-up.trace"
+    recording.write(path, 20_000)
+    return path
+
+
+def test_control_c_leaves_the_old_file_and_no_half_of_a_new_one(
+    tandem, monkeypatch, tmp_path, made_up
+):
+    def interrupted(_, file):
+        file.write("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tandem.dag.json_form.write", interrupted)
+    output = tmp_path / "graph.json"
+    output.write_text("old")
+
+    code, out, _ = tandem("dag", str(made_up), "-o", str(output))
+
+    assert (code, out) == (130, "")
+    assert output.read_text() == "old"
+    assert set(tmp_path.iterdir()) == {made_up, output}
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_large_recording_shows_progress_on_a_terminal_alone(
+    tandem, monkeypatch, made_up, is_terminal
+):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+
+    code, _, err = tandem("dag", "stats", str(made_up))
+
+    assert code == 0
+    assert (f"reading {made_up}" in err) is is_terminal
+    assert err.startswith("\r") is is_terminal
+    assert "\x1b[Ktandem: note: " in err or not is_terminal  # erased before anything else is said
 
 
 def test_options_after_the_command_are_its_own(tandem):
