@@ -4,13 +4,14 @@ What the records mean is said once, in csrc/core/dag/records.h; here numbers bec
 windows of several processes one. Between processes nothing is claimed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem import _results
 from tandem._native import Operation as NativeOperation
 from tandem._native import OperationKind, RecordedOperations, StreamKind, split_phases
 from tandem.dag.model import (
+    ESTIMATED,
     UNRESOLVED,
     Access,
     Operation,
@@ -27,6 +28,10 @@ from tandem.trace.records import RECORD, RECORD_BYTES, Device
 _SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
 _MARK, _STEP = 11, 1  # kMark there, TANDEM_MARK_STEP of shim/tandem_mark.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
+_WAIT = 14  # kWait of csrc/core/shm_layout.h: at our own gate
+_HELD_BY = (1, 2, 3)  # WaitReason there: the gate, the window, the presence of a higher class
+# What telemetry says of these goes by their bytes alone; launches have been measured now and then.
+_NOT_MEASURED = (OperationKind.COPY, OperationKind.MEMSET)
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
 
 
@@ -59,6 +64,7 @@ def from_job(
         is_marked=_is_one(windows) and _has_step(windows[0].records),
         phases=split_phases(windows[0].records) if _is_one(windows) else "",
         device=_one_device(windows, gpus),
+        held=tuple(held for window in windows for held in _held(window.records)),
         unknown=Unknown(
             lost_calls=sum(window.lost_records for window in windows),
             is_cut_short=any(window.is_cut for window in windows),
@@ -69,6 +75,13 @@ def from_job(
 def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
     # Of several processes or several iterations none has its bounds here: they are looked for.
     return ((0, operations),) if _is_one(windows) else ()
+
+
+def _held(records: bytes) -> Iterator[tuple[int, int]]:
+    # When a thread was kept from submitting.
+    for at_ns, kind, *_, wait_ns, reason in RECORD.iter_unpack(records):
+        if kind == _WAIT and reason in _HELD_BY and wait_ns:
+            yield max(0, at_ns - wait_ns), at_ns
 
 
 def _has_step(records: bytes) -> bool:
@@ -112,6 +125,7 @@ class _Merger:
             record = RECORD.unpack_from(window.records, place * RECORD_BYTES)
             value, is_sampled = record[-1], bool(record[2] & _SAMPLED)
             memory = window.launches.get(value & 0xFFFF_FFFF) if is_sampled else None
+            is_guess = operation.kind in _NOT_MEASURED
             self.operations.append(
                 Operation(
                     kind=operation.kind,
@@ -120,11 +134,13 @@ class _Merger:
                     context=self._context(contexts, value >> 32),
                     stream=None if operation.stream is None else streams[operation.stream],
                     submitted_ns=operation.submitted_ns,
-                    duration_ns=operation.duration_ns,
+                    duration_ns=0 if is_guess else operation.duration_ns,
                     object=self._object(operation, process),
                     bytes=operation.bytes,
                     blocks=operation.blocks,
-                    flags=operation.flags & ~(UNRESOLVED if memory and memory.is_all else 0),
+                    flags=operation.flags
+                    & ~(UNRESOLVED if memory and memory.is_all else 0)
+                    & ~(ESTIMATED if is_guess else 0),
                     accesses=memory.accesses if memory else _copied(operation, record),
                 )
             )

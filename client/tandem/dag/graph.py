@@ -82,5 +82,6 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
             last,
             sm_count=window.device.sm_count,
             bandwidth_bytes_per_s=window.device.bandwidth_bytes_per_s,
+            held=window.held,
         ),
     )

@@ -58,7 +58,10 @@ Access = tuple[int, int, bool]
 
 
 class Operation(NamedTuple):
-    """One node. There may be millions, and tuples are the fastest to make and to hand over."""
+    """One node. There may be millions, and tuples are the fastest to make and to hand over.
+
+    csrc/bindings/dag_build.cpp knows the order of the fields.
+    """
 
     kind: OperationKind
     name: str  # of the kernel; else what it does, such as "copy htod"
@@ -110,5 +113,7 @@ class Window:
     phases: str | None = None
     marks: tuple[Mark, ...] = ()  # of the process that launches most, in their order
     device: Device = field(default_factory=Device)  # of all operations, as far as it is known
+    # When a thread was kept from submitting by Tandem, as (from, to) in ns; in no order.
+    held: tuple[tuple[int, int], ...] = ()
     is_marked: bool = False  # the program itself said where iterations end; else they were found
     unknown: Unknown = field(default_factory=Unknown)

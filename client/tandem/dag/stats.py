@@ -11,6 +11,19 @@ from tandem.dag.model import ON_GPU
 from tandem.dag.phases import PHASES
 from tandem.trace.records import Device
 
+_GAPS = {  # by GapCause
+    "host": "host: handed over only then",
+    "sync": "host: it had waited for the GPU",
+    "pause": "host: a pause of over 1 ms",
+    "held": "tandem: held at the gate",
+    "function": "host function",
+    "other": "not known",
+}
+_COMPUTE = (
+    "Bound by compute is said of kernels that take more than five times as long as moving their "
+    "buffers: whatever slows them counts, also other jobs, and a software GPU that does not keep "
+    "up with its clock."
+)
 _Table = tuple[str, tuple[str, ...], list[tuple[Cell, ...]]]
 
 
@@ -65,7 +78,7 @@ class LaunchBound:
 
     verdict: bool
     found_idle: int  # operations handed over when all that they had to wait for had ended
-    idle_share: float  # of the length: gaps that the host made
+    idle_share: float  # of the length: gaps that the host made, its pauses left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +138,10 @@ class Stats:
         if self.data_critical_ns is not None:
             yield "longest chain by data", time_text(self.data_critical_ns)
         bound = self.launch_bound
-        yield "launch-bound", f"{'yes' if bound.verdict else 'no'}, {bound.idle_share:.0%} idle"
+        verdict = "yes" if bound.verdict else "no"
+        yield "launch-bound", f"{verdict}: {bound.idle_share:.0%} of the length idle for the host"
+        if held_ns := self.gaps.by_cause_ns.get("held"):
+            yield "idle while held by tandem", time_text(held_ns)
 
     def doubts(self) -> Iterator[str]:
         """What is not known, in sentences."""
@@ -144,6 +160,7 @@ class Stats:
             yield f"{unknown.accesses:,} operations may touch more memory than is known."
         if unknown.order:
             yield f"{unknown.order:,} operations may have had to wait for more than is known."
+        yield from [_COMPUTE] * bool(self.classes.get("compute"))
 
     def tables(self) -> Iterator[_Table]:
         """The rest, for people."""
@@ -175,7 +192,7 @@ class Stats:
         classes: list[tuple[Cell, ...]] = [(n, _share(x)) for n, x in self.classes.items() if x]
         yield "Classes", ("bound by", "share of GPU time"), classes
         gaps: list[tuple[Cell, ...]] = [
-            (_words(n), span(ns)) for n, ns in self.gaps.by_cause_ns.items()
+            (_GAPS[n], span(ns)) for n, ns in self.gaps.by_cause_ns.items()
         ]
         yield "Gaps on the GPU", ("made by", "time"), gaps
         for title, counts in (("Nodes", self.nodes), ("Edges", self.edges)):

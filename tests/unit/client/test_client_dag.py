@@ -8,11 +8,12 @@ from tandem._native import OperationKind, StreamKind
 from tandem._results import Gpu, LaunchMemory, Window
 from tandem.dag.from_job import from_job
 from tandem.dag.graph import graph_of
-from tandem.dag.model import UNRESOLVED
+from tandem.dag.model import ESTIMATED, UNRESOLVED
+from tandem.dag.stats import stats_of
 from tandem.errors import StateError, UsageError
 from tandem.trace.records import RECORD
 
-LAUNCH, COPY, SYNC, EVENT_RECORD, EVENT_WAIT, MARK = 1, 2, 6, 7, 8, 11
+LAUNCH, COPY, MEMSET, SYNC, EVENT_RECORD, EVENT_WAIT, MARK, WAIT = 1, 2, 3, 6, 7, 8, 11, 14
 NON_BLOCKING, SAMPLED = 1, 32
 ONE, OTHER, LEGACY, PER_THREAD = 0x1000, 0x2000, 1, 2
 
@@ -43,6 +44,39 @@ FORK = (
     record(50, LAUNCH, OTHER, of=0xB),
     record(60, SYNC, OTHER, low=1),
 )
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "held_ns"),
+    [(1, "held", 4_000_000), (2, "held", 4_000_000), (4, "pause", 0)],
+)
+def test_a_gap_in_which_the_gate_held_the_job_is_no_pause_of_the_job(reason, cause, held_ns):
+    waited = RECORD.pack(4_000_100, WAIT, 0, 0xFFFF, 5, 0, 0, 0, 0, 0, 4_000_000, reason)
+    told = window(
+        record(10, LAUNCH, ONE, of=0xA, ns=20),
+        waited,
+        record(4_000_200, LAUNCH, ONE, of=0xA, ns=20),
+    )
+
+    graph = graph_of(from_job([told], "train"))
+
+    (gap,) = graph.analysis.gaps
+    assert (gap.cause.name.lower(), gap.held_ns) == (cause, held_ns)
+    facts = dict(stats_of(graph).facts())
+    assert ("idle while held by tandem" in facts) is (cause == "held")
+
+
+def test_copies_and_memsets_of_a_running_job_have_no_duration():
+    told = window(
+        record(1, LAUNCH, ONE, of=0xA, ns=50),
+        record(2, COPY, ONE, low=1, ns=50),
+        record(3, MEMSET, ONE, ns=50),
+    )
+
+    found = from_job([told], "train").operations
+
+    assert [op.duration_ns for op in found] == [50, 0, 0]
+    assert [op.flags & ESTIMATED for op in found] == [ESTIMATED, 0, 0]
 
 
 def test_sampled_launches_use_what_their_parameters_say():
