@@ -106,6 +106,12 @@ class Snapshot:
     swapped_bytes: int
     swap_done: int  # the newest order that has ended
     swap_outcome: int  # SwapOutcome: how
+    swap_out_bytes: (
+        int  # copied to the host so far, in swap_out_ns; the waits between count in neither
+    )
+    swap_out_ns: int
+    swap_in_bytes: int  # and back
+    swap_in_ns: int
     waiting_threads: int
     wait_reason: int
     wait_since_ns: int

@@ -224,6 +224,10 @@ void add_snapshot(py::module_& module) {
       .def_readonly("swap_done", &Snapshot::swap_done)
       .def_property_readonly(
           "swap_outcome", [](const Snapshot& s) { return static_cast<uint32_t>(s.swap_outcome); })
+      .def_readonly("swap_out_bytes", &Snapshot::swap_out_bytes)
+      .def_readonly("swap_out_ns", &Snapshot::swap_out_ns)
+      .def_readonly("swap_in_bytes", &Snapshot::swap_in_bytes)
+      .def_readonly("swap_in_ns", &Snapshot::swap_in_ns)
       .def_readonly("waiting_threads", &Snapshot::waiting_threads)
       .def_property_readonly(
           "wait_reason", [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })

@@ -276,7 +276,12 @@ struct alignas(64) StateSwap {  // shim: relaxed; 0 from shims that move nothing
   std::atomic<uint64_t> swapped_bytes;    // of these, on the host
   // Low half: the newest order that has ended; high: SwapOutcome. Release: behind what it did.
   std::atomic<uint64_t> done;
-  uint64_t reserved[5];
+  // Copied to the host and back so far, and the time that the copies took; they only grow.
+  std::atomic<uint64_t> out_bytes;
+  std::atomic<uint64_t> out_ns;
+  std::atomic<uint64_t> in_bytes;
+  std::atomic<uint64_t> in_ns;
+  uint64_t reserved;
 };
 
 // Who had the last word when a request for memory was told CUDA_ERROR_OUT_OF_MEMORY.
@@ -339,6 +344,7 @@ static_assert(sizeof(PresencePage) == 4096);
 static_assert(sizeof(Slot) == 64 && sizeof(Record) == 64 && sizeof(RingHeader) == 64);
 static_assert(offsetof(CommandPage, gate) == 64 && offsetof(CommandPage, heartbeat) == 128);
 static_assert(offsetof(CommandPage, memory) == 192);
+static_assert(sizeof(StateSwap) == 64 && offsetof(StateSwap, out_bytes) == 24);
 static_assert(offsetof(StatePage, waits) == 192 && offsetof(StatePage, marks) == 256);
 static_assert(kRingHeadersOffset == 5 * 4096 && kRingsOffset == 6 * 4096);
 static_assert(kRingCount * sizeof(RingHeader) <= 4096);

@@ -381,6 +381,7 @@ class Desk:
             shared_ns=job.shared_ns,
             waits_ns=job.waited_ns(clock.now_ns()),
             launches=job.launches,
+            moved_bytes=job.moved_bytes,
             steps=job.steps,
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),

@@ -50,6 +50,7 @@ class JobView:
     shared_ns: int
     waits_ns: tuple[int, ...]  # by WaitReason
     launches: int
+    moved_bytes: tuple[int, int]  # copied to the host so far, and back
     steps: int
     iterations: int  # marked, or else found, of all its processes
     audited_bytes: int  # what the driver says that it holds

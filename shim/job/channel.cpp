@@ -1,5 +1,7 @@
 #include "channel.h"
 
+#include "wait.h"
+
 namespace tandem::shim {
 
 std::atomic<Channel*> g_channel{nullptr};
@@ -19,6 +21,11 @@ void Channel::lay_out(const shm::CommandPage* command_map, shm::StatePage* state
   control.tick_base.store(clock->tick_base(), std::memory_order_relaxed);
   control.tick_base_ns.store(clock->base_ns(), std::memory_order_relaxed);
   gate.open(command_map, state_map, clock);
+}
+
+void ring_doorbell(const Channel& channel) {
+  channel.state->control.doorbell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(channel.state->control.doorbell);
 }
 
 }  // namespace tandem::shim

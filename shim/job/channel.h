@@ -79,4 +79,7 @@ struct Channel {
 extern std::atomic<Channel*> g_channel;
 extern Clock g_clock;
 
+// Something on the state page is worth a look of the daemon before its next one.
+void ring_doorbell(const Channel& channel);
+
 }  // namespace tandem::shim

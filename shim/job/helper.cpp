@@ -27,7 +27,6 @@
 #include "thread_state.h"
 #include "ties.h"
 #include "timing.h"
-#include "wait.h"
 #include "watched.h"
 
 namespace tandem::shim {
@@ -290,10 +289,7 @@ bool start_helper() {
 // An idle daemon looks rarely: without the bell it would charge nothing for a short burst of work.
 void wake_helper_now() {
   g_helper_sleeps.store(false, std::memory_order_relaxed);
-  if (Channel* channel = g_channel.load(std::memory_order_acquire)) {
-    channel->state->control.doorbell.fetch_add(1, std::memory_order_release);
-    futex_wake_all(channel->state->control.doorbell);
-  }
+  if (Channel* channel = g_channel.load(std::memory_order_acquire)) ring_doorbell(*channel);
   const int fd = g_wake_write.number();
   if (fd < 0) return;
   const int saved = errno;

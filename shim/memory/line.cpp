@@ -78,8 +78,7 @@ void show_first(Channel& channel) {
   if (g_first.exchange(ticket, std::memory_order_release) == ticket) return;
   g_news.fetch_add(1, std::memory_order_release);
   futex_wake_all(g_news);
-  channel.state->control.doorbell.fetch_add(1, std::memory_order_release);
-  futex_wake_all(channel.state->control.doorbell);
+  ring_doorbell(channel);
 }
 
 uint64_t join(Channel& channel, const Want& want) {

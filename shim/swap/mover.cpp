@@ -28,7 +28,9 @@ using shm::SwapOutcome;
 
 constexpr uint64_t kLookNs = 50'000;           // for users that leave and captures that end: first
 constexpr uint64_t kSeldomNs = 5'000'000;      // and last
-constexpr uint64_t kRoomRetryNs = 10'000'000;  // for memory that others hold
+// For memory that others hold: often at first, since who goes out makes room piece by piece.
+constexpr uint64_t kRoomLookNs = 100'000;
+constexpr uint64_t kRoomSeldomNs = 10'000'000;
 constexpr uint64_t kStopNs = 50'000'000;
 constexpr uint32_t kNobodys = 0;               // number of an order that is the shim's own
 
@@ -182,16 +184,23 @@ class Mover {
     return transit_.settle() && good;
   }
 
-  // Others may hold the room for as long as they like.
+  // Others may hold the room for as long as they like, or make it bit by bit.
   SwapOutcome move_in() {
-    while (!bring_pieces() && !is_superseded()) {
+    uint64_t ns = kRoomLookNs;
+    for (uint64_t before = resident_bytes(); !bring_pieces() && !is_superseded();
+         before = resident_bytes()) {
       if (transit_.is_device_lost()) {
         // Every call has the device's error to return by now: nobody finds pages missing any more.
         g_stage.store(Stage::kAtRest);
         open();
         return SwapOutcome::kFailed;
       }
-      pause(kRoomRetryNs);
+      if (resident_bytes() != before) {
+        ns = kRoomLookNs;  // the copies took their time: there may be room by now
+        continue;
+      }
+      pause(ns);
+      ns = std::min(2 * ns, kRoomSeldomNs);
     }
     open_if_all_are_back();
     return SwapOutcome::kReached;
@@ -208,8 +217,7 @@ void tell(uint32_t number, SwapOutcome outcome) {
   if (!channel || number == kNobodys) return;
   const uint64_t done = number | uint64_t{static_cast<uint32_t>(outcome)} << 32;
   channel->state->swap.done.store(done, std::memory_order_release);
-  channel->state->control.doorbell.fetch_add(1, std::memory_order_release);
-  futex_wake_all(channel->state->control.doorbell);
+  ring_doorbell(*channel);
 }
 
 void* run(void*) {

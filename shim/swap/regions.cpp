@@ -10,6 +10,7 @@
 #include "homes.h"
 #include "mutex.h"
 #include "own_array.h"
+#include "traffic.h"
 
 namespace tandem::shim::swap {
 namespace {
@@ -188,6 +189,7 @@ void publish_bytes() {
   shm::StateSwap& swap = channel->state->swap;
   swap.swappable_bytes.store(swappable_bytes(), std::memory_order_relaxed);
   swap.swapped_bytes.store(swappable_bytes() - resident_bytes(), std::memory_order_relaxed);
+  publish_traffic(&swap);
 }
 
 uint64_t swappable_bytes() { return g_swappable.load(std::memory_order_relaxed); }

@@ -3,6 +3,7 @@
 #include "holdings.h"
 #include "homes.h"
 #include "mover.h"
+#include "traffic.h"
 #include "use.h"
 #include "wire.h"
 
@@ -35,6 +36,7 @@ void start_afresh() {
   forget_regions();
   forget_homes();
   forget_mover();
+  forget_traffic();
   forget_users();
 }
 

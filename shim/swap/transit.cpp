@@ -7,9 +7,13 @@
 #include "homes.h"
 #include "own_array.h"
 #include "slots.h"
+#include "traffic.h"
 
 namespace tandem::shim::swap {
 namespace {
+
+// Between two rings of the daemon's bell for pieces that came or went.
+constexpr uint64_t kTellNs = 250'000;
 
 CUcontext as_context(uint64_t context) { return reinterpret_cast<CUcontext>(context); }
 void* as_pointer(uint64_t home) { return reinterpret_cast<void*>(home); }
@@ -81,6 +85,7 @@ void Transit::leave_context() {
 }
 
 void Transit::take_off(Piece* piece, bool out) {
+  if (count_ == 0) copying_since_ns_ = g_clock.now_ns();
   const size_t at = (first_ + count_++) % kDepth;
   flights_[at] = {piece, events_[at], out};
   g_driver.cuEventRecord(events_[at], stream_);
@@ -112,10 +117,23 @@ bool Transit::finish_oldest() {
   first_ = (first_ + 1) % kDepth;
   --count_;
   const bool copied = g_driver.cuEventSynchronize(flight.event) == CUDA_SUCCESS;
+  const uint64_t now_ns = g_clock.now_ns();
+  count_copied(flight.out ? Way::kOut : Way::kIn, copied ? flight.piece->bytes : 0,
+               now_ns - copying_since_ns_);
+  copying_since_ns_ = now_ns;
   bool good = copied;
   if (flight.out == copied) good = unmap_piece(flight.piece) == CUDA_SUCCESS && copied;
-  publish_bytes();
+  tell_progress();
   return good;
+}
+
+// Others may wait for the room, and the daemon for the end: often enough for them to follow.
+void Transit::tell_progress() {
+  publish_bytes();
+  const uint64_t now_ns = g_clock.now_ns();
+  if (now_ns - told_ns_ < kTellNs) return;
+  told_ns_ = now_ns;
+  if (const Channel* channel = g_channel.load(std::memory_order_acquire)) ring_doorbell(*channel);
 }
 
 bool Transit::settle() {

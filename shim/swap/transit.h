@@ -47,6 +47,7 @@ class Transit {
   bool make_room() { return count_ < kDepth || finish_oldest(); }
   bool finish_oldest();
   void take_off(Piece* piece, bool out);
+  void tell_progress();
 
   uint64_t context_ = 0;
   CUstream stream_ = nullptr;
@@ -54,6 +55,8 @@ class Transit {
   Flight flights_[kDepth] = {};
   size_t first_ = 0;
   size_t count_ = 0;
+  uint64_t copying_since_ns_ = 0;  // while some are on their way: when the last one ended, or all began
+  uint64_t told_ns_ = 0;
 };
 
 }  // namespace tandem::shim::swap

@@ -43,8 +43,7 @@ void wait() {
     waits->since_ns.store(start_ns, std::memory_order_relaxed);
     waits->reason.store(static_cast<uint32_t>(shm::WaitReason::kMemory), std::memory_order_relaxed);
     waits->waiting_threads.fetch_add(1, std::memory_order_release);
-    channel->state->control.doorbell.fetch_add(1, std::memory_order_release);
-    futex_wake_all(channel->state->control.doorbell);
+    ring_doorbell(*channel);
   }
   while (g_shut.load() && !g_stopped.load(std::memory_order_relaxed)) pause();
   if (!waits) return;

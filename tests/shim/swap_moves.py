@@ -105,6 +105,19 @@ class Daemon:
         else:
             self.wait_for(lambda _: thing.poll() is not None)
 
+    def watch(self, number: int):
+        """What was on the host, and the looks at which that was news, until an order has ended."""
+        steps, told = [], []
+        while True:
+            news = self.job.poller.poll(now_ns=self.job.now_ns())
+            (seen,) = self.job.poller.snapshots()
+            if not steps or steps[-1] != seen.swapped_bytes:
+                steps.append(seen.swapped_bytes)
+                told.append(news)
+            if seen.swap_done == number:
+                return steps, told
+            self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.job.now_ns() + 1_000_000))
+
     def move(self, target: int):
         """Give an order and wait for its end: the outcome, and what is on the host by then."""
         seen = self.until("swap_done", self.job.order(target))
@@ -118,6 +131,7 @@ def there_and_back(folder):
     memory = Memory()
     held = device_holds() - before
     daemon.job.give_pool(sum(ROUNDED))
+    steps, told = daemon.watch(daemon.job.order(0))
     out = daemon.move(0)
     while_out = held_by_all(daemon) - before_for_others
     back = daemon.move(EVERYTHING)
@@ -127,12 +141,16 @@ def there_and_back(folder):
     seen = daemon.job.snapshot()
     return {
         "held": held,
+        "steps": steps,
+        "told": told,
         "out": out,
         "while_out": while_out,
         "back": back,
         "right": right,
         "leaked": device_holds() - before,
         "counted": [seen.device_bytes, seen.swappable_bytes, seen.swapped_bytes],
+        "copied": [seen.swap_out_bytes, seen.swap_in_bytes],
+        "copied_ns": [seen.swap_out_ns, seen.swap_in_ns],
     }
 
 
@@ -276,7 +294,49 @@ def room_is_taken(folder):
         "early": early,
         "left": seen.swapped_bytes,
         "right": memory.is_right(),
+        "copied_ns": seen.swap_in_ns,
     }
+
+
+FOLLOWING = (128 * MIB,)  # four pieces
+
+
+def one_follows_the_other(folder):
+    """A process comes in while another goes out, with no more room than that one makes."""
+    daemon = Daemon(folder)
+    memory = Memory(FOLLOWING)
+    daemon.job.give_pool(sum(FOLLOWING))
+    daemon.move(0)
+    place = folder / "other"
+    place.mkdir()
+    other = subprocess.Popen(
+        [sys.executable, __file__, str(place), "makes_room"],
+        env={**os.environ, "TANDEM_RUNTIME_DIR": str(place)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    daemon.wait_for(lambda _: (place / "ready").exists())
+    number = daemon.job.order(EVERYTHING)
+    (place / "go").touch()
+    daemon.until("swap_done", number)
+    daemon.outlive(other)
+    return {
+        "right": memory.is_right(),
+        "other": json.loads(other.communicate()[0]),
+        "pids": [os.getpid(), other.pid],
+    }
+
+
+def makes_room(folder):
+    """Has what is left of the device, all but a part of a piece; told to, gives a part of it up."""
+    daemon = Daemon(folder)
+    free = int(cu.cuMemGetInfo()[1])
+    held = (free - 20 * MIB) // (2 * MIB) * 2 * MIB
+    ok(cu.cuMemAlloc(held))
+    daemon.job.give_pool(sum(FOLLOWING) + 32 * MIB)
+    (folder / "ready").touch()
+    daemon.wait_for(lambda _: (folder / "go").exists())
+    return daemon.move(held - sum(FOLLOWING))
 
 
 def daemon_ends(folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ pytest.importorskip("cuda.bindings")
 
 MIB = 1 << 20
 ALL = 106 * MIB  # of three regions, in whole units
+NS_A_BYTE = 2  # of a copy, as the profile's link has it
+TIMELINE = "timeline.jsonl"
 
 
 @pytest.fixture
@@ -22,7 +25,9 @@ def case(request, tmp_path):
     """What a case of swap_moves.py has seen."""
 
     def run(name: str):
-        env = softgpu.environment(folder=tmp_path, clock="virtual", profile="tiny")
+        env = softgpu.environment(
+            folder=tmp_path, clock="virtual", profile="tiny", timeline=tmp_path / TIMELINE
+        )
         env |= {
             "LD_PRELOAD": str(_paths.SHIM),
             "TANDEM_RUNTIME_DIR": str(tmp_path),
@@ -45,12 +50,49 @@ def test_everything_goes_and_comes_back(case):
     seen = case("there_and_back")
 
     assert seen["held"] == ALL
+    assert seen["steps"] == sorted(seen["steps"])
+    assert len(seen["steps"]) == 1 + 6  # pieces
+    assert all(seen["told"][1:])  # the daemon is woken for each
     assert seen["out"] == ["reached", ALL]
     assert seen["while_out"] == 0  # the room is really free for others
     assert seen["back"] == ["reached", 0]
     assert seen["right"] == [True] * 3
     assert seen["leaked"] == 0
     assert seen["counted"] == [0, 0, 0]
+
+
+def test_what_was_copied_is_counted_with_the_time_that_took(case):
+    seen = case("there_and_back")
+
+    assert seen["copied"] == [ALL, ALL]
+    assert all(1 <= ns / (ALL * NS_A_BYTE) < 1.01 for ns in seen["copied_ns"])
+
+
+def spans(timeline, pid, kind):
+    """Begin and end of each copy of that kind."""
+    found = [json.loads(line) for line in timeline.read_text().splitlines()]
+    return [
+        (row["t_start_ns"], row["t_end_ns"])
+        for row in found
+        if row.get("pid") == pid and row["kind"] == kind
+    ]
+
+
+def test_who_comes_in_follows_piece_by_piece_who_goes_out(case, tmp_path):
+    seen = case("one_follows_the_other")
+
+    assert seen["right"] == [True]
+    assert seen["other"][0] == "reached"
+    comes, goes = seen["pids"]
+    ins = spans(tmp_path / TIMELINE, comes, "copy_htod")[-4:]
+    outs = spans(tmp_path / TIMELINE, goes, "copy_dtoh")
+    assert len(outs) >= 4
+    both = sum(
+        max(0, min(ended, end) - max(began, begin)) for began, ended in outs for begin, end in ins
+    )
+    assert both >= 0.7 * sum(end - begin for begin, end in ins)  # of the first, nothing can be
+    pauses = [later - end for (_, end), (later, _) in pairwise(ins)]
+    assert max(pauses) < 1_000_000
 
 
 def test_no_more_goes_than_must(case):
@@ -104,6 +146,7 @@ def test_a_job_whose_room_is_taken_waits_and_loses_nothing(case):
     assert seen["out"] == ["reached", ALL]
     assert seen["taken"] == "CUDA_SUCCESS"
     assert not seen["early"]
+    assert seen["copied_ns"] < 1.01 * ALL * NS_A_BYTE  # what it waited for room is not in it
     assert seen["left"] == 0
     assert seen["right"] == [True] * 3
 

@@ -88,6 +88,10 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
   snapshot->swap_outcome = outcome < shm::kSwapOutcomeCount
                                ? static_cast<shm::SwapOutcome>(outcome)
                                : shm::SwapOutcome::kNone;
+  grow(&snapshot->swap_out_bytes, swap.out_bytes);
+  grow(&snapshot->swap_out_ns, swap.out_ns);
+  grow(&snapshot->swap_in_bytes, swap.in_bytes);
+  grow(&snapshot->swap_in_ns, swap.in_ns);
 }
 
 // A request that changes while it is read is none until the next look.

@@ -32,6 +32,10 @@ struct Snapshot {
   uint64_t swapped_bytes = 0;
   uint32_t swap_done = 0;        // the newest order that has ended, and how
   shm::SwapOutcome swap_outcome = shm::SwapOutcome::kNone;
+  uint64_t swap_out_bytes = 0;   // copied to the host so far, and the time that took
+  uint64_t swap_out_ns = 0;
+  uint64_t swap_in_bytes = 0;    // and back
+  uint64_t swap_in_ns = 0;
   uint32_t waiting_threads = 0;
   shm::WaitReason wait_reason = shm::WaitReason::kNone;
   uint64_t wait_since_ns = 0;

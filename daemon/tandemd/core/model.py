@@ -154,6 +154,10 @@ class Usage:
     swapped_bytes: int = 0  # of those, on the host
     swap_done: int = 0  # number of the newest order to move memory that has ended
     swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
+    swap_out_bytes: int = 0  # copied to the host so far
+    swap_out_ns: int = 0  # what these copies took, waits between them not counted
+    swap_in_bytes: int = 0  # and back
+    swap_in_ns: int = 0
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
     refused_by: tuple[int, ...] = (0, 0, 0)  # times it was told out of memory, by Refusal
@@ -233,6 +237,7 @@ class Job:
     retired_steps: int = 0
     retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
     retired_refused_by: tuple[int, ...] = (0, 0, 0)
+    retired_moved_bytes: tuple[int, int] = (0, 0)
     ended_ns: int = 0
     story: Story = field(default_factory=Story)
 
@@ -264,6 +269,16 @@ class Job:
     def launches(self) -> int:
         """Submissions so far."""
         return self.retired_launches + sum(p.usage.launches for p in self.processes.values())
+
+    @property
+    def moved_bytes(self) -> tuple[int, int]:
+        """What was copied to the host so far, and back."""
+        out, back = self.retired_moved_bytes
+        usages = [process.usage for process in self.processes.values()]
+        return (
+            out + sum(usage.swap_out_bytes for usage in usages),
+            back + sum(usage.swap_in_bytes for usage in usages),
+        )
 
     @property
     def steps(self) -> int:

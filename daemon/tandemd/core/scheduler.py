@@ -391,6 +391,11 @@ class Scheduler:
         job.retired_wait_ns = tuple(map(sum, columns))
         refusals = zip(job.retired_refused_by, usage.refused_by, strict=True)
         job.retired_refused_by = tuple(map(sum, refusals))
+        out_bytes, in_bytes = job.retired_moved_bytes
+        job.retired_moved_bytes = (
+            out_bytes + usage.swap_out_bytes,
+            in_bytes + usage.swap_in_bytes,
+        )
         actions.append(ForgetProcess(process_id=process.process_id))
         self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)

@@ -60,6 +60,12 @@ def _refusals(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (refusal.name.lower(),), job.refused_by[refusal]
 
 
+def _moved(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    out_bytes, in_bytes = job.moved_bytes
+    yield ("out",), out_bytes
+    yield ("in",), in_bytes
+
+
 def _quota(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     if job.spec.memory_bytes < NO_LIMIT:
         yield (), job.spec.memory_bytes
@@ -121,6 +127,13 @@ JOB_METRICS = (
         kind="gauge",
         help="device memory of it that was moved to the host",
         series=_one(lambda job: sum(process.swapped_bytes for process in job.processes)),
+    ),
+    JobMetric(
+        name="tandem_swap_bytes",
+        kind="counter",
+        help="device memory of it that was copied to the host, and back",
+        labels=("direction",),
+        series=_moved,
     ),
     JobMetric(
         name="tandem_job_memory_audited_bytes",

@@ -124,6 +124,23 @@ TEST(what_is_swapped_is_part_of_what_there_is) {
   CHECK(f.snapshot.swap_outcome == shm::SwapOutcome::kReached);
 }
 
+TEST(what_was_copied_only_grows) {
+  Fixture f;
+  shm::StateSwap& swap = f.job.state().swap;
+  swap.out_bytes.store(100);
+  swap.out_ns.store(UINT64_MAX);
+  swap.in_bytes.store(60);
+  swap.in_ns.store(6);
+  f.look();
+  swap.out_bytes.store(99);
+  swap.in_bytes.store(70);
+  f.look();
+  CHECK_EQ(f.snapshot.swap_out_bytes, 100u);
+  CHECK_EQ(f.snapshot.swap_out_ns, uint64_t{INT64_MAX});
+  CHECK_EQ(f.snapshot.swap_in_bytes, 70u);
+  CHECK_EQ(f.snapshot.swap_in_ns, 6u);
+}
+
 TEST(absurd_figures_are_bounded) {
   Fixture f;
   f.job.state().memory.device_bytes.store(UINT64_MAX);

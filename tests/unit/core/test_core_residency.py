@@ -137,3 +137,16 @@ def test_memory_that_comes_back_by_itself_leaves_the_job_paused():
     ended(talk, 1, 1, swapped=8 * MIB)
     talk.sample(1, swapped_bytes=0)
     assert talk.core.job(1).state is JobState.PAUSED
+
+
+def test_what_was_moved_outlives_the_process():
+    talk = Talk()
+    for process in (1, 2):
+        talk.attach(process, job_id=1, swappable=True)
+        talk.sample(process, swap_out_bytes=40 * MIB, swap_in_bytes=10 * MIB)
+    assert talk.core.job(1).moved_bytes == (80 * MIB, 20 * MIB)
+
+    talk.leave(2)
+    talk.sample(1, swap_out_bytes=41 * MIB, swap_in_bytes=10 * MIB)
+
+    assert talk.core.job(1).moved_bytes == (81 * MIB, 20 * MIB)

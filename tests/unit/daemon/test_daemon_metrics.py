@@ -47,6 +47,7 @@ JOB = JobView(
     shared_ns=0,
     waits_ns=(0, 2 * SECOND, 0, SECOND // 2, 0),
     launches=70,
+    moved_bytes=(800, 300),
     steps=0,
     iterations=7,
     audited_bytes=900,
@@ -81,6 +82,8 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_wait_seconds_total", **ITS, reason="presence") == 0.5
     assert value("tandem_job_memory_resident_bytes", **ITS) == 700
     assert value("tandem_job_memory_swapped_bytes", **ITS) == 500
+    assert value("tandem_swap_bytes_total", **ITS, direction="out") == 800
+    assert value("tandem_swap_bytes_total", **ITS, direction="in") == 300
     assert value("tandem_job_memory_audited_bytes", **ITS) == 900
     assert value("tandem_job_memory_waiting_bytes", **ITS) == 300
     assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30

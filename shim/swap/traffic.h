@@ -1,0 +1,20 @@
+// What the mover has copied each way so far, and how long that took.
+#pragma once
+
+#include <cstdint>
+
+#include "shm_layout.h"
+
+namespace tandem::shim::swap {
+
+enum class Way : uint32_t { kOut, kIn };
+
+// `ns`: since the copy before it of the same row ended, or since the row began. Waits for room, for
+// threads and for the GPU's work lie between rows and are nobody's time. Mover.
+void count_copied(Way way, uint64_t bytes, uint64_t ns);
+
+void publish_traffic(shm::StateSwap* shared);
+
+void forget_traffic();  // a forked child has moved nothing
+
+}  // namespace tandem::shim::swap
