@@ -41,7 +41,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         summary = _held(scheduler, group, *found, now_ns=now_ns)
     else:
         summary = _open(scheduler, job, group, *found)
-    lines = [*_facts(scheduler, group, found), *memory_facts(job)]
+    lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job)]
     return Explained(summary=summary, lines=tuple(lines))
 
 
@@ -109,7 +109,7 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
 
 
 def _facts(
-    scheduler: Scheduler, group: Group, found: tuple[list[Group], Turns] | None
+    scheduler: Scheduler, group: Group, found: tuple[list[Group], Turns] | None, now_ns: int
 ) -> list[str]:
     options = scheduler.options
     lines = [
@@ -121,7 +121,7 @@ def _facts(
     if found is None:
         return lines
     island, turns = found
-    lines += pair_lines(scheduler, group, island, turns)
+    lines += pair_lines(scheduler, group, island, turns, now_ns)
     quantum_ns = scheduler.policy.quantum_ns(options)
     if quantum_ns and group.step_cost_ns and len(island) > 1:
         lines.append(

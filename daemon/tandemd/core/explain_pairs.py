@@ -18,7 +18,7 @@ def partner_of(group: Group, island: list[Group], turns: Turns) -> Group | None:
 
 
 def pair_lines(
-    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns
+    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, now_ns: int
 ) -> Iterator[str]:
     """Nothing under a policy without companions."""
     options, companions = scheduler.options, scheduler.policy.companions
@@ -31,17 +31,20 @@ def pair_lines(
         why = companions.judge(group, partner, options).why
         yield (
             f"shares its turn with {partner.title}: {why}; gpu time of both at once is split "
-            "between them: estimated"
+            "between them: estimated" + _tried(turns.trials.told(group, partner, now_ns))
         )
     for other in island:
         if other is group or other is partner:
             continue
         judgement = companions.judge(group, other, options)
-        yield (
-            f"may share turns with {other.title}: {judgement.why}"
-            if judgement.fits
-            else f"takes turns with {other.title}: {judgement.why}"
-        )
+        apart = judgement.fits and turns.trials.is_apart(group, other, now_ns)
+        verb = "may share" if judgement.fits and not apart else "takes"
+        told = turns.trials.told(group, other, now_ns) if judgement.fits else ""
+        yield f"{verb} turns with {other.title}: {judgement.why}{_tried(told)}"
+
+
+def _tried(told: str) -> str:
+    return f"; {told}" if told else ""
 
 
 def _mix(mix: Mix | None) -> str:

@@ -17,7 +17,7 @@ Rules
 8. Whom the policy lets hold the turn beside the holder (companions.py) does so while both have
    work: the first in its line when the turn begins, or when there is none. The turn is counted in
    the holder's GPU time; a companion may become the holder, and the other way round, without its
-   gate moving.
+   gate moving. Two who get no more done together are parted again for a while (trials.py).
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -34,6 +34,7 @@ from tandemd.core.policy import Policy
 from tandemd.core.quantum import is_over, left_ns
 from tandemd.core.roster import Roster
 from tandemd.core.shares import Debt
+from tandemd.core.trials import Trials
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
 UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
@@ -64,6 +65,7 @@ class Turns:
         self._holder: Group | None = None
         self.companion: GroupKey | None = None
         self._companion: Group | None = None
+        self.trials = Trials()
         self._turn_served_ns = 0  # the holder's served time when its turn began
         self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
@@ -77,6 +79,7 @@ class Turns:
         """Take the groups of the island as they are now: one came or left, or its job changed."""
         self._roster.seat(members, policy)
         self._changed = dict(self._roster.members)
+        self.trials.keep(self._roster.members)
         self._holder = self._roster.members.get(self.holder) if self.holder else None
         self._companion = self._roster.members.get(self.companion) if self.companion else None
 
@@ -137,6 +140,8 @@ class Turns:
             if member is not None and member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
+        if policy.companions is not None:
+            self.trials.look(self._alone_or_together(), now_ns)
         self._plan_wake(policy, options, now_ns, verdict)
         return verdict
 
@@ -240,7 +245,7 @@ class Turns:
         if found is not None and not self._may_stay(found, policy, options, now_ns):
             found = None
         if found is None:
-            found = self._first_beside(policy, options)
+            found = self._first_beside(policy, options, now_ns)
         self._companion = found
         self.companion = None if found is None else found.key
 
@@ -252,9 +257,10 @@ class Turns:
             and self._roster.takes_turns(group)
             and not self._is_idle(group, options, now_ns)
             and policy.companions.may_join(group, self._holder, options)
+            and not self.trials.is_apart(group, self._holder, now_ns)
         )
 
-    def _first_beside(self, policy: Policy, options: Options) -> Group | None:
+    def _first_beside(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
         holder, companions = self._holder, policy.companions
         if holder is None or companions is None:
             return None
@@ -264,6 +270,7 @@ class Turns:
             if group is not holder
             and not group.dozing
             and companions.may_join(group, holder, options)
+            and not self.trials.is_apart(group, holder, now_ns)
         )
         return min(waiting, key=lambda g: (policy.order(g), g.arrival), default=None)
 
@@ -308,6 +315,12 @@ class Turns:
         if not self._has_turn(group):
             return group.reopened_steps is not None
         return group.open or all(self._has_turn(rival) for rival in rivals)
+
+    def _alone_or_together(self) -> tuple[Group, ...]:
+        """Who has the turn, if nothing of anybody else is on the GPU, and its gate is open."""
+        on_turn = tuple(g for g in (self._holder, self._companion) if g is not None)
+        is_clear = all(self._has_turn(other) for other in self._roster.busy)
+        return on_turn if is_clear and all(g.open and g.wants for g in on_turn) else ()
 
     def _has_turn(self, group: Group) -> bool:
         return group is self._holder or group is self._companion
