@@ -26,6 +26,7 @@ class Verb:
 COMMANDS = {
     "run": Verb(target="tandem.cli.run:run", help="Start a command that shares the GPU."),
     "ps": Verb(target="tandem.cli.ps:ps", help="List the jobs."),
+    "top": Verb(target="tandem.cli.top:top", help="Watch the jobs and the GPUs."),
     "status": Verb(target="tandem.cli.status:status", help="Show the daemon and its GPUs."),
     "explain": Verb(target="tandem.cli.explain:explain", help="Say why a job runs or waits."),
     "set": Verb(target="tandem.cli.set:set_", help="Change priority, memory, SMs or SLO of a job."),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
-_COLOURS = {"running": "green", "waiting": "yellow", "paused": "yellow", "swapped": "yellow"}
-_COLOURS |= {"ok": "green", "warn": "yellow", "fail": "red"}
+COLOURS = {"running": "green", "waiting": "yellow", "paused": "yellow", "swapped": "yellow"}
+COLOURS |= {"ok": "green", "warn": "yellow", "fail": "red"}
 _GAP = "  "
 
 
@@ -77,7 +77,7 @@ def print_table(
 
 def paint(word: str) -> str:
     """A state in its colour, on a terminal without NO_COLOR; everything else as it is."""
-    colour = _COLOURS.get(word.strip())
+    colour = COLOURS.get(word.strip())
     if colour is None or "NO_COLOR" in os.environ or not on_terminal():
         return word
     return click.style(word, fg=colour)

@@ -1,0 +1,1 @@
+"""The live view of `tandem top`. Needs the extra [top]; nothing else imports it."""
