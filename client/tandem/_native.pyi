@@ -299,6 +299,10 @@ class RecordedOperations:
         """Of all of them, as one window."""
 
     @property
+    def held(self) -> list[tuple[int, int]]:
+        """When a thread was kept from submitting, by gate, window or a higher class; in ns."""
+
+    @property
     def places(self) -> list[int]:
         """For each operation, which record it was."""
 
@@ -675,6 +679,10 @@ class CriticalParts:
     @property
     def host_ns(self) -> int:
         """The host between its waits and what it submitted, and host functions."""
+
+    @property
+    def held_ns(self) -> int:
+        """The same of the host while its launches were held; not in `host_ns`."""
 
     @property
     def earlier_ns(self) -> int:

@@ -1,10 +1,12 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bindings.h"
 #include "dag.h"
 #include "dag/analysis/analysis.h"
+#include "dag/analysis/held.h"
 #include "dag_findings.h"
 
 namespace tandem::bindings {
@@ -40,15 +42,10 @@ std::vector<Times> times_of(const Measured& measured, size_t count) {
   return out;
 }
 
-// In order, those that overlap as one.
-std::vector<Times> united(std::vector<Span> spans) {
-  std::sort(spans.begin(), spans.end());
+std::vector<Times> united(const std::vector<Span>& spans) {
   std::vector<Times> out;
-  for (const auto& [start_ns, end_ns] : spans) {
-    if (out.empty() || start_ns > out.back().end_ns) out.push_back({start_ns, end_ns});
-    else out.back().end_ns = std::max(out.back().end_ns, end_ns);
-  }
-  return out;
+  for (const auto& [start_ns, end_ns] : spans) out.push_back({start_ns, end_ns});
+  return analysis::united(std::move(out));
 }
 
 Analysis analyse(const Dag& dag, NodeId first, NodeId last, std::optional<NodeId> since,

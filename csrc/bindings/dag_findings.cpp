@@ -54,6 +54,7 @@ void add_parts(py::module_& module) {
   py::class_<CriticalPath>(module, "CriticalParts", py::is_final())
       .def_readonly("gpu_ns", &CriticalPath::gpu_ns)
       .def_readonly("host_ns", &CriticalPath::host_ns)
+      .def_readonly("held_ns", &CriticalPath::held_ns)
       .def_readonly("earlier_ns", &CriticalPath::earlier_ns)
       .def_readonly("other_ns", &CriticalPath::other_ns);
   py::class_<Overlap>(module, "Overlap", py::is_final())

@@ -1,11 +1,13 @@
 #include "bindings.h"
 #include "dag/analysis/analysis.h"
+#include "dag/analysis/held.h"
 #include "dag/records.h"
 
 namespace tandem::bindings {
 namespace {
 
 namespace py = pybind11;
+using dag::analysis::minus;
 
 // What telemetry records mean: operations, and what the numbers in them stand for.
 class RecordedOperations {
@@ -13,6 +15,7 @@ class RecordedOperations {
   explicit RecordedOperations(const py::bytes& bytes) {
     size_t place = 0;
     for (const shm::Record& record : records_in(bytes)) {
+      if (is_hold(record)) held_.push_back({minus(record.ticks, record.duration_ns), record.ticks});
       const dag::NodeId id = records_.take(record);
       if (id != dag::kNoNode) {
         operations_.append(graph_.node(id).op);
@@ -28,7 +31,15 @@ class RecordedOperations {
   dag::analysis::Analysis analyse() const {
     dag::analysis::Options options;
     options.since = graph_.begin();
+    options.held = dag::analysis::united(held_);
     return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, options);
+  }
+
+  py::list held() const {
+    py::list out;
+    for (const auto& [start_ns, end_ns] : dag::analysis::united(held_))
+      out.append(py::make_tuple(start_ns, end_ns));
+    return out;
   }
 
   py::dict streams() const {
@@ -45,6 +56,18 @@ class RecordedOperations {
   }
 
  private:
+  // A thread was kept from submitting by the gate, the window or a busy higher class.
+  static bool is_hold(const shm::Record& record) {
+    if (record.kind != static_cast<uint8_t>(shm::RecordKind::kWait)) return false;
+    switch (static_cast<shm::WaitReason>(record.value)) {
+      case shm::WaitReason::kGate:
+      case shm::WaitReason::kWindow:
+      case shm::WaitReason::kPresence: return record.duration_ns > 0;
+      default: return false;
+    }
+  }
+
+  std::vector<dag::analysis::Times> held_;
   dag::Graph graph_;
   dag::Order order_{graph_};
   dag::Records records_{order_};
@@ -57,6 +80,7 @@ void add_dag_records(py::module_& module) {
   py::class_<RecordedOperations>(module, "RecordedOperations", py::is_final())
       .def(py::init<const py::bytes&>(), py::arg("records"))
       .def("analyse", &RecordedOperations::analyse, py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("held", &RecordedOperations::held)
       .def_property_readonly("operations", &RecordedOperations::operations)
       .def_property_readonly("places", &RecordedOperations::places)
       .def_property_readonly("streams", &RecordedOperations::streams)

@@ -39,13 +39,15 @@ def describe(window: _native.Window, now_ns: int) -> list[str]:
     parts, works = found.critical_parts, found.launch_bound.operations
     if not works:
         return []
-    of_host = parts.host_ns / found.critical_ns if found.critical_ns else 0.0
+    length_ns = max(1, found.critical_ns)
+    of_host, of_tandem = parts.host_ns / length_ns, parts.held_ns / length_ns
+    held = f", for {of_tandem:.0%} it was held" if parts.held_ns else ""
     age_s = max(0, now_ns - window.end_ns) / 1e9
     lines = [
         f"an iteration recorded {age_s:.1f} s ago: {works / count:.0f} operations on the gpu; "
-        f"its {_ms(found.critical_ns / count)} hang on the gpu for {1 - of_host:.0%} and on the "
-        f"host for {of_host:.0%}; the gpu alone would need {_ms(found.gpu_critical_ns / count)} "
-        "(reconstructed)"
+        f"its {_ms(found.critical_ns / count)} hang on the gpu for "
+        f"{1 - of_host - of_tandem:.0%} and on the host for {of_host:.0%}{held}; the gpu alone "
+        f"would need {_ms(found.gpu_critical_ns / count)} (reconstructed)"
     ]
     unknown = found.unknown
     if window.lost or window.is_cut or unknown.order or unknown.durations:

@@ -138,7 +138,7 @@ def test_the_critical_path_accounts_for_the_whole_length_and_has_no_slack(steps)
     found = analyse(dag, 0, dag.end)
 
     parts = found.critical_parts
-    total = parts.gpu_ns + parts.host_ns + parts.earlier_ns + parts.other_ns
+    total = parts.gpu_ns + parts.host_ns + parts.held_ns + parts.earlier_ns + parts.other_ns
     assert total == found.critical_ns == max(found.ends_ns) - min(found.starts_ns)
     assert {found.slack_ns[n] for n in found.critical_path} == {0}
     assert found.gpu_critical_ns <= found.critical_ns
@@ -149,9 +149,9 @@ def test_the_critical_path_accounts_for_the_whole_length_and_has_no_slack(steps)
 def test_measured_waits_are_accounted_for_whether_or_not_the_work_has_durations(steps, is_timed):
     dag = program(steps, timed=GPU | WAITS if is_timed else WAITS)
 
-    found = analyse(dag, 0, dag.end)
+    found = analyse(dag, 0, dag.end, held=[(20, 40), (30, 70), (100, 105)])
 
     parts = found.critical_parts
-    total = parts.gpu_ns + parts.host_ns + parts.earlier_ns + parts.other_ns
+    total = parts.gpu_ns + parts.host_ns + parts.held_ns + parts.earlier_ns + parts.other_ns
     assert total == found.critical_ns == max(found.ends_ns) - min(found.starts_ns)
     assert found.critical_path == sorted(set(found.critical_path))

@@ -4,7 +4,7 @@ What the records mean is said once, in csrc/core/dag/records.h; here numbers bec
 windows of several processes one. Between processes nothing is claimed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem import _results
@@ -28,8 +28,6 @@ from tandem.trace.records import RECORD, RECORD_BYTES, Device
 _SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
 _MARK, _STEP = 11, 1  # kMark there, TANDEM_MARK_STEP of shim/tandem_mark.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
-_WAIT = 14  # kWait of csrc/core/shm_layout.h: at our own gate
-_HELD_BY = (1, 2, 3)  # WaitReason there: the gate, the window, the presence of a higher class
 # What telemetry says of these goes by their bytes alone; launches have been measured now and then.
 _NOT_MEASURED = (OperationKind.COPY, OperationKind.MEMSET)
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
@@ -64,7 +62,7 @@ def from_job(
         is_marked=_is_one(windows) and _has_step(windows[0].records),
         phases=split_phases(windows[0].records) if _is_one(windows) else "",
         device=_one_device(windows, gpus),
-        held=tuple(held for window in windows for held in _held(window.records)),
+        held=tuple(merger.held),
         unknown=Unknown(
             lost_calls=sum(window.lost_records for window in windows),
             is_cut_short=any(window.is_cut for window in windows),
@@ -75,13 +73,6 @@ def from_job(
 def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
     # Of several processes or several iterations none has its bounds here: they are looked for.
     return ((0, operations),) if _is_one(windows) else ()
-
-
-def _held(records: bytes) -> Iterator[tuple[int, int]]:
-    # When a thread was kept from submitting.
-    for at_ns, kind, *_, wait_ns, reason in RECORD.iter_unpack(records):
-        if kind == _WAIT and reason in _HELD_BY and wait_ns:
-            yield max(0, at_ns - wait_ns), at_ns
 
 
 def _has_step(records: bytes) -> bool:
@@ -109,12 +100,14 @@ class _Merger:
     streams: list[Stream] = field(default_factory=list)
     threads: list[Thread] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
+    held: list[tuple[int, int]] = field(default_factory=list)
     contexts: int = 0
     events: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, window: _results.Window) -> None:
         """Take in one process."""
         recorded = RecordedOperations(window.records)
+        self.held += recorded.held
         process = len(self.processes)
         self.processes.append(Process(pid=window.pid, name=str(window.pid)))
         contexts: dict[int, int] = {}

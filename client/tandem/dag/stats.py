@@ -35,6 +35,7 @@ class Critical:
     length_ns: int
     gpu_ns: int
     host_ns: int  # between the host's waits and what it submitted
+    held_ns: int  # of that, while Tandem held its launches; not counted in it
     earlier_ns: int  # work from before
     other_ns: int
 
@@ -166,6 +167,7 @@ class Stats:
         """The rest, for people."""
         critical = self.critical
         parts = [("GPU", critical.gpu_ns), ("host", critical.host_ns)]
+        parts += [("held by tandem", critical.held_ns)]
         parts += [("earlier work", critical.earlier_ns), ("other", critical.other_ns)]
         length = max(1, critical.length_ns)
         yield (
@@ -220,6 +222,7 @@ def stats_of(graph: Graph) -> Stats:
             length_ns=analysis.critical_ns,
             gpu_ns=parts.gpu_ns,
             host_ns=parts.host_ns,
+            held_ns=parts.held_ns,
             earlier_ns=parts.earlier_ns,
             other_ns=parts.other_ns,
         ),

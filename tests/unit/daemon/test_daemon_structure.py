@@ -6,7 +6,7 @@ from tandemd.core.model import Usage
 from tandemd.structure import ANEW_NS, Structures, describe
 
 RECORD = struct.Struct("<QBBHIQQQIIQQ")
-LAUNCH, SYNC, OF_STREAM = 1, 6, 1
+LAUNCH, SYNC, WAIT, OF_STREAM, GATE = 1, 6, 14, 1, 1
 MS = 1_000_000
 
 
@@ -18,11 +18,12 @@ class Window:
 
     def __init__(self, *, iterations=1, second_at_ms=1):
         self.iterations = iterations
+        end_ms = max(second_at_ms, 4) + 4
         self.records = b"".join(
             (
                 record(0, LAUNCH, ns=4 * MS),
                 record(second_at_ms * MS, LAUNCH, ns=4 * MS),
-                record(10 * MS, SYNC, low=OF_STREAM, ns=(10 - second_at_ms) * MS),
+                record(end_ms * MS, SYNC, low=OF_STREAM, ns=(end_ms - second_at_ms) * MS),
             )
         )
 
@@ -39,7 +40,8 @@ class Poller:
 
 
 def record(at_ns, kind, *, low=0, ns=0):
-    return RECORD.pack(at_ns, kind, 1, 0, 5, 0x1000, 0xA, 0, 8, 32, ns, 1 << 32 | low)
+    context = 0 if kind == WAIT else 1 << 32
+    return RECORD.pack(at_ns, kind, 1, 0, 5, 0x1000, 0xA, 0, 8, 32, ns, context | low)
 
 
 def test_windows_are_taken_of_what_has_iterations_and_not_too_often():
@@ -68,6 +70,15 @@ def test_an_iteration_that_waits_for_its_host_says_so():
 
     assert "its 10.0 ms hang on the gpu for 40% and on the host for 60%" in line
     assert "the gpu alone would need 8.0 ms" in line
+
+
+def test_an_iteration_that_was_held_back_does_not_blame_its_host():
+    window = Window(second_at_ms=6)
+    window.records += record(6 * MS, WAIT, low=GATE, ns=5 * MS)
+
+    (line,) = describe(window, now_ns=10 * MS)
+
+    assert "hang on the gpu for 40% and on the host for 10%, for 50% it was held" in line
 
 
 def test_what_is_not_known_is_told():

@@ -96,6 +96,15 @@ def test_a_slow_host_is_critical_but_not_for_the_gpu_alone(program):
     assert (found.critical_parts.host_ns, found.critical_parts.gpu_ns) == (1000, 10)
 
 
+def test_a_host_whose_launches_are_held_is_not_slow(program):
+    program.launch(program.one, at=0, takes=10)
+    program.launch(program.one, at=1000, takes=10)
+
+    parts = program.analyse(held=[(5, 200), (100, 800), (2000, 3000)]).critical_parts
+
+    assert (parts.host_ns, parts.held_ns, parts.gpu_ns) == (205, 795, 10)
+
+
 def test_the_path_goes_through_what_the_host_waited_for(program):
     first = program.launch(program.one, at=0, takes=100)
     wait = program.sync(program.one, at=5)

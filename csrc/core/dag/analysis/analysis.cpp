@@ -11,7 +11,7 @@ Analysis analyse(const Window& window, const Options& options) {
   out.unknown = unknown(window);
   out.schedule = reconstruct(window, options.since, options.measured);
   const Schedule& schedule = out.schedule;
-  out.critical = critical_path(window, schedule);
+  out.critical = critical_path(window, schedule, options.held);
   out.gpu_critical = longest_by_order(window, schedule);
   out.data_critical = longest_by_data(window, schedule);
   out.slack_ns = slack(window, schedule);

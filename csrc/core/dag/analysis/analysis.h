@@ -24,7 +24,7 @@ struct Options {
   NodeId since = 0;             // where reconstruct() begins
   std::vector<Times> measured;  // of reconstruct()
   Device device;
-  std::vector<Times> held;  // of gaps()
+  std::vector<Times> held;  // of gaps() and critical_path(), as united() makes it
   uint64_t pause_ns = 1000000;
   uint64_t least_gap_ns = 50000;   // of gap_places()
   std::vector<NodeId> iterations;  // of gap_places(): begins

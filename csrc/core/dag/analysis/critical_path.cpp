@@ -1,5 +1,7 @@
 #include "dag/analysis/critical_path.h"
 
+#include "dag/analysis/held.h"
+
 namespace tandem::dag::analysis {
 namespace {
 
@@ -42,8 +44,8 @@ NodeId last_before(const Window& window, const Schedule& schedule, NodeId id) {
 
 class Walk {
  public:
-  Walk(const Window& window, const Schedule& schedule)
-      : window_(window), schedule_(schedule), extent_(extent(window, schedule)) {}
+  Walk(const Window& window, const Schedule& schedule, const std::vector<Times>& held)
+      : window_(window), schedule_(schedule), held_(held), extent_(extent(window, schedule)) {}
 
   CriticalPath run() {
     path_.total_ns = extent_.length();
@@ -62,6 +64,12 @@ class Walk {
     const Kind kind = window_.op(id).kind;
     if (is_wait(kind)) return;
     share_of(kind) += schedule_.at(id).length();
+  }
+
+  void count_host(uint64_t since_ns, uint64_t handed_ns) {
+    const uint64_t held_ns = held_between(held_, since_ns, handed_ns);
+    path_.held_ns += held_ns;
+    path_.host_ns += minus(handed_ns, since_ns) - held_ns;
   }
 
   uint64_t& share_of(Kind kind) {
@@ -97,7 +105,7 @@ class Walk {
   NodeId before_untimed(NodeId id, NodeId from) {
     const uint64_t since_ns = schedule_.at(from).end_ns, end_ns = began(window_, schedule_, id);
     const uint64_t handed_ns = std::clamp(schedule_.handed(id), since_ns, std::max(since_ns, end_ns));
-    path_.host_ns += handed_ns - since_ns;
+    count_host(since_ns, handed_ns);
     (is_wait(window_.op(id).kind) ? path_.gpu_ns : path_.other_ns) += minus(end_ns, handed_ns);
     in_untimed_ = true;
     return from;
@@ -120,12 +128,13 @@ class Walk {
     const bool in_window = wait != kNoNode && window_.has(wait);
     const uint64_t since_ns = in_window ? schedule_.at(wait).end_ns : extent_.start_ns;
     path_.other_ns += minus(start_ns, std::max(handed_ns, extent_.start_ns));
-    path_.host_ns += minus(handed_ns, since_ns);
+    count_host(since_ns, handed_ns);
     return in_window ? wait : kNoNode;
   }
 
   const Window& window_;
   const Schedule& schedule_;
+  const std::vector<Times>& held_;
   Times extent_;
   bool in_untimed_ = false;  // the path came through GPU work without a duration
   CriticalPath path_;
@@ -133,8 +142,9 @@ class Walk {
 
 }  // namespace
 
-CriticalPath critical_path(const Window& window, const Schedule& schedule) {
-  return Walk(window, schedule).run();
+CriticalPath critical_path(const Window& window, const Schedule& schedule,
+                           const std::vector<Times>& held) {
+  return Walk(window, schedule, held).run();
 }
 
 Times extent(const Window& window, const Schedule& schedule) {

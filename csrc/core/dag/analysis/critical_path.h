@@ -14,17 +14,20 @@
 
 namespace tandem::dag::analysis {
 
-// earlier + host + gpu + other = the window's length.
+// earlier + host + held + gpu + other = the window's length.
 struct CriticalPath {
   std::vector<NodeId> nodes;  // in order
   uint64_t total_ns = 0;      // from the window's first start to its last end
   uint64_t gpu_ns = 0;        // GPU operations on the path
   uint64_t host_ns = 0;       // the host between its waits and what it submitted, and its functions
+  uint64_t held_ns = 0;       // of what would be the host's: its launches were held back meanwhile
   uint64_t earlier_ns = 0;    // work from before the window that the path begins behind
   uint64_t other_ns = 0;      // stream memory operations, and whatever lies between measured times
 };
 
-CriticalPath critical_path(const Window& window, const Schedule& schedule);
+// `held` is as united() makes it.
+CriticalPath critical_path(const Window& window, const Schedule& schedule,
+                           const std::vector<Times>& held);
 
 // The window's first start and last end; 0, 0 if it is empty.
 Times extent(const Window& window, const Schedule& schedule);

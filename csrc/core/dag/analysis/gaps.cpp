@@ -1,6 +1,7 @@
 #include "dag/analysis/gaps.h"
 
 #include "dag/analysis/critical_path.h"
+#include "dag/analysis/held.h"
 
 namespace tandem::dag::analysis {
 namespace {
@@ -42,8 +43,8 @@ class Causes {
          uint64_t pause_ns)
       : window_(window), schedule_(schedule), held_(held), pause_ns_(pause_ns) {}
 
-  Gap explain(uint64_t start_ns, uint64_t end_ns, NodeId next) {
-    Gap gap{start_ns, end_ns, held_in(start_ns, end_ns), next, GapCause::kOther};
+  Gap explain(uint64_t start_ns, uint64_t end_ns, NodeId next) const {
+    Gap gap{start_ns, end_ns, held_between(held_, start_ns, end_ns), next, GapCause::kOther};
     gap.cause = gap.held_ns > gap.length() / 2 ? GapCause::kHeld : cause(gap);
     return gap;
   }
@@ -65,20 +66,10 @@ class Causes {
     return synced ? GapCause::kSync : GapCause::kHost;
   }
 
-  // Gaps come in order, so that each interval is passed once.
-  uint64_t held_in(uint64_t start_ns, uint64_t end_ns) {
-    while (at_ < held_.size() && held_[at_].end_ns <= start_ns) ++at_;
-    uint64_t sum_ns = 0;
-    for (size_t i = at_; i < held_.size() && held_[i].start_ns < end_ns; ++i)
-      sum_ns += minus(std::min(end_ns, held_[i].end_ns), std::max(start_ns, held_[i].start_ns));
-    return sum_ns;
-  }
-
   const Window& window_;
   const Schedule& schedule_;
   const std::vector<Times>& held_;
   uint64_t pause_ns_;
-  size_t at_ = 0;
 };
 
 }  // namespace
@@ -86,7 +77,7 @@ class Causes {
 std::vector<Gap> gaps(const Window& window, const Schedule& schedule,
                       const std::vector<Times>& held, uint64_t pause_ns) {
   std::vector<Gap> out;
-  Causes causes(window, schedule, held, pause_ns);
+  const Causes causes(window, schedule, held, pause_ns);
   const std::vector<NodeId> starts = by_start(window, schedule);
   const std::vector<Step> all = steps(window, schedule, schedule.first);
   size_t next = 0;

@@ -1,0 +1,35 @@
+// Times in which the job's launches were held back: intervals in order that do not overlap.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "dag/analysis/schedule.h"
+
+namespace tandem::dag::analysis {
+
+// In order, those that overlap as one.
+inline std::vector<Times> united(std::vector<Times> spans) {
+  std::sort(spans.begin(), spans.end(), [](const Times& a, const Times& b) {
+    return std::make_pair(a.start_ns, a.end_ns) < std::make_pair(b.start_ns, b.end_ns);
+  });
+  std::vector<Times> out;
+  for (const Times& span : spans) {
+    if (out.empty() || span.start_ns > out.back().end_ns) out.push_back(span);
+    else out.back().end_ns = std::max(out.back().end_ns, span.end_ns);
+  }
+  return out;
+}
+
+// How much of [start_ns, end_ns) lies in them; in time by their number's logarithm, and those in it.
+inline uint64_t held_between(const std::vector<Times>& held, uint64_t start_ns, uint64_t end_ns) {
+  auto span = std::upper_bound(held.begin(), held.end(), start_ns,
+                               [](uint64_t ns, const Times& one) { return ns < one.end_ns; });
+  uint64_t sum_ns = 0;
+  for (; span != held.end() && span->start_ns < end_ns; ++span)
+    sum_ns += minus(std::min(end_ns, span->end_ns), std::max(start_ns, span->start_ns));
+  return sum_ns;
+}
+
+}  // namespace tandem::dag::analysis
