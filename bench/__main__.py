@@ -21,6 +21,7 @@ BENCHES = {
     "gate": "from an opened gate to the next launch, and from a busy server to the last one",
     "idle": "what the daemon costs with 100 attached processes that do nothing",
     "calls": "what the shim adds to a call of each class",
+    "memory": "what allocations cost that the shim counts, or that can be moved",
     "start": "what preloading costs a program that never uses CUDA",
     "decide": "how long the scheduler takes to decide with 100 jobs",
     "softgpu": "the software GPU: a launch, kernels a second, the device process's memory",

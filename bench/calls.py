@@ -14,18 +14,15 @@ those. The others have to look at all streams of the process, or at its one tabl
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from bench.bars import Bar, bar, progress, show_bars, smallest_median
 from bench.one_job_daemon import LONG_SEGMENT_NS, Treatment, listening, one_job
-from bench.stage import HERE, NotMeasuredError, Stage, read_round, stage
+from bench.stage import NotMeasuredError, Stage, read_round, stage
 
 ROUNDS = 5
 GROUPS = 400
@@ -93,7 +90,7 @@ def _measure(crews: Sequence[Crew]) -> list[Figures]:
     """In turn by each crew."""
     rounds: list[Rounds] = [defaultdict(list) for _ in crews]
     with stage() as place:
-        env = {**place.shimmed(), "LD_LIBRARY_PATH": str(_empty_driver(place))}
+        env = {**place.shimmed(), "LD_LIBRARY_PATH": str(place.empty_driver())}
         with listening(place.attach_socket) as listener:
             for number in range(1, ROUNDS + 1):
                 progress(f"round {number} of {ROUNDS}")
@@ -138,16 +135,3 @@ def _result(figures: Figures) -> dict[str, Any]:
     added = {name: _added(name, figures) for name in CALLS}
     measured = {name: round(value, 2) for name, value in figures.items()}
     return {"added_ns": added, "noise_ns": _added("noise", figures), **measured}
-
-
-def _empty_driver(place: Stage) -> Path:
-    """A folder with the empty libcuda.so.1."""
-    folder = place.folder / "empty"
-    folder.mkdir()
-    compiler = shutil.which("g++")
-    if compiler is None:
-        raise NotMeasuredError("g++ is not installed")
-    command = [compiler, "-std=c++17", "-O2", "-shared", "-fPIC", *place.cuda_flags()]
-    command += [str(HERE / "empty_driver.cpp"), "-o", str(folder / "libcuda.so.1")]
-    subprocess.run(command, check=True)
-    return folder

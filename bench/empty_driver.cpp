@@ -1,5 +1,5 @@
 // A libcuda.so.1 whose calls do nothing and take no time: what remains of a call under the shim is
-// the shim. Only what bench/calls.c and an attached shim ask for.
+// the shim. Only what bench/calls.c, bench/allocs.c and an attached shim ask for.
 #include <cuda.h>
 
 #include <atomic>
@@ -60,6 +60,30 @@ EMPTY(cuMemCreate)
   return hand_out(handle);
 }
 EMPTY(cuMemRelease)(CUmemGenericAllocationHandle) { return CUDA_SUCCESS; }
+EMPTY(cuDeviceGetAttribute)(int* value, CUdevice_attribute, CUdevice) {
+  *value = 1;
+  return CUDA_SUCCESS;
+}
+EMPTY(cuMemGetAllocationGranularity)
+(size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+  *bytes = 2 << 20;
+  return CUDA_SUCCESS;
+}
+EMPTY(cuMemAddressReserve)
+(CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+  static std::atomic<unsigned long long> next{0x400000000000};
+  *address = next.fetch_add(bytes);
+  return CUDA_SUCCESS;
+}
+EMPTY(cuMemAddressFree)(CUdeviceptr, size_t) { return CUDA_SUCCESS; }
+EMPTY(cuMemMap)
+(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
+  return CUDA_SUCCESS;
+}
+EMPTY(cuMemSetAccess)(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { return CUDA_SUCCESS; }
+EMPTY(cuMemUnmap)(CUdeviceptr, size_t) { return CUDA_SUCCESS; }
+EMPTY(cuCtxPushCurrent_v2)(CUcontext) { return CUDA_SUCCESS; }
+EMPTY(cuCtxPopCurrent_v2)(CUcontext* context) { return cuCtxGetCurrent(context); }
 EMPTY(cuArrayCreate_v2)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) { return hand_out(array); }
 EMPTY(cuArrayDestroy)(CUarray) { return CUDA_SUCCESS; }
 // event, query, sync, capture

@@ -38,6 +38,7 @@ class Treatment:
     job_class: int = BATCH_CLASS
     segment_ns: int = USUAL_SEGMENT_NS
     has_peer: bool = True
+    swappable: bool = False  # its memory may be moved, so it is virtual memory
     detects: bool = True  # whether the poller looks for anything in the telemetry
 
 
@@ -61,7 +62,7 @@ class OneJob:
         self.poller = _native.Poller(detects=treatment.detects)
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._greet()
+        self._greet(swappable=treatment.swappable)
         self._spawn(self._poll)
 
     @property
@@ -96,12 +97,12 @@ class OneJob:
         self._presence.close()
         self._state.close()
 
-    def _greet(self) -> None:
+    def _greet(self, *, swappable: bool) -> None:
         hello = _native.decode(self._connection.recv(4096))
         if not isinstance(hello, _native.Hello):
             msg = f"expected a HELLO, got {type(hello).__name__}"
             raise TypeError(msg)
-        welcome = _native.encode_welcome(process_id=1, job_id=1, clock=0)
+        welcome = _native.encode_welcome(process_id=1, job_id=1, clock=0, swappable=swappable)
         _send(self._connection, welcome, self.process.fds)
         self._connection.recv(4096)  # MAPPED
         present = _native.encode_presence(index=0, job_class=LATENCY_CLASS)

@@ -82,6 +82,16 @@ class Stage:
             softgpu.compile_kernels(HERE / "noop.cu", output)
         return output
 
+    def empty_driver(self) -> Path:
+        """A folder with the libcuda.so.1 whose calls take no time."""
+        folder = self.folder / "empty"
+        output = folder / "libcuda.so.1"
+        if not output.exists():
+            folder.mkdir()
+            command = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", *self.cuda_flags()]
+            subprocess.run([*command, HERE / "empty_driver.cpp", "-o", output], check=True)
+        return folder
+
     @contextmanager
     def running(
         self, command: Sequence[str | Path], env: Mapping[str, str], log: Path | None = None

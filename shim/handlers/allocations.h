@@ -15,19 +15,39 @@
 #include "pool_rows.h"
 #include "session.h"
 #include "settings.h"
+#include "slabs.h"
 #include "swappable.h"
 #include "use.h"
 
 namespace tandem::shim::handlers {
 
+// Into a slab, which counts as a whole: the limit has nothing to say. False: it is the driver's to
+// allocate.
+inline bool pack(CUdeviceptr* address, uint64_t bytes) {
+  const swap::Use use;
+  const Place place = place_now();
+  if (!place.context ||
+      swap::pack(address, bytes, place.context, place.device) != CUDA_SUCCESS) {
+    return false;
+  }
+  hold(holdings::Kind::kPacked, *address, place, bytes);
+  if (Channel* channel = managed_channel())
+    record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes);
+  return true;
+}
+
 // `Address` and `Size` of 32 bits: the first version of the driver API.
 template <class Call, class Address, class Size>
 CUresult allocate(Address* address, Size bytes) {
   uint64_t held = bytes;
-  const bool movable = swap::is_wanted(managed_channel(), bytes);
+  const bool movable = address && swap::is_wanted(managed_channel(), bytes);
+  const bool small = bytes < swap::kSmallestRegion;
+  if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
+    if (movable && small && pack(address, bytes)) return CUDA_SUCCESS;
+  }
   const auto real = [&] {
     if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
-      const Place place = movable && address ? place_now() : Place{};
+      const Place place = movable && !small ? place_now() : Place{};
       if (place.context) {
         const CUresult result =
             swap::allocate_region(address, bytes, place.context, place.device, &held);
@@ -64,7 +84,7 @@ CUresult allocate_managed(CUdeviceptr* address, size_t bytes, unsigned flags) {
 inline holdings::Entry take_out_address(uint64_t address) {
   const holdings::Locked table;
   for (const auto kind : {holdings::Kind::kLinear, holdings::Kind::kPooled,
-                          holdings::Kind::kImported}) {
+                          holdings::Kind::kImported, holdings::Kind::kPacked}) {
     if (holdings::Entry* found = table->find(kind, address)) {
       const holdings::Entry entry = *found;
       table->erase(found);
@@ -91,7 +111,7 @@ CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoSt
     pools::note_freed(static_cast<uint32_t>(entry.owner), entry.bytes);
   } else if (entry.kind == holdings::Kind::kImported) {
     memory::add_imported(-static_cast<int64_t>(entry.bytes));
-  } else {
+  } else if (entry.kind != holdings::Kind::kPacked) {
     leave(entry);
   }
   if (channel) record_memory(*channel, shm::RecordKind::kFree, address, entry.bytes, stream);

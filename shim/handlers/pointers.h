@@ -34,8 +34,9 @@ inline void correct_attribute(const swap::Range& range, CUpointer_attribute attr
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       *static_cast<size_t*>(to) = range.bytes;
       break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:  // that of its first piece
-      g_driver.cuPointerGetAttribute(to, attribute, range.base);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      if (range.buffer_id) *static_cast<unsigned long long*>(to) = range.buffer_id;
+      else g_driver.cuPointerGetAttribute(to, attribute, range.base);
       break;
     default: break;
   }

@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "pool_rows.h"
 #include "session.h"
+#include "swappable.h"
 
 namespace tandem::shim {
 namespace {
@@ -27,6 +28,7 @@ uint64_t limit_now(uint32_t device) {
 void give_up_spare_memory(uint32_t device) {
   pools::trim(device);
   graph_memory::trim(device);
+  swap::give_up_spare(device);
 }
 
 bool admit(uint32_t device, uint64_t bytes) {

@@ -20,8 +20,8 @@ using holdings::Locked;
 std::atomic<uint64_t> g_newest{1};
 
 bool belongs_to_a_context(const Entry& entry) {
-  return entry.kind == Kind::kLinear || entry.kind == Kind::kArray ||
-         entry.kind == Kind::kMipmapped || entry.kind == Kind::kImported ||
+  return entry.kind == Kind::kLinear || entry.kind == Kind::kPacked ||
+         entry.kind == Kind::kArray || entry.kind == Kind::kMipmapped || entry.kind == Kind::kImported ||
          entry.kind == Kind::kExternal;
 }
 
@@ -65,7 +65,7 @@ void finish(uint64_t number, CUcontext context, uint32_t device, bool destroyed)
     table->erase_if([&](const Entry& entry) {
       if (!belongs_to_a_context(entry) || entry.owner != number) return false;
       if (is_foreign(entry)) imported += entry.bytes;
-      else memory::give_back(entry.device, entry.bytes);
+      else if (entry.kind != Kind::kPacked) memory::give_back(entry.device, entry.bytes);
       return true;
     });
     if (Entry* known = context ? table->find(Kind::kContext, key_of(context)) : nullptr)

@@ -15,6 +15,7 @@ enum class Kind : uint8_t {
   // By address.
   kLinear,    // cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged
   kPooled,    // cuMemAllocAsync and cuMemAllocFromPoolAsync; owner: the pool's row
+  kPacked,    // cuMemAlloc, in a slab that is counted instead (slabs.h)
   kImported,  // another process's, from cuIpcOpenMemHandle or cuMemPoolImportPointer
   kMapping,   // cuMemMap; owner: the physical memory's number
   // By handle.

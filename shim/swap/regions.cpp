@@ -107,15 +107,6 @@ CUresult add_pieces(const Region& region, uint32_t device) {
   return CUDA_SUCCESS;
 }
 
-CUresult synchronize(uint64_t context) {
-  const CUresult pushed = g_driver.cuCtxPushCurrent_v2(reinterpret_cast<CUcontext>(context));
-  if (pushed != CUDA_SUCCESS) return pushed;
-  const CUresult result = g_driver.cuCtxSynchronize();
-  CUcontext popped = nullptr;
-  g_driver.cuCtxPopCurrent_v2(&popped);
-  return result;
-}
-
 void drop(const Region& region) {
   drop_pieces(region.base, region.reserved);
   g_driver.cuMemAddressFree(region.base, region.reserved);
@@ -147,7 +138,7 @@ CUresult allocate_region(CUdeviceptr* out, uint64_t bytes, uint64_t context, uin
 CUresult release_region(CUdeviceptr base) {
   const Range range = range_of(base);
   if (!range.bytes || range.base != base) return CUDA_ERROR_NOT_FOUND;
-  const CUresult waited = synchronize(range.context);
+  const CUresult waited = wait_for_work(range.context);
   if (waited != CUDA_SUCCESS) return waited;
   const HoldsMutex lock(&g_lock);
   const size_t at = place_of(g_regions, base);
@@ -180,7 +171,16 @@ Range range_of(CUdeviceptr address) {
   }
   const Region& region = g_regions[at];
   if (address - region.base >= region.bytes) return {};
-  return {region.base, region.bytes, region.context};
+  return {region.base, region.bytes, region.context, 0};
+}
+
+CUresult wait_for_work(uint64_t context) {
+  const CUresult pushed = g_driver.cuCtxPushCurrent_v2(reinterpret_cast<CUcontext>(context));
+  if (pushed != CUDA_SUCCESS) return pushed;
+  const CUresult result = g_driver.cuCtxSynchronize();
+  CUcontext popped = nullptr;
+  g_driver.cuCtxPopCurrent_v2(&popped);
+  return result;
 }
 
 void publish_bytes() {

@@ -13,7 +13,7 @@
 
 namespace tandem::shim::swap {
 
-// Smaller allocations stay with the driver, and on the device: a piece is 2 MiB at least.
+// Smaller allocations are packed (slabs.h): a piece is 2 MiB at least.
 inline constexpr uint64_t kSmallestRegion = 1 << 20;
 
 struct Piece {
@@ -30,6 +30,7 @@ struct Range {
   CUdeviceptr base = 0;
   uint64_t bytes = 0;  // as asked for; 0 = not ours
   uint64_t context = 0;
+  uint64_t buffer_id = 0;  // 0 = the driver's of its first byte
 };
 
 // In the current context, on its device. CUDA_ERROR_NOT_SUPPORTED: the device has no such memory. `held`
@@ -42,6 +43,9 @@ CUresult release_region(CUdeviceptr base);
 // Those for which `keep` says no; of contexts that are gone.
 void release_regions_unless(bool (*keep)(CUdeviceptr base));
 Range range_of(CUdeviceptr address);
+
+// As cuMemFree does before it frees.
+CUresult wait_for_work(uint64_t context);
 
 void publish_bytes();
 [[nodiscard]] uint64_t swappable_bytes();

@@ -3,36 +3,54 @@
 #include "holdings.h"
 #include "homes.h"
 #include "mover.h"
+#include "slabs.h"
 #include "traffic.h"
 #include "use.h"
 #include "wire.h"
 
 namespace tandem::shim::swap {
+namespace {
+
+bool is_held(holdings::Kind kind, CUdeviceptr address) {
+  const holdings::Locked table;
+  return table->find(kind, address) != nullptr;
+}
+
+}  // namespace
 
 bool is_wanted(const Channel* channel, uint64_t bytes) {
-  if (!channel || bytes < kSmallestRegion || !(channel->features & wire::kFeatureSwap)) return false;
+  if (!channel || !bytes || !(channel->features & wire::kFeatureSwap)) return false;
   g_on.store(true);
   return true;
 }
 
 CUresult release_if_ours(CUdeviceptr address) {
   if (!g_on.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_FOUND;
-  return release_region(address);
+  const CUresult result = unpack(address);
+  return result == CUDA_ERROR_NOT_FOUND ? release_region(address) : result;
 }
 
 Range range_at(CUdeviceptr address) {
-  return g_on.load(std::memory_order_relaxed) ? range_of(address) : Range{};
+  if (!g_on.load(std::memory_order_relaxed)) return {};
+  Range packed;
+  return find_packed(address, &packed) ? packed : range_of(address);
 }
 
 void release_forgotten() {
   if (!g_on.load(std::memory_order_relaxed)) return;
+  forget_slabs_unless([](CUdeviceptr address) { return is_held(holdings::Kind::kPacked, address); });
   release_regions_unless([](CUdeviceptr base) {
-    const holdings::Locked table;
-    return table->find(holdings::Kind::kLinear, base) != nullptr;
+    Range packed;
+    return is_held(holdings::Kind::kLinear, base) || find_packed(base, &packed);
   });
 }
 
+void give_up_spare(uint32_t device) {
+  if (g_on.load(std::memory_order_relaxed)) give_up_empty_slab(device);
+}
+
 void start_afresh() {
+  forget_slabs();
   forget_regions();
   forget_homes();
   forget_mover();

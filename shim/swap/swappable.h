@@ -1,5 +1,5 @@
-// Which memory can be moved: linear memory of a process that the daemon has promised to move, from a
-// certain size on. All else stays on the device.
+// Which memory can be moved: linear memory of a process that the daemon has promised to move. All else
+// stays on the device.
 #pragma once
 
 #include <cuda.h>
@@ -22,6 +22,9 @@ Range range_at(CUdeviceptr address);
 
 // What is no holding any more (holdings.h), because its context is gone.
 void release_forgotten();
+
+// What it keeps for allocations to come.
+void give_up_spare(uint32_t device);
 
 void start_afresh();  // a forked child has none of it
 

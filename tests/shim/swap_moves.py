@@ -339,6 +339,71 @@ def makes_room(folder):
     return daemon.move(held - sum(FOLLOWING))
 
 
+SMALL = (1, 255, 256, 257, 5_000, 300_000, MIB - 1, 64) * 3
+BUFFER_ID = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_BUFFER_ID
+RANGE_SIZE = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_RANGE_SIZE
+
+
+def small_ones(folder):
+    """Small allocations move, answer as others do, and give the device back what they took."""
+    daemon = Daemon(folder)
+    before = device_holds()
+    memory = Memory(SMALL)
+    spans = sorted(zip((int(a) for a in memory.addresses), SMALL, strict=True))
+    ranges = [cu.cuMemGetAddressRange(at + size - 1)[1:] for at, size in spans]
+    holding = daemon.job.snapshot()
+    held = device_holds() - before
+    daemon.job.give_pool(held)
+    out = daemon.move(0)
+    back = daemon.move(EVERYTHING)
+    right = memory.is_right()
+    seen = {
+        "spans": spans,
+        "ranges": [(int(base), int(size)) for base, size in ranges],
+        "sizes": [ok(cu.cuPointerGetAttribute(RANGE_SIZE, at)) for at, _ in spans],
+        "ids": [ok(cu.cuPointerGetAttribute(BUFFER_ID, at)) for at, _ in spans],
+        "held": held,
+        "counted": [holding.device_bytes, holding.swappable_bytes],
+        "out": out,
+        "back": back,
+        "right": right,
+    }
+    for address in memory.addresses:
+        ok(cu.cuMemFree(address))
+    again = cu.cuMemFree(memory.addresses[0])[0].name
+    return seen | {
+        "again": again,
+        "left": [device_holds() - before, daemon.job.snapshot().device_bytes],
+    }
+
+
+def small_ones_at_the_limit(folder):
+    """Where the limit has no room for a slab the driver gives small memory, up to the last byte."""
+    daemon = Daemon(folder)
+    daemon.job.process.set_memory_limit(limit_bytes=3 * MIB)
+    in_a_slab = ok(cu.cuMemAlloc(MIB // 2))
+    ok(cu.cuMemFree(in_a_slab))
+    large = [cu.cuMemAlloc(2 * MIB)[0].name]  # the empty slab makes way
+    small = [cu.cuMemAlloc(MIB // 4)[0].name for _ in range(5)]
+    seen = daemon.job.snapshot()
+    return {"granted": large + small, "counted": [seen.device_bytes, seen.swappable_bytes]}
+
+
+def context_ends(folder):
+    """What small memory a context had is gone with it, and counted no more."""
+    daemon = Daemon(folder)
+    before = device_holds()
+    context = ok(cu.cuCtxCreate(None, 0, 0))
+    for size in SMALL:
+        ok(cu.cuMemAlloc(size))
+    holding = daemon.job.snapshot().device_bytes
+    ok(cu.cuCtxDestroy(context))
+    ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
+    ok(cu.cuMemFree(ok(cu.cuMemAlloc(1))))  # as good as new
+    seen = daemon.job.snapshot()
+    return {"before": holding, "after": [seen.device_bytes, device_holds() - before]}
+
+
 def daemon_ends(folder):
     """The daemon ends while everything is out: it comes back by itself."""
     daemon = Daemon(folder)

@@ -162,6 +162,37 @@ def test_without_its_daemon_the_memory_comes_back_by_itself(case):
     )
 
 
+def test_small_memory_is_packed_and_moves_too(case):
+    seen = case("small_ones")
+
+    assert all(at % 256 == 0 for at, _ in seen["spans"])
+    assert all(at + size <= later for (at, size), (later, _) in pairwise(seen["spans"]))
+    assert seen["ranges"] == seen["spans"]
+    assert seen["sizes"] == [size for _, size in seen["spans"]]
+    assert len(set(seen["ids"])) == len(seen["ids"])
+    assert seen["held"] == 6 * MIB  # slabs, for 3.9 MiB
+    assert seen["counted"] == [6 * MIB, 6 * MIB]
+    assert seen["out"] == ["reached", 6 * MIB]
+    assert seen["back"] == ["reached", 0]
+    assert seen["right"] == [True] * len(seen["spans"])
+    assert seen["again"] == "CUDA_ERROR_INVALID_VALUE"
+    assert seen["left"] == [2 * MIB] * 2  # one slab, for what comes
+
+
+def test_the_limit_is_used_up_to_the_last_byte_by_small_memory(case):
+    seen = case("small_ones_at_the_limit")
+
+    assert seen["granted"] == ["CUDA_SUCCESS"] * 5 + ["CUDA_ERROR_OUT_OF_MEMORY"]
+    assert seen["counted"] == [3 * MIB, 2 * MIB]
+
+
+def test_small_memory_ends_with_its_context(case):
+    seen = case("context_ends")
+
+    assert seen["before"] == 6 * MIB
+    assert seen["after"] == [2 * MIB] * 2
+
+
 def test_a_job_that_may_not_be_moved_keeps_the_drivers_allocator(case):
     seen = case("not_swappable")
 

@@ -1,0 +1,60 @@
+// What of one slab is taken: parts of whole cells, where they first fit. Knows offsets only, and is not
+// locked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem::shim::swap {
+
+// All zero is an empty one: it lives in fresh pages, of which it touches what it needs.
+class Slab {
+ public:
+  static constexpr uint32_t kBytes = 2 << 20;
+  static constexpr uint32_t kCell = 256;  // the alignment that cuMemAlloc promises
+  static constexpr uint32_t kCells = kBytes / kCell;
+
+  struct Part {
+    uint32_t at = 0;
+    uint32_t bytes = 0;   // as asked for; 0 = there is none
+    uint32_t number = 0;  // told to `take`
+  };
+
+  // False: there is no room. `bytes`: 1 to kBytes.
+  bool take(uint32_t bytes, uint32_t number, uint32_t* at);
+  // False: no part begins there.
+  bool give_back(uint32_t at);
+  // The part that the byte belongs to.
+  [[nodiscard]] Part part_at(uint32_t at) const;
+
+  [[nodiscard]] bool is_empty() const { return taken_ == 0; }
+
+  // Whether visit(part) says true for some part.
+  template <class Visit>
+  [[nodiscard]] bool any_part(Visit visit) const {
+    for (uint32_t cell = next(0, true); cell < kCells; cell = next(end_of(cell), true)) {
+      if (visit(Part{cell * kCell, parts_[cell].bytes, parts_[cell].number})) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr uint32_t kWords = kCells / 64;
+  struct Begin {
+    uint32_t bytes;  // 0 = no part begins at this cell
+    uint32_t number;
+  };
+
+  static constexpr uint32_t cells_of(uint32_t bytes) { return (bytes + kCell - 1) / kCell; }
+  [[nodiscard]] uint32_t end_of(uint32_t cell) const { return cell + cells_of(parts_[cell].bytes); }
+  // The first cell from `from` on that is taken, or free; kCells = none.
+  [[nodiscard]] uint32_t next(uint32_t from, bool taken) const;
+  void mark(uint32_t from, uint32_t count, bool taken);
+
+  uint64_t words_[kWords];  // a bit a cell: taken
+  Begin parts_[kCells];
+  uint32_t taken_;      // cells
+  uint32_t too_large_;  // so many cells in a row were not there when last looked for; 0 = not known
+};
+
+}  // namespace tandem::shim::swap
