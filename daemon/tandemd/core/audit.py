@@ -26,7 +26,8 @@ def take_audit(
         if process is None:  # it has ended meanwhile
             continue
         process.audited_bytes = sum(held_bytes)
-        unseen_bytes = process.audited_bytes - process.usage.device_bytes
+        unseen_bytes = process.audited_bytes - process.usage.resident_bytes
+        process.unseen_bytes = max(0, unseen_bytes)
         if unseen_bytes <= len(held_bytes) * SLACK_BYTES:
             process.audit_misses = 0
             continue

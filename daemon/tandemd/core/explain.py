@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
-from tandemd.core.explain_memory import explain_return, explain_wait, first_in_line, memory_facts
+from tandemd.core.explain_memory import (
+    explain_return,
+    explain_wait,
+    first_in_line,
+    memory_facts,
+    turn_lines,
+)
 from tandemd.core.explain_pairs import pair_lines, partner_of
 from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
@@ -42,6 +48,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     else:
         summary = _open(scheduler, job, group, *found)
     lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job)]
+    lines += turn_lines(group, scheduler.options)
     return Explained(summary=summary, lines=tuple(lines))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tandemd.core.memory_line import Waiter
-from tandemd.core.model import NO_LIMIT, Job
+from tandemd.core.model import NO_LIMIT, Group, Job, Options
+from tandemd.core.quantum import STALLS
 from tandemd.core.scheduler import Scheduler
 
 
@@ -50,6 +51,28 @@ def memory_facts(job: Job) -> list[str]:
     return lines
 
 
+def turn_lines(group: Group, options: Options) -> list[str]:
+    """What memory means for the group's turns; nothing where all fits."""
+    lines = []
+    if group.misfit_bytes:
+        lines.append(
+            f"its memory does not fit beside what cannot be moved: {_size(group.misfit_bytes)} too "
+            "much; it gets no turn until others give up as much"
+        )
+    if group.stall_ns:
+        what = f"passing its turn on takes {_ms(group.stall_ns)}: memory has to be exchanged"
+        if group.turn_ns >= STALLS * group.stall_ns:
+            lines.append(f"{what}; it lasts at least {STALLS} times that, {_ms(group.turn_ns)}")
+        else:
+            lost = group.stall_ns / (group.stall_ns + group.turn_ns)
+            wanted, limit = _ms(STALLS * group.stall_ns), _ms(options.max_hold_ns)
+            lines.append(
+                f"{what}; {STALLS} times that would be {wanted}, but max_hold of {limit} allows "
+                f"{_ms(group.turn_ns)}: {lost:.0%} are lost"
+            )
+    return lines
+
+
 def explain_return(job: Job, scheduler: Scheduler) -> str | None:
     """That a job which goes on waits for its memory; None if all of it is there."""
     swapped_bytes = sum(process.usage.swapped_bytes for process in job.processes.values())
@@ -76,6 +99,10 @@ def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
 def _ordinal(number: int) -> str:
     tens = number % 100 // 10
     return f"{number}{'th' if tens == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _ms(duration_ns: int) -> str:
+    return f"{duration_ns / 1e6:.{0 if duration_ns >= 10_000_000 else 1}f} ms"
 
 
 def _size(size_bytes: int) -> str:

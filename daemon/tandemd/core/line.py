@@ -47,5 +47,10 @@ class Line:
             heappush(heap, aside)
         return found
 
+    def in_order(self) -> list[Group]:
+        """All of them, first to last."""
+        live = sorted(filter(self._is_live, self._heap), key=lambda entry: entry[:2])
+        return list({group.key: group for _, _, group in live}.values())
+
     def _is_live(self, entry: tuple[float, int, Group]) -> bool:
         return self._figures.get(entry[2].key) == entry[0]

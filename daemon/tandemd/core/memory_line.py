@@ -61,7 +61,7 @@ class Waiter:
     @property
     def deadline_ns(self) -> int:
         """When it should have given up."""
-        return self.since_ns + self.job.spec.wait_memory_ns + DEADLINE_SLACK_NS
+        return self.since_ns + self.job.spec.patience_ns + DEADLINE_SLACK_NS
 
 
 class MemoryLine:
@@ -72,7 +72,19 @@ class MemoryLine:
         self.waiters: dict[int, Waiter] = {}  # by process; refused ones until they have left
         self._processes = processes
         self._jobs = jobs
+        self._asleep: set[int] = set()  # processes
+        self._hopeless: set[int] = set()
         self._arrivals = 0
+
+    def tell_turns(self, *, asleep: set[int], hopeless: set[int]) -> bool:
+        """Where memory follows the turn (residency.py): whether that is news.
+
+        `asleep`: processes that may try only when it is their turn; until then they are in nobody's
+        way. `hopeless`: processes that would wait in vain, even if all that can be moved went.
+        """
+        is_news = (asleep, hopeless) != (self._asleep, self._hopeless)
+        self._asleep, self._hopeless = asleep, hopeless
+        return is_news and bool(self.waiters)
 
     def take(self, process: Process, before: Usage, now_ns: int) -> bool:
         """Take in what a process says of itself now; whether it is news for the line."""
@@ -112,21 +124,32 @@ class MemoryLine:
             waiter.is_refused |= self._is_impossible(waiter) or now_ns >= waiter.deadline_ns
         standing = self.standing
         for place, waiter in enumerate(standing):
-            waiter.ahead = [w for w in standing[:place] if w.is_in_the_way_of(waiter.process)]
+            waiter.ahead = [
+                w
+                for w in standing[:place]
+                if w.is_in_the_way_of(waiter.process) and not self.is_asleep(w)
+            ]
             helps = any(held_bytes(process) for process in waiter.job.processes.values())
-            waiter.may_try = not waiter.ahead or (
-                helps and all(other.is_blocked for other in waiter.ahead)
+            waiter.may_try = not self.is_asleep(waiter) and (
+                not waiter.ahead or (helps and all(other.is_blocked for other in waiter.ahead))
             )
             # Behind one that is blocked, who may not try is so, too.
             stands_behind = not waiter.may_try and any(w.is_blocked for w in waiter.ahead)
             waiter.is_blocked = stands_behind or self._needs_others(waiter, standing)
         return standing
 
+    def is_asleep(self, waiter: Waiter) -> bool:
+        """It waits for its turn, not for what others hold."""
+        return waiter.process.process_id in self._asleep and not waiter.wait.is_quota
+
     def _is_impossible(self, waiter: Waiter) -> bool:
         spec = waiter.job.spec
+        if not spec.wait_memory_ns:  # it waits because of `swappable`, and only for that
+            hopeless = waiter.process.process_id in self._hopeless
+            return hopeless or waiter.wait.is_quota or not spec.swappable
         known = [self.capacity_bytes.get(gpu, 0) for gpu in waiter.process.gpus]
         most_bytes = min(spec.memory_bytes, max(known)) if all(known) else spec.memory_bytes
-        return not spec.wait_memory_ns or waiter.wait.size_bytes > most_bytes
+        return waiter.wait.size_bytes > most_bytes
 
     def _needs_others(self, waiter: Waiter, standing: list[Waiter]) -> bool:
         """Whether all memory of those who do not wait would not be enough."""
@@ -150,6 +173,7 @@ class MemoryLine:
         """
         dead = [waiter for waiter in self.standing if waiter.is_stuck(now_ns, options)]
         dead = [w for w in dead if has_tried(w) or not w.may_try]
+        dead = [w for w in dead if not self.is_asleep(w)]
         while True:
             ids = {waiter.process.process_id for waiter in dead}
             still = [w for w in dead if all(p.process_id in ids for p in self._helpers(w))]
@@ -169,7 +193,7 @@ class MemoryLine:
 
 def held_bytes(process: Process) -> int:
     """What it holds of a GPU: by its own count or, with the context, by the driver's."""
-    return max(process.usage.resident_bytes, process.audited_bytes)
+    return process.usage.resident_bytes + process.unseen_bytes
 
 
 def _kept_bytes(standing: list[Waiter], gpu: int) -> int:

@@ -126,7 +126,7 @@ class MemoryPlaces:
             yield place.action(process.process_id)
 
     def _place(self, process: Process, standing: list[Waiter]) -> Place:
-        line_ahead = bool(self._jobs[process.job_id].spec.wait_memory_ns) and any(
+        line_ahead = bool(self._jobs[process.job_id].spec.patience_ns) and any(
             w.is_in_the_way_of(process) for w in standing if w.process is not process
         )
         waiter = self.line.waiters.get(process.process_id)

@@ -16,6 +16,7 @@ from typing import ClassVar
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
+SWAP_WAIT_NS = 18 * 3600 * 10**9  # the longest that the shim can be told: a turn comes
 
 
 class JobClass(IntEnum):
@@ -95,6 +96,11 @@ class JobSpec:
     swappable: bool = False  # its memory may be moved to the host
     name: str = ""
     group: str = ""
+
+    @property
+    def patience_ns(self) -> int:
+        """How long an allocation may wait: without being asked, only for what others can move."""
+        return self.wait_memory_ns or (SWAP_WAIT_NS if self.swappable else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +196,11 @@ class Usage:
         return tuple(waited)
 
     @property
+    def waits_for_memory(self) -> bool:
+        """A thread waits for memory of its own that is on the host, or for more of it."""
+        return self.waiting_threads > 0 and self.wait_reason is WaitReason.MEMORY
+
+    @property
     def wants_gpu(self) -> bool:
         """Has work on the GPU, or a thread that waits to put some there."""
         waits = self.waiting_threads > 0 and self.wait_reason is not WaitReason.MEMORY
@@ -207,6 +218,7 @@ class Process:
     mapped: bool = False  # its presence page may be shown to others
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
+    unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
     audit_misses: int = 0  # looks in a row that found its claim far below that
     mix: Mix | None = None  # None: not known yet
 
@@ -315,6 +327,10 @@ class Group:
     busy: bool = False
     wants: bool = False
     last_wanted_ns: int = 0
+    needs_memory: bool = False  # it waits for memory that it gets with the turn
+    misfit_bytes: int = 0  # by so much the GPU is too small for its memory now: a turn is no use
+    stall_ns: int = 0  # passing the turn on from it to the next takes so long: memory has to move
+    turn_ns: int = 0  # GPU time that its turn lasts at least, because of that
     steps: int = 0  # ends of iterations: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
@@ -388,6 +404,7 @@ class Options:
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
     memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
     memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
+    link_bytes_s: float = 12e9  # to the host and back, until it was measured
     host_limit_bytes: int = 64 << 30  # for memory moved out; 0 = none is moved
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tandemd.core.model import Group
 
+STALLS = 50  # a turn lasts this many times what passing it on takes: 2 % are lost at most
 _SLACK = 4  # the part of a quantum by which it may be moved, as a divisor
 
 
@@ -23,6 +24,15 @@ def is_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
     left_ns = holder.step_cost_ns - since_ns
     is_near = 0 < left_ns <= quantum_ns + slack_ns - served_ns
     return served_ns >= quantum_ns and not is_near
+
+
+def turn_ns(stall_ns: int, *, waiting: int, max_hold_ns: int) -> int:
+    """GPU time that a turn should last at least, where passing it on takes `stall_ns`.
+
+    Gandiva (Xiao et al., OSDI 2018) keeps a switch below 2 % of a quantum. `waiting` groups wait
+    for their turn one behind the other, and none should be held for longer than `max_hold_ns`.
+    """
+    return min(STALLS * stall_ns, max_hold_ns // max(1, waiting))
 
 
 def left_ns(holder: Group, *, served_ns: int, quantum_ns: int) -> int:

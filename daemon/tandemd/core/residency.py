@@ -1,20 +1,34 @@
-"""Whose memory is on the GPU: a paused job's goes to the host, a resumed one's comes back.
+"""Whose memory is on the GPU: that of paused jobs goes, and between turns what does not fit.
 
-Suspend and resume as in Gandiva (OSDI'18): a job is stopped first, and only when nothing of it is
-on the GPU any more is its memory copied and given to others. Only jobs that may be moved
-(`swappable`) are. The host's room is promised before anything moves: a process that has been given
-some keeps it.
+Only memory of jobs that may be moved (`swappable`) moves, and only while nothing of its group is
+on the GPU (suspend and resume as in Gandiva, Xiao et al., OSDI 2018). The host's room is promised
+before anything moves: a process that has been given some keeps it.
+
+Where what groups have and ask for does not fit together (the island is *crowded*), memory follows
+the turn: `review` says before a turn is given who can use one and what a change of turns costs,
+`decide` moves memory to whoever has it (placement.py). What a crowded GPU has for this is counted
+from what processes hold; where the driver still refuses, there is less than that, and the
+difference is learned (rooms.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import MoveMemory
-from tandemd.core.model import NO_LIMIT, Group, Job, Process, SwapOutcome
+from tandemd.core.memory_line import MemoryLine, held_bytes
+from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
+from tandemd.core.placement import Claim, Rank, plan, stall_bytes
+from tandemd.core.policy import Policy
+from tandemd.core.quantum import turn_ns
+from tandemd.core.rooms import Rooms
+from tandemd.core.turns import Turns
 
 MIB = 1 << 20
+UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
+PIECE = 32 * MIB  # the shim moves this much at a time; less is not worth an order
+RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
 FAILURES = {
     SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it in one piece",
     SwapOutcome.NOT_DRAINED: "its work on the gpu does not end",
@@ -30,70 +44,360 @@ class Place:
     job: Job
     pool_bytes: int = 0  # of the host, its for as long as it lives
     order: int = 0
-    out: bool = False
-    reported: bool = True  # how the order ended was told
+    target_bytes: int = NO_LIMIT  # of the newest order
+    reported: bool = True  # how the order ended was taken in
+    was_suspended: bool = False  # all of it went to the host, and that was told
+    told_bytes: int = 0  # what it lacked of the host when that was last told
+    fixed_until_ns: int = 0  # moving it failed: it stays where it is until then
+
+    @property
+    def resident_bytes(self) -> int:
+        """Of what can be moved, on the GPU."""
+        return self.process.usage.swappable_bytes - self.process.usage.swapped_bytes
+
+    @property
+    def is_moving(self) -> bool:
+        """The newest order has not ended."""
+        return self.order != self.process.usage.swap_done
+
+
+@dataclass(slots=True, kw_only=True)
+class Crowd:
+    """An island on which memory follows the turn."""
+
+    room_bytes: int  # for everything that can be moved
+    claims: dict[GroupKey, Claim] = field(default_factory=dict)
+
+    def cannot_hold(self, group: Group) -> bool:
+        """What the group has and asks for is too much, even if all that can be moved goes."""
+        claim = self.claims.get(group.key)
+        return claim is not None and claim.needed_bytes > self.room_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Island:
+    """What is looked at: one island, and who of it has the turn."""
+
+    gpus: frozenset[int]
+    members: list[Group]
+    turns: Turns
+    policy: Policy
+    options: Options
+
+    def has_turn(self, group: Group) -> bool:
+        """It need not wait for others to have its memory."""
+        return self.takes_no_turns(group) or group.key in (self.turns.holder, self.turns.companion)
+
+    def takes_no_turns(self, group: Group) -> bool:
+        """Its gate is open whatever others do."""
+        return group.undrainable or self.policy.always_open(group)
 
 
 class Residency:
     """Which processes were told to move their memory. Pure; belongs to the scheduler."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: MemoryLine) -> None:
+        self._line = line
         self._places: dict[int, Place] = {}  # process; empty costs nothing
+        self._rooms = Rooms()
+        self._was_used = False
+        self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
+        self.wake_at_ns: int | None = None
 
     @property
     def pool_bytes(self) -> int:
         """Host memory that was given to processes."""
         return sum(place.pool_bytes for place in self._places.values())
 
+    @property
+    def is_used(self) -> bool:
+        """There is memory that can be moved, or was just now."""
+        return bool(self._places) or self._was_used
+
     def watch(self, process: Process, job: Job) -> None:
         """The process attached."""
         if job.spec.swappable:
             self._places[process.process_id] = Place(process=process, job=job)
 
-    def forget(self, process_id: int) -> None:
+    def forget(self, process: Process) -> None:
         """The process is gone, and its host memory with it."""
-        self._places.pop(process_id, None)
+        self._places.pop(process.process_id, None)
+        for gpu in process.gpus:
+            self._rooms.forget(gpu)
 
-    def decide(
-        self, group_of: Callable[[Job], Group | None], *, host_limit_bytes: int, now_ns: int
-    ) -> list[MoveMemory]:
+    # Before turns are given
+
+    def review(self, islands: Iterable[Island], now_ns: int) -> Iterator[Group]:
+        """Take in where memory is; yields the groups to which turns now mean something else."""
+        self.crowds, self._was_used = {}, bool(self._places)
+        for island in islands:
+            crowd = self._crowd(island)
+            if crowd is not None:
+                self.crowds[island.gpus] = crowd
+            for group in island.members:
+                before = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
+                self._judge(group, crowd)
+                if crowd is not None and group.key == island.turns.holder:
+                    self._price(group, island, crowd)
+                after = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
+                if before != after:
+                    yield group
+
+    def _crowd(self, island: Island) -> Crowd | None:
+        """None: all that is held and asked for fits, or it is not known what there is."""
+        if not island.gpus <= self._line.capacity_bytes.keys():
+            return None
+        if not any(self._places_of(group) for group in island.members):
+            return None
+        claims = {}
+        for group in island.members:
+            claim = self._claim(group)
+            if claim is not None:
+                claims[group.key] = claim
+        room_bytes = min(self._room_bytes(gpu, island) for gpu in island.gpus)
+        active = [claim for claim in claims.values() if claim.rank is not Rank.AWAY]
+        is_away = any(claim.resident_bytes < claim.total_bytes for claim in active)
+        if not is_away and sum(claim.needed_bytes for claim in active) <= room_bytes:
+            return None
+        return Crowd(room_bytes=room_bytes, claims=claims)
+
+    def _claim(self, group: Group) -> Claim | None:
+        """None: it has nothing that moves, and asks for nothing."""
+        places = self._places_of(group)
+        pending_bytes = sum(_rounded(request, UNIT) for request in self._requests(group))
+        if not places and not pending_bytes:
+            return None
+        return Claim(
+            rank=Rank.AWAY if group.paused else Rank.LATER,
+            total_bytes=sum(place.process.usage.swappable_bytes for place in places),
+            resident_bytes=sum(place.resident_bytes for place in places),
+            pending_bytes=pending_bytes,
+        )
+
+    def _requests(self, group: Group) -> Iterator[int]:
+        for process_id in group.processes:
+            waiter = self._line.waiters.get(process_id)
+            if waiter is not None and not waiter.is_refused and not waiter.wait.is_quota:
+                yield waiter.wait.size_bytes
+
+    def _room_bytes(self, gpu: int, island: Island) -> int:
+        """What is there for all that can be moved.
+
+        Where a process has its memory is not known: it counts on each of its GPUs.
+        """
+        counted_bytes = self._line.capacity_bytes[gpu] - self._fixed_bytes(gpu, island)
+        movable_bytes = self._movable_bytes(gpu)
+        return self._rooms.room_bytes(gpu, counted_bytes=counted_bytes, held_bytes=movable_bytes)
+
+    def _movable_bytes(self, gpu: int) -> int:
+        """What is held there of what can be moved."""
+        here = (place for place in self._places.values() if gpu in place.process.gpus)
+        return sum(place.resident_bytes for place in here)
+
+    def _fixed_bytes(self, gpu: int, island: Island) -> int:
+        """What processes hold there that cannot be moved."""
+        total = 0
+        for group in island.members:
+            for process in group.processes.values():
+                if gpu in process.gpus:
+                    place = self._places.get(process.process_id)
+                    total += held_bytes(process) - (place.resident_bytes if place else 0)
+        return total
+
+    def _judge(self, group: Group, crowd: Crowd | None) -> None:
+        """Whether a turn would give the group memory that it waits for, or it cannot run."""
+        group.stall_ns = group.turn_ns = group.misfit_bytes = 0
+        usages = [place.process.usage for place in self._places_of(group)]
+        group.needs_memory = any(usage.waits_for_memory for usage in usages)
+        claim = crowd.claims.get(group.key) if crowd else None
+        if crowd is None or claim is None or group.paused:
+            group.needs_memory &= not group.paused
+            return
+        if claim.resident_bytes < claim.total_bytes:
+            group.misfit_bytes = max(0, claim.total_bytes - crowd.room_bytes)
+        asks = claim.pending_bytes > 0 and claim.needed_bytes <= crowd.room_bytes
+        group.needs_memory = (group.needs_memory or asks) and not group.misfit_bytes
+
+    def _price(self, holder: Group, island: Island, crowd: Crowd) -> None:
+        """What passing the turn on costs, and how long the turn lasts at least for that."""
+        queue = [group for group in island.turns.queue() if group is not holder]
+        mine = crowd.claims.get(holder.key)
+        theirs = crowd.claims.get(queue[0].key) if queue else None
+        if mine is None or theirs is None:
+            return
+        exchanged_bytes = stall_bytes(crowd.room_bytes, mine, theirs)
+        holder.stall_ns = int(exchanged_bytes / self.link_bytes_s(island.options) * 1e9)
+        holder.turn_ns = turn_ns(
+            holder.stall_ns, waiting=len(queue), max_hold_ns=island.options.max_hold_ns
+        )
+
+    def link_bytes_s(self, options: Options) -> float:
+        """Bytes a second to the host or from it, the slower way."""
+        return options.link_bytes_s
+
+    # After turns were given
+
+    def decide(self, islands: Iterable[Island], now_ns: int) -> list[MoveMemory]:
         """What has to move now; says so in the jobs' stories."""
-        moves = []
+        moves: list[MoveMemory] = []
+        self.wake_at_ns = None
         for place in self._places.values():
-            _report(place, now_ns)
-            group = group_of(place.job)
-            if group is None:
-                continue
-            move = None
-            if group.paused and group.drained and not place.out:
-                move = self._move_out(place, host_limit_bytes, now_ns)
-            elif not group.paused and place.out:
-                move = _order(place, NO_LIMIT, pool_bytes=0)
-            if move is not None:
-                moves.append(move)
+            self._take_outcome(place, now_ns)
+        for island in islands:
+            for group, target in self._targets(island, now_ns):
+                for place, part in _shared_out(self._places_of(group), target):
+                    move = self._told(place, part, now_ns)
+                    if move is not None:
+                        moves.append(move)
+            self._watch_rooms(island, now_ns)
         return moves
 
-    def _move_out(self, place: Place, host_limit_bytes: int, now_ns: int) -> MoveMemory | None:
-        needed = place.process.usage.swappable_bytes
-        if needed == 0:
-            return None
-        more = max(0, needed - place.pool_bytes)
-        left = max(0, host_limit_bytes - self.pool_bytes)
-        if more > left:
+    def asleep(self, islands: Iterable[Island]) -> set[int]:
+        """Processes that may take memory only when it is their group's turn."""
+        return {
+            process_id
+            for island in islands
+            if island.gpus in self.crowds
+            for group in island.members
+            if group.paused or not island.has_turn(group)
+            for process_id in group.processes
+        }
+
+    def hopeless(self, islands: Iterable[Island]) -> set[int]:
+        """Processes for whose request there is no room even if all that can be moved goes."""
+        found: set[int] = set()
+        for island in islands:
+            crowd = self.crowds.get(island.gpus)
+            is_known = island.gpus <= self._line.capacity_bytes.keys()
+            for group in island.members:
+                if not is_known or (crowd is not None and crowd.cannot_hold(group)):
+                    found.update(group.processes)
+        return found
+
+    def _targets(self, island: Island, now_ns: int) -> Iterator[tuple[Group, int]]:
+        """How much of each group that has something to move should be on the GPU."""
+        crowd = self.crowds.get(island.gpus)
+        if crowd is None:
+            for group in island.members:
+                is_away = group.paused and self._may_go(group, island, now_ns)
+                yield group, 0 if is_away else NO_LIMIT
+            return
+        order = [(rank, g) for rank, g in _by_need(island) if g.key in crowd.claims]
+        claims = [
+            replace(crowd.claims[group.key], rank=rank, can_go=self._may_go(group, island, now_ns))
+            for rank, group in order
+        ]
+        targets = plan(crowd.room_bytes, claims)
+        for (rank, group), claim, target in zip(order, claims, targets, strict=True):
+            yield group, NO_LIMIT if rank is Rank.ON_TURN else min(target, claim.total_bytes)
+
+    def _may_go(self, group: Group, island: Island, now_ns: int) -> bool:
+        """Nothing of it is on the GPU, and nothing is to come there."""
+        if not group.open:
+            is_still = group.drained
+        else:
+            is_still = not (island.has_turn(group) or group.busy or group.wants)
+        places = self._places_of(group)
+        return is_still and all(self._can_leave(place, island.options, now_ns) for place in places)
+
+    def _can_leave(self, place: Place, options: Options, now_ns: int) -> bool:
+        """Moving it did not just fail, and the host has room for all of it."""
+        if now_ns < place.fixed_until_ns:
+            return False
+        lacks_bytes = max(0, place.process.usage.swappable_bytes - place.pool_bytes)
+        left_bytes = max(0, options.host_limit_bytes - self.pool_bytes)
+        if lacks_bytes <= left_bytes:
+            place.told_bytes = 0
+            return True
+        if place.told_bytes != lacks_bytes:
+            place.told_bytes = lacks_bytes
             place.job.tell(
                 now_ns,
-                f"its memory stays on the gpu: {more // MIB} MiB of the host are needed for it, "
-                f"and {left // MIB} MiB are left of the {host_limit_bytes // MIB} MiB that "
-                "host_limit allows",
+                f"its memory stays on the gpu: {lacks_bytes // MIB} MiB of the host are needed for "
+                f"it, and {left_bytes // MIB} MiB are left of the "
+                f"{options.host_limit_bytes // MIB} MiB that host_limit allows",
             )
+        return False
+
+    def _told(self, place: Place, target: int, now_ns: int) -> MoveMemory | None:
+        """The order that is needed, if any."""
+        usage = place.process.usage
+        if target >= usage.swappable_bytes:
+            target = NO_LIMIT
+        if target >= place.resident_bytes:
+            return self._told_to_come(place, target)
+        if now_ns < place.fixed_until_ns or place.target_bytes <= target:
+            return None  # it cannot now, or is about to
+        # Room for all of it: pieces go whole, and which ones is for the process to choose.
+        more_bytes = max(0, usage.swappable_bytes - place.pool_bytes)
+        place.pool_bytes += more_bytes
+        return _order(place, target, pool_bytes=more_bytes)
+
+    def _told_to_come(self, place: Place, target: int) -> MoveMemory | None:
+        if place.target_bytes == NO_LIMIT:
             return None
-        place.pool_bytes += more
-        return _order(place, 0, pool_bytes=more)
+        if target != NO_LIMIT and target - place.target_bytes < PIECE:
+            return None
+        return _order(place, target, pool_bytes=0)
+
+    def _take_outcome(self, place: Place, now_ns: int) -> None:
+        usage = place.process.usage
+        if place.reported or place.is_moving:
+            return
+        place.reported = True
+        if (why := FAILURES.get(usage.swap_outcome)) is not None:
+            place.job.tell(now_ns, f"its memory stays on the gpu: {why}")
+            place.target_bytes = NO_LIMIT
+            place.fixed_until_ns = now_ns + RETRY_NS
+        elif place.job.paused and place.target_bytes == 0:
+            place.was_suspended = True
+            moved = usage.swapped_bytes // MIB
+            place.job.tell(now_ns, f"{moved} MiB of its memory are on the host")
+        elif place.was_suspended and place.target_bytes == NO_LIMIT:
+            place.was_suspended = False
+            place.job.tell(now_ns, "its memory is back on the gpu")
+
+    def _watch_rooms(self, island: Island, now_ns: int) -> None:
+        waits = self._waits_in_vain(island)
+        for gpu in island.gpus & self._line.capacity_bytes.keys():
+            look_ns = self._rooms.watch(
+                gpu,
+                waits=waits,
+                held_bytes=self._movable_bytes(gpu),
+                capacity_bytes=self._line.capacity_bytes[gpu],
+                now_ns=now_ns,
+            )
+            if look_ns is not None:
+                self._wake(look_ns)
+
+    def _waits_in_vain(self, island: Island) -> bool:
+        """Somebody who may have memory now waits for it, and nobody is about to make room."""
+        is_crowded = island.gpus in self.crowds
+        for group in island.members:
+            if group.busy and not island.has_turn(group):
+                return False  # it is to make room, and drains
+            for place in self._places_of(group):
+                if place.is_moving and place.target_bytes < place.resident_bytes:
+                    return False
+        return any(
+            group.needs_memory or any(self._requests(group))
+            for group in island.members
+            if not group.paused and (island.has_turn(group) or not is_crowded)
+        )
+
+    # Small things
+
+    def _places_of(self, group: Group) -> list[Place]:
+        places = self._places
+        return [places[process_id] for process_id in group.processes if process_id in places]
+
+    def _wake(self, at_ns: int) -> None:
+        self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
 
 
 def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
     place.order += 1
-    place.out = target_bytes == 0
+    place.target_bytes = target_bytes
     place.reported = False
     return MoveMemory(
         process_id=place.process.process_id,
@@ -103,14 +407,34 @@ def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
     )
 
 
-def _report(place: Place, now_ns: int) -> None:
-    usage = place.process.usage
-    if place.reported or usage.swap_done != place.order:
-        return
-    place.reported = True
-    if (why := FAILURES.get(usage.swap_outcome)) is not None:
-        place.job.tell(now_ns, f"its memory stays on the gpu: {why}")
-    elif place.out:
-        place.job.tell(now_ns, f"{usage.swapped_bytes // MIB} MiB of its memory are on the host")
-    else:
-        place.job.tell(now_ns, "its memory is back on the gpu")
+def _rounded(size_bytes: int, unit: int) -> int:
+    return -(-size_bytes // unit) * unit
+
+
+def _shared_out(places: list[Place], target: int) -> Iterator[tuple[Place, int]]:
+    """A group's part for each of its processes, in proportion to what they have."""
+    total = sum(place.process.usage.swappable_bytes for place in places)
+    for place in places:
+        if target == NO_LIMIT or total == 0:
+            yield place, NO_LIMIT
+        else:
+            yield place, target * place.process.usage.swappable_bytes // total // UNIT * UNIT
+
+
+def _by_need(island: Island) -> list[tuple[Rank, Group]]:
+    """Who needs memory soonest, first: on turn, next, in line, idle, paused."""
+    kept: dict[GroupKey, tuple[Rank, Group]] = {}
+    active = [group for group in island.members if not group.paused]
+    for group in active:
+        if island.has_turn(group):
+            kept[group.key] = (Rank.ON_TURN, group)
+    rank = Rank.NEXT
+    for group in island.turns.queue():
+        if group.key not in kept:
+            kept[group.key] = (rank, group)
+            rank = Rank.LATER
+    for group in sorted(active, key=lambda g: -g.last_wanted_ns):
+        kept.setdefault(group.key, (Rank.LATER, group))
+    for group in island.members:
+        kept.setdefault(group.key, (Rank.AWAY, group))
+    return list(kept.values())

@@ -62,7 +62,7 @@ from tandemd.core.model import (
     Usage,
 )
 from tandemd.core.policy import policy_named
-from tandemd.core.residency import Residency
+from tandemd.core.residency import Island, Residency
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.ties import Ties
@@ -82,7 +82,7 @@ class Scheduler:
         self.islands: dict[frozenset[int], list[Group]] = {}
         self.turns: dict[frozenset[int], Turns] = {}
         self.memory = MemoryPlaces(self.processes, self.jobs)
-        self.residency = Residency()
+        self.residency = Residency(self.memory.line)
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -138,15 +138,56 @@ class Scheduler:
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
         actions: list[Action] = []
+        if self.residency.is_used:
+            self._review_memory(now_ns)
         self._settle(now_ns, actions)
-        told_wake_ns = self.memory.wake_at_ns
+        wakes_before_ns = self._memory_wakes_ns
+        if self.residency.is_used:
+            actions += self._move_memory(now_ns)
         actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
-        if told_wake_ns is not None or self.memory.wake_at_ns is not None:
+        if wakes_before_ns or self._memory_wakes_ns:
             self._tell_wake(now_ns, actions)
-        actions += self.residency.decide(
-            self.group_of, host_limit_bytes=self.options.host_limit_bytes, now_ns=now_ns
-        )
         return actions
+
+    @property
+    def _memory_wakes_ns(self) -> list[int]:
+        """When memory wants to be looked at again."""
+        wishes = (self.memory.wake_at_ns, self.residency.wake_at_ns)
+        return [at_ns for at_ns in wishes if at_ns is not None]
+
+    def _review_memory(self, now_ns: int) -> None:
+        """Tell turns what memory means for them, before they are given."""
+        if self._structure_changed:
+            self._seat()
+        for group in self.residency.review(self._views(), now_ns):
+            wanted = group.wants
+            _refresh(group, now_ns, self.options)
+            if group.wants and not wanted:
+                self._forget_old_credit(group)
+            gpus = self._home[group.key]
+            self.turns[gpus].note(group)
+            self._touched.add(gpus)
+
+    def _move_memory(self, now_ns: int) -> list[Action]:
+        islands = self._views()
+        moves = self.residency.decide(islands, now_ns)
+        if self.memory.line.tell_turns(
+            asleep=self.residency.asleep(islands), hopeless=self.residency.hopeless(islands)
+        ):
+            self.memory.note_change()
+        return list(moves)
+
+    def _views(self) -> list[Island]:
+        return [
+            Island(
+                gpus=gpus,
+                members=members,
+                turns=self.turns[gpus],
+                policy=self.policy,
+                options=self.options,
+            )
+            for gpus, members in self.islands.items()
+        ]
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
         """Go on with other settings, the policy included (a re-read configuration)."""
@@ -378,7 +419,7 @@ class Scheduler:
         job = self.jobs[process.job_id]
         group = self.groups[job.group_key]
         del job.processes[process.process_id], group.processes[process.process_id]
-        self.residency.forget(process.process_id)
+        self.residency.forget(process)
         self._told.pop(process.process_id, None)
         self._gates.pop(process.process_id, None)
         self.memory.forget(process, event.now_ns, self.options)
@@ -641,8 +682,8 @@ class Scheduler:
         return None if key is None or key == group.key else self.groups.get(key)
 
     def _tell_wake(self, now_ns: int, actions: list[Action]) -> None:
-        known = (*self._wakes.values(), self.memory.wake_at_ns)
-        wishes = [at_ns for at_ns in known if at_ns is not None]
+        wishes = [at_ns for at_ns in self._wakes.values() if at_ns is not None]
+        wishes += self._memory_wakes_ns
         wake_at_ns = min(wishes, default=None)
         passed = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
@@ -659,7 +700,8 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     usages = [process.usage for process in group.processes.values()]
     wanted = group.wants
     group.busy = any(usage.busy for usage in usages)
-    group.wants = any(usage.wants_gpu for usage in usages)
+    asks = any(usage.wants_gpu for usage in usages)
+    group.wants = group.busy or group.needs_memory or (asks and not group.misfit_bytes)
     found = options.find_iterations
     group.steps = sum(max(u.steps, u.iterations if found else 0) for u in usages)
     group.gap_p50_ns = min((u.gap_p50_ns for u in usages if u.gap_p50_ns), default=0)

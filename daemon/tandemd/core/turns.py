@@ -12,7 +12,9 @@ Rules
    any policy.
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
    GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
-6. A quantum may be a little shorter or longer so that a turn ends with an iteration (quantum.py).
+6. A quantum lasts many times what passing the turn on takes, where memory has to move for that
+   (residency.py). It may be a little shorter or longer so that a turn ends with an iteration
+   (quantum.py).
 7. A tier that is owed its minimal share goes before everyone else (see shares.py).
 8. Whom the policy lets hold the turn beside the holder (companions.py) does so while both have
    work: the first in its line when the turn begins, or when there is none. The turn is counted in
@@ -108,6 +110,12 @@ class Turns:
     def is_alone(self, group: Group) -> bool:
         """It has the turn, and nothing of anybody else is on the GPU."""
         return group is self._holder and all(other is group for other in self._roster.busy)
+
+    def queue(self) -> list[Group]:
+        """Who has work and may claim the turn, the first to get it first."""
+        lines = self._roster.lines.items()
+        tiers = sorted(lines, key=lambda each: (not self.overdue(each[0]), each[0]))
+        return [group for _, line in tiers for group in line.in_order()]
 
     def virtual_now_ns(self, *, but: Group) -> float:
         """The island's virtual time: weighted service of whoever is next, or was served last.
@@ -214,17 +222,18 @@ class Turns:
         if policy.preempts(holder, challenger):
             return False
         served_ns = holder.served_ns - self._turn_served_ns
-        quantum_ns = policy.quantum_ns(options)
+        quantum_ns = _quantum_ns(holder, policy, options)
         if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
             return False
         return policy.order(challenger) <= policy.order(holder)
 
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self._turn_served_ns
-        return served_ns >= options.quantum_ns or now_ns >= self._breath_until_ns
+        whole_ns = max(options.quantum_ns, holder.turn_ns)
+        return served_ns >= whole_ns or now_ns >= self._breath_until_ns + holder.turn_ns
 
     def _is_idle(self, holder: Group, options: Options, now_ns: int) -> bool:
-        return not holder.wants and now_ns - holder.last_wanted_ns >= options.idle_grace_ns
+        return not holder.wants and now_ns - holder.last_wanted_ns >= _grace_ns(holder, options)
 
     def _give(self, holder: Group | None, options: Options, now_ns: int) -> None:
         key = None if holder is None else holder.key
@@ -330,12 +339,12 @@ class Turns:
         on_turn = [member for member in (holder, self._companion) if member is not None]
         for member in on_turn:
             if not member.wants:
-                verdict.wake(member.last_wanted_ns + options.idle_grace_ns)
+                verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
         if holder is not None and roster.someone_wants(but=holder):
             unused = [m.unused_since_ns for m in on_turn if m.unused_since_ns is not None]
             for since_ns in unused:
                 verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
-            quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
+            quantum_ns = _quantum_ns(holder, policy, options) or options.max_hold_ns
             served_ns = holder.served_ns - self._turn_served_ns
             rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
             verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
@@ -361,8 +370,22 @@ def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
         verdict.held.append(group)
 
 
+def _quantum_ns(holder: Group, policy: Policy, options: Options) -> int | None:
+    quantum_ns = policy.quantum_ns(options)
+    return None if quantum_ns is None else max(quantum_ns, holder.turn_ns)
+
+
+def _grace_ns(group: Group, options: Options) -> int:
+    """How long a holder without work keeps its turn.
+
+    As long as passing it on takes: so never more than twice what knowing the future would cost
+    (ski rental; Karlin et al., Algorithmica 3, 1988).
+    """
+    return max(options.idle_grace_ns, group.stall_ns)
+
+
 def _watch_use(group: Group, now_ns: int) -> None:
-    if group.busy or not group.wants:
+    if group.busy or not group.wants or group.needs_memory:
         group.unused_since_ns = None
         group.dozing = False
     elif not group.open:

@@ -59,13 +59,14 @@ def job_name(client):
     return status(client).name
 
 
-def test_who_waits_for_memory_gets_what_a_paused_job_gives_up(place):
-    swappable(place)
+def test_who_waits_for_memory_gets_that_of_an_idle_job(place):
+    job, addresses = swappable(place)
     other = place.job("other", "--wait-memory")
-    other.start(f"free(alloc({TOO_MUCH_BESIDE}))")
-    until(lambda: "in line" in place.tandem("explain", "other"), what="it waits in line")
-    place.tandem("pause", "kept")
-    assert other.result() == "CUDA_SUCCESS"
+    taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
+    with place.client() as client:
+        assert status(client).swapped_bytes > 0
+        assert other.do(f"free({taken})") == "CUDA_SUCCESS"
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
 
 
 def test_a_job_that_waits_for_more_memory_can_give_up_what_it_has(place):

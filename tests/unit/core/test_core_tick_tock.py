@@ -1,0 +1,286 @@
+"""Jobs whose memory does not fit together take turns on the GPU, and their memory with them."""
+
+import pytest
+from talk import MS, Talk
+
+from tandemd.core.events import MoveMemory, SetMemoryPlace
+from tandemd.core.explain import explain
+from tandemd.core.model import NO_LIMIT, MemoryWait, Options, SwapOutcome, WaitReason
+
+MIB = 1 << 20
+GIB = 1 << 30
+RATE = 1e12  # bytes a second, until measured
+
+
+class Tock(Talk):
+    """Processes whose memory moves as soon as it is told to."""
+
+    capacity = 100 * GIB
+
+    def __init__(self, **options):
+        kept = {"policy": "fair", "link_bytes_s": RATE, "host_limit_bytes": 1 << 50}
+        super().__init__(options=Options(**(kept | options)))
+        self.core.memory.line.capacity_bytes = {0: self.capacity}
+        self.told = {}
+        self.places = {}
+
+    def say(self, event):
+        for action in super().say(event):
+            if isinstance(action, MoveMemory):
+                self.told[action.process_id] = action
+            if isinstance(action, SetMemoryPlace):
+                self.places[action.process_id] = action
+        return self.actions
+
+    def start(self, process_id, gib, *, swappable=True, **spec):
+        self.register(process_id, swappable=swappable, **spec)
+        self.attach(process_id, swappable=swappable, **spec)
+        self.map(process_id)
+        if gib:
+            self.holds(process_id, gib, swappable=swappable)
+
+    def holds(self, process_id, gib, *, swappable=True):
+        size = int(gib * GIB)
+        self.sample(process_id, device_bytes=size, swappable_bytes=size if swappable else 0)
+
+    def asks(self, process_id, gib, *, ticket=1, tried=0):
+        return self.sample(
+            process_id,
+            memory_wait=MemoryWait(
+                ticket=ticket,
+                size_bytes=int(gib * GIB),
+                is_quota=False,
+                is_alone=True,
+                tried_round=tried,
+            ),
+        )
+
+    def gets(self, process_id, gib):
+        """What it asked for."""
+        size = self.usages[process_id].device_bytes + int(gib * GIB)
+        return self.sample(
+            process_id, memory_wait=None, device_bytes=size, swappable_bytes=size, busy=True
+        )
+
+    def moves(self, process_id):
+        """It does what it was told last."""
+        move, usage = self.told[process_id], self.usages[process_id]
+        away = max(0, usage.swappable_bytes - move.target_bytes)
+        return self.sample(
+            process_id,
+            swapped_bytes=away,
+            swap_done=move.order,
+            swap_outcome=SwapOutcome.REACHED,
+        )
+
+    def target_gib(self, process_id):
+        """Of the newest order; None = all of it, or it was never told anything."""
+        move = self.told.get(process_id)
+        return None if move is None or move.target_bytes == NO_LIMIT else move.target_bytes / GIB
+
+    def may_try(self, process_id):
+        place = self.places.get(process_id)
+        return place is not None and place.ticket != 0 and not place.is_refused
+
+    def runs(self, process_id, ms):
+        """It computes for so long."""
+        return self.works(process_id, after_ms=ms, ran_ms=ms)
+
+    def ends_turn(self, process_id, *, after_ms=0.0):
+        """Its work drains behind its closed gate; it waits for its next turn."""
+        return self.waits(process_id, after_ms=after_ms)
+
+    def lines(self, job_id):
+        explained = explain(self.core, self.core.job(job_id), self.now_ns)
+        return " ".join((explained.summary, *explained.lines))
+
+
+def both(talk, one=70, other=70):
+    """Two that do not fit together, the first with the turn and all of its memory."""
+    talk.start(1, one)
+    talk.start(2, 0)
+    talk.works(1)
+    talk.asks(2, other)
+    return talk
+
+
+def second_turn(talk, after_ms=10_000):
+    """The turn has passed to the second, which has taken what it asked for."""
+    talk.runs(1, after_ms)
+    talk.ends_turn(1, after_ms=1)
+    talk.moves(1)
+    talk.gets(2, 70)
+
+
+def test_memory_of_the_one_goes_as_far_as_the_other_needs_it_when_its_turn_ends():
+    talk = both(Tock())
+    assert talk.open_processes() == {1}
+    assert not talk.told
+    assert not talk.may_try(2), "it would take what the first needs"
+
+    talk.runs(1, 10_000)  # its quantum is over
+    assert not talk.told, "it has work on the gpu"
+    talk.ends_turn(1, after_ms=1)
+    assert talk.open_processes() == {2}
+    assert talk.target_gib(1) == 30
+    talk.moves(1)
+    assert talk.may_try(2)
+    talk.gets(2, 70)
+    assert 2 not in talk.told
+
+    talk.runs(2, 10_000)
+    assert talk.target_gib(1) is None, "its memory comes while the other drains"
+    assert talk.target_gib(2) is None
+    talk.ends_turn(2, after_ms=1)
+    assert talk.open_processes() == {1}
+    assert talk.target_gib(2) == 30
+
+
+def test_without_permission_to_move_memory_it_is_refused_at_once():
+    talk = Tock()
+    talk.start(1, 70, swappable=False)
+    talk.start(2, 0, swappable=False)
+    talk.works(1)
+    talk.asks(2, 70)
+    assert talk.places[2].is_refused
+
+
+def test_jobs_that_fit_together_are_left_alone():
+    talk = both(Tock(), 50, 40)
+    assert talk.may_try(2)
+    assert not talk.core.residency.crowds
+    talk.gets(2, 40)
+    talk.runs(1, 20)
+    assert not talk.told
+
+
+@pytest.mark.parametrize("over", [40, 1])
+def test_a_turn_lasts_fifty_times_what_passing_it_on_takes(over):
+    talk = Tock()
+    talk.core.memory.line.capacity_bytes = {0: (140 - over) * GIB}
+    least_ms = 50 * over * GIB / RATE * 1000
+    second_turn(both(talk), after_ms=least_ms)
+    group = talk.core.group_of(talk.core.job(2))
+    assert group.turn_ns / MS == pytest.approx(least_ms)
+    assert "50 times" in talk.lines(2)
+
+    talk.runs(2, least_ms - 1)
+    assert talk.open_processes() == {2}
+    talk.runs(2, 2)
+    assert talk.open_processes() == set(), "it drains"
+
+
+def test_nobody_is_held_for_longer_than_allowed_because_of_that():
+    talk = Tock(max_hold_ns=1_000 * MS)
+    second_turn(both(talk))
+    group = talk.core.group_of(talk.core.job(2))
+    assert group.turn_ns == 1_000 * MS
+    assert "max_hold" in talk.lines(2)
+
+
+def test_what_fits_beside_the_running_job_is_brought_in_for_the_next_meanwhile():
+    talk = Tock()
+    for job in (1, 2, 3):
+        talk.start(job, 0)
+    talk.works(1)
+    talk.holds(1, 60)
+    talk.asks(2, 60)
+    talk.asks(3, 60)
+    # Each in its turn takes what it asks for from whoever comes last.
+    talk.runs(1, 10_000)
+    talk.ends_turn(1, after_ms=1)
+    assert talk.target_gib(1) == 40
+    talk.moves(1)
+    talk.gets(2, 60)
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+    assert talk.open_processes() == {3}
+    assert talk.target_gib(1) == 40, "it is next: its memory stays"
+    assert talk.target_gib(2) == 0
+    talk.moves(2)
+    talk.gets(3, 60)
+
+    talk.runs(3, 10_000)
+    talk.ends_turn(3, after_ms=1)
+    assert talk.open_processes() == {1}
+    talk.moves(3)
+    talk.moves(1)
+    assert talk.open_processes() == {1}
+    # While the first computes, what the third still has makes place for the second.
+    talk.works(1, after_ms=1)
+    assert talk.target_gib(3) == 0
+    assert talk.target_gib(2) == 40
+
+
+def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
+    talk = both(Tock())
+    second_turn(talk)  # the first is on the host now in part
+    talk.start(3, 40, swappable=False)
+    talk.works(3)
+    talk.rests(2)
+    assert talk.core.group_of(talk.core.job(1)).misfit_bytes == 10 * GIB
+    assert "10 GiB" in talk.lines(1)
+    talk.rests(3, after_ms=2)
+    talk.tick(after_ms=50)
+    assert talk.core.turns[frozenset({0})].holder is None
+    talk.leave(3)
+    assert talk.core.turns[frozenset({0})].holder == (1000, "j:1")
+
+
+def test_room_that_is_not_there_is_learned_from_waiting_in_vain():
+    talk = Tock()
+    talk.start(1, 60)
+    talk.start(2, 0)
+    talk.rests(1)
+    talk.asks(2, 39.9)  # fits by the count
+    assert talk.may_try(2)
+    for _ in range(4):
+        talk.asks(2, 39.9, tried=talk.places[2].round)
+        talk.tick(after_ms=260)
+    assert talk.target_gib(1) is not None
+    assert 58 < talk.target_gib(1) < 60
+
+
+def test_a_request_for_which_there_is_never_room_is_refused():
+    talk = Tock()
+    talk.start(1, 60)
+    talk.start(2, 10, swappable=False)
+    talk.asks(1, 39)
+    assert talk.places[1].is_refused
+
+
+def test_an_idle_job_gives_up_its_memory_and_gets_it_back_when_it_calls():
+    talk = Tock()
+    talk.start(1, 70)
+    talk.rests(1)
+    talk.start(2, 0)
+    talk.asks(2, 70)
+    assert talk.target_gib(1) == 30, "nobody else wants the gpu"
+    talk.moves(1)
+    talk.gets(2, 70)
+    talk.rests(2, after_ms=1)
+    talk.tick(after_ms=60_000)
+    assert talk.target_gib(1) == 30, "nobody asks for it"
+
+    talk.waits(1, reason=WaitReason.MEMORY)
+    assert talk.target_gib(1) is None
+    assert talk.target_gib(2) == 30
+
+
+def test_memory_that_the_host_has_no_room_for_stays_and_nobody_gets_its_turn():
+    talk = both(Tock(host_limit_bytes=20 * GIB))
+    talk.runs(1, 10_000)
+    talk.ends_turn(1, after_ms=1)
+    assert not talk.told
+    assert "that host_limit allows" in list(talk.core.job(1).story)[-1][1]
+
+
+def test_the_turn_is_kept_as_long_over_a_gap_as_passing_it_on_takes():
+    talk = both(Tock())
+    second_turn(talk)
+    stall_ms = talk.core.group_of(talk.core.job(2)).stall_ns / MS
+    talk.rests(2, after_ms=1)
+    talk.tick(after_ms=stall_ms - 10)
+    assert talk.open_processes() == {2}
+    talk.tick(after_ms=20)
+    assert talk.open_processes() == {1}
