@@ -93,9 +93,8 @@ class Job:
         return self._process.returncode
 
     def close(self):
-        if self._process.returncode is None:
-            self._process.kill()
-            self._process.communicate()
+        self._process.kill()  # nothing, if it has ended
+        self._process.communicate()
 
 
 class Place:
