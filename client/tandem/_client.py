@@ -14,7 +14,7 @@ import grpc
 from tandem import _convert
 from tandem._login import Login
 from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
-from tandem._results import Explanation, Gpu, Job, JobEvent, Status, Window
+from tandem._results import Explanation, Gpu, Job, JobEvent, MemoryHistory, Status, Window
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import UnavailableError, from_grpc_status
@@ -167,6 +167,11 @@ class Client:
         """The GPUs the daemon shares out."""
         answer = self._call(self._gpus.ListGpus, pb.ListGpusRequest(), deadline_s)
         return [_convert.gpu(g) for g in answer.gpus]
+
+    def memory_history(self, *, deadline_s: float = DEADLINE_S) -> MemoryHistory:
+        """What each job held of the GPUs' memory over the last minutes, ended jobs included."""
+        answer = self._call(self._gpus.GetMemoryHistory, pb.GetMemoryHistoryRequest(), deadline_s)
+        return _convert.memory_history(answer)
 
     def status(self, *, deadline_s: float = DEADLINE_S) -> Status:
         """The daemon itself."""

@@ -11,6 +11,9 @@ from tandem._results import (
     Job,
     JobEvent,
     LaunchMemory,
+    MemoryCurve,
+    MemoryHistory,
+    MemoryPoint,
     Process,
     Status,
     Wait,
@@ -226,6 +229,40 @@ def _finding(message: pb.Finding) -> Finding:
         why=message.why,
         advice=message.advice,
         facts=dict(message.facts),
+    )
+
+
+def memory_history(message: pb.MemoryHistory) -> MemoryHistory:
+    """What jobs held of memory."""
+    return MemoryHistory(
+        end_ns=message.end_ns,
+        gpus=tuple(map(gpu, message.gpus)),
+        curves=tuple(map(_curve, message.curves)),
+    )
+
+
+def _curve(message: pb.MemoryCurve) -> MemoryCurve:
+    columns = (
+        message.times_ns,
+        message.resident_bytes,
+        message.swapped_bytes,
+        message.waiting_bytes,
+        message.gpu_time_ns,
+    )
+    return MemoryCurve(
+        job=message.job,
+        display_name=message.display_name,
+        gpu=message.gpu,
+        points=tuple(
+            MemoryPoint(
+                time_ns=at_ns,
+                resident_bytes=resident,
+                swapped_bytes=swapped,
+                waiting_bytes=waiting,
+                gpu_time_ns=gpu_ns,
+            )
+            for at_ns, resident, swapped, waiting, gpu_ns in zip(*columns, strict=False)
+        ),
     )
 
 

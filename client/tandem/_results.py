@@ -135,6 +135,36 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPoint:
+    """What a job held of a GPU's memory from then on."""
+
+    time_ns: int  # since 1970
+    resident_bytes: int
+    swapped_bytes: int
+    waiting_bytes: int  # its allocations wait for
+    gpu_time_ns: int  # since it began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCurve:
+    """The same over the last minutes, oldest first."""
+
+    job: str
+    display_name: str
+    gpu: int  # index
+    points: tuple[MemoryPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHistory:
+    """The curves of all jobs."""
+
+    end_ns: int  # now, since 1970
+    curves: tuple[MemoryCurve, ...]
+    gpus: tuple[Gpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The daemon itself."""
 

@@ -26,10 +26,12 @@ from tandemd.limits import Limits, identity_of
 from tandemd.loop import Change, Loop
 from tandemd.sessions import Sessions
 from tandemd.views import (
+    CurveView,
     Event,
     ExplanationView,
     FindingView,
     GpuView,
+    HistoryView,
     JobView,
     MetricsView,
     ProcessView,
@@ -40,6 +42,7 @@ from tandemd.views import (
 from tandemd.windows import record
 
 MAX_WATCHERS = 8
+MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
 
 
@@ -242,6 +245,37 @@ class Desk:
             ]
 
         return self._loop.ask(answer)
+
+    def history(self, uid: int) -> HistoryView:
+        """What the jobs that the caller may see held of memory, oldest jobs first."""
+
+        def answer() -> tuple[CurveView, ...]:
+            core = self._loop.scheduler
+            known = {**core.jobs, **core.finished}
+            found = [
+                (known[job_id], gpu, curve)
+                for (job_id, gpu), curve in self._loop.histories.curves.items()
+                if job_id in known and self._may_see(uid, known[job_id])
+            ]
+            found.sort(key=lambda one: (one[0].arrival, one[1]))
+            most = MOST_HISTORY // max(1, len(found))
+            return tuple(
+                CurveView(
+                    name=job.display_name,
+                    display_name=job.spec.name,
+                    gpu=gpu,
+                    points=tuple(curve.points())[-most:],
+                )
+                for job, gpu, curve in found
+            )
+
+        wall_ns = self._loop.calendar.wall_ns
+        return HistoryView(
+            curves=self._loop.ask(answer),
+            gpus=tuple(self.gpus()),
+            since_wall_ns=wall_ns(0),
+            end_wall_ns=wall_ns(self._loop.clock.now_ns()),
+        )
 
     def metrics(self, uid: int) -> MetricsView:
         """All that can be counted of the living jobs the caller may see, and of the GPUs."""

@@ -33,6 +33,7 @@ from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
+from tandemd.history import Histories
 from tandemd.recent import Recent
 from tandemd.structure import Structures
 
@@ -70,6 +71,7 @@ class Loop:
         self.poller = poller
         self.channels = channels
         self.recent = Recent()
+        self.histories = Histories()
         self.watchdog = Watchdog()
         self.structures = Structures(poller)
         self.bounds = Bounds(poller)
@@ -211,6 +213,9 @@ class Loop:
             self.handle(classified)
         if self.recent.is_due(now_ns):
             self.recent.look(self._totals_ns(), now_ns)
+        if self.histories.is_due(now_ns):
+            jobs, finished = self.scheduler.jobs, self.scheduler.finished
+            self.histories.look(jobs.values(), (*jobs, *finished), now_ns)
 
     def _changed_usages(self) -> tuple[Usage, ...]:
         changed = []

@@ -9,6 +9,7 @@ from tandem import _native
 from tandemd.core.model import JobSpec, JobState
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
+from tandemd.history import Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,26 @@ class GpuView:
     gpu: Gpu
     mode: str  # time, mps
     busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveView:
+    """What a job held of a GPU's memory; times are those of the clock."""
+
+    name: str
+    display_name: str
+    gpu: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryView:
+    """The same of all jobs that the caller may see."""
+
+    end_wall_ns: int
+    since_wall_ns: int  # add to times of the clock
+    curves: tuple[CurveView, ...]
+    gpus: tuple[GpuView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

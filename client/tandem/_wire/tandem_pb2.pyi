@@ -779,6 +779,89 @@ class ListGpusResponse(google.protobuf.message.Message):
 global___ListGpusResponse = ListGpusResponse
 
 @typing.final
+class GetMemoryHistoryRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___GetMemoryHistoryRequest = GetMemoryHistoryRequest
+
+@typing.final
+class MemoryCurve(google.protobuf.message.Message):
+    """Of a job on one GPU. Lists are as long as each other: the i-th of each holds from the i-th time on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: builtins.int
+    GPU_FIELD_NUMBER: builtins.int
+    TIMES_NS_FIELD_NUMBER: builtins.int
+    RESIDENT_BYTES_FIELD_NUMBER: builtins.int
+    SWAPPED_BYTES_FIELD_NUMBER: builtins.int
+    WAITING_BYTES_FIELD_NUMBER: builtins.int
+    GPU_TIME_NS_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    display_name: builtins.str
+    gpu: builtins.int
+    @property
+    def times_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """since 1970"""
+
+    @property
+    def resident_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    @property
+    def swapped_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    @property
+    def waiting_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """its allocations wait for"""
+
+    @property
+    def gpu_time_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """since it began"""
+
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        display_name: builtins.str = ...,
+        gpu: builtins.int = ...,
+        times_ns: collections.abc.Iterable[builtins.int] | None = ...,
+        resident_bytes: collections.abc.Iterable[builtins.int] | None = ...,
+        swapped_bytes: collections.abc.Iterable[builtins.int] | None = ...,
+        waiting_bytes: collections.abc.Iterable[builtins.int] | None = ...,
+        gpu_time_ns: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "gpu", b"gpu", "gpu_time_ns", b"gpu_time_ns", "job", b"job", "resident_bytes", b"resident_bytes", "swapped_bytes", b"swapped_bytes", "times_ns", b"times_ns", "waiting_bytes", b"waiting_bytes"]) -> None: ...
+
+global___MemoryCurve = MemoryCurve
+
+@typing.final
+class MemoryHistory(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    END_NS_FIELD_NUMBER: builtins.int
+    CURVES_FIELD_NUMBER: builtins.int
+    GPUS_FIELD_NUMBER: builtins.int
+    end_ns: builtins.int
+    """now, since 1970"""
+    @property
+    def curves(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MemoryCurve]: ...
+    @property
+    def gpus(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Gpu]: ...
+    def __init__(
+        self,
+        *,
+        end_ns: builtins.int = ...,
+        curves: collections.abc.Iterable[global___MemoryCurve] | None = ...,
+        gpus: collections.abc.Iterable[global___Gpu] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["curves", b"curves", "end_ns", b"end_ns", "gpus", b"gpus"]) -> None: ...
+
+global___MemoryHistory = MemoryHistory
+
+@typing.final
 class GetStatusRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

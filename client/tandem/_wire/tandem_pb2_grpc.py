@@ -422,6 +422,11 @@ class GpuServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.ListGpusRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.ListGpusResponse.FromString,
                 _registered_method=True)
+        self.GetMemoryHistory = channel.unary_unary(
+                '/tandem.v1.GpuService/GetMemoryHistory',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.GetMemoryHistoryRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.MemoryHistory.FromString,
+                _registered_method=True)
 
 
 class GpuServiceServicer(object):
@@ -433,6 +438,13 @@ class GpuServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetMemoryHistory(self, request, context):
+        """What the jobs the caller may see held of the GPUs' memory over the last minutes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GpuServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -440,6 +452,11 @@ def add_GpuServiceServicer_to_server(servicer, server):
                     servicer.ListGpus,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.ListGpusRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.ListGpusResponse.SerializeToString,
+            ),
+            'GetMemoryHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMemoryHistory,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.GetMemoryHistoryRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.MemoryHistory.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -468,6 +485,33 @@ class GpuService(object):
             '/tandem.v1.GpuService/ListGpus',
             tandem_dot___wire_dot_tandem__pb2.ListGpusRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.ListGpusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMemoryHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.GpuService/GetMemoryHistory',
+            tandem_dot___wire_dot_tandem__pb2.GetMemoryHistoryRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.MemoryHistory.FromString,
             options,
             channel_credentials,
             insecure,

@@ -192,11 +192,23 @@ class GpuServiceStub:
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
 
+    GetMemoryHistory: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
+        tandem._wire.tandem_pb2.MemoryHistory,
+    ]
+    """What the jobs the caller may see held of the GPUs' memory over the last minutes."""
+
 class GpuServiceAsyncStub:
     ListGpus: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ListGpusRequest,
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
+
+    GetMemoryHistory: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
+        tandem._wire.tandem_pb2.MemoryHistory,
+    ]
+    """What the jobs the caller may see held of the GPUs' memory over the last minutes."""
 
 class GpuServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -205,6 +217,14 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ListGpusRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ListGpusResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListGpusResponse]]: ...
+
+    @abc.abstractmethod
+    def GetMemoryHistory(
+        self,
+        request: tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.MemoryHistory, collections.abc.Awaitable[tandem._wire.tandem_pb2.MemoryHistory]]:
+        """What the jobs the caller may see held of the GPUs' memory over the last minutes."""
 
 def add_GpuServiceServicer_to_server(servicer: GpuServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

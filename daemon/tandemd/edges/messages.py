@@ -10,7 +10,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
-from tandemd.views import Event, ExplanationView, FindingView, GpuView, JobView, WindowView, etag_of
+from tandemd.views import (
+    Event,
+    ExplanationView,
+    FindingView,
+    GpuView,
+    HistoryView,
+    JobView,
+    WindowView,
+    etag_of,
+)
 
 MAX_INT64 = 2**63 - 1
 _MODES = {"time": pb.MODE_TIME, "mps": pb.MODE_MPS}
@@ -92,6 +101,27 @@ def window_message(view: WindowView) -> pb.ProcessWindow:
                 is_all=is_all,
             )
             for number, (accesses, is_all) in view.launches.items()
+        ],
+    )
+
+
+def history_message(view: HistoryView) -> pb.MemoryHistory:
+    """What jobs held of memory."""
+    return pb.MemoryHistory(
+        end_ns=view.end_wall_ns,
+        gpus=[gpu_message(gpu) for gpu in view.gpus],
+        curves=[
+            pb.MemoryCurve(
+                job=curve.name,
+                display_name=curve.display_name,
+                gpu=curve.gpu,
+                times_ns=[view.since_wall_ns + point.at_ns for point in curve.points],
+                resident_bytes=[point.resident_bytes for point in curve.points],
+                swapped_bytes=[point.swapped_bytes for point in curve.points],
+                waiting_bytes=[point.waiting_bytes for point in curve.points],
+                gpu_time_ns=[point.gpu_ns for point in curve.points],
+            )
+            for curve in view.curves
         ],
     )
 

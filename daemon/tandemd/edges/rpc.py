@@ -28,6 +28,7 @@ from tandemd.edges.messages import (
     event_message,
     explanation_message,
     gpu_message,
+    history_message,
     job_message,
     window_message,
 )
@@ -168,6 +169,14 @@ class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
         del request
         with _errors_to(context):
             return pb.ListGpusResponse(gpus=[gpu_message(view) for view in self._desk.gpus()])
+
+    def GetMemoryHistory(  # noqa: N802
+        self, request: pb.GetMemoryHistoryRequest, context: grpc.ServicerContext
+    ) -> pb.MemoryHistory:
+        """What jobs held of memory."""
+        del request
+        with _errors_to(context):
+            return history_message(self._desk.history(self._uid(context)))
 
 
 class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):

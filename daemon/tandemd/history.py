@@ -1,0 +1,135 @@
+"""What jobs held of each GPU's memory over the last minutes, and what they computed meanwhile.
+
+A job has a curve for each GPU it uses. A point says what holds from then on; one is added when the
+memory changed, at least once a second while the job computes, and when it begins to. A curve keeps
+its newest points, so that its size is bounded and a quiet job remembers hours.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tandemd.core.model import Job, Process
+
+STEP_NS = 100_000_000  # between two looks
+WORK_NS = 1_000_000_000  # at most, between two points of a job that computes
+MOST_POINTS = 2000  # of a curve; it may have twice as many
+_FIELDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What a job held from `at_ns` on; bytes of one GPU."""
+
+    at_ns: int
+    resident_bytes: int
+    swapped_bytes: int  # of its memory, on the host
+    waiting_bytes: int  # its allocations wait for
+    gpu_ns: int  # GPU time since it began
+
+    @property
+    def memory(self) -> tuple[int, int, int]:
+        """Without the times."""
+        return self.resident_bytes, self.swapped_bytes, self.waiting_bytes
+
+
+class Curve:
+    """The newest points of a job on a GPU."""
+
+    def __init__(self) -> None:
+        self._values = array("q")
+        self._newest: Point | None = None
+        self._unsaid: Point | None = None  # looked at since, and not kept
+
+    def add(self, point: Point) -> None:
+        """Take in a look; times never go back."""
+        newest, before = self._newest, self._unsaid
+        has_moved = newest is None or point.memory != newest.memory
+        is_late = newest is not None and point.at_ns - newest.at_ns >= WORK_NS
+        has_worked = newest is not None and point.gpu_ns != newest.gpu_ns
+        if not has_moved and not (is_late and has_worked):
+            self._unsaid = point
+            return
+        # What was done up to the change, or that nothing was.
+        if newest and before and (has_moved or before.gpu_ns == newest.gpu_ns):
+            self._append(before)
+        self._append(point)
+
+    @property
+    def newest(self) -> Point | None:
+        """What holds now; None before the first look."""
+        return self._unsaid or self._newest
+
+    def _append(self, point: Point) -> None:
+        self._newest, self._unsaid = point, None
+        self._values.extend((point.at_ns, *point.memory, point.gpu_ns))
+        if len(self._values) >= 2 * MOST_POINTS * _FIELDS:
+            del self._values[: MOST_POINTS * _FIELDS]
+
+    def points(self) -> Iterator[Point]:
+        """Oldest first."""
+        for at in range(0, len(self._values), _FIELDS):
+            time_ns, resident, swapped, waiting, gpu_ns = self._values[at : at + _FIELDS]
+            yield Point(
+                at_ns=time_ns,
+                resident_bytes=resident,
+                swapped_bytes=swapped,
+                waiting_bytes=waiting,
+                gpu_ns=gpu_ns,
+            )
+        if self._unsaid is not None:
+            yield self._unsaid
+
+
+class Histories:
+    """The curves of all jobs. Belongs to the loop's thread."""
+
+    def __init__(self) -> None:
+        self.curves: dict[tuple[int, int], Curve] = {}  # by job and GPU
+        self._looked_ns: int | None = None
+
+    def is_due(self, now_ns: int) -> bool:
+        """Whether `look` would learn something."""
+        return self._looked_ns is None or now_ns - self._looked_ns >= STEP_NS
+
+    def look(self, jobs: Iterable[Job], known: Iterable[int], now_ns: int) -> None:
+        """Take in what the living jobs hold; jobs that are no longer `known` are forgotten."""
+        self._looked_ns = now_ns
+        kept = set(known)
+        self.curves = {key: curve for key, curve in self.curves.items() if key[0] in kept}
+        unseen = set(self.curves)
+        for job in jobs:
+            processes: defaultdict[int, list[Process]] = defaultdict(list)
+            for process in job.processes.values():
+                processes[process.gpu].append(process)
+            for gpu, those in processes.items():
+                self.curves.setdefault((job.job_id, gpu), Curve()).add(_point(those, now_ns))
+                unseen.discard((job.job_id, gpu))
+        for key in unseen:
+            self._end(self.curves[key], now_ns)
+
+    def _end(self, curve: Curve, now_ns: int) -> None:
+        newest = curve.newest
+        if newest is not None and any(newest.memory):
+            nothing = Point(
+                at_ns=now_ns,
+                resident_bytes=0,
+                swapped_bytes=0,
+                waiting_bytes=0,
+                gpu_ns=newest.gpu_ns,
+            )
+            curve.add(nothing)
+
+
+def _point(processes: list[Process], now_ns: int) -> Point:
+    usages = [process.usage for process in processes]
+    return Point(
+        at_ns=now_ns,
+        resident_bytes=sum(usage.resident_bytes for usage in usages),
+        swapped_bytes=sum(usage.swapped_bytes for usage in usages),
+        waiting_bytes=sum(u.memory_wait.size_bytes for u in usages if u.memory_wait),
+        gpu_ns=sum(usage.exclusive_ns + usage.shared_ns for usage in usages),
+    )

@@ -1,0 +1,115 @@
+"""Which points of the jobs' memory are kept, and which are not."""
+
+from dataclasses import dataclass, field
+
+from tandemd.core.model import MemoryWait, Usage
+from tandemd.history import MOST_POINTS, STEP_NS, WORK_NS, Curve, Histories, Point
+
+MIB = 1 << 20
+
+
+@dataclass
+class Process:
+    """As the core's, as far as it is looked at."""
+
+    usage: Usage
+    gpu: int = 0
+
+
+@dataclass
+class Job:
+    job_id: int = 1
+    processes: dict[int, Process] = field(default_factory=dict)
+
+
+def usage(process_id=1, **figures):
+    return Usage(process_id=process_id, **figures)
+
+
+def point(at_ns, resident_bytes=MIB, *, gpu_ns=0, swapped_bytes=0, waiting_bytes=0):
+    return Point(
+        at_ns=at_ns,
+        resident_bytes=resident_bytes,
+        swapped_bytes=swapped_bytes,
+        waiting_bytes=waiting_bytes,
+        gpu_ns=gpu_ns,
+    )
+
+
+def curve_of(*points):
+    curve = Curve()
+    for one in points:
+        curve.add(one)
+    return list(curve.points())
+
+
+def test_only_changes_are_kept():
+    first, same, other = point(0), point(STEP_NS), point(2 * STEP_NS, 2 * MIB)
+
+    assert curve_of(first, same, same, other) == [first, same, other]
+
+
+def test_work_is_kept_once_a_second_and_up_to_a_change():
+    looks = [point(n * STEP_NS, gpu_ns=n) for n in range(14)]
+    moved = point(14 * STEP_NS, 0, gpu_ns=14, swapped_bytes=MIB)
+
+    assert curve_of(*looks, moved) == [looks[0], looks[WORK_NS // STEP_NS], looks[13], moved]
+    assert curve_of(*looks)[-1] == looks[13]  # the newest look is always told
+
+
+def test_work_after_a_rest_is_not_spread_over_the_rest():
+    quiet = [point(n * STEP_NS) for n in range(50)]
+    at_work = point(50 * STEP_NS, gpu_ns=STEP_NS)
+
+    assert curve_of(*quiet, at_work) == [quiet[0], quiet[-1], at_work]
+
+
+def test_a_curve_forgets_its_oldest_points():
+    points = [point(n, n * MIB) for n in range(3 * MOST_POINTS)]
+
+    kept = curve_of(*points)
+
+    assert MOST_POINTS <= len(kept) < 2 * MOST_POINTS
+    assert kept == points[-len(kept) :]
+
+
+def looked(histories, *jobs, known=(1, 2), at_ns=0):
+    histories.look(jobs, known, at_ns)
+    return {key: curve.newest for key, curve in histories.curves.items()}
+
+
+def test_processes_of_a_job_count_together_on_each_gpu():
+    wait = MemoryWait(ticket=1, size_bytes=3 * MIB, is_quota=False, is_alone=False, tried_round=0)
+    swapped = {"device_bytes": 5 * MIB, "swappable_bytes": 4 * MIB, "swapped_bytes": 4 * MIB}
+    job = Job(
+        processes={
+            1: Process(usage(1, device_bytes=2 * MIB, exclusive_ns=5, shared_ns=2)),
+            2: Process(usage(2, **swapped, memory_wait=wait)),
+            3: Process(usage(3, device_bytes=7 * MIB), gpu=1),
+        }
+    )
+
+    assert looked(Histories(), job) == {
+        (1, 0): point(0, 3 * MIB, gpu_ns=7, swapped_bytes=4 * MIB, waiting_bytes=3 * MIB),
+        (1, 1): point(0, 7 * MIB),
+    }
+
+
+def test_who_leaves_holds_nothing_from_then_on_until_it_is_forgotten():
+    histories = Histories()
+    job = Job(processes={1: Process(usage(device_bytes=MIB))})
+    looked(histories, job)
+
+    assert looked(histories, Job(), at_ns=STEP_NS) == {(1, 0): point(STEP_NS, 0)}
+    assert looked(histories, at_ns=2 * STEP_NS) == {(1, 0): point(STEP_NS, 0)}
+    assert looked(histories, known=(2,), at_ns=3 * STEP_NS) == {}
+
+
+def test_looks_are_so_far_apart():
+    histories = Histories()
+    assert histories.is_due(0)
+
+    looked(histories)
+
+    assert not histories.is_due(STEP_NS - 1)
+    assert histories.is_due(STEP_NS)
