@@ -34,6 +34,7 @@ COMMANDS = {
     "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
     "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
+    "report": Verb(target="tandem.cli.report:report", help="Draw the memory of all jobs."),
     "doctor": Verb(
         target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
     ),

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import BinaryIO, TextIO, TypeVar
 import click
 
 from tandem.cli._files import refuse_same, replacing
+from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
 from tandem.trace.filters import Keep, names_calls, parse_filters
@@ -20,6 +22,7 @@ from tandem.trace.records import Call, Decoder, Item, Lost
 from tandem.trace.summary import Summary
 from tandem.trace.table import Table, parse_table
 
+_MOST_SECONDS = 600  # the daemon forgets ended jobs after that
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -249,6 +252,59 @@ def export(file: Path, output: Path) -> None:
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
     warn(recording, file)
+
+
+def parse_seconds(text: str, *, what: str = "seconds") -> float:
+    """How long to record."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise UsageError(f"{what} {text!r} is not between 0 and {_MOST_SECONDS}; write 10 or 0.5")
+    return seconds
+
+
+@trace.command("record")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The Chrome JSON to write.",
+)
+@click.option(
+    "--seconds",
+    type=Parsed("N", parse_seconds),
+    default="10",
+    show_default=True,
+    help="For how long.",
+)
+def record(output: Path, seconds: float) -> None:
+    """Record what all jobs compute, hold and move for a while, for ui.perfetto.dev.
+
+    What the daemon knows, ten looks a second: a track a job with its share of the GPU, beside it
+    its memory going to the host and back, and counters of what it holds and waits for. Nothing is
+    asked of the jobs. Single calls are what `tandem trace calls` records.
+
+    \b
+    Examples:
+      tandem trace record -o jobs.json
+      tandem trace record -o jobs.json --seconds 60
+    """
+    from tandem.cli._output import open_client
+    from tandem.report.chrome import write
+    from tandem.report.series import since
+
+    with open_client() as client:
+        begin_ns = client.memory_history().end_ns
+        time.sleep(seconds)
+        history = since(client.memory_history(), begin_ns)
+    try:
+        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
+            write(history, file)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
 
 
 def warn(recording: Recording, file: Path) -> None:

@@ -6,6 +6,8 @@ import signal
 import pytest
 from running_job import until
 
+from tandem.report.series import swaps_of
+
 MIB = 1 << 20
 SIZES = (10 * MIB, 33 * MIB, 3 * MIB)
 ALL = 50 * MIB  # in whole units of 2 MiB, and one for the word it computes with
@@ -53,6 +55,22 @@ def test_a_paused_job_makes_room_and_gets_all_back(place):
         until(lambda: status(client).swapped_bytes == 0, what="it is told")
         assert "its memory is back on the gpu" in place.tandem("explain", "kept")
     assert job.end() == 0
+
+
+def test_the_history_tells_what_was_moved_and_the_report_draws_it(place, tmp_path):
+    swappable(place)
+    with place.client() as client:
+
+        def moves():
+            (curve,) = client.memory_history().curves
+            return [(swap.size_bytes, swap.is_out) for swap in swaps_of(curve)]
+
+        for verb, last in (("pause", (ALL, True)), ("resume", (ALL, False))):
+            place.tandem(verb, "kept")
+            until(lambda last=last: moves()[-1:] == [last], what=f"{verb} is seen")
+        assert moves() == [(ALL, True), (ALL, False)]
+    place.tandem("report", "-o", tmp_path / "report.html")
+    assert f"{ALL // MIB} MiB to the host" in (tmp_path / "report.html").read_text()
 
 
 def job_name(client):

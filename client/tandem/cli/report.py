@@ -1,0 +1,62 @@
+"""`tandem report`."""
+
+from pathlib import Path
+
+import click
+
+from tandem.cli._files import replacing
+from tandem.cli._output import json_option, open_client, print_json
+from tandem.cli._parsed import Parsed
+from tandem.errors import UsageError
+from tandem.units import parse_duration
+
+_DEFAULT = Path("tandem-report.html")
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=_DEFAULT,
+    show_default=True,
+    help="The page to write.",
+)
+@click.option(
+    "--last",
+    "last_ns",
+    type=Parsed("TIME", parse_duration),
+    help="Only that much time before now, such as 90s or 10min.",
+)
+@json_option
+def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
+    """Draw the memory of all jobs over the last minutes against what the GPUs have.
+
+    One HTML page that needs no network: for each GPU what each job held there, what of it was on
+    the host, what allocations waited for, and below what each job computed and when its memory was
+    moved. The daemon keeps the newest 2,000 changes or more of each job, and those of ended jobs
+    for ten minutes.
+
+    \b
+    Examples:
+      tandem report
+      tandem report --last 5min -o memory.html
+      tandem report --json | jq '.curves[].points[-1].resident_bytes'
+    """
+    from tandem.report.page import write
+    from tandem.report.series import since
+
+    with open_client() as client:
+        history = client.memory_history()
+    if last_ns is not None:
+        history = since(history, history.end_ns - last_ns)
+    if as_json:
+        print_json(history)
+        return
+    try:
+        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
+            write(history, file)
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+    count = len({curve.job for curve in history.curves})
+    click.echo(f"wrote {output}: {count} job{'' if count == 1 else 's'}")

@@ -1,0 +1,1 @@
+"""What jobs held of the GPUs' memory over time, drawn: `tandem report`, `tandem trace record`."""

@@ -1,0 +1,255 @@
+"""The report of the jobs' memory, and its form for ui.perfetto.dev."""
+
+import io
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from test_client_top import GPU
+
+from tandem._results import MemoryCurve, MemoryHistory, MemoryPoint
+from tandem.cli import __main__ as cli
+from tandem.cli.trace import parse_seconds
+from tandem.errors import UsageError
+from tandem.report import chart, chrome, page
+from tandem.report.series import LOOK_NS, moments_of, since, swaps_of, work_of
+
+GIB, S = 1 << 30, 1_000_000_000
+
+
+def point(at_s, resident=0, swapped=0, waiting=0, *, gpu_s=0.0):
+    return MemoryPoint(
+        time_ns=int(at_s * S),
+        resident_bytes=resident * GIB,
+        swapped_bytes=swapped * GIB,
+        waiting_bytes=waiting * GIB,
+        gpu_time_ns=int(gpu_s * S),
+    )
+
+
+def curve(*points, job="j-1", name="train", gpu=0):
+    return MemoryCurve(job=job, display_name=name, gpu=gpu, points=points)
+
+
+MOVED = curve(
+    point(0, 60),
+    point(10, 60, gpu_s=5),
+    point(10.1, 40, 20, gpu_s=5),
+    point(10.2, 10, 50, gpu_s=5),
+    point(30, 10, 50, gpu_s=5),
+    point(30.1, 60, gpu_s=5),
+)
+BESIDE = curve(point(5, 0, 0, 70), point(10.2, 70), point(25, 0), job="j-2", name="</script><b>x")
+HISTORY = MemoryHistory(end_ns=40 * S, curves=(MOVED, BESIDE), gpus=(GPU,))
+
+
+def test_moves_in_one_direction_are_one_and_who_ends_moves_nothing():
+    ended = curve(point(0, 1, 5), point(1))
+
+    assert [(s.is_out, s.size_bytes // GIB) for s in swaps_of(MOVED)] == [(True, 50), (False, 50)]
+    out, back = swaps_of(MOVED)
+    assert (out.start_ns, out.end_ns) == (10 * S, int(10.2 * S))
+    assert (back.start_ns, back.end_ns) == (int(30.1 * S) - LOOK_NS, int(30.1 * S))
+    assert swaps_of(ended) == []
+
+
+def test_work_is_a_share_of_the_time_it_was_seen_in():
+    (work,) = work_of(MOVED)
+
+    assert (work.start_ns, work.end_ns, work.share) == (0, 10 * S, 0.5)
+
+
+def test_moments_have_what_all_jobs_hold():
+    held = [
+        (m.at_ns / S, [size // GIB for size in m.resident_bytes])
+        for m in moments_of([MOVED, BESIDE], HISTORY.end_ns)
+    ]
+
+    assert held == [
+        (0, [60, 0]),
+        (5, [60, 0]),
+        (10, [60, 0]),
+        (10.1, [40, 0]),
+        (10.2, [10, 70]),
+        (25, [10, 0]),
+        (30, [10, 0]),
+        (30.1, [60, 0]),
+        (40, [60, 0]),  # until now
+    ]
+
+
+def test_of_many_moments_the_fullest_stay_and_none_is_made_up():
+    many = curve(*(point(n, n % 100, (n + 50) % 100) for n in range(10_000)))
+    all_of_them = {(m.at_ns, m.resident_bytes) for m in moments_of([many], 0, most=10**6)}
+
+    kept = moments_of([many], 0, most=50)
+
+    assert len(kept) <= 101
+    assert max(m.resident_bytes for m in kept) == (99 * GIB,)
+    assert max(m.swapped_bytes for m in kept) == (99 * GIB,)
+    assert {(m.at_ns, m.resident_bytes) for m in kept[:-1]} <= all_of_them
+    assert [m.at_ns for m in kept] == sorted(m.at_ns for m in kept)
+
+
+def test_the_last_seconds_begin_with_what_was_held_then():
+    found = since(HISTORY, 28 * S)
+
+    (only,) = found.curves  # the other one had ended
+    assert [(p.time_ns // S, p.resident_bytes // GIB) for p in only.points] == [
+        (28, 10),
+        (30, 10),
+        (30, 60),
+    ]
+
+
+def tops(path):
+    """The heights of an area's upper edge, left to right."""
+    upper = path.split("Z")[0].removeprefix("M").split("L")
+    return [float(pair.split()[1]) for pair in upper[: len(upper) // 2]]
+
+
+def test_areas_are_stacked_up_to_the_capacity():
+    axis = chart.Axis(begin_ns=0, end_ns=HISTORY.end_ns)
+    moments = moments_of([MOVED, BESIDE], HISTORY.end_ns)
+
+    drawn = chart.areas(
+        moments, axis, [("held", lambda m: m.resident_bytes)], capacity_bytes=80 * GIB
+    )
+
+    one, other = re.findall(r'class="held"[^>]* d="([^"]*)"', drawn)
+    (limit,) = re.findall(r'class="limit"[^>]* y1="([^"]*)"', drawn)
+    assert min(tops(other)) == pytest.approx(float(limit))  # 10 + 70 of 80 GiB
+    assert min(tops(one)) > float(limit)
+    assert tops(other)[0] == tops(one)[0]  # nothing upon it yet
+
+
+class Balance(HTMLParser):
+    """Counts elements that are open at the end, and keeps the text of scripts."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.scripts = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
+
+def written(history):
+    file = io.StringIO()
+    page.write(history, file)
+    return file.getvalue()
+
+
+def test_the_page_is_whole_and_names_are_no_markup():
+    text = written(HISTORY)
+
+    parser = Balance()
+    parser.feed(text)
+    assert parser.open == []
+    assert "<b>x" not in text
+    data = json.loads(parser.scripts[0])
+    assert data["names"] == ["j-1 train", "j-2 </script><b>x"]
+    assert data["capacity_bytes"] == 80 * GIB
+    assert data["moments"][4][1:] == [
+        [10 * GIB, 70 * GIB],
+        [50 * GIB, 0],
+        [0, 0],
+    ]
+    assert "80 GiB of 80 GiB" in text  # the most that was held
+    assert "50 GiB to the host within 200 ms" in text
+
+
+def test_nothing_is_drawn_of_the_host_where_nothing_went_there():
+    assert "On the host" in written(HISTORY)
+    quiet = MemoryHistory(end_ns=S, curves=(curve(point(0, 1)),), gpus=(GPU,))
+    assert "On the host" not in written(quiet)
+
+
+def test_without_jobs_the_page_says_so():
+    assert "No job has used a GPU" in written(MemoryHistory(end_ns=S, curves=(), gpus=(GPU,)))
+
+
+def test_in_a_trace_moves_lie_beside_work():
+    file = io.StringIO()
+    chrome.write(HISTORY, file)
+
+    events = json.loads(file.getvalue())["traceEvents"]
+    slices = [(e["tid"], e["name"]) for e in events if e["ph"] == "X"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert [(tracks[tid], name) for tid, name in slices] == [
+        ("j-1 train computes", "50% of the gpu"),
+        ("j-1 train is moved", "50 GiB to the host"),
+        ("j-1 train is moved", "50 GiB back to the gpu"),
+    ]
+    counted = {e["name"] for e in events if e["ph"] == "C"}
+    assert {"j-1 train swapped bytes", "j-2 </script><b>x waiting bytes"} <= counted
+    assert "j-2 </script><b>x swapped bytes" not in counted
+
+
+class Daemon:
+    """What a daemon tells."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def memory_history(self):
+        return HISTORY
+
+
+@pytest.fixture
+def tandem(monkeypatch, capsys):
+    def run(*words):
+        monkeypatch.setattr("tandem.cli.report.open_client", Daemon)
+        monkeypatch.setattr("tandem.cli._output.open_client", Daemon)
+        monkeypatch.setattr(sys, "argv", ["tandem", *map(str, words)])
+        code = cli.main()
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_writes_a_page_or_json(tandem, tmp_path):
+    code, out, _ = tandem("report", "-o", tmp_path / "x.html", "--last", "12s")
+
+    assert (code, out) == (0, f"wrote {tmp_path / 'x.html'}: 1 job\n")
+    assert "time shown</span><b>12 s" in (tmp_path / "x.html").read_text()
+    code, out, _ = tandem("report", "--json")
+    assert json.loads(out)["curves"][1]["points"][1]["resident_bytes"] == 70 * GIB
+
+
+def test_a_place_that_cannot_be_written_is_told(tandem, tmp_path):
+    code, _, err = tandem("report", "-o", tmp_path / "no" / "x.html")
+
+    assert code == 2
+    assert "choose another -o" in err
+
+
+def test_a_trace_is_of_what_comes(tandem, tmp_path, monkeypatch):
+    slept = []
+    monkeypatch.setattr("tandem.cli.trace.time.sleep", slept.append)
+
+    code, _, _ = tandem("trace", "record", "-o", tmp_path / "x.json", "--seconds", "3")
+
+    assert (code, slept) == (0, [3.0])
+    events = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
+    assert {e["ts"] for e in events if e["ph"] == "C"} == {40 * S / 1e3}  # from then on
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "601"])
+def test_how_long_to_record_has_limits(text):
+    with pytest.raises(UsageError, match="is not between 0 and 600; write 10 or"):
+        parse_seconds(text)
