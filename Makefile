@@ -46,8 +46,9 @@ sanitize: setup  ## C++ tests under ASan/UBSan and TSan
 fuzz: setup  ## libFuzzer on the wire, the channel, the graph, the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
 
-soak: setup  ## 10,000 random driver programs, bare and under the shim, compared (PROGRAMS=n SEED=n)
+soak: setup  ## 10,000 random driver programs and lives of moved memory (PROGRAMS=n SEQUENCES=n SEED=n)
 	@$(BIN)/python tests/proof/soak.py --programs $(or $(PROGRAMS),10000) --seed $(or $(SEED),1) $(if $(RESULT),--result $(RESULT))
+	@$(BIN)/python tests/shim/swap_soak.py --sequences $(or $(SEQUENCES),10000) --seed $(or $(SEED),1) $(if $(SWAP_RESULT),--result $(SWAP_RESULT))
 
 bench: setup  ## measure against the budgets (BENCH=launch|gate|decide|..; all: python -m bench -h)
 	@$(BIN)/python -m bench $(or $(BENCH),launch)

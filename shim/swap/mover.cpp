@@ -112,8 +112,6 @@ class Mover {
     open();
   }
 
-  static uint64_t swapped_bytes() { return swappable_bytes() - resident_bytes(); }
-
   // How many pieces go: the last ones first, until the target is met.
   [[nodiscard]] size_t first_to_go() const {
     uint64_t left = resident_bytes();

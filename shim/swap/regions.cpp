@@ -81,7 +81,9 @@ void drop_pieces(CUdeviceptr base, uint64_t bytes) {
   for (const size_t at = place_of(g_pieces, base);
        at < g_pieces.size() && g_pieces[at].at < base + bytes;) {
     Piece& piece = g_pieces[at];
-    if (piece.resident) unmap_piece(&piece);
+    // What the driver does not take back is lost, and no more ours to count.
+    if (piece.resident && unmap_piece(&piece) != CUDA_SUCCESS)
+      g_resident.fetch_sub(piece.bytes, std::memory_order_relaxed);
     if (piece.home) give_home_back(piece.home, piece.bytes);
     g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
     g_pieces.erase(at);
@@ -193,6 +195,10 @@ void publish_bytes() {
 }
 
 uint64_t swappable_bytes() { return g_swappable.load(std::memory_order_relaxed); }
+uint64_t swapped_bytes() {
+  const HoldsMutex lock(&g_lock);  // or a piece that is being added would count as away, or as too much
+  return swappable_bytes() - resident_bytes();
+}
 uint64_t resident_bytes() { return g_resident.load(std::memory_order_relaxed); }
 
 CUresult map_piece(Piece* piece) {

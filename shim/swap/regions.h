@@ -50,6 +50,7 @@ CUresult wait_for_work(uint64_t context);
 void publish_bytes();
 [[nodiscard]] uint64_t swappable_bytes();
 [[nodiscard]] uint64_t resident_bytes();
+[[nodiscard]] uint64_t swapped_bytes();
 
 // Gets a piece of device memory for it and maps it; or gives it back.
 CUresult map_piece(Piece* piece);

@@ -142,10 +142,17 @@ bool Transit::settle() {
   return good;
 }
 
+// Of the context and not of the stream, which a lost one does not make. It has nothing to do, so that it
+// answers at once.
 bool Transit::is_device_lost() {
-  if (!context_) return false;
-  const CUresult result = g_driver.cuStreamQuery(stream_);
-  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+  size_t missing = 0;
+  while (missing < piece_count() && piece(missing).resident) ++missing;
+  if (missing == piece_count()) return false;
+  const bool lost =
+      g_driver.cuCtxSetCurrent(as_context(piece(missing).context)) != CUDA_SUCCESS ||
+      g_driver.cuCtxSynchronize() != CUDA_SUCCESS;
+  if (context_) g_driver.cuCtxSetCurrent(as_context(context_));
+  return lost;
 }
 
 }  // namespace tandem::shim::swap

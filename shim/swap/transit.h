@@ -31,7 +31,7 @@ class Transit {
   // Waits for all that are on their way. False: a piece is still where it was.
   bool settle();
 
-  // The context has an error that all its calls return from now on.
+  // The context of the first piece that is missing has an error that all its calls return from now on.
   bool is_device_lost();
 
  private:

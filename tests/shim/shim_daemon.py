@@ -239,15 +239,15 @@ class Attached:
         descriptors = array.array("i", [self.process.fds[2]])
         other.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())])
 
-    def give_pool(self, count: int) -> None:
-        """A host pool of that many bytes, for pages that are moved out."""
+    def give_pool(self, count: int) -> int:
+        """A host pool of that many bytes, for pages that are moved out; its descriptor."""
         fd = os.memfd_create("pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, count)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         rights = array.array("i", [fd]).tobytes()
         packet = _native.encode_host_pool(bytes=count)
         self.connection.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        os.close(fd)
+        return fd
 
     def order(self, target: int) -> int:
         """Have no more than `target` bytes on the device; the order's number."""

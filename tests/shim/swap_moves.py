@@ -26,6 +26,26 @@ EVERYTHING = 2**64 - 1
 SIZES = (3 * MIB // 2, 33 * MIB, 70 * MIB)  # one piece with room left in it, two, three
 ROUNDED = (2 * MIB, 34 * MIB, 70 * MIB)
 OUTCOMES = ("none", "reached", "no host room", "not drained", "failed")
+# Adds one to each word.
+BUMP = b"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry bump(.param .u64 words, .param .u32 count) {
+  .reg .b32 %r<6>; .reg .b64 %a<3>; .reg .pred %p;
+  mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x;
+  mad.lo.s32 %r3, %r0, %r1, %r2;
+  ld.param.u32 %r4, [count];
+  setp.ge.u32 %p, %r3, %r4;
+  @%p ret;
+  ld.param.u64 %a0, [words];
+  mad.wide.u32 %a1, %r3, 4, %a0;
+  ld.global.u32 %r5, [%a1];
+  add.u32 %r5, %r5, 1;
+  st.global.u32 [%a1], %r5;
+  ret;
+}
+\0"""
 # How much of the device is held.
 ASK = """
 from cuda.bindings import driver as cu
@@ -91,8 +111,12 @@ class Daemon:
     def wait_for(self, is_over):
         """Look once a millisecond of the device's time: it stands still unless everybody waits."""
         while not is_over(seen := self.job.snapshot()):
-            self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.job.now_ns() + 1_000_000))
+            self.pass_a_millisecond()
         return seen
+
+    def pass_a_millisecond(self) -> None:
+        """Of the device's time, as soon as everybody else waits, too."""
+        self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.job.now_ns() + 1_000_000))
 
     def until(self, figure: str, value: object):
         """Wait for a figure of the snapshot."""
@@ -116,7 +140,7 @@ class Daemon:
                 told.append(news)
             if seen.swap_done == number:
                 return steps, told
-            self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.job.now_ns() + 1_000_000))
+            self.pass_a_millisecond()
 
     def move(self, target: int):
         """Give an order and wait for its end: the outcome, and what is on the host by then."""
@@ -413,6 +437,36 @@ def daemon_ends(folder):
     daemon.job.connection.close()
     daemon.fake.close()
     return {"out": out, "right": memory.is_right()}
+
+
+def device_is_lost(folder):
+    """The device is lost while everything is out: whoever waits for it hears of that."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    out = daemon.move(0)
+    command = [sys.executable, __file__, str(folder), "lose_device"]
+    daemon.outlive(subprocess.Popen(command, env=without_shim(), stdout=subprocess.DEVNULL))
+    answers = []
+
+    def work():
+        cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+        answers.append(cu.cuMemsetD32(memory.addresses[0], 7, 1)[0].name)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    back = daemon.move(EVERYTHING)
+    daemon.outlive(worker)
+    return {"out": out, "back": back, "answers": answers}
+
+
+def lose_device(folder):
+    """Launch what the device is told to fail at."""
+    ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
+    kernel = ok(cu.cuModuleGetFunction(ok(cu.cuModuleLoadData(BUMP)), b"bump"))
+    arguments = ((ok(cu.cuMemAlloc(4)), 1), (ctypes.c_void_p, ctypes.c_uint32))
+    cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0)
+    return cu.cuCtxSynchronize()[0].name
 
 
 def not_swappable(folder):

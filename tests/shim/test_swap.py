@@ -24,9 +24,13 @@ TIMELINE = "timeline.jsonl"
 def case(request, tmp_path):
     """What a case of swap_moves.py has seen."""
 
-    def run(name: str):
+    def run(name: str, faults: str | None = None):
         env = softgpu.environment(
-            folder=tmp_path, clock="virtual", profile="tiny", timeline=tmp_path / TIMELINE
+            folder=tmp_path,
+            clock="virtual",
+            profile="tiny",
+            timeline=tmp_path / TIMELINE,
+            faults=faults,
         )
         env |= {
             "LD_PRELOAD": str(_paths.SHIM),
@@ -191,6 +195,14 @@ def test_small_memory_ends_with_its_context(case):
 
     assert seen["before"] == 6 * MIB
     assert seen["after"] == [2 * MIB] * 2
+
+
+def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
+    seen = case("device_is_lost", faults="lost:bump@1")
+
+    assert seen["out"] == ["reached", ALL]
+    assert seen["back"] == ["failed", ALL]
+    assert seen["answers"] == ["CUDA_ERROR_DEVICE_UNAVAILABLE"]
 
 
 def test_a_job_that_may_not_be_moved_keeps_the_drivers_allocator(case):

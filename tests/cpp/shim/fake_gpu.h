@@ -1,0 +1,228 @@
+// A driver whose device memory is real memory of this process, with a capacity and planted failures.
+//
+// Copies happen as late as they may: when somebody waits for them. What a copy or its end touches must be
+// mapped by then, and what is mapped must have been made.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "check.h"
+#include "pages.h"
+
+namespace fake_gpu {
+
+using pages::g_driver;
+
+struct Physical {
+  int fd;
+  uint64_t bytes;
+};
+struct Mapping {
+  uint64_t bytes;
+  CUmemGenericAllocationHandle handle;
+};
+struct Copy {
+  void* to;
+  const void* from;
+  uint64_t bytes;
+};
+struct Gpu {
+  std::mutex lock;
+  uint64_t capacity = uint64_t{1} << 30;
+  uint64_t used = 0;
+  std::map<CUmemGenericAllocationHandle, Physical> physical;
+  std::map<CUdeviceptr, uint64_t> reserved;
+  std::map<CUdeviceptr, Mapping> mapped;
+  std::vector<Copy> copies;
+  CUmemGenericAllocationHandle next = 1;
+  // The `fail_at`th call from now on fails, and all behind it if `for_good`.
+  int64_t fail_at = 0;
+  bool for_good = false;
+  int64_t calls = 0;
+};
+inline Gpu g_gpu;
+
+// Under the lock.
+inline bool fails() {
+  ++g_gpu.calls;
+  if (!g_gpu.fail_at) return false;
+  return g_gpu.for_good ? g_gpu.calls >= g_gpu.fail_at : g_gpu.calls == g_gpu.fail_at;
+}
+inline void plant(int64_t fail_at, bool for_good = false) {
+  const std::lock_guard<std::mutex> lock(g_gpu.lock);
+  g_gpu.calls = 0;
+  g_gpu.fail_at = fail_at;
+  g_gpu.for_good = for_good;
+}
+
+inline void* as_pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+inline bool is_mapped(CUdeviceptr at, uint64_t bytes) {
+  const auto after = g_gpu.mapped.upper_bound(at);
+  if (after == g_gpu.mapped.begin()) return false;
+  const auto& [base, mapping] = *std::prev(after);
+  return at + bytes <= base + mapping.bytes;
+}
+// Each has an event of its own behind it, and they are waited for in turn. One that fails never comes.
+inline void finish_copy(bool good) {
+  const Copy copy = g_gpu.copies.front();
+  if (good) std::memcpy(copy.to, copy.from, copy.bytes);
+  g_gpu.copies.erase(g_gpu.copies.begin());
+}
+inline bool is_on_its_way(CUdeviceptr at, uint64_t bytes) {
+  const char* begin = static_cast<const char*>(as_pointer(at));
+  const auto touches = [&](const void* other) { return other >= begin && other < begin + bytes; };
+  return std::any_of(g_gpu.copies.begin(), g_gpu.copies.end(),
+                     [&](const Copy& copy) { return touches(copy.to) || touches(copy.from); });
+}
+
+using Guard = std::lock_guard<std::mutex>;
+inline constexpr CUresult kFault = CUDA_ERROR_UNKNOWN;
+
+inline void make_memory() {
+  g_driver.cuMemGetAllocationGranularity =
+      [](size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+        return *bytes = 2 << 20, CUDA_SUCCESS;
+      };
+  g_driver.cuMemAddressReserve = [](CUdeviceptr* out, size_t bytes, size_t, CUdeviceptr,
+                                    unsigned long long) {
+    const Guard guard(g_gpu.lock);
+    if (fails()) return kFault;
+    void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *out = reinterpret_cast<CUdeviceptr>(at);
+    g_gpu.reserved[*out] = bytes;
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemAddressFree = [](CUdeviceptr at, size_t bytes) {
+    const Guard guard(g_gpu.lock);
+    CHECK(!is_mapped(at, 1));
+    CHECK_EQ(g_gpu.reserved.at(at), bytes);
+    g_gpu.reserved.erase(at);
+    munmap(as_pointer(at), bytes);
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemCreate = [](CUmemGenericAllocationHandle* out, size_t bytes,
+                            const CUmemAllocationProp*, unsigned long long) {
+    const Guard guard(g_gpu.lock);
+    if (fails()) return kFault;
+    if (g_gpu.used + bytes > g_gpu.capacity) return CUDA_ERROR_OUT_OF_MEMORY;
+    const int fd = memfd_create("device", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+    g_gpu.used += bytes;
+    g_gpu.physical[*out = g_gpu.next++] = {fd, bytes};
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemRelease = [](CUmemGenericAllocationHandle handle) {
+    const Guard guard(g_gpu.lock);
+    const Physical gone = g_gpu.physical.at(handle);
+    close(gone.fd);
+    g_gpu.used -= gone.bytes;
+    g_gpu.physical.erase(handle);
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemMap = [](CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+                         unsigned long long) {
+    const Guard guard(g_gpu.lock);
+    CHECK(!is_mapped(at, 1));
+    if (fails()) return kFault;
+    mmap(as_pointer(at), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+         g_gpu.physical.at(handle).fd, 0);
+    g_gpu.mapped[at] = {bytes, handle};
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+    const Guard guard(g_gpu.lock);
+    return fails() ? kFault : CUDA_SUCCESS;
+  };
+  g_driver.cuMemUnmap = [](CUdeviceptr at, size_t bytes) {
+    const Guard guard(g_gpu.lock);
+    CHECK(!is_on_its_way(at, bytes));
+    if (fails()) return kFault;
+    CHECK_EQ(g_gpu.mapped.at(at).bytes, bytes);
+    g_gpu.mapped.erase(at);
+    mmap(as_pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+         0);
+    return CUDA_SUCCESS;
+  };
+}
+
+inline void make_work() {
+  g_driver.cuCtxSynchronize = [] {
+    const Guard guard(g_gpu.lock);
+    if (fails()) return kFault;
+    while (!g_gpu.copies.empty()) finish_copy(true);
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuEventSynchronize = [](CUevent) {
+    const Guard guard(g_gpu.lock);
+    const bool good = !fails();
+    finish_copy(good);
+    return good ? CUDA_SUCCESS : kFault;
+  };
+  g_driver.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
+  g_driver.cuCtxSetCurrent = [](CUcontext) {
+    const Guard guard(g_gpu.lock);
+    return fails() ? kFault : CUDA_SUCCESS;
+  };
+  g_driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+  g_driver.cuCtxPopCurrent_v2 = pages::current;
+  g_driver.cuStreamCreate = [](CUstream* out, unsigned) {
+    const Guard guard(g_gpu.lock);
+    return *out = nullptr, fails() ? kFault : CUDA_SUCCESS;
+  };
+  g_driver.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
+  g_driver.cuEventCreate = [](CUevent* out, unsigned) {
+    const Guard guard(g_gpu.lock);
+    return *out = reinterpret_cast<CUevent>(1), fails() ? kFault : CUDA_SUCCESS;
+  };
+  g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  g_driver.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
+    const Guard guard(g_gpu.lock);
+    CHECK(is_mapped(from, bytes));
+    if (fails()) return kFault;
+    g_gpu.copies.push_back({to, as_pointer(from), bytes});
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
+    const Guard guard(g_gpu.lock);
+    CHECK(is_mapped(to, bytes));
+    if (fails()) return kFault;
+    g_gpu.copies.push_back({as_pointer(to), from, bytes});
+    return CUDA_SUCCESS;
+  };
+}
+
+// What a job that has lost its device left behind.
+inline void free_all() {
+  for (const auto& [at, bytes] : g_gpu.reserved) munmap(as_pointer(at), bytes);
+  for (const auto& [handle, physical] : g_gpu.physical) close(physical.fd);
+  g_gpu.reserved.clear();
+  g_gpu.physical.clear();
+  g_gpu.mapped.clear();
+  g_gpu.copies.clear();
+  g_gpu.used = 0;
+}
+
+// Only once, since movers of earlier tests may be about to end. Nothing is planted, and all is free.
+inline void make_once() {
+  static const bool made = [] {
+    pages::make_driver();
+    make_memory();
+    make_work();
+    return true;
+  }();
+  CHECK(made);
+  plant(0);
+  const Guard guard(g_gpu.lock);
+  g_gpu.capacity = uint64_t{1} << 30;
+  free_all();
+}
+
+}  // namespace fake_gpu

@@ -1,0 +1,298 @@
+// Memory that moves, on a driver that fails wherever it may: no byte is lost, and nobody waits for ever.
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "fake_gpu.h"
+#include "homes.h"
+#include "mover.h"
+#include "regions.h"
+#include "slabs.h"
+#include "swappable.h"
+#include "use.h"
+#include "wait.h"
+#include "wire.h"
+
+using namespace pages;
+using fake_gpu::g_gpu;
+namespace swap = tandem::shim::swap;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kContext = 0x1000;
+
+uint64_t used() {
+  const fake_gpu::Guard guard(g_gpu.lock);
+  return g_gpu.used;
+}
+
+bool is_mover_alive() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    if (name == "tandem-swap") return true;
+  }
+  return false;
+}
+
+// A process whose memory may be moved, with nothing on the device yet.
+class Job {
+ public:
+  Job() {
+    swap::start_afresh();
+    fake_gpu::make_once();
+    channel_ = make_channel();
+    channel_->features = wire::kFeatureSwap;
+    g_channel = channel_;
+    CHECK(swap::is_wanted(channel_, 1));
+  }
+  ~Job() {
+    fake_gpu::plant(0);
+    swap::stop_moving();
+    while (is_mover_alive()) usleep(50);  // it looks once more at what the next one begins anew
+    g_channel = nullptr;
+  }
+
+  void give_pool(uint64_t bytes) {
+    const int fd = memfd_create("pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK(ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    swap::add_pool(fd, bytes);
+  }
+
+  uint32_t order(uint64_t target) {
+    swap::order(++orders_, target);
+    return orders_;
+  }
+
+  shm::SwapOutcome await(uint32_t number) {
+    shm::StatePage& state = *channel_->state;
+    for (;;) {
+      const uint32_t rung = state.control.doorbell.load(std::memory_order_acquire);
+      const uint64_t done = state.swap.done.load(std::memory_order_acquire);
+      if (static_cast<uint32_t>(done) == number) return static_cast<shm::SwapOutcome>(done >> 32);
+      futex_wait(state.control.doorbell, rung, 1'000'000'000);
+    }
+  }
+
+  shm::SwapOutcome move(uint64_t target) { return await(order(target)); }
+
+ private:
+  Channel* channel_;
+  uint32_t orders_ = 0;
+};
+
+// Allocations and what is in them.
+class Memory {
+ public:
+  explicit Memory(unsigned seed = 1) : random_(seed) {}
+
+  bool add(uint64_t bytes) {
+    const swap::Use use;
+    CUdeviceptr at = 0;
+    uint64_t held = 0;
+    const CUresult result = bytes < swap::kSmallestRegion
+                                ? swap::pack(&at, bytes, kContext, 0)
+                                : swap::allocate_region(&at, bytes, kContext, 0, &held);
+    if (result != CUDA_SUCCESS) return false;
+    std::vector<char> content(bytes);
+    fill(&content);
+    std::memcpy(fake_gpu::as_pointer(at), content.data(), bytes);
+    parts_.push_back({at, std::move(content)});
+    return true;
+  }
+
+  // Whether it is free.
+  bool drop(size_t index) {
+    const swap::Use use;
+    const CUresult result = swap::release_if_ours(parts_[index].at);
+    if (result != CUDA_SUCCESS) return false;
+    parts_.erase(parts_.begin() + static_cast<long>(index));
+    return true;
+  }
+  void drop_all() {
+    while (size()) CHECK(drop(size() - 1));
+    swap::give_up_spare(0);
+  }
+
+  void rewrite(size_t index) {
+    const swap::Use use;
+    fill(&parts_[index].content);
+    std::memcpy(fake_gpu::as_pointer(parts_[index].at), parts_[index].content.data(),
+                parts_[index].content.size());
+  }
+
+  bool is_right() {
+    const swap::Use use;
+    for (const Part& part : parts_) {
+      if (std::memcmp(fake_gpu::as_pointer(part.at), part.content.data(), part.content.size()) != 0)
+        return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] size_t size() const { return parts_.size(); }
+
+ private:
+  struct Part {
+    CUdeviceptr at;
+    std::vector<char> content;
+  };
+
+  // From somewhere in random bytes that are longer than it.
+  void fill(std::vector<char>* content) {
+    static const std::vector<char> source = [] {
+      std::mt19937_64 random;
+      std::vector<char> bytes(40 * kMiB);
+      for (size_t i = 0; i < bytes.size(); i += 8) {
+        const uint64_t word = random();
+        std::memcpy(&bytes[i], &word, 8);
+      }
+      return bytes;
+    }();
+    const size_t at = random_() % (source.size() - content->size());
+    std::memcpy(content->data(), &source[at], content->size());
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Part> parts_;
+};
+
+// More pieces than are on their way at a time.
+void fill(Memory* memory) {
+  for (int i = 0; i < 5; ++i) CHECK(memory->add(kMiB + 1000));
+  for (const uint64_t bytes : {1u, 70'000u, 900'000u}) CHECK(memory->add(bytes));
+}
+constexpr uint64_t kFilled = 12 * kMiB;
+
+}  // namespace
+
+TEST(all_goes_and_comes_back) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  CHECK(memory.add(33 * kMiB));  // two pieces
+  job.give_pool(kFilled + 34 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK_EQ(used(), 0u);
+  CHECK(swap::is_shut());
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(!swap::is_shut());
+  CHECK(memory.is_right());
+  memory.drop_all();
+  CHECK_EQ(used(), 0u);
+  CHECK(g_gpu.reserved.empty());
+}
+
+// Each call to the driver in turn, until there is none left to fail.
+TEST(one_failure_anywhere_loses_nothing) {
+  int64_t failures = 0;
+  for (bool hit = true; hit; ++failures) {
+    Job job;
+    Memory memory;
+    fill(&memory);
+    job.give_pool(kFilled);
+    fake_gpu::plant(failures + 1);
+    job.move(0);
+    CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+    hit = g_gpu.calls > failures;
+    fake_gpu::plant(0);
+    CHECK(!swap::is_shut());
+    CHECK(memory.is_right());
+    CHECK_EQ(used(), kFilled);
+    memory.drop_all();
+    CHECK_EQ(used(), 0u);
+  }
+  CHECK(failures > 50);
+}
+
+// As when the device is lost: the door opens, so that whoever waits hears of it.
+TEST(a_device_that_fails_for_good_keeps_nobody_waiting) {
+  for (int64_t fail_at = 1; fail_at <= 100; fail_at += 11) {
+    Job job;
+    Memory memory;
+    fill(&memory);
+    job.give_pool(kFilled);
+    fake_gpu::plant(fail_at, true);
+    job.move(0);
+    job.move(shm::kNoLimit);
+    CHECK(!swap::is_shut());
+  }
+}
+
+TEST(who_comes_back_takes_no_more_than_there_is) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  g_gpu.capacity = 6 * kMiB;
+  const uint32_t back = job.order(shm::kNoLimit);
+  while (used() < 6 * kMiB) usleep(50);
+  CHECK(swap::is_shut());
+  {
+    const fake_gpu::Guard guard(g_gpu.lock);
+    g_gpu.capacity = uint64_t{1} << 30;
+  }
+  CHECK(job.await(back) == shm::SwapOutcome::kReached);
+  CHECK(memory.is_right());
+  memory.drop_all();
+}
+
+TEST(an_allocation_that_fails_half_way_takes_nothing) {
+  for (int64_t failures = 1; failures <= 7; ++failures) {
+    Job job;
+    Memory memory;
+    fake_gpu::plant(failures);
+    const bool made = memory.add(33 * kMiB);
+    CHECK_EQ(made, g_gpu.calls < failures);
+    fake_gpu::plant(0);
+    CHECK_EQ(used(), made ? 34 * kMiB : 0);
+    CHECK_EQ(swap::resident_bytes(), used());
+    memory.drop_all();
+    CHECK(g_gpu.reserved.empty());
+  }
+}
+
+TEST(random_allocations_moves_and_failures_against_a_model) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    Job job;
+    Memory memory(seed);
+    std::mt19937 random(seed);
+    job.give_pool(8 * kMiB);  // not always enough
+    uint64_t pool = 8 * kMiB;
+    for (int step = 0; step < 25; ++step) {
+      if (random() % 4 == 0) fake_gpu::plant(1 + random() % 20);
+      switch (random() % 6) {
+        case 0: memory.add(kMiB + random() % (3 * kMiB)); break;
+        case 1: memory.add(1 + random() % (kMiB - 1)); break;
+        case 2:
+          // A mapping that stays is an error of the driver that nobody can mend.
+          fake_gpu::plant(0);
+          if (memory.size()) CHECK(memory.drop(random() % memory.size()));
+          break;
+        case 3:
+          if (memory.size()) memory.rewrite(random() % memory.size());
+          break;
+        case 4:
+          if (pool < 32 * kMiB && random() % 3 == 0) job.give_pool(4 * kMiB), pool += 4 * kMiB;
+          break;
+        default:
+          // An order that a newer one ends, or not.
+          job.order(random() % 2 ? 0 : random() % (8 * kMiB));
+          if (random() % 2) job.move(random() % (8 * kMiB));
+          CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+          fake_gpu::plant(0);
+          CHECK(memory.is_right());
+      }
+      fake_gpu::plant(0);
+      CHECK_EQ(used(), swap::resident_bytes());
+    }
+    CHECK(memory.is_right());
+    memory.drop_all();
+    CHECK_EQ(used(), 0u);
+    CHECK_EQ(swap::swappable_bytes(), 0u);
+  }
+}
