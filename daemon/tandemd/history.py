@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tandemd.core.model import Job, Process
 
@@ -44,18 +44,27 @@ class Curve:
         self._newest: Point | None = None
         self._unsaid: Point | None = None  # looked at since, and not kept
 
-    def add(self, point: Point) -> None:
-        """Take in a look; times never go back."""
-        newest, before = self._newest, self._unsaid
-        has_moved = newest is None or point.memory != newest.memory
-        is_late = newest is not None and point.at_ns - newest.at_ns >= WORK_NS
-        has_worked = newest is not None and point.gpu_ns != newest.gpu_ns
-        if not has_moved and not (is_late and has_worked):
+    def add(self, point: Point, *, unchanged_ns: int = 0) -> None:
+        """Take in a look; times never go back.
+
+        Up to `unchanged_ns` all was as at the look before.
+        """
+        newest, unsaid = self._newest, self._unsaid
+        if newest is None:
+            self._append(point)
+            return
+        before = unsaid or newest
+        has_rested = unchanged_ns > before.at_ns
+        has_moved = point.memory != newest.memory
+        is_late = point.at_ns - newest.at_ns >= WORK_NS
+        if not has_moved and not (is_late and point.gpu_ns != newest.gpu_ns):
             self._unsaid = point
             return
-        # What was done up to the change, or that nothing was.
-        if newest and before and (has_moved or before.gpu_ns == newest.gpu_ns):
-            self._append(before)
+        # What was done up to the change, and that nothing was since.
+        if unsaid and (has_moved or has_rested or unsaid.gpu_ns == newest.gpu_ns):
+            self._append(unsaid)
+        if has_rested:
+            self._append(replace(before, at_ns=unchanged_ns))
         self._append(point)
 
     @property
@@ -90,26 +99,41 @@ class Histories:
     def __init__(self) -> None:
         self.curves: dict[tuple[int, int], Curve] = {}  # by job and GPU
         self._looked_ns: int | None = None
+        self._changed: set[int] = set()  # jobs, since then
+        self._members: dict[int, tuple[int, ...]] = {}  # then: the processes of each job
 
     def is_due(self, now_ns: int) -> bool:
         """Whether `look` would learn something."""
         return self._looked_ns is None or now_ns - self._looked_ns >= STEP_NS
 
-    def look(self, jobs: Iterable[Job], known: Iterable[int], now_ns: int) -> None:
-        """Take in what the living jobs hold; jobs that are no longer `known` are forgotten."""
+    def look(self, jobs: Mapping[int, Job], known: Iterable[int], now_ns: int) -> None:
+        """Take in what the living jobs hold; jobs that are no longer `known` are forgotten.
+
+        Only those of which something has changed are looked at: most jobs are quiet.
+        """
+        kept, before_ns = set(known), self._looked_ns or 0
         self._looked_ns = now_ns
-        kept = set(known)
         self.curves = {key: curve for key, curve in self.curves.items() if key[0] in kept}
-        unseen = set(self.curves)
-        for job in jobs:
-            processes: defaultdict[int, list[Process]] = defaultdict(list)
-            for process in job.processes.values():
-                processes[process.gpu].append(process)
-            for gpu, those in processes.items():
-                self.curves.setdefault((job.job_id, gpu), Curve()).add(_point(those, now_ns))
-                unseen.discard((job.job_id, gpu))
-        for key in unseen:
-            self._end(self.curves[key], now_ns)
+        members = {job_id: tuple(job.processes) for job_id, job in jobs.items()}
+        left = (job_id for job_id, ids in self._members.items() if members.get(job_id) != ids)
+        for job_id in self._changed.union(left, members.keys() - self._members.keys()):
+            self._take(job_id, jobs.get(job_id), before_ns, now_ns)
+        self._members, self._changed = members, set()
+
+    def note(self, job_id: int) -> None:
+        """Something of the job has changed since the last look."""
+        self._changed.add(job_id)
+
+    def _take(self, job_id: int, job: Job | None, before_ns: int, now_ns: int) -> None:
+        processes: defaultdict[int, list[Process]] = defaultdict(list)
+        for process in job.processes.values() if job else ():
+            processes[process.gpu].append(process)
+        for gpu, those in processes.items():
+            curve = self.curves.setdefault((job_id, gpu), Curve())
+            curve.add(_point(those, now_ns), unchanged_ns=before_ns)
+        for (whose, gpu), curve in self.curves.items():
+            if whose == job_id and gpu not in processes:
+                self._end(curve, now_ns)
 
     def _end(self, curve: Curve, now_ns: int) -> None:
         newest = curve.newest

@@ -204,6 +204,9 @@ class Loop:
 
     def _sample(self, now_ns: int) -> None:
         changed = self._changed_usages()
+        for usage in changed:
+            if process := self.scheduler.processes.get(usage.process_id):
+                self.histories.note(process.job_id)
         self.structures.look(changed, now_ns)
         if changed:
             self.handle(UsageSampled(now_ns=now_ns, samples=changed))
@@ -215,7 +218,7 @@ class Loop:
             self.recent.look(self._totals_ns(), now_ns)
         if self.histories.is_due(now_ns):
             jobs, finished = self.scheduler.jobs, self.scheduler.finished
-            self.histories.look(jobs.values(), (*jobs, *finished), now_ns)
+            self.histories.look(jobs, (*jobs, *finished), now_ns)
 
     def _changed_usages(self) -> tuple[Usage, ...]:
         changed = []

@@ -64,6 +64,22 @@ def test_work_after_a_rest_is_not_spread_over_the_rest():
     assert curve_of(*quiet, at_work) == [quiet[0], quiet[-1], at_work]
 
 
+def test_of_a_job_that_nobody_looked_at_nothing_had_changed():
+    curve = Curve()
+    first, worked = point(0), point(2 * STEP_NS, gpu_ns=STEP_NS)
+    curve.add(first)
+    curve.add(worked, unchanged_ns=STEP_NS)
+
+    curve.add(point(40 * STEP_NS, gpu_ns=2 * STEP_NS), unchanged_ns=39 * STEP_NS)
+
+    assert list(curve.points()) == [
+        first,
+        worked,
+        point(39 * STEP_NS, gpu_ns=STEP_NS),
+        point(40 * STEP_NS, gpu_ns=2 * STEP_NS),
+    ]
+
+
 def test_a_curve_forgets_its_oldest_points():
     points = [point(n, n * MIB) for n in range(3 * MOST_POINTS)]
 
@@ -74,7 +90,7 @@ def test_a_curve_forgets_its_oldest_points():
 
 
 def looked(histories, *jobs, known=(1, 2), at_ns=0):
-    histories.look(jobs, known, at_ns)
+    histories.look({job.job_id: job for job in jobs}, known, at_ns)
     return {key: curve.newest for key, curve in histories.curves.items()}
 
 
@@ -103,6 +119,22 @@ def test_who_leaves_holds_nothing_from_then_on_until_it_is_forgotten():
     assert looked(histories, Job(), at_ns=STEP_NS) == {(1, 0): point(STEP_NS, 0)}
     assert looked(histories, at_ns=2 * STEP_NS) == {(1, 0): point(STEP_NS, 0)}
     assert looked(histories, known=(2,), at_ns=3 * STEP_NS) == {}
+
+
+def test_only_jobs_that_have_changed_are_looked_at():
+    histories = Histories()
+    job = Job(processes={1: Process(usage(device_bytes=MIB))})
+    looked(histories, job)
+    job.processes[1].usage = usage(device_bytes=2 * MIB)
+
+    assert looked(histories, job, at_ns=STEP_NS) == {(1, 0): point(0)}  # nobody said so
+    histories.note(1)
+    assert looked(histories, job, at_ns=2 * STEP_NS) == {(1, 0): point(2 * STEP_NS, 2 * MIB)}
+    assert list(histories.curves[1, 0].points()) == [
+        point(0),
+        point(STEP_NS),
+        point(2 * STEP_NS, 2 * MIB),
+    ]
 
 
 def test_looks_are_so_far_apart():
