@@ -28,6 +28,7 @@ from tandemd.core.turns import Turns
 MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
 PIECE = 32 * MIB  # the shim moves this much at a time; less is not worth an order
+ENOUGH = 64 * MIB  # that was copied, to tell a rate
 RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
 FAILURES = {
     SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it in one piece",
@@ -232,8 +233,14 @@ class Residency:
         )
 
     def link_bytes_s(self, options: Options) -> float:
-        """Bytes a second to the host or from it, the slower way."""
-        return options.link_bytes_s
+        """Bytes a second to the host or from it, the slower way, as jobs have copied them so far."""
+        usages = [place.process.usage for place in self._places.values()]
+        ways = (
+            (sum(u.swap_out_bytes for u in usages), sum(u.swap_out_ns for u in usages)),
+            (sum(u.swap_in_bytes for u in usages), sum(u.swap_in_ns for u in usages)),
+        )
+        rates = [size * 1e9 / ns for size, ns in ways if size >= ENOUGH and ns]
+        return min(rates, default=options.link_bytes_s)
 
     # After turns were given
 

@@ -170,6 +170,17 @@ def test_a_turn_lasts_fifty_times_what_passing_it_on_takes(over):
     assert talk.open_processes() == set(), "it drains"
 
 
+def test_what_passing_the_turn_on_takes_is_measured():
+    talk = both(Tock())
+    second_turn(talk)
+    group = talk.core.group_of(talk.core.job(2))
+    assert group.stall_ns == int(40 * GIB / RATE * 1e9)
+    talk.sample(1, swap_out_bytes=40 * GIB, swap_out_ns=4 * 10**9, swap_in_bytes=1, swap_in_ns=9)
+    assert group.stall_ns == 4 * 10**9
+    talk.sample(1, swap_in_bytes=40 * GIB, swap_in_ns=5 * 10**9)
+    assert group.stall_ns == 5 * 10**9, "the slower way counts"
+
+
 def test_nobody_is_held_for_longer_than_allowed_because_of_that():
     talk = Tock(max_hold_ns=1_000 * MS)
     second_turn(both(talk))
