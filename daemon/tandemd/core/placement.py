@@ -45,6 +45,8 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
     they are given all the same what they need: it is for the caller not to give them the turn.
     """
     left = room_bytes - sum(claim.resident_bytes for claim in claims if _stays(claim))
+    on_turn = [claim for claim in claims if claim.rank is Rank.ON_TURN]
+    are_served = all(claim.resident_bytes == claim.needed_bytes for claim in on_turn)
     targets = []
     for claim in claims:
         if claim.rank is Rank.ON_TURN:
@@ -53,7 +55,7 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
         elif _stays(claim):
             target = claim.resident_bytes  # counted already
         else:
-            target = _beside(claim, max(0, left))
+            target = _beside(claim, max(0, left), may_fetch=are_served)
             left -= target
         targets.append(target)
     return targets
@@ -68,10 +70,13 @@ def _stays(claim: Claim) -> bool:
     return not claim.can_go and claim.rank is not Rank.ON_TURN
 
 
-def _beside(claim: Claim, left: int) -> int:
-    """What those who have not the turn may have of what is left."""
+def _beside(claim: Claim, left: int, *, may_fetch: bool) -> int:
+    """What those who have not the turn may have of what is left.
+
+    Nothing is fetched for them while somebody on turn waits for memory: they would share the link.
+    """
     if claim.rank is Rank.AWAY:
         return 0
-    if claim.rank is Rank.NEXT or claim.total_bytes <= left:
+    if may_fetch and (claim.rank is Rank.NEXT or claim.total_bytes <= left):
         return min(claim.total_bytes, left)
-    return min(claim.resident_bytes, left)  # to fetch a part would be in vain
+    return min(claim.resident_bytes, left)  # to fetch a part for later would be in vain

@@ -27,7 +27,7 @@ from tandemd.core.turns import Turns
 
 MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
-PIECE = 32 * MIB  # the shim moves this much at a time; less is not worth an order
+LEAST = 4 * UNIT  # less is not worth an order
 ENOUGH = 64 * MIB  # that was copied, to tell a rate
 RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
 FAILURES = {
@@ -343,7 +343,7 @@ class Residency:
     def _told_to_come(self, place: Place, target: int) -> MoveMemory | None:
         if place.target_bytes == NO_LIMIT:
             return None
-        if target != NO_LIMIT and target - place.target_bytes < PIECE:
+        if target != NO_LIMIT and target - place.target_bytes < LEAST:
             return None
         return _order(place, target, pool_bytes=0)
 

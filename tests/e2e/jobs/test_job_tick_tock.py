@@ -12,20 +12,22 @@ FILLED = 950  # MiB of the device's 1024: the rest is what the trainers share
 ITERATIONS = 3
 
 
-def trainers(place, megabytes, *options):
-    """A job for each figure, with so much memory: taken one after the other."""
+def jobs_beside_a_filler(place, count, *options):
     place.job("filler").do(f"int(alloc({FILLED * MIB}))")
-    jobs = {}
-    for seed, size in enumerate(megabytes, 1):
-        job = jobs[f"t{seed}"] = place.job(f"t{seed}", *options)
+    return [place.job(f"t{seed}", *options) for seed in range(1, count + 1)]
+
+
+def take(jobs, megabytes):
+    """Each takes so much, one after the other."""
+    for seed, job in enumerate(jobs, 1):
         job.do("exec('import alternating', globals())")
-        job.start(f"globals().__setitem__('t', alternating.Trainer(gpu, {size}, {seed}))")
-        yield job
+        job.start(f"globals().__setitem__('t', alternating.Trainer(gpu, {megabytes}, {seed}))")
+        assert job.result() is None
 
 
 def test_two_trainers_of_which_one_would_run_out_of_memory_both_finish(place):
-    jobs = list(trainers(place, (34, 34), "--swappable"))
-    assert [job.result() for job in jobs] == [None, None]
+    jobs = jobs_beside_a_filler(place, 2, "--swappable")
+    take(jobs, 34)
     for job in jobs:
         job.start(f"t.train({ITERATIONS})")
     with place.client() as client:
@@ -38,10 +40,45 @@ def test_two_trainers_of_which_one_would_run_out_of_memory_both_finish(place):
 
 
 def test_without_permission_one_of_them_dies(place):
-    first, second = trainers(place, (34, 34))
-    assert first.result() is None
+    jobs = jobs_beside_a_filler(place, 2)
     with pytest.raises(AssertionError, match="'t2' ended with code 1"):
-        second.result()
+        take(jobs, 34)
+
+
+def test_what_fits_beside_the_one_that_computes_moves_meanwhile(place):
+    size = 26
+    jobs = jobs_beside_a_filler(place, 3, "--swappable")
+    room = 1024 * MIB - place.used_bytes()
+    take(jobs, size)
+    for job in jobs:
+        job.start(f"t.train({ITERATIONS})")
+    for job in jobs:
+        job.result()
+    assert [job.do("t.is_right()") for job in jobs] == [True] * 3
+
+    ran = {job.pid: place.ran(job.pid) for job in jobs}
+    kernels = [row for rows in ran.values() for row in rows if is_kernel(row)]
+    first_ns = min(row["t_start_ns"] for row in kernels)
+    last_ns = max(row["t_start_ns"] for row in kernels)
+    fetched = [
+        row
+        for rows in ran.values()
+        for row in rows
+        if row["kind"] == "copy_htod" and first_ns < row["t_start_ns"] < last_ns
+    ]
+    beside = (room - size * MIB) / (size * MIB)  # of what is fetched for a turn
+    assert 0.3 < beside < 0.9
+    behind_ns = sum(overlap_ns(copy, kernel) for copy in fetched for kernel in kernels)
+    assert behind_ns >= 0.5 * beside * sum(map(length_ns, fetched))
+
+
+def length_ns(row):
+    return row["t_end_ns"] - row["t_start_ns"]
+
+
+def overlap_ns(one, other):
+    begin_ns = max(one["t_start_ns"], other["t_start_ns"])
+    return max(0, min(one["t_end_ns"], other["t_end_ns"]) - begin_ns)
 
 
 def explained(client):
