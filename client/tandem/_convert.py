@@ -183,6 +183,11 @@ def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.wait_memory.FromNanoseconds(wait_ns)
 
 
+def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> None:
+    after_ns = 0 if text == _NO_LIMIT else parse_duration(text, what=word)
+    spec.idle_release.FromNanoseconds(after_ns)
+
+
 def _set_sm(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.sm_percent = 0 if text == _NO_LIMIT else parse_percent(text, what=word)
 
@@ -203,6 +208,7 @@ CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
     "memory": ("spec.memory_quota_bytes", _set_memory),
     "memory_min": ("spec.memory_min_bytes", _set_memory_min),
     "wait_memory": ("spec.wait_memory", _set_wait_memory),
+    "idle_release": ("spec.idle_release", _set_idle_release),
     "sm": ("spec.sm_percent", _set_sm),
     "slo": ("spec.slo", _set_slo),
     "preemptible": ("spec.preemptible", _set_preemptible),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tandem.errors import UsageError
-from tandem.units import parse_bytes
+from tandem.units import parse_bytes, parse_duration
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.limits import Limits
@@ -78,10 +78,24 @@ class ClassTable(_Table):
     weight: int = Field(ge=1, le=1000)
 
 
+def _idle_release_ns(text: str) -> int:
+    return 0 if text == "never" else parse_duration(text, what="idle_release")
+
+
 class MemoryTable(_Table):
     """`[memory]`."""
 
     host_limit: str = "64GiB"
+    idle_release: str = "never"
+
+    @field_validator("idle_release")
+    @classmethod
+    def _is_duration(cls, text: str) -> str:
+        try:
+            _idle_release_ns(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return text
 
     @field_validator("host_limit")
     @classmethod
@@ -162,6 +176,7 @@ class Config(_Table):
             classify_kernels=table.classify_kernels,
             mps_gpus=mps_gpus,
             host_limit_bytes=parse_bytes(self.memory.host_limit),
+            idle_release_ns=_idle_release_ns(self.memory.idle_release),
             weights=tuple(weights.items()),
         )
 

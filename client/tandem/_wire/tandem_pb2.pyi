@@ -170,6 +170,7 @@ class JobSpec(google.protobuf.message.Message):
     PREEMPTIBLE_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
     WAIT_MEMORY_FIELD_NUMBER: builtins.int
+    IDLE_RELEASE_FIELD_NUMBER: builtins.int
     memory_quota_bytes: builtins.int
     """0 = none"""
     memory_min_bytes: builtins.int
@@ -183,6 +184,10 @@ class JobSpec(google.protobuf.message.Message):
     def wait_memory(self) -> google.protobuf.duration_pb2.Duration:
         """how long an allocation may wait; 0 = not at all"""
 
+    @property
+    def idle_release(self) -> google.protobuf.duration_pb2.Duration:
+        """Memory that can be moved goes to the host once the job was idle for so long; 0 = as configured."""
+
     def __init__(
         self,
         *,
@@ -193,9 +198,10 @@ class JobSpec(google.protobuf.message.Message):
         preemptible: builtins.bool | None = ...,
         group: builtins.str = ...,
         wait_memory: google.protobuf.duration_pb2.Duration | None = ...,
+        idle_release: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "preemptible", b"preemptible", "slo", b"slo", "wait_memory", b"wait_memory"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "group", b"group", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "idle_release", b"idle_release", "preemptible", b"preemptible", "slo", b"slo", "wait_memory", b"wait_memory"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "group", b"group", "idle_release", b"idle_release", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_preemptible", b"_preemptible"]) -> typing.Literal["preemptible"] | None: ...
 
 global___JobSpec = JobSpec

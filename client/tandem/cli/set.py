@@ -6,7 +6,16 @@ from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
 
 _AT_START = ("swappable", "name", "group", "gpu", "env")
-KEYS = ("priority", "memory", "memory_min", "wait_memory", "sm", "slo", "preemptible")
+KEYS = (
+    "priority",
+    "memory",
+    "memory_min",
+    "wait_memory",
+    "idle_release",
+    "sm",
+    "slo",
+    "preemptible",
+)
 
 
 @click.command("set")
@@ -18,12 +27,14 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
 
     Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
     and preemptible with yes or no. The value none takes a limit away. A memory limit below what the
-    job holds takes nothing from it: it gets no more.
+    job holds takes nothing from it: it gets no more. idle_release is a duration: a job started with
+    --swappable that was idle for so long gives its memory to others until its next call.
 
     \b
     Examples:
       tandem set j-7f3a priority=batch
       tandem set train memory=20GiB slo=none
+      tandem set notebook idle_release=60s
     """
     wanted = parse_changes(changes)
     with open_client() as client:
@@ -33,6 +44,7 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
             memory=wanted.get("memory"),
             memory_min=wanted.get("memory_min"),
             wait_memory=wanted.get("wait_memory"),
+            idle_release=wanted.get("idle_release"),
             sm=wanted.get("sm"),
             slo=wanted.get("slo"),
             preemptible=_yes_or_no(wanted.get("preemptible")),

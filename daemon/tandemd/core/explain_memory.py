@@ -22,6 +22,8 @@ def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
         what = f"waits for {size} of its own limit of {_size(waiter.job.spec.memory_bytes)}"
     else:
         what = f"waits for {size} of device memory"
+    if scheduler.memory.line.is_asleep(waiter):
+        return f"{what}, which it gets with its turn"
     if not waiter.ahead:
         others = (
             "" if waiter.wait.is_quota else _holders(waiter.process.gpus, waiter.job, scheduler)
@@ -48,6 +50,9 @@ def memory_facts(job: Job) -> list[str]:
         lines.append(f"its minimum of {_size(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
+    if spec.swappable and spec.idle_release_ns:
+        idle = f"{spec.idle_release_ns / 1e9:g} s"
+        lines.append(f"gives its memory up when idle for {idle}, until its next call")
     return lines
 
 

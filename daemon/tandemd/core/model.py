@@ -93,6 +93,7 @@ class JobSpec:
     sm_percent: int = 0
     slo_p99_ns: int = 0
     preemptible: bool | None = None
+    idle_release_ns: int = 0  # idle for so long it gives its memory up; 0 = as for all jobs
     swappable: bool = False  # its memory may be moved to the host
     name: str = ""
     group: str = ""
@@ -405,6 +406,7 @@ class Options:
     memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
     memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
     link_bytes_s: float = 12e9  # to the host and back, until it was measured
+    idle_release_ns: int = 0  # of jobs that do not say it themselves; 0 = never
     host_limit_bytes: int = 64 << 30  # for memory moved out; 0 = none is moved
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (

@@ -132,7 +132,7 @@ class Residency:
         """Take in where memory is; yields the groups to which turns now mean something else."""
         self.crowds, self._was_used = {}, bool(self._places)
         for island in islands:
-            crowd = self._crowd(island)
+            crowd = self._crowd(island, now_ns)
             if crowd is not None:
                 self.crowds[island.gpus] = crowd
             for group in island.members:
@@ -144,7 +144,7 @@ class Residency:
                 if before != after:
                     yield group
 
-    def _crowd(self, island: Island) -> Crowd | None:
+    def _crowd(self, island: Island, now_ns: int) -> Crowd | None:
         """None: all that is held and asked for fits, or it is not known what there is."""
         if not island.gpus <= self._line.capacity_bytes.keys():
             return None
@@ -152,7 +152,7 @@ class Residency:
             return None
         claims = {}
         for group in island.members:
-            claim = self._claim(group)
+            claim = self._claim(group, island.options, now_ns)
             if claim is not None:
                 claims[group.key] = claim
         room_bytes = min(self._room_bytes(gpu, island) for gpu in island.gpus)
@@ -162,14 +162,15 @@ class Residency:
             return None
         return Crowd(room_bytes=room_bytes, claims=claims)
 
-    def _claim(self, group: Group) -> Claim | None:
+    def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
         places = self._places_of(group)
         pending_bytes = sum(_rounded(request, UNIT) for request in self._requests(group))
         if not places and not pending_bytes:
             return None
+        is_away = group.paused or _is_released(group, options, now_ns)
         return Claim(
-            rank=Rank.AWAY if group.paused else Rank.LATER,
+            rank=Rank.AWAY if is_away else Rank.LATER,
             total_bytes=sum(place.process.usage.swappable_bytes for place in places),
             resident_bytes=sum(place.resident_bytes for place in places),
             pending_bytes=pending_bytes,
@@ -233,7 +234,7 @@ class Residency:
         )
 
     def link_bytes_s(self, options: Options) -> float:
-        """Bytes a second to the host or from it, the slower way, as jobs have copied them so far."""
+        """Bytes a second to the host or from it, the slower way, as jobs have copied so far."""
         usages = [place.process.usage for place in self._places.values()]
         ways = (
             (sum(u.swap_out_bytes for u in usages), sum(u.swap_out_ns for u in usages)),
@@ -257,6 +258,7 @@ class Residency:
                     if move is not None:
                         moves.append(move)
             self._watch_rooms(island, now_ns)
+            self._watch_idle(island, now_ns)
         return moves
 
     def asleep(self, islands: Iterable[Island]) -> set[int]:
@@ -286,10 +288,11 @@ class Residency:
         crowd = self.crowds.get(island.gpus)
         if crowd is None:
             for group in island.members:
-                is_away = group.paused and self._may_go(group, island, now_ns)
-                yield group, 0 if is_away else NO_LIMIT
+                is_away = group.paused or _is_released(group, island.options, now_ns)
+                may_go = is_away and self._may_go(group, island, now_ns)
+                yield group, 0 if may_go else NO_LIMIT
             return
-        order = [(rank, g) for rank, g in _by_need(island) if g.key in crowd.claims]
+        order = [(rank, g) for rank, g in _by_need(island, now_ns) if g.key in crowd.claims]
         claims = [
             replace(crowd.claims[group.key], rank=rank, can_go=self._may_go(group, island, now_ns))
             for rank, group in order
@@ -364,6 +367,12 @@ class Residency:
             place.was_suspended = False
             place.job.tell(now_ns, "its memory is back on the gpu")
 
+    def _watch_idle(self, island: Island, now_ns: int) -> None:
+        for group in island.members:
+            release_ns = _released_at_ns(group, island.options)
+            if release_ns is not None and release_ns > now_ns and self._places_of(group):
+                self._wake(release_ns)
+
     def _watch_rooms(self, island: Island, now_ns: int) -> None:
         waits = self._waits_in_vain(island)
         for gpu in island.gpus & self._line.capacity_bytes.keys():
@@ -428,10 +437,27 @@ def _shared_out(places: list[Place], target: int) -> Iterator[tuple[Place, int]]
             yield place, target * place.process.usage.swappable_bytes // total // UNIT * UNIT
 
 
-def _by_need(island: Island) -> list[tuple[Rank, Group]]:
+def _released_at_ns(group: Group, options: Options) -> int | None:
+    """When it gives its memory up if nothing of it happens until then."""
+    said = [job.spec.idle_release_ns or options.idle_release_ns for job in group.jobs.values()]
+    if group.busy or group.wants or not all(said):
+        return None
+    return group.last_wanted_ns + max(said)
+
+
+def _is_released(group: Group, options: Options, now_ns: int) -> bool:
+    at_ns = _released_at_ns(group, options)
+    return at_ns is not None and now_ns >= at_ns
+
+
+def _by_need(island: Island, now_ns: int) -> list[tuple[Rank, Group]]:
     """Who needs memory soonest, first: on turn, next, in line, idle, paused."""
     kept: dict[GroupKey, tuple[Rank, Group]] = {}
-    active = [group for group in island.members if not group.paused]
+    active = [
+        group
+        for group in island.members
+        if not (group.paused or _is_released(group, island.options, now_ns))
+    ]
     for group in active:
         if island.has_turn(group):
             kept[group.key] = (Rank.ON_TURN, group)

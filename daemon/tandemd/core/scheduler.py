@@ -387,6 +387,7 @@ class Scheduler:
         self.processes[event.process_id] = process
         job.processes[event.process_id] = process
         group.processes[event.process_id] = process
+        group.last_wanted_ns = event.now_ns
         self.residency.watch(process, job)
         self._bind(group, event.now_ns)
         self._gates[event.process_id] = True  # how a fresh command page starts

@@ -51,6 +51,7 @@ def job_message(view: JobView) -> pb.Job:
             memory_quota_bytes=0 if spec.memory_bytes == NO_LIMIT else _int64(spec.memory_bytes),
             memory_min_bytes=_int64(spec.memory_min_bytes),
             wait_memory=_duration(spec.wait_memory_ns),
+            idle_release=_duration(spec.idle_release_ns),
             sm_percent=spec.sm_percent,
             slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
             preemptible=spec.preemptible,
@@ -221,6 +222,10 @@ def _wait_memory(spec: pb.JobSpec) -> tuple[str, object]:
     return "wait_memory_ns", _at_least_zero("wait_memory", spec.wait_memory.ToNanoseconds())
 
 
+def _idle_release(spec: pb.JobSpec) -> tuple[str, object]:
+    return "idle_release_ns", _at_least_zero("idle_release", spec.idle_release.ToNanoseconds())
+
+
 def _sm(spec: pb.JobSpec) -> tuple[str, object]:
     if spec.sm_percent > 100:
         raise UsageError(f"sm {spec.sm_percent}% is more than 100%")
@@ -240,6 +245,7 @@ _CHANGEABLE: dict[str, Callable[[pb.JobSpec], tuple[str, object]]] = {
     "memory_quota_bytes": _memory,
     "memory_min_bytes": _memory_min,
     "wait_memory": _wait_memory,
+    "idle_release": _idle_release,
     "sm_percent": _sm,
     "slo": _slo,
     "slo.p99": _slo,

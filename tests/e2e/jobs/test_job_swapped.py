@@ -167,6 +167,19 @@ def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place
     assert job.result() == [True] * 3
 
 
+def test_an_idle_job_gives_its_memory_to_others_until_its_next_call(place):
+    job, addresses = swappable(place)
+    other = place.job("other")
+    assert other.do(f"alloc({TOO_MUCH_BESIDE}).__str__()") == OUT_OF_MEMORY
+    with place.client() as client:
+        client.set("kept", idle_release="1s")
+        until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
+        assert status(client).state == "idle"
+    taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
+    assert other.do(f"free({taken})") == "CUDA_SUCCESS"
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_job_on_the_host_comes_back_without_its_daemon(place, by):
     job, addresses = swappable(place)

@@ -295,3 +295,34 @@ def test_the_turn_is_kept_as_long_over_a_gap_as_passing_it_on_takes():
     assert talk.open_processes() == {2}
     talk.tick(after_ms=20)
     assert talk.open_processes() == {1}
+
+
+@pytest.mark.parametrize("how", ["for all", "for it"])
+def test_an_idle_job_gives_its_memory_up_after_a_while_until_its_next_call(how):
+    second_ns = 10**9
+    talk = Tock(idle_release_ns=second_ns) if how == "for all" else Tock()
+    talk.start(1, 70, idle_release_ns=0 if how == "for all" else second_ns)
+    talk.works(1)
+    talk.rests(1, after_ms=1)
+    talk.tick(after_ms=1)  # it gives up its turn
+    assert talk.wake_at_ms == 999
+    talk.tick(after_ms=998)
+    assert not talk.told
+    talk.tick(after_ms=1)
+    assert talk.target_gib(1) == 0
+    talk.moves(1)
+    assert not talk.core.residency.crowds, "nobody is in anybody's way"
+    talk.tick(after_ms=60_000)
+    assert talk.target_gib(1) == 0
+
+    talk.waits(1, reason=WaitReason.MEMORY)
+    assert talk.target_gib(1) is None
+
+
+def test_a_job_of_which_nothing_was_said_keeps_its_memory():
+    talk = Tock()
+    talk.start(1, 70)
+    talk.works(1)
+    talk.rests(1, after_ms=1)
+    talk.tick(after_ms=10**9)
+    assert not talk.told
