@@ -22,7 +22,8 @@ def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
         what = f"waits for {size} of its own limit of {_size(waiter.job.spec.memory_bytes)}"
     else:
         what = f"waits for {size} of device memory"
-    if scheduler.memory.line.is_asleep(waiter):
+    group = scheduler.group_of(waiter.job)
+    if scheduler.memory.line.is_asleep(waiter) and group is not None and group.needs_memory:
         return f"{what}, which it gets with its turn"
     if not waiter.ahead:
         others = (
