@@ -263,11 +263,12 @@ void order(uint32_t number, uint64_t target) {
 void bring_back() {
   if (!g_on.load(std::memory_order_relaxed)) return;
   if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // it is under way, or done
-  char line[120];
-  const uint64_t away_mib = (swappable_bytes() - resident_bytes()) >> 20;
-  std::snprintf(line, sizeof(line), "%llu MiB of memory come back from the host without the daemon, %s",
-                static_cast<unsigned long long>(away_mib), "once there is room");
-  say_once(line);
+  if (const uint64_t away_mib = swapped_bytes() >> 20) {
+    char line[120];
+    std::snprintf(line, sizeof(line), "%llu MiB of memory come back from the host without the daemon, %s",
+                  static_cast<unsigned long long>(away_mib), "once there is room");
+    say_once(line);
+  }
   order(kNobodys, shm::kNoLimit);
 }
 

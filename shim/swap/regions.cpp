@@ -109,6 +109,18 @@ CUresult add_pieces(const Region& region, uint32_t device) {
   return CUDA_SUCCESS;
 }
 
+// Under the lock, or a piece that is being added would count as away, or as too much.
+uint64_t swapped_locked() { return swappable_bytes() - resident_bytes(); }
+
+void publish_locked() {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return;
+  shm::StateSwap& swap = channel->state->swap;
+  swap.swappable_bytes.store(swappable_bytes(), std::memory_order_relaxed);
+  swap.swapped_bytes.store(swapped_locked(), std::memory_order_relaxed);
+  publish_traffic(&swap);
+}
+
 void drop(const Region& region) {
   drop_pieces(region.base, region.reserved);
   g_driver.cuMemAddressFree(region.base, region.reserved);
@@ -131,7 +143,7 @@ CUresult allocate_region(CUdeviceptr* out, uint64_t bytes, uint64_t context, uin
     drop(region);
     return result;
   }
-  publish_bytes();
+  publish_locked();
   *out = region.base;
   *held = region.reserved;
   return CUDA_SUCCESS;
@@ -147,7 +159,7 @@ CUresult release_region(CUdeviceptr base) {
   if (!is_region(at, base)) return CUDA_ERROR_NOT_FOUND;  // another thread has freed it, too
   drop(g_regions[at]);
   g_regions.erase(at);
-  publish_bytes();
+  publish_locked();
   return CUDA_SUCCESS;
 }
 
@@ -161,7 +173,7 @@ void release_regions_unless(bool (*keep)(CUdeviceptr base)) {
     drop(g_regions[at]);
     g_regions.erase(at);
   }
-  publish_bytes();
+  publish_locked();
 }
 
 Range range_of(CUdeviceptr address) {
@@ -186,18 +198,14 @@ CUresult wait_for_work(uint64_t context) {
 }
 
 void publish_bytes() {
-  Channel* channel = g_channel.load(std::memory_order_acquire);
-  if (!channel) return;
-  shm::StateSwap& swap = channel->state->swap;
-  swap.swappable_bytes.store(swappable_bytes(), std::memory_order_relaxed);
-  swap.swapped_bytes.store(swappable_bytes() - resident_bytes(), std::memory_order_relaxed);
-  publish_traffic(&swap);
+  const HoldsMutex lock(&g_lock);
+  publish_locked();
 }
 
 uint64_t swappable_bytes() { return g_swappable.load(std::memory_order_relaxed); }
 uint64_t swapped_bytes() {
-  const HoldsMutex lock(&g_lock);  // or a piece that is being added would count as away, or as too much
-  return swappable_bytes() - resident_bytes();
+  const HoldsMutex lock(&g_lock);
+  return swapped_locked();
 }
 uint64_t resident_bytes() { return g_resident.load(std::memory_order_relaxed); }
 
