@@ -73,17 +73,17 @@ class MemoryLine:
         self._processes = processes
         self._jobs = jobs
         self._asleep: set[int] = set()  # processes
-        self._hopeless: set[int] = set()
+        self._helped: set[int] = set()
         self._arrivals = 0
 
-    def tell_turns(self, *, asleep: set[int], hopeless: set[int]) -> bool:
+    def tell_turns(self, *, asleep: set[int], helped: set[int]) -> bool:
         """Where memory follows the turn (residency.py): whether that is news.
 
         `asleep`: processes that may try only when it is their turn; until then they are in nobody's
-        way. `hopeless`: processes that would wait in vain, even if all that can be moved went.
+        way. `helped`: processes for which there is room once what can be moved has gone.
         """
-        is_news = (asleep, hopeless) != (self._asleep, self._hopeless)
-        self._asleep, self._hopeless = asleep, hopeless
+        is_news = (asleep, helped) != (self._asleep, self._helped)
+        self._asleep, self._helped = asleep, helped
         return is_news and bool(self.waiters)
 
     def take(self, process: Process, before: Usage, now_ns: int) -> bool:
@@ -144,9 +144,9 @@ class MemoryLine:
 
     def _is_impossible(self, waiter: Waiter) -> bool:
         spec = waiter.job.spec
-        if not spec.wait_memory_ns:  # it waits because of `swappable`, and only for that
-            hopeless = waiter.process.process_id in self._hopeless
-            return hopeless or waiter.wait.is_quota or not spec.swappable
+        if not spec.wait_memory_ns:  # nobody asked it to wait, but for what others can move
+            is_helped = spec.patience_ns and waiter.process.process_id in self._helped
+            return waiter.wait.is_quota or not is_helped
         known = [self.capacity_bytes.get(gpu, 0) for gpu in waiter.process.gpus]
         most_bytes = min(spec.memory_bytes, max(known)) if all(known) else spec.memory_bytes
         return waiter.wait.size_bytes > most_bytes

@@ -101,7 +101,8 @@ class JobSpec:
     @property
     def patience_ns(self) -> int:
         """How long an allocation may wait: without being asked, only for what others can move."""
-        return self.wait_memory_ns or (SWAP_WAIT_NS if self.swappable else 0)
+        is_implied = self.swappable or self.memory_min_bytes > 0
+        return self.wait_memory_ns or (SWAP_WAIT_NS if is_implied else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +329,7 @@ class Group:
     busy: bool = False
     wants: bool = False
     last_wanted_ns: int = 0
+    calls: bool = False  # a thread of it waits for anything, or has work on the GPU
     needs_memory: bool = False  # it waits for memory that it gets with the turn
     misfit_bytes: int = 0  # by so much the GPU is too small for its memory now: a turn is no use
     stall_ns: int = 0  # passing the turn on from it to the next takes so long: memory has to move

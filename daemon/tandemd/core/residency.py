@@ -29,6 +29,7 @@ MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
 LEAST = 4 * UNIT  # less is not worth an order
 ENOUGH = 64 * MIB  # that was copied, to tell a rate
+NOTICE_NS = 1_000_000_000  # for an iteration to end, before memory is taken from its job
 RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
 FAILURES = {
     SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it in one piece",
@@ -68,11 +69,19 @@ class Crowd:
 
     room_bytes: int  # for everything that can be moved
     claims: dict[GroupKey, Claim] = field(default_factory=dict)
+    first: set[GroupKey] = field(default_factory=set)  # those that take no turns, and go before
+
+    def room_for(self, group: Group) -> int:
+        """What is there for the group if everybody goes who has to go for it."""
+        if group.key in self.first:
+            return self.room_bytes
+        before = (self.claims[key] for key in self.first if key in self.claims)
+        return self.room_bytes - sum(claim.needed_bytes for claim in before)
 
     def cannot_hold(self, group: Group) -> bool:
         """What the group has and asks for is too much, even if all that can be moved goes."""
         claim = self.claims.get(group.key)
-        return claim is not None and claim.needed_bytes > self.room_bytes
+        return claim is not None and claim.needed_bytes > self.room_for(group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +111,8 @@ class Residency:
         self._places: dict[int, Place] = {}  # process; empty costs nothing
         self._rooms = Rooms()
         self._was_used = False
+        self._notices: dict[GroupKey, tuple[int, int]] = {}  # steps when it was given, end of it
+        self._wake_in_review_ns: int | None = None
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.wake_at_ns: int | None = None
 
@@ -131,13 +142,14 @@ class Residency:
     def review(self, islands: Iterable[Island], now_ns: int) -> Iterator[Group]:
         """Take in where memory is; yields the groups to which turns now mean something else."""
         self.crowds, self._was_used = {}, bool(self._places)
+        self._wake_in_review_ns = None
         for island in islands:
             crowd = self._crowd(island, now_ns)
             if crowd is not None:
                 self.crowds[island.gpus] = crowd
             for group in island.members:
                 before = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
-                self._judge(group, crowd)
+                self._judge(group, crowd, now_ns)
                 if crowd is not None and group.key == island.turns.holder:
                     self._price(group, island, crowd)
                 after = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
@@ -160,7 +172,8 @@ class Residency:
         is_away = any(claim.resident_bytes < claim.total_bytes for claim in active)
         if not is_away and sum(claim.needed_bytes for claim in active) <= room_bytes:
             return None
-        return Crowd(room_bytes=room_bytes, claims=claims)
+        first = {group.key for group in island.members if island.takes_no_turns(group)}
+        return Crowd(room_bytes=room_bytes, claims=claims, first=first)
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
@@ -206,19 +219,36 @@ class Residency:
                     total += held_bytes(process) - (place.resident_bytes if place else 0)
         return total
 
-    def _judge(self, group: Group, crowd: Crowd | None) -> None:
+    def _judge(self, group: Group, crowd: Crowd | None, now_ns: int) -> None:
         """Whether a turn would give the group memory that it waits for, or it cannot run."""
-        group.stall_ns = group.turn_ns = group.misfit_bytes = 0
+        had_to_go, group.misfit_bytes = bool(group.misfit_bytes), 0
+        group.stall_ns = group.turn_ns = 0
         usages = [place.process.usage for place in self._places_of(group)]
         group.needs_memory = any(usage.waits_for_memory for usage in usages)
         claim = crowd.claims.get(group.key) if crowd else None
         if crowd is None or claim is None or group.paused:
             group.needs_memory &= not group.paused
             return
-        if claim.resident_bytes < claim.total_bytes:
-            group.misfit_bytes = max(0, claim.total_bytes - crowd.room_bytes)
-        asks = claim.pending_bytes > 0 and claim.needed_bytes <= crowd.room_bytes
+        misfit_bytes = max(0, claim.total_bytes - crowd.room_for(group))
+        is_out = claim.resident_bytes < claim.total_bytes or had_to_go
+        yields = group.key not in crowd.first
+        if is_out or (yields and self._has_to_go(group, misfit_bytes, now_ns)):
+            group.misfit_bytes = misfit_bytes
+        asks = claim.pending_bytes > 0 and not crowd.cannot_hold(group)
         group.needs_memory = (group.needs_memory or asks) and not group.misfit_bytes
+
+    def _has_to_go(self, group: Group, misfit_bytes: int, now_ns: int) -> bool:
+        """Those who go before it need its memory: at the end of its iteration it gives that up."""
+        if not misfit_bytes:
+            self._notices.pop(group.key, None)
+            return False
+        notice = self._notices.setdefault(group.key, (group.steps, now_ns + NOTICE_NS))
+        is_over = group.steps > notice[0] or now_ns >= notice[1] or not group.busy
+        if not is_over:
+            self._wake_in_review_ns = min(self._wake_in_review_ns or notice[1], notice[1])
+            return False
+        del self._notices[group.key]
+        return True
 
     def _price(self, holder: Group, island: Island, crowd: Crowd) -> None:
         """What passing the turn on costs, and how long the turn lasts at least for that."""
@@ -248,7 +278,7 @@ class Residency:
     def decide(self, islands: Iterable[Island], now_ns: int) -> list[MoveMemory]:
         """What has to move now; says so in the jobs' stories."""
         moves: list[MoveMemory] = []
-        self.wake_at_ns = None
+        self.wake_at_ns = self._wake_in_review_ns
         for place in self._places.values():
             self._take_outcome(place, now_ns)
         for island in islands:
@@ -272,14 +302,17 @@ class Residency:
             for process_id in group.processes
         }
 
-    def hopeless(self, islands: Iterable[Island]) -> set[int]:
-        """Processes for whose request there is no room even if all that can be moved goes."""
+    def helped(self, islands: Iterable[Island]) -> set[int]:
+        """Processes for whose request there is room once what can be moved has gone."""
         found: set[int] = set()
         for island in islands:
             crowd = self.crowds.get(island.gpus)
-            is_known = island.gpus <= self._line.capacity_bytes.keys()
+            if not island.gpus <= self._line.capacity_bytes.keys():
+                continue
+            if not any(self._places_of(group) for group in island.members):
+                continue
             for group in island.members:
-                if not is_known or (crowd is not None and crowd.cannot_hold(group)):
+                if crowd is None or not crowd.cannot_hold(group):
                     found.update(group.processes)
         return found
 
@@ -298,8 +331,11 @@ class Residency:
             for rank, group in order
         ]
         targets = plan(crowd.room_bytes, claims)
+        # Nobody can use the turn, by the count. That may be wrong: who calls finds out.
+        stranded = None if island.turns.holder else _stranded(order)
         for (rank, group), claim, target in zip(order, claims, targets, strict=True):
-            yield group, NO_LIMIT if rank is Rank.ON_TURN else min(target, claim.total_bytes)
+            whole = rank is Rank.ON_TURN or group is stranded
+            yield group, NO_LIMIT if whole else min(target, claim.total_bytes)
 
     def _may_go(self, group: Group, island: Island, now_ns: int) -> bool:
         """Nothing of it is on the GPU, and nothing is to come there."""
@@ -435,6 +471,14 @@ def _shared_out(places: list[Place], target: int) -> Iterator[tuple[Place, int]]
             yield place, NO_LIMIT
         else:
             yield place, target * place.process.usage.swappable_bytes // total // UNIT * UNIT
+
+
+def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:
+    """The first that waits for memory which it cannot have by the count."""
+    for rank, group in order:
+        if rank is not Rank.AWAY and group.misfit_bytes and group.calls:
+            return group
+    return None
 
 
 def _released_at_ns(group: Group, options: Options) -> int | None:

@@ -172,7 +172,7 @@ class Scheduler:
         islands = self._views()
         moves = self.residency.decide(islands, now_ns)
         if self.memory.line.tell_turns(
-            asleep=self.residency.asleep(islands), hopeless=self.residency.hopeless(islands)
+            asleep=self.residency.asleep(islands), helped=self.residency.helped(islands)
         ):
             self.memory.note_change()
         return list(moves)
@@ -702,6 +702,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     wanted = group.wants
     group.busy = any(usage.busy for usage in usages)
     asks = any(usage.wants_gpu for usage in usages)
+    group.calls = asks or group.needs_memory or any(u.waits_for_memory for u in usages)
     group.wants = group.busy or group.needs_memory or (asks and not group.misfit_bytes)
     found = options.find_iterations
     group.steps = sum(max(u.steps, u.iterations if found else 0) for u in usages)

@@ -185,7 +185,7 @@ class Turns:
 
     def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
         holder = self._holder
-        if holder is not None and not self._roster.takes_turns(holder):
+        if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
             holder = None
         challenger = self._first(but=holder)
         if holder is None or self._is_idle(holder, options, now_ns):
@@ -289,7 +289,11 @@ class Turns:
         Others are not concerned: while nobody has the turn, nobody who takes turns has work.
         """
         should_open = self._holder is None
-        moved = [group for group in self._roster.quiet if group.open is not should_open]
+        moved = [
+            group
+            for group in self._roster.quiet
+            if group.open is not should_open and not (should_open and group.misfit_bytes)
+        ]
         for group in moved:
             group.open = should_open
             group.closed_at_ns = now_ns
@@ -317,6 +321,8 @@ class Turns:
             verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
 
     def _should_open(self, group: Group, rivals: list[Group]) -> bool:
+        if group.misfit_bytes and self._roster.may_claim(group):
+            return False  # it would only wait, for memory that others need
         if not self._roster.takes_turns(group):
             return not group.paused
         if self._holder is None:

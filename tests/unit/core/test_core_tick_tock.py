@@ -1,7 +1,7 @@
 """Jobs whose memory does not fit together take turns on the GPU, and their memory with them."""
 
 import pytest
-from talk import MS, Talk
+from talk import BATCH, LATENCY, MS, Talk
 
 from tandemd.core.events import MoveMemory, SetMemoryPlace
 from tandemd.core.explain import explain
@@ -295,6 +295,54 @@ def test_the_turn_is_kept_as_long_over_a_gap_as_passing_it_on_takes():
     assert talk.open_processes() == {2}
     talk.tick(after_ms=20)
     assert talk.open_processes() == {1}
+
+
+def guaranteed(talk, *, swappable):
+    """A trainer that computes, and a server that asks for what it was promised."""
+    talk.policy("priority")
+    talk.start(1, 70, job_class=BATCH, swappable=swappable)
+    talk.works(1)
+    talk.start(2, 0, job_class=LATENCY, swappable=False, memory_min_bytes=40 * GIB)
+    talk.asks(2, 40)
+    return talk
+
+
+def test_who_was_promised_memory_takes_it_from_others_at_the_end_of_their_iteration():
+    talk = guaranteed(Tock(), swappable=True)
+    assert talk.is_open(1)
+    assert not talk.told
+    talk.works(1, after_ms=100, ran_ms=100)
+    assert talk.is_open(1), "in the middle of its iteration"
+    talk.sample(1, steps=1)
+    assert not talk.is_open(1)
+    assert not talk.told, "it drains"
+    talk.rests(1)
+    assert talk.target_gib(1) == 60
+    talk.moves(1)
+    assert talk.may_try(2)
+    talk.sample(2, memory_wait=None, device_bytes=40 * GIB)
+    assert not talk.is_open(1), "it does not fit beside the server"
+    assert "10 GiB too much" in talk.lines(1)
+
+    talk.leave(2)
+    talk.waits(1)
+    assert talk.is_open(1)
+    assert talk.target_gib(1) is None
+
+
+def test_an_iteration_that_does_not_end_is_cut_for_who_was_promised_memory():
+    talk = guaranteed(Tock(), swappable=True)
+    talk.works(1, after_ms=999, ran_ms=999)
+    assert talk.is_open(1)
+    talk.works(1, after_ms=1, ran_ms=1)
+    assert not talk.is_open(1)
+
+
+def test_memory_that_cannot_be_moved_is_taken_from_nobody():
+    talk = guaranteed(Tock(), swappable=False)
+    assert talk.places[2].is_refused
+    talk.works(1, after_ms=2000, ran_ms=2000)
+    assert talk.is_open(1)
 
 
 @pytest.mark.parametrize("how", ["for all", "for it"])
