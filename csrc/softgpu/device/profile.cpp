@@ -18,6 +18,9 @@ constexpr Profile kProfiles[] = {
      384 * kMiB, 10501, 384, 450, 20, 4, false, 0},
     {"tiny", 8, 1000, 9, 0, 2048, 32, 1024 * 1024, 1 * kGiB, 8e9, 1e9, 0.5e9, 8 * kMiB, 125, 32, 50,
      5, 3, true, 0},
+    // `tiny` with so little memory that a CPU core moves it in milliseconds.
+    {"mini", 8, 1000, 9, 0, 2048, 32, 1024 * 1024, 65 * kMiB, 8e9, 1e9, 2e9, kMiB / 4, 125, 32, 50,
+     5, 3, true, 0},
 };
 
 }  // namespace

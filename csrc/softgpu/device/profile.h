@@ -1,5 +1,5 @@
 // The modelled GPUs: one table row a profile. Figures are the public peak ones of each product;
-// `tiny` is a made-up device slow enough for one CPU core to really execute what it models.
+// `tiny` and `mini` are made-up devices slow enough for one CPU core to really execute what they model.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ struct Profile {
 // The profile of that name, nullptr when there is none.
 const Profile* find_profile(std::string_view name);
 
-// All names, for messages: "h200, a100, rtx4090, tiny".
+// All names, for messages: "h200, a100, rtx4090, tiny, mini".
 std::vector<std::string_view> profile_words();
 std::string profile_names();
 

@@ -40,7 +40,7 @@ TEST(flags_win_over_the_environment) {
 
 TEST(a_wrong_value_is_named_with_what_is_allowed) {
   const std::pair<std::vector<const char*>, const char*> cases[] = {
-      {{"--profile", "h100"}, "h200, a100, rtx4090, tiny"},
+      {{"--profile", "h100"}, "h200, a100, rtx4090, tiny, mini"},
       {{"--clock", "fast"}, "real or virtual"},
       {{"--mode", "mig"}, "time or mps"},
       {{"--devices", "9"}, "from 1 to 8"},

@@ -257,7 +257,7 @@ def test_a_client_that_does_not_read_does_not_block_the_others(start_device):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--profile", "h100"], "h200, a100, rtx4090, tiny"),
+        (["--profile", "h100"], "h200, a100, rtx4090, tiny, mini"),
         (["--faults", "melt@1"], "unknown fault 'melt@1'"),
         (["--what"], "unknown argument '--what'"),
     ],

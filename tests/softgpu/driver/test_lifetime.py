@@ -108,7 +108,7 @@ def test_a_wrong_setting_is_named_to_the_program_that_starts_the_device(gpu):
     out, err = child.communicate(timeout=60)
 
     assert out.strip() == "CUDA_ERROR_SYSTEM_NOT_READY"
-    assert "TANDEM_SOFTGPU_PROFILE is 'h20', must be one of h200, a100, rtx4090, tiny" in err
+    assert "TANDEM_SOFTGPU_PROFILE is 'h20', must be one of h200, a100, rtx4090, tiny, mini" in err
     assert "(did you mean 'h200'?)" in err
 
 
