@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tandem import softgpu
-from tandemd.auditor import Auditor
+from tandemd.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
 from tandemd.core.events import MemoryAudited
 from tandemd.edges.gpus import NoGpus
 
@@ -50,6 +50,22 @@ def test_attached_processes_are_audited_and_no_others():
 
 def test_the_core_is_not_woken_for_nothing():
     assert look({}) == look({300: (9,)}) == []
+
+
+def looks(auditor, seconds):
+    return sum(auditor.is_due() for _ in range(round(seconds / EARLY_S)))
+
+
+def test_a_new_process_is_looked_at_soon_and_several_times():
+    info = {}
+    sessions = SimpleNamespace(info=info)
+    auditor = Auditor(loop=None, sessions=sessions, inventory=NoGpus())
+    assert looks(auditor, 4 * PERIOD_S) == 4
+
+    info[1] = SimpleNamespace(pid=100)
+    assert looks(auditor, EARLY_LOOKS * EARLY_S) == EARLY_LOOKS
+    info.clear()
+    assert looks(auditor, 4 * PERIOD_S) == 4
 
 
 def test_nvml_says_what_a_process_holds_on_each_gpu(tmp_path):
