@@ -416,6 +416,7 @@ class Desk:
             waits_ns=job.waited_ns(clock.now_ns()),
             launches=job.launches,
             moved_bytes=job.moved_bytes,
+            moved_ns=job.moved_ns,
             steps=job.steps,
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),

@@ -252,6 +252,7 @@ class Job:
     retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
     retired_refused_by: tuple[int, ...] = (0, 0, 0)
     retired_moved_bytes: tuple[int, int] = (0, 0)
+    retired_moved_ns: tuple[int, int] = (0, 0)
     ended_ns: int = 0
     story: Story = field(default_factory=Story)
 
@@ -292,6 +293,16 @@ class Job:
         return (
             out + sum(usage.swap_out_bytes for usage in usages),
             back + sum(usage.swap_in_bytes for usage in usages),
+        )
+
+    @property
+    def moved_ns(self) -> tuple[int, int]:
+        """What copying that took."""
+        out, back = self.retired_moved_ns
+        usages = [process.usage for process in self.processes.values()]
+        return (
+            out + sum(usage.swap_out_ns for usage in usages),
+            back + sum(usage.swap_in_ns for usage in usages),
         )
 
     @property

@@ -438,6 +438,8 @@ class Scheduler:
             out_bytes + usage.swap_out_bytes,
             in_bytes + usage.swap_in_bytes,
         )
+        out_ns, in_ns = job.retired_moved_ns
+        job.retired_moved_ns = (out_ns + usage.swap_out_ns, in_ns + usage.swap_in_ns)
         actions.append(ForgetProcess(process_id=process.process_id))
         self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)

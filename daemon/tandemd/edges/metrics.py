@@ -66,6 +66,12 @@ def _moved(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     yield ("in",), in_bytes
 
 
+def _moving(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    out_ns, in_ns = job.moved_ns
+    yield ("out",), out_ns / 1e9
+    yield ("in",), in_ns / 1e9
+
+
 def _quota(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     if job.spec.memory_bytes < NO_LIMIT:
         yield (), job.spec.memory_bytes
@@ -134,6 +140,13 @@ JOB_METRICS = (
         help="device memory of it that was copied to the host, and back",
         labels=("direction",),
         series=_moved,
+    ),
+    JobMetric(
+        name="tandem_swap_seconds",
+        kind="counter",
+        help="time in which copies of that were on their way",
+        labels=("direction",),
+        series=_moving,
     ),
     JobMetric(
         name="tandem_job_memory_audited_bytes",

@@ -143,10 +143,11 @@ def test_what_was_moved_outlives_the_process():
     talk = Talk()
     for process in (1, 2):
         talk.attach(process, job_id=1, swappable=True)
-        talk.sample(process, swap_out_bytes=40 * MIB, swap_in_bytes=10 * MIB)
+        talk.sample(process, swap_out_bytes=40 * MIB, swap_in_bytes=10 * MIB, swap_in_ns=7)
     assert talk.core.job(1).moved_bytes == (80 * MIB, 20 * MIB)
 
     talk.leave(2)
-    talk.sample(1, swap_out_bytes=41 * MIB, swap_in_bytes=10 * MIB)
+    talk.sample(1, swap_out_bytes=41 * MIB, swap_in_bytes=10 * MIB, swap_in_ns=7)
 
     assert talk.core.job(1).moved_bytes == (81 * MIB, 20 * MIB)
+    assert talk.core.job(1).moved_ns == (0, 14)

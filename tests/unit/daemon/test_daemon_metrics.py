@@ -48,6 +48,7 @@ JOB = JobView(
     waits_ns=(0, 2 * SECOND, 0, SECOND // 2, 0),
     launches=70,
     moved_bytes=(800, 300),
+    moved_ns=(2_000_000_000, 500_000_000),
     steps=0,
     iterations=7,
     audited_bytes=900,
@@ -84,6 +85,8 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_memory_swapped_bytes", **ITS) == 500
     assert value("tandem_swap_bytes_total", **ITS, direction="out") == 800
     assert value("tandem_swap_bytes_total", **ITS, direction="in") == 300
+    assert value("tandem_swap_seconds_total", **ITS, direction="out") == 2
+    assert value("tandem_swap_seconds_total", **ITS, direction="in") == 0.5
     assert value("tandem_job_memory_audited_bytes", **ITS) == 900
     assert value("tandem_job_memory_waiting_bytes", **ITS) == 300
     assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30
