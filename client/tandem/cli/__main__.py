@@ -38,7 +38,7 @@ COMMANDS = {
     "doctor": Verb(
         target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
     ),
-    "demo": Verb(target="tandem.cli.demo:demo", help="Show three programs sharing one GPU."),
+    "demo": Verb(target="tandem.cli.demo:demo", help="Show programs sharing one GPU."),
     "trace": Verb(target="tandem.cli.trace:trace", help="Print or record driver calls."),
     "replay": Verb(
         target="tandem.cli.replay:replay", help="Replay recorded calls on the software GPU."

@@ -1,4 +1,4 @@
-"""`tandem demo`: the main job, on whatever device there is."""
+"""`tandem demo`: what Tandem is for, on whatever device there is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from click.core import ParameterSource
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--seconds",
@@ -33,7 +34,15 @@ import click
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a Chrome/Perfetto trace of all scenarios.",
 )
-def demo(as_json: bool, seconds: float | None, clock: str, keep: bool, trace: Path | None) -> None:
+@click.pass_context
+def demo(
+    context: click.Context,
+    as_json: bool,
+    seconds: float | None,
+    clock: str,
+    keep: bool,
+    trace: Path | None,
+) -> None:
     """Let an inference server and two trainers share one GPU, with Tandem and without.
 
     Takes the NVIDIA GPU where there is one, else the software GPU. Exits with 1 when a checksum is
@@ -44,7 +53,11 @@ def demo(as_json: bool, seconds: float | None, clock: str, keep: bool, trace: Pa
       tandem demo
       tandem demo --clock virtual --trace demo.json
       tandem demo --json | jq .ratios
+      tandem demo memory
     """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
     from tandem.demo.conductor import Conductor
     from tandem.demo.process import WorkerError
     from tandem.demo.report import build_report, format_table
@@ -74,6 +87,61 @@ def demo(as_json: bool, seconds: float | None, clock: str, keep: bool, trace: Pa
     if not results.all_correct:
         click.echo("error: a checksum is wrong", err=True)
         sys.exit(1)
+
+
+@demo.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.5, max=600),
+    help="GPU time of each trainer; by default as long as several turns need.",
+)
+@click.option(
+    "--clock",
+    type=click.Choice(["real", "virtual"]),
+    default="real",
+    show_default=True,
+    help="Virtual: on the software GPU, in its own time, however busy this machine is.",
+)
+def memory(as_json: bool, seconds: float | None, clock: str) -> None:
+    """Let jobs share a GPU whose memory does not hold them together.
+
+    Two trainers of 70 % of the memory each, then three notebooks of 50 %: without Tandem, where
+    one dies, one after the other, and in turns under Tandem, where all finish. Exits with 1 when
+    a checksum is wrong, or one that should finish did not.
+
+    \b
+    Examples:
+      tandem demo memory
+      tandem demo memory --clock virtual --seconds 2
+      tandem demo memory --json | jq .ratios
+    """
+    from tandem.demo.memory.conductor import Conductor
+    from tandem.demo.memory.report import build_report, format_text
+    from tandem.demo.process import WorkerError
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    folder = Path(tempfile.mkdtemp(prefix="tandem-demo-"))
+    try:
+        conductor = Conductor.prepare(clock=clock, seconds=seconds, folder=folder, say=_say)
+        results = conductor.run()
+    except WorkerError as failure:
+        raise click.ClickException(str(failure)) from failure
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report = build_report(results)
+    click.echo(json.dumps(report) if as_json else format_text(report))
+    if not results.are_right:
+        click.echo("error: a checksum is wrong, or a job died that should not have", err=True)
+        sys.exit(1)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Those of `tandem demo` alone would be lost in front of a command."""
+    for option in context.command.params:
+        if option.name and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:
+            flag, command = option.opts[0], context.invoked_subcommand
+            context.fail(f"{flag} belongs behind '{command}', if it has that option")
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Clock:
@@ -19,6 +21,7 @@ class Clock:
         self._now = getattr(driver, "softgpu_now_ns", None)
         self._wait = getattr(driver, "softgpu_wait_until_ns", None)
         self.is_virtual = False
+        self._driver = driver
         if self._now is not None and self._wait is not None:
             self._now.restype = ctypes.c_uint64
             self._wait.argtypes = [ctypes.c_uint64]
@@ -28,6 +31,18 @@ class Clock:
     def now_ns(self) -> int:
         """Nanoseconds since an arbitrary start."""
         return int(self._now()) if self._now is not None else time.monotonic_ns()
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Time may pass while this thread does something that is not on the device."""
+        if not self.is_virtual:
+            yield
+            return
+        self._driver.softgpu_wait_begin()
+        try:
+            yield
+        finally:
+            self._driver.softgpu_wait_end()
 
     def wait_until_ns(self, deadline_ns: int) -> None:
         """Return once the clock has reached the deadline; at once if it already has."""

@@ -27,6 +27,7 @@ class Place:
     clock: str  # real | virtual
     image: Path
     base_env: Mapping[str, str]
+    profile: str = PROFILE  # of the software GPU
 
     def env(self, folder: Path) -> dict[str, str]:
         """Environment of processes that share the device in `folder`.
@@ -41,14 +42,14 @@ class Place:
         return softgpu.environment(
             self.base_env,
             folder=folder,
-            profile=PROFILE,
+            profile=self.profile,
             clock=self.clock,
             mode=self.mode,
             timeline=folder / "timeline.jsonl",
         )
 
 
-def find_place(*, clock: str, folder: Path) -> Place:
+def find_place(*, clock: str, folder: Path, profile: str = PROFILE) -> Place:
     """Look for an NVIDIA GPU in a child process; compile the kernels for what there is.
 
     The virtual clock exists on the software GPU only, so asking for it chooses that.
@@ -75,6 +76,7 @@ def find_place(*, clock: str, folder: Path) -> Place:
         clock=clock,
         image=software_image(folder),
         base_env=base_env,
+        profile=profile,
     )
 
 

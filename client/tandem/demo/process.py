@@ -78,6 +78,11 @@ class Worker:
         """Exit code, negative for a signal."""
         return self._process.wait(timeout=deadline_s)
 
+    @property
+    def has_ended(self) -> bool:
+        """By itself or by a signal."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End it, at once if it still runs."""
         _end_group(self._process)

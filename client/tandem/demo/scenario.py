@@ -40,7 +40,8 @@ class Scenario:
     """Runs workers together. Use as a context manager: leaving it ends every child.
 
     `program` says which command plays a role; it speaks the JSON lines of worker.py. `config` is
-    the text of the daemon's configuration, for trying other settings of it.
+    the text of the daemon's configuration, for trying other settings of it, `options` what else
+    `tandem run` is told.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Scenario:
     managed: bool = False
     keep: bool = False
     config: str = ""
+    options: Sequence[str] = ()
     say: Say = lambda text: None
     workers: dict[str, Worker] = field(default_factory=dict)
     daemon: Daemon | None = None
@@ -149,7 +151,7 @@ class Scenario:
         program = list(self.program(role))
         if not self.managed:
             return program
-        options = ["--require", "-p", CLASS_OF_ROLE.get(role, "batch"), "-J", role]
+        options = ["--require", "-p", CLASS_OF_ROLE.get(role, "batch"), "-J", role, *self.options]
         return [sys.executable, "-m", "tandem.cli", "run", *options, "--", *program]
 
     def _by_hand(self, daemon: Daemon) -> str:

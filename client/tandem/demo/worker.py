@@ -14,7 +14,6 @@ all of them read the same time, and begin at the next multiple of `start_grid_ns
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from tandem.demo.calibrate import layer_blocks, request_ns
 from tandem.demo.gpu import Gpu
+from tandem.demo.lines import say
 from tandem.demo.server import Request, Server
 from tandem.demo.settings import Settings
 from tandem.demo.trainer import Iteration, make_trainer
@@ -30,10 +30,10 @@ from tandem.demo.trainer import Iteration, make_trainer
 def main() -> None:
     """Do what the settings on the command line say."""
     settings = Settings.from_json(sys.argv[1])
-    _say("up")
+    say("up")
     sys.stdin.readline()
     gpu = Gpu(Path(settings.image).read_bytes())
-    joined_ns = _join(gpu, settings)
+    joined_ns = join(gpu, settings.start_grid_ns)
     if settings.role == "calibrate":
         _calibrate(gpu)
     elif settings.role == "server":
@@ -44,38 +44,39 @@ def main() -> None:
 
 def _calibrate(gpu: Gpu) -> None:
     blocks = layer_blocks(gpu)
-    _say("result", name=gpu.name, blocks=blocks, request_ns=request_ns(gpu, blocks))
+    say("result", name=gpu.name, blocks=blocks, request_ns=request_ns(gpu, blocks))
 
 
 def _serve(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     server = Server(gpu, settings.blocks)
     server.infer(0)  # loads every function, outside the measured time
-    start_ns = _start_ns(gpu, settings, joined_ns)
+    start_ns = agreed_start_ns(gpu, settings.start_grid_ns, joined_ns)
     _finish(server.serve(settings, start_ns), start_ns)
 
 
 def _train(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     trainer = make_trainer(gpu, settings.role, settings.blocks)
     trainer.iterate(1)
-    start_ns = _start_ns(gpu, settings, joined_ns)
+    start_ns = agreed_start_ns(gpu, settings.start_grid_ns, joined_ns)
     _finish(trainer.train(settings, start_ns), start_ns)
 
 
-def _join(gpu: Gpu, settings: Settings) -> int:
+def join(gpu: Gpu, grid_ns: int) -> int:
     """On the virtual clock: wait for the others; the time they all see."""
-    if not settings.start_grid_ns:
+    if not grid_ns:
         return gpu.clock.now_ns()
-    _say("ready")
+    say("ready")
     sys.stdin.readline()
     joined_ns = gpu.clock.now_ns()
     gpu.clock.wait_until_ns(joined_ns + 1)  # from here on the device wakes one process at a time
     return joined_ns
 
 
-def _start_ns(gpu: Gpu, settings: Settings, joined_ns: int) -> int:
-    if grid_ns := settings.start_grid_ns:
+def agreed_start_ns(gpu: Gpu, grid_ns: int, joined_ns: int) -> int:
+    """When to begin; on the real clock that is once a line has come."""
+    if grid_ns:
         return (joined_ns // grid_ns + 2) * grid_ns  # at least one whole step to warm up
-    _say("ready")
+    say("ready")
     sys.stdin.readline()
     return gpu.clock.now_ns()
 
@@ -84,13 +85,8 @@ def _finish(work: Iterator[Request | Iteration], start_ns: int) -> None:
     done = []
     for count, item in enumerate(work, start=1):
         done.append(asdict(item))
-        _say("progress", done=count)
-    _say("result", start_ns=start_ns, items=done)
-
-
-def _say(event: str, **fields: object) -> None:
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+        say("progress", done=count)
+    say("result", start_ns=start_ns, items=done)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,12 @@
+"""What a worker tells the conductor: JSON lines on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def say(event: str, **fields: object) -> None:
+    """One line, at once."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
