@@ -135,6 +135,7 @@ class Snapshot:
     gap_p90_ns: int  # the same of nine in ten
     iteration_bytes: int  # device memory when the newest ended, marked or found
     work_ns: int  # predicted GPU time of what was submitted
+    step_work_ns: int  # the same when the newest step was marked
     timed_count: int  # submissions of which it is known
     phases: tuple[int, int, int]  # forward, backward, update: thousandths; all 0 = not known
     phases_marked: bool  # by the job itself
@@ -192,6 +193,9 @@ class Process:
     def set_gate(self, *, hold: bool) -> int:
         """Open or close the gate, waking waiters; return the new gate word. No-op if unchanged."""
 
+    def set_step_limit(self, *, steps: int) -> None:
+        """Submissions wait once the process has marked so many steps; 0 = never."""
+
     def set_window(self, *, segments: int, segment_ns: int) -> None: ...
     def set_class(self, *, job_class: int) -> None: ...
     def set_linger(self, *, linger_ns: int, limit_ns: int) -> None: ...
@@ -200,6 +204,9 @@ class Process:
     ) -> None: ...
     def set_presence_mask(self, *, mask: int) -> None: ...
     def set_memory_limit(self, *, limit_bytes: int) -> None: ...
+    def set_memory_lease(self, *, lease_bytes: int) -> None:
+        """What it may hold for now; the limit itself stays. 0 and 2**64 - 1: as the limit says."""
+
     def set_memory_wait(self, *, wait_ns: int) -> None: ...
     def set_memory_place(self, *, ticket: int, round: int, refused: bool, line_ahead: bool) -> None:
         """Tell which waiting request may try, or is refused; a new round lets it try again."""
@@ -952,6 +959,16 @@ class Analysis:
     @property
     def waits(self) -> list[Wait]:
         """In order of the calls."""
+
+def memory_curve(records: bytes, *, most: int) -> tuple[list[tuple[int, int]], int, int, int]:
+    """What was held of the device at which progress, of one iteration's records as Window has them.
+
+    Returns (progress_ns, held_bytes) of at most `most` steps, the length in progress, and how many
+    launches there are, and how many of them have no predicted duration. No steps: no record says.
+
+    Raises:
+        ValueError: `most` is less than 2, or the length of `records` no multiple of 64.
+    """
 
 def bounds_of(
     window: Window, sample: Sample, *, sm_count: int, bandwidth_bytes_per_s: int

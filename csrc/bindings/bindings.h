@@ -27,6 +27,7 @@ void add_dag_build(pybind11::module_& module);
 void add_dag_records(pybind11::module_& module);
 void add_dag_analysis(pybind11::module_& module);
 void add_bounds(pybind11::module_& module);
+void add_memory_curve(pybind11::module_& module);
 
 // A Channel that can be closed: every use after that is a ValueError.
 class Process {

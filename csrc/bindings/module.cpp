@@ -23,5 +23,6 @@ PYBIND11_MODULE(_native, module) {
   tandem::bindings::add_dag_records(module);
   tandem::bindings::add_dag_analysis(module);
   tandem::bindings::add_bounds(module);
+  tandem::bindings::add_memory_curve(module);
   tandem::bindings::add_trace(module);
 }

@@ -252,6 +252,7 @@ void add_snapshot(py::module_& module) {
       .def_readonly("gap_p90_ns", &Snapshot::gap_p90_ns)
       .def_readonly("iteration_bytes", &Snapshot::iteration_bytes)
       .def_readonly("work_ns", &Snapshot::work_ns)
+      .def_readonly("step_work_ns", &Snapshot::step_work_ns)
       .def_readonly("timed_count", &Snapshot::timed_count)
       .def_property_readonly("phases", &phases)
       .def_property_readonly("phases_marked", [](const Snapshot& s) { return s.phases.marked; })

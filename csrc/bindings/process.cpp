@@ -71,6 +71,9 @@ void add_process(py::module_& module) {
       .def("seal_presence", &seal_presence)
       .def("set_gate", [](const Process& p, bool hold) { return p.channel().set_gate(hold); },
            py::kw_only(), arg("hold"))
+      .def("set_step_limit",
+           [](const Process& p, uint64_t steps) { p.channel().set_step_limit(steps); },
+           py::kw_only(), arg("steps"))
       .def("set_window",
            [](const Process& p, uint32_t segments, uint64_t segment_ns) {
              p.channel().set_window(segments, segment_ns);
@@ -88,6 +91,9 @@ void add_process(py::module_& module) {
       .def("set_memory_limit",
            [](const Process& p, uint64_t bytes) { p.channel().set_memory_limit(bytes); },
            py::kw_only(), arg("limit_bytes"))
+      .def("set_memory_lease",
+           [](const Process& p, uint64_t bytes) { p.channel().set_memory_lease(bytes); },
+           py::kw_only(), arg("lease_bytes"))
       .def("set_memory_wait",
            [](const Process& p, uint64_t ns) { p.channel().set_memory_wait(ns); }, py::kw_only(),
            arg("wait_ns"))

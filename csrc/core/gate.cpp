@@ -199,18 +199,19 @@ void Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns) {
     clock_->sleep_until_ns(clock_->now_ns() + kVirtualStepNs);
     return;
   }
-  if (reason == WaitReason::kGate) pause_for_gate(since_ns);
+  if (reason == WaitReason::kGate) pause_for_gate(slot, since_ns);
   if (reason == WaitReason::kPresence) pause_for_presence();
   if (reason == WaitReason::kWindow) pause_for_window(slot, since_ns);
 }
 
-void Gate::pause_for_gate(uint64_t since_ns) {
+void Gate::pause_for_gate(uint32_t slot, uint64_t since_ns) {
   if (behind(clock_->now_ns(), since_ns) < kSpinNs) {
     cpu_pause();
     return;
   }
   const uint32_t word = command_->gate.gate.load(std::memory_order_acquire);
-  if (word & shm::kGateHold) futex_wait(command_->gate.gate, word, kSliceNs);
+  // The word is another one, too, when the iterations that may be done have changed.
+  if (obstacle(slot) == WaitReason::kGate) futex_wait(command_->gate.gate, word, kSliceNs);
 }
 
 void Gate::pause_for_presence() {

@@ -59,6 +59,8 @@ class Gate {
     acknowledge(word);
     if (flags & shm::kFlagReleased) return shm::WaitReason::kNone;
     if (word & shm::kGateHold) return shm::WaitReason::kGate;
+    const uint64_t steps = gate.step_limit.load(std::memory_order_relaxed);
+    if (steps && is_at_step(steps)) return shm::WaitReason::kGate;
     if (flags & shm::kFlagHonourPresence) {
       const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
       if (mask && peer_is_busy(mask, nullptr, nullptr)) return shm::WaitReason::kPresence;
@@ -88,6 +90,10 @@ class Gate {
   std::atomic<uint32_t> slot_end{0};
 
  private:
+  // The process has marked the end of the last iteration that it may do for now.
+  [[nodiscard]] bool is_at_step(uint64_t limit) const {
+    return state_->marks.steps.load(std::memory_order_relaxed) >= limit;
+  }
   [[nodiscard]] bool peer_is_busy(uint64_t mask, uint64_t* until_ns,
                                   const std::atomic<uint64_t>** word) const;
   [[nodiscard]] bool window_is_full(uint32_t window, uint32_t slot) const;
@@ -97,7 +103,7 @@ class Gate {
   [[nodiscard]] uint64_t graphs_in_flight() const;
   Waited wait(uint32_t slot, uint32_t turn = 0);
   void pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns);
-  void pause_for_gate(uint64_t since_ns);
+  void pause_for_gate(uint32_t slot, uint64_t since_ns);
   void pause_for_presence();
   void pause_for_window(uint32_t slot, uint64_t since_ns);
   [[nodiscard]] uint64_t next_predicted_end_ns() const;

@@ -93,7 +93,9 @@ struct alignas(64) CommandGate {
   std::atomic<uint64_t> linger_limit_ns;  // the shim may tune linger_ns up to this; 0 = it may not
   std::atomic<uint32_t> sample;           // which kFlagSample asks for; counts from 1. Relaxed
   uint32_t reserved0;
-  uint64_t reserved[1];
+  // Submissions wait, as at a closed gate, once StateMarks::steps is this; 0 = never. Relaxed: the
+  // daemon stores it before another epoch of the gate word.
+  std::atomic<uint64_t> step_limit;
 };
 
 struct alignas(64) CommandHeartbeat {
@@ -103,7 +105,7 @@ struct alignas(64) CommandHeartbeat {
 };
 
 struct alignas(64) CommandMemory {
-  std::atomic<uint64_t> limit_bytes;            // device memory lease; kNoLimit = none
+  std::atomic<uint64_t> limit_bytes;            // device memory it may ever hold; kNoLimit = any
   // How much of what can be swapped may be on the device; kNoLimit = all of it.
   std::atomic<uint64_t> resident_target_bytes;
   std::atomic<uint32_t> sm_set;  // 0 = the whole device
@@ -116,7 +118,10 @@ struct alignas(64) CommandMemory {
   // Which target resident_target_bytes is: another number each time, never 0. Daemon: release behind
   // the target, shim: acquire.
   std::atomic<uint32_t> swap_order;
-  uint64_t reserved[2];
+  // What it may hold for now, beside others: nothing that it is shown. Void without a daemon; 0 and
+  // kNoLimit = as much as the limit lets it.
+  std::atomic<uint64_t> lease_bytes;
+  uint64_t reserved[1];
 };
 
 struct alignas(4096) CommandPage {
@@ -255,7 +260,8 @@ struct Record {
   uint64_t object;       // function handle, device address, event or mark id
   uint64_t bytes;        // copies, memsets, allocations; else 0
   uint32_t grid_blocks;  // launches, saturating; copies: low half of the source, 0 = not said
-  uint32_t block_threads;  // copies: high half of the source
+  uint32_t block_threads;  // copies: high half of the source. kAlloc, kFree, kSync: both halves are
+                           // what the process then held of its devices, 0 = nothing or not said
   uint64_t duration_ns;  // waits and syncs: measured; launches: predicted (0 = unknown)
   uint64_t value;        // kSegment: the marker; kMark: the value; kWait: WaitReason; else halves:
                          // low: direction of copies and memsets, SyncOf, a launch's sample number
@@ -265,6 +271,9 @@ inline constexpr uint32_t kRingRecords = kRingBytes / sizeof(Record);
 
 constexpr uint64_t source_of(const Record& copy) {
   return uint64_t{copy.block_threads} << 32 | copy.grid_blocks;
+}
+constexpr uint64_t held_at(const Record& record) {
+  return uint64_t{record.block_threads} << 32 | record.grid_blocks;
 }
 constexpr uint32_t low_value(const Record& record) { return static_cast<uint32_t>(record.value); }
 constexpr uint32_t context_of(const Record& record) {
@@ -350,8 +359,8 @@ static_assert(kRingHeadersOffset == 5 * 4096 && kRingsOffset == 6 * 4096);
 static_assert(kRingCount * sizeof(RingHeader) <= 4096);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::is_trivially_copyable_v<Record>);
-static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, sample) == 48);
-static_assert(sizeof(CommandMemory) == 64 && offsetof(CommandMemory, line_round) == 20);
+static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, step_limit) == 56);
+static_assert(sizeof(CommandMemory) == 64 && offsetof(CommandMemory, lease_bytes) == 48);
 static_assert(sizeof(StateMemory) == 64 && offsetof(StateMemory, wait_ticket) == 40);
 static_assert(kStateBytesFirst == 6 * 4096 + 17 * 65536 && kSampleHeaderOffset % 4096 == 0);
 

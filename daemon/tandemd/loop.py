@@ -30,6 +30,7 @@ from tandemd.core.events import (
 from tandemd.core.model import MemoryWait, Phases, SwapOutcome, Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.watchdog import Watchdog
+from tandemd.curves import Curves
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
@@ -75,6 +76,7 @@ class Loop:
         self.watchdog = Watchdog()
         self.structures = Structures(poller)
         self.bounds = Bounds(poller)
+        self.curves = Curves(poller)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.started_ns = 0
@@ -214,6 +216,8 @@ class Loop:
             self.handle(Ticked(now_ns=now_ns))
         for classified in self.bounds.look(self.scheduler.to_classify(), now_ns):
             self.handle(classified)
+        for recorded in self.curves.look(self.scheduler.to_record(), now_ns):
+            self.handle(recorded)
         if self.recent.is_due(now_ns):
             self.recent.look(self._totals_ns(), now_ns)
         if self.histories.is_due(now_ns):
@@ -304,6 +308,8 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         gap_p50_ns=snapshot.gap_p50_ns,
         gap_p90_ns=snapshot.gap_p90_ns,
         iteration_bytes=snapshot.iteration_bytes,
+        peak_bytes=snapshot.peak_bytes,
+        step_work_ns=snapshot.step_work_ns,
         phases=_phases(snapshot),
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,

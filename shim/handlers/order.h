@@ -14,37 +14,39 @@
 
 namespace tandem::shim::handlers {
 
-// What was freed before a wait may be given back at its end.
-inline CUresult settled(CUresult result) {
+// What was freed before a wait may be given back at its end; its record tells what is left.
+template <class Call, class... A>
+CUresult settled(A... arguments) {
+  const CUresult result = Call::real(arguments...);
   if (result == CUDA_SUCCESS) pools::after_wait();
   return result;
 }
 
 template <class Call>
 CUresult wait_stream(CUstream stream) {
-  return settled(
-      observed_wait(of_stream(stream, Call::kPerThread), [&] { return Call::real(stream); }));
+  return observed_wait(of_stream(stream, Call::kPerThread),
+                       [&] { return settled<Call>(stream); });
 }
 template <class Call>
 CUresult wait_event(CUevent event) {
-  return settled(observed_wait(of_event(event), [&] { return Call::real(event); }));
+  return observed_wait(of_event(event), [&] { return settled<Call>(event); });
 }
 template <class Call>
 CUresult wait_context() {
-  return settled(observed_context_wait(nullptr, [] { return Call::real(); }));
+  return observed_context_wait(nullptr, [] { return settled<Call>(); });
 }
 template <class Call>
 CUresult wait_context(CUcontext context) {
-  return settled(observed_context_wait(context, [&] { return Call::real(context); }));
+  return observed_context_wait(context, [&] { return settled<Call>(context); });
 }
 template <class Call>
 CUresult query_stream(CUstream stream) {
-  return settled(
-      observed_query(of_stream(stream, Call::kPerThread), [&] { return Call::real(stream); }));
+  return observed_query(of_stream(stream, Call::kPerThread),
+                        [&] { return settled<Call>(stream); });
 }
 template <class Call>
 CUresult query_event(CUevent event) {
-  return settled(observed_query(of_event(event), [&] { return Call::real(event); }));
+  return observed_query(of_event(event), [&] { return settled<Call>(event); });
 }
 template <class Call, class... A>
 CUresult record_event(CUevent event, CUstream stream, A... rest) {

@@ -14,7 +14,7 @@ namespace {
 // Physical memory needs no context, so there may be no daemon to ask yet: then the limit is what
 // `tandem run` agreed with it.
 uint64_t limit_now(uint32_t device) {
-  const uint64_t limit = memory::limit_bytes();
+  const uint64_t limit = memory::bound_bytes();
   if (limit != shm::kNoLimit || g_session.load(std::memory_order_acquire) != SessionState::kFresh)
     return limit;
   size_t total = 0;

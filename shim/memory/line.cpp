@@ -55,7 +55,7 @@ Request* first_in_line() {
 }
 
 uint32_t flags_of(const Request& request) {
-  const uint64_t limit = memory::limit_bytes(), used = memory::used_bytes(request.device);
+  const uint64_t limit = memory::bound_bytes(), used = memory::used_bytes(request.device);
   const bool of_quota =
       limit != shm::kNoLimit && (used > limit || request.bytes > limit - used);
   const bool alone = g_waiting.load() >= g_threads.load();

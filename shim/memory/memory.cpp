@@ -70,8 +70,20 @@ uint64_t limit_bytes() {
   return g_last_limit.load(std::memory_order_relaxed);
 }
 
-bool is_over_limit(uint32_t device) {
+// A lease that nobody is there to raise would starve the process.
+uint64_t bound_bytes() {
   const uint64_t limit = limit_bytes();
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return limit;
+  const uint64_t lease = channel->command->memory.lease_bytes.load(std::memory_order_relaxed);
+  if (lease == 0 || lease >= limit) return limit;
+  const uint32_t flags = channel->command->gate.flags.load(std::memory_order_relaxed);
+  const bool alone = channel->gate.lost() || channel->gate.stale() || (flags & shm::kFlagReleased);
+  return alone ? limit : lease;
+}
+
+bool is_over_limit(uint32_t device) {
+  const uint64_t limit = bound_bytes();
   return limit != shm::kNoLimit && used_bytes(device) > limit;
 }
 

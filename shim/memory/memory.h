@@ -30,6 +30,9 @@ bool is_over_limit(uint32_t device);
 // Of each device; shm::kNoLimit = none; the last one known while the daemon is away.
 uint64_t limit_bytes();
 
+// The same, or less where the daemon has lent less for now.
+uint64_t bound_bytes();
+
 void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes);
 
 // Memory of other processes that this one has open. Not its own, so not counted above.

@@ -52,9 +52,17 @@ extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, u
   if (kind == TANDEM_MARK_REQUEST_END) count_request(channel, -1);
   if (!channel) return 0;
   const uint64_t ticks = tandem::shim::g_clock.ticks();
-  apply(*channel, kind, id, value, g_clock.ns(ticks));
+  // Whoever sees on the page that a step has ended finds its record, too.
   record_mark(*channel, kind, id, value, ticks);
+  apply(*channel, kind, id, value, g_clock.ns(ticks));
   return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) int tandem_memory_is_wanted_v1(void) {
+  using namespace tandem;
+  const shim::Channel* channel = shim::g_channel.load(std::memory_order_acquire);
+  if (!channel || channel->gate.lost()) return 0;
+  return (channel->command->memory.line.load(std::memory_order_relaxed) & shm::kLineAhead) != 0;
 }
 
 extern "C" __attribute__((visibility("default"))) int tandem_is_managed_v1(void) {

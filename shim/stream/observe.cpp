@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "faults.h"
 #include "markers.h"
+#include "memory.h"
 #include "presence.h"
 #include "segments.h"
 #include "slots.h"
@@ -49,10 +50,18 @@ void set_context(const Channel& channel, uint64_t context, shm::Record* record) 
     record->value |= uint64_t{context_number(context)} << 32;
 }
 
+// What the process holds of its devices, as it is counted.
+void set_held(shm::Record* record) {
+  const uint64_t held = memory::used_bytes();
+  record->grid_blocks = static_cast<uint32_t>(held);
+  record->block_threads = static_cast<uint32_t>(held >> 32);
+}
+
 shm::Record sync(Channel& channel, const WaitTarget& target) {
   shm::Record record = blank(shm::RecordKind::kSync);
   record.object = target.object;
   record.value = static_cast<uint64_t>(target.what);
+  set_held(&record);
   if (target.what == shm::SyncOf::kStream) set_stream(channel, target.stream, &record);
   if (target.what == shm::SyncOf::kContext) {
     set_context(channel, target.context ? reinterpret_cast<uint64_t>(target.context)
@@ -116,6 +125,7 @@ void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uin
   }
   record.object = address;
   record.bytes = bytes;
+  set_held(&record);
   write_record(channel, record);
   shm::StateMemory& shared = channel.state->memory;
   if (kind == shm::RecordKind::kFree) shared.free_count.fetch_add(1, std::memory_order_relaxed);

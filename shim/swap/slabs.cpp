@@ -116,7 +116,7 @@ void drop_empty(uint32_t device, size_t kept) {
 CUresult pack(CUdeviceptr* out, uint64_t bytes, uint64_t context, uint32_t device) {
   if (take_from_any(bytes, context, out)) return CUDA_SUCCESS;
   if (line::is_ahead()) return CUDA_ERROR_NOT_SUPPORTED;  // others wait for the device's memory
-  if (!memory::take(device, Slab::kBytes, memory::limit_bytes())) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!memory::take(device, Slab::kBytes, memory::bound_bytes())) return CUDA_ERROR_NOT_SUPPORTED;
   if (add_slab(bytes, context, device, out)) return CUDA_SUCCESS;
   memory::give_back(device, Slab::kBytes);
   return CUDA_ERROR_NOT_SUPPORTED;

@@ -26,11 +26,11 @@ bool concerns(const shm::Record& record) {
   }
 }
 
+}  // namespace
+
 bool is_step(const shm::Record& record) {
   return static_cast<RecordKind>(record.kind) == RecordKind::kMark && record.flags == kStepMark;
 }
-
-}  // namespace
 
 void MarkedSteps::take(const shm::Record& record) {
   if (is_launch(record)) ++launched_;

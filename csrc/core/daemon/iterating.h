@@ -13,6 +13,9 @@
 
 namespace tandem::daemon {
 
+// The end of an iteration, as marked.
+bool is_step(const shm::Record& record);
+
 // The usual iteration between two step marks.
 class MarkedSteps {
  public:

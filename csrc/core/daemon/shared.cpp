@@ -46,7 +46,17 @@ void set_defaults(shm::CommandPage& page) {
   page.gate.linger_ns.store(kDefaultLingerNs, std::memory_order_relaxed);
   page.heartbeat.stale_ns.store(kDefaultStaleNs, std::memory_order_relaxed);
   page.memory.limit_bytes.store(shm::kNoLimit, std::memory_order_relaxed);
+  page.memory.lease_bytes.store(shm::kNoLimit, std::memory_order_relaxed);
   page.memory.resident_target_bytes.store(shm::kNoLimit, std::memory_order_relaxed);
+}
+
+// Stores the gate with another epoch, so that those who wait look again.
+uint32_t next_epoch(std::atomic<uint32_t>* gate, uint32_t bit) {
+  const uint32_t epoch = (gate->load(std::memory_order_relaxed) >> 1) + 1;
+  const uint32_t changed = (epoch << 1) | bit;
+  gate->store(changed, std::memory_order_release);  // matched by the acquire load before a launch
+  futex_wake_all(gate);
+  return changed;
 }
 
 void close_if_open(int fd) {
@@ -142,11 +152,13 @@ uint32_t Channel::set_gate(bool hold) {
   const uint32_t word = gate.load(std::memory_order_relaxed);  // only this side writes it
   const uint32_t bit = hold ? shm::kGateHold : 0;
   if ((word & shm::kGateHold) == bit) return word;
-  const uint32_t epoch = (word >> 1) + 1;
-  const uint32_t changed = (epoch << 1) | bit;
-  gate.store(changed, std::memory_order_release);  // matched by the acquire load before a launch
-  futex_wake_all(&gate);
-  return changed;
+  return next_epoch(&gate, bit);
+}
+
+void Channel::set_step_limit(uint64_t steps) {
+  shm::CommandGate& gate = pages_->command().gate;
+  gate.step_limit.store(steps, std::memory_order_relaxed);
+  next_epoch(&gate.gate, gate.gate.load(std::memory_order_relaxed) & shm::kGateHold);
 }
 
 void Channel::set_window(uint32_t segments, uint64_t segment_ns) {
@@ -181,6 +193,10 @@ void Channel::set_presence_mask(uint64_t mask) {
 
 void Channel::set_memory_limit(uint64_t limit_bytes) {
   pages_->command().memory.limit_bytes.store(limit_bytes, std::memory_order_relaxed);
+}
+
+void Channel::set_memory_lease(uint64_t lease_bytes) {
+  pages_->command().memory.lease_bytes.store(lease_bytes, std::memory_order_relaxed);
 }
 
 void Channel::set_memory_wait(uint64_t wait_ns) {

@@ -105,12 +105,15 @@ class Channel {
 
   // Returns the new gate word; wakes waiters, unless it already was so.
   uint32_t set_gate(bool hold);
+  // The process may do iterations until it has marked so many; 0 = as many as it likes.
+  void set_step_limit(uint64_t steps);
   void set_window(uint32_t segments, uint64_t segment_ns);
   void set_class(shm::JobClass job_class);
   void set_linger(uint64_t linger_ns, uint64_t limit_ns);
   void set_flags(uint32_t flags);
   void set_presence_mask(uint64_t mask);
   void set_memory_limit(uint64_t limit_bytes);
+  void set_memory_lease(uint64_t lease_bytes);
   void set_memory_wait(uint64_t wait_ns);
   // `line` is made of shm::kLine*. Wakes those who wait for memory.
   void set_memory_place(uint64_t ticket, uint32_t round, uint32_t line);

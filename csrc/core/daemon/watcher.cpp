@@ -169,6 +169,7 @@ void Watcher::tell(Watched& watched, uint64_t now_ns) const {
 // What a job says of its kernels' times is a claim: bounded, and so is the sum.
 void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {
   const auto kind = static_cast<shm::RecordKind>(record.kind);
+  if (is_step(record)) snapshot->step_work_ns = snapshot->work_ns;
   const bool submission = kind == shm::RecordKind::kLaunch || kind == shm::RecordKind::kGraph;
   if (!submission || record.duration_ns == 0) return;
   constexpr uint64_t kLongestNs = 3'600'000'000'000;

@@ -19,6 +19,10 @@ class Judgement:
 class Companions(Protocol):
     """Whom a holder of the turn may have beside it."""
 
+    @property
+    def by_curves(self) -> bool:
+        """Iterations begin when memory curves allow it (shifts.py)."""
+
     def wants_bound(self, group: Group, options: Options) -> bool:
         """It matters what the group's work is bound by."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tandemd.core.curves import Curve
 from tandemd.core.model import JobClass, JobSpec, Mix, Usage
 from tandemd.core.watchdog.finding import Finding
 
@@ -103,6 +104,15 @@ class WorkClassified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurveRecorded:
+    """What an iteration of a process holds of the GPU as its work gets done was recorded."""
+
+    now_ns: int
+    process_id: int
+    curve: Curve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAudited:
     """What the driver says that processes hold, beside what they say themselves."""
 
@@ -178,6 +188,7 @@ Event = (
     | JobExited
     | UsageSampled
     | WorkClassified
+    | CurveRecorded
     | MemoryAudited
     | FindingBegan
     | FindingEnded
@@ -236,6 +247,22 @@ class SetMemoryLimit:
 
     process_id: int
     limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMemoryLease:
+    """Device memory the process may hold for now, within its limit; NO_LIMIT = all of that."""
+
+    process_id: int
+    lease_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetStepLimit:
+    """Hold the process at its next submission once it has marked so many steps; 0 = never."""
+
+    process_id: int
+    steps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +358,8 @@ Action = (
     | SetPresence
     | SetHonourPresence
     | SetMemoryLimit
+    | SetMemoryLease
+    | SetStepLimit
     | SetMemoryWait
     | SetMemoryPlace
     | MoveMemory

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
+from tandemd.core.explain_curves import curve_lines, explain_kept
 from tandemd.core.explain_memory import (
     explain_return,
     explain_wait,
@@ -43,12 +44,15 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         summary = explain_wait(waiter, scheduler)
     elif returning := explain_return(job, scheduler):
         summary = returning
+    elif group.is_kept and not group.busy:
+        summary = explain_kept(group, scheduler, now_ns)
     elif not group.open and group.wants:
         summary = _held(scheduler, group, *found, now_ns=now_ns)
     else:
         summary = _open(scheduler, job, group, *found)
     lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job)]
     lines += turn_lines(group, scheduler.options)
+    lines += curve_lines(group, scheduler, now_ns)
     return Explained(summary=summary, lines=tuple(lines))
 
 

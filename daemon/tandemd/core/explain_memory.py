@@ -6,6 +6,7 @@ from tandemd.core.memory_line import Waiter
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
 from tandemd.core.quantum import STALLS
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.words import size_of
 
 
 def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
@@ -17,9 +18,11 @@ def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
 
 def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
     """What is waited for and where in line; one sentence."""
-    size = _size(waiter.wait.size_bytes)
-    if waiter.wait.is_quota:
-        what = f"waits for {size} of its own limit of {_size(waiter.job.spec.memory_bytes)}"
+    size = size_of(waiter.wait.size_bytes)
+    if waiter.is_leased and waiter.wait.is_quota:
+        what = f"waits for {size} beyond the {size_of(waiter.process.lease_bytes)} lent to it"
+    elif waiter.wait.is_quota:
+        what = f"waits for {size} of its own limit of {size_of(waiter.job.spec.memory_bytes)}"
     else:
         what = f"waits for {size} of device memory"
     group = scheduler.group_of(waiter.job)
@@ -44,11 +47,11 @@ def memory_facts(job: Job) -> list[str]:
         over = ": it is over it, keeps what it has and gets no more" * (
             used_bytes > spec.memory_bytes
         )
-        limit = f"holds {_size(used_bytes)} of its limit of {_size(spec.memory_bytes)}{over}"
+        limit = f"holds {size_of(used_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
         lines.append(limit)
     if spec.memory_min_bytes:
         kept = "is promised" if job.is_minimum_kept else "is not promised: others came first"
-        lines.append(f"its minimum of {_size(spec.memory_min_bytes)} of device memory {kept}")
+        lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
     if spec.swappable and spec.idle_release_ns:
@@ -62,8 +65,8 @@ def turn_lines(group: Group, options: Options) -> list[str]:
     lines = []
     if group.misfit_bytes:
         lines.append(
-            f"its memory does not fit beside what cannot be moved: {_size(group.misfit_bytes)} too "
-            "much; it gets no turn until others give up as much"
+            "its memory does not fit beside what cannot be moved: "
+            f"{size_of(group.misfit_bytes)} too much; it gets no turn until others give up as much"
         )
     if group.stall_ns:
         what = f"passing its turn on takes {_ms(group.stall_ns)}: memory has to be exchanged"
@@ -86,7 +89,7 @@ def explain_return(job: Job, scheduler: Scheduler) -> str | None:
         return None
     gpus = frozenset(gpu for process in job.processes.values() for gpu in process.gpus)
     others = _holders(gpus, job, scheduler)
-    return f"waits for {_size(swapped_bytes)} of its memory to come back to the gpu{others}"
+    return f"waits for {size_of(swapped_bytes)} of its memory to come back to the gpu{others}"
 
 
 def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
@@ -98,7 +101,7 @@ def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
     most = sorted((job_id for job_id in held if held[job_id]), key=lambda job_id: -held[job_id])[:3]
     if not most:
         return ""
-    told = (f"{scheduler.jobs[job_id].display_name} {_size(held[job_id])}" for job_id in most)
+    told = (f"{scheduler.jobs[job_id].display_name} {size_of(held[job_id])}" for job_id in most)
     return f"; others hold {', '.join(told)}"
 
 
@@ -109,10 +112,3 @@ def _ordinal(number: int) -> str:
 
 def _ms(duration_ns: int) -> str:
     return f"{duration_ns / 1e6:.{0 if duration_ns >= 10_000_000 else 1}f} ms"
-
-
-def _size(size_bytes: int) -> str:
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size_bytes >= 1 << shift:
-            return f"{round(size_bytes / (1 << shift), 1):g} {unit}"
-    return f"{size_bytes} B"

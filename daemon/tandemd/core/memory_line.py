@@ -59,9 +59,14 @@ class Waiter:
         return self.quiet_since_ns + options.memory_quiet_ns
 
     @property
+    def is_leased(self) -> bool:
+        """Its limit is what others leave it for now (shifts.py), and they can give it more."""
+        return self.process.lease_bytes < self.job.spec.memory_bytes
+
+    @property
     def deadline_ns(self) -> int:
         """When it should have given up."""
-        return self.since_ns + self.job.spec.patience_ns + DEADLINE_SLACK_NS
+        return self.since_ns + self.job.patience_ns + DEADLINE_SLACK_NS
 
 
 class MemoryLine:
@@ -144,7 +149,8 @@ class MemoryLine:
 
     def _is_impossible(self, waiter: Waiter) -> bool:
         spec = waiter.job.spec
-        if not spec.wait_memory_ns:  # nobody asked it to wait, but for what others can move
+        if not max(spec.wait_memory_ns, waiter.job.lease_patience_ns):
+            # Nobody asked it to wait, but for what others can move.
             is_helped = spec.patience_ns and waiter.process.process_id in self._helped
             return waiter.wait.is_quota or not is_helped
         known = [self.capacity_bytes.get(gpu, 0) for gpu in waiter.process.gpus]
@@ -184,7 +190,7 @@ class MemoryLine:
     def _helpers(self, waiter: Waiter) -> Iterable[Process]:
         """Whose going on would help: those ahead, and those who have what it needs."""
         yield from (other.process for other in waiter.ahead)
-        if waiter.wait.is_quota:
+        if waiter.wait.is_quota and not waiter.is_leased:
             yield from (p for p in waiter.job.processes.values() if p.usage.device_bytes)
             return
         gpus = waiter.process.gpus

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
+from tandemd.core.curves import Curve
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
@@ -180,6 +181,8 @@ class Usage:
     gap_p50_ns: int = 0  # half of its gaps go on for this once its presence ends; 0 = not known
     gap_p90_ns: int = 0  # the same of nine in ten
     iteration_bytes: int = 0  # device memory when the newest iteration ended; 0 = none has
+    peak_bytes: int = 0  # of device memory, since it attached
+    step_work_ns: int = 0  # `work_ns` when the newest step was marked
     phases: Phases | None = None
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
@@ -222,6 +225,9 @@ class Process:
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
     audit_misses: int = 0  # looks in a row that found its claim far below that
+    curve: Curve | None = None  # of a recorded iteration
+    curve_ns: int = 0  # when that was recorded
+    lease_bytes: int = NO_LIMIT  # of device memory, that it may hold for now
     mix: Mix | None = None  # None: not known yet
 
     @property
@@ -242,6 +248,7 @@ class Job:
     spec: JobSpec
     state: JobState = JobState.STARTING
     paused: bool = False
+    lease_patience_ns: int = 0  # so long its allocations wait at least, whatever was asked for
     home: GroupKey | None = None  # the group that its own became part of
     is_minimum_kept: bool = True  # `memory_min_bytes` is promised, where it is
     processes: dict[int, Process] = field(default_factory=dict)
@@ -268,6 +275,11 @@ class Job:
             self.uid,
             f"g:{self.spec.group}" if self.spec.group else f"j:{self.job_id}",
         )
+
+    @property
+    def patience_ns(self) -> int:
+        """How long an allocation may wait for memory; 0 = not at all."""
+        return max(self.spec.patience_ns, self.lease_patience_ns)
 
     @property
     def gpu_ns(self) -> int:
@@ -353,6 +365,7 @@ class Group:
     bound: Bound = Bound.UNKNOWN  # of all its processes alike
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
+    is_kept: bool = False  # from its next iteration (shifts.py)
     # The gate.
     open: bool = True
     closed_at_ns: int = 0

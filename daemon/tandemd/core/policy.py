@@ -11,6 +11,7 @@ from typing import Protocol
 from tandemd.core.companions import Companions
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.model import Group, Options
+from tandemd.core.policies.curves import curves
 from tandemd.core.policies.fair import Fair
 from tandemd.core.policies.fifo import Fifo
 from tandemd.core.policies.pair import Pair
@@ -51,6 +52,7 @@ class Policy(Protocol):
 
 
 POLICIES: dict[str, Policy] = {
+    "curves": curves(),
     "fair": Fair(),
     "fifo": Fifo(),
     "pair": Pair(),

@@ -22,6 +22,7 @@ from tandemd.core.events import (
     AnnounceJob,
     ChargeGroup,
     CloseGates,
+    CurveRecorded,
     Event,
     FindingBegan,
     FindingEnded,
@@ -64,6 +65,7 @@ from tandemd.core.model import (
 from tandemd.core.policy import policy_named
 from tandemd.core.residency import Island, Residency
 from tandemd.core.settings import Settings, Views, settings_for
+from tandemd.core.shifts import Shifts
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.ties import Ties
 from tandemd.core.turns import Turns, Verdict
@@ -83,6 +85,7 @@ class Scheduler:
         self.turns: dict[frozenset[int], Turns] = {}
         self.memory = MemoryPlaces(self.processes, self.jobs)
         self.residency = Residency(self.memory.line)
+        self.shifts = Shifts(self.processes, self.jobs)
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -118,7 +121,13 @@ class Scheduler:
                 self._take_samples(event, actions)
             case Ticked():
                 self._drop_finished(event.now_ns)
-            case WorkClassified() | MemoryAudited() | FindingBegan() | FindingEnded():
+            case (
+                WorkClassified()
+                | CurveRecorded()
+                | MemoryAudited()
+                | FindingBegan()
+                | FindingEnded()
+            ):
                 self._take_observation(event, actions)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
@@ -137,7 +146,7 @@ class Scheduler:
 
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
-        actions: list[Action] = []
+        actions = self._shift_iterations(now_ns)  # before turns: who is kept wants none
         if self.residency.is_used:
             self._review_memory(now_ns)
         self._settle(now_ns, actions)
@@ -152,7 +161,7 @@ class Scheduler:
     @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        wishes = (self.memory.wake_at_ns, self.residency.wake_at_ns)
+        wishes = (self.memory.wake_at_ns, self.residency.wake_at_ns, self.shifts.wake_at_ns)
         return [at_ns for at_ns in wishes if at_ns is not None]
 
     def _review_memory(self, now_ns: int) -> None:
@@ -232,6 +241,10 @@ class Scheduler:
             and not self.turns[gpus].is_shared_by(group)
             for process in group.processes.values()
         ]
+
+    def to_record(self) -> list[Process]:
+        """Processes whose memory curves decide when their iterations begin."""
+        return [p for p in self.processes.values() if self.shifts.tenant(p.process_id)]
 
     def objection_to(self, spec: JobSpec, job: Job | None = None) -> str | None:
         """Why the minimum of a new job, or another one of a living job, cannot be promised."""
@@ -421,6 +434,7 @@ class Scheduler:
         group = self.groups[job.group_key]
         del job.processes[process.process_id], group.processes[process.process_id]
         self.residency.forget(process)
+        self.shifts.forget(process.process_id)
         self._told.pop(process.process_id, None)
         self._gates.pop(process.process_id, None)
         self.memory.forget(process, event.now_ns, self.options)
@@ -531,11 +545,15 @@ class Scheduler:
 
     def _take_observation(
         self,
-        event: WorkClassified | MemoryAudited | FindingBegan | FindingEnded,
+        event: WorkClassified | CurveRecorded | MemoryAudited | FindingBegan | FindingEnded,
         actions: list[Action],
     ) -> None:
         if isinstance(event, WorkClassified):
             self._take_mix(event)
+            return
+        if isinstance(event, CurveRecorded):
+            if (process := self.processes.get(event.process_id)) is not None:
+                process.curve, process.curve_ns = event.curve, event.now_ns
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs)
@@ -571,6 +589,23 @@ class Scheduler:
             del self.finished[job_id]
 
     # Decisions
+
+    def _shift_iterations(self, now_ns: int) -> list[Action]:
+        companions = self.policy.companions
+        by_curves = companions is not None and companions.by_curves
+        groups = self.groups.values() if by_curves else ()
+        capacity_bytes = self.memory.line.capacity_bytes
+        actions = self.shifts.decide(groups, capacity_bytes, self.options, now_ns)
+        for group in self.shifts.moved:
+            _refresh(group, now_ns, self.options)
+            gpus = self._home.get(group.key)
+            if gpus in self.turns and not self._structure_changed:
+                self.turns[gpus].note(group)
+                self._touched.add(gpus)
+        self._structure_changed |= self.shifts.patience_changed
+        if self.shifts.has_lent_more:
+            self.memory.note_change()
+        return actions
 
     def _settle(self, now_ns: int, actions: list[Action]) -> None:
         whole = self._structure_changed
@@ -705,6 +740,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     group.busy = any(usage.busy for usage in usages)
     asks = any(usage.wants_gpu for usage in usages)
     group.calls = asks or group.needs_memory or any(u.waits_for_memory for u in usages)
+    asks &= not group.is_kept
     group.wants = group.busy or group.needs_memory or (asks and not group.misfit_bytes)
     found = options.find_iterations
     group.steps = sum(max(u.steps, u.iterations if found else 0) for u in usages)

@@ -114,7 +114,7 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpus),
                 memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
-                memory_wait_ns=group.jobs[process.job_id].spec.patience_ns,
+                memory_wait_ns=group.jobs[process.job_id].patience_ns,
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
         )

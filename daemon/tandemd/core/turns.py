@@ -148,7 +148,7 @@ class Turns:
             if member is not None and member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
-        if policy.companions is not None:
+        if policy.companions is not None and not policy.companions.by_curves:
             self.trials.look(self._alone_or_together(), now_ns)
         self._plan_wake(policy, options, now_ns, verdict)
         return verdict

@@ -17,10 +17,12 @@ from tandemd.core.events import (
     SetClass,
     SetHonourPresence,
     SetLinger,
+    SetMemoryLease,
     SetMemoryLimit,
     SetMemoryPlace,
     SetMemoryWait,
     SetPresence,
+    SetStepLimit,
     SetWindow,
 )
 from tandemd.core.model import JobClass
@@ -107,6 +109,8 @@ class Channels:
             case (
                 SetWindow()
                 | SetMemoryLimit()
+                | SetMemoryLease()
+                | SetStepLimit()
                 | SetMemoryWait()
                 | SetMemoryPlace()
                 | MoveMemory()
@@ -122,6 +126,8 @@ class Channels:
         channel: Channel,
         action: SetWindow
         | SetMemoryLimit
+        | SetMemoryLease
+        | SetStepLimit
         | SetMemoryWait
         | SetMemoryPlace
         | MoveMemory
@@ -132,10 +138,10 @@ class Channels:
         match action:
             case SetWindow():
                 pages.set_window(segments=action.segments, segment_ns=action.segment_ns)
-            case SetMemoryLimit():
-                pages.set_memory_limit(limit_bytes=action.limit_bytes)
-            case SetMemoryWait() | SetMemoryPlace():
-                _tell_line(pages, action)
+            case SetStepLimit():
+                pages.set_step_limit(steps=action.steps)
+            case SetMemoryLimit() | SetMemoryLease() | SetMemoryWait() | SetMemoryPlace():
+                _tell_memory(pages, action)
             case SetClass():
                 channel.job_class = action.job_class
                 pages.set_class(job_class=int(action.job_class))
@@ -191,16 +197,24 @@ class Channels:
         watcher.shown[peer.process_id] = index
 
 
-def _tell_line(pages: _native.Process, action: SetMemoryWait | SetMemoryPlace) -> None:
-    if isinstance(action, SetMemoryWait):
-        pages.set_memory_wait(wait_ns=action.wait_ns)
-        return
-    pages.set_memory_place(
-        ticket=action.ticket,
-        round=action.round,
-        refused=action.is_refused,
-        line_ahead=action.line_ahead,
-    )
+def _tell_memory(
+    pages: _native.Process,
+    action: SetMemoryLimit | SetMemoryLease | SetMemoryWait | SetMemoryPlace,
+) -> None:
+    match action:
+        case SetMemoryLimit():
+            pages.set_memory_limit(limit_bytes=action.limit_bytes)
+        case SetMemoryLease():
+            pages.set_memory_lease(lease_bytes=max(1, action.lease_bytes))  # 0 is none
+        case SetMemoryWait():
+            pages.set_memory_wait(wait_ns=action.wait_ns)
+        case SetMemoryPlace():
+            pages.set_memory_place(
+                ticket=action.ticket,
+                round=action.round,
+                refused=action.is_refused,
+                line_ahead=action.line_ahead,
+            )
 
 
 def _mask(watcher: Channel) -> int:

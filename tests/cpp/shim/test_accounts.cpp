@@ -97,6 +97,29 @@ TEST(the_limit_refuses_what_would_exceed_it_and_survives_the_daemon) {
   memory::start_afresh();
 }
 
+TEST(a_lease_bounds_more_tightly_than_the_limit_is_not_shown_and_ends_with_the_daemon) {
+  memory::start_afresh();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  shm::CommandMemory& told = command_of(channel).memory;
+  told.limit_bytes = 1000;
+  CHECK_EQ(memory::bound_bytes(), 1000u);  // 0, as an older daemon leaves it, is no lease
+  told.lease_bytes = 2000;
+  CHECK_EQ(memory::bound_bytes(), 1000u);
+  told.lease_bytes = 300;
+  CHECK_EQ(memory::bound_bytes(), 300u);
+  CHECK(memory::take(0, 400, memory::limit_bytes()));
+  CHECK(memory::is_over_limit(0));
+  size_t free_bytes = 5000, total_bytes = 9000;
+  memory::limit_view(0, &free_bytes, &total_bytes);
+  CHECK_EQ(total_bytes, 1000u);
+  CHECK_EQ(free_bytes, 600u);
+  channel->gate.lose();
+  CHECK_EQ(memory::bound_bytes(), 1000u);
+  g_channel = nullptr;
+  memory::start_afresh();
+}
+
 TEST(giving_back_too_much_leaves_nothing_and_not_a_huge_figure) {
   memory::start_afresh();
   memory::add(2, 100);

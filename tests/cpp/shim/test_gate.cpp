@@ -53,6 +53,24 @@ TEST(a_lost_daemon_releases_every_waiter) {
   for (std::thread& waiter : waiters) waiter.join();
 }
 
+TEST(a_process_stops_at_the_step_it_was_told_and_goes_on_when_it_may_do_another) {
+  Channel* channel = make_channel();
+  shm::CommandGate& gate = command_of(channel).gate;
+  channel->state->marks.steps = 6;
+  gate.step_limit = 7;
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
+  channel->state->marks.steps = 7;
+  std::thread waiter([&] { channel->gate.admit(kNoSlot); });
+  until_waiting(channel, WaitReason::kGate);
+  gate.step_limit = 8;
+  gate.gate = 2;
+  futex_wake_all(gate.gate);
+  waiter.join();
+  channel->state->marks.steps = 8;
+  gate.flags = shm::kFlagReleased;
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
+}
+
 TEST(an_old_tick_means_nobody_is_there) {
   Channel* channel = make_channel();
   command_of(channel).gate.gate = shm::kGateHold;

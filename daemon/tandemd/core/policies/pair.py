@@ -7,7 +7,7 @@ the holder has another class. But work of unknown class, which Orion lets in, wa
 
 from __future__ import annotations
 
-from tandemd.core.companions import Judgement
+from tandemd.core.companions import Companions, Judgement
 from tandemd.core.model import Bound, Group, JobClass, Options
 from tandemd.core.policies.priority import Priority
 
@@ -26,8 +26,13 @@ _WORDS = {
 }
 
 
+DESCRIPTION = "as priority; under mps, equals that are bound by different things share their turns"
+
+
 class Complements:
     """Who may hold a turn together."""
+
+    by_curves = False
 
     def wants_bound(self, group: Group, options: Options) -> bool:
         """Of best-effort work where it could run beside other work."""
@@ -76,13 +81,12 @@ def _of_work(group: Group, other: Group) -> str | None:
 class Pair:
     """A turn is the holder's, and that of a companion of its class that needs something else."""
 
-    description = (
-        "as priority; under mps, equals that are bound by different things share their turns"
-    )
-
-    companions = Complements()
-
-    def __init__(self) -> None:
+    def __init__(
+        self, *, companions: Companions | None = None, description: str = DESCRIPTION
+    ) -> None:
+        """Whom a turn is shared with: those who complement each other, if nothing else is said."""
+        self.companions = companions or Complements()
+        self.description = description
         self._ranks = Priority()
 
     def always_open(self, group: Group) -> bool:

@@ -1,0 +1,43 @@
+"""As `priority`, but under mps jobs whose memory fits together only when shifted share their turns.
+
+When an iteration may begin, and what each may hold meanwhile, is decided by their memory curves
+(shifts.py); whoever is in the middle of an iteration by that may run beside another.
+"""
+
+from __future__ import annotations
+
+from tandemd.core.companions import Judgement
+from tandemd.core.model import Group, JobClass, Options
+from tandemd.core.policies.pair import Pair
+
+
+class SideBySide:
+    """Who may hold a turn together: what their memory allows has been decided before."""
+
+    by_curves = True
+
+    def wants_bound(self, group: Group, options: Options) -> bool:
+        """What bounds their work does not matter."""
+        return False
+
+    def may_join(self, group: Group, holder: Group, options: Options) -> bool:
+        """If nothing speaks against it."""
+        return self.judge(group, holder, options).fits
+
+    def judge(self, group: Group, other: Group, options: Options) -> Judgement:
+        """The most general reason against it."""
+        if options.mode_of(group.gpus | other.gpus) != "mps":
+            return Judgement(fits=False, why="kernels of two processes overlap only under mps")
+        if group.key[0] != other.key[0]:
+            return Judgement(fits=False, why="under mps only jobs of one user run side by side")
+        if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:
+            return Judgement(fits=False, why="only best-effort jobs of one class share turns")
+        return Judgement(fits=True, why="their iterations begin when their memory allows")
+
+
+DESCRIPTION = "as priority; under mps, equals run side by side, shifted so that their memory fits"
+
+
+def curves() -> Pair:
+    """Turns are shared as in `pair`, by other companions."""
+    return Pair(companions=SideBySide(), description=DESCRIPTION)

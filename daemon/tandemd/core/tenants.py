@@ -1,0 +1,141 @@
+"""A process whose iterations begin when its memory curve fits: how far it is, and what it needs.
+
+Progress is that of its submissions: memory is taken when the host asks for it. Where it matters how
+far the GPU is, what is still open there is taken off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tandemd.core.curves import Curve, flat
+from tandemd.core.leases import Claim
+from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, Options, Process
+
+LATE = 1.05  # an iteration that is so much longer than the recorded one is another kind
+
+
+@dataclass(slots=True, kw_only=True)
+class Tenant:
+    """One process, and what it was told."""
+
+    process: Process
+    job: Job
+    group: Group
+    steps_allowed: int = 0  # it is held once it has marked so many; 0 = never
+    steps_told: int = 0
+    kept_since_ns: int | None = None  # it stands at the beginning of an iteration
+    grown_ns: int = 0  # when its peak was last higher than before
+    peak_bytes: int = 0
+    shift_ns: int | None = None  # until it may begin, by the partner's progress; None: not known
+    reason: str = ""  # why it does not begin, for people
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the GPU, by its own count."""
+        return self.process.usage.device_bytes
+
+    @property
+    def is_within(self) -> bool:
+        """In the middle of an iteration, or allowed to begin one."""
+        return not self.steps_allowed or self.process.usage.steps < self.steps_allowed
+
+    @property
+    def stands(self) -> bool:
+        """At the beginning of an iteration, with something to submit or to allocate."""
+        usage = self.process.usage
+        return not self.is_within and (usage.waiting_threads > 0 or usage.memory_wait is not None)
+
+    @property
+    def wants_memory(self) -> int:
+        """What it waits for, because its lease is used up; bytes."""
+        wait = self.process.usage.memory_wait
+        return wait.size_bytes if wait is not None and wait.is_quota else 0
+
+    def keep(self, now_ns: int, shift_ns: int | None, reason: str) -> None:
+        """It does not begin, for this reason, until this shift has passed; None: not known."""
+        self.shift_ns, self.reason = shift_ns, reason
+        if self.kept_since_ns is None:
+            self.kept_since_ns = now_ns
+
+    def kept_ns(self, now_ns: int) -> int:
+        """For how long it could not begin so far."""
+        return 0 if self.kept_since_ns is None else now_ns - self.kept_since_ns
+
+    def begin(self) -> None:
+        """It may do one more iteration."""
+        self.steps_allowed = self.process.usage.steps + 1
+        self.kept_since_ns, self.shift_ns, self.reason = None, None, ""
+
+    def watch(self, now_ns: int) -> None:
+        """Take in how its memory grows."""
+        peak_bytes = max(self.process.usage.peak_bytes, self.held_bytes)
+        if peak_bytes > self.peak_bytes or not self.grown_ns:
+            self.peak_bytes, self.grown_ns = peak_bytes, now_ns
+
+    def is_quiet(self, now_ns: int, options: Options) -> bool:
+        """It has submitted nothing for so long that nobody waits for its progress."""
+        return now_ns - self.group.last_wanted_ns >= options.memory_quiet_ns
+
+    def is_new(self, now_ns: int, options: Options) -> bool:
+        """What it needs cannot be said yet: no iteration has ended, and it grew not long ago."""
+        if self.process.usage.steps:
+            return False
+        return now_ns - self.grown_ns < options.memory_quiet_ns or self.wants_memory > 0
+
+    @property
+    def most_bytes(self) -> int:
+        """What an iteration needs at most, as far as one was seen."""
+        curve = self.process.curve
+        return self.peak_bytes if curve is None else max(curve.peak_bytes, self.held_bytes)
+
+    @property
+    def submitted_ns(self) -> int:
+        """Of this iteration's work: what its host has handed over."""
+        usage = self.process.usage
+        return max(0, usage.work_ns - usage.step_work_ns) if self.is_within else 0
+
+    def done_ns(self, options: Options) -> int:
+        """Of this iteration's work: what its GPU has done for sure."""
+        open_ns = self.process.usage.open_segments * options.segment_ns
+        return max(0, self.submitted_ns - open_ns)
+
+    def curve(self, options: Options) -> Curve:
+        """With its host ahead of its GPU by what its window allows."""
+        curve = self.process.curve
+        if curve is None or self.is_late:
+            return flat(self.most_bytes)
+        return curve.ahead(options.window_segments * options.segment_ns)
+
+    @property
+    def is_late(self) -> bool:
+        """This iteration is not like the recorded one."""
+        curve = self.process.curve
+        return curve is not None and self.submitted_ns > LATE * curve.length_ns
+
+    def claim(self, now_ns: int, options: Options, order: int) -> Claim:
+        """On memory, until its iteration ends; `order` among those of whom nothing is known."""
+        if self.is_new(now_ns, options):
+            return Claim(more_bytes=None, left_ns=order)
+        curve, at_ns = self.process.curve, self.submitted_ns
+        if curve is None or self.is_late:
+            needed_bytes, left_ns = self.most_bytes, NO_LIMIT
+        else:
+            needed_bytes, left_ns = curve.most_from(at_ns), max(0, curve.length_ns - at_ns)
+        needed_bytes = max(needed_bytes, self.held_bytes + self.wants_memory)
+        return Claim(more_bytes=needed_bytes - self.held_bytes, left_ns=left_ns)
+
+
+def objection(group: Group, options: Options) -> str | None:
+    """Why memory curves do not say when a group's iterations begin; None: they do."""
+    count = len(group.processes)
+    against = (
+        (options.mode_of(group.gpus) != "mps", "kernels of two processes overlap only under mps"),
+        (group.job_class is JobClass.LATENCY, "jobs of the latency class do not wait for others"),
+        (count != 1, f"it has {count} processes, and the memory of one only is followed"),
+        (len(group.gpus) != 1, "it is on several gpus"),
+        # Where residency.py moves memory with turns, and this, would meet.
+        (any(job.spec.swappable for job in group.jobs.values()), "its memory moves with its turns"),
+        (group.paused, "it is paused"),
+    )
+    return next((why for is_so, why in against if is_so), None)

@@ -1,0 +1,69 @@
+"""Memory curves of processes, told from an iteration of each that is recorded now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tandem import _native
+from tandemd.core.curves import Curve
+from tandemd.core.events import CurveRecorded
+from tandemd.core.model import Process
+
+ANEW_NS = 10_000_000_000  # between two curves of a process
+RETRY_NS = 50_000_000  # after an iteration that told none
+MOST_STEPS = 64
+MOST_UNTIMED = 0.1  # of the launches: of more nobody knows how far the work is
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What was asked for one process."""
+
+    seen_ns: int = 0  # the end of the newest window that was looked at
+    is_asked: bool = False
+    next_ns: int = 0  # not asked before
+
+
+@dataclass(slots=True)
+class Curves:
+    """Keeps curves fresh. `look` is for the loop's thread."""
+
+    poller: _native.Poller
+    _watches: dict[int, _Watch] = field(default_factory=dict)
+
+    def look(self, processes: Iterable[Process], now_ns: int) -> Iterator[CurveRecorded]:
+        """Ask for iterations of processes that mark them, and say what those that ended tell."""
+        wanted = {process.process_id for process in processes if process.usage.steps}
+        for process_id in self._watches.keys() - wanted:
+            del self._watches[process_id]
+        for process_id in wanted:
+            watch = self._watches.setdefault(process_id, _Watch())
+            curve = self._take(process_id, watch, now_ns)
+            if curve is not None:
+                yield CurveRecorded(now_ns=now_ns, process_id=process_id, curve=curve)
+            if not watch.is_asked and now_ns >= watch.next_ns:
+                with suppress(KeyError):  # it has left
+                    self.poller.want_window(process_id=process_id)
+                    watch.is_asked = True
+
+    def _take(self, process_id: int, watch: _Watch, now_ns: int) -> Curve | None:
+        window = self.poller.window(process_id=process_id)
+        if window is None or window.end_ns <= watch.seen_ns:
+            return None
+        curve = curve_of(window)
+        watch.seen_ns, watch.is_asked = window.end_ns, False
+        watch.next_ns = now_ns + (RETRY_NS if curve is None else ANEW_NS)
+        return curve
+
+
+def curve_of(window: _native.Window) -> Curve | None:
+    """The curve of a window that is one whole iteration; None: it does not tell."""
+    if window.iterations != 1 or window.lost or window.is_cut:
+        return None
+    steps, length_ns, launches, untimed = _native.memory_curve(window.records, most=MOST_STEPS)
+    if not steps or untimed > MOST_UNTIMED * launches:
+        return None
+    starts_ns, held_bytes = zip(*steps, strict=True)
+    return Curve(starts_ns, held_bytes, length_ns) if max(held_bytes) else None

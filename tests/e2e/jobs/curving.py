@@ -1,0 +1,78 @@
+"""Training that holds memory for every layer from its forward to its backward pass.
+
+On the virtual clock. Every layer's memory is written forward and read backward, so that a wrong
+order, or memory of somebody else, gives a wrong sum.
+"""
+
+from cuda.bindings import driver as cu
+from gpu import ok
+from waiting import CLOCK, NON_BLOCKING
+
+import tandem
+
+MIB = 1 << 20
+LAYERS, KERNELS = 8, 4  # of 100 us each, on half of the SMs
+BLOCKS, THREADS = 32, 256
+WEIGHTS_BYTES, LAYER_BYTES = 48 * MIB, 80 * MIB
+PEAK_BYTES = WEIGHTS_BYTES + LAYERS * LAYER_BYTES
+SUM = LAYERS * 2 * KERNELS  # of an iteration: what the kernels have added, layer by layer
+
+
+class Trainer:
+    """One model, and what it saw of the device's memory."""
+
+    def __init__(self, gpu) -> None:
+        self.gpu = gpu
+        self.stream = ok(cu.cuStreamCreate(NON_BLOCKING))
+        self.weights = ok(cu.cuMemAlloc(WEIGHTS_BYTES))
+        self.sum = gpu.word(0)
+        self.most_used_bytes = 0
+
+    def run(self, iterations: int) -> tuple[int, int, int, int]:
+        """Begin and end on the device's clock, the sum, and the most the device had in use."""
+        begin_ns = CLOCK.softgpu_now_ns()
+        for _ in range(iterations):
+            self.iterate()
+            tandem.step()
+        end_ns = CLOCK.softgpu_now_ns()
+        return begin_ns, end_ns, self.gpu.read(self.sum)[0], self.most_used_bytes
+
+    def iterate(self) -> None:
+        layers = [self.forward() for _ in range(LAYERS)]
+        while layers:
+            self.backward(layers.pop())
+
+    def forward(self):
+        layer = ok(cu.cuMemAlloc(LAYER_BYTES))
+        free_bytes, total_bytes = ok(cu.cuMemGetInfo())
+        self.most_used_bytes = max(self.most_used_bytes, total_bytes - free_bytes)
+        ok(cu.cuMemsetD32Async(layer, 0, THREADS, self.stream))
+        self.compute(layer)
+        return layer
+
+    def backward(self, layer) -> None:
+        self.compute(layer)
+        types = (None, None)
+        ok(self.gpu.launch("gather", (self.sum, layer), types, stream=self.stream))
+        ok(cu.cuStreamSynchronize(self.stream))
+        ok(cu.cuMemFree(layer))
+
+    def compute(self, layer) -> None:
+        how = {"grid": BLOCKS, "block": THREADS, "stream": self.stream}
+        for _ in range(KERNELS):
+            ok(self.gpu.launch("layer", (layer,), (None,), **how))
+
+
+def train(gpu, iterations: int):
+    if not hasattr(gpu, "trainer"):
+        gpu.trainer = Trainer(gpu)
+    return gpu.trainer.run(iterations)
+
+
+def refused(gpu, iterations: int) -> str | None:
+    """What ends the training before its time; None: nothing."""
+    try:
+        train(gpu, iterations)
+    except AssertionError as error:
+        return str(error)
+    return None

@@ -1,0 +1,67 @@
+"""Trainers under MPS whose memory fits together only when one is shifted against the other."""
+
+import signal
+
+import pytest
+from running_job import HERE, until
+from test_job_pairs import explained, overlap_ns
+
+from tandem import softgpu
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("tick", "tock")
+ITERATIONS = 10
+MIB = 1 << 20
+PEAK_BYTES, TOTAL_BYTES = 688 * MIB, 1024 * MIB  # of an iteration, and of the device
+SUM = 64  # of an iteration, if every layer was written before it was read
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "curving.so"
+    softgpu.compile_kernels(HERE / "curving.cu", path)
+    return path
+
+
+def train(jobs, *, together):
+    """So many iterations of each: how long all of it took, the sums, the most that was in use."""
+    ends = []
+    for name in NAMES:
+        jobs[name].start(f"curving.train(gpu, {ITERATIONS})")
+        if not together:
+            ends.append(jobs[name].result())
+    ends = ends or [jobs[name].result() for name in NAMES]
+    begins, finals, sums, used = zip(*ends, strict=True)
+    return max(finals) - min(begins), sums, max(used)
+
+
+def test_trainers_that_do_not_fit_together_run_side_by_side_when_shifted(fresh_place):
+    place = fresh_place
+    place.env["TANDEM_SOFTGPU_MODE"] = "mps"
+    place.start_daemon(*place.configured(policy="'curves'"))
+    jobs = {name: place.job(name) for name in NAMES}
+
+    _, first_sums, first_used = train(jobs, together=True)
+    shifted_ns, sums, used = train(jobs, together=True)
+    ran = {name: place.ran(job.pid) for name, job in jobs.items()}
+    _, lines = explained(place, "tick")
+    place.configured(policy="'priority'")
+    place.daemon.send_signal(signal.SIGHUP)
+    until(lambda: "policy priority" in explained(place, "tick")[1], what="the other policy")
+    serial_ns, last_sums, _ = train(jobs, together=False)
+    for name in NAMES:
+        jobs[name].start(f"curving.refused(gpu, {ITERATIONS})")
+    unshifted = [jobs[name].result() for name in NAMES]
+
+    assert 2 * PEAK_BYTES > TOTAL_BYTES
+    assert first_used <= TOTAL_BYTES
+    assert PEAK_BYTES < used <= TOTAL_BYTES
+    assert first_sums == (SUM * ITERATIONS,) * 2
+    assert sums == (SUM * 2 * ITERATIONS,) * 2
+    assert last_sums == (SUM * 3 * ITERATIONS,) * 2
+    assert shifted_ns < 0.75 * serial_ns
+    assert overlap_ns(ran, *NAMES) > 0.25 * shifted_ns
+    assert "memory curve: " in lines
+    assert "to 688 MiB in an iteration of 6." in lines
+    assert any("OUT_OF_MEMORY" in (end or "") for end in unshifted)

@@ -1,0 +1,301 @@
+"""When iterations begin, and what each job may hold meanwhile."""
+
+from dataclasses import replace
+
+import pytest
+from talk import BATCH, LATENCY, MS, NORMAL, Talk
+
+from tandemd.core.curves import Curve
+from tandemd.core.events import (
+    CurveRecorded,
+    OpenGates,
+    SetMemoryLease,
+    SetMemoryPlace,
+    SetMemoryWait,
+    SetStepLimit,
+)
+from tandemd.core.explain import explain
+from tandemd.core.model import NO_LIMIT, MemoryWait, Options, WaitReason
+
+CAPACITY, REST, PEAK = 100, 10, 70
+# Up to 70 in 10 ms of work, and down again in 10 ms.
+TENT = Curve(
+    tuple(n * 2 * MS for n in range(10)), (22, 34, 46, 58, PEAK, 58, 46, 34, 22, REST), 20 * MS
+)
+MPS = {"mps_gpus": frozenset({0}), "max_hold_ns": 100 * MS}
+
+
+def conversation(policy="curves", curve=TENT, **options):
+    """Two trainers, of which 1 is at the beginning of an iteration and 2 of another."""
+    talk = Talk(Options(policy=policy, **(MPS | options)))
+    talk.core.memory.line.capacity_bytes = {0: CAPACITY}
+    for process_id in (1, 2):
+        talk.attach(process_id)
+        talk.sample(process_id, steps=1, device_bytes=REST, peak_bytes=PEAK)
+        if curve is not None:
+            talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=process_id, curve=curve))
+    return talk
+
+
+def goes_on(talk, process_id, *, done_ms, held, after_ms=1.0):
+    """It has done so much of its iteration, and holds so much."""
+    since_ns = talk.usages[process_id].step_work_ns
+    work_ns = since_ns + int(done_ms * MS)
+    figures = {"work_ns": work_ns, "exclusive_ns": work_ns, "device_bytes": held, "busy": True}
+    rest = {"waiting_threads": 0, "wait_reason": WaitReason.NONE}
+    return talk.sample(process_id, after_ms=after_ms, **figures, **rest)
+
+
+def ends(talk, process_id, *, after_ms=1.0):
+    """It has ended an iteration and stands before the next one."""
+    usage = talk.usages[process_id]
+    return talk.sample(
+        process_id,
+        after_ms=after_ms,
+        steps=usage.steps + 1,
+        step_work_ns=usage.work_ns,
+        device_bytes=REST,
+        busy=False,
+        waiting_threads=1,
+        wait_reason=WaitReason.GATE,
+    )
+
+
+def allowed(talk, process_id):
+    """How many steps it was last told that it may end; 0: as many as it likes."""
+    tenant = talk.core.shifts.tenant(process_id)
+    return tenant.steps_told if tenant else 0
+
+
+def lease(talk, process_id):
+    return talk.core.processes[process_id].lease_bytes
+
+
+def begun(talk):
+    """1 is at 4 ms of an iteration, and 2 stands before one."""
+    goes_on(talk, 1, done_ms=2, held=34)
+    talk.waits(2)
+    return goes_on(talk, 1, done_ms=4, held=46)
+
+
+def test_nobody_is_held_back_where_all_peaks_fit_together():
+    talk = conversation()
+    talk.core.memory.line.capacity_bytes = {0: 2 * PEAK}
+
+    begun(talk)
+
+    assert allowed(talk, 1) == allowed(talk, 2) == 0
+    assert lease(talk, 1) == lease(talk, 2) == NO_LIMIT
+    assert not talk.core.groups[(1000, "j:2")].is_kept
+
+
+def test_an_iteration_begins_when_the_other_has_done_its_shift():
+    talk = conversation()
+
+    begun(talk)
+    kept_at = allowed(talk, 2)
+    goes_on(talk, 1, done_ms=12, held=58)
+
+    assert kept_at == 1  # it has ended one, and may end no more
+    assert allowed(talk, 2) == 2
+    assert talk.of(OpenGates, 2)
+    assert talk.core.turns[frozenset({0})].companion is not None
+
+
+def test_until_then_it_wants_no_turn_and_the_core_looks_again():
+    talk = conversation()
+
+    begun(talk)
+
+    group = talk.core.groups[(1000, "j:2")]
+    assert group.is_kept
+    assert not group.wants
+    assert 1 <= talk.core.shifts.wake_at_ns / MS - talk.now_ns / MS <= 8
+    assert "has to do" in explain(talk.core, talk.core.jobs[2], talk.now_ns).summary
+
+
+def test_without_the_policy_nobody_is_kept():
+    talk = conversation(policy="priority")
+
+    begun(talk)
+
+    assert not talk.core.groups[(1000, "j:2")].is_kept
+    assert talk.core.shifts.tenant(2) is None
+    assert lease(talk, 1) == NO_LIMIT
+
+
+def test_iterations_that_no_shift_makes_fit_come_one_after_the_other():
+    talk = conversation(curve=Curve((0, 20 * MS), (PEAK, REST), 20 * MS))
+
+    begun(talk)
+    goes_on(talk, 1, done_ms=19, held=PEAK)
+    kept_at = allowed(talk, 2)
+    told = explain(talk.core, talk.core.jobs[2], talk.now_ns).summary
+    ends(talk, 1)
+
+    assert kept_at == 1
+    assert "has to do 1.0 ms more" in told  # all of its iteration
+    assert (allowed(talk, 1), allowed(talk, 2)) == (2, 2)  # who was served less comes first
+
+
+def test_together_they_may_hold_no_more_than_there_is_and_the_first_what_it_needs():
+    talk = conversation()
+    begun(talk)
+
+    goes_on(talk, 1, done_ms=12, held=58)
+    at_first = lease(talk, 1), lease(talk, 2)
+    goes_on(talk, 1, done_ms=16, held=34)
+
+    assert at_first == (58, 42)
+    assert (lease(talk, 1), lease(talk, 2)) == (34, 66)
+    told = [(action.process_id, action.lease_bytes) for action in talk.of(SetMemoryLease)]
+    assert told == [(1, 34), (2, 66)]  # taken before it is lent
+
+
+def test_who_has_ended_no_iteration_may_need_everything():
+    talk = conversation()
+    goes_on(talk, 1, done_ms=2, held=34)
+    talk.waits(2)
+
+    talk.attach(3)
+    before = lease(talk, 3)
+    waits_for(talk, 3, 60)
+    ends(talk, 1)
+
+    assert before == CAPACITY - PEAK - REST  # all that 1 may yet need is kept for it
+    assert (allowed(talk, 1), allowed(talk, 2)) == (2, 1)
+    assert lease(talk, 3) == CAPACITY - 2 * REST
+
+
+def waits_for(talk, process_id, size, *, tried_round=0, **figures):
+    """Its lease is used up."""
+    wait = MemoryWait(
+        ticket=1, size_bytes=size, is_quota=True, is_alone=True, tried_round=tried_round
+    )
+    figures |= {"busy": False, "waiting_threads": 0, "wait_reason": WaitReason.NONE}
+    return talk.sample(process_id, after_ms=1.0, memory_wait=wait, **figures)
+
+
+def test_who_drifts_waits_for_memory_and_is_never_refused_for_it():
+    talk = conversation()
+    begun(talk)
+    goes_on(talk, 1, done_ms=12, held=58)
+    goes_on(talk, 2, done_ms=6, held=40)
+
+    waits_for(talk, 2, 20)
+    (place,) = talk.of(SetMemoryPlace, 2)
+    waits_for(talk, 2, 20, tried_round=place.round)
+    while_full = talk.core.memory.line.waiters[2].is_refused, lease(talk, 2)
+    goes_on(talk, 1, done_ms=17, held=22)
+
+    assert while_full == (False, 42)
+    assert lease(talk, 2) == CAPACITY - 22
+    assert talk.of(SetMemoryPlace, 2)[0].round != place.round  # it tries again
+
+
+def test_nobody_begins_while_another_waits_for_memory_that_it_can_have():
+    talk = conversation()
+    begun(talk)
+
+    waits_for(talk, 1, 12, work_ns=11 * MS, device_bytes=58)
+    while_it_waits = allowed(talk, 2)
+    talk.usages[1] = replace(talk.usages[1], memory_wait=None)
+    goes_on(talk, 1, done_ms=11, held=58)
+
+    assert (while_it_waits, allowed(talk, 2)) == (1, 2)
+
+
+def test_nobody_is_kept_for_longer_than_the_longest_hold():
+    talk = conversation(curve=Curve((0, 20 * MS), (PEAK, REST), 20 * MS))
+    begun(talk)
+
+    goes_on(talk, 1, done_ms=5, held=PEAK, after_ms=98)
+    kept_at = allowed(talk, 2)
+    talk.tick(after_ms=2)
+
+    assert kept_at == 1
+    assert allowed(talk, 2) == 2
+
+
+def test_an_iteration_that_goes_on_for_longer_than_recorded_may_need_its_peak_again():
+    talk = conversation()
+    begun(talk)
+
+    goes_on(talk, 1, done_ms=12, held=58)
+    goes_on(talk, 1, done_ms=25, held=40)
+
+    assert lease(talk, 1) == PEAK
+
+
+def test_without_a_curve_the_peak_counts_all_the_time():
+    talk = conversation(curve=None)
+
+    begun(talk)
+
+    assert allowed(talk, 2) == 1
+    assert lease(talk, 1) == CAPACITY - REST
+    lines = explain(talk.core, talk.core.jobs[1], talk.now_ns).lines
+    assert any("no memory curve yet: it counts as 70 B" in line for line in lines)
+
+
+def test_allocations_of_all_of_them_wait():
+    talk = Talk(Options(policy="curves", **MPS))
+    talk.core.memory.line.capacity_bytes = {0: CAPACITY}
+
+    talk.attach(1)
+
+    assert talk.of(SetMemoryWait, 1)[0].wait_ns > 0
+
+
+def test_with_another_policy_everything_is_given_back():
+    talk = conversation()
+    begun(talk)
+
+    talk.policy("pair")
+
+    assert [action.steps for action in talk.of(SetStepLimit)] == [0, 0]
+    assert {action.lease_bytes for action in talk.of(SetMemoryLease)} == {NO_LIMIT}
+    assert {action.wait_ns for action in talk.of(SetMemoryWait)} == {0}
+    assert not talk.core.groups[(1000, "j:2")].is_kept
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "job_class", "spec"),
+    [
+        ("only under mps", {"mps_gpus": frozenset()}, NORMAL, {}),
+        ("latency class do not wait", {}, LATENCY, {}),
+        ("its memory moves with its turns", {}, NORMAL, {"swappable": True}),
+    ],
+)
+def test_what_curves_do_not_decide_is_said(what, options, job_class, spec):
+    talk = Talk(Options(policy="curves", **(MPS | options)))
+    talk.core.memory.line.capacity_bytes = {0: CAPACITY}
+    talk.attach(1, job_class, **spec)
+    talk.attach(2, BATCH)
+
+    lines = explain(talk.core, talk.core.jobs[1], talk.now_ns).lines
+
+    assert any(what in line for line in lines)
+    assert talk.core.shifts.tenant(1) is None
+
+
+def test_a_job_of_several_processes_is_left_alone():
+    talk = conversation()
+    talk.attach(3, job_id=1)
+
+    begun(talk)
+
+    assert talk.core.shifts.tenant(1) is None
+    assert lease(talk, 1) == NO_LIMIT
+    lines = explain(talk.core, talk.core.jobs[1], talk.now_ns).lines
+    assert any("it has 2 processes" in line for line in lines)
+
+
+def test_a_process_that_leaves_is_forgotten():
+    talk = conversation()
+    begun(talk)
+
+    talk.leave(1)
+
+    assert talk.core.shifts.tenant(1) is None
+    assert allowed(talk, 2) == 0
