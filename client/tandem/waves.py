@@ -1,0 +1,203 @@
+"""Two or more copies of a training loop in one process, a phase apart: Wavelet's waves.
+
+Forward passes of different waves never overlap on the GPU, nor do backward passes, but the forward
+pass of one overlaps the backward pass of another, so that one takes memory while the other gives
+it back (Wang et al., Wavelet, MLSys 2021). A wave is a thread with a stream of its own:
+
+    waves = Waves(2)
+
+    def train(wave, stream):
+        with wave:
+            for batch in loader:
+                with wave.forward(stream):
+                    loss = model(batch)
+                with wave.backward(stream):
+                    loss.backward()
+
+Streams are torch's (anything with `record_event` and `wait_event`), or those of cuda.bindings and
+cuda.core, or handles; neither library is imported here unless a stream needs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType, TracebackType
+from typing import Any, Protocol, cast
+
+__all__ = ["Wave", "Waves"]
+
+
+class _Stream(Protocol):
+    """A stream, as torch has them."""
+
+    def record_event(self) -> object: ...
+    def wait_event(self, event: object) -> None: ...
+
+
+class _Turns:
+    """One phase of all waves: they enter it one after the other, in order, again and again."""
+
+    def __init__(self, count: int) -> None:
+        self._condition = threading.Condition()
+        self._next = 0  # the wave whose turn it is
+        self._gone = [False] * count
+        self._end: object = None  # of the newest pass, on its stream
+
+    def enter(self, wave: int) -> object:
+        """Block until it is the wave's turn; the end of the pass before, None: there was none."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._next == wave)
+            return self._end
+
+    def leave(self, wave: int, end: object) -> None:
+        """The pass was handed over to the GPU; `end` is the event behind it."""
+        with self._condition:
+            self._end = end
+            self._pass_on(wave)
+
+    def leave_for_good(self, wave: int) -> None:
+        """The others go on without it."""
+        with self._condition:
+            self._gone[wave] = True
+            if self._next == wave:
+                self._pass_on(wave)
+
+    def _pass_on(self, wave: int) -> None:
+        count = len(self._gone)
+        after = ((wave + step) % count for step in range(1, count + 1))
+        self._next = next((other for other in after if not self._gone[other]), wave)
+        self._condition.notify_all()
+
+
+class Waves:
+    """The waves of a process; `waves[0]`, `waves[1]`.. are handed to a thread each."""
+
+    def __init__(self, count: int = 2) -> None:
+        """Make so many.
+
+        Raises:
+            ValueError: fewer than one.
+        """
+        if count < 1:
+            raise ValueError(f"there cannot be {count} waves; give 1 or more")
+        phases = _Turns(count), _Turns(count)
+        self._waves = [Wave(number, *phases) for number in range(count)]
+
+    def __getitem__(self, number: int) -> Wave:
+        """One of them, from 0 on."""
+        return self._waves[number]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._waves)
+
+
+class Wave:
+    """One copy of the loop. For one thread; ends with its `with` block, whatever ends that."""
+
+    def __init__(self, number: int, forward: _Turns, backward: _Turns) -> None:
+        """Made by `Waves`."""
+        self._number = number
+        self._forward = forward
+        self._backward = backward
+
+    @contextmanager
+    def forward(self, stream: object) -> Iterator[None]:
+        """Around the forward pass: blocks until the wave before has handed its own over.
+
+        On the GPU `stream` waits until that has ended. A pass that raises is handed on as well.
+        """
+        with _phase(self._forward, self._number, stream):
+            yield
+
+    @contextmanager
+    def backward(self, stream: object) -> Iterator[None]:
+        """The same around the backward pass."""
+        with _phase(self._backward, self._number, stream):
+            yield
+
+    def close(self) -> None:
+        """Take no more turns, so that the others do not wait for this one."""
+        self._forward.leave_for_good(self._number)
+        self._backward.leave_for_good(self._number)
+
+    def __enter__(self) -> Wave:
+        """The wave itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+@contextmanager
+def _phase(turns: _Turns, wave: int, stream: object) -> Iterator[None]:
+    on_gpu = _usable(stream)
+    before = turns.enter(wave)
+    end = before
+    try:
+        if before is not None:
+            on_gpu.wait_event(before)
+        yield
+        end = on_gpu.record_event()
+    finally:
+        turns.leave(wave, end)
+
+
+def _usable(stream: object) -> _Stream:
+    if hasattr(stream, "record_event") and hasattr(stream, "wait_event"):
+        return cast("_Stream", stream)
+    return _DriverStream(stream)
+
+
+class _DriverStream:
+    """A stream of cuda.bindings, cuda.core or a handle, with torch's two methods."""
+
+    def __init__(self, stream: object) -> None:
+        from cuda.bindings import driver
+
+        named = getattr(stream, "__cuda_stream__", None)
+        self._driver = driver
+        self._handle = driver.CUstream(int(named()[1] if named else cast("int", stream)))
+
+    def record_event(self) -> object:
+        """An event behind all that is in the stream; destroyed with the last reference."""
+        event = _DriverEvent(self._driver)
+        _check(self._driver.cuEventRecord(event.handle, self._handle))
+        return event
+
+    def wait_event(self, event: object) -> None:
+        """What comes into the stream from now on waits for the event.
+
+        Raises:
+            TypeError: it is the event of another kind of stream.
+        """
+        if not isinstance(event, _DriverEvent):
+            raise TypeError("waves need streams of one kind: torch's, or others, for all of them")
+        _check(self._driver.cuStreamWaitEvent(self._handle, event.handle, 0))
+
+
+class _DriverEvent:
+    """An event that measures no time."""
+
+    def __init__(self, driver: ModuleType) -> None:
+        self._driver = driver
+        flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        (self.handle,) = _check(driver.cuEventCreate(int(flags)))
+
+    def __del__(self) -> None:
+        self._driver.cuEventDestroy(self.handle)
+
+
+def _check(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    status, *values = result
+    if int(status) != 0:
+        raise RuntimeError(f"the driver says {status.name}; the wave cannot go on")
+    return tuple(values)

@@ -1,0 +1,68 @@
+"""Two copies of a training loop in one process, with a thread and a stream each."""
+
+import contextlib
+import threading
+
+from cuda.bindings import driver as cu
+from gpu import ok, outside
+from waiting import NON_BLOCKING
+
+from tandem import waves
+
+BLOCKS, THREADS, KERNELS = 32, 256, 5  # of a phase: on half of the SMs
+
+
+class _Turns(waves._Turns):
+    """On the virtual clock time passes while a thread waits for its turn."""
+
+    def enter(self, wave):
+        with outside():
+            return super().enter(wave)
+
+
+class Ungated:
+    """A wave that waits for nobody."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def forward(self, _):
+        return contextlib.nullcontext()
+
+    backward = forward
+
+
+def loop(gpu, wave, iterations, *, fails_at=None):
+    """Forward and backward so many times, each from the sum that the one before has left."""
+    ok(cu.cuCtxSetCurrent(gpu.context))
+    stream, word = ok(cu.cuStreamCreate(NON_BLOCKING)), ok(cu.cuMemAlloc(4))
+    how = {"grid": BLOCKS, "block": THREADS, "stream": stream}
+    with wave:
+        for number in range(iterations):
+            for phase in ("forward", "backward"):
+                with getattr(wave, phase)(stream):
+                    if number == fails_at:
+                        return
+                    for _ in range(KERNELS):
+                        ok(gpu.launch(phase, (word,), (None,), **how))
+            ok(cu.cuStreamSynchronize(stream))
+
+
+def train(gpu, iterations, *, gated, fails_at=None):
+    """Both to their end; `fails_at`: the second leaves in the middle of that iteration."""
+    waves._Turns = _Turns
+    two = waves.Waves(2) if gated else [Ungated(), Ungated()]
+    threads = [
+        threading.Thread(target=loop, args=(gpu, two[0], iterations)),
+        threading.Thread(
+            target=loop, args=(gpu, two[1], iterations), kwargs={"fails_at": fails_at}
+        ),
+    ]
+    for thread in threads:
+        thread.start()
+    with outside():
+        for thread in threads:
+            thread.join()
