@@ -30,6 +30,10 @@ int tandem_mark_v1(int kind, uint64_t id, uint64_t value);
 /* 1 while this process is attached to a daemon. */
 int tandem_is_managed_v1(void);
 
+/* 1 while another job waits for memory of a device that this process uses. Cheap enough to be asked
+ * again and again. */
+int tandem_memory_is_wanted_v1(void);
+
 #ifdef __cplusplus
 }
 #endif

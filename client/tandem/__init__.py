@@ -1,7 +1,7 @@
 """Tandem: several unmodified deep-learning jobs share one NVIDIA GPU.
 
-Marks and errors are here at once and need nothing; `Client` and what it returns are loaded when
-they are first used, and need `pip install gpu-tandem[client]`.
+Marks and errors are here at once and need nothing; the rest is loaded when it is first used, and
+`Client` and what it returns need `pip install gpu-tandem[client]`.
 """
 
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from tandem.errors import (
 
 if TYPE_CHECKING:
     from tandem._client import Client
+    from tandem._pressure import MemoryWatch, on_memory_pressure
     from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Gpu",
     "Job",
     "JobEvent",
+    "MemoryWatch",
     "NotFoundError",
     "Process",
     "StateError",
@@ -43,6 +45,7 @@ __all__ = [
     "Wait",
     "critical",
     "is_managed",
+    "on_memory_pressure",
     "phase",
     "slo",
     "step",
@@ -54,9 +57,11 @@ _LATER = {
     "Gpu": "tandem._results",
     "Job": "tandem._results",
     "JobEvent": "tandem._results",
+    "MemoryWatch": "tandem._pressure",
     "Process": "tandem._results",
     "Status": "tandem._results",
     "Wait": "tandem._results",
+    "on_memory_pressure": "tandem._pressure",
 }
 
 

@@ -26,6 +26,9 @@ EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
 
 _DIRECTORY = "is a directory"
+# Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
+_PYTORCH_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_RETURNING = "backend:cudaMallocAsync"
 _PRINTABLE_NAME_BYTES = _attach.NAME_BYTES - 1
 
 
@@ -49,6 +52,7 @@ class Launch:
     gpu: str | None = None  # index in PCI order, or UUID
     extra: Mapping[str, str]  # further variables of the job
     require: bool = False  # refuse to run without a daemon
+    return_memory: bool = False  # have PyTorch give memory back that it has freed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +205,24 @@ def _job_environment(launch: Launch, job: Mapping[str, str], *, socket: Path) ->
     changes["LD_PRELOAD"] = preload(_paths.SHIM, job.get("LD_PRELOAD", ""))
     if launch.require:
         changes["TANDEM_REQUIRE"] = "1"
+    if launch.return_memory:
+        changes |= _returning(job)
     if launch.gpu is not None:
         changes |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": launch.gpu}
     return changes
+
+
+def _returning(job: Mapping[str, str]) -> dict[str, str]:
+    # PyTorch's own allocator keeps what is freed; the driver's gives it back at the next wait.
+    said = next((name for name in _PYTORCH_ALLOCATOR if name in job), None)
+    if said is None:
+        return {_PYTORCH_ALLOCATOR[0]: _RETURNING}
+    if _RETURNING not in job[said].split(","):
+        sys.stderr.write(
+            f"tandem: warning: {said} is {job[said]!r} and stays so: without {_RETURNING} PyTorch "
+            "keeps the memory that it has freed\n"
+        )
+    return {}
 
 
 def _register(launch: Launch, decided: Plan) -> int | None:

@@ -25,12 +25,19 @@ _requests = count(1)  # next() of it is atomic
 class _Shim(Protocol):
     def tandem_mark_v1(self, kind: int, id_: int, value: int, /) -> int: ...
     def tandem_is_managed_v1(self) -> int: ...
+    def tandem_memory_is_wanted_v1(self) -> int: ...
 
 
 def is_managed() -> bool:
     """Whether this process is attached to a daemon now; False outside the shim."""
     shim = _shim()
     return shim is not None and shim.tandem_is_managed_v1() == 1
+
+
+def memory_is_wanted() -> bool:
+    """Whether another job waits for memory of a GPU of this process; False outside the shim."""
+    shim = _shim()
+    return shim is not None and shim.tandem_memory_is_wanted_v1() == 1
 
 
 def step(number: int = 0) -> None:
@@ -150,8 +157,9 @@ def _shim() -> _Shim | None:
     process = ctypes.PyDLL(None)
     try:
         mark, managed = process.tandem_mark_v1, process.tandem_is_managed_v1
+        wanted = process.tandem_memory_is_wanted_v1
     except AttributeError:
         return None
     mark.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
-    managed.argtypes = []
+    managed.argtypes = wanted.argtypes = []
     return cast("_Shim", process)

@@ -105,6 +105,12 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     envvar="TANDEM_SWAPPABLE",
     help="Whether the job's memory may be moved to the host while it is paused.",
 )
+@click.option(
+    "--return-memory",
+    is_flag=True,
+    envvar="TANDEM_RETURN_MEMORY",
+    help="Let PyTorch give freed memory back (PYTORCH_CUDA_ALLOC_CONF, unless it is set).",
+)
 @click.option("-J", "--name", default="", envvar="TANDEM_NAME", help="Name of the job.")
 @click.option(
     "-G", "--group", default="", envvar="TANDEM_GROUP", help="Jobs of one group are held together."
@@ -146,6 +152,7 @@ def run(**options: Any) -> None:
         gpu=options["gpu"],
         extra=dict(options["variables"]),
         require=options["require"],
+        return_memory=options["return_memory"],
     )
     try:
         if options["dry_run"]:

@@ -24,7 +24,7 @@ class Place:
     ticket: int = 0  # of its request that may try, or is refused; 0 = none
     round: int = 0
     is_refused: bool = False
-    line_ahead: bool = False  # others wait: line up before the driver is asked
+    line_ahead: bool = False  # others wait: who may wait lines up before the driver is asked
 
     def action(self, process_id: int) -> Action:
         """How it is told."""
@@ -126,9 +126,7 @@ class MemoryPlaces:
             yield place.action(process.process_id)
 
     def _place(self, process: Process, standing: list[Waiter]) -> Place:
-        line_ahead = bool(self._jobs[process.job_id].spec.patience_ns) and any(
-            w.is_in_the_way_of(process) for w in standing if w.process is not process
-        )
+        line_ahead = any(w.is_in_the_way_of(process) for w in standing if w.process is not process)
         waiter = self.line.waiters.get(process.process_id)
         if waiter is None or not (waiter.is_refused or waiter.may_try):
             return Place(line_ahead=line_ahead)

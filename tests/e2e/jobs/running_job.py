@@ -23,6 +23,7 @@ LOOP = """
 import ctypes, os, sys
 from cuda.bindings import driver as cu
 from gpu import Gpu, ok, outside, refused
+from tandem import _marks as marks
 import curving, pairing, serving, waiting, waving
 gpu = Gpu(); word = gpu.word(7)
 clock = ctypes.CDLL("libcuda.so.1"); clock.softgpu_now_ns.restype = ctypes.c_uint64

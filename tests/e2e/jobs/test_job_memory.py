@@ -24,6 +24,19 @@ def test_a_limit_is_shown_enforced_and_given_back(place):
     assert job.end() == 0
 
 
+def test_a_job_hears_that_others_wait_for_its_memory(place):
+    holder, waiter = place.job("holder"), place.job("waiter", "--wait-memory")
+    held = holder.do(f"int(alloc({700 * MIB}))")
+    assert holder.do("marks.memory_is_wanted()") is False
+
+    waiter.start(f"int(alloc({700 * MIB}))")
+    until(lambda: holder.do("marks.memory_is_wanted()"), what="a word of who waits")
+    assert holder.do(f"free({held})") == "CUDA_SUCCESS"
+
+    assert waiter.result() > 0
+    until(lambda: not holder.do("marks.memory_is_wanted()"), what="a word that nobody waits")
+
+
 def test_a_limit_can_be_changed_while_the_job_runs(place):
     job = place.job("limited", "-m", "20MiB")
 

@@ -210,3 +210,25 @@ def test_exit_codes_are_those_of_env():
     codes = (_launch.EXIT_FAILED, _launch.EXIT_NOT_EXECUTABLE, _launch.EXIT_NOT_FOUND)
 
     assert codes == (125, 126, 127)
+
+
+def test_pytorch_is_asked_to_return_memory_only_when_told_to(shim):
+    environ = {"PATH": "/bin"}
+
+    asked = plan(launch(return_memory=True), environ, uid=1).environ
+    plain = plan(launch(), environ, uid=1).environ
+
+    assert asked["PYTORCH_CUDA_ALLOC_CONF"] == "backend:cudaMallocAsync"
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in plain
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+@pytest.mark.parametrize(
+    ("value", "warns"),
+    [("max_split_size_mb:64", True), ("max_split_size_mb:64,backend:cudaMallocAsync", False)],
+)
+def test_what_pytorch_was_told_stays(shim, capsys, name, value, warns):
+    job = plan(launch(return_memory=True), {"PATH": "/bin", name: value}, uid=1).environ
+
+    assert {key: job[key] for key in job if key.startswith("PYTORCH")} == {name: value}
+    assert (f"{name} is" in capsys.readouterr().err) is warns

@@ -1,0 +1,64 @@
+"""Tells a program that other jobs wait for the device memory that it could do without."""
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from tandem import _marks
+
+AGAIN_PERIODS = 10  # as long as memory is wanted, ask again after so many looks
+
+
+class MemoryWatch:
+    """Looks whether memory is wanted, on a thread of its own, until closed. Thread-safe."""
+
+    def __init__(self, callback: Callable[[], object], *, period_s: float) -> None:
+        """Begin to look every `period_s` seconds."""
+        self._callback = callback
+        self._period_s = period_s
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tandem-memory", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more; a call that is under way ends first, unless it is what closes."""
+        self._closed.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> "MemoryWatch":
+        """The watch itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _run(self) -> None:
+        since = 0  # looks that found memory wanted, in a row
+        while not self._closed.wait(self._period_s):
+            since = since + 1 if _marks.memory_is_wanted() else 0
+            if since % AGAIN_PERIODS == 1:
+                self._callback()
+
+
+def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1) -> MemoryWatch:
+    """Call `callback` when another job waits for device memory, and again as long as one does.
+
+        watch = tandem.on_memory_pressure(torch.cuda.empty_cache)
+
+    It is called on a thread of the client, which looks every `period_s` seconds; while memory is
+    wanted, every tenth look. An exception in it ends the watch, as in any thread. Outside the shim
+    it is never called.
+
+    Raises:
+        ValueError: `period_s` is not positive.
+    """
+    if not period_s > 0:
+        raise ValueError(f"period_s must be positive, not {period_s}")
+    return MemoryWatch(callback, period_s=period_s)

@@ -1,0 +1,66 @@
+"""A program hears that its memory is wanted."""
+
+import threading
+
+import pytest
+
+import tandem
+from tandem import _marks, _pressure
+
+DEADLINE_S = 30
+
+
+class Wanted:
+    """What the shim says, look by look; then that nothing is wanted."""
+
+    def __init__(self, *looks):
+        self._looks = list(looks)
+        self.seen = threading.Event()  # all of them
+
+    def __call__(self):
+        if self._looks:
+            return self._looks.pop(0)
+        self.seen.set()
+        return False
+
+
+def calls_with(monkeypatch, *looks):
+    """How often a program is called while the shim says that."""
+    calls = []
+    wanted = Wanted(*looks)
+    monkeypatch.setattr(_marks, "memory_is_wanted", wanted)
+    with tandem.on_memory_pressure(lambda: calls.append(True), period_s=0.001):
+        assert wanted.seen.wait(DEADLINE_S)
+    return len(calls)
+
+
+def test_it_is_called_when_memory_begins_to_be_wanted(monkeypatch):
+    assert calls_with(monkeypatch, False, True, True, False, True) == 2
+
+
+def test_it_is_called_again_while_memory_is_wanted_but_not_at_every_look(monkeypatch):
+    assert calls_with(monkeypatch, *[True] * (2 * _pressure.AGAIN_PERIODS + 1)) == 3
+
+
+def test_nobody_is_called_outside_the_shim():
+    assert _marks.memory_is_wanted() is False
+
+
+def test_the_callback_may_close_its_own_watch(monkeypatch):
+    monkeypatch.setattr(_marks, "memory_is_wanted", lambda: True)
+    closed, known = threading.Event(), threading.Event()
+
+    def close():
+        assert known.wait(DEADLINE_S)
+        watch.close()
+        closed.set()
+
+    watch = tandem.on_memory_pressure(close, period_s=0.001)
+    known.set()
+
+    assert closed.wait(DEADLINE_S)
+
+
+def test_a_period_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="period_s must be positive, not 0"):
+        tandem.on_memory_pressure(print, period_s=0)
