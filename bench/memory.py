@@ -11,8 +11,9 @@ from typing import Any
 
 from bench.bars import show_bars
 from bench.memory_allocs import measure as allocs
+from bench.memory_curves import measure as curves
 
-PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {"allocs": allocs}
+PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {"allocs": allocs, "curves": curves}
 
 
 def run() -> dict[str, Any]:

@@ -125,14 +125,16 @@ class Stage:
             yield
 
     @contextmanager
-    def daemon(self) -> Iterator[subprocess.Popen[str]]:
-        """A tandemd on this stage, from its READY=1."""
+    def daemon(
+        self, *options: str, env: Mapping[str, str] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A tandemd on this stage, from its READY=1; `env` in place of the stage's own."""
         log = self.folder / "tandemd.log"
         notify = self.folder / "notify"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(notify))
-            env = {**self.env, "NOTIFY_SOCKET": str(notify)}
-            with self.running([sys.executable, "-m", "tandemd"], env, log) as child:
+            env = {**(env or self.env), "NOTIFY_SOCKET": str(notify)}
+            with self.running([sys.executable, "-m", "tandemd", *options], env, log) as child:
                 _await_ready(ready, child, log)
                 yield child
                 child.terminate()
