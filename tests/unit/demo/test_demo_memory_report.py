@@ -99,7 +99,7 @@ def test_notebooks_think_for_longer_than_they_compute():
     trainer, notebook = paces(seconds=2.0, iteration_ns=(100_000_000, 50_000_000))
 
     assert trainer == Pace(iterations=20)
-    assert notebook == Pace(iterations=4, cells=5, gap_ns=3 * 4 * 50_000_000)
+    assert notebook == Pace(iterations=4, cells=4, gap_ns=3 * 4 * 50_000_000)
 
 
 def test_an_order_survives_the_command_line():

@@ -12,7 +12,7 @@ STAGGER_NS = 500_000_000  # one job begins so long after the other: the first on
 TURNS = 4  # of a trainer, at least, in a run of the default length
 STALLS = 50  # a turn lasts this many times what passing it on takes
 LONGEST_TURN_S = 20.0  # the daemon's `max_hold_s`
-CELLS = 5  # of a notebook
+CELLS = 4  # of a notebook
 CELL_PART = 0.1  # of a trainer's length: a cell
 GAP_CELLS = 3  # a notebook thinks for so many times as long as a cell took alone
 
