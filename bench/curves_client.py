@@ -1,7 +1,8 @@
 """The trainer of bench/memory_curves.py: python -m bench.curves_client IMAGE ITERATIONS.
 
 Forward every layer takes memory and computes, backward it computes and gives the memory back. On
-the software GPU with the virtual clock. Prints one JSON object.
+the software GPU with the virtual clock. Says `ready`, begins with a line on stdin, and prints one
+JSON object.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ def main() -> None:
     layer = checked(cu.cuModuleGetFunction(checked(cu.cuModuleLoadData(image)), b"layer"))
     clock = ctypes.CDLL("libcuda.so.1")
     clock.softgpu_now_ns.restype = ctypes.c_uint64
+    print("ready", flush=True)
+    clock.softgpu_wait_begin()  # virtual time passes meanwhile
+    sys.stdin.readline()
+    clock.softgpu_wait_end()
     begin_ns, used_bytes, total_bytes = clock.softgpu_now_ns(), 0, 0
     for _ in range(iterations):
         held = []

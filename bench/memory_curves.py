@@ -60,7 +60,6 @@ def _train(policy: str, *, together: bool) -> list[Ended]:
             "TANDEM_SOFTGPU_PROFILE": "tiny",
             "TANDEM_SOFTGPU_CLOCK": "virtual",
             "TANDEM_SOFTGPU_MODE": "mps",
-            "TANDEM_SOFTGPU_START_CLIENTS": str(count),
         }
         options = ("--clock", "softgpu", "--policy", policy)
         running.enter_context(place.daemon(*options, env=env))
@@ -69,6 +68,13 @@ def _train(policy: str, *, together: bool) -> list[Ended]:
             running.enter_context(place.running(_trainer(image, number), env, _log(place, number)))
             for number in range(count)
         ]
+        for number, child in enumerate(children):
+            if child.stdout is None or child.stdout.readline() != "ready\n":
+                raise NotMeasuredError(f"a trainer did not start: {_end_of(_log(place, number))}")
+        for child in children:
+            if child.stdin is not None:
+                child.stdin.write("go\n")
+                child.stdin.flush()
         return [
             _result(child.communicate(timeout=RUN_S)[0], child.returncode, _log(place, number))
             for number, child in enumerate(children)
@@ -86,6 +92,10 @@ def _log(place: Stage, number: int) -> Path:
 
 def _result(output: str, code: int, log: Path) -> Ended:
     if code != 0:
-        raise NotMeasuredError(f"a trainer ended with {code}: {log.read_text()[-300:]}")
+        raise NotMeasuredError(f"a trainer ended with {code}: {_end_of(log)}")
     ended: Ended = json.loads(output)
     return ended
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text()[-300:] if log.exists() else "it said nothing"
