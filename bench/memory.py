@@ -12,8 +12,13 @@ from typing import Any
 from bench.bars import show_bars
 from bench.memory_allocs import measure as allocs
 from bench.memory_curves import measure as curves
+from bench.memory_turns import measure as turns
 
-PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {"allocs": allocs, "curves": curves}
+PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "allocs": allocs,
+    "curves": curves,
+    "turns": turns,
+}
 
 
 def run() -> dict[str, Any]:
