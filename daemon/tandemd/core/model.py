@@ -355,6 +355,7 @@ class Group:
     calls: bool = False  # a thread of it waits for anything, or has work on the GPU
     needs_memory: bool = False  # it waits for memory that it gets with the turn
     misfit_bytes: int = 0  # by so much the GPU is too small for its memory now: a turn is no use
+    notice: tuple[int, int] | None = None  # to give memory up: steps when given, latest end
     stall_ns: int = 0  # passing the turn on from it to the next takes so long: memory has to move
     turn_ns: int = 0  # GPU time that its turn lasts at least, because of that
     steps: int = 0  # ends of iterations: marked, or else found

@@ -111,7 +111,6 @@ class Residency:
         self._places: dict[int, Place] = {}  # process; empty costs nothing
         self._rooms = Rooms()
         self._was_used = False
-        self._notices: dict[GroupKey, tuple[int, int]] = {}  # steps when it was given, end of it
         self._wake_in_review_ns: int | None = None
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.wake_at_ns: int | None = None
@@ -172,7 +171,11 @@ class Residency:
         is_away = any(claim.resident_bytes < claim.total_bytes for claim in active)
         if not is_away and sum(claim.needed_bytes for claim in active) <= room_bytes:
             return None
-        first = {group.key for group in island.members if island.takes_no_turns(group)}
+        first = {
+            group.key
+            for group in island.members
+            if island.takes_no_turns(group) and not group.paused
+        }
         return Crowd(room_bytes=room_bytes, claims=claims, first=first)
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
@@ -228,6 +231,7 @@ class Residency:
         claim = crowd.claims.get(group.key) if crowd else None
         if crowd is None or claim is None or group.paused:
             group.needs_memory &= not group.paused
+            group.notice = None
             return
         misfit_bytes = max(0, claim.total_bytes - crowd.room_for(group))
         is_out = claim.resident_bytes < claim.total_bytes or had_to_go
@@ -240,15 +244,14 @@ class Residency:
     def _has_to_go(self, group: Group, misfit_bytes: int, now_ns: int) -> bool:
         """Those who go before it need its memory: at the end of its iteration it gives that up."""
         if not misfit_bytes:
-            self._notices.pop(group.key, None)
+            group.notice = None
             return False
-        notice = self._notices.setdefault(group.key, (group.steps, now_ns + NOTICE_NS))
-        is_over = group.steps > notice[0] or now_ns >= notice[1] or not group.busy
-        if not is_over:
-            self._wake_in_review_ns = min(self._wake_in_review_ns or notice[1], notice[1])
-            return False
-        del self._notices[group.key]
-        return True
+        steps, until_ns = group.notice = group.notice or (group.steps, now_ns + NOTICE_NS)
+        if group.steps > steps or now_ns >= until_ns or not group.busy:
+            group.notice = None
+            return True
+        self._wake_in_review_ns = min(self._wake_in_review_ns or until_ns, until_ns)
+        return False
 
     def _price(self, holder: Group, island: Island, crowd: Crowd) -> None:
         """What passing the turn on costs, and how long the turn lasts at least for that."""
@@ -372,8 +375,9 @@ class Residency:
             target = NO_LIMIT
         if target >= place.resident_bytes:
             return self._told_to_come(place, target)
-        if now_ns < place.fixed_until_ns or place.target_bytes <= target:
-            return None  # it cannot now, or is about to
+        is_told = place.is_moving and place.target_bytes <= target
+        if now_ns < place.fixed_until_ns or is_told:
+            return None
         # Room for all of it: pieces go whole, and which ones is for the process to choose.
         more_bytes = max(0, usage.swappable_bytes - place.pool_bytes)
         place.pool_bytes += more_bytes
@@ -424,7 +428,7 @@ class Residency:
 
     def _waits_in_vain(self, island: Island) -> bool:
         """Somebody who may have memory now waits for it, and nobody is about to make room."""
-        is_crowded = island.gpus in self.crowds
+        crowd = self.crowds.get(island.gpus)
         for group in island.members:
             if group.busy and not island.has_turn(group):
                 return False  # it is to make room, and drains
@@ -434,7 +438,8 @@ class Residency:
         return any(
             group.needs_memory or any(self._requests(group))
             for group in island.members
-            if not group.paused and (island.has_turn(group) or not is_crowded)
+            if not group.paused
+            and (crowd is None or (island.has_turn(group) and not crowd.cannot_hold(group)))
         )
 
     # Small things

@@ -252,6 +252,29 @@ def test_room_that_is_not_there_is_learned_from_waiting_in_vain():
     assert 58 < talk.target_gib(1) < 60
 
 
+def test_waiting_for_more_than_there_can_be_teaches_nothing_about_the_room():
+    talk = Tock()
+    talk.policy("priority")
+    talk.start(1, 60)
+    talk.start(2, 30, swappable=False)
+    talk.start(3, 0, job_class=LATENCY, swappable=False, wait_memory_ns=10**12)
+    talk.asks(3, 90)
+    for _ in range(100):
+        talk.asks(3, 90, tried=talk.places[3].round if 3 in talk.places else 0)
+        talk.tick(after_ms=260)
+    assert talk.core.residency.crowds[frozenset({0})].room_bytes == 70 * GIB
+    assert not talk.told
+
+
+def test_memory_that_came_back_by_itself_goes_again_when_it_is_needed():
+    talk = both(Tock())
+    second_turn(talk)
+    order = talk.told[1].order
+    talk.sample(1, swapped_bytes=0)  # its shim had lost sight of the daemon
+    assert talk.told[1].order == order + 1
+    assert talk.target_gib(1) == 30
+
+
 def test_a_request_for_which_there_is_never_room_is_refused():
     talk = Tock()
     talk.start(1, 60)
