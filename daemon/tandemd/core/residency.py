@@ -70,6 +70,7 @@ class Crowd:
     room_bytes: int  # for everything that can be moved
     claims: dict[GroupKey, Claim] = field(default_factory=dict)
     first: set[GroupKey] = field(default_factory=set)  # those that take no turns, and go before
+    too_much: set[GroupKey] = field(default_factory=set)  # ask for what can never be, not counted
 
     def room_for(self, group: Group) -> int:
         """What is there for the group if everybody goes who has to go for it."""
@@ -81,7 +82,8 @@ class Crowd:
     def cannot_hold(self, group: Group) -> bool:
         """What the group has and asks for is too much, even if all that can be moved goes."""
         claim = self.claims.get(group.key)
-        return claim is not None and claim.needed_bytes > self.room_for(group)
+        is_over = claim is not None and claim.needed_bytes > self.room_for(group)
+        return is_over or group.key in self.too_much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,9 @@ class Residency:
             for group in island.members
             if island.takes_no_turns(group) and not group.paused
         }
-        return Crowd(room_bytes=room_bytes, claims=claims, first=first)
+        too_much = {key for key, claim in claims.items() if claim.needed_bytes > room_bytes}
+        claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
+        return Crowd(room_bytes=room_bytes, claims=claims, first=first, too_much=too_much)
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
