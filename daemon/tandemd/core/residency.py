@@ -185,7 +185,7 @@ class Residency:
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
         places = self._places_of(group)
-        pending_bytes = sum(_rounded(request, UNIT) for request in self._requests(group))
+        pending_bytes = sum(_in_units(request) for request in self._requests(group))
         if not places and not pending_bytes:
             return None
         is_away = group.paused or _is_released(group, options, now_ns)
@@ -468,8 +468,8 @@ def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
     )
 
 
-def _rounded(size_bytes: int, unit: int) -> int:
-    return -(-size_bytes // unit) * unit
+def _in_units(size_bytes: int) -> int:
+    return -(-size_bytes // UNIT) * UNIT
 
 
 def _shared_out(places: list[Place], target: int) -> Iterator[tuple[Place, int]]:

@@ -147,12 +147,11 @@ class Scheduler:
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
         actions = self._shift_iterations(now_ns)  # before turns: who is kept wants none
-        if self.residency.is_used:
-            self._review_memory(now_ns)
+        views = self._review_memory(now_ns) if self.residency.is_used else []
         self._settle(now_ns, actions)
         wakes_before_ns = self._memory_wakes_ns
-        if self.residency.is_used:
-            actions += self._move_memory(now_ns)
+        if views:
+            actions += self._move_memory(views, now_ns)
         actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
         if wakes_before_ns or self._memory_wakes_ns:
             self._tell_wake(now_ns, actions)
@@ -164,11 +163,12 @@ class Scheduler:
         wishes = (self.memory.wake_at_ns, self.residency.wake_at_ns, self.shifts.wake_at_ns)
         return [at_ns for at_ns in wishes if at_ns is not None]
 
-    def _review_memory(self, now_ns: int) -> None:
-        """Tell turns what memory means for them, before they are given."""
+    def _review_memory(self, now_ns: int) -> list[Island]:
+        """Tell turns what memory means for them, before they are given; what was looked at."""
         if self._structure_changed:
             self._seat()
-        for group in self.residency.review(self._views(), now_ns):
+        views = self._views()
+        for group in self.residency.review(views, now_ns):
             wanted = group.wants
             _refresh(group, now_ns, self.options)
             if group.wants and not wanted:
@@ -176,9 +176,9 @@ class Scheduler:
             gpus = self._home[group.key]
             self.turns[gpus].note(group)
             self._touched.add(gpus)
+        return views
 
-    def _move_memory(self, now_ns: int) -> list[Action]:
-        islands = self._views()
+    def _move_memory(self, islands: list[Island], now_ns: int) -> list[Action]:
         moves = self.residency.decide(islands, now_ns)
         if self.memory.line.tell_turns(
             asleep=self.residency.asleep(islands), helped=self.residency.helped(islands)

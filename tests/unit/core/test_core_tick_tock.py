@@ -275,6 +275,16 @@ def test_memory_that_came_back_by_itself_goes_again_when_it_is_needed():
     assert talk.target_gib(1) == 30
 
 
+def test_when_nothing_can_be_moved_any_more_nobody_waits_for_a_turn():
+    talk = both(Tock())
+    talk.start(3, 0, swappable=False, wait_memory_ns=10**12)
+    talk.asks(3, 40)
+    assert not talk.may_try(3)
+    talk.leave(2)
+    talk.leave(1)
+    assert talk.may_try(3)
+
+
 def test_a_request_for_which_there_is_never_room_is_refused():
     talk = Tock()
     talk.start(1, 60)
