@@ -259,6 +259,11 @@ class Poller:
 
     def wake(self) -> None: ...
     def snapshots(self) -> list[Snapshot]: ...
+    def changed(self) -> list[Snapshot]:
+        """Only those that are new or differ from what the last call had, by process_id.
+
+        A figure that grows by itself, or comes only along with another, is no difference.
+        """
     def drain_records(self, *, limit: int = ...) -> list[tuple[int, bytes]]:
         """(process_id, packed shm::Record array) since the last call, oldest first; bounded buffer.
 

@@ -81,11 +81,12 @@ bool wait(Poller& poller, uint64_t timeout_ns) {
   }
 }
 
-py::list snapshots(const Poller& poller) {
+template <auto kLooks>
+py::list listed(Poller& poller) {
   std::vector<Snapshot> found;
   {
     const py::gil_scoped_release released;
-    found = poller.snapshots();
+    found = (poller.*kLooks)();
   }
   py::list out;
   for (Snapshot& snapshot : found) out.append(py::cast(std::move(snapshot)));
@@ -279,7 +280,8 @@ void add_poller(py::module_& module) {
       .def("poll", &poll, py::kw_only(), arg("now_ns"))
       .def("wait", &wait, py::kw_only(), arg("timeout_ns"))
       .def("wake", &Poller::wake)
-      .def("snapshots", &snapshots)
+      .def("snapshots", &listed<&Poller::snapshots>)
+      .def("changed", &listed<&Poller::changed>)
       .def("drain_records", &drain_records, py::kw_only(),
            arg("limit") = daemon::RecordBuffer::kCapacity)
       .def("want_window", &want_window, py::kw_only(), arg("process_id"))

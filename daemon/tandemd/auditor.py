@@ -26,32 +26,34 @@ class Auditor:
         self._sessions = sessions
         self._inventory = inventory
         self._stopping = threading.Event()
-        self._seen: frozenset[int] = frozenset()
+        self._came = threading.Event()  # somebody, or it is to stop
         self._early_left = 0
-        self._waited_s = 0.0
 
     def run(self) -> None:
         """Look until `stop`."""
-        while not self._stopping.wait(EARLY_S):
-            if self.is_due():
-                self.look()
+        while not self._stopping.is_set():
+            self.look()
+            rest_s = self.rest_s()
+            (self._came if rest_s == PERIOD_S else self._stopping).wait(rest_s)
 
-    def is_due(self) -> bool:
-        """Whether to look, asked every EARLY_S."""
-        self._waited_s += EARLY_S
-        attached = frozenset(self._sessions.info)
-        if attached - self._seen:
+    def rest_s(self) -> float:
+        """How long until the next look."""
+        if self._came.is_set():
+            self._came.clear()
             self._early_left = EARLY_LOOKS
-        self._seen = attached
-        if not self._early_left and self._waited_s < PERIOD_S:
-            return False
-        self._early_left = max(0, self._early_left - 1)
-        self._waited_s = 0.0
-        return True
+        if not self._early_left:
+            return PERIOD_S
+        self._early_left -= 1
+        return EARLY_S
+
+    def newcomer(self) -> None:
+        """A process has attached. Any thread."""
+        self._came.set()
 
     def stop(self) -> None:
-        """End `run`."""
+        """End `run`. Any thread."""
         self._stopping.set()
+        self._came.set()
 
     def look(self) -> None:
         """Look once, if anybody is attached; the core takes it in on its own thread."""

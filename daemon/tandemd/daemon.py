@@ -85,6 +85,7 @@ class Daemon:
         if not self._loop.clock.is_virtual:
             self._spawn("attach", self._attach.run)
             auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
+            self._sessions.on_attach = auditor.newcomer
             self._spawn("audit", auditor.run)
             self._stops.append(auditor.stop)
 

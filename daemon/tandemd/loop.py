@@ -84,7 +84,6 @@ class Loop:
         self._posted: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
-        self._seen: dict[int, tuple[object, ...]] = {}
         self._unsettled = False
         self._afterwards: list[Callable[[], None]] = []
 
@@ -205,7 +204,7 @@ class Loop:
                 self.handle(finding)
 
     def _sample(self, now_ns: int) -> None:
-        changed = self._changed_usages()
+        changed = tuple(map(_usage, self.poller.changed()))
         for usage in changed:
             if process := self.scheduler.processes.get(usage.process_id):
                 self.histories.note(process.job_id)
@@ -224,17 +223,6 @@ class Loop:
             jobs, finished = self.scheduler.jobs, self.scheduler.finished
             self.histories.look(jobs, (*jobs, *finished), now_ns)
 
-    def _changed_usages(self) -> tuple[Usage, ...]:
-        changed = []
-        seen = {}
-        for snapshot in self.poller.snapshots():
-            figures = _figures(snapshot)
-            if self._seen.get(snapshot.process_id) != figures:
-                changed.append(_usage(snapshot))
-            seen[snapshot.process_id] = figures
-        self._seen = seen
-        return tuple(changed)
-
     def _totals_ns(self) -> dict[object, int]:
         totals_ns: dict[object, int] = {}
         for job in self.scheduler.jobs.values():
@@ -245,33 +233,6 @@ class Loop:
                 spent_ns = usage.exclusive_ns + usage.shared_ns
                 totals_ns[key] = totals_ns.get(key, 0) + spent_ns
         return totals_ns
-
-
-def _figures(snapshot: _native.Snapshot) -> tuple[object, ...]:
-    """What makes a look at a process news."""
-    return (
-        snapshot.busy,
-        snapshot.waiting_threads,
-        snapshot.wait_reason,
-        snapshot.exclusive_ns,
-        snapshot.shared_ns,
-        snapshot.launches,
-        snapshot.steps,
-        snapshot.iterations,
-        snapshot.phases,
-        snapshot.gap_p50_ns,
-        snapshot.device_bytes,
-        snapshot.swapped_bytes,
-        snapshot.swap_done,
-        snapshot.open_segments,
-        snapshot.alloc_count,
-        snapshot.refused_by,
-        snapshot.memory_ticket,
-        snapshot.memory_round,
-        snapshot.memory_of_quota,
-        snapshot.memory_alone,
-        snapshot.ungated,
-    )
 
 
 def _usage(snapshot: _native.Snapshot) -> Usage:

@@ -76,6 +76,7 @@ class Sessions:
         self.limits = limits
         self.attach: AttachServer  # set by whoever made both
         self.note: Note  # the loop's
+        self.on_attach: Callable[[], None] = lambda: None  # called on the loop's thread
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
         self._scheduler = scheduler
@@ -146,6 +147,7 @@ class Sessions:
         self._processes[connection.number] = process_id
         self._connections[process_id] = connection
         self.info[process_id] = ProcessInfo(pid=connection.peer.pid, attached_ns=now_ns)
+        self.on_attach()
         self._channels.open(process_id, pages)
         gpu = self._gpu_index.of(hello.device_uuids)
         self.note(

@@ -108,6 +108,11 @@ std::vector<Snapshot> Poller::snapshots() const {
   return watcher_.snapshots();
 }
 
+std::vector<Snapshot> Poller::changed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.changed();
+}
+
 std::vector<RecordBuffer::Run> Poller::take_records(size_t limit) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return watcher_.take_records(limit);

@@ -31,7 +31,7 @@ constexpr bool core_is_alive(bool core_waits, uint64_t core_seen_ns, uint64_t no
 class Poller {
  public:
   static constexpr uint64_t kPeriodNs = 1'000'000;
-  static constexpr uint64_t kIdlePeriodNs = 50'000'000;
+  static constexpr uint64_t kIdlePeriodNs = 100'000'000;
   static constexpr uint64_t kHeartbeatNs = 100'000'000;
 
   Poller(uint64_t period_ns, uint64_t idle_period_ns, bool detects = true)
@@ -57,6 +57,7 @@ class Poller {
   void wake();
 
   std::vector<Snapshot> snapshots() const;
+  std::vector<Snapshot> changed();
   std::vector<RecordBuffer::Run> take_records(size_t limit);
   bool want_window(uint64_t process_id);
   std::shared_ptr<const Window> window(uint64_t process_id) const;

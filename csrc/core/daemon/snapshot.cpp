@@ -1,6 +1,8 @@
 #include "daemon/snapshot.h"
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 
 namespace tandem::daemon {
 namespace {
@@ -168,6 +170,18 @@ bool notable(const Snapshot& before, const Snapshot& after) {
          before.steps != after.steps || before.phase_hash != after.phase_hash ||
          before.doorbell != after.doorbell || before.ungated != after.ungated ||
          before.memory_ticket != after.memory_ticket || before.memory_round != after.memory_round;
+}
+
+bool differs(const Snapshot& one, const Snapshot& other) {
+  const auto figures = [](const Snapshot& s) {
+    return std::tie(s.busy, s.waiting_threads, s.wait_reason, s.exclusive_ns, s.shared_ns,
+                    s.launches, s.steps, s.iterations, s.phases.forward, s.phases.backward,
+                    s.phases.update, s.gap_p50_ns, s.device_bytes, s.swapped_bytes, s.swap_done,
+                    s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
+                    s.memory_of_quota, s.memory_alone, s.ungated);
+  };
+  return figures(one) != figures(other) ||
+         !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by);
 }
 
 }  // namespace tandem::daemon

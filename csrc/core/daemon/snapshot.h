@@ -105,4 +105,8 @@ TickClock tick_clock(const Pages& pages);
 // waiting, a step, a phase, the doorbell, fail-open.
 bool notable(const Snapshot& before, const Snapshot& after);
 
+// Does a look show anything else than another did, for whoever keeps figures of all processes? Leaves
+// out what grows by itself and what only comes along with something else.
+bool differs(const Snapshot& one, const Snapshot& other);
+
 }  // namespace tandem::daemon

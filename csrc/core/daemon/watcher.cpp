@@ -6,6 +6,16 @@
 #include "daemon/charge.h"
 
 namespace tandem::daemon {
+namespace {
+
+std::vector<Snapshot> by_process(std::vector<Snapshot> snapshots) {
+  std::sort(snapshots.begin(), snapshots.end(), [](const Snapshot& left, const Snapshot& right) {
+    return left.process_id < right.process_id;
+  });
+  return snapshots;
+}
+
+}  // namespace
 
 bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   const uint64_t id = pages->process_id();
@@ -121,11 +131,14 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
   size_t count = 0;
   size_t rings_with_records = 0;
   if (detects_) choose_gaps(watched);
+  const bool full = watched.reads++ % kAllRingsEvery == 0;
   for (uint32_t i = 0; i < shm::kRingCount; ++i) {
+    if (!full && i > watched.used_rings) break;
     const RingReader::Result result = watched.rings[i].read(
         watched.pages->ring_headers()[i], watched.pages->ring(i), scratch_.data(), scratch_.size());
     watched.snapshot.dropped_records += result.dropped;
     if (result.copied == 0 && result.dropped == 0) continue;
+    watched.used_rings = std::max(watched.used_rings, i + 1);
     for (size_t r = 0; r < result.copied; ++r)
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
     for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
@@ -207,10 +220,17 @@ std::vector<Snapshot> Watcher::snapshots() const {
   std::vector<Snapshot> out;
   out.reserve(watched_.size());
   for (const auto& watched : watched_) out.push_back(watched->snapshot);
-  std::sort(out.begin(), out.end(), [](const Snapshot& left, const Snapshot& right) {
-    return left.process_id < right.process_id;
-  });
-  return out;
+  return by_process(std::move(out));
+}
+
+std::vector<Snapshot> Watcher::changed() {
+  std::vector<Snapshot> out;
+  for (const auto& watched : watched_) {
+    if (watched->told && !differs(*watched->told, watched->snapshot)) continue;
+    watched->told = watched->snapshot;
+    out.push_back(watched->snapshot);
+  }
+  return by_process(std::move(out));
 }
 
 std::vector<RecordBuffer::Run> Watcher::take_records(size_t limit) {

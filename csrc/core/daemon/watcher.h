@@ -46,6 +46,8 @@ class Watcher {
 
   void stamp(uint64_t tick_ns) const;
   std::vector<Snapshot> snapshots() const;  // by process_id
+  // Only those that are new, or differ from what the last call had of them.
+  std::vector<Snapshot> changed();
   std::vector<RecordBuffer::Run> take_records(size_t limit);
 
   // Asks a process for the parameters of its launches. Returns the sample's number: 0 = one is under
@@ -65,13 +67,20 @@ class Watcher {
     int64_t group;
     Looker looker;
     Snapshot snapshot;
+    std::optional<Snapshot> told;  // by changed()
     RingReader rings[shm::kRingCount];
+    uint32_t used_rings = 0;  // one past the last that ever had a record
+    uint32_t reads = 0;
     Iterating iterating;
     LiveMemory memory;
     WindowTaker window;
     std::unique_ptr<Sampler> sampler;  // from the first sample on
     std::unique_ptr<GapWatch> gaps;  // while it is of the latency class
   };
+
+  // Threads take the lowest free ring, so most looks end one past the last ever used. Whoever took one
+  // out of order, because those before it have written nothing yet, is found by every so manieth.
+  static constexpr uint32_t kAllRingsEvery = 16;
 
   using Place = std::vector<std::unique_ptr<Watched>>::const_iterator;
 

@@ -201,6 +201,50 @@ TEST(a_full_buffer_drops_in_the_ring_and_counts_it) {
   CHECK_EQ(snapshot.records + snapshot.dropped_records, written);
 }
 
+TEST(a_ring_taken_out_of_order_is_found) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.take_records(0);
+  uint64_t now_ns = 0;
+  watcher.round(++now_ns);
+  job.record(1, 0);
+  job.record(2, 5);
+  for (uint32_t i = 0; i < 16; ++i) watcher.round(++now_ns);
+  CHECK_EQ(first_of(watcher).records, 2u);
+  job.record(3, 5);
+  job.record(4, 6);
+  watcher.round(++now_ns);
+  CHECK_EQ(first_of(watcher).records, 4u);
+}
+
+TEST(only_what_differs_is_told_again) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(second.channel->pages(), 1, 0);
+  watcher.add(first.channel->pages(), 2, 0);
+  watcher.round(1);
+  CHECK_EQ(watcher.changed().size(), 2u);
+  watcher.round(2);
+  CHECK(watcher.changed().empty());
+
+  second.shim.state().memory.device_bytes.store(4096);
+  watcher.round(3);
+  second.shim.state().memory.alloc_count.store(1);
+  watcher.round(4);
+  const auto changed = watcher.changed();
+  CHECK_EQ(changed.size(), 1u);
+  CHECK_EQ(changed[0].process_id, 2u);
+  CHECK_EQ(changed[0].device_bytes, 4096u);
+  CHECK(watcher.changed().empty());
+
+  watcher.remove(2);
+  watcher.add(second.channel->pages(), 1, 0);
+  watcher.round(5);
+  CHECK_EQ(watcher.changed().size(), 1u);  // nobody remembers the one before
+}
+
 TEST(interest_in_records_ends_by_itself) {
   Job job(1);
   Watcher watcher;

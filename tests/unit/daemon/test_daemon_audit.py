@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,17 @@ for device, size in ((0, 64 << 20), (1, 32 << 20)):
     cu.cuMemAlloc(size)
 print(json.dumps([os.getpid(), *NvmlInventory().held_bytes().items()]))
 """
+
+
+class Looked(dict):
+    """Who is attached: nobody. Says when it is looked at."""
+
+    def __init__(self, tell):
+        self.tell = tell
+
+    def __bool__(self):
+        self.tell()
+        return False
 
 
 class Held(NoGpus):
@@ -52,20 +64,30 @@ def test_the_core_is_not_woken_for_nothing():
     assert look({}) == look({300: (9,)}) == []
 
 
-def looks(auditor, seconds):
-    return sum(auditor.is_due() for _ in range(round(seconds / EARLY_S)))
-
-
 def test_a_new_process_is_looked_at_soon_and_several_times():
-    info = {}
-    sessions = SimpleNamespace(info=info)
-    auditor = Auditor(loop=None, sessions=sessions, inventory=NoGpus())
-    assert looks(auditor, 4 * PERIOD_S) == 4
+    auditor = Auditor(loop=None, sessions=SimpleNamespace(info={}), inventory=NoGpus())
+    assert auditor.rest_s() == PERIOD_S
 
-    info[1] = SimpleNamespace(pid=100)
-    assert looks(auditor, EARLY_LOOKS * EARLY_S) == EARLY_LOOKS
-    info.clear()
-    assert looks(auditor, 4 * PERIOD_S) == 4
+    auditor.newcomer()
+    assert [auditor.rest_s() for _ in range(EARLY_LOOKS)] == [EARLY_S] * EARLY_LOOKS
+    assert auditor.rest_s() == PERIOD_S
+
+
+def test_whoever_attaches_ends_a_long_rest(monkeypatch):
+    monkeypatch.setattr("tandemd.auditor.PERIOD_S", 3600.0)
+    looks = threading.Semaphore(0)
+    auditor = Auditor(
+        loop=None, sessions=SimpleNamespace(info=Looked(looks.release)), inventory=NoGpus()
+    )
+    thread = threading.Thread(target=auditor.run)
+    thread.start()
+    try:
+        looks.acquire()
+        auditor.newcomer()
+        assert looks.acquire(timeout=60)
+    finally:
+        auditor.stop()
+        thread.join()
 
 
 def test_nvml_says_what_a_process_holds_on_each_gpu(tmp_path):
