@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "driver.h"
 #include "mutex.h"
 #include "own_array.h"
@@ -16,11 +14,6 @@
 namespace tandem::shim::swap {
 namespace {
 
-// A run of free units. Sorted by address; neighbours are one.
-struct Run {
-  uint64_t at;
-  uint64_t bytes;
-};
 struct Pool {
   void* at;
   uint64_t bytes;
@@ -28,7 +21,7 @@ struct Pool {
 };
 
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
-OwnArray<Run> g_free;
+Runs g_runs;
 OwnArray<Pool> g_pools;
 
 // A file that could shrink under us would be a SIGBUS in the job.
@@ -52,26 +45,6 @@ void* map_pool(int fd, uint64_t bytes) {
   return at;
 }
 
-bool add_free(uint64_t at, uint64_t bytes) {
-  const size_t after = static_cast<size_t>(
-      std::lower_bound(g_free.begin(), g_free.end(), at,
-                       [](const Run& run, uint64_t wanted) { return run.at < wanted; }) -
-      g_free.begin());
-  const bool joins_next = after < g_free.size() && g_free[after].at == at + bytes;
-  const bool joins_last = after > 0 && g_free[after - 1].at + g_free[after - 1].bytes == at;
-  if (joins_last) {
-    g_free[after - 1].bytes += bytes;
-    if (!joins_next) return true;
-    g_free[after - 1].bytes += g_free[after].bytes;
-    g_free.erase(after);
-    return true;
-  }
-  if (!joins_next) return g_free.insert(after, {at, bytes});
-  g_free[after].at = at;
-  g_free[after].bytes += bytes;
-  return true;
-}
-
 }  // namespace
 
 void add_pool(int fd, uint64_t bytes) {
@@ -79,7 +52,7 @@ void add_pool(int fd, uint64_t bytes) {
   close(fd);
   if (!at) return;
   const HoldsMutex lock(&g_lock);
-  if (g_pools.push({at, bytes, false})) add_free(reinterpret_cast<uint64_t>(at), bytes);
+  if (g_pools.push({at, bytes, false})) g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
 }
 
 void pin_pools() {
@@ -96,29 +69,25 @@ void pin_pools() {
   }
 }
 
-uint64_t take_home(uint64_t bytes) {
+uint32_t take_home(uint64_t bytes) {
   const HoldsMutex lock(&g_lock);
-  for (size_t i = 0; i < g_free.size(); ++i) {
-    Run& run = g_free[i];
-    if (run.bytes < bytes) continue;
-    const uint64_t home = run.at;
-    run.at += bytes;
-    run.bytes -= bytes;
-    if (run.bytes == 0) g_free.erase(i);
-    return home;
-  }
-  return 0;
+  return g_runs.take(bytes);
 }
 
-void give_home_back(uint64_t home, uint64_t bytes) {
+void give_home_back(uint32_t home) {
   const HoldsMutex lock(&g_lock);
-  add_free(home, bytes);
+  g_runs.give_back(home);
+}
+
+uint32_t look_at_home(uint32_t home, Run* out) {
+  const HoldsMutex lock(&g_lock);
+  return g_runs.look_at(home, out);
 }
 
 // The maps are not in the child.
 void forget_homes() {
   pthread_mutex_init(&g_lock, nullptr);
-  g_free.clear();
+  g_runs.clear();
   g_pools.clear();
 }
 

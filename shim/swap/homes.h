@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "runs.h"
+
 namespace tandem::shim::swap {
 
 // Takes the descriptor. A pool that is not sealed, or shorter than it says, is dropped. Helper.
@@ -11,10 +13,13 @@ void add_pool(int fd, uint64_t bytes);
 // Pins what has come since, in the current context. Memory that cannot be pinned is only slower. Mover.
 void pin_pools();
 
-// `bytes` in one piece, in steps of shm::kSwapUnit; 0 = there is no such room. Inside a Use, or the
-// mover.
-uint64_t take_home(uint64_t bytes);
-void give_home_back(uint64_t home, uint64_t bytes);
+// `bytes`, in steps of shm::kSwapUnit and in as many runs as it takes; 0 = so much is not free. Inside a
+// Use, or the mover.
+uint32_t take_home(uint64_t bytes);
+void give_home_back(uint32_t home);
+
+// The first run of a home, and what is left of it after that; 0 = nothing.
+uint32_t look_at_home(uint32_t home, Run* out);
 
 void forget_homes();  // a forked child has none
 

@@ -127,7 +127,7 @@ class Mover {
     for (size_t i = 0; i < piece_count(); ++i) {
       Piece& each = piece(i);
       if (!each.resident || !each.home) continue;
-      give_home_back(each.home, each.bytes);
+      give_home_back(each.home);
       each.home = 0;
     }
   }

@@ -84,7 +84,7 @@ void drop_pieces(CUdeviceptr base, uint64_t bytes) {
     // What the driver does not take back is lost, and no more ours to count.
     if (piece.resident && unmap_piece(&piece) != CUDA_SUCCESS)
       g_resident.fetch_sub(piece.bytes, std::memory_order_relaxed);
-    if (piece.home) give_home_back(piece.home, piece.bytes);
+    if (piece.home) give_home_back(piece.home);
     g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
     g_pieces.erase(at);
   }

@@ -20,8 +20,8 @@ struct Piece {
   CUdeviceptr at;
   uint64_t bytes;
   CUmemGenericAllocationHandle handle;  // while it is on the device
-  uint64_t home;                        // where its bytes go on the host; 0 = nowhere yet
   uint64_t context;
+  uint32_t home;  // where its bytes go on the host; 0 = nowhere yet
   uint32_t device;
   bool resident;
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kTellNs = 250'000;
 
 CUcontext as_context(uint64_t context) { return reinterpret_cast<CUcontext>(context); }
-void* as_pointer(uint64_t home) { return reinterpret_cast<void*>(home); }
+void* as_pointer(uint64_t at) { return reinterpret_cast<void*>(at); }
 
 OwnArray<uint64_t> g_contexts;  // of the mover alone; kept, since what it has grown to stays mapped
 
@@ -91,12 +91,26 @@ void Transit::take_off(Piece* piece, bool out) {
   g_driver.cuEventRecord(events_[at], stream_);
 }
 
+// All of them, or none: nothing is on its way when one could not be.
+CUresult Transit::copy_runs(const Piece& piece, Way way) {
+  CUdeviceptr at = piece.at;
+  Run run{};
+  for (uint32_t home = piece.home; home; at += run.bytes) {
+    home = look_at_home(home, &run);
+    const CUresult result =
+        way == Way::kOut
+            ? g_driver.cuMemcpyDtoHAsync_v2(as_pointer(run.at), at, run.bytes, stream_)
+            : g_driver.cuMemcpyHtoDAsync_v2(at, as_pointer(run.at), run.bytes, stream_);
+    if (result == CUDA_SUCCESS) continue;
+    if (at != piece.at) g_driver.cuStreamSynchronize(stream_);
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
 bool Transit::out(Piece* piece) {
   if (!enter_context(piece->context) || !make_room()) return false;
-  if (g_driver.cuMemcpyDtoHAsync_v2(as_pointer(piece->home), piece->at, piece->bytes, stream_) !=
-      CUDA_SUCCESS) {
-    return false;
-  }
+  if (copy_runs(*piece, Way::kOut) != CUDA_SUCCESS) return false;
   take_off(piece, true);
   return true;
 }
@@ -105,8 +119,7 @@ CUresult Transit::in(Piece* piece) {
   if (!enter_context(piece->context) || !make_room()) return CUDA_ERROR_UNKNOWN;
   CUresult result = map_piece(piece);
   if (result != CUDA_SUCCESS) return result;
-  result =
-      g_driver.cuMemcpyHtoDAsync_v2(piece->at, as_pointer(piece->home), piece->bytes, stream_);
+  result = copy_runs(*piece, Way::kIn);
   if (result == CUDA_SUCCESS) take_off(piece, false);
   else unmap_piece(piece);
   return result;

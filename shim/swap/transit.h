@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "regions.h"
+#include "traffic.h"
 
 namespace tandem::shim::swap {
 
@@ -46,6 +47,7 @@ class Transit {
   void leave_context();
   bool make_room() { return count_ < kDepth || finish_oldest(); }
   bool finish_oldest();
+  CUresult copy_runs(const Piece& piece, Way way);
   void take_off(Piece* piece, bool out);
   void tell_progress();
 

@@ -32,7 +32,7 @@ ENOUGH = 64 * MIB  # that was copied, to tell a rate
 NOTICE_NS = 1_000_000_000  # for an iteration to end, before memory is taken from its job
 RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
 FAILURES = {
-    SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it in one piece",
+    SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it",
     SwapOutcome.NOT_DRAINED: "its work on the gpu does not end",
     SwapOutcome.FAILED: "a copy failed",
 }

@@ -33,6 +33,7 @@ struct Copy {
   void* to;
   const void* from;
   uint64_t bytes;
+  bool is_last = false;  // of those before one event
 };
 struct Gpu {
   std::mutex lock;
@@ -70,11 +71,17 @@ inline bool is_mapped(CUdeviceptr at, uint64_t bytes) {
   const auto& [base, mapping] = *std::prev(after);
   return at + bytes <= base + mapping.bytes;
 }
-// Each has an event of its own behind it, and they are waited for in turn. One that fails never comes.
-inline void finish_copy(bool good) {
-  const Copy copy = g_gpu.copies.front();
-  if (good) std::memcpy(copy.to, copy.from, copy.bytes);
-  g_gpu.copies.erase(g_gpu.copies.begin());
+// Events are waited for in turn. Copies before one that fails never come.
+inline void finish_copies(bool good) {
+  for (bool last = false; !last && !g_gpu.copies.empty();) {
+    const Copy copy = g_gpu.copies.front();
+    if (good) std::memcpy(copy.to, copy.from, copy.bytes);
+    last = copy.is_last;
+    g_gpu.copies.erase(g_gpu.copies.begin());
+  }
+}
+inline void finish_all_copies() {
+  while (!g_gpu.copies.empty()) finish_copies(true);
 }
 inline bool is_on_its_way(CUdeviceptr at, uint64_t bytes) {
   const char* begin = static_cast<const char*>(as_pointer(at));
@@ -157,13 +164,23 @@ inline void make_work() {
   g_driver.cuCtxSynchronize = [] {
     const Guard guard(g_gpu.lock);
     if (fails()) return kFault;
-    while (!g_gpu.copies.empty()) finish_copy(true);
+    finish_all_copies();
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuStreamSynchronize = [](CUstream) {
+    const Guard guard(g_gpu.lock);
+    finish_all_copies();
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuEventRecord = [](CUevent, CUstream) {
+    const Guard guard(g_gpu.lock);
+    if (!g_gpu.copies.empty()) g_gpu.copies.back().is_last = true;
     return CUDA_SUCCESS;
   };
   g_driver.cuEventSynchronize = [](CUevent) {
     const Guard guard(g_gpu.lock);
     const bool good = !fails();
-    finish_copy(good);
+    finish_copies(good);
     return good ? CUDA_SUCCESS : kFault;
   };
   g_driver.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };

@@ -186,6 +186,29 @@ TEST(all_goes_and_comes_back) {
   CHECK(g_gpu.reserved.empty());
 }
 
+// Three pools, none of which holds a piece: every byte of them is used.
+TEST(a_piece_whose_home_is_in_several_parts_comes_back_as_it_was) {
+  int64_t failures = 0;
+  for (bool hit = true; hit; ++failures) {
+    Job job;
+    Memory memory;
+    CHECK(memory.add(8 * kMiB));
+    CHECK(memory.add(4 * kMiB));
+    for (const uint64_t bytes : {2u, 6u, 4u}) job.give_pool(bytes * kMiB);
+    fake_gpu::plant(failures);
+    const auto outcome = job.move(0);
+    hit = failures == 0 || g_gpu.calls >= failures;
+    if (failures == 0) CHECK_EQ(used(), 0u);
+    if (!hit) CHECK(outcome == shm::SwapOutcome::kReached);
+    CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+    fake_gpu::plant(0);
+    CHECK(memory.is_right());
+    memory.drop_all();
+    CHECK_EQ(used(), 0u);
+  }
+  CHECK(failures > 10);
+}
+
 // Each call to the driver in turn, until there is none left to fail.
 TEST(one_failure_anywhere_loses_nothing) {
   int64_t failures = 0;

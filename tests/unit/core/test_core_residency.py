@@ -88,7 +88,7 @@ def test_what_the_host_has_is_shared_out_before_anything_moves():
 @pytest.mark.parametrize(
     ("outcome", "why"),
     [
-        (SwapOutcome.NO_HOST_ROOM, "in one piece"),
+        (SwapOutcome.NO_HOST_ROOM, "does not hold it"),
         (SwapOutcome.NOT_DRAINED, "does not end"),
         (SwapOutcome.FAILED, "a copy failed"),
     ],

@@ -1,0 +1,50 @@
+// Room that is handed out in whole runs where there are such, and else in several: whoever asks for no
+// more than is free gets it. Numbers stand for addresses; nothing here is touched. Not locked.
+#pragma once
+
+#include <cstdint>
+
+#include "own_array.h"
+
+namespace tandem::shim::swap {
+
+struct Run {
+  uint64_t at;
+  uint64_t bytes;
+};
+
+class Runs {
+ public:
+  // Room nobody has yet.
+  bool add(uint64_t at, uint64_t bytes);
+
+  // The first link of what was taken; 0 = less than that is free, or there is no memory to note it in.
+  uint32_t take(uint64_t bytes);
+  // All of it, by its first link.
+  void give_back(uint32_t first);
+
+  // The run of a link. The next link of the same; 0 = that was the last.
+  uint32_t look_at(uint32_t link, Run* out) const;
+
+  [[nodiscard]] uint64_t free_bytes() const { return free_bytes_; }
+  [[nodiscard]] size_t free_runs() const { return free_.size(); }  // neighbours are one
+  void clear();
+
+ private:
+  struct Link {
+    Run run;
+    uint32_t next;
+  };
+
+  bool add_free(uint64_t at, uint64_t bytes);
+  size_t first_that_holds(uint64_t bytes) const;
+  uint32_t cut(size_t index, uint64_t bytes);
+  uint32_t unused_link();
+
+  OwnArray<Run> free_;    // by address
+  OwnArray<Link> links_;  // the one before the first is number 1: 0 is none
+  uint32_t unused_ = 0;   // chain of links that hold nothing
+  uint64_t free_bytes_ = 0;
+};
+
+}  // namespace tandem::shim::swap
