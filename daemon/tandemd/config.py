@@ -75,7 +75,8 @@ class GpuTable(_Table):
 class ClassTable(_Table):
     """`[class.<name>]`."""
 
-    weight: int = Field(ge=1, le=1000)
+    weight: int | None = Field(default=None, ge=1, le=1000)
+    memory_swap: bool = False
 
 
 def _idle_release_ns(text: str) -> int:
@@ -159,7 +160,8 @@ class Config(_Table):
         """What the core is set to; which GPUs run kernels side by side is not only said here."""
         table = self.scheduler
         weights = dict(Options().weights)
-        weights |= {_job_class(name): entry.weight for name, entry in self.classes.items()}
+        classes = {_job_class(name): entry for name, entry in self.classes.items()}
+        weights |= {of: entry.weight for of, entry in classes.items() if entry.weight is not None}
         return Options(
             policy=table.policy,
             window_segments=table.window_segments,
@@ -178,6 +180,7 @@ class Config(_Table):
             host_limit_bytes=parse_bytes(self.memory.host_limit),
             idle_release_ns=_idle_release_ns(self.memory.idle_release),
             weights=tuple(weights.items()),
+            swappable_classes=frozenset(of for of, entry in classes.items() if entry.memory_swap),
         )
 
     def overridden(self, scheduler: dict[str, Any]) -> Config:

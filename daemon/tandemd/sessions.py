@@ -255,6 +255,7 @@ class Sessions:
         granted = self.limits.clamp(uid, asked)
         if granted is not asked:
             log.warning("class clamped", uid=uid, asked=asked.name, granted=granted.name)
+        is_swapped = granted in self._scheduler.options.swappable_classes
         return JobSpec(
             job_class=granted,
             memory_bytes=_said(request.memory_bytes, NO_LIMIT),
@@ -264,7 +265,7 @@ class Sessions:
             sm_percent=min(request.sm_percent, 100),
             slo_p99_ns=_said(request.slo_p99_ns, 0),
             preemptible={1: True, 2: False}.get(request.preemptible),
-            swappable=request.swappable == 1,
+            swappable={1: True, 2: False}.get(request.swappable, is_swapped),
             name=request.name,
             group=request.group,
         )

@@ -435,6 +435,7 @@ class Options:
     link_bytes_s: float = 12e9  # to the host and back, until it was measured
     idle_release_ns: int = 0  # of jobs that do not say it themselves; 0 = never
     host_limit_bytes: int = 64 << 30  # for memory moved out; 0 = none is moved
+    swappable_classes: frozenset[JobClass] = frozenset()  # where a job does not say it itself
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (
         (JobClass.LATENCY, 8),

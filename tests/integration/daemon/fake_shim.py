@@ -20,6 +20,8 @@ MAGIC = 0x4D444E54
 HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
 SHARED, USES = 9, 10
 LATENCY, NORMAL, BATCH = 1, 2, 3
+YES, NO = 1, 2
+FEATURE_SWAP = 32
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=IIQQQII64s64s")
 GATE_OFFSET, FLAGS_OFFSET, WINDOW_OFFSET, CLASS_OFFSET, MASK_OFFSET = 64, 68, 72, 76, 96
@@ -35,8 +37,9 @@ def packet(kind, body=b"", *, version=1):
     return HEADER.pack(MAGIC, version, kind, HEADER.size + len(body), 0) + body
 
 
-def request(*, job_class=NORMAL, name="", group=""):
-    return REQUEST.pack(job_class, 0, 0, 0, 0, 0, 0, name.encode(), group.encode())
+def request(*, job_class=NORMAL, swappable=0, name="", group=""):
+    asked = swappable << 8  # little-endian: the byte behind memory_percent
+    return REQUEST.pack(job_class, 0, 0, 0, 0, 0, asked, name.encode(), group.encode())
 
 
 def hello(*, job_id=0, layouts=(1, 1), version=1, devices=(), **asked):
@@ -83,8 +86,8 @@ class Shim:
         self.socket.send(hello(**asked))
         kind, body, fds = self.receive()
         assert kind == WELCOME, body
-        self.layout, self.clock, self.process_id, self.job_id, state_bytes = struct.unpack_from(
-            "=IIQQQ", body
+        self.layout, self.clock, self.process_id, self.job_id, state_bytes, self.features = (
+            struct.unpack_from("=IIQQQQ", body)
         )
         self.command = mmap.mmap(fds[0], 4096, prot=mmap.PROT_READ)
         self.state = mmap.mmap(fds[1], state_bytes)

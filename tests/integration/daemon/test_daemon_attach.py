@@ -10,17 +10,21 @@ import pytest
 from fake_shim import (
     BATCH,
     CLASS_OFFSET,
+    FEATURE_SWAP,
     FLAG_RELEASED,
     FLAGS_OFFSET,
     HELLO,
     LATENCY,
     MAPPED,
+    NO,
+    NORMAL,
     PRESENCE,
     PRESENCE_GONE,
     REGISTERED,
     SHARED,
     USES,
     WINDOW_OFFSET,
+    YES,
     hello,
     packet,
     register,
@@ -68,6 +72,21 @@ def test_a_newcomer_is_welcomed_before_it_is_shown_its_peers(daemon):
     assert (kind, struct.unpack("=II", body), len(fds)) == (PRESENCE, (0, LATENCY), 1)
     until(lambda: batch.presence_mask == 1, what="the mask names the presence entry")
     assert not latency.is_held
+
+
+@pytest.mark.parametrize(
+    ("job_class", "swappable", "moves"),
+    [(BATCH, 0, True), (BATCH, NO, False), (NORMAL, 0, False), (NORMAL, YES, True)],
+)
+def test_memory_of_a_class_is_swapped_as_the_configuration_says_unless_the_job_does(
+    daemon, job_class, swappable, moves
+):
+    config = daemon.base / "config.toml"
+    config.write_text("[class.batch]\nmemory_swap = true\n")
+
+    shim = daemon.start("--config", str(config)).shim(job_class=job_class, swappable=swappable)
+
+    assert bool(shim.features & FEATURE_SWAP) is moves
 
 
 def test_best_effort_is_windowed_while_it_shares_the_gpu(daemon):

@@ -81,6 +81,16 @@ def test_units_of_the_file_become_nanoseconds(tmp_path):
     assert (options.linger_ns, options.linger_limit_ns) == (7_000, 8_000)
 
 
+def test_a_class_may_be_given_one_of_its_settings(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("[class.batch]\nmemory_swap = true\n[class.latency]\nweight = 7\n")
+
+    options = load(path).options()
+
+    assert options.swappable_classes == {BATCH}
+    assert [options.weight(job_class) for job_class in (LATENCY, BATCH)] == [7, 1]
+
+
 def test_a_missing_file_that_was_named_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         load(tmp_path / "absent.toml")
@@ -90,7 +100,7 @@ def test_every_setting_is_in_the_manual():
     manual = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text()
     config = Config()
 
-    for table in ("daemon", "metrics", "scheduler"):
+    for table in ("daemon", "memory", "metrics", "scheduler"):
         for key in type(getattr(config, table)).model_fields:
             assert f"`{table}.{key}`" in manual
     for name, rule in RULES.items():
