@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 
@@ -10,19 +11,48 @@
 #include "context_numbers.h"
 #include "doomed.h"
 #include "driver.h"
+#include "line.h"
+#include "memory.h"
 #include "observe.h"
 #include "place.h"
+#include "session.h"
 #include "use.h"
 
 namespace tandem::shim::handlers {
 
+// About what a context takes of its device; what it really is only the driver knows. No more than the
+// limit, against which it does not count: more would look as if it could never be had.
+inline uint64_t expected_context_bytes(CUdevice device) {
+  size_t total = 0;
+  if (g_driver.cuDeviceTotalMem_v2) g_driver.cuDeviceTotalMem_v2(&total, device);
+  constexpr uint64_t kMost = uint64_t{640} << 20, kLeast = 1 << 20;
+  return std::min(std::clamp<uint64_t>(total / 64, kLeast, kMost), memory::limit_bytes());
+}
+
+// A full device has no room for a context either. Who may wait for memory waits for that, too, even
+// if it is the first thing that the process does.
+template <class Make>
+CUresult make_context(CUdevice device, Make make) {
+  const CUresult result = make();
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  if (g_session.load(std::memory_order_acquire) == SessionState::kFresh) start_session_on(device);
+  return line::in_line(
+      [&] { return line::Want{static_cast<uint32_t>(device), expected_context_bytes(device), false}; },
+      make);
+}
+
 // The device is the last argument of every version.
 template <class Call, class... A>
 CUresult create_context(CUcontext* out, A... rest) {
-  const CUresult result = Call::real(out, rest...);
-  if (result == CUDA_SUCCESS && out)
-    note_context(*out, std::get<sizeof...(A) - 1>(std::tuple<A...>(rest...)));
+  const CUdevice device = std::get<sizeof...(A) - 1>(std::tuple<A...>(rest...));
+  const CUresult result = make_context(device, [&] { return Call::real(out, rest...); });
+  if (result == CUDA_SUCCESS && out) note_context(*out, device);
   return result;
+}
+
+template <class Call>
+CUresult retain_primary(CUcontext* out, CUdevice device) {
+  return make_context(device, [&] { return Call::real(out, device); });
 }
 
 template <class Call>

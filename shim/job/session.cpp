@@ -37,9 +37,7 @@ void start_clock() {
 }
 
 // "40%" and "64 SMs" mean something only once a device is known.
-void resolve_shares() {
-  CUdevice device = 0;
-  if (!g_driver.cuCtxGetDevice || g_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return;
+void resolve_shares(CUdevice device) {
   size_t total = 0;
   if (g_settings.memory_percent && g_driver.cuDeviceTotalMem_v2 &&
       g_driver.cuDeviceTotalMem_v2(&total, device) == CUDA_SUCCESS) {
@@ -57,7 +55,7 @@ void resolve_shares() {
 
 wire::Hello g_hello;  // made once by the starting thread; the helper sends it again
 
-void make_hello() {
+void make_hello(CUdevice device) {
   wire::Hello& hello = g_hello;
   hello = {};
   hello.header = {wire::kMagic, wire::kProtocolVersion, static_cast<uint16_t>(wire::Type::kHello),
@@ -68,10 +66,8 @@ void make_hello() {
                                                            : wire::ClockKind::kMonotonic);
   hello.job_id = g_settings.job_id;
   hello.request = g_settings.request;
-  CUdevice device = 0;
   CUuuid uuid{};
-  if (g_driver.cuCtxGetDevice && g_driver.cuDeviceGetUuid_v2 &&
-      g_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+  if (g_driver.cuDeviceGetUuid_v2 &&
       g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
     hello.device_count = 1;
     ties::set_first_device(device);
@@ -83,6 +79,12 @@ void make_hello() {
 
 void start_session() {
   if (!has_context()) return;
+  CUdevice device = 0;
+  if (g_driver.cuCtxGetDevice) g_driver.cuCtxGetDevice(&device);
+  start_session_on(device);
+}
+
+void start_session_on(CUdevice device) {
   SessionState expected = SessionState::kFresh;
   if (!g_session.compare_exchange_strong(expected, SessionState::kStarting)) return;
   watch_forks();
@@ -92,8 +94,8 @@ void start_session() {
     return;
   }
   start_clock();
-  resolve_shares();
-  make_hello();
+  resolve_shares(device);
+  make_hello(device);
   attach(kFirstAttachMs);
   if (start_helper()) {
     g_session.store(SessionState::kStarted, std::memory_order_release);

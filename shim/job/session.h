@@ -2,6 +2,8 @@
 // at the first call that needs a context, never earlier.
 #pragma once
 
+#include <cuda.h>
+
 #include <atomic>
 
 #include "channel.h"
@@ -15,7 +17,9 @@ extern std::atomic<SessionState> g_session;  // release when it changes; acquire
 extern Settings g_settings;                  // written while kStarting, constant after
 
 // First use in this process: settings, clock, fork handlers, one attempt to attach, helper thread.
+// Nothing happens while the thread has no context; `start_session_on` needs none, only a device.
 void start_session();
+void start_session_on(CUdevice device);
 
 // One attempt to attach, with a deadline in real time; publishes the channel. Starting thread, then
 // only the helper.

@@ -27,6 +27,7 @@ struct Request {
   uint64_t ticket = 0;  // 0 = free
   uint64_t bytes = 0;
   uint32_t device = 0;
+  bool is_limited = true;
   uint32_t tried_round = 0;
 };
 
@@ -57,7 +58,7 @@ Request* first_in_line() {
 uint32_t flags_of(const Request& request) {
   const uint64_t limit = memory::bound_bytes(), used = memory::used_bytes(request.device);
   const bool of_quota =
-      limit != shm::kNoLimit && (used > limit || request.bytes > limit - used);
+      request.is_limited && limit != shm::kNoLimit && (used > limit || request.bytes > limit - used);
   const bool alone = g_waiting.load() >= g_threads.load();
   return (of_quota ? shm::kWaitForQuota : 0) | (alone ? shm::kWaitsAlone : 0);
 }
@@ -85,7 +86,7 @@ uint64_t join(Channel& channel, const Want& want) {
   const HoldsMutex lock(&g_lock);
   Request* place = with(0);
   if (!place) return 0;
-  *place = {++g_newest, want.bytes, want.device, 0};
+  *place = {++g_newest, want.bytes, want.device, want.is_limited, 0};
   g_waiting.fetch_add(1);
   show_first(channel);
   return place->ticket;

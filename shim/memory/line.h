@@ -38,6 +38,7 @@ bool may_wait();
 struct Want {
   uint32_t device = 0;
   uint64_t bytes = 0;  // that the device has to give; 0: it has given them already
+  bool is_limited = true;  // they count against the limit
 };
 
 // One thread's place in line, from its first refusal, or from the start, to the end of its call.

@@ -47,7 +47,8 @@ struct Traced : Call {
       }
     } else if constexpr (contains(Call::kName, "cuCtxDestroy")) {
       if (wants_device_times()) drop_device_times(arguments..., -1);
-    } else if constexpr (contains(Call::kName, "cuDevicePrimaryCtx")) {
+    } else if constexpr (contains(Call::kName, "cuDevicePrimaryCtxRelease") ||
+                         contains(Call::kName, "cuDevicePrimaryCtxReset")) {
       if (wants_device_times()) drop_device_times(nullptr, arguments...);
     }
     return Call::real(arguments...);

@@ -69,12 +69,20 @@ class Job:
             text=True,
         )
         self.pid = self._process.pid  # tandem run execs
+
+    def ready(self):
+        """Wait until it has a context; itself."""
         assert self.result() == "ready"
+        return self
 
     def start(self, expression):
         """Begin evaluating; `result` waits for it."""
         self._process.stdin.write(expression + "\n")
         self._process.stdin.flush()
+
+    def says_nothing_more(self):
+        """It ended by itself, as a program does that cannot go on."""
+        return not self._process.stdout.readline() and self._process.wait(DEADLINE_S) != 0
 
     def result(self):
         line = self._process.stdout.readline()
@@ -148,7 +156,11 @@ class Place:
             self.daemon.wait(DEADLINE_S)
 
     def job(self, name, *options):
-        """A job of its own, under `tandem run`."""
+        """A job of its own, under `tandem run`, with its context."""
+        return self.starting(name, *options).ready()
+
+    def starting(self, name, *options):
+        """The same, which may be about to make its context."""
         tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
         self.jobs.append(Job(name, *tandem, *options, "--", env=self.env))
         return self.jobs[-1]
@@ -156,7 +168,7 @@ class Place:
     def joining(self, job):
         """One more process of a job: started with the environment of its first."""
         self.jobs.append(Job(job.name, env=job.do("dict(os.environ)")))
-        return self.jobs[-1]
+        return self.jobs[-1].ready()
 
     def tandem(self, *words):
         done = subprocess.run(
