@@ -34,8 +34,8 @@ class Curves:
     _watches: dict[int, _Watch] = field(default_factory=dict)
 
     def look(self, processes: Iterable[Process], now_ns: int) -> Iterator[CurveRecorded]:
-        """Ask for iterations of processes that mark them, and say what those that ended tell."""
-        wanted = {process.process_id for process in processes if process.usage.steps}
+        """Ask for iterations of processes that have them, and say what those that ended tell."""
+        wanted = {process.process_id for process in processes if process.usage.iterations}
         for process_id in self._watches.keys() - wanted:
             del self._watches[process_id]
         for process_id in wanted:

@@ -1,5 +1,6 @@
 #include "daemon/iterating.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tandem::daemon {
@@ -28,6 +29,11 @@ bool concerns(const shm::Record& record) {
 
 }  // namespace
 
+uint64_t work_of(const shm::Record& record) {
+  constexpr uint64_t kLongestNs = 3'600'000'000'000;
+  return is_launch(record) ? std::min(record.duration_ns, kLongestNs) : 0;
+}
+
 bool is_step(const shm::Record& record) {
   return static_cast<RecordKind>(record.kind) == RecordKind::kMark && record.flags == kStepMark;
 }
@@ -55,6 +61,7 @@ void Iterating::take(uint32_t ring, const shm::Record* records, size_t count, bo
     if (!concerns(records[i])) continue;
     marked_.take(records[i]);
     phases_.take(static_cast<uint16_t>(ring), records[i]);
+    work_since_ += work_of(records[i]);
     if (ring < shm::kThreadRingCount) take_found(ring, records[i]);
   }
 }
@@ -67,8 +74,9 @@ void Iterating::take_found(uint32_t ring, const shm::Record& record) {
   }
   const uint64_t ends = finder->ends();
   finder->take(record);
-  if (finder->ends() != ends && ring == chosen_)
-    phases_.end(static_cast<uint16_t>(ring), finder->launches_since_end(), finder->last_end());
+  if (finder->ends() == ends || ring != chosen_) return;
+  work_since_ = 0;
+  phases_.end(static_cast<uint16_t>(ring), finder->launches_since_end(), finder->last_end());
 }
 
 // Of the threads that have iterations: one in which the host takes part, and that submits most. A
@@ -101,6 +109,8 @@ void Iterating::tell(Snapshot* snapshot) {
     snapshot->iteration_launches = marked_.launches();
   } else if (finder) {
     snapshot->iterations += finder->ends() - ends;
+    if (finder->ends() != ends)
+      snapshot->step_work_ns = snapshot->work_ns - std::min(work_since_, snapshot->work_ns);
     snapshot->iteration_ns = finder->found() ? finder->duration() : 0;
     snapshot->iteration_launches = finder->found() ? finder->launches() : 0;
   }

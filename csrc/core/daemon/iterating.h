@@ -15,6 +15,9 @@ namespace tandem::daemon {
 
 // The end of an iteration, as marked.
 bool is_step(const shm::Record& record);
+// The GPU time that a submission is predicted to take, ns, 0 = not known: what a job says of its kernels
+// is a claim, and bounded.
+uint64_t work_of(const shm::Record& record);
 
 // The usual iteration between two step marks.
 class MarkedSteps {
@@ -53,6 +56,9 @@ class Iterating {
   uint32_t chosen_ = 0;     // the thread whose iterations are the process's
   uint64_t ends_seen_ = 0;  // of them, those that are counted already
   uint64_t steps_seen_ = 0;
+  // Predicted GPU time of what all threads have submitted since the newest end that was found, but for
+  // the few launches by which it is known.
+  uint64_t work_since_ = 0;
   MarkedSteps marked_;
   dag::PhaseFinder phases_;
 };

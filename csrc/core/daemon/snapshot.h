@@ -65,7 +65,7 @@ struct Snapshot {
   uint64_t gap_p90_ns = 0;
   uint64_t iteration_bytes = 0;     // device_bytes when one ended, marked or found; 0 = none has
   uint64_t work_ns = 0;             // predicted GPU time of what was submitted
-  uint64_t step_work_ns = 0;        // the same when the newest step was marked
+  uint64_t step_work_ns = 0;        // the same when the newest iteration ended, marked or found
   uint64_t timed_count = 0;         // submissions of which it is known
   dag::PhaseShares phases;
   uint64_t exclusive_ns = 0;

@@ -179,15 +179,11 @@ void Watcher::tell(Watched& watched, uint64_t now_ns) const {
     watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(), now_ns);
 }
 
-// What a job says of its kernels' times is a claim: bounded, and so is the sum.
 void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {
-  const auto kind = static_cast<shm::RecordKind>(record.kind);
   if (is_step(record)) snapshot->step_work_ns = snapshot->work_ns;
-  const bool submission = kind == shm::RecordKind::kLaunch || kind == shm::RecordKind::kGraph;
-  if (!submission || record.duration_ns == 0) return;
-  constexpr uint64_t kLongestNs = 3'600'000'000'000;
-  const uint64_t sum_ns = snapshot->work_ns + std::min(record.duration_ns, kLongestNs);
-  snapshot->work_ns = std::min<uint64_t>(sum_ns, INT64_MAX);
+  const uint64_t work_ns = work_of(record);
+  if (work_ns == 0) return;
+  snapshot->work_ns = std::min<uint64_t>(snapshot->work_ns + work_ns, INT64_MAX);
   ++snapshot->timed_count;
 }
 

@@ -50,7 +50,10 @@ def _curve(process: Process, tenant: Tenant | None, now_ns: int) -> str:
             f"{curve.length_ns / 1e6:.1f} ms of gpu work, {size_of(curve.rest_bytes)} at its end; "
             f"recorded {(now_ns - process.curve_ns) / 1e9:.1f} s ago"
         )
-    if process.usage.steps == 0:
-        return "no memory curve: it has marked no iteration (tandem.step, tandem.torch.attach)"
+    if not process.usage.steps and not process.usage.iterations:
+        return (
+            "no memory curve: no iteration was found, and it marks none "
+            "(tandem.step, tandem.torch.attach)"
+        )
     size_bytes = 0 if tenant is None else tenant.peak_bytes
     return f"no memory curve yet: it counts as {size_of(size_bytes)} all the time"

@@ -182,7 +182,7 @@ class Usage:
     gap_p90_ns: int = 0  # the same of nine in ten
     iteration_bytes: int = 0  # device memory when the newest iteration ended; 0 = none has
     peak_bytes: int = 0  # of device memory, since it attached
-    step_work_ns: int = 0  # `work_ns` when the newest step was marked
+    step_work_ns: int = 0  # `work_ns` when the newest iteration ended, marked or found
     phases: Phases | None = None
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False

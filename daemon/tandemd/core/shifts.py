@@ -11,7 +11,9 @@ Rules
 4. Nobody is kept for longer than `max_hold_ns`: then it begins, and its allocations wait.
 
 Where an iteration begins says the job's own mark (`tandem.step`): its process stops there by
-itself. One that marks none is within one for good; what it holds is not there for others.
+itself. One that marks none is stopped by its gate when the end of an iteration is found, a little
+into the next; as long as none is found it is within one for good, and what it holds is not there
+for others.
 """
 
 from __future__ import annotations
@@ -108,8 +110,8 @@ class Shifts:
         by_gpu: dict[int, list[Tenant]] = {}
         for process_id, (process, group) in wanted.items():
             tenant = self._tenants.get(process_id) or self._take(process, group)
-            tenant.watch(now_ns)
-            if process.usage.steps or tenant.is_new(now_ns, options):
+            tenant.watch(now_ns, options)
+            if tenant.ends or tenant.is_new(now_ns, options):
                 by_gpu.setdefault(process.gpu, []).append(tenant)
             else:
                 self._release(tenant)
@@ -138,14 +140,14 @@ class Shifts:
         return capacity_bytes - unseen_bytes - sum(held_bytes(process) for process in others)
 
     def _release(self, tenant: Tenant) -> None:
-        tenant.steps_allowed, tenant.kept_since_ns, tenant.reason = 0, None, ""
+        tenant.ends_allowed, tenant.kept_since_ns, tenant.reason = 0, None, ""
         self._show(tenant)
         self._lend(tenant, NO_LIMIT)
 
     def _begin_some(self, crowd: Crowd, options: Options, now_ns: int) -> None:
         for tenant in crowd.tenants:
-            if not tenant.steps_allowed:  # until now nobody was held: it ends what it has begun
-                tenant.steps_allowed = tenant.process.usage.steps + 1
+            if not tenant.ends_allowed:  # until now nobody was held: it ends what it has begun
+                tenant.ends_allowed = tenant.ends + 1
         standing = [tenant for tenant in crowd.tenants if tenant.stands]
         standing.sort(key=lambda tenant: (tenant.group.virtual_ns, tenant.group.arrival))
         while standing and self._begins(standing[0], crowd, options, now_ns):
@@ -210,11 +212,10 @@ class Shifts:
         if tenant.group.is_kept is not is_kept:
             tenant.group.is_kept = is_kept
             self.moved.append(tenant.group)
-        if tenant.steps_told != tenant.steps_allowed:
-            tenant.steps_told = tenant.steps_allowed
-            self._actions.append(
-                SetStepLimit(process_id=tenant.process.process_id, steps=tenant.steps_allowed)
-            )
+        steps = tenant.ends_allowed if tenant.marks else 0
+        if tenant.steps_told != steps:
+            tenant.steps_told = steps
+            self._actions.append(SetStepLimit(process_id=tenant.process.process_id, steps=steps))
 
     def _wake(self, at_ns: int) -> None:
         self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)

@@ -22,8 +22,10 @@ class Tenant:
     process: Process
     job: Job
     group: Group
-    steps_allowed: int = 0  # it is held once it has marked so many; 0 = never
-    steps_told: int = 0
+    marks: bool = False  # its iterations itself
+    ends: int = 0  # of iterations: as marked, or, of one that marks none, as found
+    ends_allowed: int = 0  # it is held once it has so many; 0 = never
+    steps_told: int = 0  # the same, to its shim
     kept_since_ns: int | None = None  # it stands at the beginning of an iteration
     grown_ns: int = 0  # when its peak was last higher than before
     peak_bytes: int = 0
@@ -38,13 +40,17 @@ class Tenant:
     @property
     def is_within(self) -> bool:
         """In the middle of an iteration, or allowed to begin one."""
-        return not self.steps_allowed or self.process.usage.steps < self.steps_allowed
+        return not self.ends_allowed or self.ends < self.ends_allowed
 
     @property
     def stands(self) -> bool:
-        """At the beginning of an iteration, with something to submit or to allocate."""
+        """At the beginning of an iteration, with something to submit or to allocate.
+
+        One that marks none does not stop by itself: it has begun the next when its end is found.
+        """
         usage = self.process.usage
-        return not self.is_within and (usage.waiting_threads > 0 or usage.memory_wait is not None)
+        waits = usage.waiting_threads > 0 or usage.memory_wait is not None
+        return not self.is_within and (waits or not self.marks)
 
     @property
     def wants_memory(self) -> int:
@@ -64,11 +70,16 @@ class Tenant:
 
     def begin(self) -> None:
         """It may do one more iteration."""
-        self.steps_allowed = self.process.usage.steps + 1
+        self.ends_allowed = self.ends + 1
         self.kept_since_ns, self.shift_ns, self.reason = None, None, ""
 
-    def watch(self, now_ns: int) -> None:
-        """Take in how its memory grows."""
+    def watch(self, now_ns: int, options: Options) -> None:
+        """Take in how its memory grows, and which iterations have ended."""
+        usage = self.process.usage
+        if usage.steps and not self.marks:  # from now on only these count
+            self.marks, self.ends_allowed = True, min(self.ends_allowed, usage.steps)
+        found = usage.iterations if options.find_iterations else 0
+        self.ends = usage.steps if self.marks else found
         peak_bytes = max(self.process.usage.peak_bytes, self.held_bytes)
         if peak_bytes > self.peak_bytes or not self.grown_ns:
             self.peak_bytes, self.grown_ns = peak_bytes, now_ns
@@ -79,7 +90,7 @@ class Tenant:
 
     def is_new(self, now_ns: int, options: Options) -> bool:
         """What it needs cannot be said yet: no iteration has ended, and it grew not long ago."""
-        if self.process.usage.steps:
+        if self.ends:
             return False
         return now_ns - self.grown_ns < options.memory_quiet_ns or self.wants_memory > 0
 

@@ -14,6 +14,7 @@ MIB = 1 << 20
 LAYERS, KERNELS = 8, 4  # of 100 us each, on half of the SMs
 BLOCKS, THREADS = 32, 256
 WEIGHTS_BYTES, LAYER_BYTES = 48 * MIB, 80 * MIB
+BATCH_BYTES = 4096
 PEAK_BYTES = WEIGHTS_BYTES + LAYERS * LAYER_BYTES
 SUM = LAYERS * 2 * KERNELS  # of an iteration: what the kernels have added, layer by layer
 
@@ -26,21 +27,26 @@ class Trainer:
         self.stream = ok(cu.cuStreamCreate(NON_BLOCKING))
         self.weights = ok(cu.cuMemAlloc(WEIGHTS_BYTES))
         self.sum = gpu.word(0)
+        self.batch = ok(cu.cuMemAlloc(BATCH_BYTES))
         self.most_used_bytes = 0
 
-    def run(self, iterations: int) -> tuple[int, int, int, int]:
+    def run(self, iterations: int, *, marks: bool) -> tuple[int, int, int, int]:
         """Begin and end on the device's clock, the sum, and the most the device had in use."""
         begin_ns = CLOCK.softgpu_now_ns()
         for _ in range(iterations):
             self.iterate()
-            tandem.step()
+            if marks:
+                tandem.step()
         end_ns = CLOCK.softgpu_now_ns()
         return begin_ns, end_ns, self.gpu.read(self.sum)[0], self.most_used_bytes
 
     def iterate(self) -> None:
+        """From a batch to the loss, which the host waits for."""
+        ok(cu.cuMemcpyHtoDAsync(self.batch, bytes(BATCH_BYTES), BATCH_BYTES, self.stream))
         layers = [self.forward() for _ in range(LAYERS)]
         while layers:
             self.backward(layers.pop())
+        ok(cu.cuStreamSynchronize(self.stream))
 
     def forward(self):
         layer = ok(cu.cuMemAlloc(LAYER_BYTES))
@@ -54,8 +60,7 @@ class Trainer:
         self.compute(layer)
         types = (None, None)
         ok(self.gpu.launch("gather", (self.sum, layer), types, stream=self.stream))
-        ok(cu.cuStreamSynchronize(self.stream))
-        ok(cu.cuMemFree(layer))
+        ok(cu.cuMemFree(layer))  # which waits for what reads it
 
     def compute(self, layer) -> None:
         how = {"grid": BLOCKS, "block": THREADS, "stream": self.stream}
@@ -63,10 +68,10 @@ class Trainer:
             ok(self.gpu.launch("layer", (layer,), (None,), **how))
 
 
-def train(gpu, iterations: int):
+def train(gpu, iterations: int, *, marks: bool = True):
     if not hasattr(gpu, "trainer"):
         gpu.trainer = Trainer(gpu)
-    return gpu.trainer.run(iterations)
+    return gpu.trainer.run(iterations, marks=marks)
 
 
 def refused(gpu, iterations: int) -> str | None:

@@ -24,11 +24,11 @@ def image(tmp_path_factory):
     return path
 
 
-def train(jobs, *, together):
+def train(jobs, *, together, marks=True):
     """So many iterations of each: how long all of it took, the sums, the most that was in use."""
     ends = []
     for name in NAMES:
-        jobs[name].start(f"curving.train(gpu, {ITERATIONS})")
+        jobs[name].start(f"curving.train(gpu, {ITERATIONS}, marks={marks})")
         if not together:
             ends.append(jobs[name].result())
     ends = ends or [jobs[name].result() for name in NAMES]
@@ -65,3 +65,22 @@ def test_trainers_that_do_not_fit_together_run_side_by_side_when_shifted(fresh_p
     assert "memory curve: " in lines
     assert "to 688 MiB in an iteration of 6." in lines
     assert any("OUT_OF_MEMORY" in (end or "") for end in unshifted)
+
+
+def test_iterations_that_are_not_marked_are_shifted_where_their_ends_are_found(fresh_place):
+    place = fresh_place
+    place.env["TANDEM_SOFTGPU_MODE"] = "mps"
+    place.start_daemon(*place.configured(policy="'curves'"))
+    jobs = {name: place.job(name) for name in NAMES}
+    for name in NAMES:  # one after the other, until iterations were found and recorded
+        jobs[name].start(f"curving.train(gpu, {ITERATIONS}, marks=False)")
+        jobs[name].result()
+
+    shifted_ns, sums, used = train(jobs, together=True, marks=False)
+    ran = {name: place.ran(job.pid) for name, job in jobs.items()}
+    _, lines = explained(place, "tick")
+
+    assert PEAK_BYTES < used <= TOTAL_BYTES
+    assert sums == (SUM * 2 * ITERATIONS,) * 2
+    assert overlap_ns(ran, *NAMES) > 0.25 * shifted_ns
+    assert "to 688 MiB in an iteration of 6." in lines

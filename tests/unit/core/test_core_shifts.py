@@ -7,6 +7,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.curves import Curve
 from tandemd.core.events import (
+    CloseGates,
     CurveRecorded,
     OpenGates,
     SetMemoryLease,
@@ -122,6 +123,67 @@ def test_without_the_policy_nobody_is_kept():
     assert not talk.core.groups[(1000, "j:2")].is_kept
     assert talk.core.shifts.tenant(2) is None
     assert lease(talk, 1) == NO_LIMIT
+
+
+def finds(talk, process_id, iterations):
+    """So many ends of its iterations were found; its host goes on."""
+    usage = talk.usages[process_id]
+    figures = {"busy": True, "iterations": iterations, "step_work_ns": usage.work_ns}
+    return talk.sample(process_id, after_ms=1.0, **figures)
+
+
+def unmarked(**options):
+    """As `begun`, but neither marks its iterations: of each two were found."""
+    talk = Talk(Options(policy="curves", **(MPS | options)))
+    talk.core.memory.line.capacity_bytes = {0: CAPACITY}
+    for process_id in (1, 2):
+        talk.attach(process_id)
+        talk.sample(process_id, iterations=1, device_bytes=REST, peak_bytes=PEAK)
+        talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=process_id, curve=TENT))
+    goes_on(talk, 1, done_ms=4, held=46)
+    finds(talk, 2, 2)
+    return talk
+
+
+def test_who_marks_no_iteration_is_stopped_where_its_end_is_found():
+    talk = unmarked()
+    group, told = talk.core.groups[(1000, "j:2")], talk.of(SetStepLimit)
+    talk.waits(2)
+    kept = group.is_kept, group.wants
+
+    goes_on(talk, 1, done_ms=12, held=58)
+
+    assert kept == (True, False)
+    assert (group.is_kept, group.wants) == (False, True)
+    assert not told  # its shim counts marks only
+
+
+def test_unmarked_iterations_are_left_alone_where_none_are_looked_for():
+    talk = unmarked(find_iterations=False)
+
+    assert not talk.core.groups[(1000, "j:2")].is_kept
+
+
+def test_an_unmarked_iteration_that_fits_begins_before_its_gate_is_closed():
+    talk = unmarked()
+    goes_on(talk, 1, done_ms=16, held=22)
+    goes_on(talk, 2, done_ms=12, held=58)
+
+    actions = finds(talk, 1, 2)
+
+    assert talk.core.shifts.tenant(1).ends_allowed == 3
+    assert not any(isinstance(action, CloseGates) for action in actions)
+
+
+def test_from_the_first_mark_on_only_marks_count():
+    talk = unmarked()
+
+    talk.sample(2, after_ms=1.0, steps=1, waiting_threads=1, wait_reason=WaitReason.GATE)
+    stopped_at = allowed(talk, 2)
+    goes_on(talk, 1, done_ms=12, held=58)
+
+    assert stopped_at == 1
+    assert allowed(talk, 2) == 2
 
 
 def test_iterations_that_no_shift_makes_fit_come_one_after_the_other():

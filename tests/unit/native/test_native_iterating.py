@@ -37,6 +37,7 @@ class Job:
         self._state = mmap.mmap(self.process.fds[1], STATE_BYTES)
         self._put(NS_PER_TICK, 1 << 32)
         self.now_ns = 1
+        self.launch_ns = 0  # as predicted; 0 = not known
         self._steps = 0
         self._unread = 0
         self._threads: dict[int, int] = {}  # of recorded ones
@@ -79,7 +80,8 @@ class Job:
         self, thread: int, kind: int, *, flags: int = 0, object_: int = 0, value: int = 0
     ) -> None:
         ticks = self.now_ns + TICK_NS
-        fields = (ticks, kind, flags, 0, 1, 5, object_, 0, 4, 32, 0, value)
+        duration_ns = self.launch_ns if kind == KINDS["launch"][0] else 0
+        fields = (ticks, kind, flags, 0, 1, 5, object_, 0, 4, 32, duration_ns, value)
         self._write(thread, struct.pack("<QBBHIQQQIIQQ", *fields))
 
     def _write(self, thread: int, record: bytes) -> None:
@@ -135,6 +137,19 @@ def test_iterations_are_found_where_none_is_marked(job: Job) -> None:
     length = 1 + 32 + 31 + 12 + 1
     assert snapshot.iteration_ns == length * TICK_NS
     assert snapshot.iteration_launches == length - 2
+
+
+def test_work_is_counted_from_the_end_of_an_iteration_that_was_found(job: Job) -> None:
+    job.launch_ns = 500
+    snapshot = run(job, train(iterations=20, layers=3))
+    since_ns = snapshot.work_ns - snapshot.step_work_ns
+    # The last one is not known to have ended yet, and the first launches are those it is known by.
+    launches = snapshot.iteration_launches
+    assert (launches - 8) * job.launch_ns <= since_ns <= launches * job.launch_ns
+
+    job.step()
+    marked = job.seen()
+    assert marked.step_work_ns == marked.work_ns
 
 
 def test_a_poller_that_detects_nothing_still_counts_records() -> None:
