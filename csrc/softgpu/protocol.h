@@ -164,7 +164,7 @@ struct MemReply {
   Header header;
   uint64_t request, allocation;  // allocation: device's number, 0 when refused
   uint32_t status;               // CUresult
-  uint32_t reserved;
+  uint32_t unmappable;           // a fault: cuMemMap is to refuse it
 };
 struct MemRelease {
   Header header;

@@ -439,6 +439,16 @@ def daemon_ends(folder):
     return {"out": out, "right": memory.is_right()}
 
 
+def copy_fails(folder):
+    """A copy on the way breaks the context: the job hears of that, and nobody else does."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    moves = [daemon.move(target)[0] for target in (0, EVERYTHING)]
+    answer = cu.cuMemsetD32(memory.addresses[0], 7, 1)[0].name
+    return {"moves": moves, "answer": answer, "others": held_by_all(daemon) > 0}
+
+
 def device_is_lost(folder):
     """The device is lost while everything is out: whoever waits for it hears of that."""
     daemon = Daemon(folder)

@@ -197,6 +197,31 @@ def test_small_memory_ends_with_its_context(case):
     assert seen["after"] == [2 * MIB] * 2
 
 
+# Three copies fill the memory, six move its pieces out, six back in. Each piece is made twice.
+@pytest.mark.parametrize(
+    ("fault", "moves", "answer"),
+    [
+        (None, ["reached", "reached"], "SUCCESS"),
+        ("copy@5", ["failed", "failed"], "ERROR_UNKNOWN"),
+        ("copy@11", ["reached", "failed"], "ERROR_UNKNOWN"),
+    ],
+)
+def test_a_copy_that_fails_is_an_error_of_its_job_alone(case, fault, moves, answer):
+    seen = case("copy_fails", faults=fault)
+
+    assert seen["moves"] == moves
+    assert seen["answer"] == f"CUDA_{answer}"
+    assert seen["others"]
+
+
+def test_memory_that_is_refused_on_the_way_back_comes_all_the_same(case):
+    seen = case("there_and_back", faults="map@7,oom@9,map@12")
+
+    assert seen["back"] == ["reached", 0]
+    assert seen["right"] == [True] * 3
+    assert seen["leaked"] == 0
+
+
 def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
     seen = case("device_is_lost", faults="lost:bump@1")
 

@@ -105,6 +105,7 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
   } else {
     reply.allocation = ++last_allocation_;
     ++client->allocations;
+    reply.unmappable = kind == MemKind::kVmm && faults_.refuse_map();
   }
   client->replies.add(Type::kMemReply, reply);
   return nullptr;

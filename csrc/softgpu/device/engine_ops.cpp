@@ -168,6 +168,7 @@ void Engine::finish(Op* op) {
   if (op->fault == FaultKind::kLaunchFailed) op->status = kLaunchFailed;
   if (op->fault == FaultKind::kDeviceLost) op->status = kDeviceUnavailable;
   if (op->fault == FaultKind::kEccUncorrectable) op->status = kEccUncorrectableError;
+  if (op->fault == FaultKind::kCopyFailed) op->status = kUnknown;
   suffer(*op);
   Client* client = op->client;
   Context* context = op->context;

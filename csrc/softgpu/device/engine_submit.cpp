@@ -70,8 +70,9 @@ Pending* Engine::make_pending(Stream* stream, const Submit& message) {
     if (!completes) submitted->needs_body = false;
     submitted->cost_pending = submitted->needs_body && message.needs_body == kBodyTellsCost;
   } else if (kind == OpKind::kCopyHtoD || kind == OpKind::kCopyDtoH) {
-    submitted->slowness =
-        static_cast<uint32_t>(std::min<uint64_t>(faults_.next_copy_factor(), UINT32_MAX));
+    const Faults::Copy copy = faults_.next_copy();
+    submitted->slowness = static_cast<uint32_t>(std::min<uint64_t>(copy.factor, UINT32_MAX));
+    if (copy.fails) submitted->fault = FaultKind::kCopyFailed;
   }
   return submitted;
 }

@@ -20,6 +20,8 @@ constexpr Kind kKinds[] = {
     {"ecc-corrected", FaultKind::kEccCorrected, Kind::kName},
     {"ecc-uncorrectable", FaultKind::kEccUncorrectable, Kind::kName},
     {"slow", FaultKind::kSlowCopy, Kind::kFactor},
+    {"copy", FaultKind::kCopyFailed, Kind::kNoArgument},
+    {"map", FaultKind::kMapRefused, Kind::kNoArgument},
 };
 
 template <typename Number>
@@ -116,31 +118,31 @@ bool Faults::happens(Planned* planned) const {
   return drawn < planned->probability;
 }
 
-bool Faults::refuse_reservation() {
-  bool refuse = false;
+bool Faults::next_of(FaultKind fault) {
+  bool now = false;
   for (Planned& planned : planned_) {
-    if (planned.fault == FaultKind::kOutOfMemory && happens(&planned)) refuse = true;
+    if (planned.fault == fault && happens(&planned)) now = true;
   }
-  return refuse;
+  return now;
 }
 
+// The others have no name.
 FaultKind Faults::next_kernel(std::string_view name) {
   FaultKind fault = FaultKind::kNone;
   for (Planned& planned : planned_) {
-    const bool of_copies_or_memory =
-        planned.fault == FaultKind::kOutOfMemory || planned.fault == FaultKind::kSlowCopy;
-    if (of_copies_or_memory || planned.name != name) continue;
+    if (planned.name.empty() || planned.name != name) continue;
     if (happens(&planned)) fault = planned.fault;
   }
   return fault;
 }
 
-uint64_t Faults::next_copy_factor() {
-  uint64_t factor = 1;
+Faults::Copy Faults::next_copy() {
+  Copy copy;
   for (Planned& planned : planned_) {
-    if (planned.fault == FaultKind::kSlowCopy && happens(&planned)) factor = planned.factor;
+    if (planned.fault == FaultKind::kSlowCopy && happens(&planned)) copy.factor = planned.factor;
   }
-  return factor;
+  copy.fails = next_of(FaultKind::kCopyFailed);
+  return copy;
 }
 
 }  // namespace tandem::softgpu

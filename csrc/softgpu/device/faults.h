@@ -13,7 +13,7 @@ namespace tandem::softgpu {
 
 enum class FaultKind : uint8_t {
   kNone, kOutOfMemory, kLaunchFailed, kHang, kDeviceLost, kSlowCopy, kEccCorrected,
-  kEccUncorrectable,
+  kEccUncorrectable, kCopyFailed, kMapRefused,
 };
 
 class Faults {
@@ -21,10 +21,17 @@ class Faults {
   // Adds the faults of a comma-separated list; the error, empty when there is none.
   [[nodiscard]] std::string parse(std::string_view list);
 
-  // Count one reservation, kernel of that name, or copy; what shall become of it.
-  bool refuse_reservation();
+  struct Copy {
+    uint64_t factor = 1;  // of its time
+    bool fails = false;
+  };
+
+  // Count one reservation, piece of physical memory, kernel of that name, or copy; what shall become
+  // of it.
+  bool refuse_reservation() { return next_of(FaultKind::kOutOfMemory); }
+  bool refuse_map() { return next_of(FaultKind::kMapRefused); }
   FaultKind next_kernel(std::string_view name);
-  uint64_t next_copy_factor();
+  Copy next_copy();
 
  private:
   struct Planned {
@@ -39,6 +46,7 @@ class Faults {
   std::string read_moment(std::string_view spec, char mark, std::string_view text,
                           Planned* planned) const;
   bool happens(Planned* planned) const;
+  bool next_of(FaultKind fault);
 
   std::vector<Planned> planned_;
   uint64_t seed_ = 0;

@@ -36,6 +36,7 @@ enum Status : uint32_t {
   kMpsServerNotReady = 807,
   kMpsMaxClientsReached = 808,
   kMpsClientTerminated = 810,
+  kUnknown = 999,
 };
 
 inline std::string name_of(const char (&field)[kNameBytes]) {

@@ -135,6 +135,7 @@ struct Physical {  // cuMemCreate
   uint64_t handle = 0;      // CUmemGenericAllocationHandle; the same each time it is asked for
   uint32_t handles = 1;     // how often the program has it: created or imported, and retained
   uint32_t references = 1;  // those and one for every mapping
+  bool unmappable = false;  // a fault of the device
 };
 
 struct Pool;

@@ -264,6 +264,22 @@ TEST(who_comes_back_takes_no_more_than_there_is) {
   memory.drop_all();
 }
 
+// Slower, but no reason to keep anything on the device.
+TEST(homes_that_cannot_be_pinned_do_as_well) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  pages::g_seen.refuse_register = 1;
+  const int tried = pages::g_seen.registrations.load();
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  pages::g_seen.refuse_register = 0;
+  CHECK_EQ(pages::g_seen.registrations.load(), tried + 1);
+  CHECK(memory.is_right());
+  memory.drop_all();
+}
+
 TEST(an_allocation_that_fails_half_way_takes_nothing) {
   for (int64_t failures = 1; failures <= 7; ++failures) {
     Job job;

@@ -94,6 +94,32 @@ TEST(a_failing_body_is_an_xid_but_no_client_can_lose_the_device_for_others) {
   }
 }
 
+TEST(a_copy_that_fails_breaks_its_context_only) {
+  Simulation s(with_faults("copy@2"));
+  const uint32_t a = s.join(1), b = s.join(2);
+  const uint64_t first = s.submit(b, of_kind(OpKind::kCopyHtoD, 1000));
+  s.run();
+  const uint64_t hit = s.submit(a, of_kind(OpKind::kCopyDtoH, 1000)), later = s.submit(a, kernel(kMs));
+  s.run();
+  const uint64_t other = s.submit(b, of_kind(OpKind::kCopyDtoH, 1000));
+  s.run();
+  CHECK_EQ(s.done(a, hit).status, uint32_t{kUnknown});
+  CHECK_EQ(s.done(a, later).status, uint32_t{kUnknown});
+  CHECK_EQ(s.done(b, first).status, 0u);
+  CHECK_EQ(s.done(b, other).status, 0u);
+}
+
+TEST(a_piece_that_cannot_be_mapped_is_said_to_be_so_once) {
+  Simulation s(with_faults("map@2"));
+  const uint32_t a = s.join();
+  const auto vmm = static_cast<uint32_t>(MemKind::kVmm), linear = static_cast<uint32_t>(MemKind::kLinear);
+  for (const uint32_t kind : {vmm, linear, vmm, vmm})
+    s.send(a, Type::kMemReserve, MemReserve{{}, 1, 4096, 0, kind});
+  std::string said;
+  for (const MemReply& reply : s.peers[a].memory) said += reply.unmappable ? 'x' : '.';
+  CHECK(said == "..x.");
+}
+
 TEST(only_query_connections_may_ask_for_events) {
   Simulation s;
   const uint32_t a = s.join();

@@ -192,6 +192,59 @@ def test_a_job_on_the_host_comes_back_without_its_daemon(place, by):
     assert job.end() == 0
 
 
+@pytest.fixture
+def slow_place(fresh_place):
+    """The second copy of the first job's way out takes 10 s, and the host has room for one job."""
+    # Its word and its three patterns are copied before.
+    fresh_place.env["TANDEM_SOFTGPU_FAULTS"] = "slow:2500@6"
+    path = fresh_place.folder / "config.toml"
+    path.write_text(f'[memory]\nhost_limit = "{ALL // MIB}MiB"\n')
+    fresh_place.start_daemon("--config", str(path))
+    return fresh_place
+
+
+def in_the_middle(client):
+    return 0 < status(client).swapped_bytes < ALL
+
+
+def test_a_job_that_is_killed_while_it_copies_leaves_its_homes_and_room_to_others(slow_place):
+    job, _ = swappable(slow_place)
+    other = slow_place.job("other")
+    with slow_place.client() as client:
+        slow_place.tandem("pause", "kept")
+        until(lambda: in_the_middle(client), what="it copies")
+        job.kill()
+        until(lambda: len(client.jobs()) == 1, what="it is gone")
+        assert other.do("compute()") == [15]
+        assert other.do(f"free(alloc({TOO_MUCH_BESIDE}))") == "CUDA_SUCCESS"
+
+        second, addresses = swappable(slow_place)
+        slow_place.tandem("pause", "kept")
+        until(lambda: status(client).swapped_bytes == ALL, what="the host has room for it")
+        slow_place.tandem("resume", "kept")
+    assert second.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
+# The device gives a stopped program up after seconds of real time.
+HUNG = pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, HUNG])
+def test_a_daemon_that_goes_while_one_copies_and_another_waits_costs_no_byte(slow_place, by):
+    job, addresses = swappable(slow_place)
+    waiter = slow_place.job("waiter", "--wait-memory=1h")
+    with slow_place.client() as client:
+        waiter.start(f"alloc({TOO_MUCH_BESIDE}).__str__()")
+        until(lambda: client.job("waiter").memory_wait_place == 1, what="it waits")
+        slow_place.tandem("pause", "kept")
+        until(lambda: in_the_middle(client), what="it copies")
+    slow_place.daemon.send_signal(by)
+
+    assert waiter.result() == OUT_OF_MEMORY  # the driver's word: the pages are still there
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+    assert job.end() == 0
+
+
 def test_a_job_that_is_killed_on_the_host_leaves_nothing(place):
     job, _ = swappable(place)
     with place.client() as client:

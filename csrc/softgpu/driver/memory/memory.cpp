@@ -106,7 +106,7 @@ CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out) {
 }
 
 CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
-                        uint64_t* allocation) {
+                        uint64_t* allocation, bool* unmappable) {
   proto::MemReply reply;
   for (bool again = true; again;) {
     if (!call.rt.ask_memory(call.lock, bytes, device, kind, &reply)) {
@@ -116,6 +116,7 @@ CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kin
     again = reply.status == CUDA_ERROR_OUT_OF_MEMORY && trim_device(call.rt, device) > 0;
   }
   *allocation = reply.allocation;
+  if (unmappable) *unmappable = reply.unmappable != 0;
   return static_cast<CUresult>(reply.status);
 }
 

@@ -8,9 +8,9 @@
 namespace softgpu {
 
 // Ask the ledger for memory; what pools of the device do not use is given back first where it is
-// short. Gives up the lock while it waits.
+// short. Gives up the lock while it waits. `unmappable`: a fault that physical memory may have.
 CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
-                        uint64_t* allocation);
+                        uint64_t* allocation, bool* unmappable = nullptr);
 
 // Memory of the current context, as cuMemAlloc gives it.
 CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out);

@@ -197,8 +197,9 @@ SOFTGPU_API cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   if (!out || !whole(bytes) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_prop(call.rt, prop)) return bad;
   uint64_t allocation = 0;
+  bool unmappable = false;
   if (const CUresult bad = reserve_memory(call, bytes, prop->location.id, proto::MemKind::kVmm,
-                                          &allocation)) {
+                                          &allocation, &unmappable)) {
     return bad;
   }
   const int fd = make_memory_file(call.rt, "vmm", prop->location.id, allocation, bytes);
@@ -209,6 +210,7 @@ SOFTGPU_API cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   auto* physical = new Physical{fd, bytes, allocation, *prop};
   // Compression is a wish; the properties tell that it was not granted.
   physical->prop.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
+  physical->unmappable = unmappable;
   *out = add_physical(call.rt, physical);
   return CUDA_SUCCESS;
 }
@@ -234,6 +236,7 @@ SOFTGPU_API cuMemMap(CUdeviceptr at, size_t bytes, size_t offset,
       overlaps(*range, at, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (physical->unmappable) return CUDA_ERROR_UNKNOWN;
   if (mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd,
            0) == MAP_FAILED) {
     return CUDA_ERROR_OUT_OF_MEMORY;
