@@ -33,7 +33,14 @@ struct Copy {
   void* to;
   const void* from;
   uint64_t bytes;
+  uint64_t end_ns;
   bool is_last = false;  // of those before one event
+};
+// What the calling thread and the one copy engine have done with their time, where things take any.
+struct Times {
+  uint64_t copy_ns = 0, map_ns = 0;  // of each; to map is to make a piece, or to take one off
+  uint64_t thread_ns = 0, engine_ns = 0;
+  uint64_t idle_ns = 0;  // of the engine, between copies
 };
 struct Gpu {
   std::mutex lock;
@@ -43,6 +50,7 @@ struct Gpu {
   std::map<CUdeviceptr, uint64_t> reserved;
   std::map<CUdeviceptr, Mapping> mapped;
   std::vector<Copy> copies;
+  Times times;
   CUmemGenericAllocationHandle next = 1;
   // The `fail_at`th call from now on fails, and all behind it if `for_good`.
   int64_t fail_at = 0;
@@ -75,6 +83,7 @@ inline bool is_mapped(CUdeviceptr at, uint64_t bytes) {
 inline void finish_copies(bool good) {
   for (bool last = false; !last && !g_gpu.copies.empty();) {
     const Copy copy = g_gpu.copies.front();
+  g_gpu.times.thread_ns = std::max(g_gpu.times.thread_ns, copy.end_ns);
     if (good) std::memcpy(copy.to, copy.from, copy.bytes);
     last = copy.is_last;
     g_gpu.copies.erase(g_gpu.copies.begin());
@@ -82,6 +91,13 @@ inline void finish_copies(bool good) {
 }
 inline void finish_all_copies() {
   while (!g_gpu.copies.empty()) finish_copies(true);
+}
+inline void begin_copy(void* to, const void* from, uint64_t bytes) {
+  Times& times = g_gpu.times;
+  const uint64_t start_ns = std::max(times.thread_ns, times.engine_ns);
+  if (times.engine_ns) times.idle_ns += start_ns - times.engine_ns;
+  times.engine_ns = start_ns + times.copy_ns;
+  g_gpu.copies.push_back({to, from, bytes, times.engine_ns});
 }
 inline bool is_on_its_way(CUdeviceptr at, uint64_t bytes) {
   const char* begin = static_cast<const char*>(as_pointer(at));
@@ -123,6 +139,7 @@ inline void make_memory() {
     const int fd = memfd_create("device", MFD_CLOEXEC);
     CHECK(fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0);
     g_gpu.used += bytes;
+    g_gpu.times.thread_ns += g_gpu.times.map_ns;
     g_gpu.physical[*out = g_gpu.next++] = {fd, bytes};
     return CUDA_SUCCESS;
   };
@@ -154,6 +171,7 @@ inline void make_memory() {
     if (fails()) return kFault;
     CHECK_EQ(g_gpu.mapped.at(at).bytes, bytes);
     g_gpu.mapped.erase(at);
+    g_gpu.times.thread_ns += g_gpu.times.map_ns;
     mmap(as_pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
          0);
     return CUDA_SUCCESS;
@@ -204,14 +222,14 @@ inline void make_work() {
     const Guard guard(g_gpu.lock);
     CHECK(is_mapped(from, bytes));
     if (fails()) return kFault;
-    g_gpu.copies.push_back({to, as_pointer(from), bytes});
+    begin_copy(to, as_pointer(from), bytes);
     return CUDA_SUCCESS;
   };
   g_driver.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
     const Guard guard(g_gpu.lock);
     CHECK(is_mapped(to, bytes));
     if (fails()) return kFault;
-    g_gpu.copies.push_back({as_pointer(to), from, bytes});
+    begin_copy(as_pointer(to), from, bytes);
     return CUDA_SUCCESS;
   };
 }
@@ -225,6 +243,7 @@ inline void free_all() {
   g_gpu.mapped.clear();
   g_gpu.copies.clear();
   g_gpu.used = 0;
+  g_gpu.times = {};
 }
 
 // Only once, since movers of earlier tests may be about to end. Nothing is planted, and all is free.

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "fake_gpu.h"
 #include "homes.h"
@@ -278,6 +279,33 @@ TEST(homes_that_cannot_be_pinned_do_as_well) {
   CHECK_EQ(pages::g_seen.registrations.load(), tried + 1);
   CHECK(memory.is_right());
   memory.drop_all();
+}
+
+// docs/adr/0008: a copy needs no thread, so the one that there is maps meanwhile.
+TEST(the_copy_engine_never_waits_for_mappings_that_are_no_slower_than_copies) {
+  constexpr uint64_t kPieces = 16, kCopyNs = 100;
+  for (const uint64_t map_ns : {1u, 50u, 100u, 150u}) {
+    Job job;
+    Memory memory;
+    for (uint64_t i = 0; i < kPieces; ++i) CHECK(memory.add(kMiB + 1000));
+    job.give_pool(kPieces * 2 * kMiB);
+    for (const uint64_t target : {uint64_t{0}, shm::kNoLimit}) {
+      const auto exchange = [](const fake_gpu::Times& times) {
+        const fake_gpu::Guard guard(g_gpu.lock);
+        return std::exchange(g_gpu.times, times);
+      };
+      exchange({kCopyNs, map_ns});
+      CHECK(job.move(target) == shm::SwapOutcome::kReached);
+      const fake_gpu::Times took = exchange({});
+      if (map_ns <= kCopyNs) {
+        CHECK_EQ(took.idle_ns, 0u);
+      } else {  // mapping alone takes the time, one piece after the other
+        CHECK_EQ(took.thread_ns, kPieces * map_ns + kCopyNs);
+      }
+    }
+    CHECK(memory.is_right());
+    memory.drop_all();
+  }
 }
 
 TEST(an_allocation_that_fails_half_way_takes_nothing) {
