@@ -46,6 +46,7 @@ class Request:
     slo_p99_ns: int | None = None
     preemptible: bool | None = None
     swappable: bool | None = None
+    checkpoint: bool = False  # instead of swappable
     name: str = ""
     group: str = ""
     memory_percent: int | None = None  # in place of memory_bytes
@@ -103,7 +104,7 @@ def encode_register(request: Request, *, command: str) -> bytes:
         request.slo_p99_ns or 0,
         yes_or_no[request.preemptible],
         request.memory_percent or 0,
-        yes_or_no[request.swappable],
+        3 if request.checkpoint else yes_or_no[request.swappable],
         -(-min(request.wait_memory_ns or 0, MAX_WAIT_NS) // SECOND_NS),  # a part counts whole
         _text(request.name, NAME_BYTES),
         _text(request.group, NAME_BYTES),

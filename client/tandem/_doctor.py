@@ -83,6 +83,15 @@ def check_driver(machine: Machine) -> Iterator[Finding]:
     yield Finding(check="driver", level=level, text=f"{kind} {probe['driver']} ({version}): {gpus}")
 
 
+def check_checkpoints(machine: Machine) -> Iterator[Finding]:
+    """Whether `tandem run --checkpoint` can work."""
+    if machine.probe is None or machine.probe["driver"] is None:
+        return
+    can = machine.probe["checkpoints"]
+    text = "the driver has them" if can else "not in this driver: 570 and newer have them"
+    yield Finding(check="checkpoints", level=OK, text=f"{text} (for `tandem run --checkpoint`)")
+
+
 def check_shim(machine: Machine) -> Iterator[Finding]:
     """Whether the preload library is there and loads."""
     if machine.probe is None:
@@ -306,6 +315,7 @@ def _pidfd_works() -> None:
 # In the order they are shown: from the hardware up to the jobs.
 CHECKS: tuple[Check, ...] = (
     check_driver,
+    check_checkpoints,
     check_shim,
     check_lookups,
     check_kernel,

@@ -172,6 +172,7 @@ def request_environment(request: Request) -> dict[str, str]:
         "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
         "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
         "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
+        "TANDEM_CHECKPOINT": "1" if request.checkpoint else None,
         "TANDEM_NAME": request.name or None,
         "TANDEM_GROUP": request.group or None,
     }

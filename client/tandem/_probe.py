@@ -33,7 +33,11 @@ def probe() -> dict[str, object]:
 def _driver_facts(driver: ctypes.CDLL) -> dict[str, object]:
     number = ctypes.c_int(0)
     driver.cuDriverGetVersion(ctypes.byref(number))
-    facts: dict[str, object] = {"driver": _mapped_libcuda(), "version": number.value}
+    facts: dict[str, object] = {
+        "driver": _mapped_libcuda(),
+        "version": number.value,
+        "checkpoints": hasattr(driver, "cuCheckpointProcessCheckpoint"),
+    }
     if (result := driver.cuInit(0)) != 0:
         return facts | {"init": result, "gpus": []}
     driver.cuDeviceGetCount(ctypes.byref(number))

@@ -67,7 +67,7 @@ struct Request {
   uint64_t slo_p99_ns;
   uint32_t preemptible;  // 0 not said, 1 yes, 2 no
   uint8_t memory_percent;  // of the device, where memory_bytes is not said; REGISTER only
-  uint8_t swappable;       // 0 not said, 1 yes, 2 no
+  uint8_t swappable;       // 0 not said, 1 yes, 2 no, 3 as a whole, by the driver's checkpoints
   uint16_t wait_memory_s;  // how long an allocation may wait for memory
   char name[kNameBytes];
   char group[kNameBytes];

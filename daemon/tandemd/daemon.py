@@ -24,10 +24,12 @@ import structlog
 from tandem import _native
 from tandemd.auditor import Auditor
 from tandemd.config import Config
+from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
 from tandemd.edges.channel import Channels
+from tandemd.edges.checkpoints import Checkpointer
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
 from tandemd.edges.host_pool import HostPools
@@ -38,6 +40,7 @@ from tandemd.loop import Loop
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
+RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
 STOP_S = 5.0  # a thread that does not end within this is left to the exit
 FRESH_S = 2.0
 
@@ -112,6 +115,8 @@ class Daemon:
         for thread in (self._core, *self._threads):
             with contextlib.suppress(RuntimeError):  # never started
                 thread.join(STOP_S)
+        if self._built.done() and self._built.exception() is None:
+            self._checkpointer.close(RESTORE_S)
         self._directory.clean()
 
     def is_alive(self) -> bool:
@@ -184,6 +189,10 @@ class Daemon:
             gpu_index=GpuIndex(self._inventory.gpus()),
             clock_kind=CLOCK_VIRTUAL if clock.is_virtual else CLOCK_MONOTONIC,
         )
+        self._checkpointer = Checkpointer(
+            post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual
+        )
+        self._loop.checkpoint = self._checkpoint
         self._attach = AttachServer(
             self._directory.path / ATTACH_SOCKET,
             deliver=self._deliver,
@@ -192,6 +201,24 @@ class Daemon:
         self._sessions.attach = self._attach
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
+
+    def _checkpoint(self, action: CheckpointProcess) -> None:
+        info = self._sessions.info.get(action.process_id)
+        if info is None:
+            return
+
+        def tell(problem: str) -> None:
+            now_ns = self._loop.clock.now_ns()
+            self._loop.handle(
+                ProcessCheckpointed(
+                    now_ns=now_ns,
+                    process_id=action.process_id,
+                    away=action.away,
+                    problem=problem,
+                )
+            )
+
+        self._checkpointer.move(info.pid, away=action.away, tell=tell)
 
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:

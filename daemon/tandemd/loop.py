@@ -22,6 +22,7 @@ from tandemd.core.events import (
     Action,
     AnnounceJob,
     ChargeGroup,
+    CheckpointProcess,
     Event,
     Ticked,
     UsageSampled,
@@ -79,6 +80,7 @@ class Loop:
         self.curves = Curves(poller)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
+        self.checkpoint: Callable[[CheckpointProcess], None] | None = None
         self.started_ns = 0
         self.last_round_ns = 0
         self._posted: deque[Callable[[], None]] = deque()
@@ -129,6 +131,8 @@ class Loop:
                 notable = self._wait_virtual() if virtual else self._wait_real()
                 self._round(notable=notable)
         finally:
+            for action in self.scheduler.checkpoints.leave():
+                self.perform(action)
             self.channels.release_all()
             self.poller.stop()
 
@@ -169,6 +173,9 @@ class Loop:
                 change = Change(at_ns=self.last_round_ns, kind=kind, job_id=job_id)
                 for watcher in list(self.watchers):
                     watcher(change)
+            case CheckpointProcess():
+                if self.checkpoint is not None:
+                    self.checkpoint(action)
             case _:
                 self.channels.perform(action)
 

@@ -265,7 +265,8 @@ class Sessions:
             sm_percent=min(request.sm_percent, 100),
             slo_p99_ns=_said(request.slo_p99_ns, 0),
             preemptible={1: True, 2: False}.get(request.preemptible),
-            swappable={1: True, 2: False}.get(request.swappable, is_swapped),
+            swappable={1: True, 2: False, 3: False}.get(request.swappable, is_swapped),
+            checkpoint=request.swappable == 3,
             name=request.name,
             group=request.group,
         )

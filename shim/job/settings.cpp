@@ -252,6 +252,7 @@ Settings read_settings() {
     if (!settings.request.swappable)
       say_once("TANDEM_SWAPPABLE", value, "is neither 0 nor 1; ignoring it");
   }
+  if (is_on("TANDEM_CHECKPOINT")) settings.request.swappable = 3;
   if (const char* value = text_of("TANDEM_PREEMPTIBLE")) {
     settings.request.preemptible = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;
     if (!settings.request.preemptible)

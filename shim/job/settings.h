@@ -11,6 +11,7 @@
 //   TANDEM_WAIT_MEMORY 30s                    not said  an allocation may wait so long for memory
 //   TANDEM_PREEMPTIBLE 0 | 1                   not said
 //   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
+//   TANDEM_CHECKPOINT 0 | 1                    0         1: instead, as a whole, by the driver
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME, TANDEM_GROUP   text           none

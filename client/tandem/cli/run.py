@@ -106,6 +106,13 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     help="Whether the job's memory may be moved to the host while it is paused.",
 )
 @click.option(
+    "--checkpoint",
+    is_flag=True,
+    envvar="TANDEM_CHECKPOINT",
+    help="While the job is paused have the driver (570 or newer) save it to the host as a whole. "
+    "If the driver fails at that, the job is lost.",
+)
+@click.option(
     "--return-memory",
     is_flag=True,
     envvar="TANDEM_RETURN_MEMORY",
@@ -166,6 +173,11 @@ def run(**options: Any) -> None:
 
 
 def _request(options: dict[str, Any]) -> Request:
+    if options["checkpoint"] and options["swappable"]:
+        raise UsageError(
+            "--checkpoint and --swappable are two ways to the same: say one of them; "
+            "--swappable moves memory piece by piece, and fails softly"
+        )
     memory, sm = options["memory"], options["sm"]
     return Request(
         priority=options["priority"],
@@ -178,6 +190,7 @@ def _request(options: dict[str, Any]) -> Request:
         slo_p99_ns=options["slo"],
         preemptible=options["preemptible"],
         swappable=options["swappable"],
+        checkpoint=options["checkpoint"],
         name=options["name"],
         group=options["group"],
     )

@@ -71,7 +71,7 @@ Problem check_request(const char* message, wire::Request* request) {
       {"sm_percent", request->sm_percent, 100},
       {"preemptible", request->preemptible, 2},
       {"memory_percent", request->memory_percent, 100},
-      {"swappable", request->swappable, 2},
+      {"swappable", request->swappable, 3},
   };
   if (Problem p = check_limits(message, limits)) return p;
   if (Problem p = check_text(message, "name", request->name, sizeof(request->name), Lines::kOne)) {

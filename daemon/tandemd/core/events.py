@@ -121,6 +121,16 @@ class MemoryAudited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessCheckpointed:
+    """The driver saved a process to the host, or brought it back; or could not."""
+
+    now_ns: int
+    process_id: int
+    away: bool  # what was asked for
+    problem: str = ""  # why not, for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingBegan:
     """The watchdog found that something is the matter with the job."""
 
@@ -190,6 +200,7 @@ Event = (
     | WorkClassified
     | CurveRecorded
     | MemoryAudited
+    | ProcessCheckpointed
     | FindingBegan
     | FindingEnded
     | JobUpdated
@@ -302,6 +313,17 @@ class MoveMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointProcess:
+    """Have the driver save the process to the host, or bring it back if it was saved.
+
+    `ProcessCheckpointed` says how that ended.
+    """
+
+    process_id: int
+    away: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
     """The class the process is treated as."""
 
@@ -363,6 +385,7 @@ Action = (
     | SetMemoryWait
     | SetMemoryPlace
     | MoveMemory
+    | CheckpointProcess
     | SetClass
     | SetLinger
     | ForgetProcess

@@ -41,7 +41,7 @@ def memory_facts(job: Job) -> list[str]:
     """The limit and what is used of it, and what happens where it is in the way."""
     spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
     lines = []
-    if job.paused and used_bytes and not spec.swappable:
+    if job.paused and used_bytes and not (spec.swappable or spec.checkpoint):
         lines.append("its memory stays on the gpu: it was not started with --swappable")
     if spec.memory_bytes < NO_LIMIT:
         over = ": it is over it, keeps what it has and gets no more" * (

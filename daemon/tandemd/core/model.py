@@ -96,6 +96,7 @@ class JobSpec:
     preemptible: bool | None = None
     idle_release_ns: int = 0  # idle for so long it gives its memory up; 0 = as for all jobs
     swappable: bool = False  # its memory may be moved to the host
+    checkpoint: bool = False  # while paused it may be saved to the host by the driver
     name: str = ""
     group: str = ""
 

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import assert_never
 
 from tandemd.core.audit import take_audit
+from tandemd.core.checkpoints import Checkpoints
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
@@ -38,6 +39,7 @@ from tandemd.core.events import (
     OpenGates,
     PolicyChanged,
     ProcessAttached,
+    ProcessCheckpointed,
     ProcessExited,
     ProcessMapped,
     SetHonourPresence,
@@ -85,6 +87,7 @@ class Scheduler:
         self.turns: dict[frozenset[int], Turns] = {}
         self.memory = MemoryPlaces(self.processes, self.jobs)
         self.residency = Residency(self.memory.line)
+        self.checkpoints = Checkpoints()
         self.shifts = Shifts(self.processes, self.jobs)
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
@@ -125,6 +128,7 @@ class Scheduler:
                 WorkClassified()
                 | CurveRecorded()
                 | MemoryAudited()
+                | ProcessCheckpointed()
                 | FindingBegan()
                 | FindingEnded()
             ):
@@ -152,6 +156,8 @@ class Scheduler:
         wakes_before_ns = self._memory_wakes_ns
         if views:
             actions += self._move_memory(views, now_ns)
+        if self.checkpoints.is_used:
+            actions += self.checkpoints.decide(self.groups.values(), now_ns)
         actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
         if wakes_before_ns or self._memory_wakes_ns:
             self._tell_wake(now_ns, actions)
@@ -160,7 +166,8 @@ class Scheduler:
     @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        wishes = (self.memory.wake_at_ns, self.residency.wake_at_ns, self.shifts.wake_at_ns)
+        parts = (self.memory, self.residency, self.shifts, self.checkpoints)
+        wishes = [part.wake_at_ns for part in parts]
         return [at_ns for at_ns in wishes if at_ns is not None]
 
     def _review_memory(self, now_ns: int) -> list[Island]:
@@ -402,6 +409,7 @@ class Scheduler:
         group.processes[event.process_id] = process
         group.last_wanted_ns = event.now_ns
         self.residency.watch(process, job)
+        self.checkpoints.watch(process, job)
         self._bind(group, event.now_ns)
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()
@@ -434,6 +442,7 @@ class Scheduler:
         group = self.groups[job.group_key]
         del job.processes[process.process_id], group.processes[process.process_id]
         self.residency.forget(process)
+        self.checkpoints.forget(process)
         self.shifts.forget(process.process_id)
         self._told.pop(process.process_id, None)
         self._gates.pop(process.process_id, None)
@@ -484,6 +493,7 @@ class Scheduler:
             if process is None:
                 continue  # left between the look and now
             job = self.jobs[process.job_id]
+            usage = self.checkpoints.seen(usage)
             old, process.usage = process.usage, usage
             self.memory.take(process, old, event.now_ns)
             jobs[job.job_id] = job
@@ -545,7 +555,12 @@ class Scheduler:
 
     def _take_observation(
         self,
-        event: WorkClassified | CurveRecorded | MemoryAudited | FindingBegan | FindingEnded,
+        event: WorkClassified
+        | CurveRecorded
+        | MemoryAudited
+        | ProcessCheckpointed
+        | FindingBegan
+        | FindingEnded,
         actions: list[Action],
     ) -> None:
         if isinstance(event, WorkClassified):
@@ -557,6 +572,10 @@ class Scheduler:
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs)
+            return
+        if isinstance(event, ProcessCheckpointed):
+            if (moved := self.checkpoints.take(event)) is not None:
+                self._note_where_memory_is(moved, event.now_ns, actions)
             return
         job = self.jobs.get(event.job_id)
         if job is None:

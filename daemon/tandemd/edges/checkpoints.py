@@ -1,0 +1,134 @@
+"""The driver's checkpoint calls: a whole process to the host and back.
+
+They wait for the process's work, copy all of its memory and need seconds, so a thread of its own
+makes them, one after the other; on the virtual clock, where a run has to repeat, the caller does.
+(CUDA driver manual, "CUDA Checkpointing".)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+LIBRARY = "libcuda.so.1"
+LOCK_TIMEOUT_MS = 10_000
+SUCCESS, NOT_INITIALIZED = 0, 3
+RUNNING, LOCKED, CHECKPOINTED = range(3)  # CUprocessState; what is above has failed
+PREFIX = "cuCheckpointProcess"
+CALLS = ("GetState", "Lock", "Checkpoint", "Restore", "Unlock")
+
+log = structlog.get_logger(__name__)
+
+
+class CheckpointError(Exception):
+    """The driver says no; the text is for people."""
+
+
+def _libcuda() -> ctypes.CDLL:
+    return ctypes.CDLL(LIBRARY)
+
+
+class Checkpointer:
+    """Saves processes and brings them back, in the order it was asked for."""
+
+    def __init__(
+        self,
+        *,
+        post: Callable[[Callable[[], None]], None],
+        at_once: bool,
+        load: Callable[[], ctypes.CDLL] = _libcuda,
+    ) -> None:
+        """`post` runs something on the loop's thread; `at_once`: no other thread is used.
+
+        `load` finds the driver when it is first needed; OSError: there is none.
+        """
+        self._post = post
+        self._at_once = at_once
+        self._load = load
+        self._driver: ctypes.CDLL | None = None
+        self._wanted: queue.SimpleQueue[tuple[int, bool, Callable[[str], None]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread: threading.Thread | None = None
+
+    def move(self, pid: int, *, away: bool, tell: Callable[[str], None]) -> None:
+        """Save the process, or bring it back if it was saved.
+
+        `tell` hears on the loop's thread why that could not be; "" if it was done.
+        """
+        if self._at_once:
+            self._post(partial(tell, self._try(pid, away=away)))
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+            self._thread.start()
+        self._wanted.put((pid, away, tell))
+
+    def close(self, timeout_s: float) -> None:
+        """Wait until all that was asked for is done, for so long at most."""
+        if self._thread is not None:
+            self._wanted.put(None)
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            pid, away, tell = wanted
+            self._post(partial(tell, self._try(pid, away=away)))
+
+    def _try(self, pid: int, *, away: bool) -> str:
+        try:
+            if away:
+                self._save(pid)
+            else:
+                self._bring_back(pid)
+        except CheckpointError as problem:
+            log.warning("checkpoint", pid=pid, away=away, problem=str(problem))
+            return str(problem)
+        return ""
+
+    def _save(self, pid: int) -> None:
+        # struct CUcheckpointLockArgs: the timeout, and room for what may come.
+        self._call("Lock", pid, (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS))
+        try:
+            self._call("Checkpoint", pid, None)
+        except CheckpointError:
+            self._call("Unlock", pid, None)
+            raise
+
+    def _bring_back(self, pid: int) -> None:
+        state = ctypes.c_int(RUNNING)
+        try:
+            self._call("GetState", pid, ctypes.byref(state))
+        except CheckpointError:
+            return  # the driver knows nothing of checkpoints, or not of this process
+        if state.value > CHECKPOINTED:
+            raise CheckpointError("the driver failed at it, and says that the process is lost")
+        if state.value == CHECKPOINTED:
+            self._call("Restore", pid, None)
+        if state.value != RUNNING:
+            self._call("Unlock", pid, None)
+
+    def _call(self, name: str, pid: int, argument: object) -> None:
+        try:
+            if self._driver is None:
+                self._driver = self._load()
+            function = self._driver[PREFIX + name]
+        except (OSError, AttributeError) as error:
+            raise CheckpointError("this driver has no checkpoints; 570 and newer have") from error
+        status = function(pid, argument)
+        if status == NOT_INITIALIZED:
+            self._driver.cuInit(0)
+            status = function(pid, argument)
+        if status != SUCCESS:
+            raise CheckpointError(f"{PREFIX}{name} answers {self._name_of(status)}")
+
+    def _name_of(self, status: int) -> str:
+        name = ctypes.c_char_p()
+        if self._driver is not None:
+            self._driver.cuGetErrorName(status, ctypes.byref(name))
+        return name.value.decode() if name.value else f"error {status}"

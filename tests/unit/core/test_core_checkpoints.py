@@ -1,0 +1,135 @@
+"""Whom the driver saves to the host while its job is paused, and what is said of it."""
+
+from talk import Talk
+
+from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
+from tandemd.core.explain import explain
+from tandemd.core.model import JobState
+
+MIB = 1 << 20
+
+
+def asked(actions):
+    return [(a.process_id, a.away) for a in actions if isinstance(a, CheckpointProcess)]
+
+
+def ended(talk, process_id, *, away, problem=""):
+    event = ProcessCheckpointed(
+        now_ns=talk.now_ns, process_id=process_id, away=away, problem=problem
+    )
+    return talk.say(event)
+
+
+def started(*, checkpoint=True):
+    talk = Talk()
+    talk.register(1, checkpoint=checkpoint)
+    first = talk.attach(1, checkpoint=checkpoint)
+    talk.map(1)
+    if checkpoint:
+        assert asked(first) == [(1, False)]  # an earlier daemon may have saved it
+        ended(talk, 1, away=False)
+    talk.works(1)
+    talk.sample(1, device_bytes=100 * MIB)
+    talk.audit(p1=(108 * MIB,))
+    return talk
+
+
+def story(talk):
+    return [line for _, line in talk.core.job(1).story]
+
+
+def test_a_paused_job_is_saved_once_it_rests_and_brought_back_when_it_goes_on():
+    talk = started()
+
+    assert not asked(talk.pause(1))  # its work is still on the gpu
+    assert asked(talk.rests(1)) == [(1, True)]
+    assert not asked(talk.tick(after_ms=10))  # once
+
+    ended(talk, 1, away=True)
+    job = talk.core.job(1)
+    usage = job.processes[1].usage
+    assert (job.state, usage.resident_bytes) == (JobState.SWAPPED, 0)
+    assert job.processes[1].unseen_bytes == 0
+    assert not asked(talk.sample(1, after_ms=5000))
+    assert talk.core.job(1).processes[1].usage.swapped_bytes == 100 * MIB
+    assert "on the host" in explain(talk.core, job, talk.now_ns).summary
+
+    assert asked(talk.resume(1)) == [(1, False)]
+    ended(talk, 1, away=False)
+    assert talk.core.job(1).processes[1].usage.resident_bytes == 100 * MIB
+    assert story(talk)[-1] == "the driver brought it back to the gpu"
+    assert asked(talk.pause(1)) == [(1, True)]
+
+
+def test_a_job_that_did_not_ask_is_only_held():
+    talk = started(checkpoint=False)
+
+    talk.pause(1)
+
+    assert not asked(talk.rests(1))
+    assert not asked(talk.resume(1))
+
+
+def test_what_cannot_be_saved_stays_and_is_tried_again_at_the_next_pause():
+    talk = started()
+    talk.pause(1)
+    talk.rests(1)
+
+    assert not asked(ended(talk, 1, away=True, problem="this driver has no checkpoints"))
+
+    assert story(talk)[-1] == "its memory stays on the gpu: this driver has no checkpoints"
+    assert talk.core.job(1).state is JobState.PAUSED
+    assert not asked(talk.tick(after_ms=60_000))
+    talk.resume(1)
+    assert asked(talk.pause(1)) == [(1, True)]
+
+
+def test_what_has_no_room_to_come_back_tries_until_it_has():
+    talk = started()
+    talk.pause(1)
+    talk.rests(1)
+    ended(talk, 1, away=True)
+    talk.resume(1)
+
+    for _ in range(2):
+        assert not asked(ended(talk, 1, away=False, problem="no room"))
+        assert talk.wake_at_ms == 250
+        assert not asked(talk.tick(after_ms=249))
+        assert asked(talk.tick(after_ms=1)) == [(1, False)]
+
+    assert story(talk).count("it is still on the host: no room") == 1  # told once
+    ended(talk, 1, away=False)
+    assert talk.core.job(1).processes[1].usage.swapped_bytes == 0
+
+
+def test_a_pause_that_ends_while_it_is_being_saved_brings_it_back_at_once():
+    talk = started()
+    talk.pause(1)
+    talk.rests(1)
+
+    assert not asked(talk.resume(1))
+
+    assert asked(ended(talk, 1, away=True)) == [(1, False)]
+
+
+def test_what_an_earlier_daemon_saved_comes_back_even_for_a_paused_job():
+    talk = Talk()
+    talk.register(1, checkpoint=True)
+    talk.pause(1)
+    assert asked(talk.attach(1, checkpoint=True)) == [(1, False)]
+    assert asked(ended(talk, 1, away=False)) == [(1, True)]
+
+
+def test_a_daemon_that_ends_brings_everybody_back_and_the_gone_are_forgotten():
+    talk = started()
+    assert talk.core.checkpoints.leave() == []
+    talk.pause(1)
+    talk.rests(1)
+    assert [a.away for a in talk.core.checkpoints.leave()] == [False]  # it is being saved
+    ended(talk, 1, away=True)
+    assert [a.away for a in talk.core.checkpoints.leave()] == [False]
+
+    talk.leave(1)
+
+    assert talk.core.checkpoints.leave() == []
+    assert not asked(ended(talk, 1, away=True))
