@@ -88,7 +88,7 @@ def test_without_the_window_the_servers_p99_is_lost(lab, folder, alone):
 def test_a_server_that_pauses_between_queued_requests_is_waited_for(lab, folder):
     """Longer than it lingers at first: without tuning, trainers get in before every request."""
     tuned, untuned = (
-        lab.run(name, folder=folder, config=config, pause_ns=600_000)
+        lab.run(name, folder=folder, config=config, pause_ns=600_000, seconds=4.0)
         for name, config in (("tuned", ""), ("untuned", LINGER_NOT_TUNED))
     )
 
