@@ -9,13 +9,25 @@
 namespace tandem::shim::memory {
 namespace {
 
+// Changes and their sum are seq_cst: publish() relies on it.
 std::atomic<uint64_t> g_used_on[kMostDevices];
-std::atomic<uint64_t> g_used{0};  // their sum
+std::atomic<uint32_t> g_devices{1};  // of these, so many may be other than 0
 std::atomic<uint64_t> g_imported{0};
 std::atomic<uint64_t> g_last_limit{shm::kNoLimit};
 
 std::atomic<uint64_t>& used_on(uint32_t device) {
-  return g_used_on[std::min(device, kMostDevices - 1)];
+  const uint32_t row = std::min(device, kMostDevices - 1);
+  uint32_t devices = g_devices.load();
+  while (__builtin_expect(row >= devices, 0) &&
+         !g_devices.compare_exchange_weak(devices, row + 1)) {
+  }
+  return g_used_on[row];
+}
+
+uint64_t sum() {
+  uint64_t used = 0;
+  for (uint32_t row = 0; row < g_devices.load(); ++row) used += g_used_on[row].load();
+  return used;
 }
 
 // By no more than there is: a figure that is off must never become a huge one.
@@ -36,10 +48,10 @@ void publish() {
   shm::StateMemory* shared = shared_page();
   if (!shared) return;
   // Two threads may publish at once: whoever stored an older figure sees that and stores again.
-  // seq_cst pairs with the changes of g_used.
-  uint64_t used = g_used.load();
-  for (shared->device_bytes.store(used); used != g_used.load(); shared->device_bytes.store(used))
-    used = g_used.load();
+  // seq_cst pairs with the changes.
+  uint64_t used = sum();
+  for (shared->device_bytes.store(used); used != sum(); shared->device_bytes.store(used))
+    used = sum();
   uint64_t peak = shared->peak_bytes.load(std::memory_order_relaxed);
   while (peak < used &&
          !shared->peak_bytes.compare_exchange_weak(peak, used, std::memory_order_relaxed)) {
@@ -58,7 +70,7 @@ void count_allocated() {
     shared->alloc_count.fetch_add(1, std::memory_order_relaxed);
 }
 
-uint64_t used_bytes() { return g_used.load(std::memory_order_relaxed); }
+uint64_t used_bytes() { return sum(); }
 uint64_t used_bytes(uint32_t device) { return used_on(device).load(std::memory_order_relaxed); }
 
 // Limits outlive the daemon: what it said last holds while it is away.
@@ -93,13 +105,11 @@ bool take(uint32_t device, uint64_t bytes, uint64_t limit) {
   do {
     if (limit != shm::kNoLimit && (used > limit || bytes > limit - used)) return false;
   } while (!on_device.compare_exchange_weak(used, used + bytes));
-  g_used.fetch_add(bytes);
   return true;
 }
 
 void add(uint32_t device, uint64_t bytes) {
   used_on(device).fetch_add(bytes);
-  g_used.fetch_add(bytes);
   publish();
 }
 
@@ -107,7 +117,6 @@ void give_back(uint32_t device, uint64_t bytes) {
   if (!bytes || planted(Fault::kLeakBytes)) return;
   if (planted(Fault::kFreeTwice)) bytes *= 2;
   subtract(used_on(device), bytes);
-  subtract(g_used, bytes);
   publish();
 }
 
@@ -127,7 +136,6 @@ uint64_t imported_bytes() { return g_imported.load(std::memory_order_relaxed); }
 
 void start_afresh() {
   for (auto& used : g_used_on) used.store(0, std::memory_order_relaxed);
-  g_used.store(0, std::memory_order_relaxed);
   g_imported.store(0, std::memory_order_relaxed);
 }
 

@@ -18,12 +18,17 @@
 namespace tandem::shim {
 namespace {
 
+void begin(shm::RecordKind kind, uint64_t ticks, shm::Record* record) {
+  *record = {};
+  record->ticks = ticks;
+  record->kind = static_cast<uint8_t>(kind);
+  record->slot = kNoSlot;
+  record->thread = thread_id();
+}
+
 shm::Record blank(shm::RecordKind kind) {
-  shm::Record record{};
-  record.ticks = g_clock.ticks();
-  record.kind = static_cast<uint8_t>(kind);
-  record.slot = kNoSlot;
-  record.thread = thread_id();
+  shm::Record record;
+  begin(kind, g_clock.ticks(), &record);
   return record;
 }
 
@@ -118,17 +123,17 @@ void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext cont
 
 void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
                    uint64_t stream) {
-  shm::Record record = blank(kind);
-  if (stream != kNoStream) {
-    record.flags = shm::kRecordInOrder;
-    set_stream(channel, stream, &record);
-  }
-  record.object = address;
-  record.bytes = bytes;
-  set_held(&record);
-  write_record(channel, record);
-  shm::StateMemory& shared = channel.state->memory;
-  if (kind == shm::RecordKind::kFree) shared.free_count.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t ticks = g_clock.ticks();
+  fill_record(channel, [&](shm::Record& record) {
+    begin(kind, ticks, &record);
+    if (stream != kNoStream) {
+      record.flags = shm::kRecordInOrder;
+      set_stream(channel, stream, &record);
+    }
+    record.object = address;
+    record.bytes = bytes;
+    set_held(&record);
+  });
 }
 
 void record_wait(Channel& channel, const Waited& waited) {
