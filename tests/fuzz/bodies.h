@@ -31,7 +31,7 @@ inline bool is_text(const char* text, size_t bytes) {
 
 inline void check_request(const wire::Request& request) {
   require(request.job_class <= 3 && request.sm_percent <= 100 && request.preemptible <= 2 &&
-          request.swappable <= 2);
+          request.swappable <= 3);
   require(is_text(request.name, sizeof(request.name)));
   require(is_text(request.group, sizeof(request.group)));
 }

@@ -106,7 +106,7 @@ TEST(absurd_figures_are_refused) {
       {offsetof(wire::Hello, request.job_class), 4, "job_class is 4, more than 3"},
       {offsetof(wire::Hello, request.sm_percent), 101, "sm_percent is 101, more than 100"},
       {offsetof(wire::Hello, request.preemptible), 3, "preemptible is 3, more than 2"},
-      {offsetof(wire::Hello, request.swappable), 3, "swappable is 3, more than 2"},
+      {offsetof(wire::Hello, request.swappable), 4, "swappable is 4, more than 3"},
   };
   for (const auto& c : cases) {
     wire::Hello sent = hello();
