@@ -8,6 +8,8 @@
 #include "driver.h"
 #include "handlers/counted.h"
 #include "handlers/sharing.h"
+#include "log.h"
+#include "swappable.h"
 
 namespace tandem::shim::handlers {
 
@@ -44,6 +46,17 @@ inline void forget_imported(CUdeviceptr address) {
     table->erase(known);
   }
   memory::add_imported(-static_cast<int64_t>(bytes));
+}
+
+// The driver shares no virtual memory in this way, and its error does not tell why.
+template <class Call>
+CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
+  const CUresult result = share_handle<Call>(handle, address);
+  if (result != CUDA_SUCCESS && swap::range_at(address).bytes) {
+    say_once("cuIpcGetMemHandle refuses memory that can be moved: start a job whose processes share "
+             "device memory with --no-swappable");
+  }
+  return result;
 }
 
 template <class Call>
