@@ -338,8 +338,10 @@ class Residency:
             for rank, group in order
         ]
         targets = plan(crowd.room_bytes, claims)
-        # Nobody can use the turn, by the count. That may be wrong: who calls finds out.
-        stranded = None if island.turns.holder else _stranded(order)
+        # Nobody can use the turn, by the count. That may be wrong: who calls finds out, but not at
+        # the cost of those who take no turns and wait for memory.
+        asked = any(claim.rank is Rank.ON_TURN and claim.pending_bytes for claim in claims)
+        stranded = None if island.turns.holder or asked else _stranded(order)
         for (rank, group), claim, target in zip(order, claims, targets, strict=True):
             whole = rank is Rank.ON_TURN or group is stranded
             yield group, NO_LIMIT if whole else min(target, claim.total_bytes)

@@ -363,6 +363,25 @@ def test_who_was_promised_memory_takes_it_from_others_at_the_end_of_their_iterat
     assert talk.target_gib(1) is None
 
 
+def test_memory_goes_to_who_was_promised_it_where_there_is_less_than_was_counted():
+    talk = Tock()
+    talk.policy("priority")
+    talk.core.memory.line.capacity_bytes = {0: 74 * GIB}  # some of it is a stranger's
+    talk.start(1, 36, job_class=BATCH)
+    talk.works(1)
+    talk.start(2, 0, job_class=LATENCY, swappable=False, memory_min_bytes=34 * GIB)
+    talk.asks(2, 34)
+    for steps in range(1, 100):
+        if not talk.is_open(1):
+            break
+        talk.runs(1, 200)
+        talk.sample(1, steps=steps)
+    talk.waits(1)  # it has drained, and too much is held for anybody to have the turn
+    talk.tick(after_ms=500)
+    assert talk.core.turns[frozenset({0})].holder is None
+    assert talk.target_gib(1) < 36
+
+
 def test_an_iteration_that_does_not_end_is_cut_for_who_was_promised_memory():
     talk = guaranteed(Tock(), swappable=True)
     talk.works(1, after_ms=999, ran_ms=999)
