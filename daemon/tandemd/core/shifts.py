@@ -181,6 +181,8 @@ class Shifts:
             return None, f"{title} and {within[1].group.title} are within an iteration"
         if tenant.group.key[0] != other.group.key[0]:
             return None, f"{title} is another user's: only jobs of one run side by side"
+        if other.wants_memory > crowd.free_bytes and tenant.will_give_back:
+            return 0, ""  # else each would wait for the other
         if other.wants_memory and other.wants_memory <= crowd.free_bytes:
             return None, f"{title} waits for memory"
         return _shift_against(other, tenant, crowd, options, now_ns)

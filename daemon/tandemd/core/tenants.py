@@ -58,6 +58,12 @@ class Tenant:
         wait = self.process.usage.memory_wait
         return wait.size_bytes if wait is not None and wait.is_quota else 0
 
+    @property
+    def will_give_back(self) -> bool:
+        """Its next iteration holds less, somewhere, than it holds now: one that ends at a peak."""
+        curve = self.process.curve
+        return curve is not None and min(curve.held_bytes) < self.held_bytes
+
     def keep(self, now_ns: int, shift_ns: int | None, reason: str) -> None:
         """It does not begin, for this reason, until this shift has passed; None: not known."""
         self.shift_ns, self.reason = shift_ns, reason

@@ -158,6 +158,22 @@ def test_who_marks_no_iteration_is_stopped_where_its_end_is_found():
     assert not told  # its shim counts marks only
 
 
+def test_who_stands_at_its_peak_goes_on_where_the_other_waits_for_what_it_holds():
+    turned = Curve(
+        tuple(n * 2 * MS for n in range(10)),
+        (PEAK, 46, 22, REST, 22, 34, 46, 58, 64, PEAK),
+        20 * MS,
+    )
+    talk = unmarked()
+    talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=2, curve=turned))
+    talk.sample(2, device_bytes=50)
+    waits_for(talk, 1, 30, work_ns=6 * MS)
+    goes_on(talk, 2, done_ms=3, held=22)
+
+    assert talk.core.shifts.tenant(2).is_within
+    assert lease(talk, 1) >= 46 + 30
+
+
 def test_unmarked_iterations_are_left_alone_where_none_are_looked_for():
     talk = unmarked(find_iterations=False)
 
