@@ -30,6 +30,7 @@ CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
+PROMISE = struct.Struct("=QQ")
 REGISTERED = struct.Struct("=Q16x")
 REFUSED = struct.Struct("=II160s")
 _TIMEVAL = struct.Struct("@ll")
@@ -51,6 +52,9 @@ class Request:
     group: str = ""
     memory_percent: int | None = None  # in place of memory_bytes
     wait_memory_ns: int | None = None  # at most MAX_WAIT_NS
+    # What it holds for good, and what an iteration takes besides; both or none.
+    persistent_bytes: int | None = None
+    ephemeral_bytes: int | None = None
     # Not in the packet: only the shim, which knows the GPU, can turn it into a percentage.
     sm_count: int | None = None
 
@@ -96,7 +100,7 @@ def register(
 def encode_register(request: Request, *, command: str) -> bytes:
     """One REGISTER packet."""
     yes_or_no = {None: 0, True: 1, False: 2}
-    body = REQUEST.pack(
+    asked = REQUEST.pack(
         CLASSES[request.priority] if request.priority else 0,
         request.sm_percent or 0,
         request.memory_bytes or 0,
@@ -108,7 +112,9 @@ def encode_register(request: Request, *, command: str) -> bytes:
         -(-min(request.wait_memory_ns or 0, MAX_WAIT_NS) // SECOND_NS),  # a part counts whole
         _text(request.name, NAME_BYTES),
         _text(request.group, NAME_BYTES),
-    ) + _text(command, COMMAND_BYTES).ljust(COMMAND_BYTES, b"\0")
+    )
+    what = _text(command, COMMAND_BYTES).ljust(COMMAND_BYTES, b"\0")
+    body = asked + what + PROMISE.pack(request.persistent_bytes or 0, request.ephemeral_bytes or 0)
     size = HEADER.size + len(body)
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body
 

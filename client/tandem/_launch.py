@@ -72,9 +72,10 @@ def plan(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     Raises:
         LaunchError: the command does not exist (127) or cannot be executed (126), or there is no
             usable shim (125).
-        UsageError: a name the wire has no room for.
+        UsageError: a name the wire has no room for, or half a promise of memory.
     """
     _check_names(launch.request)
+    _check_promise(launch.request)
     job = {**environ, **launch.extra}
     program = find_program(launch.command[0], path=job.get("PATH", os.defpath))
     socket = _paths.attach_socket(job, uid=uid)
@@ -167,6 +168,8 @@ def request_environment(request: Request) -> dict[str, str]:
         "TANDEM_PRIORITY": request.priority,
         "TANDEM_MEMORY": memory_share or request.memory_bytes,
         "TANDEM_MEMORY_MIN": request.memory_min_bytes,
+        "TANDEM_PERSISTENT": request.persistent_bytes,
+        "TANDEM_EPHEMERAL": request.ephemeral_bytes,
         "TANDEM_WAIT_MEMORY": wait_memory,
         "TANDEM_SM": sm_share or request.sm_count,
         "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
@@ -249,6 +252,14 @@ def _go_unshared(launch: Launch, cause: str, *, exit_code: int, hint: str) -> No
         remedy = f"; {hint}, or drop --require" if hint else ""
         raise LaunchError(f"{cause}{remedy}", exit_code=exit_code)
     sys.stderr.write(f"tandem: warning: {cause}; running unshared\n")
+
+
+def _check_promise(request: Request) -> None:
+    if (request.persistent_bytes is None) != (request.ephemeral_bytes is None):
+        said, missing = "--persistent", "--ephemeral"
+        if request.persistent_bytes is None:
+            said, missing = missing, said
+        raise UsageError(f"{said} says nothing without {missing}; give both, 0 for none")
 
 
 def _check_names(request: Request) -> None:

@@ -31,6 +31,7 @@ class Request:
 
 @final
 class Hello:
+    promise: tuple[int, int]  # persistent and ephemeral bytes; both 0 = not said
     layout_min: int
     layout_max: int
     shim_version: int
@@ -41,6 +42,7 @@ class Hello:
 
 @final
 class Register:
+    promise: tuple[int, int]
     request: Request
     command: str
 
@@ -121,6 +123,11 @@ class Snapshot:
     last_step_ns: int
     phase_hash: int
     critical_until_ns: int
+    iteration_peak_bytes: int  # by the job's marks: most held since the first,
+    iteration_end_bytes: int  # and at one
+    stopped: int  # after how many steps a limit of marks stopped it last; 0 = never
+    stopped_phases: int  # the same of phases begun
+    begun_phases: int
     linger_ns: int
     ungated: bool
     capturing: int
@@ -193,8 +200,8 @@ class Process:
     def set_gate(self, *, hold: bool) -> int:
         """Open or close the gate, waking waiters; return the new gate word. No-op if unchanged."""
 
-    def set_step_limit(self, *, steps: int) -> None:
-        """Submissions wait once the process has marked so many steps; 0 = never."""
+    def set_mark_limit(self, *, phases: bool, number: int) -> None:
+        """Stop the process at its so manyth end of a step, or beginning of a phase; 0 = never."""
 
     def set_window(self, *, segments: int, segment_ns: int) -> None: ...
     def set_class(self, *, job_class: int) -> None: ...
@@ -217,6 +224,7 @@ class Process:
         looks once it gets `encode_swap()`.
         """
 
+    def set_lane(self, *, holds: bool) -> None: ...
     def set_stale(self, *, stale_ns: int) -> None: ...
     def stamp(self, *, tick_ns: int) -> None: ...
     def close(self) -> None: ...

@@ -41,6 +41,10 @@ py::list device_uuids(const wire::Hello& hello) {
   return out;
 }
 
+py::tuple promised(const wire::Promise& promise) {
+  return py::make_tuple(promise.persistent_bytes, promise.ephemeral_bytes);
+}
+
 py::bytes encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
                          uint32_t layout_version, bool swappable) {
   wire::Welcome message;
@@ -92,9 +96,11 @@ void add_types(py::module_& module) {
       .def_readonly("clock", &Hello::clock)
       .def_readonly("job_id", &Hello::job_id)
       .def_readonly("request", &Hello::request)
+      .def_property_readonly("promise", [](const Hello& h) { return promised(h.promise); })
       .def_property_readonly("device_uuids", &device_uuids);
   py::class_<Register>(module, "Register", py::is_final())
       .def_readonly("request", &Register::request)
+      .def_property_readonly("promise", [](const Register& r) { return promised(r.promise); })
       .def_property_readonly("command", [](const Register& r) { return py::str(r.command); });
   py::class_<wire::Shared>(module, "Shared", py::is_final())
       .def_readonly("key", &wire::Shared::key);

@@ -71,9 +71,12 @@ void add_process(py::module_& module) {
       .def("seal_presence", &seal_presence)
       .def("set_gate", [](const Process& p, bool hold) { return p.channel().set_gate(hold); },
            py::kw_only(), arg("hold"))
-      .def("set_step_limit",
-           [](const Process& p, uint64_t steps) { p.channel().set_step_limit(steps); },
-           py::kw_only(), arg("steps"))
+      .def("set_mark_limit",
+           [](const Process& p, bool phases, uint64_t number) {
+             const auto kind = phases ? shm::LimitKind::kPhase : shm::LimitKind::kStep;
+             p.channel().set_mark_limit(kind, number);
+           },
+           py::kw_only(), arg("phases"), arg("number"))
       .def("set_window",
            [](const Process& p, uint32_t segments, uint64_t segment_ns) {
              p.channel().set_window(segments, segment_ns);
@@ -104,6 +107,11 @@ void add_process(py::module_& module) {
              p.channel().set_resident_target(bytes, order);
            },
            py::kw_only(), arg("bytes"), arg("order"))
+      .def("set_lane",
+           [](const Process& p, bool holds) {
+             p.channel().set_lane(holds ? shm::kLaneHolds : 0);
+           },
+           py::kw_only(), arg("holds"))
       .def("set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
            py::kw_only(), arg("stale_ns"))
       .def("stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },

@@ -152,7 +152,10 @@ uint64_t Gate::passed_markers() const {
 }
 
 Waited Gate::wait(uint32_t slot, uint32_t turn) {
-  const auto look = [&] { return turn ? graph_obstacle(slot, turn) : obstacle(slot); };
+  const auto look = [&] {
+    if (slot == kNoSubmission) return memory_obstacle();
+    return turn ? graph_obstacle(slot, turn) : obstacle(slot);
+  };
   shm::StateWaits& waits = state_->waits;
   const uint64_t start = clock_->now_ns();
   uint64_t spent[shm::kWaitReasonCount] = {};
@@ -210,8 +213,9 @@ void Gate::pause_for_gate(uint32_t slot, uint64_t since_ns) {
     return;
   }
   const uint32_t word = command_->gate.gate.load(std::memory_order_acquire);
-  // The word is another one, too, when the iterations that may be done have changed.
-  if (obstacle(slot) == WaitReason::kGate) futex_wait(command_->gate.gate, word, kSliceNs);
+  // The word is another one, too, when the limit of marks has changed.
+  const WaitReason now = slot == kNoSubmission ? memory_obstacle() : obstacle(slot);
+  if (now == WaitReason::kGate) futex_wait(command_->gate.gate, word, kSliceNs);
 }
 
 void Gate::pause_for_presence() {

@@ -41,6 +41,12 @@ class Gate {
     return wait(slot);
   }
 
+  // The same for taking memory, which a limit of marks holds up and, in lanes, a closed gate.
+  Waited admit_memory() {
+    if (memory_obstacle() == shm::WaitReason::kNone) return {};
+    return wait(kNoSubmission);
+  }
+
   // The same for a graph. Where there is a window one graph is in flight at a time, on whatever stream:
   // it is long, and nothing is known of it before its end. `turn` is a number of the calling thread,
   // which has to say end_graph_turn afterwards.
@@ -58,9 +64,7 @@ class Gate {
     const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
     acknowledge(word);
     if (flags & shm::kFlagReleased) return shm::WaitReason::kNone;
-    if (word & shm::kGateHold) return shm::WaitReason::kGate;
-    const uint64_t steps = gate.step_limit.load(std::memory_order_relaxed);
-    if (steps && is_at_step(steps)) return shm::WaitReason::kGate;
+    if ((word & shm::kGateHold) || is_at_limit()) return shm::WaitReason::kGate;
     if (flags & shm::kFlagHonourPresence) {
       const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
       if (mask && peer_is_busy(mask, nullptr, nullptr)) return shm::WaitReason::kPresence;
@@ -90,9 +94,24 @@ class Gate {
   std::atomic<uint32_t> slot_end{0};
 
  private:
-  // The process has marked the end of the last iteration that it may do for now.
-  [[nodiscard]] bool is_at_step(uint64_t limit) const {
-    return state_->marks.steps.load(std::memory_order_relaxed) >= limit;
+  static constexpr uint32_t kNoSubmission = ~uint32_t{0};  // in place of a slot
+
+  // The process stands at the last mark that it may pass for now.
+  [[nodiscard]] bool is_at_limit() const {
+    const uint64_t limit = command_->gate.mark_limit.load(std::memory_order_relaxed);
+    if (__builtin_expect(limit == 0, 1)) return false;
+    const auto kind = static_cast<uint32_t>(shm::kind_of(limit));
+    const uint64_t stopped = state_->iterations.stopped[kind].load(std::memory_order_relaxed);
+    return stopped >= shm::number_of(limit);
+  }
+
+  [[nodiscard]] shm::WaitReason memory_obstacle() {
+    const uint32_t word = command_->gate.gate.load(std::memory_order_acquire);  // daemon: release
+    const uint32_t flags = command_->gate.flags.load(std::memory_order_relaxed);
+    if (flags & shm::kFlagReleased) return shm::WaitReason::kNone;
+    const uint32_t lane = command_->memory.lane.load(std::memory_order_relaxed);
+    const bool is_closed = (word & shm::kGateHold) && (lane & shm::kLaneHolds);
+    return is_closed || is_at_limit() ? shm::WaitReason::kGate : shm::WaitReason::kNone;
   }
   [[nodiscard]] bool peer_is_busy(uint64_t mask, uint64_t* until_ns,
                                   const std::atomic<uint64_t>** word) const;

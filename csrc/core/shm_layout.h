@@ -66,6 +66,18 @@ inline constexpr uint32_t kGateHold = 1;
 inline constexpr uint32_t kLineAhead = 1u << 0;    // others wait: line up before the driver is asked
 inline constexpr uint32_t kLineRefused = 1u << 1;  // what `line_ticket` asks for can never be had
 
+// CommandGate::mark_limit counts either kind: ends of iterations, beginnings of phases.
+enum class LimitKind : uint32_t { kStep = 0, kPhase = 1 };
+inline constexpr uint32_t kLimitKindCount = 2;
+constexpr LimitKind kind_of(uint64_t mark_limit) { return static_cast<LimitKind>(mark_limit >> 63); }
+constexpr uint64_t number_of(uint64_t mark_limit) { return mark_limit << 1 >> 1; }
+constexpr uint64_t mark_limit_of(LimitKind kind, uint64_t number) {
+  return number ? static_cast<uint64_t>(kind) << 63 | number_of(number) : 0;
+}
+
+// CommandMemory::lane
+inline constexpr uint32_t kLaneHolds = 1u << 0;  // a closed gate holds allocations, too
+
 // CommandPage::flags
 inline constexpr uint32_t kFlagHonourPresence = 1u << 0;  // yield to busy higher classes
 inline constexpr uint32_t kFlagTelemetry = 1u << 1;       // write records
@@ -93,9 +105,11 @@ struct alignas(64) CommandGate {
   std::atomic<uint64_t> linger_limit_ns;  // the shim may tune linger_ns up to this; 0 = it may not
   std::atomic<uint32_t> sample;           // which kFlagSample asks for; counts from 1. Relaxed
   uint32_t reserved0;
-  // Submissions wait, as at a closed gate, once StateMarks::steps is this; 0 = never. Relaxed: the
-  // daemon stores it before another epoch of the gate word.
-  std::atomic<uint64_t> step_limit;
+  // A kind of mark in its topmost bit, below that a number; 0 = none. The mark that makes so many or
+  // more of that kind stops the process: submissions and allocations wait, as at a closed
+  // gate, while StateIterations::stopped of the kind is not below the number. A limit that comes late
+  // counts from the next mark on. Relaxed: the daemon stores it before another epoch of the gate word.
+  std::atomic<uint64_t> mark_limit;
 };
 
 struct alignas(64) CommandHeartbeat {
@@ -121,7 +135,8 @@ struct alignas(64) CommandMemory {
   // What it may hold for now, beside others: nothing that it is shown. Void without a daemon; 0 and
   // kNoLimit = as much as the limit lets it.
   std::atomic<uint64_t> lease_bytes;
-  uint64_t reserved[1];
+  std::atomic<uint32_t> lane;  // kLane*; a hint read by every allocation
+  uint32_t reserved0;
 };
 
 struct alignas(4096) CommandPage {
@@ -197,7 +212,8 @@ struct alignas(64) StateMarks {  // tandem_mark_v1
   std::atomic<uint64_t> phase_since_ns;
   std::atomic<uint64_t> critical_until_ns;
   std::atomic<uint64_t> launches;       // by rate-limited flush of the helper thread
-  uint64_t reserved[2];
+  std::atomic<uint64_t> begun_phases;   // marks that begin one, so far
+  uint64_t reserved[1];
 };
 
 // One per stream. `issued` counts markers handed to the driver, `done` is the value of the newest
@@ -302,6 +318,16 @@ struct alignas(64) StateRefusals {  // shim: relaxed; together StateMemory::refu
   uint64_t reserved[5];
 };
 
+struct alignas(64) StateIterations {  // shim; 0 from shims that do not tell
+  std::atomic<uint64_t> peak_bytes;  // most held since the first marked iteration ended. Relaxed
+  std::atomic<uint64_t> end_bytes;   // most held at the end of one. Relaxed
+  // By LimitKind: how many marks there were at the newest that CommandGate::mark_limit stopped the
+  // process at; 0 = none yet. Release, behind the figures and the count: pairs with the acquire of the
+  // daemon.
+  std::atomic<uint64_t> stopped[kLimitKindCount];
+  uint64_t reserved[4];
+};
+
 struct alignas(4096) StatePage {
   StateHeader header;
   StateControl control;
@@ -310,6 +336,7 @@ struct alignas(4096) StatePage {
   StateMarks marks;
   StateSwap swap;
   StateRefusals refusals;
+  StateIterations iterations;
 };
 
 inline constexpr size_t kSlotsOffset = sizeof(StatePage);
@@ -359,7 +386,7 @@ static_assert(kRingHeadersOffset == 5 * 4096 && kRingsOffset == 6 * 4096);
 static_assert(kRingCount * sizeof(RingHeader) <= 4096);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::is_trivially_copyable_v<Record>);
-static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, step_limit) == 56);
+static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, mark_limit) == 56);
 static_assert(sizeof(CommandMemory) == 64 && offsetof(CommandMemory, lease_bytes) == 48);
 static_assert(sizeof(StateMemory) == 64 && offsetof(StateMemory, wait_ticket) == 40);
 static_assert(kStateBytesFirst == 6 * 4096 + 17 * 65536 && kSampleHeaderOffset % 4096 == 0);

@@ -73,6 +73,13 @@ struct Request {
   char group[kNameBytes];
 };
 
+// What its whole life and each of its iterations need of device memory, where it says so: both 0 = not
+// said. Behind the messages of the first version, which end before it.
+struct Promise {
+  uint64_t persistent_bytes;  // for as long as it is there
+  uint64_t ephemeral_bytes;   // at most, besides, within an iteration
+};
+
 struct Hello {
   Header header;
   uint32_t layout_min;
@@ -84,6 +91,7 @@ struct Hello {
   uint32_t device_count;
   uint32_t reserved;
   uint8_t device_uuid[kMaxDevices][16];
+  Promise promise;
 };
 
 struct Welcome {
@@ -142,6 +150,7 @@ struct Register {
   Header header;
   Request request;
   char command[kCommandBytes];
+  Promise promise;
 };
 
 struct Registered {
@@ -151,9 +160,9 @@ struct Registered {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
-static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256);
+static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 && sizeof(Promise) == 16);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
-static_assert(sizeof(Refused) == 184 && sizeof(Register) == 440 && sizeof(Registered) == 40);
+static_assert(sizeof(Refused) == 184 && sizeof(Register) == 456 && sizeof(Registered) == 40);
 
 }  // namespace tandem::wire

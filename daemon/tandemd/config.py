@@ -24,6 +24,7 @@ DEFAULT_FILE = Path("/etc/tandem/config.toml")
 
 ClassName = Literal["latency", "normal", "batch"]
 Mode = Literal["auto", "time", "mps"]
+LaneOrder = Literal["fifo", "srtf", "fair", "pack"]
 Privacy = Literal["open", "hide-cmdline", "own-only"]
 
 
@@ -55,6 +56,7 @@ class SchedulerTable(_Table):
     find_iterations: bool = True
     forecast_gaps: bool = True
     classify_kernels: bool = True
+    lane_order: LaneOrder = "fifo"
 
     @field_validator("policy")
     @classmethod
@@ -176,6 +178,7 @@ class Config(_Table):
             find_iterations=table.find_iterations,
             forecast_gaps=table.forecast_gaps,
             classify_kernels=table.classify_kernels,
+            lane_order=table.lane_order,
             mps_gpus=mps_gpus,
             host_limit_bytes=parse_bytes(self.memory.host_limit),
             idle_release_ns=_idle_release_ns(self.memory.idle_release),

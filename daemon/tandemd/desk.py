@@ -18,9 +18,11 @@ from tandemd.config import Privacy
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
+from tandemd.core.explain_lanes import place_in_line
 from tandemd.core.explain_memory import first_in_line
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.policy import POLICIES
+from tandemd.core.scheduler import Scheduler
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.limits import Limits, identity_of
 from tandemd.loop import Change, Loop
@@ -387,7 +389,7 @@ class Desk:
         command = self._sessions.commands.get(job.job_id, "")
         info = self._sessions.info
         gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
-        waits = first_in_line(core, job)
+        wait_bytes, wait_place = _place_in_line(core, job)
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
@@ -421,8 +423,8 @@ class Desk:
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
             refused_by=job.refused_by,
-            memory_wait_bytes=waits.wait.size_bytes if waits else 0,
-            memory_wait_place=len(waits.ahead) + 1 if waits else 0,
+            memory_wait_bytes=wait_bytes,
+            memory_wait_place=wait_place,
             share=self._loop.recent.share(("job", job.job_id)),
             findings=self._findings(job),
         )
@@ -433,3 +435,12 @@ class Desk:
             FindingView(since_wall_ns=wall_ns(found.since_ns), finding=found)
             for found in self._loop.watchdog.findings(job.job_id)
         )
+
+
+def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
+    """Bytes that it waits for, or to be let in with, and where in line; zeros: for none."""
+    if waiter := first_in_line(core, job):
+        return waiter.wait.size_bytes, len(waiter.ahead) + 1
+    group = core.group_of(job)
+    standing = core.lanes.of(group) if group else None
+    return place_in_line(standing) if standing else (0, 0)

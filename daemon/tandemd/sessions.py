@@ -119,7 +119,7 @@ class Sessions:
 
     def _register(self, connection: Connection, packet: _native.Register, now_ns: int) -> None:
         uid = connection.peer.uid
-        spec = self._spec(uid, packet.request)
+        spec = self._spec(uid, packet.request, packet.promise)
         if (objection := self._scheduler.objection_to(spec)) is not None:
             self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
             return
@@ -157,7 +157,7 @@ class Sessions:
                 job_id=job_id,
                 uid=uid,
                 gpu=gpu,
-                spec=self._spec(uid, hello.request),
+                spec=self._spec(uid, hello.request, hello.promise),
             ),
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),
@@ -250,7 +250,7 @@ class Sessions:
         self._next_job_id += 1
         return self._next_job_id - 1
 
-    def _spec(self, uid: int, request: _native.Request) -> JobSpec:
+    def _spec(self, uid: int, request: _native.Request, promise: tuple[int, int]) -> JobSpec:
         asked = JobClass(request.job_class) if request.job_class in (1, 2, 3) else JobClass.NORMAL
         granted = self.limits.clamp(uid, asked)
         if granted is not asked:
@@ -261,6 +261,8 @@ class Sessions:
             memory_bytes=_said(request.memory_bytes, NO_LIMIT),
             memory_percent=request.memory_percent,
             memory_min_bytes=_said(request.memory_min_bytes, 0),
+            persistent_bytes=_said(promise[0], 0),
+            ephemeral_bytes=_said(promise[1], 0),
             wait_memory_ns=request.wait_memory_s * 1_000_000_000,
             sm_percent=min(request.sm_percent, 100),
             slo_p99_ns=_said(request.slo_p99_ns, 0),

@@ -66,6 +66,7 @@ void make_hello(CUdevice device) {
                                                            : wire::ClockKind::kMonotonic);
   hello.job_id = g_settings.job_id;
   hello.request = g_settings.request;
+  hello.promise = g_settings.promise;
   CUuuid uuid{};
   if (g_driver.cuDeviceGetUuid_v2 &&
       g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {

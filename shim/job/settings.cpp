@@ -173,6 +173,20 @@ void read_wait(Settings* settings) {
   settings->request.wait_memory_s = static_cast<uint16_t>(seconds < UINT16_MAX ? seconds : UINT16_MAX);
 }
 
+// One without the other says nothing.
+void read_promise(Settings* settings) {
+  const char* const names[] = {"TANDEM_PERSISTENT", "TANDEM_EPHEMERAL"};
+  uint64_t bytes[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const char* value = text_of(names[i]);
+    if (!value) return;
+    if (parse_bytes(value, &bytes[i])) continue;
+    say_once(names[i], value, "is not a size (4GiB); ignoring it");
+    return;
+  }
+  settings->promise = {bytes[0], bytes[1]};
+}
+
 void read_limits(Settings* settings) {
   if (const char* value = text_of("TANDEM_MEMORY")) {
     if (!parse_percent(value, &settings->memory_percent) &&
@@ -184,6 +198,7 @@ void read_limits(Settings* settings) {
       value && !parse_bytes(value, &settings->request.memory_min_bytes)) {
     say_once("TANDEM_MEMORY_MIN", value, "is not a size (20GiB); ignoring it");
   }
+  read_promise(settings);
   read_wait(settings);
   if (const char* value = text_of("TANDEM_SM")) {
     uint64_t count = 0;

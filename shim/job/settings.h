@@ -8,6 +8,8 @@
 //   TANDEM_PRIORITY   latency | normal | batch not said
 //   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
 //   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
+//   TANDEM_PERSISTENT 4GiB                     not said  what it holds for good; with the next
+//   TANDEM_EPHEMERAL  8GiB                     not said  what an iteration takes besides, at most
 //   TANDEM_WAIT_MEMORY 30s                    not said  an allocation may wait so long for memory
 //   TANDEM_PREEMPTIBLE 0 | 1                   not said
 //   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
@@ -30,6 +32,7 @@ struct Settings {
   char socket_path[108] = {};  // sizeof(sockaddr_un::sun_path)
   uint64_t job_id = 0;
   wire::Request request{};
+  wire::Promise promise{};
   uint32_t memory_percent = 0;  // of the device, instead of request.memory_bytes
   uint32_t sm_count = 0;        // instead of request.sm_percent
 };

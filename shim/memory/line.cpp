@@ -109,6 +109,12 @@ void note_refused(Channel& channel, uint64_t ticket, uint32_t round) {
 
 }  // namespace
 
+void wait_at_gate() {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (channel && !channel->observe.load(std::memory_order_relaxed) && !this_thread_captures())
+    channel->gate.admit_memory();
+}
+
 bool may_wait() {
   const Channel* channel = g_channel.load(std::memory_order_acquire);
   return channel && channel->command->memory.wait_ns.load(std::memory_order_relaxed) != 0 &&

@@ -32,6 +32,16 @@ inline bool is_ahead() {
       (line & shm::kLineAhead) != 0 || g_waiting.load(std::memory_order_relaxed) != 0, 0);
 }
 
+// Who shares room for iterations or phases takes none outside its own.
+inline bool is_held() {
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return false;
+  const uint32_t lane = channel->command->memory.lane.load(std::memory_order_relaxed);
+  const uint64_t limit = channel->command->gate.mark_limit.load(std::memory_order_relaxed);
+  return __builtin_expect((lane & shm::kLaneHolds) || limit, 0);
+}
+void wait_at_gate();
+
 // Whether this thread may wait at all, now.
 bool may_wait();
 
@@ -71,6 +81,7 @@ class Place {
 // as the line for memory says. `ask` tells, only when there is a need to wait, for what.
 template <class Ask, class Attempt>
 CUresult in_line(Ask ask, Attempt attempt) {
+  if (is_held()) wait_at_gate();
   Want want;
   if (is_ahead() && may_wait()) want = ask();
   if (!want.bytes) {

@@ -14,6 +14,7 @@ std::atomic<uint64_t> g_used_on[kMostDevices];
 std::atomic<uint32_t> g_devices{1};  // of these, so many may be other than 0
 std::atomic<uint64_t> g_imported{0};
 std::atomic<uint64_t> g_last_limit{shm::kNoLimit};
+std::atomic<bool> g_marked{false};  // an iteration has ended
 
 std::atomic<uint64_t>& used_on(uint32_t device) {
   const uint32_t row = std::min(device, kMostDevices - 1);
@@ -37,6 +38,13 @@ void subtract(std::atomic<uint64_t>& from, uint64_t bytes) {
   }
 }
 
+void raise(std::atomic<uint64_t>& most, uint64_t bytes) {
+  uint64_t known = most.load(std::memory_order_relaxed);
+  while (known < bytes &&
+         !most.compare_exchange_weak(known, bytes, std::memory_order_relaxed)) {
+  }
+}
+
 shm::StateMemory* shared_page() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   return channel ? &channel->state->memory : nullptr;
@@ -45,17 +53,26 @@ shm::StateMemory* shared_page() {
 }  // namespace
 
 void publish() {
-  shm::StateMemory* shared = shared_page();
-  if (!shared) return;
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return;
+  shm::StateMemory* shared = &channel->state->memory;
   // Two threads may publish at once: whoever stored an older figure sees that and stores again.
   // seq_cst pairs with the changes.
   uint64_t used = sum();
   for (shared->device_bytes.store(used); used != sum(); shared->device_bytes.store(used))
     used = sum();
-  uint64_t peak = shared->peak_bytes.load(std::memory_order_relaxed);
-  while (peak < used &&
-         !shared->peak_bytes.compare_exchange_weak(peak, used, std::memory_order_relaxed)) {
-  }
+  raise(shared->peak_bytes, used);
+  // Relaxed: a thread that takes memory beside the first mark may belong to either side of it.
+  if (g_marked.load(std::memory_order_relaxed)) raise(channel->state->iterations.peak_bytes, used);
+}
+
+void end_iteration() {
+  Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return;
+  const uint64_t used = sum();
+  raise(channel->state->iterations.end_bytes, used);
+  raise(channel->state->iterations.peak_bytes, used);
+  g_marked.store(true, std::memory_order_relaxed);
 }
 
 void count_refused(shm::Refusal by) {
@@ -137,6 +154,7 @@ uint64_t imported_bytes() { return g_imported.load(std::memory_order_relaxed); }
 void start_afresh() {
   for (auto& used : g_used_on) used.store(0, std::memory_order_relaxed);
   g_imported.store(0, std::memory_order_relaxed);
+  g_marked.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace tandem::shim::memory

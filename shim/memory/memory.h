@@ -39,6 +39,9 @@ void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes);
 void add_imported(int64_t bytes);
 uint64_t imported_bytes();
 
+// The program said that an iteration has ended: what it holds now is for good.
+void end_iteration();
+
 void publish();
 void start_afresh();  // a forked child holds nothing
 

@@ -1,3 +1,5 @@
+#include "mark_limit.h"
+#include "memory.h"
 #include "presence.h"
 #include "session.h"
 #include "tandem_mark.h"
@@ -11,13 +13,18 @@ void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now
   shm::StateMarks& marks = channel.state->marks;
   switch (kind) {
     case TANDEM_MARK_STEP:
+      memory::end_iteration();
       marks.last_step_ns.store(now_ns, std::memory_order_relaxed);
-      marks.steps.fetch_add(1, std::memory_order_release);
+      stop_at_limit(channel, shm::LimitKind::kStep,
+                    marks.steps.fetch_add(1, std::memory_order_release) + 1);
       break;
     case TANDEM_MARK_PHASE_BEGIN:
     case TANDEM_MARK_PHASE_END:
       marks.phase_since_ns.store(now_ns, std::memory_order_relaxed);
       marks.phase_hash.store(kind == TANDEM_MARK_PHASE_BEGIN ? id : 0, std::memory_order_release);
+      if (kind == TANDEM_MARK_PHASE_BEGIN)
+        stop_at_limit(channel, shm::LimitKind::kPhase,
+                      marks.begun_phases.fetch_add(1, std::memory_order_release) + 1);
       break;
     case TANDEM_MARK_CRITICAL:
       marks.critical_until_ns.store(value ? now_ns + value : 0, std::memory_order_release);

@@ -139,6 +139,9 @@ class State {
     require(after.refused_count >= before.refused_count && after.refused_count <= kMax);
     for (uint32_t i = 0; i < shm::kRefusalCount; ++i)
       require(after.refused_by[i] >= before.refused_by[i] && after.refused_by[i] <= kMax);
+    require(after.iteration_end_bytes >= before.iteration_end_bytes &&
+            after.iteration_end_bytes <= after.iteration_peak_bytes &&
+            after.iteration_peak_bytes <= kMax);
     require(after.device_bytes <= after.peak_bytes && after.peak_bytes <= kMax);
     require(after.memory_ticket <= kMax && after.memory_wanted_bytes <= kMax);
     require(after.memory_ticket != 0 || (after.memory_wanted_bytes == 0 && !after.memory_round &&

@@ -15,6 +15,7 @@ class Plan:
     persistent: int
     ephemeral: int
     iterations: int = 2
+    is_known: bool = True  # its need, before its first iteration has ended
 
     @property
     def need(self):
@@ -22,9 +23,12 @@ class Plan:
 
     def acts(self) -> Iterator[str]:
         yield "come"
-        yield from ("take",) * self.persistent
-        for _ in range(self.iterations):
+        if self.is_known:
+            yield from ("take",) * self.persistent
+        for number in range(self.iterations):
             yield "begin"
+            if number == 0 and not self.is_known:
+                yield from ("take",) * self.persistent  # nothing before its turn
             yield from ("take",) * self.ephemeral
             yield "end"
         yield "leave"
@@ -60,7 +64,10 @@ class World:
             job = able[next(choices, 0) % len(able)]
             act = self._acts[job][0]
             if not self.may(job, act):
-                refused.add(job)
+                if job in self._acts:
+                    refused.add(job)
+                else:
+                    refused.clear()  # it has given up, and all that it held
                 continue
             refused.clear()
             self._do(job, act)
@@ -95,27 +102,48 @@ class InLanes(World):
         super().__init__(capacity, plans)
         self.lanes = Lanes(capacity_bytes=capacity, order=order)
         self._asked, self._on, self._running = set(), set(), set()
+        self._learnt = set()
 
     def may(self, job, act):
-        key = (0, str(job))
-        match act:
-            case "come":
-                if job not in self._asked:
-                    self._asked.add(job)
-                    self._learn(self.lanes.request(key, self.plans[job].need))
-                return key in self._on
-            case "begin":
-                if key not in self._running:
-                    self._learn(self.lanes.want(key))
-                return key in self._running
-            case "take":
-                assert self.free > 0, "whoever is on the gpu must never wait for memory"
-            case "end":
-                self._running.discard(key)
-                self._learn(self.lanes.end(key, spent_ns=1))
-            case "leave":
-                self._learn(self.lanes.leave(key))
+        return getattr(self, f"_may_{act}")(job, (0, str(job)))
+
+    def _may_come(self, job, key):
+        if job not in self._asked:
+            self._asked.add(job)
+            plan = self.plans[job]
+            self._learn(self.lanes.request(key, plan.need if plan.is_known else None))
+        return key in self._on
+
+    def _may_begin(self, job, key):
+        if key not in self._running:
+            self._learn(self.lanes.want(key))
+        return key in self._running
+
+    def _may_take(self, job, key):
+        if self.held[job] >= self.lanes.limit_bytes(key):
+            assert not self.plans[job].is_known, "what was promised is never refused"
+            self._give_up(job)
+            return False
+        assert self.free > 0, "whoever is on the gpu must never wait for memory"
         return True
+
+    def _may_end(self, job, key):
+        self._running.discard(key)
+        if not self.plans[job].is_known and key not in self._learnt:
+            self._learnt.add(key)
+            self._learn(self.lanes.learn(key, self.plans[job].need))
+        self._learn(self.lanes.end(key, spent_ns=1))
+        return True
+
+    def _may_leave(self, job, key):
+        self._learn(self.lanes.leave(key))
+        return True
+
+    def _give_up(self, job):
+        """It needs more than the others do not hold for good: its allocation fails."""
+        self._learn(self.lanes.leave((0, str(job))))
+        self.held[job] = 0
+        del self._acts[job]
 
     def _learn(self, outcome):
         self._on.update(outcome.admitted)

@@ -13,9 +13,10 @@ CAPACITY = 12
 
 
 @st.composite
-def worlds(draw):
+def worlds(draw, *, with_unknown=False):
     """Plans of jobs that fit alone, and in which order they act."""
-    plan = st.builds(Plan, st.integers(0, 4), st.integers(0, 8), st.integers(1, 3))
+    known = st.booleans() if with_unknown else st.just(value=True)
+    plan = st.builds(Plan, st.integers(0, 4), st.integers(0, 8), st.integers(1, 3), known)
     choices = st.lists(st.integers(0, 4), max_size=60)
     return draw(st.lists(plan, min_size=1, max_size=5)), draw(choices)
 
@@ -48,6 +49,21 @@ def test_in_lanes_everybody_finishes_and_never_waits_for_memory(order, world):
     plans, choices = world
 
     assert InLanes(CAPACITY, plans, order).finishes(choices)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=100)
+@given(world=worlds(with_unknown=True))
+def test_who_is_not_known_comes_alone_and_nobody_locks_up(order, world):
+    plans, choices = world
+
+    assert InLanes(CAPACITY, plans, order).finishes(choices)
+
+
+def test_who_is_not_known_gets_what_the_others_do_not_hold_for_good():
+    plans = [Plan(3, 6), Plan(2, 7, is_known=False)]  # 3 + 6 + 2 + 7 is more than 12
+
+    assert InLanes(CAPACITY, plans, "fifo").finishes([step % 2 for step in range(60)])
 
 
 class Admission(RuleBasedStateMachine):

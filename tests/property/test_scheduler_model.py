@@ -278,7 +278,7 @@ class Sharing(RuleBasedStateMachine):
 
     def is_exempt(self, worker):
         is_latency = self.world.class_of(worker.group) is JobClass.LATENCY
-        return self.world.policy not in ("fair", "fifo") and is_latency
+        return self.world.policy not in ("fair", "fifo", "lanes") and is_latency
 
     @invariant()
     def the_scheduler_agrees_with_itself(self):

@@ -31,6 +31,8 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         "TANDEM_PRIORITY": "latency",
         "TANDEM_MEMORY": "40%",
         "TANDEM_MEMORY_MIN": "64MiB",
+        "TANDEM_PERSISTENT": "3MiB",
+        "TANDEM_EPHEMERAL": "5MiB",
         "TANDEM_PREEMPTIBLE": "0",
         "TANDEM_SM": "30%",
         "TANDEM_SLO": "p99=50ms",
@@ -48,6 +50,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert (request.job_class, request.sm_percent, request.name) == (1, 30, "llama")
         assert request.memory_bytes == 400 * MIB  # of the driver's 1000 MiB
         assert request.memory_min_bytes == 64 * MIB
+        assert attached.hello.promise == (3 * MIB, 5 * MIB)
         assert request.preemptible == 2  # no
         assert request.slo_p99_ns == 50_000_000
         assert attached.hello.job_id == 0x7F3A

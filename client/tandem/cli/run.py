@@ -73,6 +73,18 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     help="Memory that the job is promised: refused where a GPU cannot keep all promises.",
 )
 @click.option(
+    "--persistent",
+    type=Parsed("SIZE", parse_bytes),
+    envvar="TANDEM_PERSISTENT",
+    help="Memory that the job holds as long as it lives, for the policy `lanes`.",
+)
+@click.option(
+    "--ephemeral",
+    type=Parsed("SIZE", parse_bytes),
+    envvar="TANDEM_EPHEMERAL",
+    help="Memory that an iteration takes besides, at most, and gives back when it ends.",
+)
+@click.option(
     "--wait-memory",
     type=Parsed("[TIMEOUT]", parse_wait),
     is_flag=False,
@@ -184,6 +196,8 @@ def _request(options: dict[str, Any]) -> Request:
         memory_bytes=memory if isinstance(memory, int) else None,
         memory_percent=memory.value if isinstance(memory, Percent) else None,
         memory_min_bytes=options["memory_min"],
+        persistent_bytes=options["persistent"],
+        ephemeral_bytes=options["ephemeral"],
         wait_memory_ns=options["wait_memory"],
         sm_percent=sm.value if isinstance(sm, Percent) else None,
         sm_count=sm if isinstance(sm, int) else None,

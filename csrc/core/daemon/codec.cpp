@@ -2,6 +2,7 @@
 
 #include <cinttypes>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -127,14 +128,16 @@ Problem check_header(const wire::Header& header, size_t bytes) {
   return {};
 }
 
-// Takes the part of a message this version knows.
+// Takes the part of a message this version knows; what an older sender leaves out is 0. `least`: the
+// size in the first version.
 template <typename T>
-Problem take(const void* packet, size_t bytes, T* out) {
+Problem take(const void* packet, size_t bytes, T* out, size_t least = sizeof(T)) {
   const auto type = static_cast<wire::Type>(static_cast<const wire::Header*>(packet)->type);
-  if (bytes < sizeof(T)) {
-    return problem("%s has %zu bytes, fewer than %zu", name_of(type), bytes, sizeof(T));
+  if (bytes < least) {
+    return problem("%s has %zu bytes, fewer than %zu", name_of(type), bytes, least);
   }
-  std::memcpy(out, packet, sizeof(T));
+  *out = {};
+  std::memcpy(out, packet, bytes < sizeof(T) ? bytes : sizeof(T));
   return {};
 }
 
@@ -166,11 +169,11 @@ Problem decode(const void* packet, size_t bytes, Message* out) {
   out->type = static_cast<wire::Type>(header.type);
   switch (out->type) {
     case wire::Type::kHello: {
-      const Problem p = take(packet, bytes, &out->hello);
+      const Problem p = take(packet, bytes, &out->hello, offsetof(wire::Hello, promise));
       return p ? p : check_hello(&out->hello);
     }
     case wire::Type::kRegister: {
-      const Problem p = take(packet, bytes, &out->request);
+      const Problem p = take(packet, bytes, &out->request, offsetof(wire::Register, promise));
       return p ? p : check_register(&out->request);
     }
     case wire::Type::kMapped:

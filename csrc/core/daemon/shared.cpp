@@ -155,9 +155,9 @@ uint32_t Channel::set_gate(bool hold) {
   return next_epoch(&gate, bit);
 }
 
-void Channel::set_step_limit(uint64_t steps) {
+void Channel::set_mark_limit(shm::LimitKind kind, uint64_t number) {
   shm::CommandGate& gate = pages_->command().gate;
-  gate.step_limit.store(steps, std::memory_order_relaxed);
+  gate.mark_limit.store(shm::mark_limit_of(kind, number), std::memory_order_relaxed);
   next_epoch(&gate.gate, gate.gate.load(std::memory_order_relaxed) & shm::kGateHold);
 }
 
@@ -216,6 +216,10 @@ void Channel::set_resident_target(uint64_t bytes, uint32_t order) {
   shm::CommandMemory& memory = pages_->command().memory;
   memory.resident_target_bytes.store(bytes, std::memory_order_relaxed);
   memory.swap_order.store(order, std::memory_order_release);
+}
+
+void Channel::set_lane(uint32_t lane) {
+  pages_->command().memory.lane.store(lane, std::memory_order_relaxed);
 }
 
 void Channel::set_stale(uint64_t stale_ns) {

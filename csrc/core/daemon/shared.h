@@ -105,8 +105,8 @@ class Channel {
 
   // Returns the new gate word; wakes waiters, unless it already was so.
   uint32_t set_gate(bool hold);
-  // The process may do iterations until it has marked so many; 0 = as many as it likes.
-  void set_step_limit(uint64_t steps);
+  // The process may go on until it has made so many marks of the kind; 0 = as long as it likes.
+  void set_mark_limit(shm::LimitKind kind, uint64_t number);
   void set_window(uint32_t segments, uint64_t segment_ns);
   void set_class(shm::JobClass job_class);
   void set_linger(uint64_t linger_ns, uint64_t limit_ns);
@@ -119,6 +119,8 @@ class Channel {
   void set_memory_place(uint64_t ticket, uint32_t round, uint32_t line);
   // The process looks at it once it is told to (wire::Swap); `order` is never 0.
   void set_resident_target(uint64_t bytes, uint32_t order);
+  // `lane` is made of shm::kLane*.
+  void set_lane(uint32_t lane);
   void set_stale(uint64_t stale_ns);
 
  private:

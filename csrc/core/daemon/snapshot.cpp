@@ -68,6 +68,7 @@ void look_at_waits(const shm::StateWaits& waits, uint64_t now_ns, Snapshot* snap
 void look_at_marks(const shm::StateMarks& marks, uint64_t now_ns, Snapshot* snapshot) {
   grow(&snapshot->steps, marks.steps);
   grow(&snapshot->launches, marks.launches);
+  grow(&snapshot->begun_phases, marks.begun_phases);
   snapshot->last_step_ns = in_the_past(marks.last_step_ns, now_ns);
   snapshot->phase_hash = read(marks.phase_hash);
   snapshot->critical_until_ns = read(marks.critical_until_ns);
@@ -78,6 +79,17 @@ void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
   snapshot->peak_bytes = std::max(bounded(memory.peak_bytes), snapshot->device_bytes);
   grow(&snapshot->alloc_count, memory.alloc_count);
   grow(&snapshot->refused_count, memory.refused_count);
+}
+
+// First: whoever sees that it stopped sees what it had submitted and marked by then. The shim's release.
+void look_at_iterations(const shm::StateIterations& iterations, Snapshot* snapshot) {
+  for (uint32_t i = 0; i < shm::kLimitKindCount; ++i)
+    snapshot->stopped[i] =
+        std::min(iterations.stopped[i].load(std::memory_order_acquire), kMaxFigure);
+  grow(&snapshot->iteration_end_bytes, iterations.end_bytes);
+  grow(&snapshot->iteration_peak_bytes, iterations.peak_bytes);
+  snapshot->iteration_peak_bytes =
+      std::max(snapshot->iteration_peak_bytes, snapshot->iteration_end_bytes);
 }
 
 void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
@@ -133,6 +145,7 @@ void Looker::look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapsh
 void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   const shm::StatePage& state = pages.state();
   snapshot->process_id = pages.process_id();
+  look_at_iterations(state.iterations, snapshot);
   look_at_slots(pages, now_ns, snapshot);
   look_at_memory(state.memory, snapshot);
   for (uint32_t i = 0; i < shm::kRefusalCount; ++i)
@@ -169,7 +182,8 @@ bool notable(const Snapshot& before, const Snapshot& after) {
   return before.busy != after.busy || before.waiting_threads != after.waiting_threads ||
          before.steps != after.steps || before.phase_hash != after.phase_hash ||
          before.doorbell != after.doorbell || before.ungated != after.ungated ||
-         before.memory_ticket != after.memory_ticket || before.memory_round != after.memory_round;
+         before.stopped != after.stopped || before.memory_ticket != after.memory_ticket ||
+         before.memory_round != after.memory_round;
 }
 
 bool differs(const Snapshot& one, const Snapshot& other) {
@@ -178,7 +192,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.launches, s.steps, s.iterations, s.phases.forward, s.phases.backward,
                     s.phases.update, s.gap_p50_ns, s.device_bytes, s.swapped_bytes, s.swap_done,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
-                    s.memory_of_quota, s.memory_alone, s.ungated);
+                    s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash);
   };
   return figures(one) != figures(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by);

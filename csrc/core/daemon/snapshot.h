@@ -6,6 +6,7 @@
 // (nobody waiting: no reason and no begin). A claim outside them becomes the nearest allowed value.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "dag/phases.h"
@@ -44,7 +45,11 @@ struct Snapshot {
   uint64_t steps = 0;
   uint64_t last_step_ns = 0;
   uint64_t phase_hash = 0;
+  uint64_t begun_phases = 0;
   uint64_t critical_until_ns = 0;
+  uint64_t iteration_peak_bytes = 0;  // by the job's marks: most held since the first,
+  uint64_t iteration_end_bytes = 0;   // and at one
+  std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it
   uint64_t linger_ns = 0;
   bool ungated = false;
   uint32_t capturing = 0;

@@ -270,7 +270,7 @@ class SetMemoryLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStepLimit:
-    """Hold the process at its next submission once it has marked so many steps; 0 = never."""
+    """Stop the process at the mark that ends its so manyth step, or a later one; 0 = never."""
 
     process_id: int
     steps: int
@@ -321,6 +321,14 @@ class CheckpointProcess:
 
     process_id: int
     away: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLane:
+    """Whether what holds the process's submissions holds its allocations, too."""
+
+    process_id: int
+    holds: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,6 +394,7 @@ Action = (
     | SetMemoryPlace
     | MoveMemory
     | CheckpointProcess
+    | SetLane
     | SetClass
     | SetLinger
     | ForgetProcess

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from tandemd.core.audit import describe, is_unaccounted
 from tandemd.core.explain_curves import curve_lines, explain_kept
+from tandemd.core.explain_lanes import explain_lane, lane_lines
 from tandemd.core.explain_memory import (
     explain_return,
     explain_wait,
@@ -40,12 +41,8 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     elif not job.processes or found is None:
         started = job.state is not JobState.STARTING
         summary = "has left the gpu" if started else "has not used the gpu yet"
-    elif waiter := first_in_line(scheduler, job):
-        summary = explain_wait(waiter, scheduler)
-    elif returning := explain_return(job, scheduler):
-        summary = returning
-    elif group.is_kept and not group.busy:
-        summary = explain_kept(group, scheduler, now_ns)
+    elif waiting := _waits_for_memory(scheduler, job, group, now_ns):
+        summary = waiting
     elif not group.open and group.wants:
         summary = _held(scheduler, group, *found, now_ns=now_ns)
     else:
@@ -53,7 +50,20 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job)]
     lines += turn_lines(group, scheduler.options)
     lines += curve_lines(group, scheduler, now_ns)
+    if standing := scheduler.lanes.of(group):
+        lines += lane_lines(standing)
     return Explained(summary=summary, lines=tuple(lines))
+
+
+def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:
+    standing = scheduler.lanes.of(group)
+    if standing and group.barred:
+        return explain_lane(standing, scheduler)
+    if waiter := first_in_line(scheduler, job):
+        return explain_wait(waiter, scheduler)
+    if returning := explain_return(job, scheduler):
+        return returning
+    return explain_kept(group, scheduler, now_ns) if group.is_kept and not group.busy else None
 
 
 def _paused(job: Job, group: Group) -> str:

@@ -34,7 +34,7 @@ def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
         )
         return f"{what}, 1st in line{others}"
     behind = waiter.ahead[-1].job.display_name
-    return f"{what}, {_ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
+    return f"{what}, {ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
 
 
 def memory_facts(job: Job) -> list[str]:
@@ -105,7 +105,8 @@ def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
     return f"; others hold {', '.join(told)}"
 
 
-def _ordinal(number: int) -> str:
+def ordinal(number: int) -> str:
+    """`2nd`."""
     tens = number % 100 // 10
     return f"{number}{'th' if tens == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 

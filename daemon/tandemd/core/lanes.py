@@ -16,9 +16,14 @@ can lock up is proved in docs/admission.md.
    anybody overtake, nobody goes before the first.
 3. A lane is its running member's until the iteration ends; then it goes to the first, in the same
    order, of those who want it.
+4. Whose need is not known, but for its limit, which may be the capacity, comes if that is free,
+   with all of it persistent. Else it comes *alone*: while it is, nobody else is let in or begins
+   an iteration, and it begins when all others are between theirs. It may use all that they do not
+   hold for good. Once its need is known it goes on like the others, if there is room for that, and
+   else stays alone until it leaves.
 
 Sizes are promises: who may use more than it said breaks all of it, so a member's memory limit is
-its peak. Belongs to one thread.
+`limit_bytes`. Belongs to one thread.
 """
 
 from __future__ import annotations
@@ -48,10 +53,26 @@ class Member:
     """One who asked to come."""
 
     key: GroupKey
-    need: Need
+    need: Need | None  # None: not known yet
     arrival: int  # 0, 1, 2.. in order of asking
+    most_bytes: int  # its limit, where its need is not known
     remaining_ns: float  # GPU time until it is done; infinite = not known
     served_ns: int = 0
+
+    @property
+    def persistent_bytes(self) -> int:
+        """What is known of it."""
+        return 0 if self.need is None else self.need.persistent_bytes
+
+    @property
+    def ephemeral_bytes(self) -> int:
+        """What is known of it."""
+        return 0 if self.need is None else self.need.ephemeral_bytes
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most it may ever hold; infinite = not known."""
+        return float("inf") if self.need is None else self.need.peak_bytes
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -66,7 +87,12 @@ class Lane:
     @property
     def size_bytes(self) -> int:
         """Room for an iteration of any of its members."""
-        return max((m.need.ephemeral_bytes for m in self.members.values()), default=0)
+        return max((m.ephemeral_bytes for m in self.members.values()), default=0)
+
+    @property
+    def persistent_bytes(self) -> int:
+        """Of all its members."""
+        return sum(member.persistent_bytes for member in self.members.values())
 
     def cost_bytes(self, need: Need) -> int:
         """What a further member would take of the room there is."""
@@ -87,7 +113,7 @@ ORDERS = {
     # Shortest remaining time, least service so far, largest: all let the smaller ones by.
     "srtf": Order(rank=lambda member: (member.remaining_ns, member.arrival), overtakes=True),
     "fair": Order(rank=lambda member: (member.served_ns, member.arrival), overtakes=True),
-    "pack": Order(rank=lambda member: (-member.need.peak_bytes, member.arrival), overtakes=True),
+    "pack": Order(rank=lambda member: (-member.peak_bytes, member.arrival), overtakes=True),
 }
 
 
@@ -105,23 +131,20 @@ class Lanes:
     def __init__(self, *, capacity_bytes: int, order: str = "fifo") -> None:
         """`order` is one of ORDERS."""
         self.capacity_bytes = capacity_bytes
-        self._order = ORDERS[order]
+        self.reserved_bytes = 0  # of these, for what is no member's: contexts, and others' memory
+        self.order = order  # one of ORDERS; may be changed
         self._arrivals = 0
         self._numbers = 0
         self._line: dict[GroupKey, Member] = {}
         self._lanes: dict[int, Lane] = {}
+        self._alone: list[Lane] = []  # of rule 4: one member each; the first may run
         self._of: dict[GroupKey, Lane] = {}
 
     @property
     def free_bytes(self) -> int:
         """Neither held for good nor needed by a lane."""
-        persistent_bytes = sum(
-            member.need.persistent_bytes
-            for lane in self._lanes.values()
-            for member in lane.members.values()
-        )
         lanes_bytes = sum(lane.size_bytes for lane in self._lanes.values())
-        return self.capacity_bytes - persistent_bytes - lanes_bytes
+        return self._beside_bytes() - lanes_bytes
 
     @property
     def waiting(self) -> list[GroupKey]:
@@ -130,8 +153,58 @@ class Lanes:
 
     @property
     def lanes(self) -> list[frozenset[GroupKey]]:
-        """Who shares a lane, the oldest lane first."""
+        """Who shares a lane, the oldest lane first; without who is alone."""
         return [frozenset(lane.members) for lane in self._lanes.values()]
+
+    @property
+    def alone(self) -> list[GroupKey]:
+        """Who runs iterations while nobody else does; the first one may."""
+        return [key for lane in self._alone for key in lane.members]
+
+    def __contains__(self, key: GroupKey) -> bool:
+        """Whether it has asked, and not left."""
+        return key in self._line or key in self._of
+
+    def is_running(self, key: GroupKey) -> bool:
+        """Whether it may run an iteration now."""
+        lane = self._of.get(key)
+        return lane is not None and lane.running is not None and lane.running.key == key
+
+    def is_wanting(self, key: GroupKey) -> bool:
+        """Whether it waits for its turn."""
+        lane = self._of.get(key)
+        return lane is not None and key in lane.wanting
+
+    def is_admitted(self, key: GroupKey) -> bool:
+        """Whether it may have anything on the GPU."""
+        return key in self._of
+
+    def need_of(self, key: GroupKey) -> Need | None:
+        """What it may use; None: it is not known."""
+        lane = self._of.get(key)
+        return (self._line if lane is None else lane.members)[key].need
+
+    def running_with(self, key: GroupKey) -> GroupKey | None:
+        """Whose iteration it has to wait for; None: nobody's."""
+        lane = self._of[key]
+        rivals = [lane]
+        if self._alone:
+            rivals = [self._alone[0], *self._lanes.values()] if lane in self._alone else self._alone
+        found = (other.running for other in rivals if other.running and other.running.key != key)
+        return next((member.key for member in found), None)
+
+    def takes_turns(self, key: GroupKey) -> bool:
+        """Whether its iterations have to end for others to begin theirs."""
+        return len(self._of[key].members) > 1 or bool(self._alone)
+
+    def limit_bytes(self, key: GroupKey) -> int:
+        """What one that is admitted may hold at most."""
+        lane = self._of[key]
+        need = lane.members[key].need
+        if need is None or lane in self._alone:
+            rest_bytes = self._beside_bytes() + lane.persistent_bytes
+            return max(0, min(lane.members[key].most_bytes, rest_bytes))
+        return need.peak_bytes
 
     def missing_bytes(self, key: GroupKey) -> int:
         """Room that has to become free until one in line fits; 0: only others are before it.
@@ -140,11 +213,23 @@ class Lanes:
             KeyError: it is not in line.
         """
         need = self._line[key].need
+        if need is None or self._alone:
+            return 0
         costs = (need.peak_bytes, *(lane.cost_bytes(need) for lane in self._lanes.values()))
         return max(0, min(costs) - self.free_bytes)
 
-    def request(self, key: GroupKey, need: Need, *, remaining_ns: float = float("inf")) -> Outcome:
+    def request(
+        self,
+        key: GroupKey,
+        need: Need | None,
+        *,
+        most_bytes: int | None = None,
+        remaining_ns: float = float("inf"),
+        served_ns: int = 0,
+    ) -> Outcome:
         """Somebody new wants to come: it is let in, or stands in line.
+
+        `need` None: it is not known, see rule 4; but no more than `most_bytes`, if that is said.
 
         Raises:
             NeverFitsError: it would not even fit alone.
@@ -152,22 +237,31 @@ class Lanes:
         """
         if key in self._line or key in self._of:
             raise ValueError(f"group {key} has asked before")
-        if need.peak_bytes > self.capacity_bytes:
+        if need is not None and need.peak_bytes > self.capacity_bytes:
             raise NeverFitsError(
                 f"it may use {need.peak_bytes} bytes, the gpu has {self.capacity_bytes}; "
                 "lower its memory or choose a larger gpu"
             )
         self._line[key] = Member(
-            key=key, need=need, arrival=self._arrivals, remaining_ns=remaining_ns
+            key=key,
+            need=need,
+            arrival=self._arrivals,
+            most_bytes=min(most_bytes or self.capacity_bytes, self.capacity_bytes),
+            remaining_ns=remaining_ns,
+            served_ns=served_ns,
         )
         self._arrivals += 1
         return Outcome(admitted=self._admit())
+
+    def look(self) -> Outcome:
+        """There may be more room than there was: less is reserved."""
+        return Outcome(admitted=self._admit(), begun=self._turns())
 
     def want(self, key: GroupKey) -> Outcome:
         """A member wants to run an iteration, or another one: now, or when its lane comes to it."""
         lane = self._of[key]
         lane.wanting[key] = lane.members[key]
-        return Outcome(begun=self._turn(lane))
+        return Outcome(begun=self._turns())
 
     def end(self, key: GroupKey, *, spent_ns: int = 0) -> Outcome:
         """The running member's iteration ended: it holds its persistent bytes alone again.
@@ -182,7 +276,20 @@ class Lanes:
         member.served_ns += spent_ns
         member.remaining_ns = max(0, member.remaining_ns - spent_ns)
         lane.running = None
-        return Outcome(begun=self._turn(lane))
+        self._place_alone()
+        return Outcome(admitted=self._admit(), begun=self._turns())
+
+    def learn(self, key: GroupKey, need: Need) -> Outcome:
+        """What a member needs turned out: from its memory curve, or because it holds more for good.
+
+        Where it takes memory within an iteration it must be between two, or never have taken turns.
+        """
+        lane = self._of[key]
+        lane.members[key].need = need
+        if lane not in self._alone and self.free_bytes < 0:
+            self._leave_lane(lane, key)
+        self._place_alone()
+        return Outcome(admitted=self._admit(), begun=self._turns())
 
     def leave(self, key: GroupKey) -> Outcome:
         """Somebody is gone, with all its memory, or does not want to come any more."""
@@ -193,31 +300,47 @@ class Lanes:
         lane.wanting.pop(key, None)
         if lane.running is member:
             lane.running = None
-        if not lane.members:
+        if lane in self._alone:
+            self._alone.remove(lane)
+        elif not lane.members:
             del self._lanes[lane.number]
-        return Outcome(begun=self._turn(lane), admitted=self._admit())
+        self._place_alone()
+        return Outcome(admitted=self._admit(), begun=self._turns())
 
     def _in_order(self) -> list[Member]:
-        return sorted(self._line.values(), key=self._order.rank)
+        return sorted(self._line.values(), key=ORDERS[self.order].rank)
+
+    def _beside_bytes(self) -> int:
+        """Not held for good by anybody."""
+        lanes = (*self._lanes.values(), *self._alone)
+        held_bytes = sum(lane.persistent_bytes for lane in lanes)
+        return self.capacity_bytes - self.reserved_bytes - held_bytes
 
     def _admit(self) -> tuple[GroupKey, ...]:
-        admitted = []
+        admitted: list[GroupKey] = []
         for member in self._in_order():
-            lane = self._place(member.need)
+            if self._alone:
+                break
+            lane = self._place(member)
             if lane is not None:
-                self._lanes.setdefault(lane.number, lane).members[member.key] = member
+                lane.members[member.key] = member
                 self._of[member.key] = lane
                 del self._line[member.key]
                 admitted.append(member.key)
-            elif not self._order.overtakes:
+            elif not ORDERS[self.order].overtakes:
                 break
         return tuple(admitted)
 
-    def _place(self, need: Need) -> Lane | None:
+    def _place(self, member: Member) -> Lane | None:
+        """A lane that there is room in, which is one of its own if there can be."""
         free_bytes = self.free_bytes
+        if member.need is None:
+            if member.most_bytes > free_bytes:
+                return self._new_lane(is_alone=True) if self._beside_bytes() > 0 else None
+            member.need = Need(persistent_bytes=member.most_bytes, ephemeral_bytes=0)
+        need = member.need
         if need.peak_bytes <= free_bytes:
-            self._numbers += 1
-            return Lane(number=self._numbers)
+            return self._new_lane(is_alone=False)
         fitting = [lane for lane in self._lanes.values() if lane.cost_bytes(need) <= free_bytes]
         return min(
             fitting,
@@ -225,9 +348,56 @@ class Lanes:
             default=None,
         )
 
-    def _turn(self, lane: Lane) -> tuple[GroupKey, ...]:
-        if lane.running is not None or not lane.wanting:
-            return ()
-        lane.running = min(lane.wanting.values(), key=self._order.rank)
-        del lane.wanting[lane.running.key]
-        return (lane.running.key,)
+    def _new_lane(self, *, is_alone: bool) -> Lane:
+        self._numbers += 1
+        lane = Lane(number=self._numbers)
+        if is_alone:
+            self._alone.append(lane)
+        else:
+            self._lanes[lane.number] = lane
+        return lane
+
+    def _leave_lane(self, lane: Lane, key: GroupKey) -> None:
+        """It holds more for good than there is room for: the others cannot go on beside it."""
+        own = self._new_lane(is_alone=True)
+        self._move(key, lane, own)
+        if not lane.members:
+            del self._lanes[lane.number]
+
+    def _place_alone(self) -> None:
+        """Let those go on like the others whose need is known by now, and fits."""
+        for index, lane in reversed(list(enumerate(self._alone))):
+            ((key, member),) = lane.members.items()
+            need = member.need
+            if need is None or (lane.running is not None and need.ephemeral_bytes):
+                continue
+            del self._alone[index]  # it is not counted twice
+            place = self._place(member)
+            if place is None:
+                self._alone.insert(index, lane)
+            else:
+                self._move(key, lane, place)
+
+    def _move(self, key: GroupKey, lane: Lane, to: Lane) -> None:
+        to.members[key] = lane.members.pop(key)
+        self._of[key] = to
+        if lane.wanting.pop(key, None) is not None:
+            to.wanting[key] = to.members[key]
+        if lane.running is to.members[key]:
+            lane.running, to.running = None, to.members[key]
+
+    def _turns(self) -> tuple[GroupKey, ...]:
+        """Let iterations begin wherever one may."""
+        begun: list[GroupKey] = []
+        for lane in (*self._alone, *self._lanes.values()):
+            if lane.running is None and lane.wanting and self._may_run(lane):
+                lane.running = min(lane.wanting.values(), key=ORDERS[self.order].rank)
+                del lane.wanting[lane.running.key]
+                begun.append(lane.running.key)
+        return tuple(begun)
+
+    def _may_run(self, lane: Lane) -> bool:
+        if not self._alone or not (lane.size_bytes or lane in self._alone):
+            return True
+        rivals = (*self._alone[1:], *(other for other in self._lanes.values() if other.size_bytes))
+        return lane is self._alone[0] and all(other.running is None for other in rivals)

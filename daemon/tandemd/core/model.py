@@ -90,6 +90,8 @@ class JobSpec:
     memory_bytes: int = NO_LIMIT
     memory_percent: int = 0  # of the GPU, in place of `memory_bytes` until a process is on one
     memory_min_bytes: int = 0
+    persistent_bytes: int = 0  # what it holds for good; with the next, 0 and 0 = not said
+    ephemeral_bytes: int = 0  # what an iteration takes besides, at most
     wait_memory_ns: int = 0  # how long an allocation may wait for memory; 0 = not at all
     sm_percent: int = 0
     slo_p99_ns: int = 0
@@ -162,6 +164,9 @@ class Usage:
     device_bytes: int = 0
     swappable_bytes: int = 0  # of these
     swapped_bytes: int = 0  # of those, on the host
+    iteration_peak_bytes: int = 0  # by its own marks: most since the first iteration ended,
+    iteration_end_bytes: int = 0  # and at the end of one
+    stopped: int = 0  # after how many steps its step limit stopped it last; 0 = never
     swap_done: int = 0  # number of the newest order to move memory that has ended
     swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
     swap_out_bytes: int = 0  # copied to the host so far
@@ -377,6 +382,9 @@ class Group:
     reopened_steps: int | None = None  # reopened after a failed drain, until this many steps passed
     reopened_until_ns: int = 0
     undrainable: bool = False
+    barred: bool = False  # by the lanes: it is not let in, or its lane is another's now
+    memory_limit_bytes: int = NO_LIMIT  # of all its processes, by the lanes
+    is_beside: bool = False  # lanes run side by side on its GPU
     turns: int = 0  # times its gate opened for it after it was held
     unused_since_ns: int | None = None  # since when its gate is open and it only waits
     dozing: bool = False  # it did so for too long: no claim until it submits something
@@ -390,6 +398,11 @@ class Group:
     def paused(self) -> bool:
         """A person paused one of its jobs; a group is never split, so all of it waits."""
         return any(job.paused for job in self.jobs.values())
+
+    @property
+    def is_closed(self) -> bool:
+        """Its gate stays closed whatever others do."""
+        return self.barred or self.paused
 
     @property
     def gpus(self) -> frozenset[int]:
@@ -424,6 +437,7 @@ class Options:
     drain_ns: int = 250_000_000
     drain_tries: int = 3
     max_hold_ns: int = 20_000_000_000
+    lane_order: str = "fifo"  # of lanes.ORDERS: who comes next under the policy `lanes`
     min_share: float = 0.05  # of a waiting tier, over `share_period_ns`
     share_period_ns: int = 1_000_000_000
     presence_across_users: bool = True

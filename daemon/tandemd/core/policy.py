@@ -14,6 +14,7 @@ from tandemd.core.model import Group, Options
 from tandemd.core.policies.curves import curves
 from tandemd.core.policies.fair import Fair
 from tandemd.core.policies.fifo import Fifo
+from tandemd.core.policies.lanes import ByLanes
 from tandemd.core.policies.pair import Pair
 from tandemd.core.policies.priority import Priority
 
@@ -28,6 +29,10 @@ class Policy(Protocol):
     @property
     def companions(self) -> Companions | None:
         """Who may hold a turn together; None: a turn is one group's alone."""
+
+    @property
+    def by_lanes(self) -> bool:
+        """Jobs come onto a GPU by lanes (`lane_places.py`), and not as they like."""
 
     def always_open(self, group: Group) -> bool:
         """Takes no turns: its gate stays open whatever others do."""
@@ -55,6 +60,7 @@ POLICIES: dict[str, Policy] = {
     "curves": curves(),
     "fair": Fair(),
     "fifo": Fifo(),
+    "lanes": ByLanes(),
     "pair": Pair(),
     "priority": Priority(),
 }

@@ -35,7 +35,7 @@ class Roster:
         self._tiers = {
             key: policy.tier(group)
             for key, group in self.members.items()
-            if not (group.paused or group.undrainable or policy.always_open(group))
+            if not (group.is_closed or group.undrainable or policy.always_open(group))
         }
         self._wanting = {tier: {} for tier in self._tiers.values()}
         self.lines = {tier: Line() for tier in self._wanting}

@@ -15,6 +15,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import assert_never
 
+from tandemd.core import lane_places
 from tandemd.core.audit import take_audit
 from tandemd.core.checkpoints import Checkpoints
 from tandemd.core.errors import UnknownJobError
@@ -50,6 +51,7 @@ from tandemd.core.events import (
 )
 from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import islands_of
+from tandemd.core.lane_places import LanePlaces
 from tandemd.core.memory_places import MemoryPlaces
 from tandemd.core.minima import gpus_of, objection
 from tandemd.core.model import (
@@ -89,6 +91,7 @@ class Scheduler:
         self.residency = Residency(self.memory.line)
         self.checkpoints = Checkpoints()
         self.shifts = Shifts(self.processes, self.jobs)
+        self.lanes = LanePlaces()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -140,10 +143,7 @@ class Scheduler:
             case JobRegistered() | JobExited() | JobUpdated() | JobPaused() | JobResumed():
                 self._change_job(event, actions)
             case PolicyChanged():
-                self.policy = policy_named(event.policy)
-                self.options = replace(self.options, policy=event.policy)
-                self.turns.clear()
-                self._structure_changed = True
+                self._change_policy(event.policy)
             case _:
                 assert_never(event)
         return actions
@@ -151,8 +151,10 @@ class Scheduler:
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
         actions = self._shift_iterations(now_ns)  # before turns: who is kept wants none
+        self._settle_lanes(now_ns)
         views = self._review_memory(now_ns) if self.residency.is_used else []
         self._settle(now_ns, actions)
+        actions += self.lanes.tell(self.processes)  # behind the gates
         wakes_before_ns = self._memory_wakes_ns
         if views:
             actions += self._move_memory(views, now_ns)
@@ -166,7 +168,7 @@ class Scheduler:
     @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        parts = (self.memory, self.residency, self.shifts, self.checkpoints)
+        parts = (self.memory, self.residency, self.shifts, self.lanes, self.checkpoints)
         wishes = [part.wake_at_ns for part in parts]
         return [at_ns for at_ns in wishes if at_ns is not None]
 
@@ -255,9 +257,12 @@ class Scheduler:
 
     def objection_to(self, spec: JobSpec, job: Job | None = None) -> str | None:
         """Why the minimum of a new job, or another one of a living job, cannot be promised."""
+        capacity_bytes = self.memory.line.capacity_bytes
+        if self.policy.by_lanes and (told := lane_places.objection([spec], capacity_bytes)):
+            return told
         others = [other for other in self.jobs.values() if other is not job]
         gpus = gpus_of(job) if job else frozenset()
-        return objection(spec, others, self.memory.line.capacity_bytes, gpus)
+        return objection(spec, others, capacity_bytes, gpus)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the scheduler contradicts itself."""
@@ -268,7 +273,7 @@ class Scheduler:
             gates = {self._gates[process_id] for process_id in group.processes}
             assert len(gates) <= 1, f"group {group.title} is split"
             assert group.jobs, f"group {group.key} has no job"
-            assert not (group.paused and True in gates), f"paused group {group.title} is open"
+            assert not (group.is_closed and True in gates), f"paused group {group.title} is open"
         assert self._told.keys() == self._gates.keys() == self.processes.keys()
         for gpus, members in self.islands.items():
             turns = self.turns[gpus]
@@ -369,6 +374,14 @@ class Scheduler:
             case _:
                 assert_never(event)
 
+    def _change_policy(self, name: str) -> None:
+        self.policy = policy_named(name)
+        self.options = replace(self.options, policy=name)
+        self.turns.clear()
+        if not self.policy.by_lanes:
+            self.lanes.give_up(self.groups.values())
+        self._structure_changed = True
+
     def _add_job(self, job_id: int, uid: int, spec: JobSpec, now_ns: int) -> Job:
         self.finished.pop(job_id, None)
         job = Job(
@@ -447,6 +460,7 @@ class Scheduler:
         self._told.pop(process.process_id, None)
         self._gates.pop(process.process_id, None)
         self.memory.forget(process, event.now_ns, self.options)
+        self.lanes.forget(process, event.now_ns, self.options)
         usage = process.usage
         job.retired_gpu_ns += usage.exclusive_ns + usage.shared_ns
         job.retired_shared_ns += usage.shared_ns
@@ -625,6 +639,25 @@ class Scheduler:
         if self.shifts.has_lent_more:
             self.memory.note_change()
         return actions
+
+    def _settle_lanes(self, now_ns: int) -> None:
+        if self.policy.by_lanes:
+            self._structure_changed |= self.lanes.decide(
+                self.groups,
+                self.memory.line.capacity_bytes,
+                self.options,
+                now_ns,
+                remaining_ns=self._remaining_ns,
+            )
+
+    def _remaining_ns(self, group: Group) -> float:
+        """GPU time until it is done, if it takes as much as when jobs of these names ran before."""
+        names = [job.spec.name for job in group.jobs.values()]
+        uid = group.key[0]
+        before = {j.spec.name: j.gpu_ns for j in self.finished.values() if j.uid == uid}
+        if not all(name and name in before for name in names):
+            return float("inf")
+        return max(0, sum(before[name] for name in names) - group.served_ns)
 
     def _settle(self, now_ns: int, actions: list[Action]) -> None:
         whole = self._structure_changed

@@ -6,7 +6,7 @@ goes, so they are computed whole and compared with what was told last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tandemd.core.events import (
@@ -19,7 +19,7 @@ from tandemd.core.events import (
     SetWindow,
 )
 from tandemd.core.forecast import NARROW, narrowed_by
-from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, Options, Process
+from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
 from tandemd.core.policy import Policy
 
 PRESENCE_MAX = 64  # shm::kPresenceMax: how many others a process can look at
@@ -113,19 +113,25 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
                 job_class=job_class,
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpus),
-                memory_limit_bytes=_memory_limit(process, group.jobs[process.job_id]),
+                memory_limit_bytes=_memory_limit(process, group),
                 memory_wait_ns=group.jobs[process.job_id].patience_ns,
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
         )
 
 
-def _memory_limit(process: Process, job: Job) -> int:
-    """What the others leave it of the job's limit, which holds for each GPU by itself.
+def _memory_limit(process: Process, group: Group) -> int:
+    """What the others leave it of the limits of its job and its group, for each GPU by itself."""
+    job = group.jobs[process.job_id]
+    return min(
+        _left_bytes(process, job.spec.memory_bytes, job.processes),
+        _left_bytes(process, group.memory_limit_bytes, group.processes),
+    )
 
-    Where on its GPUs another one has its memory is not known: it counts whole wherever they meet.
-    """
-    if job.spec.memory_bytes >= NO_LIMIT:
+
+def _left_bytes(process: Process, limit_bytes: int, sharers: Mapping[int, Process]) -> int:
+    """Where on its GPUs another has its memory is not known: it counts whole where they meet."""
+    if limit_bytes >= NO_LIMIT:
         return NO_LIMIT
-    others = (p for p in job.processes.values() if p is not process and p.gpus & process.gpus)
-    return max(0, job.spec.memory_bytes - sum(p.usage.device_bytes for p in others))
+    others = (p for p in sharers.values() if p is not process and p.gpus & process.gpus)
+    return max(0, limit_bytes - sum(p.usage.device_bytes for p in others))

@@ -214,7 +214,7 @@ class Shifts:
         if tenant.group.is_kept is not is_kept:
             tenant.group.is_kept = is_kept
             self.moved.append(tenant.group)
-        steps = tenant.ends_allowed if tenant.marks else 0
+        steps = tenant.ends_allowed if tenant.marks else min(1, tenant.ends_allowed)
         if tenant.steps_told != steps:
             tenant.steps_told = steps
             self._actions.append(SetStepLimit(process_id=tenant.process.process_id, steps=steps))

@@ -24,7 +24,7 @@ class Tenant:
     group: Group
     marks: bool = False  # its iterations itself
     ends: int = 0  # of iterations: as marked, or, of one that marks none, as found
-    ends_allowed: int = 0  # it is held once it has so many; 0 = never
+    ends_allowed: int = 0  # at so many it is stopped, or, if it marks them, stops itself; 0 = never
     steps_told: int = 0  # the same, to its shim
     kept_since_ns: int | None = None  # it stands at the beginning of an iteration
     grown_ns: int = 0  # when its peak was last higher than before
@@ -40,7 +40,9 @@ class Tenant:
     @property
     def is_within(self) -> bool:
         """In the middle of an iteration, or allowed to begin one."""
-        return not self.ends_allowed or self.ends < self.ends_allowed
+        if not self.ends_allowed:
+            return True
+        return (self.process.usage.stopped if self.marks else self.ends) < self.ends_allowed
 
     @property
     def stands(self) -> bool:

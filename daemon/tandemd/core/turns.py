@@ -316,7 +316,7 @@ class Turns:
             _watch_hold(group, now_ns, verdict)
             roster.place(group)
         for group in roster.draining:
-            if group.paused and not _may_drain(group, options, now_ns):
+            if group.is_closed and not _may_drain(group, options, now_ns):
                 continue  # nobody waits for it any longer
             verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
 
@@ -324,7 +324,7 @@ class Turns:
         if group.misfit_bytes and self._roster.may_claim(group):
             return False  # it would only wait, for memory that others need
         if not self._roster.takes_turns(group):
-            return not group.paused
+            return not group.is_closed
         if self._holder is None:
             return True
         if not self._has_turn(group):
@@ -365,7 +365,7 @@ class Turns:
 
 
 def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
-    if group.open or not group.wants or group.paused:
+    if group.open or not group.wants or group.is_closed:
         if group.hold_since_ns is not None:
             group.hold_since_ns = None
             if group.open:
@@ -403,7 +403,7 @@ def _watch_use(group: Group, now_ns: int) -> None:
 
 
 def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
-    return paused.paused and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
+    return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
 def _held_ns(group: Group, now_ns: int) -> int:

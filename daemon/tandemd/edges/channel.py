@@ -16,6 +16,7 @@ from tandemd.core.events import (
     OpenGates,
     SetClass,
     SetHonourPresence,
+    SetLane,
     SetLinger,
     SetMemoryLease,
     SetMemoryLimit,
@@ -114,6 +115,7 @@ class Channels:
                 | SetMemoryWait()
                 | SetMemoryPlace()
                 | MoveMemory()
+                | SetLane()
                 | SetClass()
                 | SetLinger()
             ):
@@ -131,6 +133,7 @@ class Channels:
         | SetMemoryWait
         | SetMemoryPlace
         | MoveMemory
+        | SetLane
         | SetClass
         | SetLinger,
     ) -> None:
@@ -139,8 +142,10 @@ class Channels:
             case SetWindow():
                 pages.set_window(segments=action.segments, segment_ns=action.segment_ns)
             case SetStepLimit():
-                pages.set_step_limit(steps=action.steps)
-            case SetMemoryLimit() | SetMemoryLease() | SetMemoryWait() | SetMemoryPlace():
+                pages.set_mark_limit(phases=False, number=action.steps)
+            case (
+                SetMemoryLimit() | SetMemoryLease() | SetMemoryWait() | SetMemoryPlace() | SetLane()
+            ):
                 _tell_memory(pages, action)
             case SetClass():
                 channel.job_class = action.job_class
@@ -199,7 +204,7 @@ class Channels:
 
 def _tell_memory(
     pages: _native.Process,
-    action: SetMemoryLimit | SetMemoryLease | SetMemoryWait | SetMemoryPlace,
+    action: SetMemoryLimit | SetMemoryLease | SetMemoryWait | SetMemoryPlace | SetLane,
 ) -> None:
     match action:
         case SetMemoryLimit():
@@ -215,6 +220,8 @@ def _tell_memory(
                 refused=action.is_refused,
                 line_ahead=action.line_ahead,
             )
+        case SetLane():
+            pages.set_lane(holds=action.holds)
 
 
 def _mask(watcher: Channel) -> int:

@@ -54,6 +54,20 @@ TEST(a_hello_arrives_as_it_was_sent) {
   CHECK_EQ(std::memcmp(&decoded.hello, &sent, sizeof(sent)), 0);
 }
 
+TEST(a_hello_of_an_older_shim_promises_nothing) {
+  wire::Hello sent = hello();
+  sent.promise = {1, 2};
+  const size_t bytes = offsetof(wire::Hello, promise);
+  sent.header.size = static_cast<uint32_t>(bytes);
+  Message decoded;
+  decoded.hello.promise = {3, 4};
+
+  CHECK(!daemon::decode(&sent, bytes, &decoded));
+
+  CHECK_EQ(decoded.hello.promise.persistent_bytes, 0u);
+  CHECK_EQ(decoded.hello.promise.ephemeral_bytes, 0u);
+}
+
 TEST(a_longer_message_of_a_newer_shim_is_read_as_far_as_known) {
   struct Newer {
     wire::Hello hello;
@@ -74,7 +88,7 @@ TEST(each_fault_of_a_header_is_named_with_its_value) {
   CHECK(contains(refusal(sent), "protocol version 9, this daemon speaks 1"));
   sent = hello();
   sent.header.size = 10;
-  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 472"));
+  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 488"));
   sent = hello();
   sent.header.type = 77;
   CHECK(contains(refusal(sent), "unknown message type 77"));

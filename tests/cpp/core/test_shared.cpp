@@ -79,7 +79,7 @@ TEST(a_receiver_reads_the_command_page_and_cannot_write_it) {
   CHECK_EQ(page.memory.limit_bytes.load(), shm::kNoLimit);
   CHECK_EQ(page.memory.resident_target_bytes.load(), shm::kNoLimit);
   CHECK_EQ(page.memory.lease_bytes.load(), shm::kNoLimit);
-  CHECK_EQ(page.gate.step_limit.load(), 0u);
+  CHECK_EQ(page.gate.mark_limit.load(), 0u);
 
   channel->set_memory_lease(1 << 21);
   CHECK_EQ(page.memory.lease_bytes.load(), 1u << 21);
@@ -121,15 +121,17 @@ TEST(the_gate_word_counts_changes_and_only_changes) {
   CHECK_EQ(channel->set_gate(false), 4u);
 }
 
-TEST(another_limit_of_steps_is_a_change_of_the_gate_word_that_leaves_it_as_closed_as_it_was) {
+TEST(another_limit_of_marks_is_a_change_of_the_gate_word_that_leaves_it_as_closed_as_it_was) {
   const auto channel = make_channel();
   const shm::CommandGate& gate = channel->pages()->command().gate;
 
-  channel->set_step_limit(5);
-  CHECK_EQ(gate.step_limit.load(), 5u);
+  channel->set_mark_limit(shm::LimitKind::kStep, 5);
+  CHECK_EQ(gate.mark_limit.load(), 5u);
   CHECK_EQ(gate.gate.load(), 2u);
   channel->set_gate(true);
-  channel->set_step_limit(6);
+  channel->set_mark_limit(shm::LimitKind::kPhase, 6);
+  CHECK(shm::kind_of(gate.mark_limit) == shm::LimitKind::kPhase);
+  CHECK_EQ(shm::number_of(gate.mark_limit), 6u);
   CHECK_EQ(gate.gate.load(), 7u);
 }
 

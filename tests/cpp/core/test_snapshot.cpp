@@ -102,6 +102,22 @@ TEST(counters_never_go_back) {
   CHECK_EQ(f.snapshot.refused_by[1], 2u);
 }
 
+TEST(an_iteration_never_peaks_below_its_end) {
+  Fixture f;
+  shm::StateIterations& iterations = f.job.state().iterations;
+  iterations.end_bytes.store(100);
+  iterations.peak_bytes.store(30);
+  iterations.stopped[0].store(5);
+  iterations.stopped[1].store(6);
+
+  f.look();
+
+  CHECK_EQ(f.snapshot.iteration_end_bytes, 100u);
+  CHECK_EQ(f.snapshot.iteration_peak_bytes, 100u);
+  CHECK_EQ(f.snapshot.stopped[0], 5u);
+  CHECK_EQ(f.snapshot.stopped[1], 6u);
+}
+
 TEST(what_is_swapped_is_part_of_what_there_is) {
   Fixture f;
   shm::StateSwap& swap = f.job.state().swap;

@@ -43,6 +43,23 @@ TEST(a_closed_gate_holds_until_it_opens) {
   CHECK_EQ(channel->state->waits.waiting_threads.load(), 0u);
 }
 
+TEST(memory_is_held_by_the_gate_of_who_is_in_a_lane_and_by_nothing_else) {
+  Channel* channel = make_channel();
+  auto& command = command_of(channel).gate;
+  command.window_segments = 1;
+  channel->slots[0].issued = 9;
+  channel->gate.slot_end = 1;
+  CHECK_EQ(channel->gate.admit_memory().ns, 0u);  // however full the window is
+  command.gate = 2 | shm::kGateHold;
+  CHECK_EQ(channel->gate.admit_memory().ns, 0u);
+  command_of(channel).memory.lane = shm::kLaneHolds;
+  std::thread waiter([&] { channel->gate.admit_memory(); });
+  until_waiting(channel, WaitReason::kGate);
+  command.gate = 4;
+  futex_wake_all(command.gate);
+  waiter.join();
+}
+
 TEST(a_lost_daemon_releases_every_waiter) {
   Channel* channel = make_channel();
   command_of(channel).gate.gate = shm::kGateHold;
@@ -56,18 +73,44 @@ TEST(a_lost_daemon_releases_every_waiter) {
 TEST(a_process_stops_at_the_step_it_was_told_and_goes_on_when_it_may_do_another) {
   Channel* channel = make_channel();
   shm::CommandGate& gate = command_of(channel).gate;
-  channel->state->marks.steps = 6;
-  gate.step_limit = 7;
+  std::atomic<uint64_t>& stopped = channel->state->iterations.stopped[0];
+  stopped = 6;
+  gate.mark_limit = 7;
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
-  channel->state->marks.steps = 7;
+  stopped = 7;
   std::thread waiter([&] { channel->gate.admit(kNoSlot); });
   until_waiting(channel, WaitReason::kGate);
-  gate.step_limit = 8;
+  gate.mark_limit = 8;
   gate.gate = 2;
   futex_wake_all(gate.gate);
   waiter.join();
-  channel->state->marks.steps = 8;
+  stopped = 8;
   gate.flags = shm::kFlagReleased;
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
+}
+
+TEST(who_stands_at_the_end_of_an_iteration_gets_no_memory) {
+  Channel* channel = make_channel();
+  shm::CommandGate& gate = command_of(channel).gate;
+  gate.mark_limit = 7;
+  channel->state->iterations.stopped[0] = 7;
+  std::thread waiter([&] { channel->gate.admit_memory(); });
+  until_waiting(channel, WaitReason::kGate);
+  gate.mark_limit = 8;
+  gate.gate = 2;
+  futex_wake_all(gate.gate);
+  waiter.join();
+}
+
+TEST(who_stands_at_a_limit_does_not_wait_for_a_daemon_that_is_gone) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.mark_limit = shm::mark_limit_of(shm::LimitKind::kPhase, 1);
+  channel->state->iterations.stopped[1] = 1;
+  std::thread waiter([&] { channel->gate.admit(kNoSlot); });
+  until_waiting(channel, WaitReason::kGate);
+  channel->gate.lose();
+  waiter.join();
+  command_of(channel).gate.mark_limit = 0;
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
 }
 

@@ -219,7 +219,7 @@ def test_an_admin_changes_the_policy(daemon):
         )
 
     assert policy.name == "fair"
-    assert list(policy.available) == ["curves", "fair", "fifo", "pair", "priority"]
+    assert list(policy.available) == ["curves", "fair", "fifo", "lanes", "pair", "priority"]
     assert (code, "lottery" in details) == (grpc.StatusCode.NOT_FOUND, True)
 
 

@@ -22,6 +22,8 @@ WHOLE = Request(
     preemptible=False,
     name="llama",
     group="serving",
+    persistent_bytes=5 * 2**30,
+    ephemeral_bytes=7 * 2**30,
 )
 
 
@@ -72,6 +74,7 @@ def test_the_daemon_reads_what_we_write():
     assert packet.request.slo_p99_ns == 50_000_000
     assert packet.request.preemptible == 2
     assert (packet.request.name, packet.request.group) == ("llama", "serving")
+    assert packet.promise == (WHOLE.persistent_bytes, WHOLE.ephemeral_bytes)
 
 
 def test_we_read_what_the_daemon_writes():
@@ -89,7 +92,7 @@ def test_what_was_not_said_is_zero():
 def test_a_long_command_is_cut_between_characters():
     packet = encode_register(Request(), command="ä" * 200)
 
-    command = packet[-_attach.COMMAND_BYTES :].rstrip(b"\0")
+    command = packet[: -_attach.PROMISE.size][-_attach.COMMAND_BYTES :].rstrip(b"\0")
     assert command.decode() == "ä" * 127
 
 

@@ -41,12 +41,16 @@ def test_every_request_has_its_variable():
         preemptible=True,
         name="train",
         group="team",
+        persistent_bytes=256,
+        ephemeral_bytes=128,
     )
 
     assert request_environment(request) == {
         "TANDEM_PRIORITY": "batch",
         "TANDEM_MEMORY": "1024",
         "TANDEM_MEMORY_MIN": "512",
+        "TANDEM_PERSISTENT": "256",
+        "TANDEM_EPHEMERAL": "128",
         "TANDEM_SM": "30%",
         "TANDEM_SLO": "p99=50000000ns",
         "TANDEM_PREEMPTIBLE": "1",
@@ -199,6 +203,12 @@ def test_a_name_that_the_wire_would_cut_is_refused(shim, option):
     plan(launch(request=Request(**{option: fits})), os.environ, uid=0)
     with pytest.raises(UsageError, match="64 bytes; at most 63"):
         plan(launch(request=Request(**{option: too_long})), os.environ, uid=0)
+
+
+@pytest.mark.parametrize("half", [{"persistent_bytes": 1}, {"ephemeral_bytes": 1}])
+def test_half_a_promise_of_memory_is_refused(shim, half):
+    with pytest.raises(UsageError, match=r"says nothing without --(persistent|ephemeral)"):
+        plan(launch(request=Request(**half)), {}, uid=1)
 
 
 def test_a_name_that_moves_the_cursor_is_refused(shim):

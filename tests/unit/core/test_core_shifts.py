@@ -32,7 +32,7 @@ def conversation(policy="curves", curve=TENT, **options):
     talk.core.memory.line.capacity_bytes = {0: CAPACITY}
     for process_id in (1, 2):
         talk.attach(process_id)
-        talk.sample(process_id, steps=1, device_bytes=REST, peak_bytes=PEAK)
+        talk.sample(process_id, steps=1, stopped=1, device_bytes=REST, peak_bytes=PEAK)
         if curve is not None:
             talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=process_id, curve=curve))
     return talk
@@ -54,6 +54,7 @@ def ends(talk, process_id, *, after_ms=1.0):
         process_id,
         after_ms=after_ms,
         steps=usage.steps + 1,
+        stopped=usage.steps + 1,
         step_work_ns=usage.work_ns,
         device_bytes=REST,
         busy=False,

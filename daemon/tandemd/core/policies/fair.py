@@ -10,6 +10,7 @@ class Fair:
 
     description = "gpu time in proportion to the weight of each job's class, in quanta"
     companions = None
+    by_lanes = False
 
     def always_open(self, group: Group) -> bool:
         """Nobody is exempt."""

@@ -10,6 +10,7 @@ class Fifo:
 
     description = "one job at a time in order of arrival, as long as it has work"
     companions = None
+    by_lanes = False
 
     def always_open(self, group: Group) -> bool:
         """Nobody is exempt."""

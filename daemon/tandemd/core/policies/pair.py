@@ -86,6 +86,7 @@ class Pair:
     ) -> None:
         """Whom a turn is shared with: those who complement each other, if nothing else is said."""
         self.companions = companions or Complements()
+        self.by_lanes = False
         self.description = description
         self._ranks = Priority()
 

@@ -10,6 +10,7 @@ class Priority:
 
     description = "latency jobs are never held; normal before batch in the time they leave"
     companions = None
+    by_lanes = False
 
     def always_open(self, group: Group) -> bool:
         """The latency class."""

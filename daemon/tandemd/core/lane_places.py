@@ -1,0 +1,325 @@
+"""Who may be on a GPU now, and whose iteration it is: lanes for the scheduler's groups.
+
+Rules
+1. A group asks to come with its first process on a GPU: with what it promised, or with nothing but
+   its limit. It leaves with its last.
+2. Who is not let in, or whose lane is another's now, is *barred*: its gate is closed, to launches
+   and to allocations.
+3. An iteration ends where all processes of the group that hold memory have marked that: each stops
+   there by itself. The lane passes on when nothing of the group is left on the GPU.
+4. What a group needs is known from two iterations that it marked. Where it marks none but some are
+   found, its turn never ends, and what it has held at most counts as held for good.
+
+Groups on several GPUs, and on GPUs whose size is not known, are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tandemd.core.errors import NeverFitsError
+from tandemd.core.events import Action, SetLane, SetStepLimit
+from tandemd.core.lanes import Lanes, Need
+from tandemd.core.memory_line import held_bytes
+from tandemd.core.model import NO_LIMIT, Group, GroupKey, JobSpec, Options, Process, Usage
+
+ENOUGH_MARKS = 2
+ENOUGH_FOUND = 3
+SLACK = 16  # the part of a measured peak that is added to it, as a divisor
+GRANULE_BYTES = 2 << 20  # in which a device gives memory out
+LOOK_AGAIN_NS = 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """A group that asked."""
+
+    group: Group
+    gpu: int
+    lanes: Lanes
+    is_known: bool  # what it needs, by its word or measured
+    steps: dict[int, int] = field(default_factory=dict)  # by process: where its turn ends
+    began_served_ns: int = 0
+    ended_ns: int | None = None  # when its iteration was seen to end; it has yet to drain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """What a process held that is gone: the driver may take a while to give it back."""
+
+    gpu: int
+    size_bytes: int
+    until_ns: int
+
+
+class LanePlaces:
+    """The lanes of all GPUs. Belongs to the scheduler."""
+
+    def __init__(self) -> None:
+        self.wake_at_ns: int | None = None
+        self._lanes: dict[int, Lanes] = {}  # GPU
+        self._standing: dict[GroupKey, Standing] = {}
+        self._told: dict[int, int] = {}  # process -> where it stops; 0 = nowhere
+        self._leaving: list[Leaving] = []
+
+    def decide(
+        self,
+        groups: Mapping[GroupKey, Group],
+        capacity_bytes: Mapping[int, int],
+        options: Options,
+        now_ns: int,
+        *,
+        remaining_ns: Callable[[Group], float],
+    ) -> bool:
+        """Let in, bar and unbar; whether anything of that changed."""
+        for lanes in self._lanes.values():
+            lanes.order = options.lane_order
+        self._leaving = [gone for gone in self._leaving if now_ns < gone.until_ns]
+        self._reserve(groups.values())
+        for key in list(self._standing):
+            group = groups.get(key)
+            if group is None or group.gpus != {self._standing[key].gpu}:
+                self._leave(key)
+        for group in groups.values():
+            if group.key not in self._standing and len(group.gpus) == 1:
+                self._come(group, capacity_bytes, options, remaining_ns(group))
+        for standing in self._standing.values():
+            self._progress(standing, now_ns)
+        draining = any(standing.ended_ns is not None for standing in self._standing.values())
+        looks_ns = [gone.until_ns for gone in self._leaving]
+        looks_ns += [now_ns + LOOK_AGAIN_NS] * draining
+        self.wake_at_ns = min(looks_ns, default=None)
+        changes = [_settle(standing, options) for standing in self._standing.values()]
+        return any(changes)
+
+    def give_up(self, groups: Iterable[Group]) -> None:
+        """Another policy decides: nobody is barred any more."""
+        self._lanes.clear()
+        self._standing.clear()
+        self.wake_at_ns = None
+        for group in groups:
+            group.barred, group.memory_limit_bytes, group.is_beside = False, NO_LIMIT, False
+
+    def forget(self, process: Process, now_ns: int, options: Options) -> None:
+        """The process is gone."""
+        size_bytes = held_bytes(process)
+        if process.process_id in self._told and size_bytes:
+            until_ns = now_ns + options.memory_grace_ns
+            gone = Leaving(gpu=process.gpu, size_bytes=size_bytes, until_ns=until_ns)
+            self._leaving.append(gone)
+
+    def of(self, group: Group) -> Standing | None:
+        """How a group stands; None: it is left alone."""
+        return self._standing.get(group.key)
+
+    def tell(self, processes: Mapping[int, Process]) -> Iterator[Action]:
+        """Behind the gates: who waits at the end of an iteration finds its own closed."""
+        wanted = {
+            process_id: standing.steps.get(process_id, 0)
+            for standing in self._standing.values()
+            for process_id in standing.group.processes
+        }
+        told, self._told = self._told, wanted
+        for process_id, steps in wanted.items():
+            if process_id not in told:
+                yield SetLane(process_id=process_id, holds=True)
+            if steps != told.get(process_id, 0):
+                yield SetStepLimit(process_id=process_id, steps=steps)
+        for process_id in told.keys() & processes.keys() - wanted.keys():
+            yield SetLane(process_id=process_id, holds=False)
+            if told[process_id]:
+                yield SetStepLimit(process_id=process_id, steps=0)
+
+    def _come(
+        self,
+        group: Group,
+        capacity_bytes: Mapping[int, int],
+        options: Options,
+        remaining_ns: float,
+    ) -> None:
+        (gpu,) = group.gpus
+        if gpu not in capacity_bytes:
+            return
+        lanes = self._lanes.get(gpu)
+        if lanes is None:
+            lanes = Lanes(capacity_bytes=capacity_bytes[gpu], order=options.lane_order)
+            self._lanes[gpu] = lanes
+        need, most_bytes = _promised(group), _limit_bytes(group)
+        served_ns = group.served_ns
+        try:
+            lanes.request(group.key, need, remaining_ns=remaining_ns, served_ns=served_ns)
+        except NeverFitsError:  # nobody could refuse it: it came without having been asked for
+            need = None
+        if need is None and group.key not in lanes:
+            lanes.request(
+                group.key,
+                None,
+                most_bytes=most_bytes,
+                remaining_ns=remaining_ns,
+                served_ns=served_ns,
+            )
+        self._standing[group.key] = Standing(
+            group=group, gpu=gpu, lanes=lanes, is_known=need is not None
+        )
+
+    def _leave(self, key: GroupKey) -> None:
+        standing = self._standing.pop(key)
+        standing.lanes.leave(key)
+        group = standing.group
+        group.barred, group.memory_limit_bytes, group.is_beside = False, NO_LIMIT, False
+
+    def _reserve(self, groups: Iterable[Group]) -> None:
+        """Contexts and code count as the driver says; before it was asked, as the most of any."""
+        beyond_bytes: dict[int, list[int | None]] = {}
+        for group in groups:
+            for process in group.processes.values():
+                beyond_bytes.setdefault(process.gpu, []).append(_beyond_bytes(process))
+        for gpu, lanes in self._lanes.items():
+            known = [size for size in beyond_bytes.get(gpu, []) if size is not None]
+            unknown = len(beyond_bytes.get(gpu, [])) - len(known)
+            leaving = [gone.size_bytes for gone in self._leaving if gone.gpu == gpu]
+            lanes.reserved_bytes = sum(known + leaving) + unknown * max(known, default=0)
+            lanes.look()
+
+    def _progress(self, standing: Standing, now_ns: int) -> None:
+        group, lanes = standing.group, standing.lanes
+        if not lanes.is_running(group.key):
+            if lanes.is_admitted(group.key) and group.wants and not lanes.is_wanting(group.key):
+                lanes.want(group.key)
+            return
+        if standing.ended_ns is None:
+            if _has_ended(standing):
+                standing.ended_ns = now_ns
+            elif not standing.is_known and not lanes.takes_turns(group.key):
+                _learn(standing)
+            elif not standing.is_known:
+                _learn_from_found(standing)
+        elif now_ns > standing.ended_ns and not group.busy:
+            _pass_on(standing)
+
+
+def _pass_on(standing: Standing) -> None:
+    """The iteration is over, and nothing of it is left on the GPU."""
+    group, lanes = standing.group, standing.lanes
+    standing.ended_ns = None
+    if not standing.is_known:
+        _learn(standing)
+    elif need := lanes.need_of(group.key):
+        kept_bytes = sum(usage.device_bytes for usage in _usages(group))
+        if kept_bytes > need.persistent_bytes:
+            rest_bytes = max(0, need.peak_bytes - kept_bytes)
+            lanes.learn(group.key, Need(persistent_bytes=kept_bytes, ephemeral_bytes=rest_bytes))
+    lanes.end(group.key, spent_ns=group.served_ns - standing.began_served_ns)
+
+
+def _has_ended(standing: Standing) -> bool:
+    holders = [u for u in _usages(standing.group) if u.device_bytes or _stands(u, standing)]
+    return bool(holders) and all(_stands(usage, standing) for usage in holders)
+
+
+def _stands(usage: Usage, standing: Standing) -> bool:
+    limit = standing.steps.get(usage.process_id, 0)
+    return bool(limit) and usage.stopped >= limit
+
+
+def _limit_turn(standing: Standing, *, is_new: bool) -> None:
+    """Where each process stops: at the end of its next iteration, if others wait for that."""
+    if not standing.lanes.takes_turns(standing.group.key):
+        standing.steps = {}
+        return
+    known = {} if is_new else standing.steps
+    standing.steps = {
+        usage.process_id: known.get(usage.process_id, usage.steps + 1)
+        for usage in _usages(standing.group)
+    }
+
+
+def _learn(standing: Standing) -> None:
+    """From the iterations that it marked."""
+    holders = [usage for usage in _usages(standing.group) if usage.peak_bytes]
+    if not holders or min(usage.steps for usage in holders) < ENOUGH_MARKS:
+        _learn_from_found(standing)
+        return
+    persistent_bytes = sum(usage.iteration_end_bytes for usage in holders)
+    peak_bytes = sum(usage.iteration_peak_bytes for usage in holders)
+    _tell_need(standing, persistent_bytes, max(0, peak_bytes - persistent_bytes))
+
+
+def _learn_from_found(standing: Standing) -> None:
+    """It marks none: where an iteration ends is not known to the byte."""
+    holders = [usage for usage in _usages(standing.group) if usage.peak_bytes]
+    if holders and all(u.steps == 0 and u.iterations >= ENOUGH_FOUND for u in holders):
+        _tell_need(standing, sum(usage.peak_bytes for usage in holders), 0)
+
+
+def _tell_need(standing: Standing, persistent_bytes: int, ephemeral_bytes: int) -> None:
+    """Never more than it was let in with: that is still kept for it."""
+    most_bytes = standing.lanes.limit_bytes(standing.group.key)
+    slack_bytes = _whole(-(-(persistent_bytes + ephemeral_bytes) // SLACK))
+    if ephemeral_bytes:
+        ephemeral_bytes += slack_bytes
+    else:
+        persistent_bytes += slack_bytes
+    persistent_bytes = min(persistent_bytes, most_bytes)
+    need = Need(
+        persistent_bytes=persistent_bytes,
+        ephemeral_bytes=min(ephemeral_bytes, most_bytes - persistent_bytes),
+    )
+    standing.is_known = True
+    standing.lanes.learn(standing.group.key, need)
+
+
+def _settle(standing: Standing, options: Options) -> bool:
+    """Note in the group what was decided; whether it is news."""
+    group, lanes = standing.group, standing.lanes
+    before = (group.barred, group.memory_limit_bytes, group.is_beside)
+    runs = lanes.is_running(group.key) and standing.ended_ns is None
+    if runs:
+        _limit_turn(standing, is_new=group.barred)
+    if runs and group.barred:
+        standing.began_served_ns = group.served_ns
+    group.barred = not runs
+    is_admitted = lanes.is_admitted(group.key)
+    group.memory_limit_bytes = lanes.limit_bytes(group.key) if is_admitted else NO_LIMIT
+    group.is_beside = options.mode_of(group.gpus) == "mps"
+    return before != (group.barred, group.memory_limit_bytes, group.is_beside)
+
+
+def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> str | None:
+    """Why what jobs that are to run as one promise can never be had; None if it can."""
+    promised = sum(spec.persistent_bytes + spec.ephemeral_bytes for spec in specs)
+    most_bytes = max(capacity_bytes.values(), default=promised)
+    if promised <= most_bytes:
+        return None
+    return (
+        f"it may use {promised} bytes, the largest gpu has {most_bytes}; "
+        "lower --persistent or --ephemeral, or choose a larger gpu"
+    )
+
+
+def _promised(group: Group) -> Need | None:
+    specs = [job.spec for job in group.jobs.values()]
+    if not all(spec.persistent_bytes or spec.ephemeral_bytes for spec in specs):
+        return None
+    return Need(
+        persistent_bytes=sum(spec.persistent_bytes for spec in specs),
+        ephemeral_bytes=sum(spec.ephemeral_bytes for spec in specs),
+    )
+
+
+def _limit_bytes(group: Group) -> int:
+    return min(NO_LIMIT, sum(job.spec.memory_bytes for job in group.jobs.values()))
+
+
+def _usages(group: Group) -> list[Usage]:
+    return [process.usage for process in group.processes.values()]
+
+
+def _beyond_bytes(process: Process) -> int | None:
+    """What the driver counts beyond what the process itself does; None: nobody has asked it yet."""
+    return process.unseen_bytes if process.audited_bytes else None
+
+
+def _whole(size_bytes: int) -> int:
+    return -(-size_bytes // GRANULE_BYTES) * GRANULE_BYTES

@@ -1,0 +1,17 @@
+// Where a job stops whose iterations, or phases, begin when the daemon says so: at the mark that ends
+// the last iteration that it may do for now, or that begins a phase that it has to wait for.
+//
+// Rules
+// 1. The mark itself never waits. The next submission does, at the gate, and the next allocation. What the job holds at the mark is then what it holds while it stands.
+// 2. Whether it stops is decided at the mark, once: a limit that comes in the middle of an iteration
+//    lets that go on to its end, however late it comes.
+#pragma once
+
+#include "channel.h"
+
+namespace tandem::shim {
+
+// The process has just made the `number`th mark of a kind.
+void stop_at_limit(Channel& channel, shm::LimitKind kind, uint64_t number);
+
+}  // namespace tandem::shim

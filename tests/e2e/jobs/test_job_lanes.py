@@ -1,0 +1,135 @@
+"""Jobs whose peaks do not fit together share the GPU, or wait to be let in: the policy `lanes`."""
+
+import pytest
+from running_job import until
+
+MIB = 1 << 20
+P, E = 100 * MIB, 500 * MIB  # three P and one E fit into the device's GiB, two E do not
+ASKED = ("--persistent", f"{P + MIB}", "--ephemeral", f"{E + MIB}")
+COUNT = 3
+CONTEXT = 8 * MIB  # what a process has of the device before it asks for anything
+IMPORT = "exec('from iterating import Training, refusal', globals())"
+
+
+def training(job, persistent=P, ephemeral=E):
+    job.do(IMPORT)
+    job.do(f"exec('t = Training(gpu, {persistent}, {ephemeral})', globals())")
+
+
+@pytest.fixture
+def lanes(fresh_place):
+    def start(order="fifo", **options):
+        words = fresh_place.configured(policy='"lanes"', lane_order=f'"{order}"', **options)
+        fresh_place.start_daemon(*words)
+        return fresh_place
+
+    return start
+
+
+def test_under_the_default_policy_the_second_iteration_finds_no_memory(place):
+    first, second = place.job("first", *ASKED), place.job("second", *ASKED)
+    for job in (first, second):
+        training(job)
+    first.do("t.begin()")
+
+    assert "OUT_OF_MEMORY" in second.do("refusal(t.begin)")
+    assert first.do("t.end()") is True
+
+
+@pytest.mark.parametrize("asked", [ASKED, ()], ids=["promised", "unknown"])
+def test_three_jobs_that_do_not_fit_together_all_finish(lanes, asked):
+    place = lanes()
+    jobs = [place.starting(name, *asked) for name in ("a", "b", "c")]
+    for job in jobs:
+        job.start(IMPORT)
+        job.start(f"exec('t = Training(gpu, {P}, {E})', globals())")
+        job.start(f"t.run({COUNT})")
+        job.start("t.ledger")
+    ledgers = []
+    for job in jobs:
+        told = [job.result() for _ in range(5)]
+        assert told[0] == "ready"
+        assert told[3] is True
+        ledgers += told[4]
+
+    assert max(ledgers) <= 3 * (P + CONTEXT) + E + MIB  # one iteration at a time
+    assert all(job.end() == 0 for job in jobs)
+
+
+def test_an_iteration_waits_for_the_end_of_another_in_its_lane(lanes):
+    place = lanes()
+    first = place.job("first", *ASKED)
+    training(first)
+    first.do("t.begin()")
+    second = place.starting("second", *ASKED)
+    until(lambda: "waits for its next iteration" in place.tandem("explain", "second"), what="waits")
+    with place.client() as client:
+        assert client.job("second").state == "waiting"
+
+    assert first.do("t.end()") is True
+
+    assert second.result() == "ready"
+    training(second)
+    assert second.do("t.run(2)") is True
+
+
+def test_a_lane_goes_to_who_came_first_of_those_who_wait(lanes):
+    place = lanes()
+    first = place.job("a", *ASKED)
+    training(first)
+    first.do("t.begin()")
+    others = []
+    with place.client() as client:
+        for name in ("b", "c"):
+            others.append(place.starting(name, *ASKED))
+            others[-1].start(IMPORT)
+            others[-1].start(f"exec('t = Training(gpu, {P}, {E})', globals())")
+            others[-1].start("t.run(1)")
+            until_told(client, others[-1], "waits for its next iteration")
+
+    assert first.do("t.end()") is True
+    assert [[job.result() for _ in range(4)][-1] for job in others] == [True, True]
+
+    assert iterations(place) == ["a", "b", "c"]
+
+
+def until_told(client, job, words):
+    def told():
+        found = [one for one in client.jobs() if job.pid in [p.pid for p in one.processes]]
+        return any(words in one.reason and one.state == "waiting" for one in found)
+
+    until(told, what=f"{job.name} {words}")
+
+
+def promise(persistent_mib, ephemeral_mib):
+    return "--persistent", f"{persistent_mib}MiB", "--ephemeral", f"{ephemeral_mib}MiB"
+
+
+def iterations(place):
+    """Whose they were, in the order in which they ran."""
+    names = {job.pid: job.name for job in place.jobs}
+    ran = [one for job in place.jobs for one in place.ran(job.pid)]
+    ran = [one for one in ran if one["name"] == "slow_affine"]
+    return [names[one["pid"]] for one in sorted(ran, key=lambda one: one["t_start_ns"])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("order", "first"), [("fifo", "x"), ("srtf", "y"), ("pack", "z")])
+def test_the_order_says_who_comes_first_when_there_is_room(lanes, order, first):
+    place = lanes(order)
+    before = place.job("y")  # this long it takes; nothing is known of the others
+    assert before.end() == 0
+    holder = place.job("holder", *promise(900, 1))
+    jobs = []
+    with place.client() as client:
+        for name, sizes in (("x", (500, 50)), ("y", (500, 50)), ("z", (500, 200))):
+            jobs.append(place.starting(name, *promise(*sizes)))
+            jobs[-1].start(IMPORT)
+            jobs[-1].start(f"exec('t = Training(gpu, {P}, {MIB})', globals())")
+            jobs[-1].start("t.run(1)")
+            until_told(client, jobs[-1], "in line to come onto the gpu")
+
+    assert holder.end() == 0
+    until(lambda: iterations(place), what="somebody runs an iteration")
+
+    assert iterations(place) == [first]

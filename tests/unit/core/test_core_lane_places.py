@@ -1,0 +1,233 @@
+"""The policy `lanes`, told as a conversation: who is let in, and whose iteration it is."""
+
+import pytest
+from talk import MS, Talk
+
+from tandemd.core.events import CloseGates, OpenGates, SetLane, SetMemoryLimit
+from tandemd.core.explain import explain
+from tandemd.core.model import Options, WaitReason
+
+MIB = 1 << 20
+TOTAL = 1024 * MIB
+
+
+@pytest.fixture
+def talk():
+    return conversation()
+
+
+def conversation(**options):
+    found = Talk(Options(policy="lanes", **options))
+    found.core.memory.line.capacity_bytes = {0: TOTAL}
+    return found
+
+
+def come(talk, number, persistent=0, ephemeral=0, **spec):
+    """Attach, and wait at the gate for the first allocation."""
+    sizes = {"persistent_bytes": persistent * MIB, "ephemeral_bytes": ephemeral * MIB}
+    talk.attach(number, **sizes, **spec)
+    gate = {"waiting_threads": 1, "wait_reason": WaitReason.GATE}
+    return talk.sample(number, after_ms=1, **gate)
+
+
+def run(talk, number, held, **figures):
+    """It is at work, and holds so many MiB."""
+    figures = {"waiting_threads": 0, "wait_reason": WaitReason.NONE} | figures
+    return talk.sample(number, after_ms=1, busy=True, device_bytes=held * MIB, **figures)
+
+
+def stop(talk, number, held):
+    """It marks the end of an iteration, and stops there; then nothing of it is on the GPU."""
+    steps = talk.core.processes[number].usage.steps + 1
+    told = {"steps": steps, "stopped": steps, "device_bytes": held * MIB}
+    talk.sample(number, after_ms=1, busy=True, **told)
+    at_mark = talk.actions
+    talk.sample(number, after_ms=1, busy=False)
+    return at_mark
+
+
+def group(talk, number):
+    return talk.core.group_of(talk.core.jobs[number])
+
+
+def summary(talk, number):
+    return explain(talk.core, talk.core.jobs[number], talk.now_ns).summary
+
+
+def opened(actions):
+    return {p for a in actions if isinstance(a, OpenGates) for p in a.process_ids}
+
+
+def closed(actions):
+    return {p for a in actions if isinstance(a, CloseGates) for p in a.process_ids}
+
+
+def test_who_does_not_fit_finds_its_gate_closed_from_the_start(talk):
+    assert opened(come(talk, 1, 100, 500)) == {1}
+
+    assert closed(talk.attach(2, persistent_bytes=600 * MIB, ephemeral_bytes=MIB)) == {2}
+    talk.sample(2, waiting_threads=1, wait_reason=WaitReason.GATE)
+
+    assert summary(talk, 2) == (
+        "1st in line to come onto the gpu with 600 MiB for good and 1 MiB an iteration; "
+        "176 MiB of that have to become free"
+    )
+    assert opened(talk.leave(1)) == {2}
+
+
+def test_what_the_dead_held_is_not_given_away_before_the_driver_has_it_back(talk):
+    come(talk, 1, 100, 500)
+    come(talk, 2, 600, 1)
+    run(talk, 1, 600)
+
+    assert opened(talk.leave(1)) == set()
+    assert opened(talk.tick(after_ms=999)) == set()
+    assert opened(talk.tick(after_ms=1)) == {2}
+
+
+def test_without_lanes_the_same_job_is_let_in():
+    talk = Talk(Options(policy="fair"))
+    talk.core.memory.line.capacity_bytes = {0: TOTAL}
+    come(talk, 1, 100, 500)
+
+    talk.attach(2, persistent_bytes=600 * MIB, ephemeral_bytes=MIB)
+    assert not [a for a in talk.actions if isinstance(a, SetLane)]
+    talk.sample(1, waiting_threads=0, wait_reason=WaitReason.NONE)
+
+    assert opened(talk.tick(after_ms=2)) == {2}  # its turn, whatever it needs
+
+
+def test_what_was_promised_is_the_limit(talk):
+    actions = come(talk, 1, 100, 500)
+
+    assert group(talk, 1).memory_limit_bytes == 600 * MIB
+    told = [a.limit_bytes for a in talk.actions + actions if isinstance(a, SetMemoryLimit)]
+    assert told[-1:] in ([], [600 * MIB])
+
+
+def test_a_lane_passes_on_only_at_the_end_of_an_iteration(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)
+    come(talk, 2, 100, 600)  # into the lane of the first, which grows
+    assert talk.core.lanes.of(group(talk, 1)).steps == {1: 1}
+
+    run(talk, 1, 600, exclusive_ns=10_000 * MS)  # whatever time it takes
+    assert group(talk, 2).barred
+    assert "waits for its next iteration: that of j-1 is not over" in summary(talk, 2)
+    at_mark = stop(talk, 1, 100)
+
+    assert closed(at_mark) == {1}
+    assert not group(talk, 2).barred
+    assert group(talk, 1).barred
+
+
+def test_who_stops_is_not_followed_before_its_work_has_drained(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)
+    come(talk, 2, 100, 600)
+    talk.sample(1, after_ms=1, steps=1, stopped=1, busy=True, device_bytes=600 * MIB)
+
+    talk.sample(1, after_ms=1)
+    assert group(talk, 2).barred
+    talk.sample(1, after_ms=1, busy=False, device_bytes=100 * MIB)
+
+    assert not group(talk, 2).barred
+
+
+def test_who_keeps_more_than_it_promised_is_counted_with_it(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)
+    come(talk, 2, 100, 600)  # 100 + 100 + 600 of 1024
+
+    stop(talk, 1, 400)  # 400 + 100 + 600 is too much
+
+    assert group(talk, 2).barred
+    assert talk.core.lanes.of(group(talk, 1)).lanes.alone == [(1000, "j:1")]
+    talk.leave(1)
+    talk.sample(2, after_ms=1)
+    assert not group(talk, 2).barred
+
+
+def test_an_unknown_job_has_the_gpu_until_it_is_known(talk):
+    come(talk, 1)
+    come(talk, 2, 100, 100)
+    assert group(talk, 2).barred
+
+    run(talk, 1, 500, peak_bytes=500 * MIB)
+    marks = {"iteration_peak_bytes": 500 * MIB, "iteration_end_bytes": 100 * MIB}
+    run(talk, 1, 500, steps=1, **marks)
+    assert group(talk, 2).barred
+    run(talk, 1, 500, steps=2, **marks)
+    talk.sample(2, after_ms=1)
+
+    assert not group(talk, 2).barred
+    assert group(talk, 1).memory_limit_bytes == 532 * MIB  # a sixteenth more, in whole granules
+
+
+def test_a_second_unknown_job_runs_while_the_others_are_between_iterations(talk):
+    come(talk, 1, 300, 600)
+    run(talk, 1, 900)
+    come(talk, 2)
+    assert group(talk, 2).barred
+
+    stop(talk, 1, 300)
+
+    assert not group(talk, 2).barred
+    assert group(talk, 2).memory_limit_bytes == TOTAL - 300 * MIB
+    talk.sample(1, after_ms=1, waiting_threads=1, wait_reason=WaitReason.GATE)
+    assert "that of j-2 is not over, which is being got to know" in summary(talk, 1)
+
+
+def test_a_job_that_marks_nothing_counts_as_it_is_once_iterations_are_found(talk):
+    come(talk, 1)
+    come(talk, 2, 100, 100)
+
+    run(talk, 1, 500, peak_bytes=500 * MIB, iterations=3)
+    talk.sample(2, after_ms=1)
+
+    assert not group(talk, 2).barred
+
+
+def test_another_policy_lets_everybody_go_on(talk):
+    come(talk, 1, 100, 900)
+    come(talk, 2, 100, 900)
+    assert group(talk, 2).barred
+
+    talk.policy("fair")
+
+    assert not group(talk, 2).barred
+    assert SetLane(process_id=2, holds=False) in talk.actions
+
+
+def test_more_than_the_gpu_has_is_refused_at_the_start(talk):
+    talk.register(1, persistent_bytes=TOTAL, ephemeral_bytes=1)
+
+    objection = talk.core.objection_to(talk.core.jobs[1].spec)
+
+    assert objection.startswith(f"it may use {TOTAL + 1} bytes, the largest gpu has {TOTAL}")
+
+
+def test_contexts_are_counted_as_the_driver_says(talk):
+    come(talk, 1, 100, 500)
+    talk.audit(p1=(200 * MIB,))
+
+    come(talk, 2, 100, 1)  # two contexts of 200: 600 + 400 + 101 is too much
+
+    assert group(talk, 2).barred
+
+
+def test_the_shortest_of_those_that_ran_before_comes_first():
+    talk = conversation(lane_order="srtf")
+    for number, ran_ms in ((1, 500), (2, 5)):
+        talk.attach(number, name=f"n{number}")
+        run(talk, number, 1, exclusive_ns=ran_ms * MS)
+        talk.leave(number)
+    come(talk, 3, 1000, 1)
+    come(talk, 4, 900, 1, name="n1")
+    come(talk, 5, 900, 1, name="n2")
+
+    talk.leave(3)
+    talk.sample(4, after_ms=1)
+    talk.sample(5, after_ms=1)
+
+    assert (group(talk, 4).barred, group(talk, 5).barred) == (True, False)
