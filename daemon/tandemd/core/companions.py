@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from tandemd.core.model import Group, Options
@@ -16,12 +17,20 @@ class Judgement:
     why: str
 
 
+class Pace(Enum):
+    """What decides when a job goes on beside others, apart from turns."""
+
+    FREE = 0
+    CURVES = 1  # iterations begin when memory curves allow it (shifts.py)
+    PHASES = 2  # phases begin when nobody else is in the same one (phase_gate.py)
+
+
 class Companions(Protocol):
     """Whom a holder of the turn may have beside it."""
 
     @property
-    def by_curves(self) -> bool:
-        """Iterations begin when memory curves allow it (shifts.py)."""
+    def pace(self) -> Pace:
+        """What decides when those go on who may run together."""
 
     def wants_bound(self, group: Group, options: Options) -> bool:
         """It matters what the group's work is bound by."""

@@ -277,6 +277,17 @@ class SetStepLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetPhaseLimit:
+    """Stop the process at the mark that begins its so manyth phase, or a later one; 0 = never.
+
+    A process has one limit of marks: this or that of steps, whichever was set last.
+    """
+
+    process_id: int
+    phases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetMemoryWait:
     """How long an allocation of the process may wait for memory; 0 = not at all."""
 
@@ -325,7 +336,7 @@ class CheckpointProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLane:
-    """Whether what holds the process's submissions holds its allocations, too."""
+    """Whether a closed gate holds the allocations of the process, too."""
 
     process_id: int
     holds: bool
@@ -390,6 +401,7 @@ Action = (
     | SetMemoryLimit
     | SetMemoryLease
     | SetStepLimit
+    | SetPhaseLimit
     | SetMemoryWait
     | SetMemoryPlace
     | MoveMemory

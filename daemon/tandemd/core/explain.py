@@ -16,6 +16,7 @@ from tandemd.core.explain_memory import (
     turn_lines,
 )
 from tandemd.core.explain_pairs import pair_lines, partner_of
+from tandemd.core.explain_phases import explain_standing, phase_lines
 from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
 from tandemd.core.scheduler import Scheduler
@@ -50,6 +51,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job)]
     lines += turn_lines(group, scheduler.options)
     lines += curve_lines(group, scheduler, now_ns)
+    lines += phase_lines(group, scheduler)
     if standing := scheduler.lanes.of(group):
         lines += lane_lines(standing)
     return Explained(summary=summary, lines=tuple(lines))
@@ -63,7 +65,15 @@ def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int)
         return explain_wait(waiter, scheduler)
     if returning := explain_return(job, scheduler):
         return returning
-    return explain_kept(group, scheduler, now_ns) if group.is_kept and not group.busy else None
+    return _kept(scheduler, group, now_ns) if group.is_kept and not group.busy else None
+
+
+def _kept(scheduler: Scheduler, group: Group, now_ns: int) -> str:
+    passers = (scheduler.phases.passer(process_id) for process_id in group.processes)
+    standing = next((passer for passer in passers if passer and passer.stands), None)
+    if standing:
+        return explain_standing(standing, scheduler, now_ns)
+    return explain_kept(group, scheduler, now_ns)
 
 
 def _paused(job: Job, group: Group) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tandemd.core.companions import Pace
 from tandemd.core.model import NO_LIMIT, Group, Process
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.tenants import Tenant, objection
@@ -26,7 +27,7 @@ def explain_kept(group: Group, scheduler: Scheduler, now_ns: int) -> str:
 def curve_lines(group: Group, scheduler: Scheduler, now_ns: int) -> Iterator[str]:
     """Nothing under a policy that does not look at memory curves."""
     companions = scheduler.policy.companions
-    if companions is None or not companions.by_curves:
+    if companions is None or companions.pace is not Pace.CURVES:
         return
     why_not = objection(group, scheduler.options)
     if why_not is not None:

@@ -166,7 +166,10 @@ class Usage:
     swapped_bytes: int = 0  # of those, on the host
     iteration_peak_bytes: int = 0  # by its own marks: most since the first iteration ended,
     iteration_end_bytes: int = 0  # and at the end of one
-    stopped: int = 0  # after how many steps its step limit stopped it last; 0 = never
+    stopped: int = 0  # after how many steps its limit of marks stopped it last; 0 = never
+    stopped_phases: int = 0  # the same of phases that it began
+    begun_phases: int = 0  # it marked itself
+    phase_hash: int = 0  # of the name of the one it is in; 0 = none
     swap_done: int = 0  # number of the newest order to move memory that has ended
     swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
     swap_out_bytes: int = 0  # copied to the host so far
@@ -372,7 +375,7 @@ class Group:
     bound: Bound = Bound.UNKNOWN  # of all its processes alike
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
-    is_kept: bool = False  # from its next iteration (shifts.py)
+    is_kept: bool = False  # from its next iteration (shifts.py) or phase (phase_gate.py)
     # The gate.
     open: bool = True
     closed_at_ns: int = 0

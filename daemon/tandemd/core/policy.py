@@ -16,6 +16,7 @@ from tandemd.core.policies.fair import Fair
 from tandemd.core.policies.fifo import Fifo
 from tandemd.core.policies.lanes import ByLanes
 from tandemd.core.policies.pair import Pair
+from tandemd.core.policies.phases import phases
 from tandemd.core.policies.priority import Priority
 
 
@@ -62,6 +63,7 @@ POLICIES: dict[str, Policy] = {
     "fifo": Fifo(),
     "lanes": ByLanes(),
     "pair": Pair(),
+    "phases": phases(),
     "priority": Priority(),
 }
 

@@ -18,6 +18,7 @@ from typing import assert_never
 from tandemd.core import lane_places
 from tandemd.core.audit import take_audit
 from tandemd.core.checkpoints import Checkpoints
+from tandemd.core.companions import Pace
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
@@ -66,6 +67,7 @@ from tandemd.core.model import (
     Process,
     Usage,
 )
+from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
 from tandemd.core.residency import Island, Residency
 from tandemd.core.settings import Settings, Views, settings_for
@@ -91,6 +93,7 @@ class Scheduler:
         self.residency = Residency(self.memory.line)
         self.checkpoints = Checkpoints()
         self.shifts = Shifts(self.processes, self.jobs)
+        self.phases = PhaseGate()
         self.lanes = LanePlaces()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
@@ -150,11 +153,12 @@ class Scheduler:
 
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
-        actions = self._shift_iterations(now_ns)  # before turns: who is kept wants none
+        actions = self._pace(now_ns)  # before turns: who is kept wants none
         self._settle_lanes(now_ns)
         views = self._review_memory(now_ns) if self.residency.is_used else []
         self._settle(now_ns, actions)
-        actions += self.lanes.tell(self.processes)  # behind the gates
+        if self.policy.by_lanes:
+            actions += self.lanes.tell(self.processes)  # behind the gates
         wakes_before_ns = self._memory_wakes_ns
         if views:
             actions += self._move_memory(views, now_ns)
@@ -168,7 +172,8 @@ class Scheduler:
     @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        parts = (self.memory, self.residency, self.shifts, self.lanes, self.checkpoints)
+        pacers = (self.shifts, self.phases, self.lanes)
+        parts = (self.memory, self.residency, self.checkpoints, *pacers)
         wishes = [part.wake_at_ns for part in parts]
         return [at_ns for at_ns in wishes if at_ns is not None]
 
@@ -443,6 +448,17 @@ class Scheduler:
             elif was_kept:
                 job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
 
+    def _forget(self, process: Process, now_ns: int) -> None:
+        """It is gone: nobody decides about it any more."""
+        self.residency.forget(process)
+        self.checkpoints.forget(process)
+        self.shifts.forget(process.process_id)
+        self.phases.forget(process.process_id)
+        self._told.pop(process.process_id, None)
+        self._gates.pop(process.process_id, None)
+        self.memory.forget(process, now_ns, self.options)
+        self.lanes.forget(process, now_ns, self.options)
+
     def _share_of(self, event: ProcessAttached, job: Job) -> int:
         """A share in bytes, as its process says, who knows the GPU: no more than is true."""
         capacity_bytes = self.memory.line.capacity_bytes.get(event.gpu, NO_LIMIT)
@@ -454,13 +470,7 @@ class Scheduler:
         job = self.jobs[process.job_id]
         group = self.groups[job.group_key]
         del job.processes[process.process_id], group.processes[process.process_id]
-        self.residency.forget(process)
-        self.checkpoints.forget(process)
-        self.shifts.forget(process.process_id)
-        self._told.pop(process.process_id, None)
-        self._gates.pop(process.process_id, None)
-        self.memory.forget(process, event.now_ns, self.options)
-        self.lanes.forget(process, event.now_ns, self.options)
+        self._forget(process, event.now_ns)
         usage = process.usage
         job.retired_gpu_ns += usage.exclusive_ns + usage.shared_ns
         job.retired_shared_ns += usage.shared_ns
@@ -623,22 +633,42 @@ class Scheduler:
 
     # Decisions
 
+    def _pace(self, now_ns: int) -> list[Action]:
+        """Who goes on beside others; before, whom the policy does not hold any more is let go."""
+        actions: list[Action] = []
+        if not self.policy.by_lanes:
+            actions += self.lanes.tell(self.processes)
+        if self._pace_of_policy is Pace.PHASES:
+            return [*actions, *self._shift_iterations(now_ns), *self._gate_phases(now_ns)]
+        return [*actions, *self._gate_phases(now_ns), *self._shift_iterations(now_ns)]
+
+    @property
+    def _pace_of_policy(self) -> Pace:
+        return self.policy.companions.pace if self.policy.companions else Pace.FREE
+
+    def _gate_phases(self, now_ns: int) -> list[Action]:
+        groups = self.groups.values() if self._pace_of_policy is Pace.PHASES else ()
+        actions = self.phases.decide(groups, self.options, now_ns)
+        self._note_kept(self.phases.moved, now_ns)
+        return actions
+
     def _shift_iterations(self, now_ns: int) -> list[Action]:
-        companions = self.policy.companions
-        by_curves = companions is not None and companions.by_curves
-        groups = self.groups.values() if by_curves else ()
+        groups = self.groups.values() if self._pace_of_policy is Pace.CURVES else ()
         capacity_bytes = self.memory.line.capacity_bytes
         actions = self.shifts.decide(groups, capacity_bytes, self.options, now_ns)
-        for group in self.shifts.moved:
+        self._note_kept(self.shifts.moved, now_ns)
+        self._structure_changed |= self.shifts.patience_changed
+        if self.shifts.has_lent_more:
+            self.memory.note_change()
+        return actions
+
+    def _note_kept(self, groups: list[Group], now_ns: int) -> None:
+        for group in groups:
             _refresh(group, now_ns, self.options)
             gpus = self._home.get(group.key)
             if gpus in self.turns and not self._structure_changed:
                 self.turns[gpus].note(group)
                 self._touched.add(gpus)
-        self._structure_changed |= self.shifts.patience_changed
-        if self.shifts.has_lent_more:
-            self.memory.note_change()
-        return actions
 
     def _settle_lanes(self, now_ns: int) -> None:
         if self.policy.by_lanes:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tandemd.core.companions import Pace
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
 from tandemd.core.quantum import is_over, left_ns
@@ -148,7 +149,7 @@ class Turns:
             if member is not None and member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
-        if policy.companions is not None and not policy.companions.by_curves:
+        if policy.companions is not None and policy.companions.pace is Pace.FREE:
             self.trials.look(self._alone_or_together(), now_ns)
         self._plan_wake(policy, options, now_ns, verdict)
         return verdict

@@ -22,6 +22,7 @@ from tandemd.core.events import (
     SetMemoryLimit,
     SetMemoryPlace,
     SetMemoryWait,
+    SetPhaseLimit,
     SetPresence,
     SetStepLimit,
     SetWindow,
@@ -112,6 +113,7 @@ class Channels:
                 | SetMemoryLimit()
                 | SetMemoryLease()
                 | SetStepLimit()
+                | SetPhaseLimit()
                 | SetMemoryWait()
                 | SetMemoryPlace()
                 | MoveMemory()
@@ -130,6 +132,7 @@ class Channels:
         | SetMemoryLimit
         | SetMemoryLease
         | SetStepLimit
+        | SetPhaseLimit
         | SetMemoryWait
         | SetMemoryPlace
         | MoveMemory
@@ -143,6 +146,8 @@ class Channels:
                 pages.set_window(segments=action.segments, segment_ns=action.segment_ns)
             case SetStepLimit():
                 pages.set_mark_limit(phases=False, number=action.steps)
+            case SetPhaseLimit():
+                pages.set_mark_limit(phases=True, number=action.phases)
             case (
                 SetMemoryLimit() | SetMemoryLease() | SetMemoryWait() | SetMemoryPlace() | SetLane()
             ):

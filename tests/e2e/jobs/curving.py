@@ -43,9 +43,11 @@ class Trainer:
     def iterate(self) -> None:
         """From a batch to the loss, which the host waits for."""
         ok(cu.cuMemcpyHtoDAsync(self.batch, bytes(BATCH_BYTES), BATCH_BYTES, self.stream))
-        layers = [self.forward() for _ in range(LAYERS)]
-        while layers:
-            self.backward(layers.pop())
+        with tandem.phase("forward"):
+            layers = [self.forward() for _ in range(LAYERS)]
+        with tandem.phase("backward"):
+            while layers:
+                self.backward(layers.pop())
         ok(cu.cuStreamSynchronize(self.stream))
 
     def forward(self):
@@ -53,19 +55,19 @@ class Trainer:
         free_bytes, total_bytes = ok(cu.cuMemGetInfo())
         self.most_used_bytes = max(self.most_used_bytes, total_bytes - free_bytes)
         ok(cu.cuMemsetD32Async(layer, 0, THREADS, self.stream))
-        self.compute(layer)
+        self.compute(layer, "layer")
         return layer
 
     def backward(self, layer) -> None:
-        self.compute(layer)
+        self.compute(layer, "layer_back")
         types = (None, None)
         ok(self.gpu.launch("gather", (self.sum, layer), types, stream=self.stream))
         ok(cu.cuMemFree(layer))  # which waits for what reads it
 
-    def compute(self, layer) -> None:
+    def compute(self, layer, kernel) -> None:
         how = {"grid": BLOCKS, "block": THREADS, "stream": self.stream}
         for _ in range(KERNELS):
-            ok(self.gpu.launch("layer", (layer,), (None,), **how))
+            ok(self.gpu.launch(kernel, (layer,), (None,), **how))
 
 
 def train(gpu, iterations: int, *, marks: bool = True):

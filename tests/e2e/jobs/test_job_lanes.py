@@ -2,6 +2,7 @@
 
 import pytest
 from running_job import until
+from test_job_pairs import overlap_ns
 
 MIB = 1 << 20
 P, E = 100 * MIB, 500 * MIB  # three P and one E fit into the device's GiB, two E do not
@@ -91,6 +92,27 @@ def test_a_lane_goes_to_who_came_first_of_those_who_wait(lanes):
     assert [[job.result() for _ in range(4)][-1] for job in others] == [True, True]
 
     assert iterations(place) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("share_a_lane", [False, True])
+def test_lanes_run_side_by_side_where_kernels_of_two_jobs_can(fresh_place, lanes, share_a_lane):
+    fresh_place.env["TANDEM_SOFTGPU_MODE"] = "mps"
+    place = lanes()
+    asked = promise(60, 800 if share_a_lane else 200)
+    jobs = [place.starting(name, *asked) for name in ("a", "b")]
+    for job in jobs:
+        job.start(IMPORT)
+        job.start(f"exec('t = Training(gpu, {50 * MIB}, {100 * MIB})', globals())")
+        if share_a_lane:
+            job.start("t.run(10)")  # the other one comes when the first iteration has ended
+    come = [[job.result() for _ in range(3)] for job in jobs]
+    for job in jobs:
+        job.start("t.run(10)")
+    assert come == [["ready", None, None]] * 2
+    assert all(job.result() is True for job in jobs for _ in range(1 + share_a_lane))
+
+    ran = {job.name: [k for k in place.ran(job.pid) if k["kind"] == "kernel"] for job in jobs}
+    assert (overlap_ns(ran, "a", "b") == 0) is share_a_lane
 
 
 def until_told(client, job, words):

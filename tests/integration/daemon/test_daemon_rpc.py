@@ -219,7 +219,15 @@ def test_an_admin_changes_the_policy(daemon):
         )
 
     assert policy.name == "fair"
-    assert list(policy.available) == ["curves", "fair", "fifo", "lanes", "pair", "priority"]
+    assert list(policy.available) == [
+        "curves",
+        "fair",
+        "fifo",
+        "lanes",
+        "pair",
+        "phases",
+        "priority",
+    ]
     assert (code, "lottery" in details) == (grpc.StatusCode.NOT_FOUND, True)
 
 

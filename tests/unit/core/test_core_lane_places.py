@@ -121,6 +121,32 @@ def test_a_lane_passes_on_only_at_the_end_of_an_iteration(talk):
     assert group(talk, 1).barred
 
 
+def test_a_lane_goes_to_who_came_first_of_those_who_wait(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)
+    come(talk, 2, 100, 600)
+    come(talk, 3, 100, 600)  # all three in one lane
+
+    stop(talk, 1, 100)
+    talk.sample(1, after_ms=1, waiting_threads=1, wait_reason=WaitReason.GATE)
+
+    assert [group(talk, number).barred for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_limit_that_came_too_late_for_a_mark_ends_the_next_iteration(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)  # it has marked three steps since that look
+    come(talk, 2, 100, 600)
+    assert talk.core.lanes.of(group(talk, 1)).steps == {1: 1}
+
+    run(talk, 1, 600, steps=3)
+    assert group(talk, 2).barred
+    talk.sample(1, after_ms=1, steps=4, stopped=4, device_bytes=100 * MIB, busy=False)
+    talk.sample(1, after_ms=1)
+
+    assert not group(talk, 2).barred
+
+
 def test_who_stops_is_not_followed_before_its_work_has_drained(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)

@@ -195,7 +195,8 @@ def test_an_unmarked_iteration_that_fits_begins_before_its_gate_is_closed():
 def test_from_the_first_mark_on_only_marks_count():
     talk = unmarked()
 
-    talk.sample(2, after_ms=1.0, steps=1, waiting_threads=1, wait_reason=WaitReason.GATE)
+    stands = {"waiting_threads": 1, "wait_reason": WaitReason.GATE}
+    talk.sample(2, after_ms=1.0, steps=1, stopped=1, **stands)
     stopped_at = allowed(talk, 2)
     goes_on(talk, 1, done_ms=12, held=58)
 

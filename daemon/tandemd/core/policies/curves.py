@@ -6,15 +6,18 @@ When an iteration may begin, and what each may hold meanwhile, is decided by the
 
 from __future__ import annotations
 
-from tandemd.core.companions import Judgement
+from tandemd.core.companions import Judgement, Pace
 from tandemd.core.model import Group, JobClass, Options
 from tandemd.core.policies.pair import Pair
 
 
 class SideBySide:
-    """Who may hold a turn together: what their memory allows has been decided before."""
+    """Who may hold a turn together: when each goes on has been decided before."""
 
-    by_curves = True
+    def __init__(self, pace: Pace, *, why: str) -> None:
+        """`why`: what is said of two that may."""
+        self.pace = pace
+        self._why = why
 
     def wants_bound(self, group: Group, options: Options) -> bool:
         """What bounds their work does not matter."""
@@ -32,7 +35,7 @@ class SideBySide:
             return Judgement(fits=False, why="under mps only jobs of one user run side by side")
         if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:
             return Judgement(fits=False, why="only best-effort jobs of one class share turns")
-        return Judgement(fits=True, why="their iterations begin when their memory allows")
+        return Judgement(fits=True, why=self._why)
 
 
 DESCRIPTION = "as priority; under mps, equals run side by side, shifted so that their memory fits"
@@ -40,4 +43,5 @@ DESCRIPTION = "as priority; under mps, equals run side by side, shifted so that 
 
 def curves() -> Pair:
     """Turns are shared as in `pair`, by other companions."""
-    return Pair(companions=SideBySide(), description=DESCRIPTION)
+    companions = SideBySide(Pace.CURVES, why="their iterations begin when their memory allows")
+    return Pair(companions=companions, description=DESCRIPTION)

@@ -7,7 +7,7 @@ the holder has another class. But work of unknown class, which Orion lets in, wa
 
 from __future__ import annotations
 
-from tandemd.core.companions import Companions, Judgement
+from tandemd.core.companions import Companions, Judgement, Pace
 from tandemd.core.model import Bound, Group, JobClass, Options
 from tandemd.core.policies.priority import Priority
 
@@ -32,7 +32,7 @@ DESCRIPTION = "as priority; under mps, equals that are bound by different things
 class Complements:
     """Who may hold a turn together."""
 
-    by_curves = False
+    pace = Pace.FREE
 
     def wants_bound(self, group: Group, options: Options) -> bool:
         """Of best-effort work where it could run beside other work."""

@@ -1,0 +1,69 @@
+"""Trainers under MPS: one takes memory, forward, while the other gives it back, backward."""
+
+import pytest
+from running_job import HERE
+
+from tandem import softgpu
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("tick", "tock")
+ITERATIONS = 4
+MIB = 1 << 20
+PEAK_BYTES, TOTAL_BYTES = 688 * MIB, 1024 * MIB  # of an iteration, and of the device
+SUM = 64  # of an iteration, if every layer was written before it was read
+FORWARD, BACKWARD = "layer", "layer_back"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "phases.so"
+    softgpu.compile_kernels(HERE / "curving.cu", path)
+    return path
+
+
+@pytest.fixture
+def start(fresh_place):
+    def begin(policy):
+        fresh_place.env["TANDEM_SOFTGPU_MODE"] = "mps"
+        fresh_place.start_daemon(*fresh_place.configured(policy=f"'{policy}'"))
+        return fresh_place, {name: fresh_place.job(name) for name in NAMES}
+
+    return begin
+
+
+def together_ns(one, one_kernel, other, other_kernel):
+    """For how long a kernel of one ran beside a kernel of the other."""
+    ours = [k for k in one if k["name"] == one_kernel]
+    theirs = [k for k in other if k["name"] == other_kernel]
+    both = (
+        min(a["t_end_ns"], b["t_end_ns"]) - max(a["t_start_ns"], b["t_start_ns"])
+        for a in ours
+        for b in theirs
+    )
+    return sum(ns for ns in both if ns > 0)
+
+
+def test_peaks_of_trainers_that_run_side_by_side_do_not_coincide(start):
+    place, jobs = start("phases")
+    for job in jobs.values():
+        job.start(f"curving.train(gpu, {ITERATIONS})")
+    ends = [jobs[name].result() for name in NAMES]
+    tick, tock = (place.ran(jobs[name].pid) for name in NAMES)
+
+    assert [end[2] for end in ends] == [SUM * ITERATIONS] * 2
+    assert 2 * PEAK_BYTES > TOTAL_BYTES
+    assert PEAK_BYTES < max(end[3] for end in ends) <= TOTAL_BYTES
+    assert together_ns(tick, FORWARD, tock, FORWARD) == 0
+    assert together_ns(tick, BACKWARD, tock, BACKWARD) == 0
+    beside_ns = together_ns(tick, FORWARD, tock, BACKWARD)
+    beside_ns += together_ns(tick, BACKWARD, tock, FORWARD)
+    assert beside_ns > 0.25 * (max(end[1] for end in ends) - min(end[0] for end in ends))
+
+
+def test_without_the_gate_the_peaks_coincide_and_one_finds_no_memory(start):
+    _, jobs = start("priority")
+    for job in jobs.values():
+        job.start(f"curving.refused(gpu, {ITERATIONS})")
+
+    assert any("OUT_OF_MEMORY" in (jobs[name].result() or "") for name in NAMES)
