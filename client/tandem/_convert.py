@@ -188,6 +188,14 @@ def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.idle_release.FromNanoseconds(after_ns)
 
 
+def _set_persistent(spec: pb.JobSpec, text: str, word: str) -> None:
+    spec.persistent_bytes = _size(text, word)
+
+
+def _set_ephemeral(spec: pb.JobSpec, text: str, word: str) -> None:
+    spec.ephemeral_bytes = _size(text, word)
+
+
 def _set_sm(spec: pb.JobSpec, text: str, word: str) -> None:
     spec.sm_percent = 0 if text == _NO_LIMIT else parse_percent(text, what=word)
 
@@ -209,6 +217,8 @@ CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
     "memory_min": ("spec.memory_min_bytes", _set_memory_min),
     "wait_memory": ("spec.wait_memory", _set_wait_memory),
     "idle_release": ("spec.idle_release", _set_idle_release),
+    "persistent": ("spec.persistent_bytes", _set_persistent),
+    "ephemeral": ("spec.ephemeral_bytes", _set_ephemeral),
     "sm": ("spec.sm_percent", _set_sm),
     "slo": ("spec.slo", _set_slo),
     "preemptible": ("spec.preemptible", _set_preemptible),

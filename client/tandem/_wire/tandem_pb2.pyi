@@ -171,6 +171,8 @@ class JobSpec(google.protobuf.message.Message):
     GROUP_FIELD_NUMBER: builtins.int
     WAIT_MEMORY_FIELD_NUMBER: builtins.int
     IDLE_RELEASE_FIELD_NUMBER: builtins.int
+    PERSISTENT_BYTES_FIELD_NUMBER: builtins.int
+    EPHEMERAL_BYTES_FIELD_NUMBER: builtins.int
     memory_quota_bytes: builtins.int
     """0 = none"""
     memory_min_bytes: builtins.int
@@ -178,6 +180,12 @@ class JobSpec(google.protobuf.message.Message):
     """0 = not said"""
     preemptible: builtins.bool
     group: builtins.str
+    persistent_bytes: builtins.int
+    """Of device memory, for the policy lanes; both 0 = not said.
+    for as long as it is there
+    """
+    ephemeral_bytes: builtins.int
+    """at most, besides, within an iteration"""
     @property
     def slo(self) -> global___Slo: ...
     @property
@@ -199,9 +207,11 @@ class JobSpec(google.protobuf.message.Message):
         group: builtins.str = ...,
         wait_memory: google.protobuf.duration_pb2.Duration | None = ...,
         idle_release: google.protobuf.duration_pb2.Duration | None = ...,
+        persistent_bytes: builtins.int = ...,
+        ephemeral_bytes: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "idle_release", b"idle_release", "preemptible", b"preemptible", "slo", b"slo", "wait_memory", b"wait_memory"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "group", b"group", "idle_release", b"idle_release", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "ephemeral_bytes", b"ephemeral_bytes", "group", b"group", "idle_release", b"idle_release", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "persistent_bytes", b"persistent_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_preemptible", b"_preemptible"]) -> typing.Literal["preemptible"] | None: ...
 
 global___JobSpec = JobSpec

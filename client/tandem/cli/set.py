@@ -12,6 +12,8 @@ KEYS = (
     "memory_min",
     "wait_memory",
     "idle_release",
+    "persistent",
+    "ephemeral",
     "sm",
     "slo",
     "preemptible",
@@ -28,7 +30,9 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
     Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
     and preemptible with yes or no. The value none takes a limit away. A memory limit below what the
     job holds takes nothing from it: it gets no more. idle_release is a duration: a job started with
-    --swappable that was idle for so long gives its memory to others until its next call.
+    --swappable that was idle for so long gives its memory to others until its next call. persistent
+    and ephemeral change what the policy lanes keeps for it: more where there is room, less from the
+    end of its iteration on.
 
     \b
     Examples:
@@ -45,6 +49,8 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
             memory_min=wanted.get("memory_min"),
             wait_memory=wanted.get("wait_memory"),
             idle_release=wanted.get("idle_release"),
+            persistent=wanted.get("persistent"),
+            ephemeral=wanted.get("ephemeral"),
             sm=wanted.get("sm"),
             slo=wanted.get("slo"),
             preemptible=_yes_or_no(wanted.get("preemptible")),

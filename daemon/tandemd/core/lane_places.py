@@ -7,8 +7,9 @@ Rules
    and to allocations.
 3. An iteration ends where all processes of the group that hold memory have marked that: each stops
    there by itself. The lane passes on when nothing of the group is left on the GPU.
-4. What a group needs is known from two iterations that it marked. Where it marks none but some are
-   found, its turn never ends, and what it has held at most counts as held for good.
+4. What a group needs it says, at first or later, or it is known from two iterations that it marked.
+   Where it marks none but some are found, its turn never ends, and what it has held at most counts
+   as held for good.
 
 Groups on several GPUs, and on GPUs whose size is not known, are left alone.
 """
@@ -39,6 +40,7 @@ class Standing:
     gpu: int
     lanes: Lanes
     is_known: bool  # what it needs, by its word or measured
+    promise: Need | None  # the newest word of it that was taken
     steps: dict[int, int] = field(default_factory=dict)  # by process: where its turn ends
     began_served_ns: int = 0
     ended_ns: int | None = None  # when its iteration was seen to end; it has yet to drain
@@ -160,7 +162,7 @@ class LanePlaces:
                 served_ns=served_ns,
             )
         self._standing[group.key] = Standing(
-            group=group, gpu=gpu, lanes=lanes, is_known=need is not None
+            group=group, gpu=gpu, lanes=lanes, is_known=need is not None, promise=need
         )
 
     def _leave(self, key: GroupKey) -> None:
@@ -184,6 +186,7 @@ class LanePlaces:
 
     def _progress(self, standing: Standing, now_ns: int) -> None:
         group, lanes = standing.group, standing.lanes
+        _take_promise(standing)
         if not lanes.is_running(group.key):
             if lanes.is_admitted(group.key) and group.wants and not lanes.is_wanting(group.key):
                 lanes.want(group.key)
@@ -199,10 +202,30 @@ class LanePlaces:
             _pass_on(standing)
 
 
+def _take_promise(standing: Standing, *, at_end: bool = False) -> None:
+    """Another word of what it needs: more at once, less when nobody depends on what it holds."""
+    lanes, key = standing.lanes, standing.group.key
+    need = _promised(standing.group)
+    if need is None or need == standing.promise:
+        return
+    known = lanes.need_of(key)
+    grows = known is not None and (
+        need.persistent_bytes >= known.persistent_bytes
+        and need.ephemeral_bytes >= known.ephemeral_bytes
+    )
+    held_bytes = sum(usage.device_bytes for usage in _usages(standing.group))
+    rests = at_end or not lanes.is_running(key)
+    fits = need.persistent_bytes if rests else need.peak_bytes
+    if held_bytes <= fits and (rests or grows or not lanes.takes_turns(key)):
+        standing.promise, standing.is_known = need, True
+        lanes.learn(key, need)
+
+
 def _pass_on(standing: Standing) -> None:
     """The iteration is over, and nothing of it is left on the GPU."""
     group, lanes = standing.group, standing.lanes
     standing.ended_ns = None
+    _take_promise(standing, at_end=True)
     if not standing.is_known:
         _learn(standing)
     elif need := lanes.need_of(group.key):
@@ -284,6 +307,20 @@ def _settle(standing: Standing, options: Options) -> bool:
     group.memory_limit_bytes = lanes.limit_bytes(group.key) if is_admitted else NO_LIMIT
     group.is_beside = options.mode_of(group.gpus) == "mps"
     return before != (group.barred, group.memory_limit_bytes, group.is_beside)
+
+
+def growth_objection(standing: Standing | None, spec: JobSpec) -> str | None:
+    """Why a member cannot be promised another need now; None if it can, or is none."""
+    need = Need(persistent_bytes=spec.persistent_bytes, ephemeral_bytes=spec.ephemeral_bytes)
+    if standing is None or not need.peak_bytes or len(standing.group.jobs) != 1:
+        return None
+    lanes, key = standing.lanes, standing.group.key
+    if not lanes.is_admitted(key) or need == standing.promise or lanes.could_grow(key, need):
+        return None
+    return (
+        f"it may use {need.peak_bytes} bytes, for which there is no room beside the jobs on its "
+        "gpu; try again when one has left"
+    )
 
 
 def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> str | None:

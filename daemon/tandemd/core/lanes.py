@@ -280,16 +280,29 @@ class Lanes:
         return Outcome(admitted=self._admit(), begun=self._turns())
 
     def learn(self, key: GroupKey, need: Need) -> Outcome:
-        """What a member needs turned out: from its memory curve, or because it holds more for good.
+        """What somebody needs turned out: from its memory curve, or because it holds more for good.
 
-        Where it takes memory within an iteration it must be between two, or never have taken turns.
+        Where a member takes memory within an iteration it must be between two, or never have taken
+        turns, or need no less than before, and no more than `could_grow` says.
         """
-        lane = self._of[key]
+        lane = self._of.get(key)
+        if lane is None:
+            self._line[key].need = need
+            return Outcome(admitted=self._admit())
         lane.members[key].need = need
         if lane not in self._alone and self.free_bytes < 0:
             self._leave_lane(lane, key)
         self._place_alone()
         return Outcome(admitted=self._admit(), begun=self._turns())
+
+    def could_grow(self, key: GroupKey, need: Need) -> bool:
+        """Whether there is room for this need of one that is admitted, where it is."""
+        lane = self._of[key]
+        known = lane.members[key].need
+        if known is None or lane in self._alone:
+            return need.peak_bytes <= self.limit_bytes(key)
+        growth_bytes = max(0, need.ephemeral_bytes - lane.size_bytes)
+        return need.persistent_bytes - known.persistent_bytes + growth_bytes <= self.free_bytes
 
     def leave(self, key: GroupKey) -> Outcome:
         """Somebody is gone, with all its memory, or does not want to come any more."""

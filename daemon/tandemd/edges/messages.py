@@ -52,6 +52,8 @@ def job_message(view: JobView) -> pb.Job:
             memory_min_bytes=_int64(spec.memory_min_bytes),
             wait_memory=_duration(spec.wait_memory_ns),
             idle_release=_duration(spec.idle_release_ns),
+            persistent_bytes=_int64(spec.persistent_bytes),
+            ephemeral_bytes=_int64(spec.ephemeral_bytes),
             sm_percent=spec.sm_percent,
             slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
             preemptible=spec.preemptible,
@@ -226,6 +228,14 @@ def _idle_release(spec: pb.JobSpec) -> tuple[str, object]:
     return "idle_release_ns", _at_least_zero("idle_release", spec.idle_release.ToNanoseconds())
 
 
+def _persistent(spec: pb.JobSpec) -> tuple[str, object]:
+    return "persistent_bytes", _at_least_zero("persistent", spec.persistent_bytes)
+
+
+def _ephemeral(spec: pb.JobSpec) -> tuple[str, object]:
+    return "ephemeral_bytes", _at_least_zero("ephemeral", spec.ephemeral_bytes)
+
+
 def _sm(spec: pb.JobSpec) -> tuple[str, object]:
     if spec.sm_percent > 100:
         raise UsageError(f"sm {spec.sm_percent}% is more than 100%")
@@ -246,6 +256,8 @@ _CHANGEABLE: dict[str, Callable[[pb.JobSpec], tuple[str, object]]] = {
     "memory_min_bytes": _memory_min,
     "wait_memory": _wait_memory,
     "idle_release": _idle_release,
+    "persistent_bytes": _persistent,
+    "ephemeral_bytes": _ephemeral,
     "sm_percent": _sm,
     "slo": _slo,
     "slo.p99": _slo,

@@ -94,6 +94,21 @@ def test_an_update_changes_what_its_mask_names(daemon):
     assert shim.word(CLASS_OFFSET) == BATCH
 
 
+def test_an_owner_changes_what_a_job_promises(daemon):
+    daemon.start("--policy", "lanes").shim(name="nb")
+    spec = pb.JobSpec(persistent_bytes=1 << 20, ephemeral_bytes=2 << 20)
+    mask = FieldMask(paths=["spec.persistent_bytes", "spec.ephemeral_bytes"])
+    request = pb.UpdateJobRequest(job=pb.Job(name="nb", spec=spec), update_mask=mask)
+
+    with daemon.rpc() as rpc:
+        job = rpc.call(rpc.job_service.UpdateJob, request)
+        request.job.spec.ephemeral_bytes = -1
+        refused = status_of(rpc.call, rpc.job_service.UpdateJob, request)
+
+    assert (job.spec.persistent_bytes, job.spec.ephemeral_bytes) == (1 << 20, 2 << 20)
+    assert refused == (grpc.StatusCode.INVALID_ARGUMENT, "ephemeral -1 is negative")
+
+
 @pytest.mark.parametrize("paths", [[], ["spec.group"], ["uid"]])
 def test_an_update_of_what_cannot_change_is_refused(daemon, paths):
     daemon.start().shim(name="nb")

@@ -1,5 +1,7 @@
 """The policy `lanes`, told as a conversation: who is let in, and whose iteration it is."""
 
+from dataclasses import replace
+
 import pytest
 from talk import MS, Talk
 
@@ -257,3 +259,65 @@ def test_the_shortest_of_those_that_ran_before_comes_first():
     talk.sample(5, after_ms=1)
 
     assert (group(talk, 4).barred, group(talk, 5).barred) == (True, False)
+
+
+def promise(persistent, ephemeral):
+    return {"persistent_bytes": persistent * MIB, "ephemeral_bytes": ephemeral * MIB}
+
+
+def test_a_larger_promise_counts_at_once(talk):
+    come(talk, 1, 100, 300)
+    run(talk, 1, 400)
+
+    talk.update(1, **promise(200, 400))
+
+    assert group(talk, 1).memory_limit_bytes == 600 * MIB
+    come(talk, 2, 400, 100)  # it fitted beside 100 and 300 in a lane of its own
+    assert talk.core.lanes.of(group(talk, 2)).lanes.lanes == [{(1000, "j:1"), (1000, "j:2")}]
+
+
+def test_a_promise_for_which_there_is_no_room_is_refused(talk):
+    come(talk, 1, 100, 300)
+    come(talk, 2, 100, 300)
+    job = talk.core.jobs[1]
+    spec = replace(job.spec, **promise(400, 300))
+
+    assert "no room beside the jobs on its gpu" in talk.core.objection_to(spec, job)
+    assert talk.core.objection_to(replace(job.spec, **promise(200, 300)), job) is None
+
+
+def test_a_smaller_promise_counts_from_the_end_of_the_iteration_on(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)
+    come(talk, 2, 400, 100)  # 100 + 400 + 500 of 1024: into the lane of the first
+    come(talk, 3, 100, 100)
+    assert not talk.core.lanes.of(group(talk, 3)).lanes.is_admitted((1000, "j:3"))
+
+    talk.update(1, **promise(100, 200))
+    assert group(talk, 1).memory_limit_bytes == 600 * MIB
+    stop(talk, 1, 100)
+
+    assert group(talk, 1).memory_limit_bytes == 300 * MIB
+    assert talk.core.lanes.of(group(talk, 3)).lanes.is_admitted((1000, "j:3"))
+
+
+def test_another_promise_of_one_in_line_lets_it_in(talk):
+    come(talk, 1, 100, 800)
+    come(talk, 2, 500, 100)
+    assert "in line to come onto the gpu" in summary(talk, 2)
+
+    talk.update(2, **promise(100, 100))
+
+    assert not [a for a in closed(talk.actions) if a == 2]
+    assert talk.core.lanes.of(group(talk, 2)).lanes.is_admitted((1000, "j:2"))
+
+
+def test_in_a_lane_of_its_own_a_smaller_promise_counts_once_it_holds_no_more(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 400)
+
+    talk.update(1, **promise(100, 200))
+    assert group(talk, 1).memory_limit_bytes == 600 * MIB
+    run(talk, 1, 250)
+
+    assert group(talk, 1).memory_limit_bytes == 300 * MIB
