@@ -31,6 +31,7 @@ class Claim:
     resident_bytes: int
     pending_bytes: int = 0  # more that it asks for
     can_go: bool = True  # nothing of it is on the GPU
+    kept_bytes: int = 0  # of the total, never away: it was promised them
 
     @property
     def needed_bytes(self) -> int:
@@ -45,6 +46,7 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
     they are given all the same what they need: it is for the caller not to give them the turn.
     """
     left = room_bytes - sum(claim.resident_bytes for claim in claims if _stays(claim))
+    left -= sum(claim.kept_bytes for claim in claims if _goes(claim))
     on_turn = [claim for claim in claims if claim.rank is Rank.ON_TURN]
     are_served = all(claim.resident_bytes == claim.needed_bytes for claim in on_turn)
     targets = []
@@ -55,8 +57,9 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
         elif _stays(claim):
             target = claim.resident_bytes  # counted already
         else:
-            target = _beside(claim, max(0, left), may_fetch=are_served)
-            left -= target
+            most = max(0, left) + claim.kept_bytes
+            target = max(claim.kept_bytes, _beside(claim, most, may_fetch=are_served))
+            left -= target - claim.kept_bytes
         targets.append(target)
     return targets
 
@@ -68,6 +71,10 @@ def stall_bytes(room_bytes: int, one: Claim, other: Claim) -> int:
 
 def _stays(claim: Claim) -> bool:
     return not claim.can_go and claim.rank is not Rank.ON_TURN
+
+
+def _goes(claim: Claim) -> bool:
+    return claim.can_go and claim.rank is not Rank.ON_TURN
 
 
 def _beside(claim: Claim, left: int, *, may_fetch: bool) -> int:

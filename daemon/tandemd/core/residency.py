@@ -2,7 +2,8 @@
 
 Only memory of jobs that may be moved (`swappable`) moves, and only while nothing of its group is
 on the GPU (suspend and resume as in Gandiva, Xiao et al., OSDI 2018). The host's room is promised
-before anything moves: a process that has been given some keeps it.
+before anything moves: a process that has been given some keeps it. What a job was promised as its
+minimum never moves.
 
 Where what groups have and ask for does not fit together (the island is *crowded*), memory follows
 the turn: `review` says before a turn is given who can use one and what a change of turns costs,
@@ -73,11 +74,13 @@ class Crowd:
     too_much: set[GroupKey] = field(default_factory=set)  # ask for what can never be, not counted
 
     def room_for(self, group: Group) -> int:
-        """What is there for the group if everybody goes who has to go for it."""
-        if group.key in self.first:
-            return self.room_bytes
-        before = (self.claims[key] for key in self.first if key in self.claims)
-        return self.room_bytes - sum(claim.needed_bytes for claim in before)
+        """What is there for the group if everybody goes who has to go for it, but for minima."""
+        goes_first = group.key in self.first
+        return self.room_bytes - sum(
+            claim.needed_bytes if key in self.first and not goes_first else claim.kept_bytes
+            for key, claim in self.claims.items()
+            if key != group.key
+        )
 
     def cannot_hold(self, group: Group) -> bool:
         """What the group has and asks for is too much, even if all that can be moved goes."""
@@ -171,14 +174,20 @@ class Residency:
         room_bytes = min(self._room_bytes(gpu, island) for gpu in island.gpus)
         active = [claim for claim in claims.values() if claim.rank is not Rank.AWAY]
         is_away = any(claim.resident_bytes < claim.total_bytes for claim in active)
-        if not is_away and sum(claim.needed_bytes for claim in active) <= room_bytes:
+        kept_bytes = sum(claim.kept_bytes for claim in claims.values())
+        wanted_bytes = sum(claim.needed_bytes - claim.kept_bytes for claim in active)
+        if not is_away and wanted_bytes + kept_bytes <= room_bytes:
             return None
         first = {
             group.key
             for group in island.members
             if island.takes_no_turns(group) and not group.paused
         }
-        too_much = {key for key, claim in claims.items() if claim.needed_bytes > room_bytes}
+        too_much = {
+            key
+            for key, claim in claims.items()
+            if claim.needed_bytes - claim.kept_bytes + kept_bytes > room_bytes
+        }
         claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
         return Crowd(room_bytes=room_bytes, claims=claims, first=first, too_much=too_much)
 
@@ -194,6 +203,7 @@ class Residency:
             total_bytes=sum(place.process.usage.swappable_bytes for place in places),
             resident_bytes=sum(place.resident_bytes for place in places),
             pending_bytes=pending_bytes,
+            kept_bytes=_kept_bytes(places),
         )
 
     def _requests(self, group: Group) -> Iterator[int]:
@@ -264,7 +274,8 @@ class Residency:
         theirs = crowd.claims.get(queue[0].key) if queue else None
         if mine is None or theirs is None:
             return
-        exchanged_bytes = stall_bytes(crowd.room_bytes, mine, theirs)
+        others = (c.kept_bytes for c in crowd.claims.values() if c is not mine and c is not theirs)
+        exchanged_bytes = stall_bytes(crowd.room_bytes - sum(others), mine, theirs)
         holder.stall_ns = int(exchanged_bytes / self.link_bytes_s(island.options) * 1e9)
         holder.turn_ns = turn_ns(
             holder.stall_ns, waiting=len(queue), max_hold_ns=island.options.max_hold_ns
@@ -330,7 +341,7 @@ class Residency:
             for group in island.members:
                 is_away = group.paused or _is_released(group, island.options, now_ns)
                 may_go = is_away and self._may_go(group, island, now_ns)
-                yield group, 0 if may_go else NO_LIMIT
+                yield group, _kept_bytes(self._places_of(group)) if may_go else NO_LIMIT
             return
         order = [(rank, g) for rank, g in _by_need(island, now_ns) if g.key in crowd.claims]
         claims = [
@@ -482,6 +493,18 @@ def _shared_out(places: list[Place], target: int) -> Iterator[tuple[Place, int]]
             yield place, NO_LIMIT
         else:
             yield place, target * place.process.usage.swappable_bytes // total // UNIT * UNIT
+
+
+def _kept_bytes(places: list[Place]) -> int:
+    """Of what a group has that can be moved, what never is: the minima of its jobs."""
+    kept_bytes = 0
+    for job in {place.job.job_id: place.job for place in places}.values():
+        usages = [place.process.usage for place in places if place.job is job]
+        movable_bytes = sum(usage.swappable_bytes for usage in usages)
+        fixed_bytes = sum(usage.device_bytes for usage in usages) - movable_bytes
+        promised_bytes = job.spec.memory_min_bytes if job.is_minimum_kept else 0
+        kept_bytes += min(movable_bytes, _in_units(max(0, promised_bytes - fixed_bytes)))
+    return kept_bytes
 
 
 def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:

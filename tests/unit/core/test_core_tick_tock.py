@@ -426,3 +426,43 @@ def test_a_job_of_which_nothing_was_said_keeps_its_memory():
     talk.rests(1, after_ms=1)
     talk.tick(after_ms=10**9)
     assert not talk.told
+
+
+def test_a_paused_job_keeps_the_minimum_that_it_was_promised():
+    talk = Tock()
+    talk.start(1, 70, memory_min_bytes=30 * GIB)
+    talk.rests(1)
+
+    talk.pause(1)
+
+    assert talk.target_gib(1) == 30
+
+
+@pytest.mark.parametrize(("minimum", "target"), [(0, 30), (25, 30), (40, None)])
+def test_nobody_takes_of_a_job_what_it_was_promised(minimum, target):
+    talk = Tock()
+    talk.start(1, 70, memory_min_bytes=minimum * GIB)
+    talk.start(2, 0)
+    talk.works(1)
+    talk.asks(2, 70)
+
+    talk.runs(1, 10_000)
+    talk.ends_turn(1, after_ms=1)
+
+    assert talk.target_gib(1) == target
+    assert talk.places[2].is_refused is (target is None)
+
+
+def test_what_was_promised_to_a_third_is_no_room_for_two_others():
+    talk = Tock()
+    talk.start(3, 40, memory_min_bytes=20 * GIB)
+    talk.rests(3)
+    talk.start(1, 50)
+    talk.works(1)
+    talk.start(2, 0)
+
+    talk.asks(2, 85)
+
+    assert talk.places[2].is_refused
+    talk.asks(2, 75, ticket=2)
+    assert not talk.places[2].is_refused
