@@ -12,6 +12,7 @@ from typing import final
 
 PROTOCOL_VERSION: int
 LAYOUT_VERSION: int
+ABILITY_HOST_FILE: int  # of Hello.abilities: the shim takes files
 NO_LIMIT: int
 PRESENCE_MAX: int
 
@@ -37,6 +38,7 @@ class Hello:
     shim_version: int
     clock: int
     job_id: int
+    abilities: int  # bits ABILITY_..
     request: Request
     device_uuids: list[bytes]
 
@@ -81,6 +83,15 @@ def encode_host_pool(*, bytes: int) -> bytes:
         ValueError: `bytes` is not a positive multiple of 2 MiB.
     """
 
+def encode_host_file(*, order: int, since: int, pool: int) -> bytes:
+    """What was in a pool while order `since` was the newest is in the file that goes with it.
+
+    `pool` counts from 1 as they were sent on the connection.
+
+    Raises:
+        ValueError: `order` or `pool` is 0.
+    """
+
 def encode_swap() -> bytes:
     """Look at the target that Process.set_resident_target has set."""
 
@@ -114,6 +125,7 @@ class Snapshot:
     swap_out_ns: int
     swap_in_bytes: int  # and back
     swap_in_ns: int
+    filed_bytes: int  # of swapped_bytes, in files
     waiting_threads: int
     wait_reason: int
     wait_since_ns: int

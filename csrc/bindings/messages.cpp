@@ -67,6 +67,12 @@ py::bytes encode_host_pool(uint64_t bytes) {
   return to_bytes(message);
 }
 
+py::bytes encode_host_file(uint32_t order, uint32_t since, uint64_t pool) {
+  wire::HostFile message;
+  throw_if(daemon::encode_host_file(order, since, pool, &message));
+  return to_bytes(message);
+}
+
 py::bytes encode_presence(uint32_t index, uint32_t job_class, bool gone) {
   wire::Presence message;
   throw_if(daemon::encode_presence(index, job_class, gone, &message));
@@ -95,6 +101,7 @@ void add_types(py::module_& module) {
       .def_readonly("shim_version", &Hello::shim_version)
       .def_readonly("clock", &Hello::clock)
       .def_readonly("job_id", &Hello::job_id)
+      .def_readonly("abilities", &Hello::abilities)
       .def_readonly("request", &Hello::request)
       .def_property_readonly("promise", [](const Hello& h) { return promised(h.promise); })
       .def_property_readonly("device_uuids", &device_uuids);
@@ -121,6 +128,9 @@ void add_messages(py::module_& module) {
   module.def("encode_refused", &encode_refused, py::kw_only(), py::arg("code"), py::arg("reason"));
   module.def("encode_registered", &encode_registered, py::kw_only(), py::arg("job_id"));
   module.def("encode_host_pool", &encode_host_pool, py::kw_only(), py::arg("bytes"));
+  module.def("encode_host_file", &encode_host_file, py::kw_only(), py::arg("order"),
+             py::arg("since"), py::arg("pool"));
+  module.attr("ABILITY_HOST_FILE") = wire::kAbilityHostFile;
   module.def("encode_swap", [] { return to_bytes(daemon::encode_swap()); });
   module.def("encode_presence", &encode_presence, py::kw_only(), py::arg("index"),
              py::arg("job_class"), py::arg("gone") = false);

@@ -229,6 +229,7 @@ void add_snapshot(py::module_& module) {
       .def_readonly("swap_out_ns", &Snapshot::swap_out_ns)
       .def_readonly("swap_in_bytes", &Snapshot::swap_in_bytes)
       .def_readonly("swap_in_ns", &Snapshot::swap_in_ns)
+      .def_readonly("filed_bytes", &Snapshot::filed_bytes)
       .def_readonly("waiting_threads", &Snapshot::waiting_threads)
       .def_property_readonly(
           "wait_reason", [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })

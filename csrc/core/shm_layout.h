@@ -187,10 +187,10 @@ inline constexpr uint32_t kWaitsAlone = 1u << 1;    // as do all threads that us
 // How an order to move memory ended. Whatever it is, no byte is lost.
 enum class SwapOutcome : uint32_t {
   kNone = 0,
-  kReached = 1,     // the target is met, as near as whole pieces allow
+  kReached = 1,     // the target is met, as near as whole pieces allow; or the file taken (wire.h)
   kNoHostRoom = 2,  // the host pool does not hold what would go: nothing was moved
   kNotDrained = 3,  // superseded before the work on the device had ended: nothing was moved
-  kFailed = 4,      // a call of the driver failed; what had been moved comes back
+  kFailed = 4,      // a call of the driver failed; what had been moved comes back, a file is not taken
 };
 inline constexpr uint32_t kSwapOutcomeCount = 5;
 
@@ -306,7 +306,7 @@ struct alignas(64) StateSwap {  // shim: relaxed; 0 from shims that move nothing
   std::atomic<uint64_t> out_ns;
   std::atomic<uint64_t> in_bytes;
   std::atomic<uint64_t> in_ns;
-  uint64_t reserved;
+  std::atomic<uint64_t> filed_bytes;  // of swapped_bytes, in files
 };
 
 // Who had the last word when a request for memory was told CUDA_ERROR_OUT_OF_MEMORY.

@@ -10,6 +10,7 @@
 //    | SHARED, USES ------------------->  |   if WELCOME said that the daemon understands them
 //    | <--------------- HOST_POOL + 1 fd  |   where swapped pages go; only to who asked to be swappable
 //    | <---------------------------- SWAP |   look at the target in the command page
+//    | <--------------- HOST_FILE + 1 fd  |   what is in a host pool is in this file, too
 //    |  ... the connection is the lease: closing it releases everything ...
 //
 //   tandem run                          daemon
@@ -21,6 +22,7 @@
 // HELLO names the oldest and newest layout it can serve; the daemon picks one or refuses.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tandem::wire {
@@ -35,6 +37,7 @@ inline constexpr uint32_t kMaxDevices = 16;
 enum class Type : uint16_t {
   kHello = 1, kWelcome = 2, kMapped = 3, kPresence = 4, kPresenceGone = 5, kRefused = 6,
   kRegister = 7, kRegistered = 8, kShared = 9, kUses = 10, kHostPool = 12, kSwap = 13,
+  kHostFile = 14,
 };
 
 enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
@@ -49,6 +52,9 @@ inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
 inline constexpr uint64_t kFeatureOrder = 4;
 inline constexpr uint64_t kFeatureSamples = 8;  // the state pages end with the sample ring
 inline constexpr uint64_t kFeatureSwap = 32;    // of this process memory is moved out and back
+
+// What a shim understands beyond the first version; a daemon says nothing else to it.
+inline constexpr uint32_t kAbilityHostFile = 1;
 
 struct Header {
   uint32_t magic;
@@ -89,7 +95,7 @@ struct Hello {
   uint64_t job_id;        // TANDEM_JOB_ID, 0 = none
   Request request;
   uint32_t device_count;
-  uint32_t reserved;
+  uint32_t abilities;  // kAbility..: 0 from shims older than they
   uint8_t device_uuid[kMaxDevices][16];
   Promise promise;
 };
@@ -135,6 +141,15 @@ struct HostPool {
   uint64_t bytes;
 };
 
+// The file holds what was in a pool while the order `since` was the newest one. If it still is, the pool's
+// memory goes back, and what is in it is read from the file. Ends as an order does, in StateSwap::done.
+struct HostFile {
+  Header header;
+  uint32_t order;  // its own number
+  uint32_t since;
+  uint64_t pool;  // counted from 1 as they were sent on this connection
+};
+
 struct Swap {
   Header header;
 };
@@ -163,6 +178,7 @@ static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
 static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 && sizeof(Promise) == 16);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
+static_assert(sizeof(HostFile) == 32 && offsetof(Hello, abilities) == 212);
 static_assert(sizeof(Refused) == 184 && sizeof(Register) == 456 && sizeof(Registered) == 40);
 
 }  // namespace tandem::wire

@@ -198,6 +198,10 @@ void handle_swap(const Channel& channel, Packet& packet) {
     if (packet.fd_count != 1) return;
     swap::add_pool(packet.fd[0], pool->bytes);
     packet.fd[0] = -1;  // it has that now
+  } else if (const auto* file = packet.as<wire::HostFile>(wire::Type::kHostFile)) {
+    if (packet.fd_count != 1) return;
+    swap::order_to_file(file->order, file->since, file->pool, packet.fd[0]);
+    packet.fd[0] = -1;  // likewise
   } else if (packet.as<wire::Swap>(wire::Type::kSwap)) {
     const shm::CommandMemory& memory = channel.command->memory;
     const uint32_t number = memory.swap_order.load(std::memory_order_acquire);

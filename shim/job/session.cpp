@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "fork.h"
 #include "helper.h"
+#include "homes.h"
 #include "log.h"
 #include "memory.h"
 #include "regions.h"
@@ -67,6 +68,7 @@ void make_hello(CUdevice device) {
   hello.job_id = g_settings.job_id;
   hello.request = g_settings.request;
   hello.promise = g_settings.promise;
+  hello.abilities = wire::kAbilityHostFile;
   CUuuid uuid{};
   if (g_driver.cuDeviceGetUuid_v2 &&
       g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
@@ -111,6 +113,7 @@ void start_session_on(CUdevice device) {
 bool attach(int timeout_ms) {
   Channel* channel = attach_to_daemon(g_settings, g_hello, timeout_ms);
   if (!channel) return false;
+  swap::begin_counting_pools();
   auto& shared = channel->state->memory;
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);
   shared.peak_bytes.store(memory::used_bytes(), std::memory_order_relaxed);

@@ -9,20 +9,33 @@
 #include "driver.h"
 #include "mutex.h"
 #include "own_array.h"
+#include "runs.h"
 #include "shm_layout.h"
 
 namespace tandem::shim::swap {
 namespace {
 
-struct Pool {
-  void* at;
-  uint64_t bytes;
-  bool pinned;
+// A program may close what it did not open, and get the number for a file of its own: whose it is is
+// looked up at each use.
+struct File {
+  int fd = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
 };
+struct Pool {
+  void* at;  // addresses, also of one that is in a file: runs are known by them
+  uint64_t bytes;
+  uint64_t number;  // 0 = of an earlier connection
+  bool tried_to_pin;
+  bool pinned;
+  File file;
+};
+constexpr uint64_t kGuardBytes = 4096;
 
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 Runs g_runs;
 OwnArray<Pool> g_pools;
+uint64_t g_counted = 0;  // pools on this connection
 
 // A file that could shrink under us would be a SIGBUS in the job.
 bool is_as_long_as(int fd, uint64_t bytes) {
@@ -32,27 +45,93 @@ bool is_as_long_as(int fd, uint64_t bytes) {
          fstat(fd, &about) == 0 && static_cast<uint64_t>(about.st_size) >= bytes;
 }
 
+// Addresses for so much in whole units, where huge pages want to begin. A page more, that nothing can be
+// in: two pools are pinned apart, so no home may lie across them.
+void* reserve(uint64_t bytes) {
+  const uint64_t all = bytes + kGuardBytes + shm::kSwapUnit;
+  void* const got =
+      mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uint64_t>(got);
+  const uint64_t at = (begin + shm::kSwapUnit - 1) / shm::kSwapUnit * shm::kSwapUnit;
+  if (at != begin) munmap(got, at - begin);
+  if (const uint64_t left = begin + all - (at + bytes + kGuardBytes))
+    munmap(reinterpret_cast<void*>(at + bytes + kGuardBytes), left);
+  return reinterpret_cast<void*>(at);
+}
+
 void* map_pool(int fd, uint64_t bytes) {
   if (!is_as_long_as(fd, bytes)) return nullptr;
-  // A page more, that nothing can be in: two pools are pinned apart, so no home may lie across them.
-  void* at = mmap(nullptr, bytes + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) return nullptr;
+  void* at = reserve(bytes);
+  if (!at) return nullptr;
   if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    munmap(at, bytes + 4096);
+    munmap(at, bytes + kGuardBytes);
     return nullptr;
   }
   madvise(at, bytes, MADV_DONTFORK);
   return at;
 }
 
+File file_of(int fd) {
+  struct stat about {};
+  if (fstat(fd, &about) != 0) return {};
+  return {fd, about.st_dev, about.st_ino};
+}
+
+bool is_ours(const File& file) {
+  const File now = file.fd < 0 ? File{} : file_of(file.fd);
+  return now.fd >= 0 && now.device == file.device && now.inode == file.inode;
+}
+
+// Index of the pool that the address is in; all runs are in one.
+size_t pool_at(uint64_t address) {
+  size_t at = 0;
+  while (address - reinterpret_cast<uint64_t>(g_pools[at].at) >= g_pools[at].bytes) ++at;
+  return at;
+}
+
+// Nothing lies in it any more.
+void drop_files_without_homes() {
+  for (size_t i = 0; i < g_pools.size();) {
+    const Pool& pool = g_pools[i];
+    if (pool.file.fd < 0 || g_runs.out_of_closed(reinterpret_cast<uint64_t>(pool.at)) != 0) {
+      ++i;
+      continue;
+    }
+    if (is_ours(pool.file)) close(pool.file.fd);
+    munmap(pool.at, pool.bytes + kGuardBytes);
+    g_pools.erase(i);
+  }
+}
+
+// The pool of that number, which is in memory.
+Pool* pool_in_memory(uint64_t number) {
+  for (Pool& pool : g_pools) {
+    if (number != 0 && pool.number == number && pool.file.fd < 0) return &pool;
+  }
+  return nullptr;
+}
+
+bool unpin(const Pool& pool) {
+  return !pool.pinned || !g_driver.cuMemHostUnregister ||
+         g_driver.cuMemHostUnregister(pool.at) == CUDA_SUCCESS;
+}
+
 }  // namespace
+
+void begin_counting_pools() {
+  const HoldsMutex lock(&g_lock);
+  for (Pool& pool : g_pools) pool.number = 0;
+  g_counted = 0;
+}
 
 void add_pool(int fd, uint64_t bytes) {
   void* at = map_pool(fd, bytes);
   close(fd);
-  if (!at) return;
   const HoldsMutex lock(&g_lock);
-  if (g_pools.push({at, bytes, false})) g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
+  ++g_counted;
+  if (!at) return;
+  if (g_pools.push({at, bytes, g_counted, false, false, {}})) g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
 }
 
 void pin_pools() {
@@ -62,11 +141,43 @@ void pin_pools() {
       const HoldsMutex lock(&g_lock);
       if (i >= g_pools.size()) return;
       pool = g_pools[i];
-      g_pools[i].pinned = true;  // tried once: where it fails it would fail again
+      g_pools[i].tried_to_pin = true;  // where it fails it would fail again
     }
-    if (!pool.pinned && g_driver.cuMemHostRegister_v2)
-      g_driver.cuMemHostRegister_v2(pool.at, pool.bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    if (pool.tried_to_pin || !g_driver.cuMemHostRegister_v2) continue;
+    const bool pinned = g_driver.cuMemHostRegister_v2(pool.at, pool.bytes,
+                                                      CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    const HoldsMutex lock(&g_lock);  // the mover alone takes pools away
+    g_pools[i].pinned = pinned;
   }
+}
+
+bool move_pool_to_file(uint64_t number, int fd) {
+  struct stat about {};
+  Pool moved{};
+  {
+    const HoldsMutex lock(&g_lock);
+    const Pool* pool = pool_in_memory(number);
+    if (pool) moved = *pool;
+  }
+  moved.file = file_of(fd);
+  if (!moved.at || fstat(fd, &about) != 0 || static_cast<uint64_t>(about.st_size) < moved.bytes ||
+      !unpin(moved)) {
+    close(fd);
+    return false;
+  }
+  const HoldsMutex lock(&g_lock);
+  Pool* const pool = pool_in_memory(number);
+  pool->pinned = false;
+  const bool closed = g_runs.close(reinterpret_cast<uint64_t>(pool->at), pool->bytes);
+  if (!closed) {
+    close(fd);
+    return false;
+  }
+  mmap(pool->at, pool->bytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  pool->file = moved.file;
+  drop_files_without_homes();
+  return true;
 }
 
 uint32_t take_home(uint64_t bytes) {
@@ -77,16 +188,43 @@ uint32_t take_home(uint64_t bytes) {
 void give_home_back(uint32_t home) {
   const HoldsMutex lock(&g_lock);
   g_runs.give_back(home);
+  drop_files_without_homes();
 }
 
-uint32_t look_at_home(uint32_t home, Run* out) {
+uint32_t look_at_home(uint32_t home, Part* out) {
   const HoldsMutex lock(&g_lock);
-  return g_runs.look_at(home, out);
+  Run run{};
+  const uint32_t next = g_runs.look_at(home, &run);
+  *out = {run.at, run.bytes, false, -1, 0};
+  if (g_runs.closed_bytes() == 0) return next;
+  const Pool& pool = g_pools[pool_at(run.at)];
+  out->is_in_file = pool.file.fd >= 0;
+  out->fd = is_ours(pool.file) ? pool.file.fd : -1;
+  out->offset = run.at - reinterpret_cast<uint64_t>(pool.at);
+  return next;
+}
+
+bool is_any_in_file(uint32_t home) {
+  const HoldsMutex lock(&g_lock);
+  for (Run run{}; home;) {
+    home = g_runs.look_at(home, &run);
+    if (g_runs.is_closed(run.at)) return true;
+  }
+  return false;
+}
+
+uint64_t bytes_in_files() {
+  const HoldsMutex lock(&g_lock);
+  return g_runs.closed_bytes();
 }
 
 // The maps are not in the child.
 void forget_homes() {
   pthread_mutex_init(&g_lock, nullptr);
+  for (const Pool& pool : g_pools) {
+    if (is_ours(pool.file)) close(pool.file.fd);
+  }
+  g_counted = 0;
   g_runs.clear();
   g_pools.clear();
 }

@@ -37,12 +37,16 @@ constexpr uint32_t kNobodys = 0;               // number of an order that is the
 struct Order {
   uint32_t number = kNobodys;
   uint64_t target = shm::kNoLimit;
+  uint64_t pool = 0;  // that is to be in a file; 0 = the order is about the target
 };
 
 // Newest order. Writer: the helper alone; its serial, odd while it writes, tells readers of a change.
 std::atomic<uint32_t> g_serial{0};
 std::atomic<uint32_t> g_number{kNobodys};
 std::atomic<uint64_t> g_target{shm::kNoLimit};
+std::atomic<uint64_t> g_pool{0};
+// The file for it: number of its order << 32 | descriptor; 0 = none. Whoever takes it out has it.
+std::atomic<uint64_t> g_file{0};
 std::atomic<bool> g_running{false};
 std::atomic<bool> g_stopped{false};
 
@@ -57,6 +61,7 @@ uint32_t newest(Order* order) {
     // Acquire, so that the second look at the serial stays behind them.
     order->number = g_number.load(std::memory_order_acquire);
     order->target = g_target.load(std::memory_order_acquire);
+    order->pool = g_pool.load(std::memory_order_acquire);
     if (!(serial & 1) && serial == g_serial.load(std::memory_order_relaxed)) return serial;
     cpu_pause();
   }
@@ -67,6 +72,7 @@ class Mover {
   explicit Mover(uint32_t serial, const Order& order) : serial_(serial), order_(order) {}
 
   SwapOutcome carry_out() {
+    if (order_.pool) return to_file();
     if (resident_bytes() <= order_.target) return move_in();
     return move_out();
   }
@@ -132,6 +138,14 @@ class Mover {
     }
   }
 
+  SwapOutcome to_file() {
+    uint64_t file = g_file.load();
+    if (file >> 32 != order_.number || !g_file.compare_exchange_strong(file, 0))
+      return SwapOutcome::kNotDrained;  // a newer order came first
+    return transit_.to_file(order_.pool, static_cast<int>(file)) ? SwapOutcome::kReached
+                                                                 : SwapOutcome::kFailed;
+  }
+
   static bool give_homes(size_t first) {
     take_homes_back();
     for (size_t i = first; i < piece_count(); ++i) {
@@ -175,7 +189,7 @@ class Mover {
     bool good = true;
     for (size_t i = 0; good && i < piece_count() && !is_superseded(); ++i) {
       Piece& each = piece(i);
-      if (each.resident) continue;
+      if (each.resident || each.lost) continue;
       if (resident_bytes() + each.bytes > order_.target) break;
       good = transit_.in(&each) == CUDA_SUCCESS;
     }
@@ -233,10 +247,11 @@ void* run(void*) {
   }
 }
 
-void say(uint32_t number, uint64_t target) {
+void say(const Order& order) {
   g_serial.fetch_add(1);
-  g_number.store(number, std::memory_order_relaxed);
-  g_target.store(target, std::memory_order_relaxed);
+  g_number.store(order.number, std::memory_order_relaxed);
+  g_target.store(order.target, std::memory_order_relaxed);
+  g_pool.store(order.pool, std::memory_order_relaxed);
   g_serial.fetch_add(1);
 }
 
@@ -246,6 +261,23 @@ void let_in_if_draining() {
   if (g_stage.compare_exchange_strong(stage, Stage::kAtRest)) open();
 }
 
+// A newer order comes before the mover has taken the file.
+void refuse_file() {
+  const uint64_t file = g_file.exchange(0);
+  if (!file) return;
+  close(static_cast<int>(file));
+  tell(static_cast<uint32_t>(file >> 32), SwapOutcome::kNotDrained);
+}
+
+void start(const Order& order) {
+  say(order);
+  let_in_if_draining();
+  if (g_running.exchange(true) || start_own_thread(run)) return;
+  g_running.store(false);
+  refuse_file();
+  tell(order.number, SwapOutcome::kFailed);
+}
+
 }  // namespace
 
 void order(uint32_t number, uint64_t target) {
@@ -253,11 +285,19 @@ void order(uint32_t number, uint64_t target) {
     tell(number, SwapOutcome::kReached);  // there is nothing to move
     return;
   }
-  say(number, target);
-  let_in_if_draining();
-  if (g_running.exchange(true) || start_own_thread(run)) return;
-  g_running.store(false);
-  tell(number, SwapOutcome::kFailed);
+  refuse_file();
+  start({number, target, 0});
+}
+
+void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd) {
+  // What is at home may have changed since the copy was begun.
+  if (!g_on.load(std::memory_order_relaxed) || !number || !pool || g_number.load() != since) {
+    close(fd);
+    tell(number, SwapOutcome::kNotDrained);
+    return;
+  }
+  g_file.store(uint64_t{number} << 32 | static_cast<uint32_t>(fd));
+  start({number, g_target.load(), pool});
 }
 
 void bring_back() {
@@ -284,6 +324,8 @@ void forget_mover() {
   g_serial.store(0);
   g_number.store(kNobodys);
   g_target.store(shm::kNoLimit);
+  g_pool.store(0);
+  if (const uint64_t file = g_file.exchange(0)) close(static_cast<int>(file));
   g_running.store(false);
   g_stopped.store(false);
   g_stage.store(Stage::kAtRest);

@@ -6,6 +6,8 @@
 //     a home for every piece that goes, or none goes
 //     copy piece after piece, unmap, release
 //
+// Homes may go from memory to a file in between, while nothing else moves.
+//
 // A newer order ends an older one after the pieces that are on their way. Whatever fails, the bytes are
 // on the device or at home, and the door stays shut until all are on the device.
 #pragma once
@@ -16,6 +18,10 @@ namespace tandem::shim::swap {
 
 // The daemon wants no more than `target` bytes of the regions on the device. Helper.
 void order(uint32_t number, uint64_t target);
+
+// The daemon has copied the pool with that number to a file, while the order `since` was the newest: if it
+// still is, the file takes the pool's place. Takes the descriptor. Helper.
+void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd);
 
 // The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, again and again.
 void bring_back();

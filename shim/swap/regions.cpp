@@ -85,7 +85,7 @@ void drop_pieces(CUdeviceptr base, uint64_t bytes) {
     if (piece.resident && unmap_piece(&piece) != CUDA_SUCCESS)
       g_resident.fetch_sub(piece.bytes, std::memory_order_relaxed);
     if (piece.home) give_home_back(piece.home);
-    g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
+    if (!piece.lost) g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
     g_pieces.erase(at);
   }
 }
@@ -118,6 +118,7 @@ void publish_locked() {
   shm::StateSwap& swap = channel->state->swap;
   swap.swappable_bytes.store(swappable_bytes(), std::memory_order_relaxed);
   swap.swapped_bytes.store(swapped_locked(), std::memory_order_relaxed);
+  swap.filed_bytes.store(bytes_in_files(), std::memory_order_relaxed);
   publish_traffic(&swap);
 }
 
@@ -235,6 +236,14 @@ CUresult unmap_piece(Piece* piece) {
   piece->resident = false;
   g_resident.fetch_sub(piece->bytes, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+void lose_piece(Piece* piece) {
+  const HoldsMutex lock(&g_lock);
+  give_home_back(piece->home);
+  piece->home = 0;
+  piece->lost = true;
+  g_swappable.fetch_sub(piece->bytes, std::memory_order_relaxed);
 }
 
 size_t piece_count() { return g_pieces.size(); }

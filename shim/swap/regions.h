@@ -24,6 +24,7 @@ struct Piece {
   uint32_t home;  // where its bytes go on the host; 0 = nowhere yet
   uint32_t device;
   bool resident;
+  bool lost;  // its bytes are nowhere any more, and it is never on the device again
 };
 
 struct Range {
@@ -55,6 +56,8 @@ void publish_bytes();
 // Gets a piece of device memory for it and maps it; or gives it back.
 CUresult map_piece(Piece* piece);
 CUresult unmap_piece(Piece* piece);
+// What it held cannot be had back: it counts as nothing, and whoever touches it hears of it.
+void lose_piece(Piece* piece);
 
 [[nodiscard]] size_t piece_count();
 Piece& piece(size_t index);

@@ -36,11 +36,48 @@ void Runs::give_back(uint32_t first) {
   while (first) {
     Link& link = links_[first - 1];
     const uint32_t next = link.next;
-    if (add_free(link.run.at, link.run.bytes)) free_bytes_ += link.run.bytes;
+    if (Closed* closed = closed_with(link.run.at)) {
+      closed->out_bytes -= link.run.bytes;
+      closed_bytes_ -= link.run.bytes;
+    } else if (add_free(link.run.at, link.run.bytes)) {
+      free_bytes_ += link.run.bytes;
+    }
     link.next = unused_;
     unused_ = first;
     first = next;
   }
+}
+
+bool Runs::close(uint64_t at, uint64_t bytes) {
+  if (!closed_.push({{at, bytes}, 0})) return false;
+  uint64_t left = 0;
+  for (size_t i = 0; i < free_.size();) {
+    if (free_[i].at - at >= bytes) {
+      ++i;
+      continue;
+    }
+    left += free_[i].bytes;
+    free_.erase(i);
+  }
+  free_bytes_ -= left;
+  closed_[closed_.size() - 1].out_bytes = bytes - left;
+  closed_bytes_ += bytes - left;
+  return true;
+}
+
+uint64_t Runs::out_of_closed(uint64_t at) {
+  Closed* closed = closed_with(at);
+  if (!closed) return 0;
+  const uint64_t out_bytes = closed->out_bytes;
+  if (!out_bytes) closed_.erase(static_cast<size_t>(closed - closed_.begin()));
+  return out_bytes;
+}
+
+bool Runs::is_closed(uint64_t at) const {
+  for (size_t i = 0; i < closed_.size(); ++i) {
+    if (at - closed_[i].all.at < closed_[i].all.bytes) return true;
+  }
+  return false;
 }
 
 uint32_t Runs::look_at(uint32_t link, Run* out) const {
@@ -50,9 +87,11 @@ uint32_t Runs::look_at(uint32_t link, Run* out) const {
 
 void Runs::clear() {
   free_.clear();
+  closed_.clear();
   links_.clear();
   unused_ = 0;
   free_bytes_ = 0;
+  closed_bytes_ = 0;
 }
 
 bool Runs::add_free(uint64_t at, uint64_t bytes) {
@@ -73,6 +112,13 @@ bool Runs::add_free(uint64_t at, uint64_t bytes) {
   free_[after].at = at;
   free_[after].bytes += bytes;
   return true;
+}
+
+Runs::Closed* Runs::closed_with(uint64_t at) {
+  for (Closed& closed : closed_) {
+    if (at - closed.all.at < closed.all.bytes) return &closed;
+  }
+  return nullptr;
 }
 
 size_t Runs::first_that_holds(uint64_t bytes) const {

@@ -23,6 +23,14 @@ class Runs {
   // All of it, by its first link.
   void give_back(uint32_t first);
 
+  // Of this room nothing is given out any more, and what comes back of it is gone. At most once, and of one
+  // that touches no other.
+  bool close(uint64_t at, uint64_t bytes);
+  // What is still out of a closed room; 0 = forgotten, as is one that is not closed.
+  uint64_t out_of_closed(uint64_t at);
+  [[nodiscard]] bool is_closed(uint64_t at) const;
+  [[nodiscard]] uint64_t closed_bytes() const { return closed_bytes_; }  // that are out
+
   // The run of a link. The next link of the same; 0 = that was the last.
   uint32_t look_at(uint32_t link, Run* out) const;
 
@@ -36,15 +44,24 @@ class Runs {
     uint32_t next;
   };
 
+  // A room of which nothing is given out any more.
+  struct Closed {
+    Run all;
+    uint64_t out_bytes;
+  };
+
   bool add_free(uint64_t at, uint64_t bytes);
+  Closed* closed_with(uint64_t at);
   size_t first_that_holds(uint64_t bytes) const;
   uint32_t cut(size_t index, uint64_t bytes);
   uint32_t unused_link();
 
   OwnArray<Run> free_;    // by address
+  OwnArray<Closed> closed_;
   OwnArray<Link> links_;  // the one before the first is number 1: 0 is none
   uint32_t unused_ = 0;   // chain of links that hold nothing
   uint64_t free_bytes_ = 0;
+  uint64_t closed_bytes_ = 0;
 };
 
 }  // namespace tandem::shim::swap

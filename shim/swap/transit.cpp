@@ -1,10 +1,13 @@
 #include "transit.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "channel.h"
 #include "driver.h"
 #include "homes.h"
+#include "log.h"
 #include "own_array.h"
 #include "slots.h"
 #include "traffic.h"
@@ -76,6 +79,7 @@ bool Transit::enter_context(uint64_t context) {
 void Transit::leave_context() {
   if (!context_) return;
   settle();
+  staging_.drop();
   for (CUevent& event : events_) {
     if (event) g_driver.cuEventDestroy_v2(event);
     event = nullptr;
@@ -84,34 +88,59 @@ void Transit::leave_context() {
   context_ = 0;
 }
 
-void Transit::take_off(Piece* piece, bool out) {
+void Transit::take_off(Piece* piece, bool out, bool counts) {
   if (count_ == 0) copying_since_ns_ = g_clock.now_ns();
   const size_t at = (first_ + count_++) % kDepth;
-  flights_[at] = {piece, events_[at], out};
+  flights_[at] = {piece, events_[at], out, counts};
   g_driver.cuEventRecord(events_[at], stream_);
 }
 
-// All of them, or none: nothing is on its way when one could not be.
-CUresult Transit::copy_runs(const Piece& piece, Way way) {
+// All parts of a piece are on their way, or none is.
+CUresult Transit::undo_copies(CUresult why) {
+  g_driver.cuStreamSynchronize(stream_);
+  return why;
+}
+
+CUresult Transit::copy_out(const Piece& piece) {
   CUdeviceptr at = piece.at;
-  Run run{};
-  for (uint32_t home = piece.home; home; at += run.bytes) {
-    home = look_at_home(home, &run);
+  Part part{};
+  for (uint32_t home = piece.home; home; at += part.bytes) {
+    home = look_at_home(home, &part);
     const CUresult result =
-        way == Way::kOut
-            ? g_driver.cuMemcpyDtoHAsync_v2(as_pointer(run.at), at, run.bytes, stream_)
-            : g_driver.cuMemcpyHtoDAsync_v2(at, as_pointer(run.at), run.bytes, stream_);
-    if (result == CUDA_SUCCESS) continue;
-    if (at != piece.at) g_driver.cuStreamSynchronize(stream_);
-    return result;
+        g_driver.cuMemcpyDtoHAsync_v2(as_pointer(part.at), at, part.bytes, stream_);
+    if (result != CUDA_SUCCESS) return undo_copies(result);
   }
   return CUDA_SUCCESS;
 }
 
+CUresult Transit::copy_in(const Piece& piece, Read* read) {
+  CUdeviceptr at = piece.at;
+  Part part{};
+  for (uint32_t home = piece.home; home; at += part.bytes) {
+    home = look_at_home(home, &part);
+    const void* from = as_pointer(part.at);
+    if (part.is_in_file) {
+      char* const place = staging_.at((first_ + count_) % kDepth, at - piece.at);
+      *read = place ? Staging::read(part, place) : Read::kLater;
+      if (*read != Read::kDone) return undo_copies(CUDA_ERROR_UNKNOWN);
+      from = place;
+    }
+    const CUresult result = g_driver.cuMemcpyHtoDAsync_v2(at, from, part.bytes, stream_);
+    if (result != CUDA_SUCCESS) return undo_copies(result);
+  }
+  return CUDA_SUCCESS;
+}
+
+bool Transit::to_file(uint64_t pool, int fd) {
+  if (piece_count() != 0 && enter_context(piece(0).context)) return move_pool_to_file(pool, fd);
+  close(fd);
+  return false;
+}
+
 bool Transit::out(Piece* piece) {
   if (!enter_context(piece->context) || !make_room()) return false;
-  if (copy_runs(*piece, Way::kOut) != CUDA_SUCCESS) return false;
-  take_off(piece, true);
+  if (copy_out(*piece) != CUDA_SUCCESS) return false;
+  take_off(piece, true, true);
   return true;
 }
 
@@ -119,23 +148,39 @@ CUresult Transit::in(Piece* piece) {
   if (!enter_context(piece->context) || !make_room()) return CUDA_ERROR_UNKNOWN;
   CUresult result = map_piece(piece);
   if (result != CUDA_SUCCESS) return result;
-  result = copy_runs(*piece, Way::kIn);
-  if (result == CUDA_SUCCESS) take_off(piece, false);
-  else unmap_piece(piece);
-  return result;
+  const bool was_read = is_any_in_file(piece->home);
+  Read read = Read::kDone;
+  result = copy_in(*piece, &read);
+  if (result == CUDA_SUCCESS) {
+    take_off(piece, false, !was_read);
+    return result;
+  }
+  const bool gone = unmap_piece(piece) == CUDA_SUCCESS;
+  if (read != Read::kLost || !gone) return result;
+  lose_piece(piece);
+  say_once("memory that lay in a file cannot be read back: work that touches it fails");
+  return CUDA_SUCCESS;
 }
 
 bool Transit::finish_oldest() {
   const Flight flight = flights_[first_];
+  Piece* const piece = flight.piece;
   first_ = (first_ + 1) % kDepth;
   --count_;
   const bool copied = g_driver.cuEventSynchronize(flight.event) == CUDA_SUCCESS;
   const uint64_t now_ns = g_clock.now_ns();
-  count_copied(flight.out ? Way::kOut : Way::kIn, copied ? flight.piece->bytes : 0,
-               now_ns - copying_since_ns_);
+  if (flight.counts) {
+    count_copied(flight.out ? Way::kOut : Way::kIn, copied ? piece->bytes : 0,
+                 now_ns - copying_since_ns_);
+  }
   copying_since_ns_ = now_ns;
   bool good = copied;
-  if (flight.out == copied) good = unmap_piece(flight.piece) == CUDA_SUCCESS && copied;
+  if (flight.out == copied) {
+    good = unmap_piece(piece) == CUDA_SUCCESS && copied;
+  } else if (copied && !flight.counts) {
+    give_home_back(piece->home);  // else the file would stay until it goes again
+    piece->home = 0;
+  }
   tell_progress();
   return good;
 }
@@ -159,7 +204,7 @@ bool Transit::settle() {
 // answers at once.
 bool Transit::is_device_lost() {
   size_t missing = 0;
-  while (missing < piece_count() && piece(missing).resident) ++missing;
+  while (missing < piece_count() && (piece(missing).resident || piece(missing).lost)) ++missing;
   if (missing == piece_count()) return false;
   const bool lost =
       g_driver.cuCtxSetCurrent(as_context(piece(missing).context)) != CUDA_SUCCESS ||

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "regions.h"
-#include "traffic.h"
+#include "staging.h"
 
 namespace tandem::shim::swap {
 
@@ -25,9 +25,12 @@ class Transit {
   // Pins the homes; needs a piece, for its context.
   void pin();
 
+  // Has the file take the place of a pool's memory (homes.h). False: nothing has changed.
+  bool to_file(uint64_t pool, int fd);
+
   // To its home, then off the device; or there and back. `out` is done only after settle.
   bool out(Piece* piece);
-  // Anything but CUDA_SUCCESS: it is at home still.
+  // Anything but CUDA_SUCCESS: it is at home still. Success: it comes, or it is lost.
   CUresult in(Piece* piece);
   // Waits for all that are on their way. False: a piece is still where it was.
   bool settle();
@@ -36,19 +39,22 @@ class Transit {
   bool is_device_lost();
 
  private:
-  static constexpr size_t kDepth = 4;
+  static constexpr size_t kDepth = Staging::kPlaces;
   struct Flight {
     Piece* piece;
     CUevent event;
     bool out;
+    bool counts;  // for the rate of the link: nothing of it was read from a file
   };
 
   bool enter_context(uint64_t context);
   void leave_context();
   bool make_room() { return count_ < kDepth || finish_oldest(); }
   bool finish_oldest();
-  CUresult copy_runs(const Piece& piece, Way way);
-  void take_off(Piece* piece, bool out);
+  CUresult copy_out(const Piece& piece);
+  CUresult copy_in(const Piece& piece, Read* read);
+  CUresult undo_copies(CUresult why);
+  void take_off(Piece* piece, bool out, bool counts);
   void tell_progress();
 
   uint64_t context_ = 0;
@@ -59,6 +65,7 @@ class Transit {
   size_t count_ = 0;
   uint64_t copying_since_ns_ = 0;  // while some are on their way: when the last one ended, or all began
   uint64_t told_ns_ = 0;
+  Staging staging_;  // a place for each flight
 };
 
 }  // namespace tandem::shim::swap

@@ -110,6 +110,7 @@ const char* name_of(wire::Type type) {
     case wire::Type::kUses: return "USES";
     case wire::Type::kHostPool: return "HOST_POOL";
     case wire::Type::kSwap: return "SWAP";
+    case wire::Type::kHostFile: return "HOST_FILE";
   }
   return nullptr;
 }
@@ -235,6 +236,16 @@ Problem encode_host_pool(uint64_t bytes, wire::HostPool* out) {
 }
 
 wire::Swap encode_swap() { return start<wire::Swap>(wire::Type::kSwap); }
+
+Problem encode_host_file(uint32_t order, uint32_t since, uint64_t pool, wire::HostFile* out) {
+  if (order == 0) return problem("HOST_FILE: order is 0");
+  if (pool == 0) return problem("HOST_FILE: pool is 0");
+  *out = start<wire::HostFile>(wire::Type::kHostFile);
+  out->order = order;
+  out->since = since;
+  out->pool = pool;
+  return {};
+}
 
 Problem encode_presence(uint32_t index, uint32_t job_class, bool gone, wire::Presence* out) {
   const Limit limits[] = {

@@ -106,6 +106,7 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
   grow(&snapshot->swap_out_ns, swap.out_ns);
   grow(&snapshot->swap_in_bytes, swap.in_bytes);
   grow(&snapshot->swap_in_ns, swap.in_ns);
+  snapshot->filed_bytes = std::min(bounded(swap.filed_bytes), snapshot->swapped_bytes);
 }
 
 // A request that changes while it is read is none until the next look.
@@ -191,6 +192,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
     return std::tie(s.busy, s.waiting_threads, s.wait_reason, s.exclusive_ns, s.shared_ns,
                     s.launches, s.steps, s.iterations, s.phases.forward, s.phases.backward,
                     s.phases.update, s.gap_p50_ns, s.device_bytes, s.swapped_bytes, s.swap_done,
+                    s.filed_bytes,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash);
   };

@@ -190,6 +190,11 @@ TEST(answers_carry_what_they_were_given) {
   CHECK_EQ(presence.header.type, static_cast<uint16_t>(wire::Type::kPresenceGone));
   CHECK_EQ(daemon::encode_registered(5).job_id, 5u);
   wire::HostPool pool;
+  wire::HostFile file;
+  CHECK(!daemon::encode_host_file(3, 2, 1, &file));
+  CHECK_EQ(file.header.size, sizeof(file));
+  CHECK(file.header.type == static_cast<uint16_t>(wire::Type::kHostFile));
+  CHECK(file.order == 3 && file.since == 2 && file.pool == 1);
   CHECK(!daemon::encode_host_pool(2 * shm::kSwapUnit, &pool));
   CHECK_EQ(pool.bytes, 2 * shm::kSwapUnit);
 }
@@ -212,6 +217,9 @@ TEST(answers_out_of_range_are_refused) {
   CHECK(daemon::encode_refused(0, "", 0, &refused));
   CHECK(daemon::encode_refused(7, "", 0, &refused));
   wire::HostPool pool;
+  wire::HostFile file;
+  CHECK(daemon::encode_host_file(0, 1, 1, &file));
+  CHECK(daemon::encode_host_file(1, 1, 0, &file));
   CHECK(daemon::encode_host_pool(0, &pool));
   CHECK(daemon::encode_host_pool(shm::kSwapUnit + 4096, &pool));
 }

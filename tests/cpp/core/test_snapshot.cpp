@@ -124,19 +124,23 @@ TEST(what_is_swapped_is_part_of_what_there_is) {
   f.job.state().memory.device_bytes.store(100);
   swap.swappable_bytes.store(UINT64_MAX);
   swap.swapped_bytes.store(UINT64_MAX);
+  swap.filed_bytes.store(UINT64_MAX);
   swap.done.store(7 | uint64_t{99} << 32);
   f.look();
   CHECK_EQ(f.snapshot.swappable_bytes, 100u);
   CHECK_EQ(f.snapshot.swapped_bytes, 100u);
+  CHECK_EQ(f.snapshot.filed_bytes, 100u);
   CHECK_EQ(f.snapshot.swap_done, 7u);
   CHECK(f.snapshot.swap_outcome == shm::SwapOutcome::kNone);
 
   swap.swappable_bytes.store(60);
   swap.swapped_bytes.store(40);
+  swap.filed_bytes.store(10);
   swap.done.store(8 | uint64_t{static_cast<uint32_t>(shm::SwapOutcome::kReached)} << 32);
   f.look();
   CHECK_EQ(f.snapshot.swappable_bytes, 60u);
   CHECK_EQ(f.snapshot.swapped_bytes, 40u);
+  CHECK_EQ(f.snapshot.filed_bytes, 10u);
   CHECK(f.snapshot.swap_outcome == shm::SwapOutcome::kReached);
 }
 

@@ -218,6 +218,10 @@ inline void make_work() {
     return *out = reinterpret_cast<CUevent>(1), fails() ? kFault : CUDA_SUCCESS;
   };
   g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  g_driver.cuMemHostUnregister = [](void*) {
+    const Guard guard(g_gpu.lock);
+    return fails() ? kFault : CUDA_SUCCESS;
+  };
   g_driver.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
     const Guard guard(g_gpu.lock);
     CHECK(is_mapped(from, bytes));

@@ -1,4 +1,7 @@
 // Memory that moves, on a driver that fails wherever it may: no byte is lost, and nobody waits for ever.
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -53,11 +56,13 @@ class Job {
     fake_gpu::plant(0);
     swap::stop_moving();
     while (is_mover_alive()) usleep(50);  // it looks once more at what the next one begins anew
+    for (const int fd : pools_) close(fd);
     g_channel = nullptr;
   }
 
   void give_pool(uint64_t bytes) {
     const int fd = memfd_create("pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    pools_.push_back(dup(fd));
     CHECK(ftruncate(fd, static_cast<off_t>(bytes)) == 0);
     CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
     swap::add_pool(fd, bytes);
@@ -80,7 +85,39 @@ class Job {
 
   shm::SwapOutcome move(uint64_t target) { return await(order(target)); }
 
+  // What is in a pool now, as a file; without it what is read would be zeros.
+  [[nodiscard]] int copy_of(size_t pool) const {
+    struct stat about {};
+    CHECK(fstat(pools_[pool], &about) == 0);
+    const int file = memfd_create("file", MFD_CLOEXEC);
+    CHECK(sendfile(file, pools_[pool], nullptr, 0) == 0);
+    off_t at = 0;
+    while (at < about.st_size)
+      CHECK(sendfile(file, pools_[pool], &at, static_cast<size_t>(about.st_size - at)) > 0);
+    return file;
+  }
+  // As the daemon does: the file has what was there after the order before.
+  uint32_t give_file(size_t pool, int fd, uint32_t late = 0) {
+    const uint32_t since = orders_ - late;
+    swap::order_to_file(++orders_, since, pool + 1, dup(fd));
+    return orders_;
+  }
+  // Nobody has the pool's memory any more but this test.
+  [[nodiscard]] bool is_given_up(size_t pool) const {
+    struct stat about {};
+    CHECK(fstat(pools_[pool], &about) == 0);
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      const bool of_pool = line.find("/memfd:pool") != std::string::npos;
+      if (of_pool && line.find(" " + std::to_string(about.st_ino) + " ") != std::string::npos)
+        return false;
+    }
+    return true;
+  }
+  [[nodiscard]] uint64_t filed_bytes() const { return channel_->state->swap.filed_bytes.load(); }
+
  private:
+  std::vector<int> pools_;
   Channel* channel_;
   uint32_t orders_ = 0;
 };
@@ -208,6 +245,124 @@ TEST(a_piece_whose_home_is_in_several_parts_comes_back_as_it_was) {
     CHECK_EQ(used(), 0u);
   }
   CHECK(failures > 10);
+}
+
+TEST(what_lies_in_a_file_comes_back_as_it_was) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(4 * kMiB);
+  job.give_pool(kFilled - 4 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  const int file = job.copy_of(1);
+  CHECK(job.await(job.give_file(1, file)) == shm::SwapOutcome::kReached);
+  CHECK(job.is_given_up(1));
+  CHECK(!job.is_given_up(0));
+  CHECK_EQ(job.filed_bytes(), kFilled - 4 * kMiB);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(memory.is_right());
+  CHECK_EQ(job.filed_bytes(), 0u);
+  // What the file held has no place on the host any more, until it is given another.
+  CHECK(job.move(0) == shm::SwapOutcome::kNoHostRoom);
+  job.give_pool(kFilled - 4 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.await(job.give_file(2, file)) == shm::SwapOutcome::kReached);  // numbers go on
+  close(file);
+}
+
+TEST(a_file_is_not_taken_for_what_may_have_changed_since) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  const int file = job.copy_of(0);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  memory.rewrite(0);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.await(job.give_file(0, file, 2)) == shm::SwapOutcome::kNotDrained);
+  swap::bring_back();  // the daemon hung for a while
+  CHECK(job.await(job.give_file(0, file)) == shm::SwapOutcome::kNotDrained);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(memory.is_right());
+  close(file);
+}
+
+TEST(a_file_that_is_too_short_or_for_no_pool_is_not_taken) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  const int file = job.copy_of(0);
+  CHECK(job.await(job.give_file(1, file)) == shm::SwapOutcome::kFailed);
+  CHECK(ftruncate(file, kFilled - 1) == 0);
+  CHECK(job.await(job.give_file(0, file)) == shm::SwapOutcome::kFailed);
+  CHECK_EQ(job.filed_bytes(), 0u);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(memory.is_right());
+  close(file);
+}
+
+// Without the daemon: the process has the file.
+TEST(what_lies_in_a_file_comes_back_by_itself) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  const int file = job.copy_of(0);
+  CHECK(job.await(job.give_file(0, file)) == shm::SwapOutcome::kReached);
+  close(file);
+  swap::bring_back();
+  CHECK(memory.is_right());  // waits at the door
+}
+
+TEST(one_failure_while_a_file_is_read_loses_nothing) {
+  int64_t failures = 0;
+  for (bool hit = true; hit; ++failures) {
+    Job job;
+    Memory memory;
+    fill(&memory);
+    job.give_pool(kFilled);
+    CHECK(job.move(0) == shm::SwapOutcome::kReached);
+    const int file = job.copy_of(0);
+    fake_gpu::plant(failures + 1);
+    job.await(job.give_file(0, file));
+    CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+    hit = g_gpu.calls > failures;
+    fake_gpu::plant(0);
+    CHECK(memory.is_right());
+    CHECK_EQ(job.filed_bytes(), 0u);
+    close(file);
+  }
+  CHECK(failures > 30);
+}
+
+// The rest comes back, nobody waits, and what is lost is on no device for work to find.
+TEST(what_a_file_does_not_give_back_is_lost_alone) {
+  Job job;
+  Memory memory;
+  for (int i = 0; i < 3; ++i) CHECK(memory.add(4 * kMiB));
+  job.give_pool(12 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  const int file = job.copy_of(0);
+  CHECK(job.await(job.give_file(0, file)) == shm::SwapOutcome::kReached);
+  CHECK(ftruncate(file, 8 * kMiB) == 0);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(!swap::is_shut());
+  CHECK_EQ(used(), 8 * kMiB);
+  CHECK_EQ(swap::swappable_bytes(), 8 * kMiB);
+  CHECK_EQ(job.filed_bytes(), 0u);
+  // It moves on with what it has.
+  job.give_pool(8 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  memory.drop_all();
+  CHECK_EQ(used(), 0u);
+  CHECK_EQ(swap::swappable_bytes(), 0u);
+  CHECK(g_gpu.reserved.empty());
+  close(file);
 }
 
 // Each call to the driver in turn, until there is none left to fail.

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "check.h"
@@ -26,6 +27,13 @@ std::vector<Run> runs_of(const Runs& room, uint32_t home) {
 // Units by address, and whose they are.
 class Model {
  public:
+  // Units that nobody has; what is out of it ends as that of nobody who could ask for it.
+  void close(uint64_t at, uint64_t bytes) {
+    for (; bytes; at += kUnit, bytes -= kUnit) {
+      closed_.insert(at);
+      if (owner_.at(at) == kFree) owner_.erase(at);
+    }
+  }
   void add(uint64_t at, uint64_t bytes) {
     for (; bytes; at += kUnit, bytes -= kUnit) CHECK(owner_.emplace(at, kFree).second);
   }
@@ -38,9 +46,16 @@ class Model {
     }
   }
   void give_back(uint32_t whose) {
-    for (auto& [at, owner] : owner_) {
-      if (owner == whose) owner = kFree;
+    for (auto unit = owner_.begin(); unit != owner_.end();) {
+      if (unit->second == whose) unit->second = kFree;
+      const bool gone = unit->second == kFree && closed_.count(unit->first);
+      unit = gone ? owner_.erase(unit) : std::next(unit);
     }
+  }
+  [[nodiscard]] uint64_t closed_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& [at, owner] : owner_) bytes += closed_.count(at) ? kUnit : 0;
+    return bytes;
   }
   [[nodiscard]] uint64_t bytes_of(uint32_t whose) const {
     uint64_t bytes = 0;
@@ -60,6 +75,7 @@ class Model {
 
  private:
   std::map<uint64_t, uint32_t> owner_;
+  std::set<uint64_t> closed_;
 };
 
 bool has_run(const Model& model, uint64_t bytes) {
@@ -89,6 +105,25 @@ TEST(a_home_is_in_several_where_there_is_none) {
   CHECK_EQ(room.free_bytes(), 0u);
 }
 
+TEST(a_closed_room_gives_nothing_out_and_ends_when_all_of_it_is_back) {
+  Runs room;
+  CHECK(room.add(kUnit, 4 * kUnit));
+  CHECK(room.add(6 * kUnit, 4 * kUnit));
+  const uint32_t home = room.take(2 * kUnit);
+  CHECK(room.close(kUnit, 4 * kUnit));
+  CHECK(room.is_closed(4 * kUnit));
+  CHECK(!room.is_closed(6 * kUnit));
+  CHECK_EQ(room.free_bytes(), 4 * kUnit);
+  CHECK_EQ(room.closed_bytes(), 2 * kUnit);
+  CHECK_EQ(room.take(5 * kUnit), 0u);
+  const uint32_t other = room.take(4 * kUnit);
+  CHECK_EQ(runs_of(room, other)[0].at, 6 * kUnit);
+  room.give_back(home);
+  CHECK_EQ(room.free_bytes(), 0u);
+  CHECK_EQ(room.out_of_closed(kUnit), 0u);
+  CHECK(!room.is_closed(kUnit));
+}
+
 // What is taken is nobody else's, nothing is refused that there is room for, and what touches is one.
 TEST(random_homes_are_what_a_list_of_units_says) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -96,14 +131,21 @@ TEST(random_homes_are_what_a_list_of_units_says) {
     Runs room;
     Model model;
     std::map<uint32_t, uint32_t> homes;  // whose -> first link
+    std::vector<Run> rooms;
     uint64_t end = 100 * kUnit;
     for (uint32_t step = 1; step <= 1000; ++step) {
       if (end < 600 * kUnit && random() % 20 == 0) {
         const uint64_t bytes = (1 + random() % 40) * kUnit;
-        const uint64_t at = end + random() % 2 * kUnit;  // touches the one before, or does not
+        const uint64_t at = end + kUnit;
         CHECK(room.add(at, bytes));
         model.add(at, bytes);
+        rooms.push_back({at, bytes});
         end = at + bytes;
+      } else if (!rooms.empty() && random() % 60 == 0) {
+        const size_t any = random() % rooms.size();
+        CHECK(room.close(rooms[any].at, rooms[any].bytes));
+        model.close(rooms[any].at, rooms[any].bytes);
+        rooms.erase(rooms.begin() + static_cast<long>(any));
       } else if (!homes.empty() && random() % 2) {
         const auto any = std::next(homes.begin(), static_cast<long>(random() % homes.size()));
         room.give_back(any->second);
@@ -121,6 +163,7 @@ TEST(random_homes_are_what_a_list_of_units_says) {
         homes[step] = home;
       }
       CHECK_EQ(room.free_bytes(), model.bytes_of(kFree));
+      CHECK_EQ(room.closed_bytes(), model.closed_bytes());
       CHECK_EQ(room.free_runs(), model.free_runs().size());
     }
   }
