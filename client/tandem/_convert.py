@@ -55,6 +55,7 @@ def job(message: pb.Job) -> Job:
         reason=status.reason,
         resident_bytes=status.resident_bytes,
         swapped_bytes=status.swapped_bytes,
+        filed_bytes=status.filed_bytes,
         memory_wait_bytes=status.memory_wait_bytes,
         memory_wait_place=status.memory_wait_place,
         gpu_time_ns=status.gpu_time.ToNanoseconds(),

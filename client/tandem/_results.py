@@ -48,6 +48,7 @@ class Job:
     reason: str
     resident_bytes: int
     swapped_bytes: int
+    filed_bytes: int  # of these, in files instead of the host's memory
     memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
     memory_wait_place: int  # in line, from 1
     gpu_time_ns: int

@@ -166,10 +166,10 @@ def _mind(daemon: Daemon, options: argparse.Namespace, signals: set[signal.Signa
 def _reload(daemon: Daemon, options: argparse.Namespace) -> None:
     try:
         config = configured(options)
+        daemon.reconfigure(config)
     except TandemError as error:
         log.warning("configuration is wrong, continuing with the old one", reason=str(error))
         return
-    daemon.reconfigure(config)
     log.info("configuration read again", policy=config.scheduler.policy)
 
 

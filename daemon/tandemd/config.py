@@ -89,6 +89,8 @@ class MemoryTable(_Table):
     """`[memory]`."""
 
     host_limit: str = "64GiB"
+    swap_dir: str = "host"
+    swap_dir_limit: str = "256GiB"
     idle_release: str = "never"
 
     @field_validator("idle_release")
@@ -100,7 +102,14 @@ class MemoryTable(_Table):
             raise ValueError(str(error)) from error
         return text
 
-    @field_validator("host_limit")
+    @field_validator("swap_dir")
+    @classmethod
+    def _is_place(cls, text: str) -> str:
+        if text != "host" and not Path(text).is_absolute():
+            raise ValueError(f"'{text}' is neither \"host\" nor the whole path of a directory")
+        return text
+
+    @field_validator("host_limit", "swap_dir_limit")
     @classmethod
     def _is_size(cls, text: str) -> str:
         try:
@@ -108,6 +117,16 @@ class MemoryTable(_Table):
         except UsageError as error:
             raise ValueError(str(error)) from error
         return text
+
+    @property
+    def directory(self) -> Path | None:
+        """Where files for moved memory are made; None: nowhere."""
+        return None if self.swap_dir == "host" else Path(self.swap_dir)
+
+    @property
+    def file_limit_bytes(self) -> int:
+        """Of all those files together."""
+        return 0 if self.directory is None else parse_bytes(self.swap_dir_limit)
 
 
 class LimitTable(_Table):
@@ -181,6 +200,7 @@ class Config(_Table):
             lane_order=table.lane_order,
             mps_gpus=mps_gpus,
             host_limit_bytes=parse_bytes(self.memory.host_limit),
+            file_limit_bytes=self.memory.file_limit_bytes,
             idle_release_ns=_idle_release_ns(self.memory.idle_release),
             weights=tuple(weights.items()),
             swappable_classes=frozenset(of for of, entry in classes.items() if entry.memory_swap),

@@ -32,10 +32,11 @@ from tandemd.edges.channel import Channels
 from tandemd.edges.checkpoints import Checkpointer
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
-from tandemd.edges.host_pool import HostPools
+from tandemd.edges.homes import Homes
 from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode
 from tandemd.edges.rpc import RpcServer
+from tandemd.host import Host
 from tandemd.loop import Loop
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
@@ -130,9 +131,15 @@ class Daemon:
         return time.monotonic_ns() - self._loop.last_round_ns < FRESH_S * 1e9
 
     def reconfigure(self, config: Config) -> None:
-        """Go on with another configuration."""
+        """Go on with another configuration.
+
+        Raises:
+            UsageError: no file can be made in `memory.swap_dir`; nothing has changed.
+        """
         limits = config.limits_for(os.geteuid())
         mps_gpus = self._mps_gpus(config)
+
+        self._host.use(config.memory.directory)
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
@@ -173,8 +180,17 @@ class Daemon:
             gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
         }
         poller = _native.Poller()
-        pools = HostPools(post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual)
-        channels = Channels(send=lambda *packet: self._sessions.send(*packet), want_pool=pools.want)
+        self._host = Host(
+            directory=self._config.memory.directory,
+            post=lambda errand: self._loop.post(errand),
+            at_once=clock.is_virtual,
+        )
+        homes = Homes(
+            host=self._host,
+            send=lambda *packet: self._sessions.send(*packet),
+            tell=lambda event: self._loop.note(event(clock.now_ns())),
+        )
+        channels = Channels(send=lambda *packet: self._sessions.send(*packet), homes=homes)
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
         self._loop.watchdog.change(self._config.watchdog.watch())
         self._loop.bounds.gpus = {gpu.index: gpu for gpu in self._inventory.gpus()}

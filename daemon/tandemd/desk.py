@@ -405,6 +405,7 @@ class Desk:
                     attached_wall_ns=calendar.wall_ns(info[p.process_id].attached_ns),
                     device_bytes=p.usage.device_bytes,
                     swapped_bytes=p.usage.swapped_bytes,
+                    filed_bytes=p.usage.filed_bytes,
                     ungated=p.usage.ungated,
                     dropped_records=p.usage.dropped_records,
                 )

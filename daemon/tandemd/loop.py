@@ -268,6 +268,7 @@ def _usage(snapshot: _native.Snapshot) -> Usage:
         swap_out_ns=snapshot.swap_out_ns,
         swap_in_bytes=snapshot.swap_in_bytes,
         swap_in_ns=snapshot.swap_in_ns,
+        filed_bytes=snapshot.filed_bytes,
         open_segments=snapshot.open_segments,
         alloc_count=snapshot.alloc_count,
         refused_by=snapshot.refused_by,

@@ -158,6 +158,7 @@ class Sessions:
                 uid=uid,
                 gpu=gpu,
                 spec=self._spec(uid, hello.request, hello.promise),
+                takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
             ),
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),

@@ -20,6 +20,7 @@ class ProcessView:
     attached_wall_ns: int
     device_bytes: int  # what it has taken of the GPU, swapped_bytes included
     swapped_bytes: int
+    filed_bytes: int  # of these, in files
     ungated: bool
     dropped_records: int
 

@@ -233,6 +233,7 @@ class JobStatus(google.protobuf.message.Message):
     FINDINGS_FIELD_NUMBER: builtins.int
     MEMORY_WAIT_BYTES_FIELD_NUMBER: builtins.int
     MEMORY_WAIT_PLACE_FIELD_NUMBER: builtins.int
+    FILED_BYTES_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -247,6 +248,8 @@ class JobStatus(google.protobuf.message.Message):
     """what its first allocation in line waits for; 0 = none waits"""
     memory_wait_place: builtins.int
     """in line, from 1"""
+    filed_bytes: builtins.int
+    """of swapped_bytes, in files instead of the host's memory"""
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -269,9 +272,10 @@ class JobStatus(google.protobuf.message.Message):
         findings: collections.abc.Iterable[global___Finding] | None = ...,
         memory_wait_bytes: builtins.int = ...,
         memory_wait_place: builtins.int = ...,
+        filed_bytes: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 

@@ -48,6 +48,13 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     print_table(HEADER, [row(job, now_ns=now_ns) for job in jobs], right=FIGURES)
 
 
+def _swapped(job: Job) -> str:
+    if not job.swapped_bytes:
+        return "-"
+    files = f" ({format_bytes(job.filed_bytes)} in files)" if job.filed_bytes else ""
+    return f"{format_bytes(job.swapped_bytes)}{files}"
+
+
 def _require_user(user: str) -> None:
     """Tell a user without jobs from one who does not exist.
 
@@ -74,7 +81,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         job.gpu or "-",
         f"{job.share_ratio * 100:.0f}",
         f"{format_bytes(job.resident_bytes)} / {quota}{waits}",
-        format_bytes(job.swapped_bytes) if job.swapped_bytes else "-",
+        _swapped(job),
         format_duration(job.wait_time_ns),
         f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,
         format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-",

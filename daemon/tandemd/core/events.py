@@ -39,6 +39,7 @@ class ProcessAttached:
     uid: int
     gpu: int
     spec: JobSpec
+    takes_files: bool = False  # `OfferFile` may be said to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,25 @@ class Ticked:
     now_ns: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRefused:
+    """The host has not the memory that was to come with an order."""
+
+    now_ns: int
+    process_id: int
+    pool: int  # that order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCopied:
+    """A `CopyPool` has ended; `why_not` is empty where the file has everything."""
+
+    now_ns: int
+    process_id: int
+    pool: int
+    why_not: str
+
+
 Event = (
     JobRegistered
     | ProcessAttached
@@ -201,6 +221,8 @@ Event = (
     | CurveRecorded
     | MemoryAudited
     | ProcessCheckpointed
+    | PoolRefused
+    | PoolCopied
     | FindingBegan
     | FindingEnded
     | JobUpdated
@@ -343,6 +365,44 @@ class SetLane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPool:
+    """Copy the host memory that came with order `pool` to a file; `PoolCopied` says how it went."""
+
+    process_id: int
+    pool: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferFile:
+    """Have the process take that file, unless it moved memory after the order `since`.
+
+    It says in its usage when `order` has ended, and whether it has.
+    """
+
+    process_id: int
+    pool: int
+    order: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPool:
+    """The process has the file: the memory that came with order `pool` is free."""
+
+    process_id: int
+    pool: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropFile:
+    """The file for that memory is of no use, or not any more."""
+
+    process_id: int
+    pool: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
     """The class the process is treated as."""
 
@@ -407,6 +467,10 @@ Action = (
     | MoveMemory
     | CheckpointProcess
     | SetLane
+    | CopyPool
+    | OfferFile
+    | DropPool
+    | DropFile
     | SetClass
     | SetLinger
     | ForgetProcess

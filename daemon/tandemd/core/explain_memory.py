@@ -54,6 +54,8 @@ def memory_facts(job: Job) -> list[str]:
         lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
+    if filed_bytes := sum(p.usage.filed_bytes for p in job.processes.values()):
+        lines.append(f"{size_of(filed_bytes)} of its memory on the host are in files of swap_dir")
     if spec.swappable and spec.idle_release_ns:
         idle = f"{spec.idle_release_ns / 1e9:g} s"
         lines.append(f"gives its memory up when idle for {idle}, until its next call")

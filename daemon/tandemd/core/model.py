@@ -176,6 +176,7 @@ class Usage:
     swap_out_ns: int = 0  # what these copies took, waits between them not counted
     swap_in_bytes: int = 0  # and back
     swap_in_ns: int = 0
+    filed_bytes: int = 0  # of swapped_bytes, in files
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
     refused_by: tuple[int, ...] = (0, 0, 0)  # times it was told out of memory, by Refusal
@@ -230,6 +231,7 @@ class Process:
     gpu: int  # its first; its GPU time is charged there
     more_gpus: set[int] = field(default_factory=set)
     mapped: bool = False  # its presence page may be shown to others
+    takes_files: bool = False  # in place of memory of the host (its shim is new enough)
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
@@ -453,6 +455,7 @@ class Options:
     link_bytes_s: float = 12e9  # to the host and back, until it was measured
     idle_release_ns: int = 0  # of jobs that do not say it themselves; 0 = never
     host_limit_bytes: int = 64 << 30  # for memory moved out; 0 = none is moved
+    file_limit_bytes: int = 0  # where the host's memory does not suffice; 0 = nothing goes to files
     swappable_classes: frozenset[JobClass] = frozenset()  # where a job does not say it itself
     finished_kept_ns: int = 600_000_000_000
     weights: tuple[tuple[JobClass, int], ...] = (

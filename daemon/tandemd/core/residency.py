@@ -2,8 +2,7 @@
 
 Only memory of jobs that may be moved (`swappable`) moves, and only while nothing of its group is
 on the GPU (suspend and resume as in Gandiva, Xiao et al., OSDI 2018). The host's room is promised
-before anything moves: a process that has been given some keeps it. What a job was promised as its
-minimum never moves.
+before anything moves (homes.py). What a job was promised as its minimum never moves.
 
 Where what groups have and ask for does not fit together (the island is *crowded*), memory follows
 the turn: `review` says before a turn is given who can use one and what a change of turns costs,
@@ -17,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tandemd.core.events import MoveMemory
+from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
+from tandemd.core.homes import Home, HomeAction, make_room, memory_left_bytes
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
@@ -45,7 +45,7 @@ class Place:
 
     process: Process
     job: Job
-    pool_bytes: int = 0  # of the host, its for as long as it lives
+    home: Home
     order: int = 0
     target_bytes: int = NO_LIMIT  # of the newest order
     reported: bool = True  # how the order ended was taken in
@@ -62,6 +62,13 @@ class Place:
     def is_moving(self) -> bool:
         """The newest order has not ended."""
         return self.order != self.process.usage.swap_done
+
+    @property
+    def rests_on_host(self) -> bool:
+        """It has memory there which nobody has asked back."""
+        usage = self.process.usage
+        is_out = usage.swapped_bytes > usage.filed_bytes and self.target_bytes != NO_LIMIT
+        return is_out and not self.is_moving and self.process.takes_files
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,13 +124,14 @@ class Residency:
         self._rooms = Rooms()
         self._was_used = False
         self._wake_in_review_ns: int | None = None
+        self._short: set[int] = set()  # processes for all of whose memory the host has no room
+        self._cramped: set[int] = set()  # of these, those whose memory would go now
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.wake_at_ns: int | None = None
 
     @property
-    def pool_bytes(self) -> int:
-        """Host memory that was given to processes."""
-        return sum(place.pool_bytes for place in self._places.values())
+    def _homes(self) -> list[Home]:
+        return [place.home for place in self._places.values()]
 
     @property
     def is_used(self) -> bool:
@@ -133,13 +141,35 @@ class Residency:
     def watch(self, process: Process, job: Job) -> None:
         """The process attached."""
         if job.spec.swappable:
-            self._places[process.process_id] = Place(process=process, job=job)
+            home = Home(process=process)
+            self._places[process.process_id] = Place(process=process, job=job, home=home)
 
     def forget(self, process: Process) -> None:
         """The process is gone, and its host memory with it."""
         self._places.pop(process.process_id, None)
         for gpu in process.gpus:
             self._rooms.forget(gpu)
+
+    def hear(self, event: PoolRefused | PoolCopied) -> Iterator[OfferFile]:
+        """Take in what came of memory that was to be given, or copied to a file."""
+        place = self._places.get(event.process_id)
+        if place is None:
+            return
+        if isinstance(event, PoolRefused):
+            place.home.take_back(event.pool)
+            return
+        home = place.home
+        offer = home.copied(
+            event.pool, order=place.order + 1, why_not=event.why_not, now_ns=event.now_ns
+        )
+        if offer is not None:
+            place.order = offer.order
+            home.told = ""
+            yield offer
+        elif event.why_not and home.told != event.why_not:
+            home.told = event.why_not
+            why = f"what it has on the host stays in memory: {event.why_not}"
+            place.job.tell(event.now_ns, why)
 
     # Before turns are given
 
@@ -293,21 +323,50 @@ class Residency:
 
     # After turns were given
 
-    def decide(self, islands: Iterable[Island], now_ns: int) -> list[MoveMemory]:
+    def decide(self, islands: list[Island], now_ns: int) -> list[MoveMemory | HomeAction]:
         """What has to move now; says so in the jobs' stories."""
-        moves: list[MoveMemory] = []
+        moves: list[MoveMemory | HomeAction] = []
         self.wake_at_ns = self._wake_in_review_ns
+        self._cramped.clear()
+        self._short.clear()
         for place in self._places.values():
             self._take_outcome(place, now_ns)
+            moves += place.home.answered(now_ns)
         for island in islands:
             for group, target in self._targets(island, now_ns):
                 for place, part in _shared_out(self._places_of(group), target):
-                    move = self._told(place, part, now_ns)
+                    move = self._told(place, part, island.options, now_ns)
                     if move is not None:
+                        moves += place.home.stop_copying()
                         moves.append(move)
             self._watch_rooms(island, now_ns)
             self._watch_idle(island, now_ns)
+        if self._cramped and islands[0].options.file_limit_bytes:
+            moves += self._room_for_cramped(islands, now_ns)
+        if self._short:
+            self._tell_short(islands[0].options, now_ns)
         return moves
+
+    def _room_for_cramped(self, islands: list[Island], now_ns: int) -> Iterator[HomeAction]:
+        """What is needed last of what lies in the host's memory goes to files."""
+        options = islands[0].options
+        cramped = [self._places[each] for each in self._cramped if each in self._places]
+        wanted = sum(place.home.lacks_bytes for place in cramped)
+        still = [place.home for place in self._coldest(islands)]
+        yield from make_room(self._homes, still, wanted, options, now_ns)
+        for place in self._places.values():
+            if place.home.underway is None and place.home.no_file_until_ns > now_ns:
+                self._wake(place.home.no_file_until_ns)
+
+    def _coldest(self, islands: list[Island]) -> list[Place]:
+        """Those with memory on the host that stays there for now: who needs it last, first."""
+        found = []
+        for island in islands:
+            for rank, group in reversed(_by_need(island, now_ns=0)):
+                if rank in (Rank.LATER, Rank.AWAY):
+                    found += [(rank, group, place) for place in self._places_of(group)]
+        found.sort(key=lambda each: (-each[0], each[1].last_wanted_ns))
+        return [place for _, _, place in found if place.rests_on_host]
 
     def asleep(self, islands: Iterable[Island]) -> set[int]:
         """Processes that may take memory only when it is their group's turn."""
@@ -340,7 +399,10 @@ class Residency:
         if crowd is None:
             for group in island.members:
                 is_away = group.paused or _is_released(group, island.options, now_ns)
-                may_go = is_away and self._may_go(group, island, now_ns)
+                goes = is_away and self._is_still(group, island, now_ns)
+                may_go = goes and self._has_room(group, island.options)
+                if goes and not may_go:
+                    self._cramped.update(group.processes)
                 yield group, _kept_bytes(self._places_of(group)) if may_go else NO_LIMIT
             return
         order = [(rank, g) for rank, g in _by_need(island, now_ns) if g.key in crowd.claims]
@@ -349,6 +411,7 @@ class Residency:
             for rank, group in order
         ]
         targets = plan(crowd.room_bytes, claims)
+        self._note_cramped(crowd, order, claims, island, now_ns)
         # Nobody can use the turn, by the count. That may be wrong: who calls finds out, but not at
         # the cost of those who take no turns and wait for memory.
         asked = any(claim.rank is Rank.ON_TURN and claim.pending_bytes for claim in claims)
@@ -357,37 +420,75 @@ class Residency:
             whole = rank is Rank.ON_TURN or group is stranded
             yield group, NO_LIMIT if whole else min(target, claim.total_bytes)
 
-    def _may_go(self, group: Group, island: Island, now_ns: int) -> bool:
-        """Nothing of it is on the GPU, and nothing is to come there."""
-        if not group.open:
-            is_still = group.drained
-        else:
-            is_still = not (island.has_turn(group) or group.busy or group.wants)
-        places = self._places_of(group)
-        return is_still and all(self._can_leave(place, island.options, now_ns) for place in places)
+    def _note_cramped(
+        self,
+        crowd: Crowd,
+        order: list[tuple[Rank, Group]],
+        claims: list[Claim],
+        island: Island,
+        now_ns: int,
+    ) -> None:
+        """Who would go now if the host had room for it."""
+        still = [self._is_still(group, island, now_ns) for _, group in order]
+        if all(claim.can_go for claim, is_still in zip(claims, still, strict=True) if is_still):
+            return
+        wished = plan(
+            crowd.room_bytes,
+            [replace(claim, can_go=can) for claim, can in zip(claims, still, strict=True)],
+        )
+        for (_, group), claim, target in zip(order, claims, wished, strict=True):
+            if target < claim.resident_bytes and not claim.can_go:
+                self._cramped.update(group.processes)
 
-    def _can_leave(self, place: Place, options: Options, now_ns: int) -> bool:
-        """Moving it did not just fail, and the host has room for all of it."""
-        if now_ns < place.fixed_until_ns:
+    def _may_go(self, group: Group, island: Island, now_ns: int) -> bool:
+        """It is still, and the host has room for all of it."""
+        return self._is_still(group, island, now_ns) and self._has_room(group, island.options)
+
+    def _is_still(self, group: Group, island: Island, now_ns: int) -> bool:
+        """Nothing of it is on the GPU or is to come there, and moving it did not just fail."""
+        if any(now_ns < place.fixed_until_ns for place in self._places_of(group)):
             return False
-        lacks_bytes = max(0, place.process.usage.swappable_bytes - place.pool_bytes)
-        left_bytes = max(0, options.host_limit_bytes - self.pool_bytes)
-        if lacks_bytes <= left_bytes:
-            place.told_bytes = 0
+        if not group.open:
+            return group.drained
+        return not (island.has_turn(group) or group.busy or group.wants)
+
+    def _has_room(self, group: Group, options: Options) -> bool:
+        places = self._places_of(group)
+        left_bytes = memory_left_bytes(self._homes, options)
+        if sum(place.home.lacks_bytes for place in places) <= left_bytes:
+            for place in places:
+                place.told_bytes = 0
             return True
-        if place.told_bytes != lacks_bytes:
+        self._short |= {place.process.process_id for place in places}
+        return False
+
+    def _tell_short(self, options: Options, now_ns: int) -> None:
+        """Say so, unless room is being made."""
+        if any(home.underway for home in self._homes):
+            return
+        left_bytes = memory_left_bytes(self._homes, options)
+        files = ""
+        if options.file_limit_bytes:
+            in_files = sum(home.file_bytes for home in self._homes)
+            files = f", and {(options.file_limit_bytes - in_files) // MIB} MiB of what "
+            files += f"swap_dir_limit allows in files, {options.file_limit_bytes // MIB} MiB"
+        for place in [self._places[process_id] for process_id in self._short]:
+            lacks_bytes = place.home.lacks_bytes
+            if not lacks_bytes or place.told_bytes == lacks_bytes:
+                continue
             place.told_bytes = lacks_bytes
             place.job.tell(
                 now_ns,
                 f"its memory stays on the gpu: {lacks_bytes // MIB} MiB of the host are needed for "
                 f"it, and {left_bytes // MIB} MiB are left of the "
-                f"{options.host_limit_bytes // MIB} MiB that host_limit allows",
+                f"{options.host_limit_bytes // MIB} MiB that host_limit allows{files}",
             )
-        return False
 
-    def _told(self, place: Place, target: int, now_ns: int) -> MoveMemory | None:
+    def _told(self, place: Place, target: int, options: Options, now_ns: int) -> MoveMemory | None:
         """The order that is needed, if any."""
         usage = place.process.usage
+        if place.home.is_offered:
+            return None  # it answers soon, and is looked at again then
         if target >= usage.swappable_bytes:
             target = NO_LIMIT
         if target >= place.resident_bytes:
@@ -396,9 +497,12 @@ class Residency:
         if now_ns < place.fixed_until_ns or is_told:
             return None
         # Room for all of it: pieces go whole, and which ones is for the process to choose.
-        more_bytes = max(0, usage.swappable_bytes - place.pool_bytes)
-        place.pool_bytes += more_bytes
-        return _order(place, target, pool_bytes=more_bytes)
+        more_bytes = place.home.lacks_bytes
+        if more_bytes > memory_left_bytes(self._homes, options):
+            return None  # another that goes now has it
+        move = _order(place, target, pool_bytes=more_bytes)
+        place.home.give(move.order, more_bytes)
+        return move
 
     def _told_to_come(self, place: Place, target: int) -> MoveMemory | None:
         if place.target_bytes == NO_LIMIT:

@@ -40,6 +40,8 @@ from tandemd.core.events import (
     MemoryAudited,
     OpenGates,
     PolicyChanged,
+    PoolCopied,
+    PoolRefused,
     ProcessAttached,
     ProcessCheckpointed,
     ProcessExited,
@@ -141,7 +143,7 @@ class Scheduler:
                 self._take_observation(event, actions)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
-            case HandleShared() | GpuAdded():
+            case HandleShared() | GpuAdded() | PoolRefused() | PoolCopied():
                 self._extend_process(event, actions)
             case JobRegistered() | JobExited() | JobUpdated() | JobPaused() | JobResumed():
                 self._change_job(event, actions)
@@ -310,7 +312,9 @@ class Scheduler:
                 assert_never(event)
         self._structure_changed = True
 
-    def _extend_process(self, event: HandleShared | GpuAdded, actions: list[Action]) -> None:
+    def _extend_process(
+        self, event: HandleShared | GpuAdded | PoolRefused | PoolCopied, actions: list[Action]
+    ) -> None:
         process = self.processes[event.process_id]
         job = self.jobs[process.job_id]
         match event:
@@ -325,6 +329,8 @@ class Scheduler:
             case HandleShared():
                 for other_id in sorted(self._ties.share(job, event.key)):
                     self._join(job, self.jobs[other_id], event.now_ns, actions)
+            case PoolRefused() | PoolCopied():
+                actions += self.residency.hear(event)
             case _:
                 assert_never(event)
 
@@ -422,6 +428,7 @@ class Scheduler:
             process_id=event.process_id,
             job_id=job.job_id,
             gpu=event.gpu,
+            takes_files=event.takes_files,
             usage=Usage(process_id=event.process_id),
         )
         group = self.groups[job.group_key]

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tandem import _native
 from tandemd.core.events import (
     Action,
     CloseGates,
+    CopyPool,
+    DropFile,
+    DropPool,
     MoveMemory,
+    OfferFile,
     OpenGates,
     SetClass,
     SetHonourPresence,
@@ -46,6 +51,22 @@ class Channel:
     shown: dict[int, int] = field(default_factory=dict)  # peer's process id -> index
 
 
+class Homes(Protocol):
+    """What processes have on the host (homes.py)."""
+
+    def open(self, process_id: int) -> None:
+        """The process is there."""
+
+    def forget(self, process_id: int) -> None:
+        """It is not any more."""
+
+    def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
+        """The memory that comes with an order."""
+
+    def perform(self, action: CopyPool | OfferFile | DropPool | DropFile) -> None:
+        """What is to become of that memory."""
+
+
 class Channels:
     """All channels."""
 
@@ -53,15 +74,11 @@ class Channels:
         self,
         *,
         send: Callable[[int, bytes, tuple[int, ...]], None],
-        want_pool: Callable[[int, Callable[[int | None], None]], None] | None = None,
+        homes: Homes,
     ) -> None:
-        """`send(process_id, packet, fds)` puts a packet on that process's attach connection.
-
-        `want_pool(count, taker)` makes so many bytes of host memory for `taker` (host_pool.py);
-        None: there is none.
-        """
+        """`send(process_id, packet, fds)` puts a packet on that process's attach connection."""
         self._send = send
-        self._want_pool = want_pool or (lambda _count, taker: taker(None))
+        self._homes = homes
         self._channels: dict[int, Channel] = {}
 
     def open(self, process_id: int, pages: _native.Process) -> None:
@@ -69,6 +86,7 @@ class Channels:
         pages.set_stale(stale_ns=STALE_NS)
         pages.set_flags(honour_presence=True, telemetry=True)
         self._channels[process_id] = Channel(process_id=process_id, pages=pages)
+        self._homes.open(process_id)
 
     def welcomed(self, process_id: int) -> None:
         """The process was sent WELCOME: what else it has to hear may follow."""
@@ -86,6 +104,7 @@ class Channels:
         channel = self._channels.pop(process_id, None)
         if channel is not None:
             channel.pages.close()
+            self._homes.forget(process_id)
 
     def release_all(self) -> None:
         """The daemon leaves: everybody runs ungated, with their limits."""
@@ -118,6 +137,10 @@ class Channels:
                 | SetMemoryPlace()
                 | MoveMemory()
                 | SetLane()
+                | CopyPool()
+                | OfferFile()
+                | DropPool()
+                | DropFile()
                 | SetClass()
                 | SetLinger()
             ):
@@ -137,6 +160,10 @@ class Channels:
         | SetMemoryPlace
         | MoveMemory
         | SetLane
+        | CopyPool
+        | OfferFile
+        | DropPool
+        | DropFile
         | SetClass
         | SetLinger,
     ) -> None:
@@ -157,24 +184,18 @@ class Channels:
                 pages.set_class(job_class=int(action.job_class))
             case SetLinger():
                 pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
-            case MoveMemory():
+            case MoveMemory() | CopyPool() | OfferFile() | DropPool() | DropFile():
                 self._move(action)
 
-    def _move(self, move: MoveMemory) -> None:
-        self._channels[move.process_id].newest_move = move.order
-        if not move.pool_bytes:
-            self._tell_move(move)
+    def _move(self, move: MoveMemory | CopyPool | OfferFile | DropPool | DropFile) -> None:
+        if not isinstance(move, MoveMemory):
+            self._homes.perform(move)
             return
-
-        def hand_over(fd: int | None) -> None:
-            if move.process_id not in self._channels:
-                return  # gone meanwhile
-            if fd is not None:
-                packet = _native.encode_host_pool(bytes=move.pool_bytes)
-                self._send(move.process_id, packet, (fd,))
-            self._tell_move(move)  # without a pool the process says that it has no room
-
-        self._want_pool(move.pool_bytes, hand_over)
+        self._channels[move.process_id].newest_move = move.order
+        if move.pool_bytes:
+            self._homes.give(move, then=lambda: self._tell_move(move))
+        else:
+            self._tell_move(move)
 
     def _tell_move(self, move: MoveMemory) -> None:
         channel = self._channels[move.process_id]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
 import os
 import queue
 import threading
@@ -19,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
-Taker = Callable[[int | None], None]  # gets a descriptor, which is closed when it returns
+Taker = Callable[[int | None], None]  # gets a descriptor, which is the taker's from then on
 
 
 class HostPools:
@@ -29,32 +30,51 @@ class HostPools:
         """`post` runs something on the loop's thread; `at_once`: no other thread is used."""
         self._post = post
         self._at_once = at_once
-        self._wanted: queue.SimpleQueue[tuple[int, Taker] | None] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def want(self, count: int, taker: Taker) -> None:
         """Make `count` bytes; `taker` gets them on the loop's thread, or None if there are none."""
         if self._at_once:
-            _hand_over(_make(count), taker)
+            taker(_make(count))
             return
+
+        def make() -> None:
+            fd = _make(count)
+            self._post(lambda: taker(fd))
+
+        self._do(make)
+
+    def drop(self, fd: int, *, emptied: bool) -> None:
+        """Close it, which takes long where it is large; `emptied`: for whoever else has it, too."""
+        if self._at_once:
+            _drop(fd, emptied=emptied)
+        else:
+            self._do(lambda: _drop(fd, emptied=emptied))
+
+    def _do(self, errand: Callable[[], None]) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="host-pool", daemon=True)
             self._thread.start()
-        self._wanted.put((count, taker))
+        self._wanted.put(errand)
 
     def _run(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            count, taker = wanted
-            fd = _make(count)
-            self._post(lambda fd=fd, taker=taker: _hand_over(fd, taker))  # type: ignore[misc]
+        while True:
+            self._wanted.get()()
 
 
-def _hand_over(fd: int | None, taker: Taker) -> None:
+def _drop(fd: int, *, emptied: bool) -> None:
+    if emptied:
+        _empty(fd)
+    os.close(fd)
+
+
+def _empty(fd: int) -> None:
     try:
-        taker(fd)
-    finally:
-        if fd is not None:
-            os.close(fd)
+        os.ftruncate(fd, 0)
+    except OSError:  # a sealed memfd keeps its length, and loses its pages
+        with contextlib.suppress(OSError, ValueError), mmap.mmap(fd, 0) as pages:
+            pages.madvise(mmap.MADV_REMOVE)
 
 
 def _make(count: int) -> int | None:

@@ -73,6 +73,7 @@ def _status(view: JobView) -> pb.JobStatus:
         memory_wait_place=view.memory_wait_place,
         resident_bytes=_int64(sum(p.device_bytes - p.swapped_bytes for p in view.processes)),
         swapped_bytes=_int64(sum(process.swapped_bytes for process in view.processes)),
+        filed_bytes=_int64(sum(process.filed_bytes for process in view.processes)),
         gpu_time=_duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > 0,
         wait_time=_duration(sum(view.waits_ns)),

@@ -135,6 +135,12 @@ JOB_METRICS = (
         series=_one(lambda job: sum(process.swapped_bytes for process in job.processes)),
     ),
     JobMetric(
+        name="tandem_job_memory_filed_bytes",
+        kind="gauge",
+        help="of what was moved to the host, in files of swap_dir",
+        series=_one(lambda job: sum(process.filed_bytes for process in job.processes)),
+    ),
+    JobMetric(
         name="tandem_swap_bytes",
         kind="counter",
         help="device memory of it that was copied to the host, and back",

@@ -1,7 +1,9 @@
 """A paused job's memory goes to the host and to others, and comes back byte for byte."""
 
 import json
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from running_job import until
@@ -254,3 +256,74 @@ def test_a_job_that_is_killed_on_the_host_leaves_nothing(place):
         until(lambda: not client.jobs(), what="it is gone")
     other = place.job("other")
     assert other.do(f"free(alloc({TOO_MUCH_BESIDE}))") == "CUDA_SUCCESS"
+
+
+@pytest.fixture
+def in_files(fresh_place):
+    """A daemon with little memory of the host and a folder for files, and a job in one of them."""
+    place, folder = fresh_place, fresh_place.folder / "swap"
+    folder.mkdir()
+    path = place.folder / "config.toml"
+    path.write_text(f'[memory]\nhost_limit = "60MiB"\nswap_dir = "{folder}"\n')
+    place.start_daemon("--config", str(path))
+    kept, addresses = swappable(place)
+    place.tandem("pause", "kept")
+    other = place.job("other", "--swappable")
+    other.do("exec('import swapping', globals())")
+    others = other.do(f"swapping.keep({30 * MIB})")
+    with place.client() as client:
+        until(lambda: status(client).swapped_bytes == ALL, what="the first is on the host")
+        place.tandem("pause", "other")
+        until(lambda: status(client).filed_bytes == ALL, what="the first is in a file")
+        until(lambda: client.job("other").swapped_bytes >= 30 * MIB, what="the other has its room")
+        assert client.job("other").filed_bytes == 0
+        assert status(client).swapped_bytes == ALL
+    return place, kept, addresses, (other, others)
+
+
+def still_has(other):
+    job, addresses = other
+    return job.do(f"swapping.kept({addresses}, {(30 * MIB,)})") == [True]
+
+
+def test_what_the_host_has_no_room_for_comes_back_from_a_file(in_files):
+    place, kept, addresses, other = in_files
+    assert "50 MiB of its memory on the host are in files" in place.tandem("explain", "kept")
+    assert "50 MiB in files" in place.tandem("ps")
+    assert not list((place.folder / "swap").iterdir())  # they have no names
+
+    place.tandem("resume", "kept")
+    assert kept.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+    with place.client() as client:
+        until(lambda: status(client).filed_bytes == 0, what="the file is not needed any more")
+        until(lambda: not files_of(place.daemon.pid), what="nor kept")
+    place.tandem("resume", "other")
+    assert still_has(other)
+
+
+def files_of(pid):
+    """Descriptors of files in swap_dir."""
+    fds = Path(f"/proc/{pid}/fd")
+    return [fd for fd in fds.iterdir() if f"{os.sep}swap{os.sep}" in os.readlink(fd)]
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_job_in_a_file_comes_back_without_its_daemon(in_files, by):
+    place, kept, addresses, other = in_files
+    place.daemon.send_signal(by)
+
+    assert kept.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+    assert still_has(other)
+
+
+def test_a_job_whose_file_is_lost_hears_of_it_and_no_other_does(in_files):
+    place, kept, addresses, other = in_files
+    for fd in files_of(place.daemon.pid):
+        os.truncate(fd, 0)  # what it has is read as gone, as from a broken disk
+
+    place.tandem("resume", "kept")
+    place.tandem("resume", "other")
+
+    answer = kept.do(f"cu.cuMemcpyDtoH(bytearray(4096), {addresses[0]}, 4096)[0].name")
+    assert answer != "CUDA_SUCCESS"
+    assert still_has(other)

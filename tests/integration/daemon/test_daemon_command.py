@@ -28,6 +28,10 @@ def test_a_valid_configuration_is_said_to_be_so(daemon):
         ("[scheduler]\nquantum_ms = -1\n", "scheduler.quantum_ms: Input should be greater"),
         ("[scheduler\n", "config.toml: "),
         ("version = 2\n", "version: "),
+        ('[memory]\nhost_limit = "lots"\n', "memory.host_limit: "),
+        ('[memory]\nhost_limit = "-1GiB"\n', "memory.host_limit: "),
+        ('[memory]\nswap_dir_limit = "1.5 parsecs"\n', "memory.swap_dir_limit: "),
+        ('[memory]\nswap_dir = "swap"\n', 'neither "host" nor the whole path of a directory'),
     ],
 )
 def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
@@ -38,6 +42,16 @@ def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
 
     assert answer.returncode == 2
     assert words in answer.stderr
+
+
+def test_a_swap_dir_without_files_keeps_the_daemon_from_starting(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text(f'[memory]\nswap_dir = "{daemon.base / "missing"}"\n')
+
+    answer = daemon.run("--config", str(config))
+
+    assert answer.returncode == 2
+    assert "missing' is not a directory" in answer.stderr
 
 
 def test_a_drop_in_wins_and_is_named_when_it_is_wrong(daemon):

@@ -33,6 +33,7 @@ def job(**changes):
         "reason": "",
         "resident_bytes": 38 * GIB,
         "swapped_bytes": 0,
+        "filed_bytes": 0,
         "memory_wait_bytes": 0,
         "memory_wait_place": 0,
         "gpu_time_ns": 14_000_000,
@@ -73,6 +74,8 @@ def test_a_row_of_ps():
 
 def test_memory_on_the_host_is_shown():
     assert cells(swapped_bytes=2 * GIB)["SWAP"] == "2 GiB"
+    in_files = cells(swapped_bytes=2 * GIB, filed_bytes=GIB)["SWAP"]
+    assert in_files == "2 GiB (1 GiB in files)"
 
 
 def test_what_is_unknown_is_a_dash():

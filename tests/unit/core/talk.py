@@ -15,6 +15,8 @@ from tandemd.core.events import (
     MemoryAudited,
     OpenGates,
     PolicyChanged,
+    PoolCopied,
+    PoolRefused,
     ProcessAttached,
     ProcessExited,
     ProcessMapped,
@@ -60,6 +62,7 @@ class Talk:
                 uid=uid,
                 gpu=gpu,
                 spec=JobSpec(job_class=job_class, **spec),
+                takes_files=True,
             )
         )
 
@@ -72,6 +75,15 @@ class Talk:
 
     def share(self, process_id, *, key):
         return self.say(HandleShared(now_ns=self.now_ns, process_id=process_id, key=key))
+
+    def copied(self, process_id, pool, why_not=""):
+        return self.say(
+            PoolCopied(now_ns=self.now_ns, process_id=process_id, pool=pool, why_not=why_not)
+        )
+
+    def refuse(self, process_id, pool):
+        """The host had not the memory that was to come with that order."""
+        return self.say(PoolRefused(now_ns=self.now_ns, process_id=process_id, pool=pool))
 
     def audit(self, *, after_ms=5000, **held_bytes):
         """What the driver says that processes hold: `p1=(...)` for process 1, a figure a GPU."""

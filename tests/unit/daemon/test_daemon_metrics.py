@@ -37,6 +37,7 @@ JOB = JobView(
             attached_wall_ns=0,
             device_bytes=1200,
             swapped_bytes=500,
+            filed_bytes=200,
             ungated=False,
             dropped_records=3,
         ),
@@ -83,6 +84,7 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_wait_seconds_total", **ITS, reason="presence") == 0.5
     assert value("tandem_job_memory_resident_bytes", **ITS) == 700
     assert value("tandem_job_memory_swapped_bytes", **ITS) == 500
+    assert value("tandem_job_memory_filed_bytes", **ITS) == 200
     assert value("tandem_swap_bytes_total", **ITS, direction="out") == 800
     assert value("tandem_swap_bytes_total", **ITS, direction="in") == 300
     assert value("tandem_swap_seconds_total", **ITS, direction="out") == 2

@@ -1,0 +1,170 @@
+"""Where on the host the memory of each process lies: in pools of its memory, and in files.
+
+The host's memory is promised before anything moves, and a process that has been given some keeps
+it. Where there are files and the memory is all given away, a pool of the process that needs its own
+last goes to a file: it is copied, the process takes the file for it, and its memory is free.
+
+    MEMORY -> COPYING -> OFFERED -> FILE -> gone, when everything in it is back on the GPU
+      ^----------'----------'   the copy failed, or the process moves its memory meanwhile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tandemd.core.events import CopyPool, DropFile, DropPool, OfferFile
+from tandemd.core.model import Options, Process, SwapOutcome
+
+MIB = 1 << 20
+FILE_RETRY_NS = 10_000_000_000  # a process whose pool could not go to a file is let alone so long
+
+HomeAction = CopyPool | OfferFile | DropPool | DropFile
+
+
+class Tier(Enum):
+    """Where a pool is."""
+
+    MEMORY = auto()
+    COPYING = auto()  # to a file; in memory until the process has taken that
+    OFFERED = auto()
+    FILE = auto()
+
+
+@dataclass(slots=True, kw_only=True)
+class Pool:
+    """What a process was given at once."""
+
+    number: int  # the order that it came with
+    size_bytes: int
+    tier: Tier = Tier.MEMORY
+
+
+@dataclass(slots=True, kw_only=True)
+class Home:
+    """Of one process."""
+
+    process: Process
+    pools: list[Pool] = field(default_factory=list)
+    offer: int = 0  # order by which it takes the file, while one is offered
+    no_file_until_ns: int = 0
+    told: str = ""  # why it could not, when that was last told
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the host's memory, its own."""
+        return sum(pool.size_bytes for pool in self.pools if pool.tier is not Tier.FILE)
+
+    @property
+    def file_bytes(self) -> int:
+        """Of files, its own or about to be."""
+        return sum(pool.size_bytes for pool in self.pools if pool.tier is not Tier.MEMORY)
+
+    @property
+    def lacks_bytes(self) -> int:
+        """What the host has to give for all of its memory to find room there."""
+        usage = self.process.usage
+        return max(0, usage.swappable_bytes - usage.filed_bytes - self.memory_bytes)
+
+    @property
+    def underway(self) -> Pool | None:
+        """The pool on its way to a file: one at a time."""
+        on_its_way = (Tier.COPYING, Tier.OFFERED)
+        return next((pool for pool in self.pools if pool.tier in on_its_way), None)
+
+    @property
+    def is_offered(self) -> bool:
+        """It is asked to take a file: until it answers, it gets no other order."""
+        pool = self.underway
+        return pool is not None and pool.tier is Tier.OFFERED
+
+    def give(self, order: int, size_bytes: int) -> None:
+        """It gets so much with an order."""
+        if size_bytes:
+            self.pools.append(Pool(number=order, size_bytes=size_bytes))
+
+    def take_back(self, number: int) -> None:
+        """What came with that order has not come."""
+        self.pools = [pool for pool in self.pools if pool.number != number]
+
+    def stop_copying(self) -> Iterator[DropFile]:
+        """What is in memory changes: a copy of it is of no use."""
+        pool = self.underway
+        if pool is not None and pool.tier is Tier.COPYING:
+            pool.tier = Tier.MEMORY
+            yield self._drop_file(pool)
+
+    def copied(self, number: int, *, order: int, why_not: str, now_ns: int) -> OfferFile | None:
+        """The file is there, to be taken by `order`, or it is not. None: nothing comes of it."""
+        pool = self.underway
+        if pool is None or pool.number != number or pool.tier is not Tier.COPYING:
+            return None
+        if why_not:
+            pool.tier = Tier.MEMORY
+            self.no_file_until_ns = now_ns + FILE_RETRY_NS
+            return None
+        pool.tier, self.offer = Tier.OFFERED, order
+        return OfferFile(
+            process_id=self.process.process_id, pool=number, order=order, since=order - 1
+        )
+
+    def answered(self, now_ns: int) -> Iterator[HomeAction]:
+        """Its usage is new: it may have taken the file, or need one no longer."""
+        usage = self.process.usage
+        pool = self.underway
+        if pool is not None and pool.tier is Tier.OFFERED and usage.swap_done == self.offer:
+            if usage.swap_outcome is SwapOutcome.REACHED:
+                pool.tier = Tier.FILE
+                yield DropPool(process_id=usage.process_id, pool=pool.number)
+            else:
+                pool.tier = Tier.MEMORY
+                self.no_file_until_ns = now_ns + FILE_RETRY_NS
+                yield self._drop_file(pool)
+        if usage.filed_bytes == 0:
+            for each in [pool for pool in self.pools if pool.tier is Tier.FILE]:
+                self.pools.remove(each)
+                yield self._drop_file(each)
+
+    def to_file(self, *, most_bytes: int) -> Pool | None:
+        """The largest pool of it that can go to a file, of no more than so much."""
+        fits = [
+            pool
+            for pool in self.pools
+            if pool.tier is Tier.MEMORY and pool.size_bytes <= most_bytes
+        ]
+        return max(fits, key=lambda pool: pool.size_bytes, default=None)
+
+    def _drop_file(self, pool: Pool) -> DropFile:
+        return DropFile(process_id=self.process.process_id, pool=pool.number)
+
+
+def memory_left_bytes(homes: Iterable[Home], options: Options) -> int:
+    """What is left of the host's memory."""
+    return max(0, options.host_limit_bytes - sum(home.memory_bytes for home in homes))
+
+
+def make_room(
+    homes: list[Home], coldest: Iterable[Home], wanted_bytes: int, options: Options, now_ns: int
+) -> Iterator[CopyPool]:
+    """Have pools copied to files until `wanted_bytes` of memory are or will be left.
+
+    `coldest`: those whose memory is needed last, first, and which are still.
+    """
+    missing = wanted_bytes - memory_left_bytes(homes, options)
+    missing -= sum(home.underway.size_bytes for home in homes if home.underway is not None)
+    left_bytes = options.file_limit_bytes - sum(home.file_bytes for home in homes)
+    for home in coldest:
+        if missing <= 0:
+            return
+        if home.underway is not None or now_ns < home.no_file_until_ns:
+            continue
+        pool = home.to_file(most_bytes=left_bytes)
+        if pool is None:
+            continue
+        pool.tier = Tier.COPYING
+        missing -= pool.size_bytes
+        left_bytes -= pool.size_bytes
+        yield CopyPool(
+            process_id=home.process.process_id, pool=pool.number, size_bytes=pool.size_bytes
+        )

@@ -1,0 +1,178 @@
+"""Descriptors of what each process has on the host: its memory, and files that take its place.
+
+The daemon keeps one of each, to copy memory to a file and to give either back. The process has its
+own, so that nothing is lost with the daemon. Belongs to the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tandem import _native
+from tandemd.core.events import (
+    CopyPool,
+    DropFile,
+    DropPool,
+    MoveMemory,
+    OfferFile,
+    PoolCopied,
+    PoolRefused,
+)
+
+HomeEvent = PoolCopied | PoolRefused
+
+
+class Copied(Protocol):
+    """A file, and the same for reading only (host_files.py)."""
+
+    @property
+    def file(self) -> int:
+        """To be given back."""
+
+    @property
+    def reader(self) -> int:
+        """For the process."""
+
+
+class Host(Protocol):
+    """What makes memory and files, on threads of its own; each taker is the loop's to call."""
+
+    def want_pool(self, count: int, taker: Callable[[int | None], None]) -> None:
+        """A sealed memfd of `count` bytes for `taker`, or None."""
+
+    def want_copy(
+        self, memory: int, count: int, taker: Callable[[Copied | str], None]
+    ) -> Callable[[], None]:
+        """A file with what is in `memory`, or why there is none; what is returned ends it early."""
+
+    def drop(self, fd: int, *, emptied: bool) -> None:
+        """Close it, and take from whoever has it, too, what is in it if it is to be emptied."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """One pool."""
+
+    number: int  # as the process counts: from 1, those that were sent
+    size_bytes: int
+    memory: int | None
+    file: Copied | None = None
+    stop_copying: Callable[[], None] | None = None
+
+
+class Homes:
+    """All processes'."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        send: Callable[[int, bytes, tuple[int, ...]], None],
+        tell: Callable[[Callable[[int], HomeEvent]], None],
+    ) -> None:
+        """`send(process_id, packet, fds)` as for channels; `tell` makes an event of the time."""
+        self._host = host
+        self._send = send
+        self._tell = tell
+        self._kept: dict[int, dict[int, Kept]] = {}  # process, order
+
+    def open(self, process_id: int) -> None:
+        """The process is there."""
+        self._kept[process_id] = {}
+
+    def forget(self, process_id: int) -> None:
+        """Its connection is gone. Whether it lives or not, what it has is its own."""
+        for kept in self._kept.pop(process_id, {}).values():
+            if kept.stop_copying is not None:
+                kept.stop_copying()
+            if kept.memory is not None:
+                self._host.drop(kept.memory, emptied=False)
+            self._close_file(kept, emptied=False)
+
+    def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
+        """Send the process the memory that comes with an order, if there is any; then go on."""
+
+        def hand_over(fd: int | None) -> None:
+            pools = self._kept.get(move.process_id)
+            if pools is None:  # it left meanwhile
+                if fd is not None:
+                    self._host.drop(fd, emptied=True)
+                return
+            if fd is None:
+                self._tell(
+                    lambda now_ns: PoolRefused(
+                        now_ns=now_ns, process_id=move.process_id, pool=move.order
+                    )
+                )
+            else:
+                number = len(pools) + 1
+                pools[move.order] = Kept(number=number, size_bytes=move.pool_bytes, memory=fd)
+                packet = _native.encode_host_pool(bytes=move.pool_bytes)
+                self._send(move.process_id, packet, (fd,))
+            then()  # without it the process says that it has no room
+
+        self._host.want_pool(move.pool_bytes, hand_over)
+
+    def perform(self, action: CopyPool | OfferFile | DropPool | DropFile) -> None:
+        """Carry out what is to become of a pool; of one that is gone, nothing."""
+        kept = self._kept.get(action.process_id, {}).get(action.pool)
+        if kept is None:
+            return
+        match action:
+            case CopyPool():
+                self._copy(action, kept)
+            case OfferFile():
+                self._offer(action, kept)
+            case DropPool():
+                if kept.memory is not None:
+                    self._host.drop(kept.memory, emptied=True)
+                kept.memory = None
+            case DropFile():
+                if kept.stop_copying is not None:
+                    kept.stop_copying()
+                self._close_file(kept, emptied=True)
+
+    def _copy(self, action: CopyPool, kept: Kept) -> None:
+        if kept.memory is None:
+            return
+        is_wanted = True
+
+        def stop() -> None:
+            nonlocal is_wanted
+            is_wanted = False
+            end()
+
+        def take(answer: Copied | str) -> None:
+            if not is_wanted:
+                if not isinstance(answer, str):
+                    self._host.drop(answer.reader, emptied=False)
+                    self._host.drop(answer.file, emptied=True)
+                return
+            kept.stop_copying = None
+            why_not = answer if isinstance(answer, str) else ""
+            kept.file = None if isinstance(answer, str) else answer
+            self._tell(
+                lambda now_ns: PoolCopied(
+                    now_ns=now_ns,
+                    process_id=action.process_id,
+                    pool=action.pool,
+                    why_not=why_not,
+                )
+            )
+
+        end = self._host.want_copy(kept.memory, kept.size_bytes, take)
+        kept.stop_copying = stop
+
+    def _offer(self, offer: OfferFile, kept: Kept) -> None:
+        if kept.file is None:
+            return
+        packet = _native.encode_host_file(order=offer.order, since=offer.since, pool=kept.number)
+        self._send(offer.process_id, packet, (kept.file.reader,))
+
+    def _close_file(self, kept: Kept, *, emptied: bool) -> None:
+        if kept.file is not None:
+            self._host.drop(kept.file.reader, emptied=False)
+            self._host.drop(kept.file.file, emptied=emptied)
+        kept.file = None

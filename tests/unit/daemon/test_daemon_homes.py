@@ -1,0 +1,279 @@
+"""Memory of the host, the files that take its place, and whose they are."""
+
+import errno
+import os
+import resource
+import stat
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tandem import _native
+from tandem.errors import UsageError
+from tandemd.core.events import (
+    CopyPool,
+    DropFile,
+    DropPool,
+    MoveMemory,
+    OfferFile,
+    PoolCopied,
+    PoolRefused,
+)
+from tandemd.edges.homes import Homes
+from tandemd.edges.host_files import HostFiles
+from tandemd.host import Host
+
+MIB = 1 << 20
+SIZE = 20 * MIB  # more than one chunk
+
+
+class Posted:
+    """Errands for the loop, run when the test says so."""
+
+    def __init__(self):
+        self.errands = deque()
+
+    def __call__(self, errand):
+        self.errands.append(errand)
+
+    def run(self):
+        while self.errands:
+            self.errands.popleft()()
+
+
+def size_of(fd):
+    about = os.fstat(fd)
+    return about.st_size, about.st_blocks * 512
+
+
+def bytes_like(seed, count=SIZE):
+    return bytes([seed, 3, 5, 7]) * (count // 4)
+
+
+@contextmanager
+def no_file_longer_than(count):
+    """As a disk or a machine that has no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class House:
+    """Process 1 and what it was sent; nothing happens on other threads."""
+
+    def __init__(self, folder):
+        self.posted = Posted()
+        self.sent = []  # packets, with descriptors of the test's own
+        self.told = []
+        self.host = Host(directory=folder, post=self.posted, at_once=True)
+        self.homes = Homes(
+            host=self.host,
+            send=lambda _, packet, fds: self.sent.append((packet, [os.dup(fd) for fd in fds])),
+            tell=lambda event: self.told.append(event(7)),
+        )
+        self.homes.open(1)
+
+    def give(self, order=1, count=SIZE):
+        """The descriptor of memory that came with an order."""
+        move = MoveMemory(process_id=1, order=order, target_bytes=0, pool_bytes=count)
+        self.homes.give(move, then=lambda: None)
+        return self.sent[-1][1][0]
+
+    def copy(self, pool=1, count=SIZE):
+        self.homes.perform(CopyPool(process_id=1, pool=pool, size_bytes=count))
+        self.posted.run()
+        return self.told[-1]
+
+    def offer(self, pool=1):
+        self.homes.perform(OfferFile(process_id=1, pool=pool, order=2, since=1))
+        return self.sent[-1]
+
+    def close(self):
+        self.homes.forget(1)
+        for _, fds in self.sent:
+            for fd in fds:
+                os.close(fd)
+
+
+@pytest.fixture
+def house(tmp_path):
+    house = House(tmp_path)
+    yield house
+    house.close()
+
+
+def test_a_file_has_what_was_in_memory_and_is_only_to_be_read(house):
+    memory = house.give()
+    os.pwrite(memory, bytes_like(9), 0)
+
+    assert house.copy() == PoolCopied(now_ns=7, process_id=1, pool=1, why_not="")
+    packet, (file,) = house.offer()
+
+    assert packet == _native.encode_host_file(order=2, since=1, pool=1)
+    os.set_blocking(file, True)
+    assert Path(f"/proc/self/fd/{file}").read_bytes() == bytes_like(9)
+    assert size_of(file)[1] >= SIZE  # none of it is a hole
+    assert stat.S_IMODE(os.fstat(file).st_mode) == 0o600
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.write(file, b"x")
+
+
+def test_nobody_finds_the_file_by_a_name(house, tmp_path):
+    house.give()
+    house.copy()
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_whose_file_was_taken_is_free_whoever_has_it(house):
+    memory = house.give()
+    os.pwrite(memory, bytes_like(9), 0)
+    house.copy()
+    house.offer()
+
+    house.homes.perform(DropPool(process_id=1, pool=1))
+
+    assert size_of(memory) == (SIZE, 0)  # the test has it still, as a job that lies would
+
+
+def test_a_file_that_is_not_needed_any_more_takes_no_room(house):
+    house.give()
+    house.copy()
+    _, (file,) = house.offer()
+
+    house.homes.perform(DropFile(process_id=1, pool=1))
+
+    assert size_of(file) == (0, 0)
+
+
+def test_what_a_process_has_is_left_alone_when_its_connection_goes(house):
+    memory = house.give()
+    other = house.give(order=2)
+    for fd in (memory, other):
+        os.pwrite(fd, bytes_like(9), 0)
+    house.copy()
+    _, (file,) = house.offer()
+
+    house.homes.forget(1)
+
+    assert os.pread(other, 4, 0) == bytes_like(9, 4)
+    assert Path(f"/proc/self/fd/{file}").read_bytes() == bytes_like(9)
+
+
+def test_a_copy_that_nobody_wants_any_more_is_thrown_away(house):
+    house.give()
+    before = len(os.listdir("/proc/self/fd"))
+    house.homes.perform(CopyPool(process_id=1, pool=1, size_bytes=SIZE))
+    house.homes.perform(DropFile(process_id=1, pool=1))
+
+    house.posted.run()
+
+    assert not house.told
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_pools_count_as_they_were_sent(house):
+    house.give(order=3)
+    house.give(order=8)
+    house.copy(pool=8)
+
+    packet, _ = house.offer(pool=8)
+
+    assert packet == _native.encode_host_file(order=2, since=1, pool=2)
+
+
+def test_memory_that_cannot_be_had_is_told(house):
+    order = MoveMemory(process_id=1, order=5, target_bytes=0, pool_bytes=SIZE)
+    gone_on = []
+
+    with no_file_longer_than(SIZE - 1):
+        house.homes.give(order, then=lambda: gone_on.append(True))
+
+    assert house.told == [PoolRefused(now_ns=7, process_id=1, pool=5)]
+    assert (gone_on, house.sent) == ([True], [])
+
+
+def test_without_a_directory_there_are_no_files(tmp_path):
+    house = House(None)
+    house.give()
+
+    assert house.copy().why_not == "swap_dir is not set any more"
+
+    house.host.use(tmp_path)
+    assert house.copy().why_not == ""
+    house.close()
+
+
+def copied(folder, memory, count, **options):
+    posted, answers = Posted(), []
+    files = HostFiles(folder, post=posted, at_once=True, **options)
+    files.want(memory, count, answers.append)
+    posted.run()
+    return answers[0]
+
+
+def failing(error, after):
+    """Writes that fail after so many bytes."""
+
+    def write(file, chunk, at):
+        if at >= after:
+            raise OSError(error, os.strerror(error))
+        return os.pwrite(file, chunk[: 3 * 4096], at)  # disks may take less than they are given
+
+    return write
+
+
+@pytest.mark.parametrize("after", [0, 9 * MIB])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_disk_that_fails_leaves_memory_as_it_is_and_no_file(tmp_path, error, after):
+    memory = os.memfd_create("pool")
+    os.write(memory, bytes_like(9))
+    before = len(os.listdir("/proc/self/fd"))
+
+    answer = copied(tmp_path, memory, SIZE, write=failing(error, after))
+
+    assert answer == f"no file of 20 MiB in swap_dir: {os.strerror(error)}"
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert os.pread(memory, SIZE, 0) == bytes_like(9)
+    os.close(memory)
+
+
+def test_a_disk_without_room_says_so_before_anything_is_written(tmp_path):
+    memory = os.memfd_create("pool")
+    os.write(memory, bytes_like(9))
+    written = []
+
+    with no_file_longer_than(SIZE - 1):
+        answer = copied(tmp_path, memory, SIZE, write=lambda *chunk: written.append(chunk))
+
+    assert answer == "no file of 20 MiB in swap_dir: File too large"
+    assert not written
+    os.close(memory)
+
+
+@pytest.mark.parametrize("name", ["missing", "a-file"])
+def test_a_directory_that_is_none_is_refused(tmp_path, name):
+    (tmp_path / "a-file").touch()
+
+    with pytest.raises(UsageError, match=f"swap_dir: '.*{name}' is not a directory"):
+        HostFiles(tmp_path / name, post=Posted(), at_once=True)
+
+
+def test_a_directory_without_files_is_refused():
+    with pytest.raises(UsageError, match="no file can be made in '/proc/self'"):
+        HostFiles(Path("/proc/self"), post=Posted(), at_once=True)
+
+
+def test_what_a_killed_daemon_left_is_taken_away(tmp_path):
+    left, other = tmp_path / "tandem-home-x", tmp_path / "other"
+    left.touch()
+    other.touch()
+
+    HostFiles(tmp_path, post=Posted(), at_once=True)
+
+    assert list(tmp_path.iterdir()) == [other]
