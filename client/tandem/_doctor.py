@@ -159,6 +159,34 @@ def check_kernel(_machine: Machine) -> Iterator[Finding]:
             yield Finding(check=name, level=OK, text="available")
 
 
+def check_host_memory(_machine: Machine) -> Iterator[Finding]:
+    """What pages memory is made of that is moved to the host, and whether it has a near side."""
+    yield Finding(check="host memory", level=OK, text=pages_of_host(Path("/sys")))
+
+
+def pages_of_host(sys_path: Path) -> str:
+    """The same, from what the kernel shows under `/sys`."""
+    free = _read(sys_path / "kernel/mm/hugepages/hugepages-2048kB/free_hugepages").strip()
+    words = _read(sys_path / "kernel/mm/transparent_hugepage/shmem_enabled").split()
+    chosen = next((word.strip("[]") for word in words if word.startswith("[")), "never")
+    if free.isdecimal() and free != "0":
+        pages = f"up to {int(free) * 2} MiB of the huge pages set aside, then ordinary ones"
+    elif chosen in ("never", "deny"):
+        pages = "ordinary pages: no huge ones are set aside, and shmem_enabled is off"
+    else:
+        pages = f"transparent huge pages (shmem_enabled is {chosen})"
+    nodes = len(list((sys_path / "devices/system/node").glob("node[0-9]*")))
+    near = "the NUMA node of its gpu" if nodes > 1 else "the only NUMA node there is"
+    return f"moved memory goes to {pages}; on {near}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
     """Where the daemon is looked for, and whether others could pretend to be it."""
     path, origin = machine.place.path, machine.place.origin
@@ -319,6 +347,7 @@ CHECKS: tuple[Check, ...] = (
     check_shim,
     check_lookups,
     check_kernel,
+    check_host_memory,
     check_runtime_dir,
     check_sockets,
     check_daemon,

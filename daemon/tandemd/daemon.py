@@ -185,10 +185,12 @@ class Daemon:
             post=lambda errand: self._loop.post(errand),
             at_once=clock.is_virtual,
         )
+        nodes = {gpu.index: gpu.numa_node for gpu in self._inventory.gpus()}
         homes = Homes(
             host=self._host,
             send=lambda *packet: self._sessions.send(*packet),
             tell=lambda event: self._loop.note(event(clock.now_ns())),
+            node_of=lambda process_id: nodes.get(scheduler.processes[process_id].gpu),
         )
         channels = Channels(send=lambda *packet: self._sessions.send(*packet), homes=homes)
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)

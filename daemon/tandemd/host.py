@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tandemd.edges.homes import Copied
 from tandemd.edges.host_files import HostFiles
+from tandemd.edges.host_memory import make_memory
 from tandemd.edges.host_pool import HostPools
 
 
@@ -27,7 +28,9 @@ class Host:
         """
         self._post = post
         self._at_once = at_once
-        self._pools = HostPools(post=post, at_once=at_once)
+        self._pools = HostPools(
+            make=lambda count, node: make_memory(count, node=node), post=post, at_once=at_once
+        )
         self._files: tuple[Path | None, HostFiles | None] = (None, None)
         self.use(directory)
 
@@ -44,9 +47,9 @@ class Host:
             files = HostFiles(directory, post=self._post, at_once=self._at_once)
         self._files = (directory, files)
 
-    def want_pool(self, count: int, taker: Callable[[int | None], None]) -> None:
-        """A sealed memfd of `count` bytes for `taker`, or None."""
-        self._pools.want(count, taker)
+    def want_pool(self, count: int, node: int | None, taker: Callable[[int | None], None]) -> None:
+        """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None."""
+        self._pools.want(count, node, taker)
 
     def want_copy(
         self, memory: int, count: int, taker: Callable[[Copied | str], None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -25,6 +26,7 @@ class Gpu:
     memory_used_bytes: int = 0
     sm_count: int = 0  # 0 = not known
     bandwidth_bytes_per_s: int = 0  # of its memory, by clock and bus; 0 = not known
+    numa_node: int | None = None  # that it is next to; None = not known, or the machine has one
 
     @property
     def uuid_text(self) -> str:
@@ -107,6 +109,7 @@ class NvmlInventory:
             memory_total_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             sm_count=self._sm_count(handle),
             bandwidth_bytes_per_s=self._bandwidth(handle),
+            numa_node=self._numa_node(handle),
         )
 
     def _used_bytes(self, handle: object) -> int:
@@ -114,6 +117,12 @@ class NvmlInventory:
             return int(self._nvml.nvmlDeviceGetMemoryInfo(handle).used)
         except self._nvml.NVMLError:
             return 0
+
+    def _numa_node(self, handle: object) -> int | None:
+        try:
+            return numa_node_of(_text(self._nvml.nvmlDeviceGetPciInfo(handle).busId))
+        except (self._nvml.NVMLError, AttributeError):
+            return None
 
     def _bandwidth(self, handle: object) -> int:
         # Memory moves data at both edges of its clock (MHz); the bus is counted in bits.
@@ -133,6 +142,16 @@ class NvmlInventory:
         except (nvml.NVMLError, AttributeError):
             return 0
         return cores // (64 if (major, minor) in {(6, 0), (7, 0), (7, 5), (8, 0)} else 128)
+
+
+def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
+    """By NVML's name of a PCI device, `00000000:3B:00.0`; None where the kernel knows none."""
+    domain, _, rest = bus_id.lower().partition(":")
+    try:
+        node = int((devices / f"{domain[-4:]}:{rest}" / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
 
 
 def find_inventory() -> Inventory:

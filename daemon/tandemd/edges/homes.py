@@ -39,8 +39,8 @@ class Copied(Protocol):
 class Host(Protocol):
     """What makes memory and files, on threads of its own; each taker is the loop's to call."""
 
-    def want_pool(self, count: int, taker: Callable[[int | None], None]) -> None:
-        """A sealed memfd of `count` bytes for `taker`, or None."""
+    def want_pool(self, count: int, node: int | None, taker: Callable[[int | None], None]) -> None:
+        """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None."""
 
     def want_copy(
         self, memory: int, count: int, taker: Callable[[Copied | str], None]
@@ -71,11 +71,16 @@ class Homes:
         host: Host,
         send: Callable[[int, bytes, tuple[int, ...]], None],
         tell: Callable[[Callable[[int], HomeEvent]], None],
+        node_of: Callable[[int], int | None],
     ) -> None:
-        """`send(process_id, packet, fds)` as for channels; `tell` makes an event of the time."""
+        """`send(process_id, packet, fds)` as for channels; `tell` makes an event of the time.
+
+        `node_of(process_id)` is the NUMA node of its first GPU, if that is known.
+        """
         self._host = host
         self._send = send
         self._tell = tell
+        self._node_of = node_of
         self._kept: dict[int, dict[int, Kept]] = {}  # process, order
 
     def open(self, process_id: int) -> None:
@@ -113,7 +118,7 @@ class Homes:
                 self._send(move.process_id, packet, (fd,))
             then()  # without it the process says that it has no room
 
-        self._host.want_pool(move.pool_bytes, hand_over)
+        self._host.want_pool(move.pool_bytes, self._node_of(move.process_id), hand_over)
 
     def perform(self, action: CopyPool | OfferFile | DropPool | DropFile) -> None:
         """Carry out what is to become of a pool; of one that is gone, nothing."""

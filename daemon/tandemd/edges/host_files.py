@@ -114,12 +114,16 @@ class HostFiles:
         file = self._make()
         try:
             os.posix_fallocate(file, 0, count)
-            with mmap.mmap(memory, count, prot=mmap.PROT_READ) as there, memoryview(there) as whole:
-                for at in range(0, count, CHUNK):
-                    if cancelled.is_set():
-                        break  # nobody takes it
-                    with whole[at : at + CHUNK] as chunk:
-                        self._put(file, chunk, at)
+            for at in range(0, count, CHUNK):
+                if cancelled.is_set():
+                    break  # nobody takes it
+                # Not all at once: nobody else in the daemon goes on while a map is taken away.
+                size = min(CHUNK, count - at)
+                with (
+                    mmap.mmap(memory, size, prot=mmap.PROT_READ, offset=at) as there,
+                    memoryview(there) as chunk,
+                ):
+                    self._put(file, chunk, at)
             os.fdatasync(file)  # what the disk does not take is known now
         except BaseException:
             os.close(file)

@@ -1,4 +1,4 @@
-"""Memory of the host for what processes move off the GPU: sealed memfds, filled beforehand.
+"""Memory of the host for what processes move off the GPU, made and given back.
 
 Filling takes a second for some gigabytes, so it happens on a thread of its own; on the virtual
 clock, where a run has to repeat, at once.
@@ -6,19 +6,18 @@ clock, where a run has to repeat, at once.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import mmap
+import ctypes
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
 
 log = structlog.get_logger(__name__)
 
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # FALLOC_FL_.., <linux/falloc.h>
 
 Taker = Callable[[int | None], None]  # gets a descriptor, which is the taker's from then on
 
@@ -26,24 +25,53 @@ Taker = Callable[[int | None], None]  # gets a descriptor, which is the taker's 
 class HostPools:
     """Makes them, in the order they were asked for."""
 
-    def __init__(self, *, post: Callable[[Callable[[], None]], None], at_once: bool) -> None:
-        """`post` runs something on the loop's thread; `at_once`: no other thread is used."""
+    def __init__(
+        self,
+        *,
+        make: Callable[[int, int | None], int],
+        post: Callable[[Callable[[], None]], None],
+        at_once: bool,
+    ) -> None:
+        """`make(count, node)` makes a sealed memfd, or raises OSError (host_memory.py).
+
+        `post` runs something on the loop's thread; `at_once`: no other thread is used.
+        """
+        self._make = make
         self._post = post
         self._at_once = at_once
         self._wanted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def want(self, count: int, taker: Taker) -> None:
-        """Make `count` bytes; `taker` gets them on the loop's thread, or None if there are none."""
+    def want(self, count: int, node: int | None, taker: Taker) -> None:
+        """Make `count` bytes; `taker` gets them on the loop's thread, or None if there are none.
+
+        `node` is that of the GPU, if it is known.
+        """
         if self._at_once:
-            taker(_make(count))
+            taker(self._made(count, node))
             return
 
         def make() -> None:
-            fd = _make(count)
+            fd = self._made(count, node)
             self._post(lambda: taker(fd))
 
         self._do(make)
+
+    def _made(self, count: int, node: int | None) -> int | None:
+        began = time.monotonic()
+        try:
+            fd = self._make(count, node)
+        except OSError as error:
+            log.warning("no host memory for a job's pages", bytes=count, error=error.strerror)
+            return None
+        log.info(
+            "host memory made",
+            bytes=count,
+            page_bytes=os.fstat(fd).st_blksize,
+            node=node,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        return fd
 
     def drop(self, fd: int, *, emptied: bool) -> None:
         """Close it, which takes long where it is large; `emptied`: for whoever else has it, too."""
@@ -73,21 +101,5 @@ def _empty(fd: int) -> None:
     try:
         os.ftruncate(fd, 0)
     except OSError:  # a sealed memfd keeps its length, and loses its pages
-        with contextlib.suppress(OSError, ValueError), mmap.mmap(fd, 0) as pages:
-            pages.madvise(mmap.MADV_REMOVE)
-
-
-def _make(count: int) -> int | None:
-    fd = os.memfd_create("tandem-host-pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.fchmod(fd, 0o600)
-        os.ftruncate(fd, count)
-        # Now: a page that cannot be had later would be a SIGBUS in the job.
-        os.posix_fallocate(fd, 0, count)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-    except OSError as error:
-        log.warning("no host memory for a job's pages", bytes=count, error=str(error))
-        with contextlib.suppress(OSError):
-            os.close(fd)
-        return None
-    return fd
+        size = ctypes.c_int64(os.fstat(fd).st_size)
+        ctypes.CDLL(None).fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), size)

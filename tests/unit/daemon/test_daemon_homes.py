@@ -75,6 +75,7 @@ class House:
             host=self.host,
             send=lambda _, packet, fds: self.sent.append((packet, [os.dup(fd) for fd in fds])),
             tell=lambda event: self.told.append(event(7)),
+            node_of=lambda _: 0,
         )
         self.homes.open(1)
 

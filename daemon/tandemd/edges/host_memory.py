@@ -1,0 +1,102 @@
+"""Makes memory of the host that a job can be given: a sealed memfd, filled beforehand.
+
+Of huge pages that are set aside for whoever asks (hugetlbfs), else of ordinary ones, which the
+kernel makes huge where it may (`shmem_enabled` of transparent huge pages). On the NUMA node of the
+GPU as far as there is room. A page that cannot be had must be missed here: later it would be a
+SIGBUS in the job, or the kernel would kill somebody for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+HUGE_PAGE = 2 << 20
+STEP = 16 << 20  # that is filled at once
+KEPT_FREE_RATIO = 1 / 16  # of the machine's memory, for everybody else
+
+_SHMEM_ENABLED = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+_MADV_POPULATE_WRITE = 23  # Linux 5.14, <linux/mman.h>
+_MPOL_DEFAULT, _MPOL_PREFERRED = 0, 1  # <linux/mempolicy.h>
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}  # <asm/unistd.h>
+
+
+def make_memory(count: int, *, node: int | None, meminfo: Path = Path("/proc/meminfo")) -> int:
+    """A sealed memfd of `count` bytes, all of them there. Any thread.
+
+    Takes a second for some gigabytes. `node` is the GPU's NUMA node, if that is known.
+
+    Raises:
+        OSError: the machine has not so much.
+    """
+    with _preferring(node):
+        with suppress(OSError):
+            return _filled(count, os.MFD_HUGETLB | os.MFD_HUGE_2MB)
+        left = _left_bytes(meminfo)
+        if count > left:
+            raise OSError(0, f"{count >> 20} MiB are asked for, and {left >> 20} MiB can be given")
+        return _filled(count, 0)
+
+
+def _filled(count: int, flags: int) -> int:
+    fd = os.memfd_create("tandem-host-pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags)
+    try:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, count)
+        if not flags:
+            with suppress(OSError):
+                _fill_with_huge_pages(fd, count)
+        os.posix_fallocate(fd, 0, count)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _fill_with_huge_pages(fd: int, count: int) -> None:
+    """Where they have to be asked for; what this does not fill, allocating will.
+
+    Nobody else in the daemon goes on while a map is made or taken away: it is done step by step.
+    """
+    if "[advise]" not in _SHMEM_ENABLED.read_text():
+        return
+    libc = ctypes.CDLL(None)  # in whose functions others go on, unlike in mmap.madvise
+    for at in range(0, count, STEP):
+        size = min(STEP, count - at)
+        with mmap.mmap(fd, size, offset=at) as pages:
+            first = ctypes.c_char.from_buffer(pages)
+            for advice in (mmap.MADV_HUGEPAGE, _MADV_POPULATE_WRITE):
+                libc.madvise(ctypes.byref(first), ctypes.c_size_t(size), advice)
+            del first  # or the map could not be closed
+
+
+def _left_bytes(meminfo: Path) -> int:
+    """What may be taken: to fill a memfd with more makes the kernel kill processes."""
+    lines = (line.split() for line in meminfo.read_text().splitlines())
+    sizes = {words[0]: int(words[1]) << 10 for words in lines}
+    return int(sizes["MemAvailable:"] - sizes["MemTotal:"] * KEPT_FREE_RATIO)
+
+
+@contextmanager
+def _preferring(node: int | None) -> Iterator[None]:
+    """What this thread makes come to be is on that node, while it has room."""
+    number = _SET_MEMPOLICY.get(platform.machine())
+    if node is None or number is None:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    mask = (ctypes.c_ulong * 16)()  # of 1024 nodes, as many as Linux has
+    mask[node // 64] = 1 << node % 64
+    libc.syscall(number, _MPOL_PREFERRED, mask, ctypes.c_ulong(1024))  # refused: as without it
+    try:
+        yield
+    finally:
+        libc.syscall(number, _MPOL_DEFAULT, None, ctypes.c_ulong(0))
