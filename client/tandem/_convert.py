@@ -1,6 +1,7 @@
 """Messages of the wire to plain values and back; needs protobuf, so only `_client` imports it."""
 
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import TypeVar
 
 from tandem._attach import MAX_WAIT_NS
@@ -263,6 +264,7 @@ def _curve(message: pb.MemoryCurve) -> MemoryCurve:
         message.times_ns,
         message.resident_bytes,
         message.swapped_bytes,
+        message.filed_bytes or repeat(0),  # of a daemon that knows no files
         message.waiting_bytes,
         message.gpu_time_ns,
     )
@@ -275,10 +277,11 @@ def _curve(message: pb.MemoryCurve) -> MemoryCurve:
                 time_ns=at_ns,
                 resident_bytes=resident,
                 swapped_bytes=swapped,
+                filed_bytes=filed,
                 waiting_bytes=waiting,
                 gpu_time_ns=gpu_ns,
             )
-            for at_ns, resident, swapped, waiting, gpu_ns in zip(*columns, strict=False)
+            for at_ns, resident, swapped, filed, waiting, gpu_ns in zip(*columns, strict=False)
         ),
     )
 

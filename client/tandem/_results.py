@@ -142,6 +142,7 @@ class MemoryPoint:
     time_ns: int  # since 1970
     resident_bytes: int
     swapped_bytes: int
+    filed_bytes: int  # of these, in files
     waiting_bytes: int  # its allocations wait for
     gpu_time_ns: int  # since it began
 

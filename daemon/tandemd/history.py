@@ -17,7 +17,7 @@ from tandemd.core.model import Job, Process
 STEP_NS = 100_000_000  # between two looks
 WORK_NS = 1_000_000_000  # at most, between two points of a job that computes
 MOST_POINTS = 2000  # of a curve; it may have twice as many
-_FIELDS = 5
+_FIELDS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,14 @@ class Point:
     at_ns: int
     resident_bytes: int
     swapped_bytes: int  # of its memory, on the host
+    filed_bytes: int  # of these, in files
     waiting_bytes: int  # its allocations wait for
     gpu_ns: int  # GPU time since it began
 
     @property
-    def memory(self) -> tuple[int, int, int]:
+    def memory(self) -> tuple[int, int, int, int]:
         """Without the times."""
-        return self.resident_bytes, self.swapped_bytes, self.waiting_bytes
+        return self.resident_bytes, self.swapped_bytes, self.filed_bytes, self.waiting_bytes
 
 
 class Curve:
@@ -81,11 +82,12 @@ class Curve:
     def points(self) -> Iterator[Point]:
         """Oldest first."""
         for at in range(0, len(self._values), _FIELDS):
-            time_ns, resident, swapped, waiting, gpu_ns = self._values[at : at + _FIELDS]
+            time_ns, resident, swapped, filed, waiting, gpu_ns = self._values[at : at + _FIELDS]
             yield Point(
                 at_ns=time_ns,
                 resident_bytes=resident,
                 swapped_bytes=swapped,
+                filed_bytes=filed,
                 waiting_bytes=waiting,
                 gpu_ns=gpu_ns,
             )
@@ -142,6 +144,7 @@ class Histories:
                 at_ns=now_ns,
                 resident_bytes=0,
                 swapped_bytes=0,
+                filed_bytes=0,
                 waiting_bytes=0,
                 gpu_ns=newest.gpu_ns,
             )
@@ -154,6 +157,7 @@ def _point(processes: list[Process], now_ns: int) -> Point:
         at_ns=now_ns,
         resident_bytes=sum(usage.resident_bytes for usage in usages),
         swapped_bytes=sum(usage.swapped_bytes for usage in usages),
+        filed_bytes=sum(usage.filed_bytes for usage in usages),
         waiting_bytes=sum(u.memory_wait.size_bytes for u in usages if u.memory_wait),
         gpu_ns=sum(usage.exclusive_ns + usage.shared_ns for usage in usages),
     )

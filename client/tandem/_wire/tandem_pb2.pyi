@@ -822,6 +822,7 @@ class MemoryCurve(google.protobuf.message.Message):
     SWAPPED_BYTES_FIELD_NUMBER: builtins.int
     WAITING_BYTES_FIELD_NUMBER: builtins.int
     GPU_TIME_NS_FIELD_NUMBER: builtins.int
+    FILED_BYTES_FIELD_NUMBER: builtins.int
     job: builtins.str
     display_name: builtins.str
     gpu: builtins.int
@@ -841,6 +842,10 @@ class MemoryCurve(google.protobuf.message.Message):
     def gpu_time_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """since it began"""
 
+    @property
+    def filed_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """of swapped_bytes, in files"""
+
     def __init__(
         self,
         *,
@@ -852,8 +857,9 @@ class MemoryCurve(google.protobuf.message.Message):
         swapped_bytes: collections.abc.Iterable[builtins.int] | None = ...,
         waiting_bytes: collections.abc.Iterable[builtins.int] | None = ...,
         gpu_time_ns: collections.abc.Iterable[builtins.int] | None = ...,
+        filed_bytes: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "gpu", b"gpu", "gpu_time_ns", b"gpu_time_ns", "job", b"job", "resident_bytes", b"resident_bytes", "swapped_bytes", b"swapped_bytes", "times_ns", b"times_ns", "waiting_bytes", b"waiting_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "filed_bytes", b"filed_bytes", "gpu", b"gpu", "gpu_time_ns", b"gpu_time_ns", "job", b"job", "resident_bytes", b"resident_bytes", "swapped_bytes", b"swapped_bytes", "times_ns", b"times_ns", "waiting_bytes", b"waiting_bytes"]) -> None: ...
 
 global___MemoryCurve = MemoryCurve
 

@@ -26,8 +26,8 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
 
     BUSY% is the share of the GPU in the last second. A ~ before GPU-TIME says that part of it was
     split between jobs that ran together. WAIT is the total since the job began. A + behind MEM is
-    what an allocation of the job waits for. SWAP is memory that was moved to the host. FINDINGS
-    are what the watchdog found; `tandem explain` tells more.
+    what an allocation of the job waits for. SWAP is memory that was moved to the host, in its
+    memory or in files. FINDINGS are what the watchdog found; `tandem explain` tells more.
 
     \b
     Examples:

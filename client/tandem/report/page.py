@@ -16,8 +16,8 @@ from tandem.units import format_bytes
 _TEMPLATE = Path(__file__).with_name("page.html")
 _SCRIPT = Path(__file__).with_name("page.js")
 _HEADER = (
-    *("job", "gpu", "most on the gpu", "most on the host", "moved to the host", "moved back"),
-    *("most waited for", "gpu time"),
+    *("job", "gpu", "most on the gpu", "most on the host", "most in files"),
+    *("moved to the host", "moved back", "most waited for", "gpu time"),
 )
 
 
@@ -121,6 +121,7 @@ def _row(curve: MemoryCurve) -> tuple[Cell, ...]:
         str(curve.gpu),
         size(max(point.resident_bytes for point in points)),
         size(max(point.swapped_bytes for point in points)),
+        size(max(point.filed_bytes for point in points)),
         size(sum(swap.size_bytes for swap in swaps if swap.is_out)),
         size(sum(swap.size_bytes for swap in swaps if not swap.is_out)),
         size(max(point.waiting_bytes for point in points)),

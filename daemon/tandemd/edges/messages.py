@@ -122,6 +122,7 @@ def history_message(view: HistoryView) -> pb.MemoryHistory:
                 times_ns=[view.since_wall_ns + point.at_ns for point in curve.points],
                 resident_bytes=[point.resident_bytes for point in curve.points],
                 swapped_bytes=[point.swapped_bytes for point in curve.points],
+                filed_bytes=[point.filed_bytes for point in curve.points],
                 waiting_bytes=[point.waiting_bytes for point in curve.points],
                 gpu_time_ns=[point.gpu_ns for point in curve.points],
             )

@@ -19,11 +19,12 @@ from tandem.report.series import LOOK_NS, moments_of, since, swaps_of, work_of
 GIB, S = 1 << 30, 1_000_000_000
 
 
-def point(at_s, resident=0, swapped=0, waiting=0, *, gpu_s=0.0):
+def point(at_s, resident=0, swapped=0, waiting=0, *, filed=0, gpu_s=0.0):
     return MemoryPoint(
         time_ns=int(at_s * S),
         resident_bytes=resident * GIB,
         swapped_bytes=swapped * GIB,
+        filed_bytes=filed * GIB,
         waiting_bytes=waiting * GIB,
         gpu_time_ns=int(gpu_s * S),
     )
@@ -174,6 +175,16 @@ def test_nothing_is_drawn_of_the_host_where_nothing_went_there():
     assert "On the host" in written(HISTORY)
     quiet = MemoryHistory(end_ns=S, curves=(curve(point(0, 1)),), gpus=(GPU,))
     assert "On the host" not in written(quiet)
+
+
+def test_the_page_says_how_much_was_in_files():
+    filed = curve(point(0, 5), point(1, 0, 5, filed=3), point(2, 0, 5))
+
+    text = written(MemoryHistory(end_ns=3 * S, curves=(filed,), gpus=(GPU,)))
+
+    assert "most in files" in text
+    assert "3 GiB" in text
+    assert "3 GiB" not in written(HISTORY)
 
 
 def test_without_jobs_the_page_says_so():

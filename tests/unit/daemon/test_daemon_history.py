@@ -26,11 +26,12 @@ def usage(process_id=1, **figures):
     return Usage(process_id=process_id, **figures)
 
 
-def point(at_ns, resident_bytes=MIB, *, gpu_ns=0, swapped_bytes=0, waiting_bytes=0):
+def point(at_ns, resident_bytes=MIB, *, gpu_ns=0, swapped_bytes=0, filed_bytes=0, waiting_bytes=0):
     return Point(
         at_ns=at_ns,
         resident_bytes=resident_bytes,
         swapped_bytes=swapped_bytes,
+        filed_bytes=filed_bytes,
         waiting_bytes=waiting_bytes,
         gpu_ns=gpu_ns,
     )
@@ -97,6 +98,7 @@ def looked(histories, *jobs, known=(1, 2), at_ns=0):
 def test_processes_of_a_job_count_together_on_each_gpu():
     wait = MemoryWait(ticket=1, size_bytes=3 * MIB, is_quota=False, is_alone=False, tried_round=0)
     swapped = {"device_bytes": 5 * MIB, "swappable_bytes": 4 * MIB, "swapped_bytes": 4 * MIB}
+    swapped |= {"filed_bytes": 2 * MIB}
     job = Job(
         processes={
             1: Process(usage(1, device_bytes=2 * MIB, exclusive_ns=5, shared_ns=2)),
@@ -106,7 +108,9 @@ def test_processes_of_a_job_count_together_on_each_gpu():
     )
 
     assert looked(Histories(), job) == {
-        (1, 0): point(0, 3 * MIB, gpu_ns=7, swapped_bytes=4 * MIB, waiting_bytes=3 * MIB),
+        (1, 0): point(
+            0, 3 * MIB, gpu_ns=7, swapped_bytes=4 * MIB, filed_bytes=2 * MIB, waiting_bytes=3 * MIB
+        ),
         (1, 1): point(0, 7 * MIB),
     }
 
