@@ -197,7 +197,7 @@ class Loop:
         now_ns = self.clock.now_ns()
         self.last_round_ns = now_ns
         for _ in range(len(self._posted)):
-            self._posted.popleft()()
+            self._run_errand(self._posted.popleft())
         if self._unsettled:
             self._settle(now_ns)
         due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
@@ -209,6 +209,12 @@ class Loop:
         if watch:
             for finding in self.watchdog.look(self.scheduler, now_ns):
                 self.handle(finding)
+
+    def _run_errand(self, errand: Callable[[], None]) -> None:
+        try:
+            errand()
+        except Exception:  # one message of one process, say: all others are to go on as they do
+            log.exception("something that was posted failed, continuing without it")
 
     def _sample(self, now_ns: int) -> None:
         changed = tuple(map(_usage, self.poller.changed()))

@@ -18,6 +18,7 @@ from tandemd.core.events import CopyPool, DropFile, DropPool, OfferFile
 from tandemd.core.model import Options, Process, SwapOutcome
 
 MIB = 1 << 20
+UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
 FILE_RETRY_NS = 10_000_000_000  # a process whose pool could not go to a file is let alone so long
 
 HomeAction = CopyPool | OfferFile | DropPool | DropFile
@@ -63,9 +64,13 @@ class Home:
 
     @property
     def lacks_bytes(self) -> int:
-        """What the host has to give for all of its memory to find room there."""
+        """What the host has to give for all of its memory to find room there, in full units.
+
+        The figures are the process's own, and may be anything.
+        """
         usage = self.process.usage
-        return max(0, usage.swappable_bytes - usage.filed_bytes - self.memory_bytes)
+        lacks_bytes = max(0, usage.swappable_bytes - usage.filed_bytes - self.memory_bytes)
+        return -(-lacks_bytes // UNIT) * UNIT
 
     @property
     def underway(self) -> Pool | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
-from tandemd.core.homes import Home, HomeAction, make_room, memory_left_bytes
+from tandemd.core.homes import UNIT, Home, HomeAction, make_room, memory_left_bytes
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
@@ -27,7 +27,6 @@ from tandemd.core.rooms import Rooms
 from tandemd.core.turns import Turns
 
 MIB = 1 << 20
-UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
 LEAST = 4 * UNIT  # less is not worth an order
 ENOUGH = 64 * MIB  # that was copied, to tell a rate
 NOTICE_NS = 1_000_000_000  # for an iteration to end, before memory is taken from its job

@@ -12,14 +12,18 @@ import contextlib
 import fcntl
 import mmap
 import os
-import queue
 import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from tandem.errors import UsageError
+from tandemd.edges.worker import Worker
+
+log = structlog.get_logger(__name__)
 
 CHUNK = 8 << 20
 PREFIX = "tandem-home-"  # of a file that has a name for a moment
@@ -56,10 +60,8 @@ class HostFiles:
         """
         self._directory = directory
         self._post = post
-        self._at_once = at_once
+        self._worker = Worker("host-files", at_once=at_once)
         self._write = write
-        self._wanted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
         if not directory.is_dir():
             raise UsageError(f"memory.swap_dir: '{directory}' is not a directory")
         try:
@@ -78,30 +80,28 @@ class HostFiles:
         which ends the copying.
         """
         cancelled = threading.Event()
-        own = os.dup(memory)
+        try:
+            own = os.dup(memory)
+        except OSError as error:  # users can use descriptors up
+            why_not = f"no file for it: {error.strerror}"
+            self._post(lambda: taker(why_not))
+            return cancelled.set
 
         def errand() -> None:
             answer = self._answer(own, count, cancelled)
             self._post(lambda: taker(answer))
 
-        if self._at_once:
-            errand()
-            return cancelled.set
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="host-files", daemon=True)
-            self._thread.start()
-        self._wanted.put(errand)
+        self._worker.do(errand)
         return cancelled.set
-
-    def _run(self) -> None:
-        while True:
-            self._wanted.get()()
 
     def _answer(self, memory: int, count: int, cancelled: threading.Event) -> Copied | str:
         try:
             file = self._copy(memory, count, cancelled)
         except OSError as error:
             return f"no file of {count >> 20} MiB in swap_dir: {error.strerror}"
+        except Exception:  # whoever waits for it has to hear something
+            log.exception("no file for a job's pages", bytes=count)
+            return f"no file of {count >> 20} MiB in swap_dir: the daemon's log says why"
         finally:
             os.close(memory)
         try:

@@ -82,7 +82,9 @@ def _left_bytes(meminfo: Path) -> int:
     """What may be taken: to fill a memfd with more makes the kernel kill processes."""
     lines = (line.split() for line in meminfo.read_text().splitlines())
     sizes = {words[0]: int(words[1]) << 10 for words in lines}
-    return int(sizes["MemAvailable:"] - sizes["MemTotal:"] * KEPT_FREE_RATIO)
+    # Where the kernel does not say what may be had, it is what nobody uses.
+    available = sizes.get("MemAvailable:", sizes.get("MemFree:", 0))
+    return int(available - sizes["MemTotal:"] * KEPT_FREE_RATIO)
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable
 
 import structlog
+
+from tandemd.edges.worker import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +39,7 @@ class HostPools:
         self._make = make
         self._post = post
         self._at_once = at_once
-        self._wanted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("host-pool", at_once=at_once)
 
     def want(self, count: int, node: int | None, taker: Taker) -> None:
         """Make `count` bytes; `taker` gets them on the loop's thread, or None if there are none.
@@ -55,7 +54,7 @@ class HostPools:
             fd = self._made(count, node)
             self._post(lambda: taker(fd))
 
-        self._do(make)
+        self._worker.do(make)
 
     def _made(self, count: int, node: int | None) -> int | None:
         began = time.monotonic()
@@ -63,6 +62,9 @@ class HostPools:
             fd = self._make(count, node)
         except OSError as error:
             log.warning("no host memory for a job's pages", bytes=count, error=error.strerror)
+            return None
+        except Exception:  # whoever waits for it has to hear something
+            log.exception("no host memory for a job's pages", bytes=count)
             return None
         log.info(
             "host memory made",
@@ -75,20 +77,7 @@ class HostPools:
 
     def drop(self, fd: int, *, emptied: bool) -> None:
         """Close it, which takes long where it is large; `emptied`: for whoever else has it, too."""
-        if self._at_once:
-            _drop(fd, emptied=emptied)
-        else:
-            self._do(lambda: _drop(fd, emptied=emptied))
-
-    def _do(self, errand: Callable[[], None]) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="host-pool", daemon=True)
-            self._thread.start()
-        self._wanted.put(errand)
-
-    def _run(self) -> None:
-        while True:
-            self._wanted.get()()
+        self._worker.do(lambda: _drop(fd, emptied=emptied))
 
 
 def _drop(fd: int, *, emptied: bool) -> None:

@@ -6,6 +6,7 @@ import pytest
 from talk import Talk
 
 from tandemd.core.events import CopyPool, DropFile, DropPool, MoveMemory, OfferFile
+from tandemd.core.homes import UNIT
 from tandemd.core.model import Options, SwapOutcome
 
 MIB = 1 << 20
@@ -71,6 +72,17 @@ def test_what_was_not_wanted_for_longest_goes_to_a_file_for_who_needs_room():
     (move,) = only(taken, MoveMemory)
     assert (move.process_id, move.pool_bytes) == (3, SIZE)
     assert not any("stays" in line for line in talk.story(3))
+
+
+@pytest.mark.parametrize("said", [1, SIZE - 1, SIZE + 4096])
+def test_whatever_a_process_says_that_it_has_it_is_given_full_units(said):
+    talk = Hosts()
+    talk.start(1, size=said)
+
+    (move,) = only(talk.pause(1), MoveMemory)
+
+    assert said <= move.pool_bytes < said + UNIT
+    assert move.pool_bytes % UNIT == 0
 
 
 def test_without_files_the_job_stays_and_is_told_why():

@@ -257,6 +257,10 @@ def test_a_disk_without_room_says_so_before_anything_is_written(tmp_path):
     os.close(memory)
 
 
+def test_without_a_descriptor_for_it_there_is_no_file(tmp_path):
+    assert copied(tmp_path, -1, SIZE) == f"no file for it: {os.strerror(errno.EBADF)}"
+
+
 @pytest.mark.parametrize("name", ["missing", "a-file"])
 def test_a_directory_that_is_none_is_refused(tmp_path, name):
     (tmp_path / "a-file").touch()

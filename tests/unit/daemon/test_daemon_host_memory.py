@@ -57,6 +57,15 @@ def test_all_of_it_is_there_and_can_neither_shrink_nor_grow(count, asked, tmp_pa
     os.close(fd)
 
 
+def test_where_the_kernel_does_not_say_what_can_be_had_it_is_what_nobody_uses():
+    meminfo = Meminfo(**PLENTY)
+    meminfo.text = f"MemTotal: {64 << 10} kB\nMemFree: {8 << 10} kB\n"
+
+    os.close(make_memory(SOME, node=None, meminfo=meminfo))
+    with pytest.raises(OSError, match="5 MiB are asked for, and 4 MiB can be given"):
+        make_memory(5 * MIB + 4096, node=None, meminfo=meminfo)
+
+
 def test_a_machine_keeps_some_of_what_is_free_for_everybody_else():
     meminfo = Meminfo(total=16 * SOME, available=2 * SOME)  # of which a sixteenth of all is kept
 

@@ -30,3 +30,16 @@ def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
             loop._round(notable=False)
 
     assert "job 1" not in " ".join([answer.result().summary, *answer.result().lines])
+
+
+def test_something_posted_that_fails_stops_nobody_else():
+    done = []
+    loop = Loop(
+        scheduler=Scheduler(), clock=MonotonicClock(), poller=_native.Poller(), channels=None
+    )
+    loop.post(lambda: 1 / 0)
+    loop.post(lambda: done.append(True))
+
+    loop._round(notable=False)
+
+    assert done == [True]

@@ -1,0 +1,46 @@
+"""A thread for what takes too long for the loop's: errands, one after the other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class Worker:
+    """Begins its thread with the first errand. `do` is for any thread.
+
+    Not an executor of `concurrent.futures`: the interpreter would wait for its thread at the end,
+    and a file of some gigabytes that nobody will take is not worth that.
+    """
+
+    def __init__(self, name: str, *, at_once: bool) -> None:
+        """`at_once`: whoever has an errand does it (virtual clock, where a run has to repeat)."""
+        self._name = name
+        self._at_once = at_once
+        self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def do(self, errand: Callable[[], None]) -> None:
+        """Run it behind those before it; an error of it is logged, and the next one is run."""
+        if self._at_once:
+            self._try(errand)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._errands.put(errand)
+
+    def _run(self) -> None:
+        while True:
+            self._try(self._errands.get())
+
+    def _try(self, errand: Callable[[], None]) -> None:
+        try:
+            errand()
+        except Exception:  # the next one may be somebody else's
+            log.exception("an errand failed, continuing with the next", thread=self._name)

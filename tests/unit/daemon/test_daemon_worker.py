@@ -1,0 +1,29 @@
+import threading
+
+import pytest
+
+from tandemd.edges.worker import Worker
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_errand_that_fails_keeps_nobody_from_the_next(at_once):
+    done = threading.Event()
+    worker = Worker("errands", at_once=at_once)
+
+    worker.do(lambda: 1 / 0)
+    worker.do(done.set)
+
+    assert done.wait(60)
+
+
+def test_errands_are_done_in_order_by_one_thread():
+    threads, done = [], threading.Event()
+    worker = Worker("errands", at_once=False)
+
+    for _ in range(5):
+        worker.do(lambda: threads.append(threading.get_ident()))
+    worker.do(done.set)
+
+    assert done.wait(60)
+    assert len(threads) == 5
+    assert set(threads) == {threads[0]} != {threading.get_ident()}
