@@ -71,6 +71,11 @@ class Passer:
         """For how long it could not begin so far."""
         return 0 if self.stands_since_ns is None else now_ns - self.stands_since_ns
 
+    def may_go_on(self, options: Options, now_ns: int) -> bool:
+        """It stands, and its work has drained, or will not: that may wait for what comes next."""
+        waited = self.stood_ns(now_ns) >= options.max_hold_ns
+        return self.stands and (waited or not self.process.usage.busy)
+
     def is_quiet(self, now_ns: int, options: Options) -> bool:
         """It has wanted nothing for so long that nobody waits for the end of its phase."""
         return now_ns - self.group.last_wanted_ns >= options.memory_quiet_ns
@@ -121,7 +126,7 @@ class PhaseGate:
         return [action for p in (*left, *self._passers.values()) for action in _told(p, before)]
 
     def _let_in(self, options: Options, now_ns: int) -> None:
-        standing = [p for p in self._passers.values() if p.stands and not p.process.usage.busy]
+        standing = [p for p in self._passers.values() if p.may_go_on(options, now_ns)]
         standing.sort(key=lambda p: (p.let_in_ns.get(p.phase, -1), p.group.arrival))
         for passer in standing:
             if self._may_begin(passer, options, now_ns):

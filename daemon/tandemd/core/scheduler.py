@@ -842,7 +842,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
         group.last_wanted_ns = now_ns
     if not usages:
         group.open, group.drained, group.hold_since_ns = True, True, None
-        group.reopened_steps = None
+        group.reopened_steps, group.is_kept = None, False
 
 
 def _note_step(group: Group) -> None:

@@ -213,3 +213,29 @@ def test_one_that_marks_nothing_is_told_how(talk):
     talk.waits(3, after_ms=1)
 
     assert any("marks no phases (tandem.phase)" in line for line in lines(talk, 3))
+
+
+def test_work_that_does_not_drain_stands_no_longer_than_max_hold(talk):
+    begins(talk, 2, F, busy=True)
+
+    talk.tick(after_ms=99)
+    assert stands(talk, 2)
+    talk.tick(after_ms=1)
+
+    assert not stands(talk, 2)
+
+
+def test_the_next_process_of_a_job_is_not_kept_for_one_that_stood():
+    talk = conversation()
+    talk.register(2)
+    for number in (1, 2):
+        talk.attach(number)
+        begins(talk, number, F)
+    assert talk.core.groups[(1000, "j:2")].is_kept
+
+    talk.leave(2)
+    talk.leave(1)
+    talk.attach(3, job_id=2)
+    talk.waits(3)
+
+    assert talk.core.groups[(1000, "j:2")].wants
