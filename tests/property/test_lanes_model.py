@@ -5,6 +5,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from lane_jobs import InLanes, ItFitsNow, Plan
+from lane_ranks import Ranks
 
 from tandemd.core.errors import NeverFitsError
 from tandemd.core.lanes import ORDERS, Lanes, Need
@@ -66,6 +67,18 @@ def test_who_is_not_known_gets_what_the_others_do_not_hold_for_good():
     assert InLanes(CAPACITY, plans, "fifo").finishes([step % 2 for step in range(60)])
 
 
+@settings(max_examples=50)
+@given(
+    begun=st.integers(0, 3),
+    lead=st.sampled_from([-1, 0, 1]),
+    choices=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=20),
+)
+def test_ranks_that_wait_for_each_other_hand_their_lane_on(begun, lead, choices):
+    ranks = Ranks(begun=begun, lead=lead)
+
+    assert ranks.hand_on(choices)
+
+
 class Admission(RuleBasedStateMachine):
     """Follows what is said, with sets and sums of its own."""
 
@@ -106,6 +119,19 @@ class Admission(RuleBasedStateMachine):
         key = sorted(self.running)[number % len(self.running)]
         self.running.remove(key)
         self.hear(self.lanes.end(key))
+
+    @precondition(lambda self: self.on)
+    @rule(number=st.integers(0, 9), persistent=st.integers(0, 2), ephemeral=st.integers(0, 2))
+    def grow(self, number, persistent, ephemeral):
+        """Where there is room for it, nobody is barred."""
+        key = sorted(self.on)[number % len(self.on)]
+        before = self.needs[key]
+        grown = (before[0] + persistent, before[1] + ephemeral)
+        need = Need(persistent_bytes=grown[0], ephemeral_bytes=grown[1])
+        if self.lanes.could_grow(key, need):
+            self.needs[key] = grown
+            self.hear(self.lanes.learn(key, need))
+            assert self.lanes.alone == []
 
     @precondition(lambda self: self.needs)
     @rule(number=st.integers(0, 9))

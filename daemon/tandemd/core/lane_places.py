@@ -6,8 +6,11 @@ Rules
 2. Who is not let in, or whose lane is another's now, is *barred*: its gate is closed, to launches
    and to allocations.
 3. An iteration ends where all processes of the group that hold memory have marked that: each stops
-   there by itself. The lane passes on when nothing of the group is left on the GPU.
+   there by itself. The lane passes on when nothing of the group is left on the GPU. Where either
+   takes longer than `drain_ns`, who stands goes on to its next mark: the rest may wait for what it
+   does there. Nobody is stopped where one that holds memory marks nothing while another does.
 4. What a group needs it says, at first or later, or it is known from two iterations that it marked.
+   More than before is taken from it only where there is room for that.
    Where it marks none but some are found, its turn never ends, and what it has held at most counts
    as held for good.
 
@@ -23,7 +26,7 @@ from tandemd.core.errors import NeverFitsError
 from tandemd.core.events import Action, SetLane, SetStepLimit
 from tandemd.core.lanes import Lanes, Need
 from tandemd.core.memory_line import held_bytes
-from tandemd.core.model import NO_LIMIT, Group, GroupKey, JobSpec, Options, Process, Usage
+from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, JobSpec, Options, Process, Usage
 
 ENOUGH_MARKS = 2
 ENOUGH_FOUND = 3
@@ -42,7 +45,8 @@ class Standing:
     is_known: bool  # what it needs, by its word or measured
     promise: Need | None  # the newest word of it that was taken
     steps: dict[int, int] = field(default_factory=dict)  # by process: where its turn ends
-    began_served_ns: int = 0
+    charged_ns: int  # of the GPU time it was served, what its lane has heard of
+    split_ns: int | None = None  # since when some of its processes stand, and others do not
     ended_ns: int | None = None  # when its iteration was seen to end; it has yet to drain
 
 
@@ -87,9 +91,11 @@ class LanePlaces:
             if group.key not in self._standing and len(group.gpus) == 1:
                 self._come(group, capacity_bytes, options, remaining_ns(group))
         for standing in self._standing.values():
-            self._progress(standing, now_ns)
+            self._progress(standing, now_ns, options)
         draining = any(standing.ended_ns is not None for standing in self._standing.values())
+        splits_ns = [standing.split_ns for standing in self._standing.values()]
         looks_ns = [gone.until_ns for gone in self._leaving]
+        looks_ns += [split_ns + options.drain_ns for split_ns in splits_ns if split_ns is not None]
         looks_ns += [now_ns + LOOK_AGAIN_NS] * draining
         self.wake_at_ns = min(looks_ns, default=None)
         changes = [_settle(standing, options) for standing in self._standing.values()]
@@ -162,7 +168,12 @@ class LanePlaces:
                 served_ns=served_ns,
             )
         self._standing[group.key] = Standing(
-            group=group, gpu=gpu, lanes=lanes, is_known=need is not None, promise=need
+            group=group,
+            gpu=gpu,
+            lanes=lanes,
+            is_known=need is not None,
+            promise=need,
+            charged_ns=served_ns,
         )
 
     def _leave(self, key: GroupKey) -> None:
@@ -184,41 +195,56 @@ class LanePlaces:
             lanes.reserved_bytes = sum(known + leaving) + unknown * max(known, default=0)
             lanes.look()
 
-    def _progress(self, standing: Standing, now_ns: int) -> None:
+    def _progress(self, standing: Standing, now_ns: int, options: Options) -> None:
         group, lanes = standing.group, standing.lanes
         _take_promise(standing)
         if not lanes.is_running(group.key):
             if lanes.is_admitted(group.key) and group.wants and not lanes.is_wanting(group.key):
                 lanes.want(group.key)
             return
-        if standing.ended_ns is None:
-            if _has_ended(standing):
-                standing.ended_ns = now_ns
-            elif not standing.is_known and not lanes.takes_turns(group.key):
-                _learn(standing)
-            elif not standing.is_known:
-                _learn_from_found(standing)
-        elif now_ns > standing.ended_ns and not group.busy:
-            _pass_on(standing)
+        if standing.ended_ns is not None:
+            _drain(standing, now_ns - standing.ended_ns, options)
+        elif _has_ended(standing, now_ns, options):
+            standing.ended_ns = now_ns
+        elif not standing.is_known and not lanes.takes_turns(group.key):
+            _learn(standing)
+        elif not standing.is_known:
+            _learn_from_found(standing)
 
 
 def _take_promise(standing: Standing, *, at_end: bool = False) -> None:
     """Another word of what it needs: more at once, less when nobody depends on what it holds."""
     lanes, key = standing.lanes, standing.group.key
     need = _promised(standing.group)
-    if need is None or need == standing.promise:
+    if need is None or need == standing.promise or need.peak_bytes > lanes.capacity_bytes:
         return
     known = lanes.need_of(key)
-    grows = known is not None and (
-        need.persistent_bytes >= known.persistent_bytes
-        and need.ephemeral_bytes >= known.ephemeral_bytes
-    )
+    grows = known is not None and need.covers(known)
+    shrinks = known is not None and known.covers(need)
     held_bytes = sum(usage.device_bytes for usage in _usages(standing.group))
+    if not shrinks and not _has_room(standing, need, held_bytes):
+        return
     rests = at_end or not lanes.is_running(key)
     fits = need.persistent_bytes if rests else need.peak_bytes
     if held_bytes <= fits and (rests or grows or not lanes.takes_turns(key)):
         standing.promise, standing.is_known = need, True
         lanes.learn(key, need)
+
+
+def _has_room(standing: Standing, need: Need, held_bytes: int) -> bool:
+    """Nobody has checked that where somebody joined; what it holds already counts in any case."""
+    lanes, key = standing.lanes, standing.group.key
+    if not lanes.is_admitted(key) or held_bytes > lanes.limit_bytes(key):
+        return True
+    return lanes.could_grow(key, need)
+
+
+def _drain(standing: Standing, stood_ns: int, options: Options) -> None:
+    """Its iteration ended so long ago, its work perhaps not yet."""
+    if stood_ns > 0 and not standing.group.busy:
+        _pass_on(standing)
+    elif stood_ns >= options.drain_ns:
+        standing.ended_ns = None  # what is left may wait for what it has yet to submit
 
 
 def _pass_on(standing: Standing) -> None:
@@ -233,12 +259,23 @@ def _pass_on(standing: Standing) -> None:
         if kept_bytes > need.persistent_bytes:
             rest_bytes = max(0, need.peak_bytes - kept_bytes)
             lanes.learn(group.key, Need(persistent_bytes=kept_bytes, ephemeral_bytes=rest_bytes))
-    lanes.end(group.key, spent_ns=group.served_ns - standing.began_served_ns)
+    lanes.end(group.key, spent_ns=group.served_ns - standing.charged_ns)
+    standing.charged_ns = group.served_ns
 
 
-def _has_ended(standing: Standing) -> bool:
-    holders = [u for u in _usages(standing.group) if u.device_bytes or _stands(u, standing)]
-    return bool(holders) and all(_stands(usage, standing) for usage in holders)
+def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
+    """Whether all who hold memory stand; who stands without the others for long is let on."""
+    usages = _usages(standing.group)
+    stopped = [usage for usage in usages if _stands(usage, standing)]
+    others = [usage for usage in usages if usage.device_bytes and not _stands(usage, standing)]
+    if not stopped or not others:
+        standing.split_ns = None
+    elif standing.split_ns is None:
+        standing.split_ns = now_ns
+    elif now_ns - standing.split_ns >= options.drain_ns:  # the others may wait for them
+        standing.steps |= {usage.process_id: usage.steps + 1 for usage in stopped}
+        standing.split_ns = None
+    return bool(stopped) and not others
 
 
 def _stands(usage: Usage, standing: Standing) -> bool:
@@ -248,14 +285,20 @@ def _stands(usage: Usage, standing: Standing) -> bool:
 
 def _limit_turn(standing: Standing, *, is_new: bool) -> None:
     """Where each process stops: at the end of its next iteration, if others wait for that."""
-    if not standing.lanes.takes_turns(standing.group.key):
+    usages = _usages(standing.group)
+    if not standing.lanes.takes_turns(standing.group.key) or _marks_in_part(usages):
         standing.steps = {}
         return
     known = {} if is_new else standing.steps
     standing.steps = {
-        usage.process_id: known.get(usage.process_id, usage.steps + 1)
-        for usage in _usages(standing.group)
+        usage.process_id: known.get(usage.process_id, usage.steps + 1) for usage in usages
     }
+
+
+def _marks_in_part(usages: list[Usage]) -> bool:
+    """One marks, and another that holds memory does not: not only the first to get there."""
+    marks = max((usage.steps for usage in usages), default=0) >= ENOUGH_MARKS
+    return marks and any(usage.device_bytes and not usage.steps for usage in usages)
 
 
 def _learn(standing: Standing) -> None:
@@ -300,8 +343,6 @@ def _settle(standing: Standing, options: Options) -> bool:
     runs = lanes.is_running(group.key) and standing.ended_ns is None
     if runs:
         _limit_turn(standing, is_new=group.barred)
-    if runs and group.barred:
-        standing.began_served_ns = group.served_ns
     group.barred = not runs
     is_admitted = lanes.is_admitted(group.key)
     group.memory_limit_bytes = lanes.limit_bytes(group.key) if is_admitted else NO_LIMIT
@@ -309,13 +350,17 @@ def _settle(standing: Standing, options: Options) -> bool:
     return before != (group.barred, group.memory_limit_bytes, group.is_beside)
 
 
-def growth_objection(standing: Standing | None, spec: JobSpec) -> str | None:
-    """Why a member cannot be promised another need now; None if it can, or is none."""
-    need = Need(persistent_bytes=spec.persistent_bytes, ephemeral_bytes=spec.ephemeral_bytes)
-    if standing is None or not need.peak_bytes or len(standing.group.jobs) != 1:
+def growth_objection(standing: Standing | None, job: Job, spec: JobSpec) -> str | None:
+    """Why a member's job cannot be promised what `spec` says; None if it can, or is no member's."""
+    if standing is None:
         return None
-    lanes, key = standing.lanes, standing.group.key
-    if not lanes.is_admitted(key) or need == standing.promise or lanes.could_grow(key, need):
+    specs = [spec if one is job else one.spec for one in standing.group.jobs.values()]
+    need, lanes, key = _sum(specs), standing.lanes, standing.group.key
+    if need is None or need == standing.promise:
+        return None
+    if not lanes.is_admitted(key):
+        return objection(specs, {standing.gpu: lanes.capacity_bytes})
+    if lanes.could_grow(key, need):
         return None
     return (
         f"it may use {need.peak_bytes} bytes, for which there is no room beside the jobs on its "
@@ -336,7 +381,11 @@ def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> st
 
 
 def _promised(group: Group) -> Need | None:
-    specs = [job.spec for job in group.jobs.values()]
+    return _sum([job.spec for job in group.jobs.values()])
+
+
+def _sum(specs: list[JobSpec]) -> Need | None:
+    """What they promise together; None: one of them promises nothing."""
     if not all(spec.persistent_bytes or spec.ephemeral_bytes for spec in specs):
         return None
     return Need(

@@ -47,6 +47,13 @@ class Need:
         """The most it may ever hold."""
         return self.persistent_bytes + self.ephemeral_bytes
 
+    def covers(self, other: Need) -> bool:
+        """Whether it is no less than another one, in both."""
+        return (
+            self.persistent_bytes >= other.persistent_bytes
+            and self.ephemeral_bytes >= other.ephemeral_bytes
+        )
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:

@@ -267,9 +267,10 @@ class Scheduler:
         capacity_bytes = self.memory.line.capacity_bytes
         if self.policy.by_lanes and (told := lane_places.objection([spec], capacity_bytes)):
             return told
-        group = self.group_of(job) if job else None
-        if group and (told := lane_places.growth_objection(self.lanes.of(group), spec)):
-            return told
+        if job and (group := self.group_of(job)):
+            told = lane_places.growth_objection(self.lanes.of(group), job, spec)
+            if told:
+                return told
         others = [other for other in self.jobs.values() if other is not job]
         gpus = gpus_of(job) if job else frozenset()
         return objection(spec, others, capacity_bytes, gpus)

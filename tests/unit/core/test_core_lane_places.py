@@ -100,11 +100,10 @@ def test_without_lanes_the_same_job_is_let_in():
 
 
 def test_what_was_promised_is_the_limit(talk):
-    actions = come(talk, 1, 100, 500)
+    talk.attach(1, **promise(100, 500))
 
     assert group(talk, 1).memory_limit_bytes == 600 * MIB
-    told = [a.limit_bytes for a in talk.actions + actions if isinstance(a, SetMemoryLimit)]
-    assert told[-1:] in ([], [600 * MIB])
+    assert [told.limit_bytes for told in talk.of(SetMemoryLimit)] == [600 * MIB]
 
 
 def test_a_lane_passes_on_only_at_the_end_of_an_iteration(talk):
@@ -321,3 +320,120 @@ def test_in_a_lane_of_its_own_a_smaller_promise_counts_once_it_holds_no_more(tal
     run(talk, 1, 250)
 
     assert group(talk, 1).memory_limit_bytes == 300 * MIB
+
+
+def come_as_ranks(talk):
+    """Jobs 1 and 2 share a lane; 1 has the processes 1 and 11, which both hold memory."""
+    come(talk, 1, 100, 500)
+    talk.attach(11, job_id=1)
+    for rank in (1, 11):
+        run(talk, rank, 50)
+    come(talk, 2, 100, 600)
+
+
+def mark(talk, number):
+    """Another iteration, at the end of which it stops if it has been told to."""
+    steps = talk.usages[number].steps + 1
+    limit = talk.core.lanes.of(group(talk, 1)).steps.get(number, 0)
+    stopped = steps if 0 < limit <= steps else talk.usages[number].stopped
+    talk.sample(number, after_ms=1, steps=steps, stopped=stopped, busy=False)
+    return stopped == steps
+
+
+def test_who_never_marks_does_not_stop_its_siblings_for_good(talk):
+    come_as_ranks(talk)
+    assert mark(talk, 1)
+    talk.tick(after_ms=250)  # the evaluator may only be late
+    assert mark(talk, 1)
+
+    assert talk.core.lanes.of(group(talk, 1)).steps == {}
+    assert not mark(talk, 1)
+    assert not group(talk, 1).barred
+
+
+def test_ranks_whose_limits_are_a_step_apart_end_together(talk):
+    come(talk, 1, 100, 500)
+    talk.attach(11, job_id=1)
+    run(talk, 1, 50, steps=10)
+    run(talk, 11, 50, steps=9)  # seen before its tenth mark
+    come(talk, 2, 100, 600)
+    assert talk.core.lanes.of(group(talk, 1)).steps == {1: 11, 11: 10}
+    assert mark(talk, 11)  # while 1 waits for it on the host, in the middle of the eleventh
+
+    talk.tick(after_ms=249)
+    assert talk.core.lanes.of(group(talk, 1)).steps == {1: 11, 11: 10}
+    talk.tick(after_ms=1)
+    assert talk.core.lanes.of(group(talk, 1)).steps == {1: 11, 11: 11}
+
+    assert mark(talk, 11)
+    assert mark(talk, 1)
+    talk.tick(after_ms=1)
+    assert not group(talk, 2).barred
+
+
+def test_ranks_that_stop_together_do_one_iteration_a_turn(talk):
+    come_as_ranks(talk)
+
+    assert mark(talk, 1)
+    talk.tick(after_ms=249)
+    assert group(talk, 2).barred
+    assert mark(talk, 11)
+    talk.tick(after_ms=1)
+
+    assert group(talk, 1).barred
+    assert not group(talk, 2).barred
+
+
+def test_work_that_waits_for_what_comes_behind_the_mark_is_let_on(talk):
+    come(talk, 1, 100, 500)
+    run(talk, 1, 600)
+    come(talk, 2, 100, 600)
+    talk.sample(1, after_ms=1, steps=1, stopped=1, busy=True, device_bytes=600 * MIB)
+    assert group(talk, 1).barred
+
+    talk.tick(after_ms=249)
+    assert group(talk, 1).barred
+    talk.tick(after_ms=1)
+
+    assert not group(talk, 1).barred
+    assert group(talk, 2).barred  # the lane is still that of the first
+    assert talk.is_open(1)
+    stop(talk, 1, 100)  # to its next mark
+    assert not group(talk, 2).barred
+
+
+def test_more_than_the_gpu_has_does_not_stop_the_line(talk):
+    come(talk, 1, 100, 800)
+    come(talk, 2, 1000, 500)
+    come(talk, 3, 100, 100)
+    lanes = talk.core.lanes.of(group(talk, 2)).lanes
+
+    talk.leave(1)
+
+    assert lanes.is_admitted((1000, "j:2"))  # alone, as one that says nothing
+    assert lanes.need_of((1000, "j:2")) is None
+
+
+def test_who_joins_a_group_adds_its_promise_only_where_there_is_room(talk):
+    come(talk, 1, 100, 300, group="ranks")
+    come(talk, 2, 100, 300)
+    lanes = talk.core.lanes.of(group(talk, 1)).lanes
+
+    come(talk, 3, 200, 300, group="ranks")  # 300 + 600 + 100 + 300 is too much
+
+    assert lanes.alone == []
+    assert not group(talk, 2).barred
+    assert group(talk, 1).memory_limit_bytes == 400 * MIB
+    talk.leave(2)
+    assert group(talk, 1).memory_limit_bytes == 900 * MIB
+
+
+def test_a_promise_of_one_of_several_in_a_group_counts_with_the_others(talk):
+    come(talk, 1, 100, 100, group="ranks")
+    come(talk, 2, 100, 100, group="ranks")
+    come(talk, 3, 100, 300)  # 224 are left
+    job = talk.core.jobs[1]
+
+    refused = replace(job.spec, **promise(200, 300))  # 100 and 200 more
+    assert "no room beside the jobs on its gpu" in talk.core.objection_to(refused, job)
+    assert talk.core.objection_to(replace(job.spec, **promise(200, 200)), job) is None
