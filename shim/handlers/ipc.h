@@ -8,15 +8,16 @@
 #include "driver.h"
 #include "handlers/counted.h"
 #include "handlers/sharing.h"
+#include "imports.h"
 #include "log.h"
+#include "offers.h"
+#include "session.h"
 #include "swappable.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 
-inline void remember_imported(CUdeviceptr address) {
-  size_t bytes = 0;
-  if (g_driver.cuMemGetAddressRange_v2)
-    g_driver.cuMemGetAddressRange_v2(nullptr, &bytes, address);
+inline void remember_imported(CUdeviceptr address, uint64_t bytes) {
   const Place place = place_now();
   holdings::Entry entry;
   entry.kind = holdings::Kind::kImported;
@@ -36,6 +37,17 @@ inline void remember_imported(CUdeviceptr address) {
   memory::add_imported(static_cast<int64_t>(bytes));
 }
 
+inline uint64_t bytes_at(CUdeviceptr address) {
+  size_t bytes = 0;
+  if (g_driver.cuMemGetAddressRange_v2)
+    g_driver.cuMemGetAddressRange_v2(nullptr, &bytes, address);
+  return bytes;
+}
+
+inline void remember_imported(CUdeviceptr address) {
+  remember_imported(address, bytes_at(address));
+}
+
 inline void forget_imported(CUdeviceptr address) {
   uint64_t bytes = 0;
   {
@@ -48,19 +60,38 @@ inline void forget_imported(CUdeviceptr address) {
   memory::add_imported(-static_cast<int64_t>(bytes));
 }
 
-// The driver shares no virtual memory in this way, and its error does not tell why.
+// The driver shares no virtual memory in this way: we do (share.h).
 template <class Call>
 CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
-  const CUresult result = share_handle<Call>(handle, address);
-  if (result != CUDA_SUCCESS && swap::range_at(address).bytes) {
-    say_once("cuIpcGetMemHandle refuses memory that can be moved: start a job whose processes share "
-             "device memory with --no-swappable");
+  managed_channel();
+  CUresult shared = CUDA_ERROR_NOT_FOUND;
+  if (handle) {
+    const swap::Use use;
+    shared = swap::offer(address, handle);
   }
-  return result;
+  if (shared == CUDA_ERROR_NOT_FOUND) return share_handle<Call>(handle, address);
+  if (shared == CUDA_SUCCESS) {
+    ties::share_handle(handle, sizeof(*handle));
+    return CUDA_SUCCESS;
+  }
+  say_once("cuIpcGetMemHandle refuses memory that can be moved where the driver exports no "
+           "descriptors: start a job whose processes share device memory with --no-swappable");
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 template <class Call>
 CUresult open_memory(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  managed_channel();
+  if (address && g_session.load(std::memory_order_acquire) == SessionState::kStarted &&
+      swap::is_shared_handle(handle)) {
+    swap::Range range;
+    const CUresult result = swap::open_shared(&range, handle, flags);
+    if (result != CUDA_SUCCESS) return result;
+    *address = range.base;
+    remember_imported(range.base, range.bytes);
+    ties::share_handle(&handle, sizeof(handle));
+    return result;
+  }
   const CUresult result = open_handle<Call>(address, handle, flags);
   if (result == CUDA_SUCCESS && address) remember_imported(*address);
   return result;
@@ -68,7 +99,8 @@ CUresult open_memory(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags
 
 template <class Call>
 CUresult close_memory(CUdeviceptr address) {
-  const CUresult result = Call::real(address);
+  CUresult result = swap::close_shared(address);
+  if (result == CUDA_ERROR_NOT_FOUND) result = Call::real(address);
   if (result == CUDA_SUCCESS) forget_imported(address);
   return result;
 }

@@ -7,15 +7,22 @@
 #include <cstdint>
 
 #include "driver.h"
+#include "imports.h"
 #include "swappable.h"
 #include "use.h"
 
 namespace tandem::shim::handlers {
 
+// Of what the driver has as virtual memory and the program as linear; no bytes: of none.
+inline swap::Range known_range(CUdeviceptr address) {
+  const swap::Range own = swap::range_at(address);
+  return own.bytes ? own : swap::shared_range_at(address);
+}
+
 template <class Call, class Address, class Size>
 CUresult address_range(Address* base, Size* bytes, Address address) {
   const swap::Use use;
-  const swap::Range range = swap::range_at(address);
+  const swap::Range range = known_range(address);
   if (!range.bytes) return Call::real(base, bytes, address);
   if (base) *base = static_cast<Address>(range.base);
   if (bytes) *bytes = static_cast<Size>(range.bytes);
@@ -38,6 +45,9 @@ inline void correct_attribute(const swap::Range& range, CUpointer_attribute attr
       if (range.buffer_id) *static_cast<unsigned long long*>(to) = range.buffer_id;
       else g_driver.cuPointerGetAttribute(to, attribute, range.base);
       break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<bool*>(to) = true;  // by us (share.h)
+      break;
     default: break;
   }
 }
@@ -47,7 +57,7 @@ CUresult pointer_attribute(void* to, CUpointer_attribute attribute, CUdeviceptr 
   const swap::Use use;
   const CUresult result = Call::real(to, attribute, address);
   if (result != CUDA_SUCCESS) return result;
-  const swap::Range range = swap::range_at(address);
+  const swap::Range range = known_range(address);
   if (range.bytes) correct_attribute(range, attribute, to);
   return result;
 }
@@ -58,7 +68,7 @@ CUresult pointer_attributes(unsigned count, CUpointer_attribute* attributes, voi
   const swap::Use use;
   const CUresult result = Call::real(count, attributes, to, address);
   if (result != CUDA_SUCCESS) return result;
-  const swap::Range range = swap::range_at(address);
+  const swap::Range range = known_range(address);
   for (unsigned i = 0; range.bytes && i < count; ++i) correct_attribute(range, attributes[i], to[i]);
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "driver.h"
 #include "handlers/counted.h"
+#include "handlers/pointers.h"
 #include "handlers/sharing.h"
 #include "physical.h"
 #include "use.h"
@@ -45,8 +46,10 @@ CUresult import_physical(CUmemGenericAllocationHandle* out, void* handle,
   return result;
 }
 
+// The driver refuses it for linear memory, which is what the program takes the pieces for.
 template <class Call>
 CUresult retain_physical(CUmemGenericAllocationHandle* out, void* within) {
+  if (known_range(reinterpret_cast<CUdeviceptr>(within)).bytes) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = Call::real(out, within);
   if (result == CUDA_SUCCESS && out)
     physical::note_retained(*out, reinterpret_cast<CUdeviceptr>(within));

@@ -1,7 +1,6 @@
 #include "attach.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include "driver.h"
 #include "homes.h"
 #include "mover.h"
+#include "patience.h"
 #include "watched.h"
 #include "wire.h"
 
@@ -218,39 +218,6 @@ Channel* welcomed(const Packet& packet, const PeerPages& early) {
                                         std::memory_order_relaxed);
   return channel;
 }
-
-// Waits until there is something to read, or give_up_ns has come. On the virtual clock the daemon
-// answers in one of its rounds, so we look after each millisecond of virtual time and the run
-// repeats; a daemon that keeps other time gets real time after that.
-class Patience {
- public:
-  explicit Patience(int timeout_ms)
-      : give_up_ns_(monotonic_ns() + static_cast<uint64_t>(timeout_ms) * 1'000'000),
-        rounds_(g_clock.is_virtual() ? timeout_ms : 0) {}
-
-  // False: time is over.
-  bool wait(int socket) {
-    if (rounds_ > 0) {
-      --rounds_;
-      g_clock.sleep_until_ns(g_clock.now_ns() + 1'000'000);
-      return true;
-    }
-    const uint64_t now = monotonic_ns();
-    if (now >= give_up_ns_) return false;
-    pollfd wanted{socket, POLLIN, 0};
-    const int left_ms = static_cast<int>((give_up_ns_ - now) / 1'000'000) + 1;
-    const bool leave_clock = g_clock.is_virtual() && g_driver.softgpu_wait_begin;
-    if (leave_clock) g_driver.softgpu_wait_begin();
-    const int ready = poll(&wanted, 1, left_ms);
-    const bool failed = ready < 0 && errno != EINTR;
-    if (leave_clock) g_driver.softgpu_wait_end();
-    return !failed;
-  }
-
- private:
-  uint64_t give_up_ns_;
-  int rounds_;
-};
 
 Channel* shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
   if (!send_message(socket, hello)) return nullptr;

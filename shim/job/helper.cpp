@@ -18,6 +18,7 @@
 #include "line.h"
 #include "markers.h"
 #include "mover.h"
+#include "offers.h"
 #include "own_thread.h"
 #include "presence.h"
 #include "relaxed.h"
@@ -210,15 +211,16 @@ void empty_wake_pipe(int fd) {
   }
 }
 
-// Waits for the socket, a wake-up, or the time.
+// Waits for the daemon, another process, a wake-up, or the time.
 void sleep_on(int socket, uint64_t ns) {
   if (g_wake_read.number() < 0) make_wake_pipe();
   const int wake_fd = g_wake_read.number();
-  pollfd wanted[2] = {{wake_fd, POLLIN, 0}, {socket, POLLIN, 0}};
+  const int openers = swap::openers_socket();  // ppoll passes over those that are negative
+  pollfd wanted[3] = {{wake_fd, POLLIN, 0}, {socket, POLLIN, 0}, {openers, POLLIN, 0}};
   timespec timeout{};
   timeout.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
   timeout.tv_nsec = static_cast<long>(ns % 1'000'000'000);
-  ppoll(wanted, socket >= 0 ? 2 : 1, &timeout, nullptr);
+  ppoll(wanted, 3, &timeout, nullptr);
   if (wanted[0].revents) empty_wake_pipe(wake_fd);
 }
 
@@ -245,6 +247,12 @@ uint64_t jitter_ns() {
   return (seed >> 33) % (kRetryNs / 4);
 }
 
+void answer_others() {
+  g_in_driver.store(true);
+  if (!g_stopping.load()) swap::answer_openers();
+  g_in_driver.store(false);
+}
+
 void try_again() {
   if (g_clock.is_virtual()) {
     g_clock.sleep_until_ns(g_clock.now_ns() + kRetryNs);
@@ -263,6 +271,7 @@ void* run(void*) {
   if (g_driver.cuThreadExchangeStreamCaptureMode) g_driver.cuThreadExchangeStreamCaptureMode(&mode);
   while (!g_stopping.load()) {
     Channel* channel = g_channel.load(std::memory_order_acquire);
+    answer_others();
     if (!channel) {
       try_again();
     } else if (!read_messages(*channel)) {

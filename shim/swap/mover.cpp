@@ -123,7 +123,7 @@ class Mover {
     uint64_t left = resident_bytes();
     size_t at = piece_count();
     for (; at > 0 && left > order_.target; --at) {
-      if (piece(at - 1).resident) left -= piece(at - 1).bytes;
+      if (piece(at - 1).can_go()) left -= piece(at - 1).bytes;
     }
     return at;
   }
@@ -150,7 +150,7 @@ class Mover {
     take_homes_back();
     for (size_t i = first; i < piece_count(); ++i) {
       Piece& each = piece(i);
-      if (!each.resident) continue;
+      if (!each.can_go()) continue;
       each.home = take_home(each.bytes);
       if (each.home) continue;
       take_homes_back();
@@ -172,7 +172,7 @@ class Mover {
     }
     bool good = true;
     for (size_t i = piece_count(); good && i > first && !is_superseded(); --i) {
-      if (piece(i - 1).resident) good = transit_.out(&piece(i - 1));
+      if (piece(i - 1).can_go()) good = transit_.out(&piece(i - 1));
     }
     good = transit_.settle() && good;
     if (good) {

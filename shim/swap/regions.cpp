@@ -22,6 +22,7 @@ struct Region {
   uint64_t bytes;     // as asked for
   uint64_t reserved;  // addresses and, in pieces, memory
   uint64_t context;
+  Token token;  // once it is shared
 };
 
 // Users among themselves; the mover has the tables alone.
@@ -42,8 +43,20 @@ bool has_virtual_memory(uint32_t device) {
          yes != 0;
 }
 
+bool can_export(uint32_t device) {
+  int yes = 0;
+  return g_driver.cuMemExportToShareableHandle &&
+         g_driver.cuDeviceGetAttribute(&yes,
+                                       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                                       static_cast<CUdevice>(device)) == CUDA_SUCCESS &&
+         yes != 0;
+}
+
+// What may be shared has to be made for it.
 CUmemAllocationProp properties_of(uint32_t device) {
   CUmemAllocationProp properties{};
+  if (can_export(device))
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(device)}};
   return properties;
@@ -76,16 +89,21 @@ bool is_region(size_t at, CUdeviceptr base) {
   return at < g_regions.size() && g_regions[at].base == base;
 }
 
+// It is no more, or no more to be moved.
+void stop_counting(const Piece& piece) {
+  if (piece.pinned || piece.lost) return;
+  g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
+  if (piece.resident) g_resident.fetch_sub(piece.bytes, std::memory_order_relaxed);
+}
+
 // The pieces of [base, base + bytes), gone.
 void drop_pieces(CUdeviceptr base, uint64_t bytes) {
   for (const size_t at = place_of(g_pieces, base);
        at < g_pieces.size() && g_pieces[at].at < base + bytes;) {
     Piece& piece = g_pieces[at];
-    // What the driver does not take back is lost, and no more ours to count.
-    if (piece.resident && unmap_piece(&piece) != CUDA_SUCCESS)
-      g_resident.fetch_sub(piece.bytes, std::memory_order_relaxed);
+    if (piece.resident) unmap_piece(&piece);
     if (piece.home) give_home_back(piece.home);
-    if (!piece.lost) g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
+    stop_counting(piece);  // what the driver did not take back is lost, and no more ours to count
     g_pieces.erase(at);
   }
 }
@@ -122,6 +140,32 @@ void publish_locked() {
   publish_traffic(&swap);
 }
 
+template <class Visit>
+void for_pieces(const Region& region, Visit visit) {
+  const size_t first = place_of(g_pieces, region.base);
+  for (size_t at = first; at < g_pieces.size(); ++at) {
+    if (g_pieces[at].at - region.base >= region.reserved) return;
+    visit(at - first, g_pieces[at]);
+  }
+}
+
+// On the device, and made to be shared.
+bool can_be_shared(const Region& region) {
+  bool yes = true;
+  for_pieces(region, [&](size_t, const Piece& piece) {
+    yes = yes && piece.resident && can_export(piece.device);
+  });
+  return yes;
+}
+
+const Region* named(const Token& token) {
+  if (!token) return nullptr;
+  for (const Region& region : g_regions) {
+    if (region.token == token) return &region;
+  }
+  return nullptr;
+}
+
 void drop(const Region& region) {
   drop_pieces(region.base, region.reserved);
   g_driver.cuMemAddressFree(region.base, region.reserved);
@@ -133,7 +177,7 @@ CUresult allocate_region(CUdeviceptr* out, uint64_t bytes, uint64_t context, uin
                          uint64_t* held) {
   const uint64_t unit = unit_of(device);
   if (!unit || bytes > UINT64_MAX - unit) return CUDA_ERROR_NOT_SUPPORTED;
-  Region region{0, bytes, (bytes + unit - 1) / unit * unit, context};
+  Region region{0, bytes, (bytes + unit - 1) / unit * unit, context, {}};
   CUresult result = g_driver.cuMemAddressReserve(&region.base, region.reserved, 0, 0, 0);
   if (result != CUDA_SUCCESS) return result;
   const HoldsMutex lock(&g_lock);
@@ -189,6 +233,46 @@ Range range_of(CUdeviceptr address) {
   return {region.base, region.bytes, region.context, 0};
 }
 
+Token pin_region(CUdeviceptr base, const Token& fresh) {
+  const HoldsMutex lock(&g_lock);
+  const size_t at = place_of(g_regions, base);
+  if (!is_region(at, base)) return {};
+  Region& region = g_regions[at];
+  if (region.token || !can_be_shared(region)) return region.token;
+  region.token = fresh;
+  for_pieces(region, [](size_t, Piece& piece) {
+    stop_counting(piece);
+    piece.pinned = true;
+  });
+  publish_locked();
+  return region.token;
+}
+
+Range pinned_region(const Token& token, uint64_t* reserved) {
+  const HoldsMutex lock(&g_lock);
+  const Region* region = named(token);
+  if (!region) return {};
+  *reserved = region->reserved;
+  return {region->base, region->bytes, region->context, 0};
+}
+
+size_t export_pieces(const Token& token, size_t first, Exported* out, size_t room) {
+  const HoldsMutex lock(&g_lock);
+  const Region* region = named(token);
+  if (!region) return 0;
+  size_t count = 0;
+  bool good = true;
+  for_pieces(*region, [&](size_t index, const Piece& piece) {
+    if (!good || index < first || count == room) return;
+    int fd = -1;
+    good = g_driver.cuMemExportToShareableHandle(&fd, piece.handle,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                 0) == CUDA_SUCCESS;
+    if (good) out[count++] = {piece.at - region->base, piece.bytes, fd};
+  });
+  return count;
+}
+
 CUresult wait_for_work(uint64_t context) {
   const CUresult pushed = g_driver.cuCtxPushCurrent_v2(reinterpret_cast<CUcontext>(context));
   if (pushed != CUDA_SUCCESS) return pushed;
@@ -234,7 +318,7 @@ CUresult unmap_piece(Piece* piece) {
   if (result != CUDA_SUCCESS) return result;
   g_driver.cuMemRelease(piece->handle);
   piece->resident = false;
-  g_resident.fetch_sub(piece->bytes, std::memory_order_relaxed);
+  if (!piece->pinned) g_resident.fetch_sub(piece->bytes, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 

@@ -25,6 +25,26 @@ struct Piece {
   uint32_t device;
   bool resident;
   bool lost;  // its bytes are nowhere any more, and it is never on the device again
+  bool pinned;  // others map it: it stays
+
+  [[nodiscard]] bool can_go() const { return resident && !pinned; }
+};
+
+// What names a region to processes that share it: whoever does not have it cannot guess it.
+struct Token {
+  uint64_t words[2];
+
+  explicit operator bool() const { return (words[0] | words[1]) != 0; }
+  friend bool operator==(const Token& one, const Token& other) {
+    return one.words[0] == other.words[0] && one.words[1] == other.words[1];
+  }
+};
+
+// A piece for another process.
+struct Exported {
+  uint64_t at;  // in the region
+  uint64_t bytes;
+  int fd;
 };
 
 struct Range {
@@ -45,10 +65,19 @@ CUresult release_region(CUdeviceptr base);
 void release_regions_unless(bool (*keep)(CUdeviceptr base));
 Range range_of(CUdeviceptr address);
 
+// From now on it stays on the device until it is freed, and is no memory that can be moved any more. Its
+// token: `fresh`, or the one it has already. None: no region begins there, or it cannot be shared.
+Token pin_region(CUdeviceptr base, const Token& fresh);
+// What `token` names; no bytes: nothing any more. Helper, too.
+Range pinned_region(const Token& token, uint64_t* reserved);
+// Descriptors, which are the caller's, of its pieces from the `first` on: how many. Helper, too.
+size_t export_pieces(const Token& token, size_t first, Exported* out, size_t room);
+
 // As cuMemFree does before it frees.
 CUresult wait_for_work(uint64_t context);
 
 void publish_bytes();
+// Of what can be moved.
 [[nodiscard]] uint64_t swappable_bytes();
 [[nodiscard]] uint64_t resident_bytes();
 [[nodiscard]] uint64_t swapped_bytes();

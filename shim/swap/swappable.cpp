@@ -2,7 +2,9 @@
 
 #include "holdings.h"
 #include "homes.h"
+#include "imports.h"
 #include "mover.h"
+#include "offers.h"
 #include "slabs.h"
 #include "traffic.h"
 #include "use.h"
@@ -37,6 +39,7 @@ Range range_at(CUdeviceptr address) {
 }
 
 void release_forgotten() {
+  close_forgotten();
   if (!g_on.load(std::memory_order_relaxed)) return;
   forget_slabs_unless([](CUdeviceptr address) { return is_held(holdings::Kind::kPacked, address); });
   release_regions_unless([](CUdeviceptr base) {
@@ -50,6 +53,8 @@ void give_up_spare(uint32_t device) {
 }
 
 void start_afresh() {
+  forget_offers();
+  forget_imports();
   forget_slabs();
   forget_regions();
   forget_homes();

@@ -479,17 +479,6 @@ def lose_device(folder):
     return cu.cuCtxSynchronize()[0].name
 
 
-def sharing(folder, *, swappable=True):
-    """What a job hears that gives its memory to others."""
-    Daemon(folder, swappable=swappable)
-    return {"answer": cu.cuIpcGetMemHandle(ok(cu.cuMemAlloc(4 * MIB)))[0].name}
-
-
-def sharing_what_stays(folder):
-    """The same of a job that nobody may move."""
-    return sharing(folder, swappable=False)
-
-
 def not_swappable(folder):
     """A job that nobody may move keeps the driver's allocator."""
     daemon = Daemon(folder, swappable=False)

@@ -230,14 +230,6 @@ def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
     assert seen["answers"] == ["CUDA_ERROR_DEVICE_UNAVAILABLE"]
 
 
-def test_who_cannot_share_memory_that_moves_is_told_why(case):
-    shared, refused = case("sharing_what_stays"), case("sharing")
-
-    assert (shared["answer"], shared["said"]) == ("CUDA_SUCCESS", "")
-    assert refused["answer"] == "CUDA_ERROR_INVALID_VALUE"
-    assert "tandem: cuIpcGetMemHandle refuses memory that can be moved" in refused["said"]
-
-
 def test_a_job_that_may_not_be_moved_keeps_the_drivers_allocator(case):
     seen = case("not_swappable")
 

@@ -56,6 +56,10 @@ def memory_facts(job: Job) -> list[str]:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
     if filed_bytes := sum(p.usage.filed_bytes for p in job.processes.values()):
         lines.append(f"{size_of(filed_bytes)} of its memory on the host are in files of swap_dir")
+    fixed_bytes = used_bytes - sum(p.usage.swappable_bytes for p in job.processes.values())
+    if spec.swappable and fixed_bytes > 0:
+        what = "pools, arrays, or shared with other processes"
+        lines.append(f"{size_of(fixed_bytes)} of its memory cannot be moved: {what}")
     if spec.swappable and spec.idle_release_ns:
         idle = f"{spec.idle_release_ns / 1e9:g} s"
         lines.append(f"gives its memory up when idle for {idle}, until its next call")

@@ -151,6 +151,25 @@ inline void make_memory() {
     g_gpu.physical.erase(handle);
     return CUDA_SUCCESS;
   };
+  g_driver.cuMemExportToShareableHandle = [](void* out, CUmemGenericAllocationHandle handle,
+                                             CUmemAllocationHandleType, unsigned long long) {
+    const Guard guard(g_gpu.lock);
+    if (fails()) return kFault;
+    *static_cast<int*>(out) = fcntl(g_gpu.physical.at(handle).fd, F_DUPFD_CLOEXEC, 0);
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* out, void* handle,
+                                               CUmemAllocationHandleType) {
+    const Guard guard(g_gpu.lock);
+    if (fails()) return kFault;
+    const int fd =
+        fcntl(static_cast<int>(reinterpret_cast<intptr_t>(handle)), F_DUPFD_CLOEXEC, 0);
+    const off_t bytes = lseek(fd, 0, SEEK_END);
+    CHECK(bytes > 0);
+    g_gpu.used += static_cast<uint64_t>(bytes);
+    g_gpu.physical[*out = g_gpu.next++] = {fd, static_cast<uint64_t>(bytes)};
+    return CUDA_SUCCESS;
+  };
   g_driver.cuMemMap = [](CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
                          unsigned long long) {
     const Guard guard(g_gpu.lock);

@@ -1,16 +1,20 @@
 // Memory that moves, on a driver that fails wherever it may: no byte is lost, and nobody waits for ever.
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "fake_gpu.h"
 #include "homes.h"
+#include "imports.h"
 #include "mover.h"
+#include "offers.h"
 #include "regions.h"
 #include "slabs.h"
 #include "swappable.h"
@@ -141,6 +145,8 @@ class Memory {
     parts_.push_back({at, std::move(content)});
     return true;
   }
+
+  [[nodiscard]] CUdeviceptr address(size_t index) const { return parts_[index].at; }
 
   // Whether it is free.
   bool drop(size_t index) {
@@ -517,4 +523,44 @@ TEST(random_allocations_moves_and_failures_against_a_model) {
     CHECK_EQ(used(), 0u);
     CHECK_EQ(swap::swappable_bytes(), 0u);
   }
+}
+
+TEST(what_is_shared_is_opened_while_the_rest_moves) {
+  Job job;
+  Memory memory;
+  CHECK(memory.add(3 * kMiB) && memory.add(5 * kMiB));
+  job.give_pool(64 * kMiB);
+  CUipcMemHandle handle;
+  {
+    const swap::Use use;
+    CHECK_EQ(swap::offer(memory.address(0), &handle), CUDA_SUCCESS);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    swap::start_afresh();
+    fake_gpu::make_once();
+    for (int i = 0; i < 20; ++i) {
+      swap::Range range;
+      CHECK_EQ(swap::open_shared(&range, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+      CHECK_EQ(swap::close_shared(range.base), CUDA_SUCCESS);
+    }
+    _exit(0);
+  }
+  std::atomic<bool> over{false};
+  std::thread helper([&] {
+    for (; !over; usleep(50)) swap::answer_openers();
+  });
+  int status = -1;
+  while (waitpid(child, &status, WNOHANG) != child) {
+    CHECK(job.move(0) == shm::SwapOutcome::kReached);
+    CHECK_EQ(swap::swapped_bytes(), 6 * kMiB);
+    CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+    CHECK(memory.add(2 * kMiB) && memory.drop(2));
+  }
+  over = true;
+  helper.join();
+  CHECK_EQ(status, 0);
+  CHECK(memory.is_right());
+  memory.drop_all();
+  CHECK_EQ(used(), 0u);
 }

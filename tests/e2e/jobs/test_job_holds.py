@@ -65,10 +65,10 @@ def test_a_job_is_held_no_longer_than_max_hold_in_any_policy(fresh_place):
     assert 50 <= waited_ms < 50 + 20 + 110  # what it computes takes 100 ms of its own
 
 
-def ranks(place, share):
+def ranks(place, share, *options):
     """Two jobs that reduce with each other, in words that `share` gives them, beside a rival."""
     rival = place.job("rival", "-p", "batch")
-    first, second = (place.job(f"rank{i}", "-p", "batch") for i in range(2))
+    first, second = (place.job(f"rank{i}", "-p", "batch", *options) for i in range(2))
     share(first, second)
     rival.start("for_ever(lambda: waiting.short(gpu))")
     rival.result()
@@ -81,8 +81,10 @@ def by_ipc(first, second):
     second.do(f"waiting.import_(gpu, {first.do('waiting.export(gpu)')!r})")
 
 
-def test_two_ranks_tied_by_ipc_meet_without_a_failed_drain(place):
-    took_ms = ranks(place, by_ipc)
+# What a job has that can be moved is shared by Tandem, and not by the driver.
+@pytest.mark.parametrize("option", ["--no-swappable", "--swappable"])
+def test_two_ranks_tied_by_ipc_meet_without_a_failed_drain(place, option):
+    took_ms = ranks(place, by_ipc, option)
 
     assert "share memory or events" in explained(place, "rank0")
     assert took_ms < DRAIN_MS

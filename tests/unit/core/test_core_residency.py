@@ -30,6 +30,21 @@ def story(talk, job_id):
     return [line for _, line in talk.core.job(job_id).story]
 
 
+def test_how_much_of_a_job_cannot_be_moved_is_said():
+    talk = Talk()
+    started(talk, 1, 100 * MIB)
+    started(talk, 2, 100 * MIB, swappable=False)
+    facts = [explain(talk.core, talk.core.job(job), talk.now_ns).lines for job in (1, 2)]
+    assert not any("cannot be moved" in line for lines in facts for line in lines)
+
+    for job in (1, 2):
+        talk.sample(job, swappable_bytes=70 * MIB, device_bytes=100 * MIB)
+    shared, driver = (explain(talk.core, talk.core.job(job), talk.now_ns).lines for job in (1, 2))
+    what = "30 MiB of its memory cannot be moved: pools, arrays, or shared with other processes"
+    assert what in shared
+    assert what not in driver
+
+
 def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_when_it_goes_on():
     talk = Talk()
     started(talk, 1, 100 * MIB)
