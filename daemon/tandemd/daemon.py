@@ -29,7 +29,7 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
 from tandemd.edges.channel import Channels
-from tandemd.edges.checkpoints import Checkpointer
+from tandemd.edges.checkpoints import Checkpointer, Target
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
 from tandemd.edges.homes import Homes
@@ -236,7 +236,8 @@ class Daemon:
                 )
             )
 
-        self._checkpointer.move(info.pid, away=action.away, tell=tell)
+        target = Target(pid=info.pid, is_there=info.is_there)
+        self._checkpointer.move(target, away=action.away, tell=tell)
 
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:

@@ -47,10 +47,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
-    """What display needs to know of an attached process."""
+    """What others need to know of an attached process."""
 
     pid: int
     attached_ns: int
+    is_there: Callable[[], bool]  # it lives, which another one by its pid is not; any thread
 
 
 class Note(Protocol):
@@ -146,7 +147,9 @@ class Sessions:
         self._next_process_id += 1
         self._processes[connection.number] = process_id
         self._connections[process_id] = connection
-        self.info[process_id] = ProcessInfo(pid=connection.peer.pid, attached_ns=now_ns)
+        self.info[process_id] = ProcessInfo(
+            pid=connection.peer.pid, attached_ns=now_ns, is_there=connection.is_there
+        )
         self.on_attach()
         self._channels.open(process_id, pages)
         gpu = self._gpu_index.of(hello.device_uuids)

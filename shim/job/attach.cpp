@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "driver.h"
 #include "homes.h"
@@ -50,6 +51,10 @@ struct Packet {
     if (header->size != size || size < sizeof(T)) return nullptr;
     return reinterpret_cast<const T*>(bytes);
   }
+
+  // For a message that comes with one descriptor; -1 = it came without, as when the job has as many as it
+  // may. The caller closes it.
+  int take_descriptor() { return fd_count == 1 ? std::exchange(fd[0], -1) : -1; }
 };
 
 void take_descriptors(msghdr* message, Packet* packet) {
@@ -195,13 +200,9 @@ bool handle_presence(PeerPages& pages, const Packet& packet) {
 
 void handle_swap(const Channel& channel, Packet& packet) {
   if (const auto* pool = packet.as<wire::HostPool>(wire::Type::kHostPool)) {
-    if (packet.fd_count != 1) return;
-    swap::add_pool(packet.fd[0], pool->bytes);
-    packet.fd[0] = -1;  // it has that now
+    swap::add_pool(packet.take_descriptor(), pool->bytes);
   } else if (const auto* file = packet.as<wire::HostFile>(wire::Type::kHostFile)) {
-    if (packet.fd_count != 1) return;
-    swap::order_to_file(file->order, file->since, file->pool, packet.fd[0]);
-    packet.fd[0] = -1;  // likewise
+    swap::order_to_file(file->order, file->since, file->pool, packet.take_descriptor());
   } else if (packet.as<wire::Swap>(wire::Type::kSwap)) {
     const shm::CommandMemory& memory = channel.command->memory;
     const uint32_t number = memory.swap_order.load(std::memory_order_acquire);

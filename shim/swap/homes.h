@@ -9,7 +9,8 @@ namespace tandem::shim::swap {
 // Pools count from 1 on each connection to the daemon. Helper, or who makes the connection.
 void begin_counting_pools();
 
-// Takes the descriptor. A pool that is not sealed, or shorter than it says, is counted and dropped. Helper.
+// Takes the descriptor. A pool that has none (-1), is not sealed, or shorter than it says, is counted, since
+// the daemon has, and dropped. Helper.
 void add_pool(int fd, uint64_t bytes);
 
 // Pins what has come since, in the current context. Memory that cannot be pinned is only slower. Mover.

@@ -20,7 +20,8 @@ namespace tandem::shim::swap {
 void order(uint32_t number, uint64_t target);
 
 // The daemon has copied the pool with that number to a file, while the order `since` was the newest: if it
-// still is, the file takes the pool's place. Takes the descriptor. Helper.
+// still is, the file takes the pool's place. Takes the descriptor; -1 = none came, which is answered like a
+// file that fails. Helper.
 void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd);
 
 // The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, again and again.

@@ -239,15 +239,28 @@ class Attached:
         descriptors = array.array("i", [self.process.fds[2]])
         other.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())])
 
-    def give_pool(self, count: int) -> int:
-        """A host pool of that many bytes, for pages that are moved out; its descriptor."""
+    def give_pool(self, count: int, *, comes: bool = True) -> int:
+        """A host pool of that many bytes, for pages that are moved out; its descriptor.
+
+        One that does not come was left by the kernel: the job has as many as it may have.
+        """
         fd = os.memfd_create("pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, count)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        rights = array.array("i", [fd]).tobytes()
-        packet = _native.encode_host_pool(bytes=count)
-        self.connection.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        self._send(_native.encode_host_pool(bytes=count), fd if comes else None)
         return fd
+
+    def offer_file(self, pool: int, fd: int | None) -> int:
+        """A file for the pool with that number, or one that does not come; the order's number."""
+        self._orders += 1
+        packet = _native.encode_host_file(order=self._orders, since=self._orders - 1, pool=pool)
+        self._send(packet, fd)
+        return self._orders
+
+    def _send(self, packet: bytes, fd: int | None) -> None:
+        rights = [] if fd is None else [array.array("i", [fd]).tobytes()]
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, each) for each in rights]
+        self.connection.sendmsg([packet], ancillary)
 
     def order(self, target: int) -> int:
         """Have no more than `target` bytes on the device; the order's number."""

@@ -214,6 +214,23 @@ def without_room_on_the_host(folder):
     }
 
 
+def descriptors_that_do_not_come(folder):
+    """Pools are counted all the same, and files are answered."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED), comes=False)
+    pool = daemon.job.give_pool(sum(ROUNDED))
+    out = daemon.move(0)
+    file = os.memfd_create("file", os.MFD_CLOEXEC)
+    os.pwrite(file, os.pread(pool, sum(ROUNDED), 0), 0)
+    answers = []
+    for number, fd in ((1, file), (2, None), (2, file)):
+        seen = daemon.until("swap_done", daemon.job.offer_file(number, fd))
+        answers.append((OUTCOMES[seen.swap_outcome], seen.filed_bytes))
+    back = daemon.move(EVERYTHING)
+    return {"out": out, "answers": answers, "back": back, "right": memory.is_right()}
+
+
 def work_waits(folder):
     """Work, a question and an allocation wait until all is back, then do what they should."""
     daemon = Daemon(folder)

@@ -123,6 +123,15 @@ def test_nothing_moves_without_a_home_for_all_that_has_to(case):
     assert seen["right"] == [True] * 3
 
 
+def test_a_descriptor_that_does_not_come_is_missed_and_no_other_is_taken_for_it(case):
+    seen = case("descriptors_that_do_not_come")
+
+    assert seen["out"] == ["reached", ALL]
+    assert seen["answers"] == [["failed", 0], ["failed", 0], ["reached", ALL]]
+    assert seen["back"] == ["reached", 0]
+    assert seen["right"] == [True] * 3
+
+
 def test_whoever_needs_the_memory_waits_until_it_is_back(case):
     seen = case("work_waits")
 

@@ -106,7 +106,9 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
   grow(&snapshot->swap_out_ns, swap.out_ns);
   grow(&snapshot->swap_in_bytes, swap.in_bytes);
   grow(&snapshot->swap_in_ns, swap.in_ns);
-  snapshot->filed_bytes = std::min(bounded(swap.filed_bytes), snapshot->swapped_bytes);
+  // Not by swapped_bytes: what comes back is on the device before it has been copied there, and its file is
+  // needed until then.
+  snapshot->filed_bytes = std::min(bounded(swap.filed_bytes), snapshot->swappable_bytes);
 }
 
 // A request that changes while it is read is none until the next look.

@@ -37,7 +37,7 @@ struct Snapshot {
   uint64_t swap_out_ns = 0;
   uint64_t swap_in_bytes = 0;    // and back
   uint64_t swap_in_ns = 0;
-  uint64_t filed_bytes = 0;      // of swapped_bytes, in files
+  uint64_t filed_bytes = 0;      // of swappable_bytes, in files, until they have been copied back
   uint32_t waiting_threads = 0;
   shm::WaitReason wait_reason = shm::WaitReason::kNone;
   uint64_t wait_since_ns = 0;

@@ -71,7 +71,8 @@ class Checkpoints:
 
     def _take_saved(self, place: _Place, event: ProcessCheckpointed) -> None:
         if event.problem:
-            place.stays = True
+            # It may be neither saved nor let go on: looked at again, as one that has just attached.
+            place.is_here, place.stays = None, True
             place.job.tell(event.now_ns, f"its memory stays on the gpu: {event.problem}")
             return
         place.is_here = False

@@ -49,6 +49,7 @@ class Home:
     process: Process
     pools: list[Pool] = field(default_factory=list)
     offer: int = 0  # order by which it takes the file, while one is offered
+    answer_due_ns: int = 0  # to the offer: nobody else waits for it any longer
     no_file_until_ns: int = 0
     told: str = ""  # why it could not, when that was last told
 
@@ -77,6 +78,18 @@ class Home:
         """The pool on its way to a file: one at a time."""
         on_its_way = (Tier.COPYING, Tier.OFFERED)
         return next((pool for pool in self.pools if pool.tier in on_its_way), None)
+
+    @property
+    def look_again_ns(self) -> int:
+        """When something else can be done about it, though nothing of it is new."""
+        return self.no_file_until_ns if self.underway is None else self.answer_due_ns
+
+    def leaving_bytes(self, now_ns: int) -> int:
+        """Of memory, what is on its way to a file; of a process that does not answer, nothing."""
+        pool = self.underway
+        if pool is None or (pool.tier is Tier.OFFERED and now_ns >= self.answer_due_ns):
+            return 0
+        return pool.size_bytes
 
     @property
     def is_offered(self) -> bool:
@@ -110,6 +123,7 @@ class Home:
             self.no_file_until_ns = now_ns + FILE_RETRY_NS
             return None
         pool.tier, self.offer = Tier.OFFERED, order
+        self.answer_due_ns = now_ns + FILE_RETRY_NS
         return OfferFile(
             process_id=self.process.process_id, pool=number, order=order, since=order - 1
         )
@@ -157,7 +171,7 @@ def make_room(
     `coldest`: those whose memory is needed last, first, and which are still.
     """
     missing = wanted_bytes - memory_left_bytes(homes, options)
-    missing -= sum(home.underway.size_bytes for home in homes if home.underway is not None)
+    missing -= sum(home.leaving_bytes(now_ns) for home in homes)
     left_bytes = options.file_limit_bytes - sum(home.file_bytes for home in homes)
     for home in coldest:
         if missing <= 0:

@@ -176,7 +176,7 @@ class Usage:
     swap_out_ns: int = 0  # what these copies took, waits between them not counted
     swap_in_bytes: int = 0  # and back
     swap_in_ns: int = 0
-    filed_bytes: int = 0  # of swapped_bytes, in files
+    filed_bytes: int = 0  # of swappable_bytes, in files, until they have been copied back
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
     refused_by: tuple[int, ...] = (0, 0, 0)  # times it was told out of memory, by Refusal

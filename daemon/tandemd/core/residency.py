@@ -354,8 +354,8 @@ class Residency:
         still = [place.home for place in self._coldest(islands)]
         yield from make_room(self._homes, still, wanted, options, now_ns)
         for place in self._places.values():
-            if place.home.underway is None and place.home.no_file_until_ns > now_ns:
-                self._wake(place.home.no_file_until_ns)
+            if place.home.look_again_ns > now_ns:
+                self._wake(place.home.look_again_ns)
 
     def _coldest(self, islands: list[Island]) -> list[Place]:
         """Those with memory on the host that stays there for now: who needs it last, first."""
@@ -463,7 +463,7 @@ class Residency:
 
     def _tell_short(self, options: Options, now_ns: int) -> None:
         """Say so, unless room is being made."""
-        if any(home.underway for home in self._homes):
+        if any(home.leaving_bytes(now_ns) for home in self._homes):
             return
         left_bytes = memory_left_bytes(self._homes, options)
         files = ""

@@ -22,7 +22,7 @@ from pathlib import Path
 import structlog
 
 from tandem import _native
-from tandemd.edges.peers import Peer, open_pidfd, peer_of, start_time
+from tandemd.edges.peers import Peer, Pidfd, open_pidfd, peer_of, start_time
 
 MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
 BACKLOG = 4096
@@ -36,15 +36,24 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Connection:
-    """One connected process. Fields but `number` and `peer` belong to the polling thread."""
+    """One connected process. Fields but `number` and `peer` belong to the polling thread.
+
+    `pidfd` and `started` outlive the connection, for whoever has to know the process after it.
+    """
 
     number: int
     peer: Peer
     socket: socket.socket
-    pidfd: int | None = None
+    pidfd: Pidfd | None = None
     started: float | None = None  # fallback identity where there is no pidfd
     greeted: bool = False  # said HELLO or REGISTER
     is_launcher: bool = False  # `tandem run`: lives on without the connection
+
+    def is_there(self) -> bool:
+        """Whether the process lives, which another one by its pid is not. Any thread."""
+        if self.pidfd is not None:
+            return self.pidfd.is_there()
+        return self.started is not None and start_time(self.peer.pid) == self.started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +152,10 @@ class AttachServer:
         self.hang_up(connection)
 
     def _watch(
-        self, source: socket.socket | int, connection: Connection | None, action: Callable[[], None]
+        self,
+        source: socket.socket | Pidfd | int,
+        connection: Connection | None,
+        action: Callable[[], None],
     ) -> None:
         self._selector.register(source, selectors.EVENT_READ, _Watch(connection, action))
 
@@ -218,8 +230,7 @@ class AttachServer:
 
     def _look_for_the_dead(self) -> None:
         for connection in list(self._without_pidfd.values()):
-            now_started = start_time(connection.peer.pid)
-            if now_started is None or now_started != connection.started:
+            if not connection.is_there():
                 self._end(connection)
 
     def _end(self, connection: Connection) -> None:
@@ -237,8 +248,6 @@ class AttachServer:
         connection.socket.close()
         if connection.pidfd is not None:
             self._selector.unregister(connection.pidfd)
-            os.close(connection.pidfd)
-            connection.pidfd = None
 
 
 def _listen(path: Path) -> socket.socket:

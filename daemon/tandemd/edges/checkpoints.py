@@ -11,6 +11,7 @@ import ctypes
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -27,6 +28,14 @@ log = structlog.get_logger(__name__)
 
 class CheckpointError(Exception):
     """The driver says no; the text is for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A process. The driver knows pids alone, and this may be another's by the time of a call."""
+
+    pid: int
+    is_there: Callable[[], bool]  # the process still lives; any thread
 
 
 def _libcuda() -> ctypes.CDLL:
@@ -51,23 +60,24 @@ class Checkpointer:
         self._at_once = at_once
         self._load = load
         self._driver: ctypes.CDLL | None = None
-        self._wanted: queue.SimpleQueue[tuple[int, bool, Callable[[str], None]] | None] = (
+        self._wanted: queue.SimpleQueue[tuple[Target, bool, Callable[[str], None]] | None] = (
             queue.SimpleQueue()
         )
+        self._locked: set[Target] = set()  # by us, and not let go on since
         self._thread: threading.Thread | None = None
 
-    def move(self, pid: int, *, away: bool, tell: Callable[[str], None]) -> None:
+    def move(self, target: Target, *, away: bool, tell: Callable[[str], None]) -> None:
         """Save the process, or bring it back if it was saved.
 
         `tell` hears on the loop's thread why that could not be; "" if it was done.
         """
         if self._at_once:
-            self._post(partial(tell, self._try(pid, away=away)))
+            self._post(partial(tell, self._try(target, away=away)))
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
             self._thread.start()
-        self._wanted.put((pid, away, tell))
+        self._wanted.put((target, away, tell))
 
     def close(self, timeout_s: float) -> None:
         """Wait until all that was asked for is done, for so long at most."""
@@ -77,53 +87,63 @@ class Checkpointer:
 
     def _run(self) -> None:
         while (wanted := self._wanted.get()) is not None:
-            pid, away, tell = wanted
-            self._post(partial(tell, self._try(pid, away=away)))
+            target, away, tell = wanted
+            self._post(partial(tell, self._try(target, away=away)))
 
-    def _try(self, pid: int, *, away: bool) -> str:
+    def _try(self, target: Target, *, away: bool) -> str:
+        self._locked = {each for each in self._locked if each.is_there()}
         try:
             if away:
-                self._save(pid)
+                self._save(target)
             else:
-                self._bring_back(pid)
+                self._bring_back(target)
         except CheckpointError as problem:
-            log.warning("checkpoint", pid=pid, away=away, problem=str(problem))
+            log.warning("checkpoint", pid=target.pid, away=away, problem=str(problem))
             return str(problem)
         return ""
 
-    def _save(self, pid: int) -> None:
+    def _save(self, target: Target) -> None:
         # struct CUcheckpointLockArgs: the timeout, and room for what may come.
-        self._call("Lock", pid, (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS))
+        self._call("Lock", target, (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS))
+        self._locked.add(target)
         try:
-            self._call("Checkpoint", pid, None)
+            self._call("Checkpoint", target, None)
         except CheckpointError:
-            self._call("Unlock", pid, None)
+            self._unlock(target)
             raise
 
-    def _bring_back(self, pid: int) -> None:
+    def _unlock(self, target: Target) -> None:
+        self._call("Unlock", target, None)
+        self._locked.discard(target)
+
+    def _bring_back(self, target: Target) -> None:
         state = ctypes.c_int(RUNNING)
         try:
-            self._call("GetState", pid, ctypes.byref(state))
+            self._call("GetState", target, ctypes.byref(state))
         except CheckpointError:
+            if target in self._locked:
+                raise
             return  # the driver knows nothing of checkpoints, or not of this process
         if state.value > CHECKPOINTED:
             raise CheckpointError("the driver failed at it, and says that the process is lost")
         if state.value == CHECKPOINTED:
-            self._call("Restore", pid, None)
+            self._call("Restore", target, None)
         if state.value != RUNNING:
-            self._call("Unlock", pid, None)
+            self._unlock(target)
 
-    def _call(self, name: str, pid: int, argument: object) -> None:
+    def _call(self, name: str, target: Target, argument: object) -> None:
         try:
             if self._driver is None:
                 self._driver = self._load()
             function = self._driver[PREFIX + name]
         except (OSError, AttributeError) as error:
             raise CheckpointError("this driver has no checkpoints; 570 and newer have") from error
-        status = function(pid, argument)
+        if not target.is_there():
+            raise CheckpointError("the process has ended")
+        status = function(target.pid, argument)
         if status == NOT_INITIALIZED:
             self._driver.cuInit(0)
-            status = function(pid, argument)
+            status = function(target.pid, argument)
         if status != SUCCESS:
             raise CheckpointError(f"{PREFIX}{name} answers {self._name_of(status)}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from dataclasses import dataclass
@@ -26,14 +27,36 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(pid=pid, uid=uid, gid=gid)
 
 
-def open_pidfd(pid: int) -> int | None:
-    """A descriptor that is readable once the process has ended; None where pidfds do not exist.
+class Pidfd:
+    """A process, whoever has its pid later. Closed once nobody refers to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Takes the descriptor over."""
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        """For selectors: readable once the process has ended."""
+        return self._descriptor
+
+    def is_there(self) -> bool:
+        """Whether the process lives. Any thread."""
+        poll = select.poll()
+        poll.register(self, select.POLLIN)
+        return not poll.poll(0)
+
+    def __del__(self) -> None:
+        """Without the last user."""
+        os.close(self._descriptor)
+
+
+def open_pidfd(pid: int) -> Pidfd | None:
+    """The process that has this pid now; None where pidfds do not exist.
 
     Raises:
         ProcessLookupError: the process has ended already.
     """
     try:
-        return os.pidfd_open(pid)
+        return Pidfd(os.pidfd_open(pid))
     except ProcessLookupError:
         raise
     except OSError:

@@ -173,6 +173,23 @@ def test_who_was_offered_a_file_hears_of_nothing_else_before_it_answers():
     assert [move.process_id for move in only(talk.obeys([offer], 1), MoveMemory)][:1] == [1]
 
 
+def test_nobody_waits_for_ever_for_a_process_that_does_not_answer():
+    talk = full()
+    (offer,) = only(talk.copied(*_copied(talk)), OfferFile)
+    assert talk.wake_at_ms == 10_000
+    assert not only(talk.tick(after_ms=9_999), CopyPool, DropFile)
+
+    late = talk.tick(after_ms=1)
+    assert only(late, CopyPool, DropFile) == [CopyPool(process_id=2, pool=1, size_bytes=SIZE)]
+    assert not any("stays" in line for line in talk.story(3))
+    talk.copied(2, 1, "no file of 100 MiB in swap_dir: No space left")
+    assert "MiB of the host are needed" in talk.story(3)[-1]
+
+    # It may still take the file.
+    taken = talk.obeys([offer], 1, filed_bytes=SIZE)
+    assert only(taken, DropPool, DropFile) == [DropPool(process_id=1, pool=1)]
+
+
 def test_memory_that_the_host_could_not_give_is_asked_for_again():
     talk = Hosts()
     talk.start(1)

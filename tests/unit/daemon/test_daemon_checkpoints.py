@@ -1,11 +1,18 @@
 """What is asked of the driver to save a process and to bring it back, and what it may answer."""
 
+import socket
+import subprocess
+import sys
+
 import pytest
 
-from tandemd.edges.checkpoints import CALLS, PREFIX, Checkpointer
+from tandemd.edges.attach import Connection
+from tandemd.edges.checkpoints import CALLS, PREFIX, Checkpointer, Target
+from tandemd.edges.peers import Peer, open_pidfd, start_time
 
 PID = 4711
 SAVED = [("Lock", PID), ("Checkpoint", PID)]
+LIVES = Target(pid=PID, is_there=lambda: True)
 
 
 class Driver:
@@ -36,11 +43,12 @@ class Driver:
         return 0 if out._obj.value else 1
 
 
-def moved(driver, *, away, at_once=True):
-    """What was told, once the errand was done."""
+def moved(driver, *aways, target=LIVES, at_once=True):
+    """What was told, once the errands were done."""
     told, errands = [], []
     checkpointer = Checkpointer(post=errands.append, at_once=at_once, load=lambda: driver)
-    checkpointer.move(PID, away=away, tell=told.append)
+    for away in aways:
+        checkpointer.move(target, away=away, tell=told.append)
     checkpointer.close(20)
     for errand in errands:
         errand()
@@ -51,21 +59,29 @@ def moved(driver, *, away, at_once=True):
 def test_a_process_is_locked_and_then_saved(at_once):
     driver = Driver()
 
-    assert moved(driver, away=True, at_once=at_once) == [""]
+    assert moved(driver, True, at_once=at_once) == [""]
     assert driver.asked == SAVED
 
 
 def test_what_cannot_be_saved_is_let_go_on():
     driver = Driver(Checkpoint=[801])
 
-    assert moved(driver, away=True) == ["cuCheckpointProcessCheckpoint answers error 801"]
+    assert moved(driver, True) == ["cuCheckpointProcessCheckpoint answers error 801"]
     assert driver.asked == [*SAVED, ("Unlock", PID)]
+
+
+def test_what_can_neither_be_saved_nor_let_go_on_is_let_go_on_later():
+    driver = Driver(Checkpoint=[801], Unlock=[999], state=1)
+
+    assert moved(driver, True, False) == ["cuCheckpointProcessUnlock answers error 999", ""]
+    unlock = ("Unlock", PID)
+    assert driver.asked == [*SAVED, unlock, ("GetState", PID), unlock]
 
 
 def test_what_cannot_be_locked_is_left_alone():
     driver = Driver(Lock=[600])
 
-    assert moved(driver, away=True) == ["cuCheckpointProcessLock answers error 600"]
+    assert moved(driver, True) == ["cuCheckpointProcessLock answers error 600"]
     assert driver.asked == SAVED[:1]
 
 
@@ -77,28 +93,70 @@ def test_what_cannot_be_locked_is_left_alone():
 def test_only_what_was_saved_is_brought_back(state, calls):
     driver = Driver(state=state)
 
-    assert moved(driver, away=False) == [""]
+    assert moved(driver, False) == [""]
     assert driver.asked == [(name, PID) for name in ("GetState", *calls)]
 
 
 def test_a_process_without_room_stays_saved():
     driver = Driver(state=2, Restore=[2])
 
-    (problem,) = moved(driver, away=False)
+    (problem,) = moved(driver, False)
     assert problem == "cuCheckpointProcessRestore answers CUDA_ERROR_OUT_OF_MEMORY"
     assert ("Unlock", PID) not in driver.asked
 
 
 def test_a_process_that_the_driver_has_lost_is_said_to_be():
-    (problem,) = moved(Driver(state=3), away=False)
+    (problem,) = moved(Driver(state=3), False)
 
     assert problem == "the driver failed at it, and says that the process is lost"
+
+
+def test_a_saved_process_is_not_said_to_be_back_before_it_is():
+    driver = Driver(state=2, GetState=[1, 0])
+
+    told = moved(driver, True, False, False)
+    assert told == ["", "cuCheckpointProcessGetState answers error 1", ""]
+    assert driver.asked[-2:] == [("Restore", PID), ("Unlock", PID)]
+
+
+def test_a_process_that_nobody_has_saved_need_not_be_known_to_the_driver():
+    assert moved(Driver(GetState=[1, 1]), False) == [""]
+    # Nor one that has been brought back.
+    assert moved(Driver(state=2, GetState=[0, 1]), True, False, False) == [""] * 3
+
+
+@pytest.mark.parametrize("calls", range(3))
+def test_no_other_process_is_taken_for_one_that_has_ended(calls):
+    lives = iter([True] * calls)
+    driver = Driver(Checkpoint=[801])
+
+    (problem,) = moved(driver, True, target=Target(pid=PID, is_there=lambda: next(lives, False)))
+
+    assert problem == "the process has ended"
+    assert driver.asked == SAVED[:calls]
+
+
+@pytest.mark.parametrize("by_pidfd", [True, False], ids=["pidfd", "start time"])
+def test_a_connection_knows_for_good_whether_its_process_lives(by_pidfd):
+    ours, theirs = socket.socketpair()
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    ) as process:
+        pid = process.pid
+        known = {"pidfd": open_pidfd(pid)} if by_pidfd else {"started": start_time(pid)}
+        peer = Peer(pid=pid, uid=0, gid=0)
+        connection = Connection(number=1, peer=peer, socket=ours, **known)
+        assert connection.is_there()
+    ours.close()
+    theirs.close()
+
+    assert not connection.is_there()
 
 
 def test_a_driver_that_wants_to_be_initialised_is():
     driver = Driver(Lock=[3])
 
-    assert moved(driver, away=True) == [""]
+    assert moved(driver, True) == [""]
     assert driver.asked == [SAVED[0], "cuInit", *SAVED]
 
 
@@ -110,6 +168,6 @@ def test_without_the_calls_nothing_is_saved_and_nothing_needs_to_come_back():
 
     checkpointer = Checkpointer(post=lambda errand: errand(), at_once=True, load=missing)
     for away in (True, False):
-        checkpointer.move(PID, away=away, tell=told.append)
+        checkpointer.move(LIVES, away=away, tell=told.append)
 
     assert told == ["this driver has no checkpoints; 570 and newer have", ""]
