@@ -10,6 +10,8 @@ from proof_stage import ROOT, Stage
 
 import ninja_build  # found through proof_stage
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the first one compiles a shim
+
 FAULTS = re.findall(r"^FAULT\((\w+), ", (ROOT / "shim/faults.def").read_text(), re.M)
 PROGRAMS = 100  # within which each is found
 
@@ -42,7 +44,6 @@ def faulty():
     stage.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(faulty, fault):
     number, found = faulty.find(fault)
@@ -51,7 +52,6 @@ def test_a_planted_fault_is_found(faulty, fault):
     print(f"{fault}: program {number}: {found[0]}")
 
 
-@pytest.mark.slow
 def test_without_a_fault_that_build_differs_in_nothing(faulty):
     program, _ = faulty.find("none")
 

@@ -63,8 +63,8 @@ def test_an_iteration_waits_for_the_end_of_another_in_its_lane(lanes):
     training(first)
     first.do("t.begin()")
     second = place.starting("second", *ASKED)
-    until(lambda: "waits for its next iteration" in place.tandem("explain", "second"), what="waits")
     with place.client() as client:
+        until_told(client, second, "waits for its next iteration")
         assert client.job("second").state == "waiting"
 
     assert first.do("t.end()") is True
