@@ -186,7 +186,7 @@ def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> None:
 
 
 def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> None:
-    after_ns = 0 if text == _NO_LIMIT else parse_duration(text, what=word)
+    after_ns = 0 if text in (_NO_LIMIT, "never") else parse_duration(text, what=word)
     spec.idle_release.FromNanoseconds(after_ns)
 
 

@@ -82,7 +82,7 @@ class ClassTable(_Table):
 
 
 def _idle_release_ns(text: str) -> int:
-    return 0 if text == "never" else parse_duration(text, what="idle_release")
+    return 0 if text in ("never", "none") else parse_duration(text, what="idle_release")
 
 
 class MemoryTable(_Table):

@@ -222,11 +222,12 @@ def group_of(talk, process_id):
     return talk.core.group_of(talk.core.job(process_id))
 
 
-def shares(policy, *classes, min_share=0.05):
+def shares(policy, *classes, min_share=0.05, turn_ns=0):
     talk = Talk(Options(policy=policy, min_share=min_share))
     for number, job_class in enumerate(classes):
         talk.attach(number, job_class)
         talk.works(number)
+    group_of(talk, 0).turn_ns = turn_ns
     (island,) = talk.core.islands.values()
     rivalry = rivalry_on(island, talk.core.policy, talk.core.options)
     return [rivalry.owed_share(group_of(talk, n)) for n in range(len(classes))]
@@ -238,6 +239,10 @@ def test_what_is_owed_is_what_the_policy_promises():
     assert shares("priority", LATENCY, NORMAL, BATCH) == pytest.approx([0, 0.05, 0.05])
     assert shares("fifo", NORMAL, BATCH) == [0, 0]
     assert shares("fair", BATCH) == [0]
+
+
+def test_nothing_is_owed_while_memory_is_exchanged_with_the_turns():
+    assert shares("fair", NORMAL, NORMAL, turn_ns=13 * 10**9) == [0, 0]
 
 
 def test_every_rule_has_the_name_of_its_file_and_of_its_findings():

@@ -3,7 +3,7 @@
 What the core promises: a tier that waits for a higher one gets `min_share` of the time, the
 highest that waits gets the rest, and groups of one tier share it by the weight of their class. A
 group that takes no turns is promised nothing, for it waits for nobody; nor is any group under a
-policy whose turns do not end.
+policy whose turns do not end, or while memory is exchanged with the turns (residency.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def rivalry_on(island: list[Group], policy: Policy, options: Options) -> Rivalry
     eager = [group for group in island if group.wants and not group.paused]
     takers = [g for g in eager if not g.undrainable and not policy.always_open(g)]
     quantum_ns = policy.quantum_ns(options)
-    contested = len(eager) > 1 and quantum_ns is not None
+    # Turns that memory is exchanged for last as long as that needs: far longer than a look back.
+    exchanges = any(group.turn_ns for group in island)
+    contested = len(eager) > 1 and quantum_ns is not None and not exchanges
     exempt = len(takers) < len(eager)
     return Rivalry(
         max_hold_ns=options.max_hold_ns,
