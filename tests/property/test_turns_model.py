@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from whole_turns import WholeTurns
 
+from tandemd.core.companions import Pace
 from tandemd.core.events import (
     CloseGates,
     JobPaused,
@@ -111,14 +112,15 @@ class Twins(RuleBasedStateMachine):
             assert facts(group) == facts(self.whole.groups[key])
 
     def check_pair(self, gpus):
-        """Two that hold a turn together are bound by different things, and of one class."""
+        """Those who hold a turn together are of one class, and by `pair` of different bounds."""
         pair = [self.quick.turns[gpus].holder, self.quick.turns[gpus].companion]
         if None in pair:
             return
         one, other = (self.quick.groups[key] for key in pair)
-        assert self.quick.policy is POLICIES["pair"]
-        assert Bound.UNKNOWN not in (one.bound, other.bound)
-        assert one.bound is not other.bound or one.bound is Bound.SMALL
+        pace = self.quick.policy.companions.pace
+        if pace is Pace.FREE:
+            assert Bound.UNKNOWN not in (one.bound, other.bound)
+            assert one.bound is not other.bound or one.bound is Bound.SMALL
         assert one.job_class is other.job_class is not JobClass.LATENCY
         assert one.gpus | other.gpus <= self.quick.options.mps_gpus
 

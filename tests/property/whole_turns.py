@@ -93,9 +93,9 @@ class WholeTurns:
         for group in groups:
             should_open = self._should_open(group, rivals, takes_turns=group.key in takers)
             _set_gate(group, should_open=should_open, verdict=verdict, now_ns=now_ns)
-            if group.paused and not group.busy:
+            if group.is_closed and not group.busy:
                 group.drained = True
-            if not group.drained and (not group.paused or _may_drain(group, options, now_ns)):
+            if not group.drained and (not group.is_closed or _may_drain(group, options, now_ns)):
                 verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
         self._plan_wake(claimants, policy, options, now_ns, verdict)
         return verdict
@@ -208,7 +208,7 @@ class WholeTurns:
         self.breath_until_ns = now_ns + REOPEN_NS
 
     def _should_open(self, group: Group, rivals: list[Group], *, takes_turns: bool) -> bool:
-        if group.paused:
+        if group.is_closed:
             return False
         if not takes_turns or self.holder is None:
             return True
@@ -252,7 +252,7 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
         group.open = should_open
         group.drained = should_open or not group.busy
         group.closed_at_ns = now_ns
-    if group.open or group.paused or not group.wants:
+    if group.open or group.is_closed or not group.wants:
         group.hold_since_ns = None
     elif group.hold_since_ns is None:
         group.hold_since_ns = now_ns
@@ -271,11 +271,11 @@ def _watch_use(group: Group, now_ns: int) -> None:
 
 
 def _may_claim(group: Group, policy: Policy) -> bool:
-    return not group.paused and not group.undrainable and not policy.always_open(group)
+    return not group.is_closed and not group.undrainable and not policy.always_open(group)
 
 
 def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
-    return paused.paused and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
+    return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
 def _held_ns(group: Group, now_ns: int) -> int:
