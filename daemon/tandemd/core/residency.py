@@ -78,6 +78,8 @@ class Crowd:
     claims: dict[GroupKey, Claim] = field(default_factory=dict)
     first: set[GroupKey] = field(default_factory=set)  # those that take no turns, and go before
     too_much: set[GroupKey] = field(default_factory=set)  # ask for what can never be, not counted
+    # On the GPU of those for whose memory the host has no room: it cannot go for now.
+    stuck_bytes: dict[GroupKey, int] = field(default_factory=dict)
 
     def room_for(self, group: Group) -> int:
         """What is there for the group if everybody goes who has to go for it, but for minima."""
@@ -87,6 +89,20 @@ class Crowd:
             for key, claim in self.claims.items()
             if key != group.key
         )
+
+    def room_now_for(self, group: Group) -> int:
+        """The same, as long as the host has no more room than now."""
+        return self.room_for(group) - sum(
+            max(0, stuck_bytes - self.claims[key].kept_bytes)
+            for key, stuck_bytes in self.stuck_bytes.items()
+            if key != group.key and (key not in self.first or group.key in self.first)
+        )
+
+    def waits_for_the_host(self, group: Group) -> bool:
+        """It could have what it needs if the host had room for others' memory."""
+        claim = self.claims.get(group.key)
+        is_over = claim is not None and claim.needed_bytes > self.room_now_for(group)
+        return is_over and not self.cannot_hold(group)
 
     def cannot_hold(self, group: Group) -> bool:
         """What the group has and asks for is too much, even if all that can be moved goes."""
@@ -125,6 +141,7 @@ class Residency:
         self._wake_in_review_ns: int | None = None
         self._short: set[int] = set()  # processes for all of whose memory the host has no room
         self._cramped: set[int] = set()  # of these, those whose memory would go now
+        self._in_the_way: set[int] = set()  # of these, those whom somebody waits for; of a review
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.wake_at_ns: int | None = None
 
@@ -176,6 +193,7 @@ class Residency:
         """Take in where memory is; yields the groups to which turns now mean something else."""
         self.crowds, self._was_used = {}, bool(self._places)
         self._wake_in_review_ns = None
+        self._in_the_way.clear()
         for island in islands:
             crowd = self._crowd(island, now_ns)
             if crowd is not None:
@@ -183,6 +201,9 @@ class Residency:
             for group in island.members:
                 before = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
                 self._judge(group, crowd, now_ns)
+                if crowd is not None and crowd.waits_for_the_host(group):
+                    stuck = (g for g in island.members if g.key in crowd.stuck_bytes)
+                    self._in_the_way.update(p for g in stuck if g is not group for p in g.processes)
                 if crowd is not None and group.key == island.turns.holder:
                     self._price(group, island, crowd)
                 after = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
@@ -218,7 +239,26 @@ class Residency:
             if claim.needed_bytes - claim.kept_bytes + kept_bytes > room_bytes
         }
         claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
-        return Crowd(room_bytes=room_bytes, claims=claims, first=first, too_much=too_much)
+        stuck_bytes = {
+            group.key: claims[group.key].resident_bytes
+            for group in island.members
+            if group.key in claims and self._is_stuck(group, island.options, now_ns)
+        }
+        return Crowd(
+            room_bytes=room_bytes,
+            claims=claims,
+            first=first,
+            too_much=too_much,
+            stuck_bytes=stuck_bytes,
+        )
+
+    def _is_stuck(self, group: Group, options: Options, now_ns: int) -> bool:
+        """The host has no room for its memory, and files cannot make any."""
+        lacks_bytes = sum(place.home.lacks_bytes for place in self._places_of(group))
+        left_bytes = memory_left_bytes(self._homes, options)
+        left_bytes += sum(home.leaving_bytes(now_ns) for home in self._homes)
+        in_files = sum(home.file_bytes for home in self._homes)
+        return lacks_bytes > left_bytes + max(0, options.file_limit_bytes - in_files)
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
@@ -276,12 +316,14 @@ class Residency:
             group.needs_memory &= not group.paused
             group.notice = None
             return
-        misfit_bytes = max(0, claim.total_bytes - crowd.room_for(group))
+        room_bytes = crowd.room_now_for(group)
+        misfit_bytes = max(0, claim.total_bytes - room_bytes)
         is_out = claim.resident_bytes < claim.total_bytes or had_to_go
         yields = group.key not in crowd.first
         if is_out or (yields and self._has_to_go(group, misfit_bytes, now_ns)):
             group.misfit_bytes = misfit_bytes
-        asks = claim.pending_bytes > 0 and not crowd.cannot_hold(group)
+        asks = claim.pending_bytes > 0 and claim.needed_bytes <= room_bytes
+        asks &= group.key not in crowd.too_much
         group.needs_memory = (group.needs_memory or asks) and not group.misfit_bytes
 
     def _has_to_go(self, group: Group, misfit_bytes: int, now_ns: int) -> bool:
@@ -328,6 +370,7 @@ class Residency:
         self.wake_at_ns = self._wake_in_review_ns
         self._cramped.clear()
         self._short.clear()
+        self._short |= self._in_the_way & self._places.keys()
         for place in self._places.values():
             self._take_outcome(place, now_ns)
             moves += place.home.answered(now_ns)

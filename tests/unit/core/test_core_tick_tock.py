@@ -319,6 +319,19 @@ def test_memory_that_the_host_has_no_room_for_stays_and_nobody_gets_its_turn():
     assert "that host_limit allows" in list(talk.core.job(1).story)[-1][1]
 
 
+def test_nobody_gets_a_turn_for_memory_that_cannot_go_to_the_host_now():
+    talk = both(Tock(host_limit_bytes=40 * GIB))
+    talk.runs(1, 60_000)
+    turns = talk.is_open(1), talk.may_try(2)
+    refused = talk.core.memory.line.waiters[2].is_refused
+
+    talk.leave(1)
+
+    assert turns == (True, False), "the first goes on, and the second waits"
+    assert not refused
+    assert talk.may_try(2)
+
+
 def test_the_turn_is_kept_as_long_over_a_gap_as_passing_it_on_takes():
     talk = both(Tock())
     second_turn(talk)
