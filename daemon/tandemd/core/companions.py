@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from tandemd.core.model import Group, Options
+from tandemd.core.model import Group, JobClass, Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +40,17 @@ class Companions(Protocol):
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
         """The same of any two groups, in words."""
+
+
+def unfit(group: Group, options: Options, *, followed: str) -> tuple[tuple[bool, str], ...]:
+    """What keeps a group from having a pace at all: whether each is so, and how to say it.
+
+    `followed`: what of its process is looked at for that, as "memory of one only is".
+    """
+    count = len(group.processes)
+    return (
+        (options.mode_of(group.gpus) != "mps", "kernels of two processes overlap only under mps"),
+        (group.job_class is JobClass.LATENCY, "jobs of the latency class do not wait for others"),
+        (count != 1, f"it has {count} processes, and the {followed} followed"),
+        (len(group.gpus) != 1, "it is on several gpus"),
+    )

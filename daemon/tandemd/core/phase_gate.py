@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tandemd.core.companions import unfit
 from tandemd.core.events import Action, SetPhaseLimit
-from tandemd.core.model import Group, JobClass, Options, Process
+from tandemd.core.model import Group, Options, Process
 
 LOOK_NS = 1_000_000  # while somebody stands: one round of the poller
 
@@ -148,12 +149,8 @@ class PhaseGate:
 
 def objection(group: Group, options: Options) -> str | None:
     """Why a group's phases are not taken apart from those of others; None: they are."""
-    count = len(group.processes)
     against = (
-        (options.mode_of(group.gpus) != "mps", "kernels of two processes overlap only under mps"),
-        (group.job_class is JobClass.LATENCY, "jobs of the latency class do not wait for others"),
-        (count != 1, f"it has {count} processes, and the phases of one only are followed"),
-        (len(group.gpus) != 1, "it is on several gpus"),
+        *unfit(group, options, followed="phases of one only are"),
         (group.paused, "it is paused"),
     )
     return next((why for is_so, why in against if is_so), None)

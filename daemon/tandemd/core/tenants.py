@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tandemd.core.companions import unfit
 from tandemd.core.curves import Curve, flat
 from tandemd.core.leases import Claim
-from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, Options, Process
+from tandemd.core.model import NO_LIMIT, Group, Job, Options, Process
 
 LATE = 1.05  # an iteration that is so much longer than the recorded one is another kind
 
@@ -147,12 +148,8 @@ class Tenant:
 
 def objection(group: Group, options: Options) -> str | None:
     """Why memory curves do not say when a group's iterations begin; None: they do."""
-    count = len(group.processes)
     against = (
-        (options.mode_of(group.gpus) != "mps", "kernels of two processes overlap only under mps"),
-        (group.job_class is JobClass.LATENCY, "jobs of the latency class do not wait for others"),
-        (count != 1, f"it has {count} processes, and the memory of one only is followed"),
-        (len(group.gpus) != 1, "it is on several gpus"),
+        *unfit(group, options, followed="memory of one only is"),
         # Where residency.py moves memory with turns, and this, would meet.
         (any(job.spec.swappable for job in group.jobs.values()), "its memory moves with its turns"),
         (group.paused, "it is paused"),
