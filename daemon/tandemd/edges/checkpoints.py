@@ -8,13 +8,13 @@ makes them, one after the other; on the virtual clock, where a run has to repeat
 from __future__ import annotations
 
 import ctypes
-import queue
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
+
+from tandemd.edges.worker import Worker
 
 LIBRARY = "libcuda.so.1"
 LOCK_TIMEOUT_MS = 10_000
@@ -57,38 +57,21 @@ class Checkpointer:
         `load` finds the driver when it is first needed; OSError: there is none.
         """
         self._post = post
-        self._at_once = at_once
+        self._worker = Worker("checkpoints", at_once=at_once)
         self._load = load
         self._driver: ctypes.CDLL | None = None
-        self._wanted: queue.SimpleQueue[tuple[Target, bool, Callable[[str], None]] | None] = (
-            queue.SimpleQueue()
-        )
         self._locked: set[Target] = set()  # by us, and not let go on since
-        self._thread: threading.Thread | None = None
 
     def move(self, target: Target, *, away: bool, tell: Callable[[str], None]) -> None:
         """Save the process, or bring it back if it was saved.
 
         `tell` hears on the loop's thread why that could not be; "" if it was done.
         """
-        if self._at_once:
-            self._post(partial(tell, self._try(target, away=away)))
-            return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
-            self._thread.start()
-        self._wanted.put((target, away, tell))
+        self._worker.do(lambda: self._post(partial(tell, self._try(target, away=away))))
 
     def close(self, timeout_s: float) -> None:
         """Wait until all that was asked for is done, for so long at most."""
-        if self._thread is not None:
-            self._wanted.put(None)
-            self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            target, away, tell = wanted
-            self._post(partial(tell, self._try(target, away=away)))
+        self._worker.finish(timeout_s)
 
     def _try(self, target: Target, *, away: bool) -> str:
         self._locked = {each for each in self._locked if each.is_there()}
@@ -100,6 +83,9 @@ class Checkpointer:
         except CheckpointError as problem:
             log.warning("checkpoint", pid=target.pid, away=away, problem=str(problem))
             return str(problem)
+        except Exception:  # whoever waits for it has to hear something
+            log.exception("checkpoint", pid=target.pid, away=away)
+            return "the daemon failed at it; its log says why"
         return ""
 
     def _save(self, target: Target) -> None:

@@ -35,6 +35,13 @@ class Worker:
             self._thread.start()
         self._errands.put(errand)
 
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all errands so far are done, for so long at most."""
+        if self._thread is not None:
+            done = threading.Event()
+            self._errands.put(done.set)
+            done.wait(timeout_s)
+
     def _run(self) -> None:
         while True:
             self._try(self._errands.get())

@@ -16,6 +16,18 @@ def test_an_errand_that_fails_keeps_nobody_from_the_next(at_once):
     assert done.wait(60)
 
 
+def test_whoever_finishes_waits_for_what_was_asked_for():
+    worker, done = Worker("errands", at_once=False), []
+    go_on = threading.Event()
+    worker.do(go_on.wait)
+    worker.do(lambda: done.append(True))
+
+    go_on.set()
+    worker.finish(60)
+
+    assert done == [True]
+
+
 def test_errands_are_done_in_order_by_one_thread():
     threads, done = [], threading.Event()
     worker = Worker("errands", at_once=False)
