@@ -21,16 +21,18 @@ TYPE_REFUSED = 6
 TYPE_REGISTER = 7
 TYPE_REGISTERED = 8
 
-REFUSED_NO_ROOM = 4
+REFUSED_NO_ROOM, REFUSED_UNFIT = 4, 7
 
 SECOND_NS = 1_000_000_000
 MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
 
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
+ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
+SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # and the GPU
 REGISTERED = struct.Struct("=Q16x")
 REFUSED = struct.Struct("=II160s")
 _TIMEVAL = struct.Struct("@ll")
@@ -55,8 +57,8 @@ class Request:
     # What it holds for good, and what an iteration takes besides; both or none.
     persistent_bytes: int | None = None
     ephemeral_bytes: int | None = None
-    # Not in the packet: only the shim, which knows the GPU, can turn it into a percentage.
-    sm_count: int | None = None
+    sm_count: int | None = None  # in place of sm_percent
+    isolation: str | None = None  # a key of ISOLATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class Refused:
 
 
 def register(
-    path: Path, request: Request, *, command: str, timeout_s: float = 1.0
+    path: Path, request: Request, *, command: str, gpu: str = "", timeout_s: float = 1.0
 ) -> Registered | Refused:
     """Tell the daemon at `path` of a job; it knows the pid and the uid from the kernel.
 
@@ -88,7 +90,7 @@ def register(
             # non-blocking socket would only report as "try again".
             _set_timeout(connection, timeout_s)
             connection.connect(str(path))
-            connection.send(encode_register(request, command=command))
+            connection.send(encode_register(request, command=command, gpu=gpu))
             answer = connection.recv(MAX_MESSAGE_BYTES)
         except BlockingIOError as exc:
             raise UnavailableError(f"no answer on {path} within {timeout_s:g} s") from exc
@@ -97,8 +99,8 @@ def register(
     return decode_answer(answer)
 
 
-def encode_register(request: Request, *, command: str) -> bytes:
-    """One REGISTER packet."""
+def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
+    """One REGISTER packet; `gpu`: index or UUID, where the job is bound to one."""
     yes_or_no = {None: 0, True: 1, False: 2}
     asked = REQUEST.pack(
         CLASSES[request.priority] if request.priority else 0,
@@ -114,7 +116,10 @@ def encode_register(request: Request, *, command: str) -> bytes:
         _text(request.group, NAME_BYTES),
     )
     what = _text(command, COMMAND_BYTES).ljust(COMMAND_BYTES, b"\0")
-    body = asked + what + PROMISE.pack(request.persistent_bytes or 0, request.ephemeral_bytes or 0)
+    promise = PROMISE.pack(request.persistent_bytes or 0, request.ephemeral_bytes or 0)
+    isolation = ISOLATIONS[request.isolation] if request.isolation else 0
+    space = SPACE.pack(request.sm_count or 0, isolation, _text(gpu, NAME_BYTES))
+    body = asked + what + promise + space
     size = HEADER.size + len(body)
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body
 

@@ -22,7 +22,7 @@ from tandem._results import (
 )
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
-from tandem.units import parse_bytes, parse_duration, parse_percent, parse_slo
+from tandem.units import Percent, parse_bytes, parse_duration, parse_slo, parse_sm
 
 _MODES = {
     pb.MODE_TIME: "time",
@@ -50,6 +50,9 @@ def job(message: pb.Job) -> Job:
         memory_min_bytes=spec.memory_min_bytes or None,
         wait_memory_ns=spec.wait_memory.ToNanoseconds() or None,
         sm_percent=spec.sm_percent or None,
+        sm_count=spec.sm_count or None,
+        isolation=_MODES.get(spec.isolation, ""),
+        mode=_MODES.get(message.mode, ""),
         slo_p99_ns=spec.slo.p99.ToNanoseconds() or None,
         preemptible=spec.preemptible if spec.HasField("preemptible") else None,
         state=_word(pb.State.Name, status.state, "STATE_"),
@@ -65,6 +68,7 @@ def job(message: pb.Job) -> Job:
         launches=status.launches,
         steps=status.steps,
         share_ratio=status.share_ratio,
+        share_target_ratio=status.share_target_ratio or None,
         create_time_ns=message.create_time.ToNanoseconds(),
         processes=tuple(_process(p) for p in message.processes),
         etag=message.etag,
@@ -199,7 +203,9 @@ def _set_ephemeral(spec: pb.JobSpec, text: str, word: str) -> None:
 
 
 def _set_sm(spec: pb.JobSpec, text: str, word: str) -> None:
-    spec.sm_percent = 0 if text == _NO_LIMIT else parse_percent(text, what=word)
+    sm = None if text == _NO_LIMIT else parse_sm(text, what=word)
+    spec.sm_percent = sm.value if isinstance(sm, Percent) else 0
+    spec.sm_count = sm if isinstance(sm, int) else 0
 
 
 def _set_slo(spec: pb.JobSpec, text: str, word: str) -> None:
@@ -221,7 +227,7 @@ CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
     "idle_release": ("spec.idle_release", _set_idle_release),
     "persistent": ("spec.persistent_bytes", _set_persistent),
     "ephemeral": ("spec.ephemeral_bytes", _set_ephemeral),
-    "sm": ("spec.sm_percent", _set_sm),
+    "sm": ("spec.sm", _set_sm),
     "slo": ("spec.slo", _set_slo),
     "preemptible": ("spec.preemptible", _set_preemptible),
 }

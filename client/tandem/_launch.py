@@ -92,7 +92,8 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
 
     Raises:
         LaunchError: as `plan`, or the daemon is required and absent (125), or refuses for lack
-            of room (75) or another reason (125).
+            of room (75) or another reason (125); or, required or not, no GPU that is meant can
+            ever give what is asked of its SMs (125).
         UsageError: as `plan`.
     """
     decided = plan(launch, environ, uid=uid)
@@ -172,6 +173,7 @@ def request_environment(request: Request) -> dict[str, str]:
         "TANDEM_EPHEMERAL": request.ephemeral_bytes,
         "TANDEM_WAIT_MEMORY": wait_memory,
         "TANDEM_SM": sm_share or request.sm_count,
+        "TANDEM_ISOLATION": request.isolation,
         "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
         "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
         "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
@@ -232,7 +234,10 @@ def _returning(job: Mapping[str, str]) -> dict[str, str]:
 def _register(launch: Launch, decided: Plan) -> int | None:
     try:
         answer = _attach.register(
-            decided.socket, launch.request, command=shlex.join(launch.command)
+            decided.socket,
+            launch.request,
+            command=shlex.join(launch.command),
+            gpu=launch.gpu or "",
         )
     except UnavailableError as exc:
         _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
@@ -241,6 +246,8 @@ def _register(launch: Launch, decided: Plan) -> int | None:
         case Registered(job_id=job_id):
             return job_id
         case Refused(code=code, reason=reason):
+            if code == _attach.REFUSED_UNFIT:  # running without it would be to ignore it
+                raise LaunchError(f"not started: {reason}", exit_code=EXIT_FAILED)
             room = code == _attach.REFUSED_NO_ROOM
             exit_code = EXIT_NO_ROOM if room else EXIT_FAILED
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")

@@ -33,6 +33,7 @@ class Request:
 @final
 class Hello:
     promise: tuple[int, int]  # persistent and ephemeral bytes; both 0 = not said
+    space: tuple[int, int]  # number of SMs, and Isolation of wire.h; 0 = not said
     layout_min: int
     layout_max: int
     shim_version: int
@@ -45,6 +46,8 @@ class Hello:
 @final
 class Register:
     promise: tuple[int, int]
+    space: tuple[int, int]
+    gpu: str  # index or UUID; empty = not said
     request: Request
     command: str
 

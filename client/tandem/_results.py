@@ -42,6 +42,9 @@ class Job:
     memory_min_bytes: int | None
     wait_memory_ns: int | None  # how long an allocation may wait for memory
     sm_percent: int | None
+    sm_count: int | None  # instead
+    isolation: str  # as asked: time, mps, mps+green, mig; empty = any
+    mode: str  # of its GPU, likewise
     slo_p99_ns: int | None
     preemptible: bool | None
     state: str  # starting, running, waiting, paused, swapped, idle, detached, exited
@@ -57,6 +60,7 @@ class Job:
     launches: int
     steps: int
     share_ratio: float  # of GPU time in the last second, 0..1
+    share_target_ratio: float | None  # what its sm owes it, as a share of time
     create_time_ns: int  # since 1970
     processes: tuple[Process, ...]
     etag: str

@@ -73,6 +73,19 @@ def parse_percent(text: str, *, what: str = "share") -> int:
     return int(match[1])
 
 
+def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
+    """A share of the SMs such as `30%`, or a number of SMs.
+
+    Raises:
+        UsageError: anything else.
+    """
+    if text.strip().endswith("%"):
+        return Percent(value=parse_percent(text, what=what))
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
+        raise UsageError(f"{what} {text!r} is neither a share (30%) nor a number of SMs (40)")
+    return int(text)
+
+
 def parse_duration(text: str, *, what: str = "duration") -> int:
     """Nanoseconds from `50ms`, `2s`, `1.5h`; a bare number is refused, nobody knows its unit.
 

@@ -45,6 +45,10 @@ py::tuple promised(const wire::Promise& promise) {
   return py::make_tuple(promise.persistent_bytes, promise.ephemeral_bytes);
 }
 
+py::tuple asked_of_sms(const wire::Space& space) {
+  return py::make_tuple(space.sm_count, space.isolation);
+}
+
 py::bytes encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
                          uint32_t layout_version, bool swappable) {
   wire::Welcome message;
@@ -104,10 +108,13 @@ void add_types(py::module_& module) {
       .def_readonly("abilities", &Hello::abilities)
       .def_readonly("request", &Hello::request)
       .def_property_readonly("promise", [](const Hello& h) { return promised(h.promise); })
+      .def_property_readonly("space", [](const Hello& h) { return asked_of_sms(h.space); })
       .def_property_readonly("device_uuids", &device_uuids);
   py::class_<Register>(module, "Register", py::is_final())
       .def_readonly("request", &Register::request)
       .def_property_readonly("promise", [](const Register& r) { return promised(r.promise); })
+      .def_property_readonly("space", [](const Register& r) { return asked_of_sms(r.space); })
+      .def_property_readonly("gpu", [](const Register& r) { return py::str(r.gpu); })
       .def_property_readonly("command", [](const Register& r) { return py::str(r.command); });
   py::class_<wire::Shared>(module, "Shared", py::is_final())
       .def_readonly("key", &wire::Shared::key);

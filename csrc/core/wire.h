@@ -44,7 +44,11 @@ enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
 
 enum class RefusalCode : uint32_t {
   kProtocol = 1, kMalformed = 2, kUid = 3, kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
+  kUnfit = 7,  // no GPU that is meant can ever do what is asked
 };
+
+// How a job is to be kept apart from others. Numbers are those of tandem.v1.Mode.
+enum class Isolation : uint32_t { kNotSaid = 0, kTime = 1, kMps = 2, kMpsGreen = 3, kMig = 4 };
 
 // What a daemon understands beyond the first version; a shim says nothing else to it.
 inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
@@ -86,6 +90,12 @@ struct Promise {
   uint64_t ephemeral_bytes;   // at most, besides, within an iteration
 };
 
+// What it asks of the SMs. Behind the promise, which older senders end with.
+struct Space {
+  uint32_t sm_count;   // instead of Request::sm_percent; 0 = not said
+  uint32_t isolation;  // Isolation
+};
+
 struct Hello {
   Header header;
   uint32_t layout_min;
@@ -98,6 +108,7 @@ struct Hello {
   uint32_t abilities;  // kAbility..: 0 from shims older than they
   uint8_t device_uuid[kMaxDevices][16];
   Promise promise;
+  Space space;
 };
 
 struct Welcome {
@@ -166,6 +177,8 @@ struct Register {
   Request request;
   char command[kCommandBytes];
   Promise promise;
+  Space space;
+  char gpu[kNameBytes];  // index or UUID of the one it is bound to; empty = not said
 };
 
 struct Registered {
@@ -175,10 +188,10 @@ struct Registered {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
-static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 && sizeof(Promise) == 16);
+static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 + 8 && sizeof(Promise) == 16);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
-static_assert(sizeof(HostFile) == 32 && offsetof(Hello, abilities) == 212);
-static_assert(sizeof(Refused) == 184 && sizeof(Register) == 456 && sizeof(Registered) == 40);
+static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && offsetof(Hello, abilities) == 212);
+static_assert(sizeof(Refused) == 184 && sizeof(Register) == 528 && sizeof(Registered) == 40);
 
 }  // namespace tandem::wire

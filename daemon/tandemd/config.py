@@ -6,8 +6,9 @@ An unknown key is an error with its path. Only what this version obeys is accept
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -177,8 +178,12 @@ class Config(_Table):
         said = (self.gpu.get(name) for name in (uuid_text, str(index), "*"))
         return next((table.mode for table in said if table is not None), "auto")
 
-    def options(self, mps_gpus: frozenset[int] = frozenset()) -> Options:
-        """What the core is set to; which GPUs run kernels side by side is not only said here."""
+    def options(
+        self,
+        mps_gpus: frozenset[int] = frozenset(),
+        sm_counts: Mapping[int, int] = MappingProxyType({}),
+    ) -> Options:
+        """What the core is set to; what is so of the GPUs is not said here."""
         table = self.scheduler
         weights = dict(Options().weights)
         classes = {_job_class(name): entry for name, entry in self.classes.items()}
@@ -199,6 +204,7 @@ class Config(_Table):
             classify_kernels=table.classify_kernels,
             lane_order=table.lane_order,
             mps_gpus=mps_gpus,
+            sm_counts=sm_counts,
             host_limit_bytes=parse_bytes(self.memory.host_limit),
             file_limit_bytes=self.memory.file_limit_bytes,
             idle_release_ns=_idle_release_ns(self.memory.idle_release),

@@ -137,13 +137,13 @@ class Daemon:
             UsageError: no file can be made in `memory.swap_dir`; nothing has changed.
         """
         limits = config.limits_for(os.geteuid())
-        mps_gpus = self._mps_gpus(config)
+        facts = self._mps_gpus(config), self._sm_counts()
 
         self._host.use(config.memory.directory)
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
-            options = config.options(mps_gpus)
+            options = config.options(*facts)
             for action in self._loop.scheduler.change_options(options, now_ns=now_ns):
                 self._loop.perform(action)
             self._loop.watchdog.change(config.watchdog.watch())
@@ -175,7 +175,7 @@ class Daemon:
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
-        scheduler = Scheduler(self._config.options(self._mps_gpus(self._config)))
+        scheduler = Scheduler(self._config.options(self._mps_gpus(self._config), self._sm_counts()))
         scheduler.memory.line.capacity_bytes = {
             gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
         }
@@ -245,6 +245,9 @@ class Daemon:
             return (found_mode(gpu, os.environ) if said == "auto" else said) == "mps"
 
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
+
+    def _sm_counts(self) -> dict[int, int]:
+        return {gpu.index: gpu.sm_count for gpu in self._inventory.gpus()}
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))

@@ -20,9 +20,12 @@ from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
 from tandemd.core.explain_lanes import place_in_line
 from tandemd.core.explain_memory import first_in_line
+from tandemd.core.explain_space import space_lines
+from tandemd.core.minima import gpus_of
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.space import owed_share, unfit
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.limits import Limits, identity_of
 from tandemd.loop import Change, Loop
@@ -46,6 +49,7 @@ from tandemd.windows import record
 MAX_WATCHERS = 8
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
+_INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
 
 
 class Desk:
@@ -101,10 +105,11 @@ class Desk:
             core, clock = self._loop.scheduler, self._loop.clock
             now_ns = clock.now_ns()
             found = explain(core, job, now_ns)
+            share = self._loop.recent.share(("job", job.job_id))
             view = ExplanationView(
                 name=job.display_name,
                 summary=found.summary,
-                lines=found.lines,
+                lines=(*found.lines, *space_lines(core, job, share)),
                 policy=core.options.policy,
                 mode=core.options.mode_of(gpu for p in job.processes.values() for gpu in p.gpus),
                 wait_ns=job.waited_ns(now_ns),
@@ -192,11 +197,10 @@ class Desk:
             job = self._own(uid, name)
             if etag and etag != etag_of(job.spec):
                 raise StateError(f"{job.display_name} was changed by somebody else; read it again")
-            spec = replace(job.spec, **changes)  # type: ignore[arg-type]
-            if "memory_bytes" in changes:
-                spec = replace(spec, memory_percent=0)  # it no longer counts
+            spec = _changed(job.spec, changes)
             self._check_ceiling(uid, job, spec.job_class)
             self._check_minimum(job, spec)
+            self._check_space(job, spec)
             now_ns = self._loop.clock.now_ns()
             self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
             return self._view(uid, job)
@@ -357,6 +361,17 @@ class Desk:
         if (objection := self._loop.scheduler.objection_to(spec, job)) is not None:
             raise CapacityError(f"{job.display_name}: {objection}")
 
+    def _check_space(self, job: Job, spec: JobSpec) -> None:
+        options, gpus = self._loop.scheduler.options, gpus_of(job)
+        if (why := unfit(replace(spec, isolation=""), gpus, options)) is not None:
+            raise CapacityError(f"{job.display_name}: {why}")
+        meant = gpus or options.sm_counts.keys()
+        if spec.sm_count and not all(options.sm_counts.get(gpu) for gpu in meant):
+            raise StateError(
+                f"how many SMs the gpu of {job.display_name} has is not known; say a share "
+                "such as 30%"
+            )
+
     def _find(self, uid: int, name: str) -> Job:
         core = self._loop.scheduler
         if not name:
@@ -390,6 +405,7 @@ class Desk:
         info = self._sessions.info
         gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
         wait_bytes, wait_place = _place_in_line(core, job)
+        group = core.group_of(job)
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
@@ -427,6 +443,7 @@ class Desk:
             memory_wait_bytes=wait_bytes,
             memory_wait_place=wait_place,
             share=self._loop.recent.share(("job", job.job_id)),
+            owed=owed_share(job, group, core.options) if group else 0.0,
             findings=self._findings(job),
         )
 
@@ -436,6 +453,15 @@ class Desk:
             FindingView(since_wall_ns=wall_ns(found.since_ns), finding=found)
             for found in self._loop.watchdog.findings(job.job_id)
         )
+
+
+def _changed(spec: JobSpec, changes: Mapping[str, object]) -> JobSpec:
+    """With these fields; what one of them was said in place of no longer counts."""
+    spec = replace(spec, **changes)  # type: ignore[arg-type]
+    for said, other in _INSTEAD.items():
+        if said in changes:
+            spec = replace(spec, **{other: 0})  # type: ignore[arg-type]
+    return spec
 
 
 def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:

@@ -27,10 +27,12 @@ from tandemd.core.events import (
 )
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.space import MODES, unfit
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,
     REFUSED_NO_ROOM,
     REFUSED_PROTOCOL,
+    REFUSED_UNFIT,
     AttachServer,
     Connection,
     Gone,
@@ -120,7 +122,11 @@ class Sessions:
 
     def _register(self, connection: Connection, packet: _native.Register, now_ns: int) -> None:
         uid = connection.peer.uid
-        spec = self._spec(uid, packet.request, packet.promise)
+        spec = self._spec(uid, packet)
+        gpus = self._gpu_index.named(packet.gpu)
+        if (why := unfit(spec, gpus, self._scheduler.options)) is not None:
+            self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
+            return
         if (objection := self._scheduler.objection_to(spec)) is not None:
             self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
             return
@@ -160,7 +166,7 @@ class Sessions:
                 job_id=job_id,
                 uid=uid,
                 gpu=gpu,
-                spec=self._spec(uid, hello.request, hello.promise),
+                spec=self._spec(uid, hello),
                 takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
             ),
             # Not before its gate and settings are what the core wants them to be.
@@ -254,7 +260,8 @@ class Sessions:
         self._next_job_id += 1
         return self._next_job_id - 1
 
-    def _spec(self, uid: int, request: _native.Request, promise: tuple[int, int]) -> JobSpec:
+    def _spec(self, uid: int, packet: _native.Hello | _native.Register) -> JobSpec:
+        request, promise, (sm_count, isolation) = packet.request, packet.promise, packet.space
         asked = JobClass(request.job_class) if request.job_class in (1, 2, 3) else JobClass.NORMAL
         granted = self.limits.clamp(uid, asked)
         if granted is not asked:
@@ -269,6 +276,8 @@ class Sessions:
             ephemeral_bytes=_said(promise[1], 0),
             wait_memory_ns=request.wait_memory_s * 1_000_000_000,
             sm_percent=min(request.sm_percent, 100),
+            sm_count=sm_count,
+            isolation=("", *MODES)[isolation],
             slo_p99_ns=_said(request.slo_p99_ns, 0),
             preemptible={1: True, 2: False}.get(request.preemptible),
             swappable={1: True, 2: False, 3: False}.get(request.swappable, is_swapped),

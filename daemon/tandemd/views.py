@@ -61,6 +61,7 @@ class JobView:
     memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
     memory_wait_place: int  # in line, from 1
     share: float
+    owed: float  # what its --sm comes to as a share of time; 0 = nothing
     findings: tuple[FindingView, ...]
 
     @property

@@ -68,6 +68,7 @@ void make_hello(CUdevice device) {
   hello.job_id = g_settings.job_id;
   hello.request = g_settings.request;
   hello.promise = g_settings.promise;
+  hello.space = {g_settings.sm_count, g_settings.isolation};
   hello.abilities = wire::kAbilityHostFile;
   CUuuid uuid{};
   if (g_driver.cuDeviceGetUuid_v2 &&

@@ -212,6 +212,17 @@ void read_limits(Settings* settings) {
   }
 }
 
+void read_isolation(Settings* settings) {
+  const char* value = text_of("TANDEM_ISOLATION");
+  if (!value) return;
+  constexpr const char* kWords[] = {"time", "mps", "mps+green", "mig"};  // as wire::Isolation
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (same_word(value, kWords[i])) settings->isolation = i + 1;
+  }
+  if (!settings->isolation)
+    say_once("TANDEM_ISOLATION", value, "is not time, mps, mps+green or mig; ignoring it");
+}
+
 void read_slo(Settings* settings) {
   const char* value = text_of("TANDEM_SLO");
   if (!value) return;
@@ -261,6 +272,7 @@ Settings read_settings() {
   find_socket(&settings);
   read_priority(&settings);
   read_limits(&settings);
+  read_isolation(&settings);
   read_slo(&settings);
   if (const char* value = text_of("TANDEM_SWAPPABLE")) {
     settings.request.swappable = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;

@@ -15,6 +15,7 @@
 //   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
 //   TANDEM_CHECKPOINT 0 | 1                    0         1: instead, as a whole, by the driver
 //   TANDEM_SM         30% | count              not said  share of the SMs
+//   TANDEM_ISOLATION  time | mps | mps+green | mig   not said
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME, TANDEM_GROUP   text           none
 //   TANDEM_TRACE_CALLS          set by `tandem trace calls`; read in tracing.cpp
@@ -35,6 +36,7 @@ struct Settings {
   wire::Promise promise{};
   uint32_t memory_percent = 0;  // of the device, instead of request.memory_bytes
   uint32_t sm_count = 0;        // instead of request.sm_percent
+  uint32_t isolation = 0;       // wire::Isolation
 };
 
 // A wrong value is one line on stderr and the default.

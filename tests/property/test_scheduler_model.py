@@ -31,6 +31,7 @@ from tandemd.core.scheduler import Scheduler
 MS = 1_000_000
 QUANTUM_NS = 5 * MS
 MAX_HOLD_NS = 150 * MS
+ALL_THAT_CAN_BE_SAID = 0.99  # something is left to those who say nothing
 SETTLED_LOOKS = 4  # looks after which nothing is left of the past
 
 
@@ -43,6 +44,7 @@ class Worker:
     group: str
     gpu: int
     job_class: JobClass
+    said_percent: int = 0  # of the time
     more_gpus: set[int] = field(default_factory=set)
     is_open: bool = True
     wants: bool = False
@@ -159,8 +161,9 @@ class Sharing(RuleBasedStateMachine):
         group=st.sampled_from(["", "", "ranks"]),
         gpu=st.sampled_from([0, 0, 1]),
         wants=st.sampled_from([True, True, False]),
+        said=st.sampled_from([0, 0, 20, 60]),
     )
-    def attach(self, job_class, group, gpu, wants):
+    def attach(self, job_class, group, gpu, wants, said):
         self.numbers += 1
         number = self.numbers
         self.world.workers[number] = Worker(
@@ -169,9 +172,10 @@ class Sharing(RuleBasedStateMachine):
             group=self.world.home_of(group or f"own {number}"),
             gpu=gpu,
             job_class=job_class,
+            said_percent=said,
             wants=wants,
         )
-        spec = JobSpec(job_class=job_class, group=group)
+        spec = JobSpec(job_class=job_class, group=group, sm_percent=said)
         self.tell(
             ProcessAttached(
                 now_ns=self.now_ns, process_id=number, job_id=number, uid=1, gpu=gpu, spec=spec
@@ -223,7 +227,7 @@ class Sharing(RuleBasedStateMachine):
 
     @rule()
     def equals_get_equal_service(self):
-        """Groups that want the GPU all along and have equal weight get equal time."""
+        """Who wants the GPU all along gets what it says, and of the rest as much as its equals."""
         for _ in range(SETTLED_LOOKS):
             self.look()
         before = {p: w.served_ns for p, w in self.world.workers.items()}
@@ -242,9 +246,16 @@ class Sharing(RuleBasedStateMachine):
         classes = {w.job_class for w in alone}
         if JobClass.LATENCY in classes or len(classes) != 1 or len(alone) < 2:
             return
-        gains = [w.served_ns - before[w.process_id] for w in alone]
+        gains = {w.process_id: w.served_ns - before[w.process_id] for w in alone}
         # A quantum, what runs on while a hand-over is noticed, and the credit of a newcomer.
-        assert max(gains) - min(gains) <= 2 * (QUANTUM_NS + 2 * MS) + 2 * QUANTUM_NS, gains
+        slack_ns = 2 * (QUANTUM_NS + 2 * MS) + 2 * QUANTUM_NS
+        silent = [gains[w.process_id] for w in alone if not w.said_percent] or [0]
+        assert max(silent) - min(silent) <= slack_ns, gains
+        said = sum(w.said_percent for w in island)
+        for worker in alone:
+            owed = worker.said_percent / max(100, said / ALL_THAT_CAN_BE_SAID)
+            got_ns = gains[worker.process_id]
+            assert got_ns >= owed * sum(gains.values()) - slack_ns, (worker, gains)
 
     def check_holds(self):
         world = self.world

@@ -35,6 +35,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         "TANDEM_EPHEMERAL": "5MiB",
         "TANDEM_PREEMPTIBLE": "0",
         "TANDEM_SM": "30%",
+        "TANDEM_ISOLATION": "mps+green",
         "TANDEM_SLO": "p99=50ms",
         "TANDEM_NAME": "llama",
         "TANDEM_GROUP": "g",
@@ -51,6 +52,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert request.memory_bytes == 400 * MIB  # of the driver's 1000 MiB
         assert request.memory_min_bytes == 64 * MIB
         assert attached.hello.promise == (3 * MIB, 5 * MIB)
+        assert attached.hello.space == (0, 3)
         assert request.preemptible == 2  # no
         assert request.slo_p99_ns == 50_000_000
         assert attached.hello.job_id == 0x7F3A

@@ -173,6 +173,8 @@ class JobSpec(google.protobuf.message.Message):
     IDLE_RELEASE_FIELD_NUMBER: builtins.int
     PERSISTENT_BYTES_FIELD_NUMBER: builtins.int
     EPHEMERAL_BYTES_FIELD_NUMBER: builtins.int
+    SM_COUNT_FIELD_NUMBER: builtins.int
+    ISOLATION_FIELD_NUMBER: builtins.int
     memory_quota_bytes: builtins.int
     """0 = none"""
     memory_min_bytes: builtins.int
@@ -186,6 +188,10 @@ class JobSpec(google.protobuf.message.Message):
     """
     ephemeral_bytes: builtins.int
     """at most, besides, within an iteration"""
+    sm_count: builtins.int
+    """instead of sm_percent; the mask names both "sm" """
+    isolation: global___Mode.ValueType
+    """how it is to be kept apart; fixed when it starts"""
     @property
     def slo(self) -> global___Slo: ...
     @property
@@ -209,9 +215,11 @@ class JobSpec(google.protobuf.message.Message):
         idle_release: google.protobuf.duration_pb2.Duration | None = ...,
         persistent_bytes: builtins.int = ...,
         ephemeral_bytes: builtins.int = ...,
+        sm_count: builtins.int = ...,
+        isolation: global___Mode.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "idle_release", b"idle_release", "preemptible", b"preemptible", "slo", b"slo", "wait_memory", b"wait_memory"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "ephemeral_bytes", b"ephemeral_bytes", "group", b"group", "idle_release", b"idle_release", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "persistent_bytes", b"persistent_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "ephemeral_bytes", b"ephemeral_bytes", "group", b"group", "idle_release", b"idle_release", "isolation", b"isolation", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "persistent_bytes", b"persistent_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_count", b"sm_count", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_preemptible", b"_preemptible"]) -> typing.Literal["preemptible"] | None: ...
 
 global___JobSpec = JobSpec
@@ -234,6 +242,7 @@ class JobStatus(google.protobuf.message.Message):
     MEMORY_WAIT_BYTES_FIELD_NUMBER: builtins.int
     MEMORY_WAIT_PLACE_FIELD_NUMBER: builtins.int
     FILED_BYTES_FIELD_NUMBER: builtins.int
+    SHARE_TARGET_RATIO_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -250,6 +259,8 @@ class JobStatus(google.protobuf.message.Message):
     """in line, from 1"""
     filed_bytes: builtins.int
     """of swapped_bytes, in files instead of the host's memory"""
+    share_target_ratio: builtins.float
+    """what its sm owes it as a share of time, 0..1; 0 = nothing"""
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -273,9 +284,10 @@ class JobStatus(google.protobuf.message.Message):
         memory_wait_bytes: builtins.int = ...,
         memory_wait_place: builtins.int = ...,
         filed_bytes: builtins.int = ...,
+        share_target_ratio: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 
@@ -350,6 +362,7 @@ class Job(google.protobuf.message.Message):
     COMMAND_FIELD_NUMBER: builtins.int
     CREATE_TIME_FIELD_NUMBER: builtins.int
     GPU_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
     name: builtins.str
     display_name: builtins.str
     uid: builtins.int
@@ -359,6 +372,8 @@ class Job(google.protobuf.message.Message):
     """empty when the caller may not see it"""
     gpu: builtins.str
     """index"""
+    mode: global___Mode.ValueType
+    """of that GPU: how it is kept apart"""
     @property
     def processes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Process]: ...
     @property
@@ -381,9 +396,10 @@ class Job(google.protobuf.message.Message):
         command: builtins.str = ...,
         create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         gpu: builtins.str = ...,
+        mode: global___Mode.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["create_time", b"create_time", "spec", b"spec", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["command", b"command", "create_time", b"create_time", "display_name", b"display_name", "etag", b"etag", "gpu", b"gpu", "name", b"name", "processes", b"processes", "spec", b"spec", "status", b"status", "uid", b"uid", "user", b"user"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "create_time", b"create_time", "display_name", b"display_name", "etag", b"etag", "gpu", b"gpu", "mode", b"mode", "name", b"name", "processes", b"processes", "spec", b"spec", "status", b"status", "uid", b"uid", "user", b"user"]) -> None: ...
 
 global___Job = Job
 

@@ -24,8 +24,9 @@ FIGURES = ("GPU", "BUSY%", "SWAP", "WAIT", "GPU-TIME", "AGE")
 def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     """List the jobs: who computes, who waits, and with how much memory.
 
-    BUSY% is the share of the GPU in the last second. A ~ before GPU-TIME says that part of it was
-    split between jobs that ran together. WAIT is the total since the job began. A + behind MEM is
+    BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job
+    where that is a share of time. A ~ before GPU-TIME says that part of it was split between jobs
+    that ran together. WAIT is the total since the job began. A + behind MEM is
     what an allocation of the job waits for. SWAP is memory that was moved to the host, in its
     memory or in files. FINDINGS are what the watchdog found; `tandem explain` tells more.
 
@@ -46,6 +47,11 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
         return
     now_ns = time.time_ns()
     print_table(HEADER, [row(job, now_ns=now_ns) for job in jobs], right=FIGURES)
+
+
+def _busy(job: Job) -> str:
+    got = f"{job.share_ratio * 100:.0f}"
+    return f"{got}/{job.share_target_ratio * 100:.0f}" if job.share_target_ratio else got
 
 
 def _swapped(job: Job) -> str:
@@ -79,7 +85,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         job.priority or "-",
         job.state or "?",
         job.gpu or "-",
-        f"{job.share_ratio * 100:.0f}",
+        _busy(job),
         f"{format_bytes(job.resident_bytes)} / {quota}{waits}",
         _swapped(job),
         format_duration(job.wait_time_ns),

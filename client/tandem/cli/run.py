@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tandem import _launch
-from tandem._attach import CLASSES, MAX_WAIT_NS, Request
+from tandem._attach import CLASSES, ISOLATIONS, MAX_WAIT_NS, Request
 from tandem._launch import Launch, Plan
 from tandem.cli._parsed import Parsed
 from tandem.errors import TandemError, UsageError
@@ -16,18 +16,9 @@ from tandem.units import (
     parse_bytes,
     parse_duration,
     parse_memory,
-    parse_percent,
     parse_slo,
+    parse_sm,
 )
-
-
-def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
-    """A share of the SMs such as `30%`, or a number of SMs."""
-    if text.strip().endswith("%"):
-        return Percent(value=parse_percent(text, what=what))
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
-        raise UsageError(f"{what} {text!r} is neither a share (30%) nor a number of SMs (40)")
-    return int(text)
 
 
 def parse_wait(text: str, *, what: str = "wait-memory") -> int:
@@ -97,7 +88,13 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     "--sm",
     type=Parsed("SHARE", parse_sm),
     envvar="TANDEM_SM",
-    help="Share (30%) or number (40) of the SMs.",
+    help="Share (30%) or number (40) of the SMs; in mode time a share of time.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(list(ISOLATIONS)),
+    envvar="TANDEM_ISOLATION",
+    help="How the job is to be kept apart: not started where its GPU is in another mode.",
 )
 @click.option(
     "--slo",
@@ -201,6 +198,7 @@ def _request(options: dict[str, Any]) -> Request:
         wait_memory_ns=options["wait_memory"],
         sm_percent=sm.value if isinstance(sm, Percent) else None,
         sm_count=sm if isinstance(sm, int) else None,
+        isolation=options["isolation"],
         slo_p99_ns=options["slo"],
         preemptible=options["preemptible"],
         swappable=options["swappable"],

@@ -5,7 +5,7 @@ import click
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
 
-_AT_START = ("swappable", "checkpoint", "name", "group", "gpu", "env")
+_AT_START = ("isolation", "swappable", "checkpoint", "name", "group", "gpu", "env")
 KEYS = (
     "priority",
     "memory",

@@ -81,6 +81,13 @@ Problem check_request(const char* message, wire::Request* request) {
   return check_text(message, "group", request->group, sizeof(request->group), Lines::kOne);
 }
 
+Problem check_space(const char* message, const wire::Space& space) {
+  const Limit limits[] = {
+      {"isolation", space.isolation, static_cast<uint32_t>(wire::Isolation::kMig)},
+  };
+  return check_limits(message, limits);
+}
+
 Problem check_hello(wire::Hello* hello) {
   const Limit limits[] = {
       {"layout_min", hello->layout_min, hello->layout_max},
@@ -88,11 +95,17 @@ Problem check_hello(wire::Hello* hello) {
       {"device_count", hello->device_count, wire::kMaxDevices},
   };
   if (Problem p = check_limits("HELLO", limits)) return p;
+  if (Problem p = check_space("HELLO", hello->space)) return p;
   return check_request("HELLO", &hello->request);
 }
 
 Problem check_register(wire::Register* request) {
   if (Problem p = check_request("REGISTER", &request->request)) return p;
+  if (Problem p = check_space("REGISTER", request->space)) return p;
+  if (Problem p =
+          check_text("REGISTER", "gpu", request->gpu, sizeof(request->gpu), Lines::kOne)) {
+    return p;
+  }
   return check_text("REGISTER", "command", request->command, sizeof(request->command), Lines::kAny);
 }
 
@@ -210,7 +223,7 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
 
 Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes,
                        wire::Refused* out) {
-  const auto last = static_cast<uint32_t>(wire::RefusalCode::kShuttingDown);
+  const auto last = static_cast<uint32_t>(wire::RefusalCode::kUnfit);
   if (code == 0 || code > last) return problem("REFUSED: code is %u, not 1 to %u", code, last);
   *out = start<wire::Refused>(wire::Type::kRefused);
   out->code = code;

@@ -111,8 +111,7 @@ def _bound_ns(
     exempt = [g for g in island if g.wants and policy.always_open(g)]
     if quantum_ns is None or not equals or exempt or turns.overdue(policy.tier(group)):
         return bound_ns
-    weights = [options.weight(g.job_class) for g in (group, *rivals)]
-    rounds = sum(max(1, w // weights[0]) for w in weights[1:])
+    rounds = sum(max(1, int(rival.weight / group.weight)) for rival in rivals)
     if turns.companion is not None:
         quantum_ns *= 2  # half of the time is charged to the companion
     return min(bound_ns, rounds * (quantum_ns + options.drain_ns))

@@ -8,7 +8,7 @@ taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
@@ -94,6 +94,8 @@ class JobSpec:
     ephemeral_bytes: int = 0  # what an iteration takes besides, at most
     wait_memory_ns: int = 0  # how long an allocation may wait for memory; 0 = not at all
     sm_percent: int = 0
+    sm_count: int = 0  # in place of sm_percent, where the GPU's number is known
+    isolation: str = ""  # of space.MODES; empty = any will do
     slo_p99_ns: int = 0
     preemptible: bool | None = None
     idle_release_ns: int = 0  # idle for so long it gives its memory up; 0 = as for all jobs
@@ -377,6 +379,8 @@ class Group:
     bound: Bound = Bound.UNKNOWN  # of all its processes alike
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
+    weight: float = 1.0  # of its class, or as its share of time calls for (space.py)
+    owed_share: float = 0.0  # of the time of its tier, where somebody said one; 0 = not known
     is_kept: bool = False  # from its next iteration (shifts.py) or phase (phase_gate.py)
     # The gate.
     open: bool = True
@@ -450,6 +454,7 @@ class Options:
     forecast_gaps: bool = True  # else every window is the configured one
     classify_kernels: bool = True  # else what bounds anybody's work counts as unknown
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
+    sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
     memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
     memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
     link_bytes_s: float = 12e9  # to the host and back, until it was measured

@@ -74,6 +74,7 @@ from tandemd.core.policy import policy_named
 from tandemd.core.residency import Island, Residency
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
+from tandemd.core.space import unfit, weigh
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.ties import Ties
 from tandemd.core.turns import Turns, Verdict
@@ -416,6 +417,7 @@ class Scheduler:
             group = Group(key=job.group_key, number=self._group_numbers, arrival=job.arrival)
             self.groups[group.key] = group
         group.jobs[job_id] = job
+        group.weight = float(self.options.weight(group.job_class))  # until it is seated
         job.tell(now_ns, f"registered as {_describe(spec)}")
         return job
 
@@ -425,6 +427,8 @@ class Scheduler:
             job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
         elif job.spec.memory_percent and job.spec.memory_bytes >= NO_LIMIT:
             job.spec = replace(job.spec, memory_bytes=self._share_of(event, job))
+        if job.spec.sm_count and not job.spec.sm_percent:  # its process knows the GPU
+            job.spec = replace(job.spec, sm_percent=event.spec.sm_percent)
         process = Process(
             process_id=event.process_id,
             job_id=job.job_id,
@@ -443,6 +447,8 @@ class Scheduler:
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()
         self._keep_minima(event.now_ns)
+        if why := unfit(job.spec, frozenset({event.gpu}), self.options):
+            job.tell(event.now_ns, why)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
 
@@ -547,7 +553,7 @@ class Scheduler:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
         had_short_gaps = group.short_gaps
         group.served_ns += charge_ns
-        group.virtual_ns += charge_ns / self.options.weight(group.job_class)
+        group.virtual_ns += charge_ns / group.weight
         _refresh(group, now_ns, self.options)
         if group.wants and not wanted:
             self._forget_old_credit(group)
@@ -569,7 +575,7 @@ class Scheduler:
         """Idle time is not saved up: at most two quanta before the others."""
         found = self.island_of(group)
         if found is not None:
-            credit_ns = 2 * self.options.quantum_ns / self.options.weight(group.job_class)
+            credit_ns = 2 * self.options.quantum_ns / group.weight
             now_ns = found[1].virtual_now_ns(but=group)
             group.virtual_ns = max(group.virtual_ns, now_ns - credit_ns)
 
@@ -735,6 +741,7 @@ class Scheduler:
         self._home = {g.key: gpus for gpus, members in self.islands.items() for g in members}
         self._wakes = {}
         for gpus, members in self.islands.items():
+            weigh(members, self.policy, self.options)
             self.turns[gpus].seat(members, self.policy)
 
     def _decide(self, now_ns: int) -> list[Verdict]:

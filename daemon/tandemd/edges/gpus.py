@@ -178,6 +178,13 @@ class GpuIndex:
             self._by_uuid[first] = max(self._by_uuid.values(), default=-1) + 1
         return self._by_uuid.get(first, 0)
 
+    def named(self, name: str) -> frozenset[int]:
+        """The one with this index or UUID; none if there is no such GPU, or the name is empty."""
+        if name.isascii() and name.isdigit():
+            return frozenset(self._by_uuid.values()) & {int(name)}
+        uuid = uuid_bytes(name)
+        return frozenset({self._by_uuid[uuid]} if any(uuid) and uuid in self._by_uuid else ())
+
 
 def uuid_bytes(text: str) -> bytes:
     """`GPU-8f3c..` as 16 bytes; zeros when it is none."""

@@ -22,7 +22,13 @@ from tandemd.views import (
 )
 
 MAX_INT64 = 2**63 - 1
-_MODES = {"time": pb.MODE_TIME, "mps": pb.MODE_MPS}
+_MODES = {
+    "": pb.MODE_UNSPECIFIED,
+    "time": pb.MODE_TIME,
+    "mps": pb.MODE_MPS,
+    "mps+green": pb.MODE_MPS_GREEN,
+    "mig": pb.MODE_MIG,
+}
 
 
 def job_message(view: JobView) -> pb.Job:
@@ -37,6 +43,7 @@ def job_message(view: JobView) -> pb.Job:
         etag=etag_of(spec),
         create_time=_timestamp(view.created_wall_ns),
         gpu=",".join(str(gpu) for gpu in view.gpus),
+        mode=_MODES[view.mode],
         processes=[
             pb.Process(
                 pid=process.pid,
@@ -54,7 +61,9 @@ def job_message(view: JobView) -> pb.Job:
             idle_release=_duration(spec.idle_release_ns),
             persistent_bytes=_int64(spec.persistent_bytes),
             ephemeral_bytes=_int64(spec.ephemeral_bytes),
-            sm_percent=spec.sm_percent,
+            sm_percent=0 if spec.sm_count else spec.sm_percent,
+            sm_count=spec.sm_count,
+            isolation=_MODES[spec.isolation],
             slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
             preemptible=spec.preemptible,
             group=spec.group,
@@ -80,6 +89,7 @@ def _status(view: JobView) -> pb.JobStatus:
         launches=view.launches,
         steps=view.steps,
         share_ratio=view.share,
+        share_target_ratio=view.owed,
         findings=_findings(view.findings),
     )
 
@@ -241,7 +251,9 @@ def _ephemeral(spec: pb.JobSpec) -> tuple[str, object]:
 def _sm(spec: pb.JobSpec) -> tuple[str, object]:
     if spec.sm_percent > 100:
         raise UsageError(f"sm {spec.sm_percent}% is more than 100%")
-    return "sm_percent", spec.sm_percent
+    if spec.sm_count and spec.sm_percent:
+        raise UsageError("sm is a share or a number of SMs, not both")
+    return ("sm_count", spec.sm_count) if spec.sm_count else ("sm_percent", spec.sm_percent)
 
 
 def _slo(spec: pb.JobSpec) -> tuple[str, object]:
@@ -260,6 +272,7 @@ _CHANGEABLE: dict[str, Callable[[pb.JobSpec], tuple[str, object]]] = {
     "idle_release": _idle_release,
     "persistent_bytes": _persistent,
     "ephemeral_bytes": _ephemeral,
+    "sm": _sm,
     "sm_percent": _sm,
     "slo": _slo,
     "slo.p99": _slo,

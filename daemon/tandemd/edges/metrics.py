@@ -77,6 +77,11 @@ def _quota(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (), job.spec.memory_bytes
 
 
+def _owed(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.owed:
+        yield (), job.owed
+
+
 def _findings(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     standing = {view.finding.rule for view in job.findings}
     for rule in RULES:
@@ -102,6 +107,12 @@ JOB_METRICS = (
         kind="gauge",
         help="part of the GPU's time in the last second",
         series=_one(lambda job: job.share),
+    ),
+    JobMetric(
+        name="tandem_job_share_target_ratio",
+        kind="gauge",
+        help="part of the GPU time of those it takes turns with that its --sm owes it",
+        series=_owed,
     ),
     JobMetric(
         name="tandem_job_wait_seconds",

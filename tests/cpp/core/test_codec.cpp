@@ -68,6 +68,21 @@ TEST(a_hello_of_an_older_shim_promises_nothing) {
   CHECK_EQ(decoded.hello.promise.ephemeral_bytes, 0u);
 }
 
+TEST(a_hello_that_ends_with_its_promise_asks_nothing_of_the_sms) {
+  wire::Hello sent = hello();
+  sent.promise = {1, 2};
+  sent.space = {3, 4};
+  const size_t bytes = offsetof(wire::Hello, space);
+  sent.header.size = static_cast<uint32_t>(bytes);
+  Message decoded;
+
+  CHECK(!daemon::decode(&sent, bytes, &decoded));
+
+  CHECK_EQ(decoded.hello.promise.ephemeral_bytes, 2u);
+  CHECK_EQ(decoded.hello.space.sm_count, 0u);
+  CHECK_EQ(decoded.hello.space.isolation, 0u);
+}
+
 TEST(a_longer_message_of_a_newer_shim_is_read_as_far_as_known) {
   struct Newer {
     wire::Hello hello;
@@ -88,7 +103,7 @@ TEST(each_fault_of_a_header_is_named_with_its_value) {
   CHECK(contains(refusal(sent), "protocol version 9, this daemon speaks 1"));
   sent = hello();
   sent.header.size = 10;
-  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 488"));
+  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 496"));
   sent = hello();
   sent.header.type = 77;
   CHECK(contains(refusal(sent), "unknown message type 77"));
@@ -121,6 +136,7 @@ TEST(absurd_figures_are_refused) {
       {offsetof(wire::Hello, request.sm_percent), 101, "sm_percent is 101, more than 100"},
       {offsetof(wire::Hello, request.preemptible), 3, "preemptible is 3, more than 2"},
       {offsetof(wire::Hello, request.swappable), 4, "swappable is 4, more than 3"},
+      {offsetof(wire::Hello, space.isolation), 5, "isolation is 5, more than 4"},
   };
   for (const auto& c : cases) {
     wire::Hello sent = hello();

@@ -11,6 +11,7 @@ from tandem import _native as native
 from tandem import _paths
 
 REFUSED = native.encode_refused(code=3, reason="uid 7 may not")
+UNFIT = native.encode_refused(code=7, reason="it asks for 9 SMs, and gpu 0 has 8")
 NO_ROOM = native.encode_refused(code=4, reason="no room for another process")
 REGISTERED = native.encode_registered(job_id=0x7F3A)
 
@@ -158,6 +159,15 @@ def test_a_required_job_that_is_refused_does_not_run(tandem, attached, reply, co
 
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith("error: the daemon refuses: ")
+
+
+def test_a_job_that_asks_for_what_no_gpu_can_give_is_not_started_required_or_not(tandem, attached):
+    attached(UNFIT)
+
+    done = tandem("run", "--sm", "9", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == "error: not started: it asks for 9 SMs, and gpu 0 has 8\n"
 
 
 def test_a_command_that_does_not_exist_is_not_registered(tandem, attached):

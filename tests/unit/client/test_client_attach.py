@@ -24,6 +24,8 @@ WHOLE = Request(
     group="serving",
     persistent_bytes=5 * 2**30,
     ephemeral_bytes=7 * 2**30,
+    sm_count=40,
+    isolation="mps+green",
 )
 
 
@@ -48,6 +50,9 @@ def test_numbers_are_those_of_the_header():
     assert member("kRegister") == _attach.TYPE_REGISTER
     assert member("kRegistered") == _attach.TYPE_REGISTERED
     assert member("kNoRoom") == _attach.REFUSED_NO_ROOM
+    assert member("kUnfit") == _attach.REFUSED_UNFIT
+    words = {"time": "kTime", "mps": "kMps", "mps+green": "kMpsGreen", "mig": "kMig"}
+    assert {word: member(name) for word, name in words.items()} == _attach.ISOLATIONS
 
 
 def test_sizes_are_those_of_the_header():
@@ -61,7 +66,7 @@ def test_sizes_are_those_of_the_header():
 
 
 def test_the_daemon_reads_what_we_write():
-    packet = native.decode(encode_register(WHOLE, command="python serve.py"))
+    packet = native.decode(encode_register(WHOLE, command="python serve.py", gpu="GPU-1"))
 
     assert isinstance(packet, native.Register)
     assert packet.command == "python serve.py"
@@ -75,6 +80,7 @@ def test_the_daemon_reads_what_we_write():
     assert packet.request.preemptible == 2
     assert (packet.request.name, packet.request.group) == ("llama", "serving")
     assert packet.promise == (WHOLE.persistent_bytes, WHOLE.ephemeral_bytes)
+    assert (packet.space, packet.gpu) == ((40, 3), "GPU-1")
 
 
 def test_we_read_what_the_daemon_writes():
@@ -92,7 +98,9 @@ def test_what_was_not_said_is_zero():
 def test_a_long_command_is_cut_between_characters():
     packet = encode_register(Request(), command="ä" * 200)
 
-    command = packet[: -_attach.PROMISE.size][-_attach.COMMAND_BYTES :].rstrip(b"\0")
+    command = packet[: -_attach.PROMISE.size - _attach.SPACE.size][-_attach.COMMAND_BYTES :].rstrip(
+        b"\0"
+    )
     assert command.decode() == "ä" * 127
 
 

@@ -64,9 +64,13 @@ def test_what_was_not_said_sets_nothing():
 
 
 def test_shares_of_memory_and_counts_of_sms_are_left_to_the_shim():
-    request = Request(memory_percent=40, sm_count=16)
+    request = Request(memory_percent=40, sm_count=16, isolation="mps")
 
-    assert request_environment(request) == {"TANDEM_MEMORY": "40%", "TANDEM_SM": "16"}
+    assert request_environment(request) == {
+        "TANDEM_MEMORY": "40%",
+        "TANDEM_SM": "16",
+        "TANDEM_ISOLATION": "mps",
+    }
 
 
 def test_the_library_comes_before_what_was_preloaded(shim):

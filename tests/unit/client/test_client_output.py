@@ -27,6 +27,9 @@ def job(**changes):
         "memory_min_bytes": None,
         "wait_memory_ns": None,
         "sm_percent": None,
+        "sm_count": None,
+        "isolation": "",
+        "mode": "time",
         "slo_p99_ns": None,
         "preemptible": None,
         "state": "running",
@@ -42,6 +45,7 @@ def job(**changes):
         "launches": 12,
         "steps": 3,
         "share_ratio": 0.41,
+        "share_target_ratio": None,
         "create_time_ns": 10**18,
         "processes": (),
         "etag": "1",
@@ -70,6 +74,10 @@ def test_a_row_of_ps():
         "FINDINGS": "-",
         "COMMAND": "python serve.py",
     }
+
+
+def test_what_a_share_of_time_owes_is_behind_what_was_got():
+    assert cells(share_target_ratio=0.3)["BUSY%"] == "41/30"
 
 
 def test_memory_on_the_host_is_shown():

@@ -179,6 +179,28 @@ class Talk:
         return (wake.at_ns - self.now_ns) / MS
 
 
+def run(talk, contenders, duration_ms):
+    """A GPU that gives every millisecond to whoever is open; returns the milliseconds each got."""
+    got = dict.fromkeys(contenders, 0)
+    on_gpu = None
+    for _ in range(duration_ms):
+        if on_gpu is not None and not talk.is_open(on_gpu):
+            talk.waits(on_gpu, after_ms=1)  # a millisecond goes into the hand-over
+            on_gpu = None
+            continue
+        runner = next((p for p in contenders if talk.is_open(p)), None)
+        for process_id in contenders:
+            if process_id != runner:
+                talk.waits(process_id)
+        if runner is None:
+            talk.tick(after_ms=1)
+            continue
+        talk.works(runner, after_ms=1, ran_ms=1)
+        got[runner] += 1
+        on_gpu = runner
+    return got
+
+
 def _whose(action: Action) -> tuple[int, ...]:
     one = (action.process_id,) if hasattr(action, "process_id") else ()
     return getattr(action, "process_ids", one)

@@ -1,32 +1,10 @@
 import pytest
-from talk import BATCH, LATENCY, NORMAL, Talk
+from talk import BATCH, LATENCY, NORMAL, Talk, run
 
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import SetHonourPresence, SetPresence, SetWindow
 from tandemd.core.model import Options, WaitReason
 from tandemd.core.policy import POLICIES, policy_named
-
-
-def run(talk, contenders, duration_ms):
-    """A GPU that gives every millisecond to whoever is open; returns the milliseconds each got."""
-    got = dict.fromkeys(contenders, 0)
-    on_gpu = None
-    for _ in range(duration_ms):
-        if on_gpu is not None and not talk.is_open(on_gpu):
-            talk.waits(on_gpu, after_ms=1)  # a millisecond goes into the hand-over
-            on_gpu = None
-            continue
-        runner = next((p for p in contenders if talk.is_open(p)), None)
-        for process_id in contenders:
-            if process_id != runner:
-                talk.waits(process_id)
-        if runner is None:
-            talk.tick(after_ms=1)
-            continue
-        talk.works(runner, after_ms=1, ran_ms=1)
-        got[runner] += 1
-        on_gpu = runner
-    return got
 
 
 def test_fair_gives_equals_equal_gpu_time():

@@ -57,6 +57,7 @@ JOB = JobView(
     memory_wait_bytes=300,
     memory_wait_place=1,
     share=0.25,
+    owed=0.3,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
 )
 GPU = GpuView(
@@ -94,6 +95,8 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_memory_quota_bytes", **ITS) == 2**30
     assert value("tandem_job_dropped_records_total", **ITS) == 3
     assert value("tandem_job_iterations_total", **ITS) == 7
+    assert value("tandem_job_share_ratio", **ITS) == 0.25
+    assert value("tandem_job_share_target_ratio", **ITS) == 0.3
 
 
 def test_refusals_of_memory_are_told_apart():

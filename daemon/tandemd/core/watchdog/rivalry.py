@@ -1,7 +1,7 @@
 """Who competes on an island now, and what part of its time each is owed.
 
 What the core promises: a tier that waits for a higher one gets `min_share` of the time, the
-highest that waits gets the rest, and groups of one tier share it by the weight of their class. A
+highest that waits gets the rest, and groups of one tier share it by their weight. A
 group that takes no turns is promised nothing, for it waits for nobody; nor is any group under a
 policy whose turns do not end, or while memory is exchanged with the turns (residency.py).
 """
@@ -61,7 +61,7 @@ def _shares(
     for rank, tier in enumerate(sorted(tiers)):
         is_first = rank == 0 and not exempt
         whole = 1 - options.min_share * (len(tiers) - 1) if is_first else options.min_share
-        weights = {group.key: options.weight(group.job_class) for group in tiers[tier]}
+        weights = {group.key: group.weight for group in tiers[tier]}
         total = sum(weights.values())
         shares |= {key: max(0.0, whole) * weight / total for key, weight in weights.items()}
     return shares

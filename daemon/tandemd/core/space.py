@@ -1,0 +1,118 @@
+"""What a job asks of the SMs, and what that comes to where kernels of two processes never overlap.
+
+There, in mode `time`, `--sm` is a share of time: whoever says one is owed that part of the GPU time
+of those it takes turns with, whenever it has work, and who says none shares the rest by the weight
+of its class. Both are weights of fair queueing: nobody is stopped while the GPU is idle, and what
+one does not use goes to the others in proportion. Shares that add up to more than there is are
+scaled down alike. All SMs are its own while a job has the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandemd.core.model import Group, Job, JobSpec, Options
+from tandemd.core.policy import Policy
+
+LEAST_REST = 0.01  # is left to those who say nothing, even where `min_share` is 0
+MODES = ("time", "mps", "mps+green", "mig")  # how jobs can be kept apart
+_THERE_IS = ("time", "mps")  # of these, in this version
+
+
+def said(spec: JobSpec) -> str:
+    """What was asked for, for people; empty: nothing was."""
+    if spec.sm_count:
+        return f"{spec.sm_count} SMs"
+    return f"{spec.sm_percent}%" if spec.sm_percent else ""
+
+
+def said_share(spec: JobSpec, gpus: Iterable[int], options: Options) -> float:
+    """The same as a part of the smallest of these GPUs, 0..1; 0 = nothing was said."""
+    counts = [count for gpu in gpus if (count := options.sm_counts.get(gpu, 0))]
+    if spec.sm_count and counts:
+        return min(1.0, spec.sm_count / min(counts))
+    return spec.sm_percent / 100
+
+
+def share_of(group: Group, options: Options) -> float:
+    """What its jobs ask for together, 0..1, where that is a share of time; 0 = nothing."""
+    return min(1.0, _asked(group, options))
+
+
+def _asked(group: Group, options: Options) -> float:
+    """The same, which may be more than there is."""
+    specs = [job.spec for job in group.jobs.values()]
+    if not any(map(said, specs)) or options.mode_of(group.gpus) != "time":
+        return 0.0
+    return sum(said_share(spec, group.gpus, options) for spec in specs)
+
+
+def owed_share(job: Job, group: Group, options: Options) -> float:
+    """What a job's own `--sm` owes it of the time of those it takes turns with; 0 = nothing."""
+    asked = _asked(group, options)
+    if not (asked and group.owed_share):
+        return 0.0
+    return said_share(job.spec, group.gpus, options) * group.owed_share / asked
+
+
+def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
+    """Set what fair queueing counts every group of an island by, and what each is owed."""
+    tiers: dict[int, list[Group]] = {}
+    for group in members:
+        group.weight, group.owed_share = float(options.weight(group.job_class)), 0.0
+        if not (group.is_closed or group.undrainable or policy.always_open(group)):
+            tiers.setdefault(policy.tier(group), []).append(group)
+    if policy.quantum_ns(options) is not None:  # else turns do not end for anybody's share
+        for groups in tiers.values():
+            _share_out(groups, options)
+
+
+def _share_out(groups: list[Group], options: Options) -> None:
+    """Divide one tier; the mean weight stays about what it was, as virtual times go on."""
+    shares = {group.key: share for group in groups if (share := share_of(group, options))}
+    if not shares:
+        return
+    silent = sum(group.weight for group in groups if group.key not in shares)
+    room = 1 - max(LEAST_REST, options.min_share) if silent else 1.0
+    asked = sum(shares.values())
+    scale = min(1.0, room / asked)
+    rest = 1 - scale * asked
+    whole = silent / rest if silent else sum(group.weight for group in groups) / asked
+    for group in groups:
+        if group.key in shares:
+            group.owed_share = scale * shares[group.key]
+            group.weight = whole * group.owed_share
+        else:
+            group.owed_share = group.weight / whole
+
+
+def unfit(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
+    """Why what is asked for cannot be had on any of these GPUs, or of all, if none is named."""
+    meant = sorted(gpus or options.sm_counts)
+    if not meant:
+        return None  # of a machine whose GPUs are not known nothing can be said
+    return _too_many(spec, meant, options) or _other_mode(spec, meant, options)
+
+
+def _too_many(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
+    counts = {gpu: options.sm_counts.get(gpu, 0) for gpu in gpus}
+    gpu = max(counts, key=lambda one: counts[one])
+    if not all(counts.values()) or spec.sm_count <= counts[gpu]:
+        return None
+    return (
+        f"it asks for {spec.sm_count} SMs, and gpu {gpu} has {counts[gpu]}; lower --sm, "
+        "or say a share such as 30%"
+    )
+
+
+def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
+    modes = {gpu: options.mode_of([gpu]) for gpu in gpus}
+    if not spec.isolation or spec.isolation in modes.values():
+        return None
+    if spec.isolation not in _THERE_IS:
+        return f"this version does not have isolation {spec.isolation}; there are time and mps"
+    gpu = gpus[0]
+    return (
+        f"it asks for isolation {spec.isolation}, and gpu {gpu} is in mode {modes[gpu]}; "
+        f'an admin sets gpu."*".mode, or drop --isolation'
+    )

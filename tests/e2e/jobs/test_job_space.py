@@ -1,0 +1,111 @@
+"""`--sm` and `--isolation` through the whole path, on the virtual clock."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from running_job import DEADLINE_S, until
+
+SMS = 8  # of the profile `tiny`
+SPAN_NS = 400_000_000
+
+
+@pytest.fixture
+def place(fresh_place):
+    fresh_place.start_daemon(*fresh_place.configured(policy='"fair"'))
+    return fresh_place
+
+
+def computing(place, name, *options):
+    job = place.job(name, "-p", "batch", *options)
+    job.start("for_ever(lambda: waiting.short(gpu))")
+    job.result()
+    return job
+
+
+def part_of(place, job, other):
+    """Of the GPU time of the two, since both are there, for a span; once it has passed."""
+
+    def ran(which):
+        return [k for k in place.ran(which.pid) if k["kind"] == "kernel"]
+
+    since_ns = max(ran(which)[-1]["t_end_ns"] for which in (job, other))
+    until_ns = since_ns + SPAN_NS
+    until(lambda: any(k["t_end_ns"] > until_ns for k in ran(job)), what="a span of time")
+
+    def time_ns(which):
+        inside = [k for k in ran(which) if since_ns <= k["t_start_ns"] < until_ns]
+        return sum(k["t_end_ns"] - k["t_start_ns"] for k in inside)
+
+    return time_ns(job) / (time_ns(job) + time_ns(other))
+
+
+def refused(place, *options):
+    """What `tandem run` says that starts nothing, and how it ends."""
+    words = [sys.executable, "-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", "1/0"]
+    done = subprocess.run(
+        words, env=place.env, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_gpu_time_goes_by_the_shares_that_jobs_say_and_by_others_once_they_are_set(place):
+    job, other = computing(place, "said"), computing(place, "silent")
+    equal = part_of(place, job, other)
+
+    place.tandem("set", "said", "sm=6")
+    until(lambda: "owed 75%" in place.tandem("explain", "said"), what="the share is known")
+    by_count = part_of(place, job, other)
+    place.tandem("set", "said", "sm=20%")
+    until(lambda: "owed 20%" in place.tandem("explain", "said"), what="the share is known")
+    by_percent = part_of(place, job, other)
+
+    assert equal == pytest.approx(0.5, abs=0.06)
+    assert by_count == pytest.approx(0.75, abs=0.06)
+    assert by_percent == pytest.approx(0.2, abs=0.06)
+
+
+def test_what_was_said_at_the_start_is_shown_everywhere(place):
+    computing(place, "said", "--sm", "2", "--isolation", "time")
+
+    (job,) = json.loads(place.tandem("ps", "--json"))
+    assert (job["sm_count"], job["share_target_ratio"]) == (2, 0.25)
+    assert (job["isolation"], job["mode"]) == ("time", "time")
+    assert "sm 2 SMs is a share of time, not of SMs: owed 25%" in place.tandem("explain", "said")
+    metrics = place.tandem("metrics")
+    (owed,) = [m for m in metrics.splitlines() if m.startswith("tandem_job_share_target_ratio{")]
+    assert owed.endswith(" 0.25")
+
+
+def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):
+    too_many = refused(place, "--sm", "9")
+    on_the_first = refused(place, "--sm", "9", "-i", "0")
+    other_mode = refused(place, "--isolation", "mps")
+    not_there = refused(place, "--isolation", "mig")
+
+    assert too_many[0] == other_mode[0] == not_there[0] == 125
+    assert f"not started: it asks for 9 SMs, and gpu 0 has {SMS}; lower --sm" in too_many[1]
+    assert on_the_first == too_many
+    assert "it asks for isolation mps, and gpu 0 is in mode time" in other_mode[1]
+    assert "this version does not have isolation mig" in not_there[1]
+
+
+def test_more_sms_than_there_are_cannot_be_set_either(place):
+    place.job("said")
+
+    with pytest.raises(AssertionError, match="asks for 9 SMs, and gpu 0 has 8"):
+        place.tandem("set", "said", "sm=9")
+
+
+def test_a_job_that_asks_for_mps_starts_where_there_is_mps(fresh_place):
+    fresh_place.env["TANDEM_SOFTGPU_MODE"] = "mps"
+    fresh_place.start_daemon()
+
+    fresh_place.job("side-by-side", "--isolation", "mps")
+
+    (job,) = json.loads(fresh_place.tandem("ps", "--json"))
+    assert (job["isolation"], job["mode"]) == ("mps", "mps")
+    assert (
+        "isolation time, and gpu 0 is in mode mps" in refused(fresh_place, "--isolation", "time")[1]
+    )

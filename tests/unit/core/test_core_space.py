@@ -1,0 +1,236 @@
+"""What `--sm` and `--isolation` come to, by conversations with the scheduler."""
+
+import pytest
+from talk import BATCH, LATENCY, NORMAL, Talk, run
+
+from tandemd.core.explain_space import space_lines
+from tandemd.core.model import JobSpec, Options
+from tandemd.core.space import owed_share, unfit
+from tandemd.core.watchdog.rivalry import rivalry_on
+
+SMS = {0: 132, 1: 8}
+
+
+def talking(**options):
+    return Talk(Options(**({"policy": "fair", "sm_counts": SMS} | options)))
+
+
+def parts(got):
+    return {process_id: ran / sum(got.values()) for process_id, ran in got.items()}
+
+
+def owed(talk, job_id):
+    job = talk.core.jobs[job_id]
+    return owed_share(job, talk.core.group_of(job), talk.core.options)
+
+
+def lines(talk, job_id, got=0.0):
+    return " ".join(space_lines(talk.core, talk.core.jobs[job_id], got))
+
+
+@pytest.mark.parametrize("policy", ["fair", "priority", "pair"])
+@pytest.mark.parametrize(("said", "part"), [(75, 0.75), (20, 0.20), (0, 0.5)])
+def test_a_job_gets_the_share_of_time_it_says_beside_one_that_says_none(policy, said, part):
+    talk = talking(policy=policy)
+    talk.attach(1, BATCH, sm_percent=said)
+    talk.attach(2, BATCH)
+
+    got = parts(run(talk, (1, 2), 4000))
+
+    assert got[1] == pytest.approx(part, abs=0.03)
+    assert owed(talk, 1) == pytest.approx(said / 100)
+
+
+def test_a_number_of_sms_is_that_part_of_those_the_gpu_has():
+    talk = talking()
+    talk.attach(1, BATCH, sm_count=33)
+    talk.attach(2, BATCH, gpu=1, sm_count=6)
+
+    assert (owed(talk, 1), owed(talk, 2)) == pytest.approx((0.25, 0.75))
+
+
+def test_where_the_number_of_sms_is_not_known_the_share_is_what_the_process_says():
+    talk = talking(sm_counts={0: 0})
+    talk.register(1, BATCH, sm_count=40)
+
+    talk.attach(7, BATCH, job_id=1, sm_count=40, sm_percent=30)
+
+    assert owed(talk, 1) == pytest.approx(0.3)
+
+
+def test_time_that_the_others_leave_is_a_jobs_own_whatever_it_said():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=20)
+    talk.attach(2, BATCH)
+
+    got = run(talk, (1,), 500)
+
+    assert got[1] >= 495
+
+
+def test_what_one_does_not_use_goes_to_the_others_in_proportion():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=60)
+    talk.attach(2, BATCH, sm_percent=20)
+    talk.attach(3, BATCH)
+
+    got = parts(run(talk, (1, 2), 4000))
+
+    assert got[1] == pytest.approx(0.75, abs=0.03)
+
+
+def test_shares_that_are_too_much_together_are_scaled_and_leave_the_others_their_minimum():
+    talk = talking(min_share=0.1)
+    for process_id, said in ((1, 90), (2, 90), (3, 0)):
+        talk.attach(process_id, BATCH, sm_percent=said)
+
+    got = parts(run(talk, (1, 2, 3), 6000))
+
+    assert got[3] == pytest.approx(0.1, abs=0.02)
+    assert got[1] == pytest.approx(0.45, abs=0.03)
+    assert owed(talk, 1) == pytest.approx(0.45)
+    assert "less than it asks for: all such shares together are too much" in lines(talk, 1)
+
+
+def test_two_that_claim_all_get_half_each():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=100)
+    talk.attach(2, BATCH, sm_count=132)
+
+    got = parts(run(talk, (1, 2), 2000))
+
+    assert got[1] == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_minimum_of_nothing_still_leaves_something_to_those_who_say_nothing():
+    talk = talking(min_share=0)
+    talk.attach(1, BATCH, sm_percent=100)
+    talk.attach(2, BATCH)
+
+    assert owed(talk, 1) == pytest.approx(0.99)
+
+
+def test_another_share_counts_from_the_moment_it_is_set():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=20)
+    talk.attach(2, BATCH)
+    before = parts(run(talk, (1, 2), 2000))
+
+    talk.update(1, job_class=BATCH, sm_percent=80)
+    after = parts(run(talk, (1, 2), 2000))
+
+    assert before[1] == pytest.approx(0.2, abs=0.03)
+    assert after[1] == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_share_counts_among_jobs_of_one_class_under_priority():
+    talk = talking(policy="priority")
+    talk.attach(1, NORMAL)
+    talk.attach(2, BATCH, sm_percent=90)
+    talk.attach(3, BATCH)
+
+    got = run(talk, (1, 2, 3), 20_000)
+
+    assert got[2] / (got[2] + got[3]) == pytest.approx(0.9, abs=0.05)
+    assert sum(got[p] for p in (2, 3)) / sum(got.values()) == pytest.approx(0.05, abs=0.02)
+
+
+def test_jobs_of_a_group_are_owed_what_they_say_together():
+    talk = talking()
+    talk.attach(1, BATCH, group="both", sm_percent=20)
+    talk.attach(2, BATCH, group="both", sm_percent=30)
+    talk.attach(3, BATCH)
+
+    assert talk.core.group_of(talk.core.jobs[1]).owed_share == pytest.approx(0.5)
+    assert owed(talk, 2) == pytest.approx(0.3)
+
+
+def test_the_watchdog_counts_on_what_a_share_owes():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=80)
+    talk.attach(2, BATCH)
+    talk.works(1)
+    talk.waits(2)
+    group = talk.core.group_of(talk.core.jobs[2])
+
+    island, _ = talk.core.island_of(group)
+
+    rivalry = rivalry_on(island, talk.core.policy, talk.core.options)
+    assert rivalry.owed_share(group) == pytest.approx(0.2)
+
+
+def test_explain_says_what_a_share_is_owed_and_got():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=30)
+    talk.attach(2, BATCH)
+
+    assert lines(talk, 1, got=0.28).startswith("sm 30% is a share of time, not of SMs: owed 30%")
+    assert "got 28% of the gpu in the last second" in lines(talk, 1, got=0.28)
+    assert lines(talk, 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "job_class", "why"),
+    [
+        ({"policy": "fifo"}, BATCH, "under fifo a turn does not end while there is work"),
+        ({"policy": "priority"}, LATENCY, "under priority its class takes no turns"),
+        ({"mps_gpus": frozenset({0})}, BATCH, "in mode mps it is not enforced yet"),
+    ],
+)
+def test_a_share_that_means_nothing_is_said_to(options, job_class, why):
+    talk = talking(**options)
+    talk.attach(1, job_class, sm_percent=30)
+    talk.attach(2, BATCH)
+
+    assert owed(talk, 1) == 0
+    assert f"sm 30% has no effect: {why}" in lines(talk, 1)
+
+
+def test_a_held_job_is_owed_nothing_meanwhile():
+    talk = talking()
+    talk.attach(1, BATCH, sm_percent=30)
+
+    talk.pause(1)
+
+    assert owed(talk, 1) == 0
+    assert "it is held, and takes no turns" in lines(talk, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "why"),
+    [
+        ({"sm_count": 133}, {0}, "it asks for 133 SMs, and gpu 0 has 132; lower --sm"),
+        ({"sm_count": 9}, {1}, "it asks for 9 SMs, and gpu 1 has 8"),
+        ({"sm_count": 133}, (), "gpu 0 has 132"),
+        ({"sm_count": 9}, (), None),  # it fits one of them
+        ({"sm_percent": 100}, {1}, None),
+        ({"isolation": "time"}, {0}, None),
+        ({"isolation": "mps"}, {1}, None),
+        ({"isolation": "mps"}, (), None),
+        ({"isolation": "mps"}, {0}, "isolation mps, and gpu 0 is in mode time"),
+        ({"isolation": "time"}, {1}, "isolation time, and gpu 1 is in mode mps"),
+        ({"isolation": "mig"}, (), "this version does not have isolation mig"),
+        ({"isolation": "mps+green"}, {1}, "does not have isolation mps+green"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
+    options = Options(sm_counts=SMS, mps_gpus=frozenset({1}))
+
+    found = unfit(JobSpec(**asked), frozenset(gpus), options)
+
+    assert (found is None) if why is None else (why in found)
+    assert len(found or "") < 160  # what a packet has room for
+
+
+def test_of_a_machine_whose_gpus_are_not_known_nothing_is_refused():
+    assert unfit(JobSpec(sm_count=500, isolation="mps"), frozenset(), Options()) is None
+
+
+def test_a_job_that_came_to_a_gpu_in_another_mode_is_told():
+    talk = talking(mps_gpus=frozenset({1}))
+    talk.register(1, BATCH, isolation="mps")
+
+    talk.attach(7, BATCH, job_id=1, gpu=0)
+
+    assert "it asks for isolation mps, and gpu 0 is in mode time" in lines(talk, 1)
+    assert any("isolation mps" in line for _, line in talk.core.jobs[1].story)
