@@ -4,8 +4,10 @@ On the virtual clock. Every layer's memory is written forward and read backward,
 order, or memory of somebody else, gives a wrong sum.
 """
 
+import sys
+
 from cuda.bindings import driver as cu
-from gpu import ok
+from gpu import ok, outside
 from waiting import CLOCK, NON_BLOCKING
 
 import tandem
@@ -40,11 +42,12 @@ class Trainer:
         end_ns = CLOCK.softgpu_now_ns()
         return begin_ns, end_ns, self.gpu.read(self.sum)[0], self.most_used_bytes
 
-    def iterate(self) -> None:
+    def iterate(self, at_peak=lambda: None) -> None:
         """From a batch to the loss, which the host waits for."""
         ok(cu.cuMemcpyHtoDAsync(self.batch, bytes(BATCH_BYTES), BATCH_BYTES, self.stream))
         with tandem.phase("forward"):
             layers = [self.forward() for _ in range(LAYERS)]
+            at_peak()
         with tandem.phase("backward"):
             while layers:
                 self.backward(layers.pop())
@@ -74,6 +77,19 @@ def train(gpu, iterations: int, *, marks: bool = True):
     if not hasattr(gpu, "trainer"):
         gpu.trainer = Trainer(gpu)
     return gpu.trainer.run(iterations, marks=marks)
+
+
+def stand(gpu) -> None:
+    """Begin another iteration, and stay where it has the most memory until a line comes in."""
+
+    def at_peak() -> None:
+        ok(cu.cuStreamSynchronize(gpu.trainer.stream))
+        print(repr("at its peak"), flush=True)
+        with outside():
+            sys.stdin.readline()
+
+    gpu.trainer.iterate(at_peak)
+    tandem.step()
 
 
 def refused(gpu, iterations: int) -> str | None:

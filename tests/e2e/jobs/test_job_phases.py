@@ -61,9 +61,19 @@ def test_peaks_of_trainers_that_run_side_by_side_do_not_coincide(start):
     assert beside_ns > 0.25 * (max(end[1] for end in ends) - min(end[0] for end in ends))
 
 
-def test_without_the_gate_the_peaks_coincide_and_one_finds_no_memory(start):
-    _, jobs = start("priority")
-    for job in jobs.values():
-        job.start(f"curving.refused(gpu, {ITERATIONS})")
+@pytest.mark.parametrize("policy", ["phases", "priority"])
+def test_nobody_goes_to_its_peak_while_another_is_at_its_own_but_without_the_gate(start, policy):
+    _, jobs = start(policy)
+    tick, tock = (jobs[name] for name in NAMES)
+    for job in jobs.values():  # so long that their pace is known
+        job.do(f"curving.train(gpu, {ITERATIONS})")
 
-    assert any("OUT_OF_MEMORY" in (jobs[name].result() or "") for name in NAMES)
+    tick.start("curving.stand(gpu)")
+    assert tick.result() == "at its peak"
+    tock.start("curving.refused(gpu, 1)")
+    if policy == "priority":
+        assert "OUT_OF_MEMORY" in tock.result()
+    tick.start("go on")
+    assert tick.result() is None
+    if policy == "phases":
+        assert tock.result() is None
