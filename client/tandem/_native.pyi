@@ -13,6 +13,7 @@ from typing import final
 PROTOCOL_VERSION: int
 LAYOUT_VERSION: int
 ABILITY_HOST_FILE: int  # of Hello.abilities: the shim takes files
+ABILITY_HOST_BACK: int  # and gives memory of the host back
 NO_LIMIT: int
 PRESENCE_MAX: int
 
@@ -84,6 +85,15 @@ def encode_host_pool(*, bytes: int) -> bytes:
 
     Raises:
         ValueError: `bytes` is not a positive multiple of 2 MiB.
+    """
+
+def encode_host_back(*, order: int, since: int, pool: int) -> bytes:
+    """By `order` a pool that has nothing in it goes back, unless one came after `since`.
+
+    `pool` counts from 1 as they were sent on the connection.
+
+    Raises:
+        ValueError: `order` or `pool` is 0.
     """
 
 def encode_host_file(*, order: int, since: int, pool: int) -> bytes:

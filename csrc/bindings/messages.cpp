@@ -77,6 +77,12 @@ py::bytes encode_host_file(uint32_t order, uint32_t since, uint64_t pool) {
   return to_bytes(message);
 }
 
+py::bytes encode_host_back(uint32_t order, uint32_t since, uint64_t pool) {
+  wire::HostBack message;
+  throw_if(daemon::encode_host_back(order, since, pool, &message));
+  return to_bytes(message);
+}
+
 py::bytes encode_presence(uint32_t index, uint32_t job_class, bool gone) {
   wire::Presence message;
   throw_if(daemon::encode_presence(index, job_class, gone, &message));
@@ -137,7 +143,10 @@ void add_messages(py::module_& module) {
   module.def("encode_host_pool", &encode_host_pool, py::kw_only(), py::arg("bytes"));
   module.def("encode_host_file", &encode_host_file, py::kw_only(), py::arg("order"),
              py::arg("since"), py::arg("pool"));
+  module.def("encode_host_back", &encode_host_back, py::kw_only(), py::arg("order"),
+             py::arg("since"), py::arg("pool"));
   module.attr("ABILITY_HOST_FILE") = wire::kAbilityHostFile;
+  module.attr("ABILITY_HOST_BACK") = wire::kAbilityHostBack;
   module.def("encode_swap", [] { return to_bytes(daemon::encode_swap()); });
   module.def("encode_presence", &encode_presence, py::kw_only(), py::arg("index"),
              py::arg("job_class"), py::arg("gone") = false);

@@ -11,6 +11,7 @@
 //    | <--------------- HOST_POOL + 1 fd  |   where swapped pages go; only to who asked to be swappable
 //    | <---------------------------- SWAP |   look at the target in the command page
 //    | <--------------- HOST_FILE + 1 fd  |   what is in a host pool is in this file, too
+//    | <----------------------- HOST_BACK |   give a host pool back that has nothing in it
 //    |  ... the connection is the lease: closing it releases everything ...
 //
 //   tandem run                          daemon
@@ -37,7 +38,7 @@ inline constexpr uint32_t kMaxDevices = 16;
 enum class Type : uint16_t {
   kHello = 1, kWelcome = 2, kMapped = 3, kPresence = 4, kPresenceGone = 5, kRefused = 6,
   kRegister = 7, kRegistered = 8, kShared = 9, kUses = 10, kHostPool = 12, kSwap = 13,
-  kHostFile = 14,
+  kHostFile = 14, kHostBack = 15,
 };
 
 enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
@@ -59,6 +60,7 @@ inline constexpr uint64_t kFeatureSwap = 32;    // of this process memory is mov
 
 // What a shim understands beyond the first version; a daemon says nothing else to it.
 inline constexpr uint32_t kAbilityHostFile = 1;
+inline constexpr uint32_t kAbilityHostBack = 2;
 
 struct Header {
   uint32_t magic;
@@ -146,7 +148,7 @@ struct Presence {  // also PRESENCE_GONE, without an fd
 };
 
 // A sealed memfd, of which `bytes` (a multiple of 2 MiB) are the process's own to keep pages in. Adds
-// to those sent before; never taken back while the process lives.
+// to those sent before.
 struct HostPool {
   Header header;
   uint64_t bytes;
@@ -159,6 +161,14 @@ struct HostFile {
   uint32_t order;  // its own number
   uint32_t since;
   uint64_t pool;  // counted from 1 as they were sent on this connection
+};
+
+// The pool's memory goes back if nothing is in it and `since` is the newest order still. Ends as an order does.
+struct HostBack {
+  Header header;
+  uint32_t order;
+  uint32_t since;
+  uint64_t pool;  // as for HostFile
 };
 
 struct Swap {
@@ -191,7 +201,8 @@ static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
 static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 + 8 && sizeof(Promise) == 16);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
-static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && offsetof(Hello, abilities) == 212);
+static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && sizeof(HostBack) == 32);
+static_assert(offsetof(Hello, abilities) == 212);
 static_assert(sizeof(Refused) == 184 && sizeof(Register) == 528 && sizeof(Registered) == 40);
 
 }  // namespace tandem::wire

@@ -168,6 +168,7 @@ class Sessions:
                 gpu=gpu,
                 spec=self._spec(uid, hello),
                 takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
+                gives_back=bool(hello.abilities & _native.ABILITY_HOST_BACK),
             ),
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),

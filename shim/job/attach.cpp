@@ -203,6 +203,8 @@ void handle_swap(const Channel& channel, Packet& packet) {
     swap::add_pool(packet.take_descriptor(), pool->bytes);
   } else if (const auto* file = packet.as<wire::HostFile>(wire::Type::kHostFile)) {
     swap::order_to_file(file->order, file->since, file->pool, packet.take_descriptor());
+  } else if (const auto* back = packet.as<wire::HostBack>(wire::Type::kHostBack)) {
+    swap::order_to_give_back(back->order, back->since, back->pool);
   } else if (packet.as<wire::Swap>(wire::Type::kSwap)) {
     const shm::CommandMemory& memory = channel.command->memory;
     const uint32_t number = memory.swap_order.load(std::memory_order_acquire);

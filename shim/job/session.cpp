@@ -69,7 +69,7 @@ void make_hello(CUdevice device) {
   hello.request = g_settings.request;
   hello.promise = g_settings.promise;
   hello.space = {g_settings.sm_count, g_settings.isolation};
-  hello.abilities = wire::kAbilityHostFile;
+  hello.abilities = wire::kAbilityHostFile | wire::kAbilityHostBack;
   CUuuid uuid{};
   if (g_driver.cuDeviceGetUuid_v2 &&
       g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {

@@ -180,6 +180,26 @@ bool move_pool_to_file(uint64_t number, int fd) {
   return true;
 }
 
+bool give_pool_back(uint64_t number) {
+  Pool given{};
+  {
+    const HoldsMutex lock(&g_lock);
+    const Pool* pool = pool_in_memory(number);
+    // From here on nobody puts anything there.
+    if (!pool || !g_runs.remove(reinterpret_cast<uint64_t>(pool->at), pool->bytes)) return false;
+    given = *pool;
+  }
+  const bool unpinned = unpin(given);
+  const HoldsMutex lock(&g_lock);
+  if (!unpinned) {
+    g_runs.add(reinterpret_cast<uint64_t>(given.at), given.bytes);
+    return false;
+  }
+  munmap(given.at, given.bytes + kGuardBytes);
+  g_pools.erase(static_cast<size_t>(pool_in_memory(number) - g_pools.begin()));
+  return true;
+}
+
 uint32_t take_home(uint64_t bytes) {
   const HoldsMutex lock(&g_lock);
   return g_runs.take(bytes);

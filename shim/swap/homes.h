@@ -20,6 +20,10 @@ void pin_pools();
 // file from now on. In a context of the homes. Takes the descriptor; false: nothing has changed. Mover.
 bool move_pool_to_file(uint64_t number, int fd);
 
+// The pool with that number goes, if nothing lies in it. In a context of the homes. False: nothing has
+// changed. Mover.
+bool give_pool_back(uint64_t number);
+
 // `bytes`, in steps of shm::kSwapUnit and in as many runs as it takes; 0 = so much is not free. Inside a
 // Use, or the mover.
 uint32_t take_home(uint64_t bytes);

@@ -32,18 +32,23 @@ constexpr uint64_t kSeldomNs = 5'000'000;      // and last
 constexpr uint64_t kRoomLookNs = 100'000;
 constexpr uint64_t kRoomSeldomNs = 10'000'000;
 constexpr uint64_t kStopNs = 50'000'000;
+constexpr uint64_t kGiveBackNs = 5'000'000;  // the door is shut for no longer, while a pool is given back
 constexpr uint32_t kNobodys = 0;               // number of an order that is the shim's own
+
+enum class Kind : uint32_t { kTarget, kToFile, kGiveBack };
 
 struct Order {
   uint32_t number = kNobodys;
   uint64_t target = shm::kNoLimit;
-  uint64_t pool = 0;  // that is to be in a file; 0 = the order is about the target
+  Kind kind = Kind::kTarget;
+  uint64_t pool = 0;  // that is to be in a file, or to go
 };
 
 // Newest order. Writer: the helper alone; its serial, odd while it writes, tells readers of a change.
 std::atomic<uint32_t> g_serial{0};
 std::atomic<uint32_t> g_number{kNobodys};
 std::atomic<uint64_t> g_target{shm::kNoLimit};
+std::atomic<Kind> g_kind{Kind::kTarget};
 std::atomic<uint64_t> g_pool{0};
 // The file for it: number of its order << 32 | descriptor; 0 = none. Whoever takes it out has it.
 std::atomic<uint64_t> g_file{0};
@@ -61,6 +66,7 @@ uint32_t newest(Order* order) {
     // Acquire, so that the second look at the serial stays behind them.
     order->number = g_number.load(std::memory_order_acquire);
     order->target = g_target.load(std::memory_order_acquire);
+    order->kind = g_kind.load(std::memory_order_acquire);
     order->pool = g_pool.load(std::memory_order_acquire);
     if (!(serial & 1) && serial == g_serial.load(std::memory_order_relaxed)) return serial;
     cpu_pause();
@@ -72,7 +78,8 @@ class Mover {
   explicit Mover(uint32_t serial, const Order& order) : serial_(serial), order_(order) {}
 
   SwapOutcome carry_out() {
-    if (order_.pool) return to_file();
+    if (order_.kind == Kind::kToFile) return to_file();
+    if (order_.kind == Kind::kGiveBack) return give_back();
     if (resident_bytes() <= order_.target) return move_in();
     return move_out();
   }
@@ -144,6 +151,22 @@ class Mover {
       return SwapOutcome::kNotDrained;  // a newer order came first
     return transit_.to_file(order_.pool, static_cast<int>(file)) ? SwapOutcome::kReached
                                                                  : SwapOutcome::kFailed;
+  }
+
+  // Nobody waits for it, so a thread that stays inside is not waited for long.
+  SwapOutcome give_back() {
+    if (any_capture() || swapped_bytes() != 0) return SwapOutcome::kNotDrained;
+    g_stage.store(Stage::kDraining);
+    shut();
+    const uint64_t until_ns = g_clock.now_ns() + kGiveBackNs;
+    const bool alone =
+        wait_for([until_ns] { return is_empty() || g_clock.now_ns() >= until_ns; }) && is_empty() &&
+        !any_capture();
+    if (alone) take_homes_back();
+    const bool entered = alone && transit_.enter_any();
+    open_if_all_are_back();
+    if (!alone) return SwapOutcome::kNotDrained;
+    return entered && give_pool_back(order_.pool) ? SwapOutcome::kReached : SwapOutcome::kFailed;
   }
 
   static bool give_homes(size_t first) {
@@ -251,6 +274,7 @@ void say(const Order& order) {
   g_serial.fetch_add(1);
   g_number.store(order.number, std::memory_order_relaxed);
   g_target.store(order.target, std::memory_order_relaxed);
+  g_kind.store(order.kind, std::memory_order_relaxed);
   g_pool.store(order.pool, std::memory_order_relaxed);
   g_serial.fetch_add(1);
 }
@@ -286,7 +310,7 @@ void order(uint32_t number, uint64_t target) {
     return;
   }
   refuse_file();
-  start({number, target, 0});
+  start({number, target, Kind::kTarget, 0});
 }
 
 void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd) {
@@ -297,7 +321,15 @@ void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd) {
     return;
   }
   g_file.store(uint64_t{number} << 32 | static_cast<uint32_t>(fd));
-  start({number, g_target.load(), pool});
+  start({number, g_target.load(), Kind::kToFile, pool});
+}
+
+void order_to_give_back(uint32_t number, uint32_t since, uint64_t pool) {
+  if (!g_on.load(std::memory_order_relaxed) || !number || !pool || g_number.load() != since) {
+    tell(number, SwapOutcome::kNotDrained);
+    return;
+  }
+  start({number, g_target.load(), Kind::kGiveBack, pool});
 }
 
 void bring_back() {
@@ -324,6 +356,7 @@ void forget_mover() {
   g_serial.store(0);
   g_number.store(kNobodys);
   g_target.store(shm::kNoLimit);
+  g_kind.store(Kind::kTarget);
   g_pool.store(0);
   if (const uint64_t file = g_file.exchange(0)) close(static_cast<int>(file));
   g_running.store(false);

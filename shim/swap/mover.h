@@ -6,7 +6,7 @@
 //     a home for every piece that goes, or none goes
 //     copy piece after piece, unmap, release
 //
-// Homes may go from memory to a file in between, while nothing else moves.
+// Homes may go from memory to a file in between, while nothing else moves, or go back with nothing in them.
 //
 // A newer order ends an older one after the pieces that are on their way. Whatever fails, the bytes are
 // on the device or at home, and the door stays shut until all are on the device.
@@ -23,6 +23,10 @@ void order(uint32_t number, uint64_t target);
 // still is, the file takes the pool's place. Takes the descriptor; -1 = none came, which is answered like a
 // file that fails. Helper.
 void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd);
+
+// The daemon wants the pool with that number back, if nothing is in it and `since` is still the newest
+// order. Helper.
+void order_to_give_back(uint32_t number, uint32_t since, uint64_t pool);
 
 // The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, again and again.
 void bring_back();

@@ -48,6 +48,16 @@ void Runs::give_back(uint32_t first) {
   }
 }
 
+bool Runs::remove(uint64_t at, uint64_t bytes) {
+  for (size_t i = 0; i < free_.size(); ++i) {
+    if (free_[i].at != at || free_[i].bytes != bytes) continue;
+    free_.erase(i);
+    free_bytes_ -= bytes;
+    return true;
+  }
+  return false;
+}
+
 bool Runs::close(uint64_t at, uint64_t bytes) {
   if (!closed_.push({{at, bytes}, 0})) return false;
   uint64_t left = 0;

@@ -22,6 +22,8 @@ class Runs {
   uint32_t take(uint64_t bytes);
   // All of it, by its first link.
   void give_back(uint32_t first);
+  // Room of which nothing is given out is gone, if it touches no other; false: some of it is out.
+  bool remove(uint64_t at, uint64_t bytes);
 
   // Of this room nothing is given out any more, and what comes back of it is gone. At most once, and of one
   // that touches no other.

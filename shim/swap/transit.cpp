@@ -137,6 +137,11 @@ bool Transit::to_file(uint64_t pool, int fd) {
   return false;
 }
 
+bool Transit::enter_any() {
+  if (piece_count() != 0) return enter_context(piece(0).context);
+  return find_contexts() && g_contexts.size() != 0 && enter_context(g_contexts[0]);
+}
+
 bool Transit::out(Piece* piece) {
   if (!enter_context(piece->context) || !make_room()) return false;
   if (copy_out(*piece) != CUDA_SUCCESS) return false;

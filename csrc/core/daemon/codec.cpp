@@ -124,6 +124,7 @@ const char* name_of(wire::Type type) {
     case wire::Type::kHostPool: return "HOST_POOL";
     case wire::Type::kSwap: return "SWAP";
     case wire::Type::kHostFile: return "HOST_FILE";
+    case wire::Type::kHostBack: return "HOST_BACK";
   }
   return nullptr;
 }
@@ -254,6 +255,16 @@ Problem encode_host_file(uint32_t order, uint32_t since, uint64_t pool, wire::Ho
   if (order == 0) return problem("HOST_FILE: order is 0");
   if (pool == 0) return problem("HOST_FILE: pool is 0");
   *out = start<wire::HostFile>(wire::Type::kHostFile);
+  out->order = order;
+  out->since = since;
+  out->pool = pool;
+  return {};
+}
+
+Problem encode_host_back(uint32_t order, uint32_t since, uint64_t pool, wire::HostBack* out) {
+  if (order == 0) return problem("HOST_BACK: order is 0");
+  if (pool == 0) return problem("HOST_BACK: pool is 0");
+  *out = start<wire::HostBack>(wire::Type::kHostBack);
   out->order = order;
   out->since = since;
   out->pool = pool;

@@ -35,6 +35,7 @@ Problem encode_host_pool(uint64_t bytes, wire::HostPool* out);
 wire::Swap encode_swap();
 // `order` and `pool`: not 0.
 Problem encode_host_file(uint32_t order, uint32_t since, uint64_t pool, wire::HostFile* out);
+Problem encode_host_back(uint32_t order, uint32_t since, uint64_t pool, wire::HostBack* out);
 Problem encode_presence(uint32_t index, uint32_t job_class, bool gone, wire::Presence* out);
 
 }  // namespace tandem::daemon

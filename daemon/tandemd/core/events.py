@@ -40,6 +40,7 @@ class ProcessAttached:
     gpu: int
     spec: JobSpec
     takes_files: bool = False  # `OfferFile` may be said to it
+    gives_back: bool = False  # and `TakeBack`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,8 +388,22 @@ class OfferFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    """Have the process give back the memory that came with order `pool`, if nothing is in it.
+
+    Not if it moved memory after the order `since`. It says in its usage when `order` has ended, and
+    whether it has.
+    """
+
+    process_id: int
+    pool: int
+    order: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropPool:
-    """The process has the file: the memory that came with order `pool` is free."""
+    """The process has the file, or needs none: the memory that came with order `pool` is free."""
 
     process_id: int
     pool: int
@@ -469,6 +484,7 @@ Action = (
     | SetLane
     | CopyPool
     | OfferFile
+    | TakeBack
     | DropPool
     | DropFile
     | SetClass

@@ -1,11 +1,13 @@
 """Where on the host the memory of each process lies: in pools of its memory, and in files.
 
-The host's memory is promised before anything moves, and a process that has been given some keeps
-it. Where there are files and the memory is all given away, a pool of the process that needs its own
-last goes to a file: it is copied, the process takes the file for it, and its memory is free.
+Where there are files and the host's memory is all given away, a pool of the process that needs its
+own last goes to a file: it is copied, the process takes the file for it, and its memory is free. A
+pool that has nothing in it can be asked back.
 
     MEMORY -> COPYING -> OFFERED -> FILE -> gone, when everything in it is back on the GPU
-      ^----------'----------'   the copy failed, or the process moves its memory meanwhile
+    | ^ ^---------'----------'   the copy failed, or the process moves its memory meanwhile
+    | '-------.   something is in it again
+    '---> ASKED_BACK -> gone
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tandemd.core.events import CopyPool, DropFile, DropPool, OfferFile
+from tandemd.core.events import CopyPool, DropFile, DropPool, OfferFile, TakeBack
 from tandemd.core.model import Options, Process, SwapOutcome
 
 MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
-FILE_RETRY_NS = 10_000_000_000  # a process whose pool could not go to a file is let alone so long
+PIECE = 32 * MIB  # kPieceBytes of shim/swap/regions.cpp: the most that moves at once, and whole
+RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long
 
-HomeAction = CopyPool | OfferFile | DropPool | DropFile
+HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
 
 
 class Tier(Enum):
@@ -31,6 +34,10 @@ class Tier(Enum):
     COPYING = auto()  # to a file; in memory until the process has taken that
     OFFERED = auto()
     FILE = auto()
+    ASKED_BACK = auto()  # in memory until the process has said that nothing is in it
+
+
+FILED = (Tier.COPYING, Tier.OFFERED, Tier.FILE)  # there is a file, or about to be
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,9 +55,10 @@ class Home:
 
     process: Process
     pools: list[Pool] = field(default_factory=list)
-    offer: int = 0  # order by which it takes the file, while one is offered
-    answer_due_ns: int = 0  # to the offer: nobody else waits for it any longer
-    no_file_until_ns: int = 0
+    offer: int = 0  # order by which it takes the file, or gives back, while that is asked of it
+    answer_due_ns: int = 0  # to that: nobody else waits for it any longer
+    let_alone_until_ns: int = 0
+    spare_since_ns: int | None = None  # it has memory that it has no use for
     told: str = ""  # why it could not, when that was last told
 
     @property
@@ -61,41 +69,44 @@ class Home:
     @property
     def file_bytes(self) -> int:
         """Of files, its own or about to be."""
-        return sum(pool.size_bytes for pool in self.pools if pool.tier is not Tier.MEMORY)
+        return sum(pool.size_bytes for pool in self.pools if pool.tier in FILED)
 
-    @property
-    def lacks_bytes(self) -> int:
-        """What the host has to give for all of its memory to find room there, in full units.
+    def lacks_bytes(self, target_bytes: int) -> int:
+        """What the host has to give for no more than that to stay on the GPU, in full units.
 
         The figures are the process's own, and may be anything.
         """
         usage = self.process.usage
-        lacks_bytes = max(0, usage.swappable_bytes - usage.filed_bytes - self.memory_bytes)
+        away_bytes = usage.swapped_bytes
+        if target_bytes < usage.swappable_bytes - usage.swapped_bytes:
+            beyond_bytes = PIECE - UNIT  # the last piece that goes may take it below
+            away_bytes = usage.swappable_bytes - max(0, target_bytes - beyond_bytes)
+        lacks_bytes = max(0, away_bytes - usage.filed_bytes - self.memory_bytes)
         return -(-lacks_bytes // UNIT) * UNIT
 
     @property
     def underway(self) -> Pool | None:
-        """The pool on its way to a file: one at a time."""
-        on_its_way = (Tier.COPYING, Tier.OFFERED)
+        """The pool on its way to a file or back: one at a time."""
+        on_its_way = (Tier.COPYING, Tier.OFFERED, Tier.ASKED_BACK)
         return next((pool for pool in self.pools if pool.tier in on_its_way), None)
 
     @property
     def look_again_ns(self) -> int:
         """When something else can be done about it, though nothing of it is new."""
-        return self.no_file_until_ns if self.underway is None else self.answer_due_ns
+        return self.let_alone_until_ns if self.underway is None else self.answer_due_ns
 
     def leaving_bytes(self, now_ns: int) -> int:
-        """Of memory, what is on its way to a file; of a process that does not answer, nothing."""
+        """Of memory, what is about to be free; of a process that does not answer, nothing."""
         pool = self.underway
-        if pool is None or (pool.tier is Tier.OFFERED and now_ns >= self.answer_due_ns):
+        if pool is None or (pool.tier is not Tier.COPYING and now_ns >= self.answer_due_ns):
             return 0
         return pool.size_bytes
 
     @property
-    def is_offered(self) -> bool:
-        """It is asked to take a file: until it answers, it gets no other order."""
+    def is_asked(self) -> bool:
+        """It is to take a file, or to give back: until it answers, it gets no other order."""
         pool = self.underway
-        return pool is not None and pool.tier is Tier.OFFERED
+        return pool is not None and pool.tier is not Tier.COPYING
 
     def give(self, order: int, size_bytes: int) -> None:
         """It gets so much with an order."""
@@ -120,10 +131,10 @@ class Home:
             return None
         if why_not:
             pool.tier = Tier.MEMORY
-            self.no_file_until_ns = now_ns + FILE_RETRY_NS
+            self.let_alone_until_ns = now_ns + RETRY_NS
             return None
         pool.tier, self.offer = Tier.OFFERED, order
-        self.answer_due_ns = now_ns + FILE_RETRY_NS
+        self.answer_due_ns = now_ns + RETRY_NS
         return OfferFile(
             process_id=self.process.process_id, pool=number, order=order, since=order - 1
         )
@@ -132,27 +143,48 @@ class Home:
         """Its usage is new: it may have taken the file, or need one no longer."""
         usage = self.process.usage
         pool = self.underway
-        if pool is not None and pool.tier is Tier.OFFERED and usage.swap_done == self.offer:
+        if pool is not None and self.is_asked and usage.swap_done == self.offer:
+            is_asked_back = pool.tier is Tier.ASKED_BACK
             if usage.swap_outcome is SwapOutcome.REACHED:
                 pool.tier = Tier.FILE
+                if is_asked_back:
+                    self.pools.remove(pool)
                 yield DropPool(process_id=usage.process_id, pool=pool.number)
             else:
                 pool.tier = Tier.MEMORY
-                self.no_file_until_ns = now_ns + FILE_RETRY_NS
-                yield self._drop_file(pool)
+                self.let_alone_until_ns = now_ns + RETRY_NS
+                if not is_asked_back:
+                    yield self._drop_file(pool)
         if usage.filed_bytes == 0:
             for each in [pool for pool in self.pools if pool.tier is Tier.FILE]:
                 self.pools.remove(each)
                 yield self._drop_file(each)
 
-    def to_file(self, *, most_bytes: int) -> Pool | None:
-        """The largest pool of it that can go to a file, of no more than so much."""
+    def largest_pool(self, *, most_bytes: int) -> Pool | None:
+        """The largest pool of it in memory, of no more than so much."""
         fits = [
             pool
             for pool in self.pools
             if pool.tier is Tier.MEMORY and pool.size_bytes <= most_bytes
         ]
         return max(fits, key=lambda pool: pool.size_bytes, default=None)
+
+    def spare_pool(self, *, is_idle: bool) -> Pool | None:
+        """The largest pool that it has no use for: of one that is idle, any."""
+        if self.underway is not None:
+            return None
+        used_bytes = 0
+        if not is_idle:
+            used_bytes = max(0, self.process.usage.swappable_bytes - self.process.usage.filed_bytes)
+        return self.largest_pool(most_bytes=self.memory_bytes - used_bytes)
+
+    def ask_back(self, pool: Pool, *, order: int, now_ns: int) -> TakeBack:
+        """It is to give the pool back, by `order`."""
+        pool.tier, self.offer = Tier.ASKED_BACK, order
+        self.answer_due_ns = now_ns + RETRY_NS
+        return TakeBack(
+            process_id=self.process.process_id, pool=pool.number, order=order, since=order - 1
+        )
 
     def _drop_file(self, pool: Pool) -> DropFile:
         return DropFile(process_id=self.process.process_id, pool=pool.number)
@@ -176,9 +208,9 @@ def make_room(
     for home in coldest:
         if missing <= 0:
             return
-        if home.underway is not None or now_ns < home.no_file_until_ns:
+        if home.underway is not None or now_ns < home.let_alone_until_ns:
             continue
-        pool = home.to_file(most_bytes=left_bytes)
+        pool = home.largest_pool(most_bytes=left_bytes)
         if pool is None:
             continue
         pool.tier = Tier.COPYING

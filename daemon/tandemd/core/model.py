@@ -234,6 +234,7 @@ class Process:
     more_gpus: set[int] = field(default_factory=set)
     mapped: bool = False  # its presence page may be shown to others
     takes_files: bool = False  # in place of memory of the host (its shim is new enough)
+    gives_back: bool = False  # such memory (likewise)
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all

@@ -32,6 +32,12 @@ class Claim:
     pending_bytes: int = 0  # more that it asks for
     can_go: bool = True  # nothing of it is on the GPU
     kept_bytes: int = 0  # of the total, never away: it was promised them
+    stuck_bytes: int = 0  # of what is resident, what the host has no room for
+
+    @property
+    def least_bytes(self) -> int:
+        """What stays, whoever needs the room."""
+        return max(self.kept_bytes, self.stuck_bytes)
 
     @property
     def needed_bytes(self) -> int:
@@ -46,7 +52,7 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
     they are given all the same what they need: it is for the caller not to give them the turn.
     """
     left = room_bytes - sum(claim.resident_bytes for claim in claims if _stays(claim))
-    left -= sum(claim.kept_bytes for claim in claims if _goes(claim))
+    left -= sum(claim.least_bytes for claim in claims if _goes(claim))
     on_turn = [claim for claim in claims if claim.rank is Rank.ON_TURN]
     are_served = all(claim.resident_bytes == claim.needed_bytes for claim in on_turn)
     targets = []
@@ -57,9 +63,9 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
         elif _stays(claim):
             target = claim.resident_bytes  # counted already
         else:
-            most = max(0, left) + claim.kept_bytes
-            target = max(claim.kept_bytes, _beside(claim, most, may_fetch=are_served))
-            left -= target - claim.kept_bytes
+            most = max(0, left) + claim.least_bytes
+            target = max(claim.least_bytes, _beside(claim, most, may_fetch=are_served))
+            left -= target - claim.least_bytes
         targets.append(target)
     return targets
 

@@ -17,13 +17,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
-from tandemd.core.homes import UNIT, Home, HomeAction, make_room, memory_left_bytes
+from tandemd.core.homes import PIECE, UNIT, Home, HomeAction
+from tandemd.core.host_room import HostRoom, lacks_bytes, least_bytes
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
 from tandemd.core.policy import Policy
 from tandemd.core.quantum import turn_ns
 from tandemd.core.rooms import Rooms
+from tandemd.core.swap_places import Place, in_units, minimum_bytes, shared_out
 from tandemd.core.turns import Turns
 
 MIB = 1 << 20
@@ -39,38 +41,6 @@ FAILURES = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
-    """What a process that may be moved was told about its memory."""
-
-    process: Process
-    job: Job
-    home: Home
-    order: int = 0
-    target_bytes: int = NO_LIMIT  # of the newest order
-    reported: bool = True  # how the order ended was taken in
-    was_suspended: bool = False  # all of it went to the host, and that was told
-    told_bytes: int = 0  # what it lacked of the host when that was last told
-    fixed_until_ns: int = 0  # moving it failed: it stays where it is until then
-
-    @property
-    def resident_bytes(self) -> int:
-        """Of what can be moved, on the GPU."""
-        return self.process.usage.swappable_bytes - self.process.usage.swapped_bytes
-
-    @property
-    def is_moving(self) -> bool:
-        """The newest order has not ended."""
-        return self.order != self.process.usage.swap_done
-
-    @property
-    def rests_on_host(self) -> bool:
-        """It has memory there which nobody has asked back."""
-        usage = self.process.usage
-        is_out = usage.swapped_bytes > usage.filed_bytes and self.target_bytes != NO_LIMIT
-        return is_out and not self.is_moving and self.process.takes_files
-
-
-@dataclass(slots=True, kw_only=True)
 class Crowd:
     """An island on which memory follows the turn."""
 
@@ -78,8 +48,10 @@ class Crowd:
     claims: dict[GroupKey, Claim] = field(default_factory=dict)
     first: set[GroupKey] = field(default_factory=set)  # those that take no turns, and go before
     too_much: set[GroupKey] = field(default_factory=set)  # ask for what can never be, not counted
-    # On the GPU of those for whose memory the host has no room: it cannot go for now.
-    stuck_bytes: dict[GroupKey, int] = field(default_factory=dict)
+    # What the host has to give for all of somebody's to go, and what it has left for them together.
+    lacks_bytes: dict[GroupKey, int] = field(default_factory=dict)
+    host_bytes: int = 0
+    beyond_bytes: int = 0  # what may stay of one that goes in part, more than it had to
 
     def room_for(self, group: Group) -> int:
         """What is there for the group if everybody goes who has to go for it, but for minima."""
@@ -92,13 +64,29 @@ class Crowd:
 
     def room_now_for(self, group: Group) -> int:
         """The same, as long as the host has no more room than now."""
-        return self.room_for(group) - sum(
-            max(0, stuck_bytes - self.claims[key].kept_bytes)
-            for key, stuck_bytes in self.stuck_bytes.items()
-            if key != group.key and (key not in self.first or group.key in self.first)
-        )
+        others = self._those_who_go_for(group)
+        missing_bytes = sum(self.lacks_bytes[key] for key in others) - self.host_bytes
+        if missing_bytes <= 0:
+            return self.room_for(group)
+        claims = [self.claims[key] for key in others]
+        most_bytes = sum(max(0, claim.resident_bytes - claim.kept_bytes) for claim in claims)
+        return self.room_for(group) - min(missing_bytes + self.beyond_bytes, most_bytes)
 
-    def waits_for_the_host(self, group: Group) -> bool:
+    def in_the_way_of(self, group: Group) -> Iterator[GroupKey]:
+        """Those for whom it waits, because the host has no room for their memory."""
+        if self._waits_for_the_host(group):
+            yield from self._those_who_go_for(group)
+
+    def _those_who_go_for(self, group: Group) -> list[GroupKey]:
+        """Who needs the host's room if the group gets all that it needs."""
+        goes_first = group.key in self.first
+        return [
+            key
+            for key, lacks_bytes in self.lacks_bytes.items()
+            if lacks_bytes and key != group.key and (goes_first or key not in self.first)
+        ]
+
+    def _waits_for_the_host(self, group: Group) -> bool:
         """It could have what it needs if the host had room for others' memory."""
         claim = self.claims.get(group.key)
         is_over = claim is not None and claim.needed_bytes > self.room_now_for(group)
@@ -139,15 +127,9 @@ class Residency:
         self._rooms = Rooms()
         self._was_used = False
         self._wake_in_review_ns: int | None = None
-        self._short: set[int] = set()  # processes for all of whose memory the host has no room
-        self._cramped: set[int] = set()  # of these, those whose memory would go now
-        self._in_the_way: set[int] = set()  # of these, those whom somebody waits for; of a review
+        self._host = HostRoom(self._places)
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.wake_at_ns: int | None = None
-
-    @property
-    def _homes(self) -> list[Home]:
-        return [place.home for place in self._places.values()]
 
     @property
     def is_used(self) -> bool:
@@ -193,7 +175,7 @@ class Residency:
         """Take in where memory is; yields the groups to which turns now mean something else."""
         self.crowds, self._was_used = {}, bool(self._places)
         self._wake_in_review_ns = None
-        self._in_the_way.clear()
+        self._host.begin_review()
         for island in islands:
             crowd = self._crowd(island, now_ns)
             if crowd is not None:
@@ -201,9 +183,8 @@ class Residency:
             for group in island.members:
                 before = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
                 self._judge(group, crowd, now_ns)
-                if crowd is not None and crowd.waits_for_the_host(group):
-                    stuck = (g for g in island.members if g.key in crowd.stuck_bytes)
-                    self._in_the_way.update(p for g in stuck if g is not group for p in g.processes)
+                if crowd is not None:
+                    self._note_in_the_way(crowd, group, island)
                 if crowd is not None and group.key == island.turns.holder:
                     self._price(group, island, crowd)
                 after = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
@@ -239,31 +220,29 @@ class Residency:
             if claim.needed_bytes - claim.kept_bytes + kept_bytes > room_bytes
         }
         claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
-        stuck_bytes = {
-            group.key: claims[group.key].resident_bytes
-            for group in island.members
-            if group.key in claims and self._is_stuck(group, island.options, now_ns)
-        }
+        by_group = [(group.key, self._places_of(group)) for group in island.members]
+        processes = max(len(places) for _, places in by_group)
         return Crowd(
             room_bytes=room_bytes,
             claims=claims,
             first=first,
             too_much=too_much,
-            stuck_bytes=stuck_bytes,
+            lacks_bytes={key: lacks_bytes(of, minimum_bytes(of)) for key, of in by_group if of},
+            host_bytes=self._host.to_come_bytes(island.options, now_ns),
+            beyond_bytes=processes * PIECE,
         )
 
-    def _is_stuck(self, group: Group, options: Options, now_ns: int) -> bool:
-        """The host has no room for its memory, and files cannot make any."""
-        lacks_bytes = sum(place.home.lacks_bytes for place in self._places_of(group))
-        left_bytes = memory_left_bytes(self._homes, options)
-        left_bytes += sum(home.leaving_bytes(now_ns) for home in self._homes)
-        in_files = sum(home.file_bytes for home in self._homes)
-        return lacks_bytes > left_bytes + max(0, options.file_limit_bytes - in_files)
+    def _note_in_the_way(self, crowd: Crowd, group: Group, island: Island) -> None:
+        ways = set(crowd.in_the_way_of(group))
+        for other in island.members:
+            if other.key in ways:
+                places = self._places_of(other)
+                self._host.is_in_the_way(places, minimum_bytes(places))
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
         places = self._places_of(group)
-        pending_bytes = sum(_in_units(request) for request in self._requests(group))
+        pending_bytes = sum(in_units(request) for request in self._requests(group))
         if not places and not pending_bytes:
             return None
         is_away = group.paused or _is_released(group, options, now_ns)
@@ -272,7 +251,7 @@ class Residency:
             total_bytes=sum(place.process.usage.swappable_bytes for place in places),
             resident_bytes=sum(place.resident_bytes for place in places),
             pending_bytes=pending_bytes,
-            kept_bytes=_kept_bytes(places),
+            kept_bytes=minimum_bytes(places),
         )
 
     def _requests(self, group: Group) -> Iterator[int]:
@@ -368,37 +347,37 @@ class Residency:
         """What has to move now; says so in the jobs' stories."""
         moves: list[MoveMemory | HomeAction] = []
         self.wake_at_ns = self._wake_in_review_ns
-        self._cramped.clear()
-        self._short.clear()
-        self._short |= self._in_the_way & self._places.keys()
+        self._host.begin()
         for place in self._places.values():
             self._take_outcome(place, now_ns)
             moves += place.home.answered(now_ns)
         for island in islands:
             for group, target in self._targets(island, now_ns):
-                for place, part in _shared_out(self._places_of(group), target):
+                for place, part in shared_out(self._places_of(group), target):
                     move = self._told(place, part, island.options, now_ns)
                     if move is not None:
                         moves += place.home.stop_copying()
                         moves.append(move)
             self._watch_rooms(island, now_ns)
             self._watch_idle(island, now_ns)
-        if self._cramped and islands[0].options.file_limit_bytes:
-            moves += self._room_for_cramped(islands, now_ns)
-        if self._short:
-            self._tell_short(islands[0].options, now_ns)
+        if self._places:
+            options = islands[0].options
+            coldest = self._coldest(islands) if self._host.wants_files(options) else []
+            moves += self._host.make(coldest, self._idle(islands, now_ns), options, now_ns)
+            if self._host.look_at_ns is not None:
+                self._wake(self._host.look_at_ns)
         return moves
 
-    def _room_for_cramped(self, islands: list[Island], now_ns: int) -> Iterator[HomeAction]:
-        """What is needed last of what lies in the host's memory goes to files."""
-        options = islands[0].options
-        cramped = [self._places[each] for each in self._cramped if each in self._places]
-        wanted = sum(place.home.lacks_bytes for place in cramped)
-        still = [place.home for place in self._coldest(islands)]
-        yield from make_room(self._homes, still, wanted, options, now_ns)
-        for place in self._places.values():
-            if place.home.look_again_ns > now_ns:
-                self._wake(place.home.look_again_ns)
+    def _idle(self, islands: list[Island], now_ns: int) -> list[Place]:
+        """Those whose memory is not going to leave the GPU, as things are."""
+        return [
+            place
+            for island in islands
+            if island.gpus not in self.crowds
+            for group in island.members
+            if not (group.paused or _is_released(group, island.options, now_ns))
+            for place in self._places_of(group)
+        ]
 
     def _coldest(self, islands: list[Island]) -> list[Place]:
         """Those with memory on the host that stays there for now: who needs it last, first."""
@@ -442,18 +421,19 @@ class Residency:
             for group in island.members:
                 is_away = group.paused or _is_released(group, island.options, now_ns)
                 goes = is_away and self._is_still(group, island, now_ns)
-                may_go = goes and self._has_room(group, island.options)
-                if goes and not may_go:
-                    self._cramped.update(group.processes)
-                yield group, _kept_bytes(self._places_of(group)) if may_go else NO_LIMIT
+                yield group, self._target_away(group, island.options) if goes else NO_LIMIT
             return
         order = [(rank, g) for rank, g in _by_need(island, now_ns) if g.key in crowd.claims]
-        claims = [
-            replace(crowd.claims[group.key], rank=rank, can_go=self._may_go(group, island, now_ns))
+        wished = [
+            replace(
+                crowd.claims[group.key], rank=rank, can_go=self._is_still(group, island, now_ns)
+            )
             for rank, group in order
         ]
+        claims = self._stuck(order, wished, island.options)
         targets = plan(crowd.room_bytes, claims)
-        self._note_cramped(crowd, order, claims, island, now_ns)
+        if claims != wished:
+            self._note_lacks(order, plan(crowd.room_bytes, wished), targets)
         # Nobody can use the turn, by the count. That may be wrong: who calls finds out, but not at
         # the cost of those who take no turns and wait for memory.
         asked = any(claim.rank is Rank.ON_TURN and claim.pending_bytes for claim in claims)
@@ -462,29 +442,38 @@ class Residency:
             whole = rank is Rank.ON_TURN or group is stranded
             yield group, NO_LIMIT if whole else min(target, claim.total_bytes)
 
-    def _note_cramped(
-        self,
-        crowd: Crowd,
-        order: list[tuple[Rank, Group]],
-        claims: list[Claim],
-        island: Island,
-        now_ns: int,
-    ) -> None:
-        """Who would go now if the host had room for it."""
-        still = [self._is_still(group, island, now_ns) for _, group in order]
-        if all(claim.can_go for claim, is_still in zip(claims, still, strict=True) if is_still):
-            return
-        wished = plan(
-            crowd.room_bytes,
-            [replace(claim, can_go=can) for claim, can in zip(claims, still, strict=True)],
-        )
-        for (_, group), claim, target in zip(order, claims, wished, strict=True):
-            if target < claim.resident_bytes and not claim.can_go:
-                self._cramped.update(group.processes)
+    def _target_away(self, group: Group, options: Options) -> int:
+        """Of a group that needs nothing on the GPU: all goes, or as much as files make room for."""
+        places = self._places_of(group)
+        least = minimum_bytes(places)
+        stuck = least_bytes(places, self._host.left_bytes(options))
+        if stuck <= least:
+            return least
+        self._host.lacks(places, least)
+        is_begun = any(place.target_bytes != NO_LIMIT for place in places)
+        return stuck if is_begun or options.file_limit_bytes else NO_LIMIT
 
-    def _may_go(self, group: Group, island: Island, now_ns: int) -> bool:
-        """It is still, and the host has room for all of it."""
-        return self._is_still(group, island, now_ns) and self._has_room(group, island.options)
+    def _stuck(
+        self, order: list[tuple[Rank, Group]], claims: list[Claim], options: Options
+    ) -> list[Claim]:
+        """The claims, and what of them the host has no room for: those needed last come first."""
+        left_bytes = self._host.left_bytes(options)
+        found = []
+        for (_, group), claim in zip(reversed(order), reversed(claims), strict=True):
+            places = self._places_of(group)
+            if claim.can_go and places and claim.rank is not Rank.ON_TURN:
+                claim = replace(claim, stuck_bytes=least_bytes(places, left_bytes))
+                left_bytes -= lacks_bytes(places, claim.least_bytes)
+            found.append(claim)
+        return found[::-1]
+
+    def _note_lacks(
+        self, order: list[tuple[Rank, Group]], wished: list[int], targets: list[int]
+    ) -> None:
+        """Who would go now, or go further, if the host had room for it."""
+        for (_, group), wish, target in zip(order, wished, targets, strict=True):
+            if wish < target:
+                self._host.lacks(self._places_of(group), wish)
 
     def _is_still(self, group: Group, island: Island, now_ns: int) -> bool:
         """Nothing of it is on the GPU or is to come there, and moving it did not just fail."""
@@ -494,42 +483,10 @@ class Residency:
             return group.drained
         return not (island.has_turn(group) or group.busy or group.wants)
 
-    def _has_room(self, group: Group, options: Options) -> bool:
-        places = self._places_of(group)
-        left_bytes = memory_left_bytes(self._homes, options)
-        if sum(place.home.lacks_bytes for place in places) <= left_bytes:
-            for place in places:
-                place.told_bytes = 0
-            return True
-        self._short |= {place.process.process_id for place in places}
-        return False
-
-    def _tell_short(self, options: Options, now_ns: int) -> None:
-        """Say so, unless room is being made."""
-        if any(home.leaving_bytes(now_ns) for home in self._homes):
-            return
-        left_bytes = memory_left_bytes(self._homes, options)
-        files = ""
-        if options.file_limit_bytes:
-            in_files = sum(home.file_bytes for home in self._homes)
-            files = f", and {(options.file_limit_bytes - in_files) // MIB} MiB of what "
-            files += f"swap_dir_limit allows in files, {options.file_limit_bytes // MIB} MiB"
-        for place in [self._places[process_id] for process_id in self._short]:
-            lacks_bytes = place.home.lacks_bytes
-            if not lacks_bytes or place.told_bytes == lacks_bytes:
-                continue
-            place.told_bytes = lacks_bytes
-            place.job.tell(
-                now_ns,
-                f"its memory stays on the gpu: {lacks_bytes // MIB} MiB of the host are needed for "
-                f"it, and {left_bytes // MIB} MiB are left of the "
-                f"{options.host_limit_bytes // MIB} MiB that host_limit allows{files}",
-            )
-
     def _told(self, place: Place, target: int, options: Options, now_ns: int) -> MoveMemory | None:
         """The order that is needed, if any."""
         usage = place.process.usage
-        if place.home.is_offered:
+        if place.home.is_asked:
             return None  # it answers soon, and is looked at again then
         if target >= usage.swappable_bytes:
             target = NO_LIMIT
@@ -538,9 +495,8 @@ class Residency:
         is_told = place.is_moving and place.target_bytes <= target
         if now_ns < place.fixed_until_ns or is_told:
             return None
-        # Room for all of it: pieces go whole, and which ones is for the process to choose.
-        more_bytes = place.home.lacks_bytes
-        if more_bytes > memory_left_bytes(self._homes, options):
+        more_bytes = self._host.promise(place, target, options)
+        if more_bytes is None:
             return None  # another that goes now has it
         move = _order(place, target, pool_bytes=more_bytes)
         place.home.give(move.order, more_bytes)
@@ -625,32 +581,6 @@ def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
         target_bytes=target_bytes,
         pool_bytes=pool_bytes,
     )
-
-
-def _in_units(size_bytes: int) -> int:
-    return -(-size_bytes // UNIT) * UNIT
-
-
-def _shared_out(places: list[Place], target: int) -> Iterator[tuple[Place, int]]:
-    """A group's part for each of its processes, in proportion to what they have."""
-    total = sum(place.process.usage.swappable_bytes for place in places)
-    for place in places:
-        if target == NO_LIMIT or total == 0:
-            yield place, NO_LIMIT
-        else:
-            yield place, target * place.process.usage.swappable_bytes // total // UNIT * UNIT
-
-
-def _kept_bytes(places: list[Place]) -> int:
-    """Of what a group has that can be moved, what never is: the minima of its jobs."""
-    kept_bytes = 0
-    for job in {place.job.job_id: place.job for place in places}.values():
-        usages = [place.process.usage for place in places if place.job is job]
-        movable_bytes = sum(usage.swappable_bytes for usage in usages)
-        fixed_bytes = sum(usage.device_bytes for usage in usages) - movable_bytes
-        promised_bytes = job.spec.memory_min_bytes if job.is_minimum_kept else 0
-        kept_bytes += min(movable_bytes, _in_units(max(0, promised_bytes - fixed_bytes)))
-    return kept_bytes
 
 
 def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:

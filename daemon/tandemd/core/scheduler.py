@@ -434,6 +434,7 @@ class Scheduler:
             job_id=job.job_id,
             gpu=event.gpu,
             takes_files=event.takes_files,
+            gives_back=event.gives_back,
             usage=Usage(process_id=event.process_id),
         )
         group = self.groups[job.group_key]

@@ -31,7 +31,9 @@ from tandemd.core.events import (
     SetPresence,
     SetStepLimit,
     SetWindow,
+    TakeBack,
 )
+from tandemd.core.homes import HomeAction
 from tandemd.core.model import JobClass
 
 STALE_NS = 2_000_000_000  # a daemon that has not ticked for so long counts as hung
@@ -63,7 +65,7 @@ class Homes(Protocol):
     def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
         """The memory that comes with an order."""
 
-    def perform(self, action: CopyPool | OfferFile | DropPool | DropFile) -> None:
+    def perform(self, action: HomeAction) -> None:
         """What is to become of that memory."""
 
 
@@ -139,6 +141,7 @@ class Channels:
                 | SetLane()
                 | CopyPool()
                 | OfferFile()
+                | TakeBack()
                 | DropPool()
                 | DropFile()
                 | SetClass()
@@ -162,6 +165,7 @@ class Channels:
         | SetLane
         | CopyPool
         | OfferFile
+        | TakeBack
         | DropPool
         | DropFile
         | SetClass
@@ -184,10 +188,10 @@ class Channels:
                 pages.set_class(job_class=int(action.job_class))
             case SetLinger():
                 pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
-            case MoveMemory() | CopyPool() | OfferFile() | DropPool() | DropFile():
+            case MoveMemory() | CopyPool() | OfferFile() | TakeBack() | DropPool() | DropFile():
                 self._move(action)
 
-    def _move(self, move: MoveMemory | CopyPool | OfferFile | DropPool | DropFile) -> None:
+    def _move(self, move: MoveMemory | HomeAction) -> None:
         if not isinstance(move, MoveMemory):
             self._homes.perform(move)
             return

@@ -19,7 +19,9 @@ from tandemd.core.events import (
     OfferFile,
     PoolCopied,
     PoolRefused,
+    TakeBack,
 )
+from tandemd.core.homes import HomeAction
 
 HomeEvent = PoolCopied | PoolRefused
 
@@ -92,8 +94,7 @@ class Homes:
         for kept in self._kept.pop(process_id, {}).values():
             if kept.stop_copying is not None:
                 kept.stop_copying()
-            if kept.memory is not None:
-                self._host.drop(kept.memory, emptied=False)
+            self._close_memory(kept, emptied=False)
             self._close_file(kept, emptied=False)
 
     def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
@@ -120,7 +121,7 @@ class Homes:
 
         self._host.want_pool(move.pool_bytes, self._node_of(move.process_id), hand_over)
 
-    def perform(self, action: CopyPool | OfferFile | DropPool | DropFile) -> None:
+    def perform(self, action: HomeAction) -> None:
         """Carry out what is to become of a pool; of one that is gone, nothing."""
         kept = self._kept.get(action.process_id, {}).get(action.pool)
         if kept is None:
@@ -130,10 +131,10 @@ class Homes:
                 self._copy(action, kept)
             case OfferFile():
                 self._offer(action, kept)
+            case TakeBack():
+                self._ask_back(action, kept)
             case DropPool():
-                if kept.memory is not None:
-                    self._host.drop(kept.memory, emptied=True)
-                kept.memory = None
+                self._close_memory(kept, emptied=True)
             case DropFile():
                 if kept.stop_copying is not None:
                     kept.stop_copying()
@@ -175,6 +176,15 @@ class Homes:
             return
         packet = _native.encode_host_file(order=offer.order, since=offer.since, pool=kept.number)
         self._send(offer.process_id, packet, (kept.file.reader,))
+
+    def _ask_back(self, ask: TakeBack, kept: Kept) -> None:
+        packet = _native.encode_host_back(order=ask.order, since=ask.since, pool=kept.number)
+        self._send(ask.process_id, packet, ())
+
+    def _close_memory(self, kept: Kept, *, emptied: bool) -> None:
+        if kept.memory is not None:
+            self._host.drop(kept.memory, emptied=emptied)
+        kept.memory = None
 
     def _close_file(self, kept: Kept, *, emptied: bool) -> None:
         if kept.file is not None:

@@ -211,6 +211,11 @@ TEST(answers_carry_what_they_were_given) {
   CHECK_EQ(file.header.size, sizeof(file));
   CHECK(file.header.type == static_cast<uint16_t>(wire::Type::kHostFile));
   CHECK(file.order == 3 && file.since == 2 && file.pool == 1);
+  wire::HostBack back;
+  CHECK(!daemon::encode_host_back(4, 3, 2, &back));
+  CHECK_EQ(back.header.size, sizeof(back));
+  CHECK(back.header.type == static_cast<uint16_t>(wire::Type::kHostBack));
+  CHECK(back.order == 4 && back.since == 3 && back.pool == 2);
   CHECK(!daemon::encode_host_pool(2 * shm::kSwapUnit, &pool));
   CHECK_EQ(pool.bytes, 2 * shm::kSwapUnit);
 }
@@ -236,6 +241,9 @@ TEST(answers_out_of_range_are_refused) {
   wire::HostFile file;
   CHECK(daemon::encode_host_file(0, 1, 1, &file));
   CHECK(daemon::encode_host_file(1, 1, 0, &file));
+  wire::HostBack back;
+  CHECK(daemon::encode_host_back(0, 1, 1, &back));
+  CHECK(daemon::encode_host_back(1, 1, 0, &back));
   CHECK(daemon::encode_host_pool(0, &pool));
   CHECK(daemon::encode_host_pool(shm::kSwapUnit + 4096, &pool));
 }

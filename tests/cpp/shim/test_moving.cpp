@@ -106,6 +106,11 @@ class Job {
     swap::order_to_file(++orders_, since, pool + 1, dup(fd));
     return orders_;
   }
+  uint32_t ask_back(size_t pool, uint32_t late = 0) {
+    const uint32_t since = orders_ - late;
+    swap::order_to_give_back(++orders_, since, pool + 1);
+    return orders_;
+  }
   // Nobody has the pool's memory any more but this test.
   [[nodiscard]] bool is_given_up(size_t pool) const {
     struct stat about {};
@@ -274,6 +279,72 @@ TEST(what_lies_in_a_file_comes_back_as_it_was) {
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   CHECK(job.await(job.give_file(2, file)) == shm::SwapOutcome::kReached);  // numbers go on
   close(file);
+}
+
+TEST(a_pool_with_nothing_in_it_is_given_back) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(4 * kMiB);
+  job.give_pool(kFilled - 4 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kNotDrained);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(job.await(job.ask_back(1, 1)) == shm::SwapOutcome::kNotDrained);  // an order came since
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(job.await(job.ask_back(2)) == shm::SwapOutcome::kFailed);         // there is none
+  CHECK(!job.is_given_up(1));
+  CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kReached);
+  CHECK(job.is_given_up(1));
+  CHECK(!job.is_given_up(0));
+  CHECK(!swap::is_shut());
+  CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kFailed);  // it is not there any more
+  // What it held has no place on the host any more, until it is given another.
+  CHECK(job.move(0) == shm::SwapOutcome::kNoHostRoom);
+  CHECK(!swap::is_shut());
+  job.give_pool(kFilled - 4 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(memory.is_right());
+  for (const size_t pool : {0u, 2u}) {  // numbers go on
+    CHECK(job.await(job.ask_back(pool)) == shm::SwapOutcome::kReached);
+    CHECK(job.is_given_up(pool));
+  }
+  memory.drop_all();
+}
+
+TEST(a_pool_that_is_in_use_is_not_given_back) {
+  Job job;
+  Memory memory;
+  CHECK(memory.add(4 * kMiB));
+  job.give_pool(6 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  {
+    const swap::Use use;  // a call that stays inside is not waited for long
+    CHECK(job.await(job.ask_back(0)) == shm::SwapOutcome::kNotDrained);
+  }
+  CHECK(!swap::is_shut());
+  CHECK(memory.is_right());
+  // Nor one that the driver does not let go of, or whose context it does not enter.
+  int64_t failures = 1;
+  for (;; ++failures) {
+    fake_gpu::plant(failures);
+    const shm::SwapOutcome outcome = job.await(job.ask_back(0));
+    const bool hit = g_gpu.calls >= failures;
+    fake_gpu::plant(0);
+    CHECK_EQ(job.is_given_up(0), outcome == shm::SwapOutcome::kReached);
+    if (!hit) break;
+    CHECK(outcome == shm::SwapOutcome::kFailed);
+    CHECK(!swap::is_shut());
+    CHECK(memory.is_right());
+  }
+  CHECK(failures > 2);
+  job.give_pool(6 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(memory.is_right());
+  memory.drop_all();
 }
 
 TEST(a_file_is_not_taken_for_what_may_have_changed_since) {
@@ -491,9 +562,10 @@ TEST(random_allocations_moves_and_failures_against_a_model) {
     std::mt19937 random(seed);
     job.give_pool(8 * kMiB);  // not always enough
     uint64_t pool = 8 * kMiB;
+    size_t pools = 1;
     for (int step = 0; step < 25; ++step) {
       if (random() % 4 == 0) fake_gpu::plant(1 + random() % 20);
-      switch (random() % 6) {
+      switch (random() % 7) {
         case 0: memory.add(kMiB + random() % (3 * kMiB)); break;
         case 1: memory.add(1 + random() % (kMiB - 1)); break;
         case 2:
@@ -505,7 +577,13 @@ TEST(random_allocations_moves_and_failures_against_a_model) {
           if (memory.size()) memory.rewrite(random() % memory.size());
           break;
         case 4:
-          if (pool < 32 * kMiB && random() % 3 == 0) job.give_pool(4 * kMiB), pool += 4 * kMiB;
+          if (pool >= 32 * kMiB || random() % 3 != 0) break;
+          job.give_pool(4 * kMiB);
+          pool += 4 * kMiB;
+          ++pools;
+          break;
+        case 5:
+          if (job.await(job.ask_back(random() % pools)) == shm::SwapOutcome::kReached) pool -= 4 * kMiB;
           break;
         default:
           // An order that a newer one ends, or not.

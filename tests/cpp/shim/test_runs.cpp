@@ -34,6 +34,15 @@ class Model {
       if (owner_.at(at) == kFree) owner_.erase(at);
     }
   }
+  [[nodiscard]] bool is_free(uint64_t at, uint64_t bytes) const {
+    for (; bytes; at += kUnit, bytes -= kUnit) {
+      if (owner_.at(at) != kFree) return false;
+    }
+    return true;
+  }
+  void remove(uint64_t at, uint64_t bytes) {
+    for (; bytes; at += kUnit, bytes -= kUnit) owner_.erase(at);
+  }
   void add(uint64_t at, uint64_t bytes) {
     for (; bytes; at += kUnit, bytes -= kUnit) CHECK(owner_.emplace(at, kFree).second);
   }
@@ -132,6 +141,7 @@ TEST(random_homes_are_what_a_list_of_units_says) {
     Model model;
     std::map<uint32_t, uint32_t> homes;  // whose -> first link
     std::vector<Run> rooms;
+    int removed = 0;
     uint64_t end = 100 * kUnit;
     for (uint32_t step = 1; step <= 1000; ++step) {
       if (end < 600 * kUnit && random() % 20 == 0) {
@@ -146,6 +156,15 @@ TEST(random_homes_are_what_a_list_of_units_says) {
         CHECK(room.close(rooms[any].at, rooms[any].bytes));
         model.close(rooms[any].at, rooms[any].bytes);
         rooms.erase(rooms.begin() + static_cast<long>(any));
+      } else if (!rooms.empty() && random() % 20 == 0) {
+        const size_t any = random() % rooms.size();
+        const auto [at, bytes] = rooms[any];
+        const bool is_free = model.is_free(at, bytes);
+        CHECK_EQ(room.remove(at, bytes), is_free);
+        if (!is_free) continue;
+        model.remove(at, bytes);
+        rooms.erase(rooms.begin() + static_cast<long>(any));
+        ++removed;
       } else if (!homes.empty() && random() % 2) {
         const auto any = std::next(homes.begin(), static_cast<long>(random() % homes.size()));
         room.give_back(any->second);
@@ -166,5 +185,6 @@ TEST(random_homes_are_what_a_list_of_units_says) {
       CHECK_EQ(room.closed_bytes(), model.closed_bytes());
       CHECK_EQ(room.free_runs(), model.free_runs().size());
     }
+    CHECK(removed);
   }
 }

@@ -1,5 +1,6 @@
 """A paused job's memory goes to the host and to others, and comes back byte for byte."""
 
+import contextlib
 import json
 import os
 import signal
@@ -169,6 +170,31 @@ def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place
     assert job.result() == [True] * 3
 
 
+def test_memory_of_the_host_goes_to_whoever_needs_it_now(fresh_place):
+    place = fresh_place
+    path = place.folder / "config.toml"
+    path.write_text('[memory]\nhost_limit = "60MiB"\n')
+    place.start_daemon("--config", str(path))
+    job, addresses = swappable(place)
+    other = place.job("other", "--swappable")
+    other.do("exec('import swapping', globals())")
+    others = other.do(f"swapping.keep({30 * MIB})")
+    with place.client() as client:
+
+        def goes(name, size):
+            place.tandem("pause", name)
+            until(lambda: client.job(name).swapped_bytes == size, what="its memory is on the host")
+
+        for _ in range(2):
+            goes("kept", ALL)
+            place.tandem("resume", "kept")
+            assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+            # The host has no room for both: what the first has no use for is given to the second.
+            goes("other", 32 * MIB)
+            place.tandem("resume", "other")
+            assert still_has((other, others))
+
+
 def test_an_idle_job_gives_its_memory_to_others_until_its_next_call(place):
     job, addresses = swappable(place)
     other = place.job("other")
@@ -303,8 +329,12 @@ def test_what_the_host_has_no_room_for_comes_back_from_a_file(in_files):
 
 def files_of(pid):
     """Descriptors of files in swap_dir."""
-    fds = Path(f"/proc/{pid}/fd")
-    return [fd for fd in fds.iterdir() if f"{os.sep}swap{os.sep}" in os.readlink(fd)]
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            if f"{os.sep}swap{os.sep}" in os.readlink(fd):
+                found.append(fd)
+    return found
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])

@@ -12,8 +12,8 @@ FILLED = 950  # MiB of the device's 1024: the rest is what the trainers share
 ITERATIONS = 3
 
 
-def jobs_beside_a_filler(place, count, *options):
-    place.job("filler").do(f"int(alloc({FILLED * MIB}))")
+def jobs_beside_a_filler(place, count, *options, filled=FILLED):
+    place.job("filler").do(f"int(alloc({filled * MIB}))")
     return [place.job(f"t{seed}", *options) for seed in range(1, count + 1)]
 
 
@@ -37,6 +37,21 @@ def test_two_trainers_of_which_one_would_run_out_of_memory_both_finish(place):
 
     ran = {job.pid: place.ran(job.pid) for job in jobs}
     assert turns(ran) >= 4, "they alternate"
+
+
+def test_the_host_has_to_hold_no_more_than_what_goes(fresh_place):
+    place, size, host = fresh_place, 160, 290
+    path = place.folder / "config.toml"
+    path.write_text(f'[memory]\nhost_limit = "{host}MiB"\n')
+    place.start_daemon("--config", str(path))
+    jobs = jobs_beside_a_filler(place, 2, "--swappable", filled=760)
+    room = 1024 - place.used_bytes() // MIB
+    take(jobs, size)
+    assert 2 * (2 * size - room + 32) < host < 2 * size
+
+    for job in jobs + jobs:  # each needs that the other, which stays, makes room
+        assert job.do("t.train(1)")
+    assert [job.do("t.is_right()") for job in jobs] == [True] * 2
 
 
 def test_without_permission_one_of_them_dies(place):

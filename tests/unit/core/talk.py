@@ -63,6 +63,7 @@ class Talk:
                 gpu=gpu,
                 spec=JobSpec(job_class=job_class, **spec),
                 takes_files=True,
+                gives_back=True,
             )
         )
 

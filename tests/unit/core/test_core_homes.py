@@ -5,8 +5,8 @@ import random
 import pytest
 from talk import Talk
 
-from tandemd.core.events import CopyPool, DropFile, DropPool, MoveMemory, OfferFile
-from tandemd.core.homes import UNIT
+from tandemd.core.events import CopyPool, DropFile, DropPool, MoveMemory, OfferFile, TakeBack
+from tandemd.core.homes import PIECE, UNIT
 from tandemd.core.model import Options, SwapOutcome
 
 MIB = 1 << 20
@@ -39,7 +39,8 @@ class Hosts(Talk):
         return self.obeys(actions, process_id, swapped_bytes=size), actions
 
     def obeys(self, actions, process_id, **figures):
-        (move,) = [m for m in only(actions, MoveMemory, OfferFile) if m.process_id == process_id]
+        orders = only(actions, MoveMemory, OfferFile, TakeBack)
+        (move,) = [order for order in orders if order.process_id == process_id]
         figures = {"swap_outcome": SwapOutcome.REACHED} | figures
         return self.sample(process_id, swap_done=move.order, **figures)
 
@@ -209,13 +210,14 @@ class Model:
         self.talk = Hosts(host_limit_bytes=250 * MIB, file_limit_bytes=350 * MIB)
         self.sizes = {who: self.rng.randrange(20, 120, 2) * MIB for who in range(1, 7)}
         self.memory, self.files = {}, {}  # process and pool -> bytes
-        self.orders, self.offers, self.copying = {}, {}, {}
+        self.orders, self.offers, self.asked, self.copying = {}, {}, {}, {}
+        self.given_back = 0
         self.away = dict.fromkeys(self.sizes, (0, 0))  # bytes, and those in files
         for who, size in self.sizes.items():
             self.talk.start(who, size=size)
 
     def hear(self, actions):
-        kinds = (MoveMemory, CopyPool, OfferFile, DropPool, DropFile)
+        kinds = (MoveMemory, CopyPool, OfferFile, TakeBack, DropPool, DropFile)
         for action in only(actions, *kinds):
             getattr(self, f"_{type(action).__name__}")(action, action.process_id)
         assert sum(self.memory.values()) <= 250 * MIB
@@ -223,6 +225,7 @@ class Model:
 
     def _MoveMemory(self, move, who):  # noqa: N802  by the name of the action
         assert who not in self.offers
+        assert who not in self.asked
         self.orders[who] = move
         if move.pool_bytes:
             self.memory[who, move.order] = move.pool_bytes
@@ -233,6 +236,9 @@ class Model:
 
     def _OfferFile(self, offer, who):  # noqa: N802
         self.offers[who] = offer
+
+    def _TakeBack(self, ask, who):  # noqa: N802
+        self.asked[who] = ask
 
     def _DropPool(self, drop, who):  # noqa: N802
         del self.memory[who, drop.pool]
@@ -264,17 +270,33 @@ class Model:
                 in_files = min(out, in_files + self.memory[who, told.pool])
             else:
                 outcome = SwapOutcome.FAILED
+        elif (told := self.asked.pop(who, None)) is not None:
+            if out or self.rng.random() < 0.3:
+                outcome = SwapOutcome.NOT_DRAINED
+            else:
+                self.given_back += 1
         elif (told := self.orders.pop(who, None)) is not None:
-            out = max(0, self.sizes[who] - told.target_bytes)
-            in_files = min(out, in_files)
+            out, in_files = self.moved(who, told.target_bytes)
         else:
             return
         self.away[who] = out, in_files
         done = {"swap_done": told.order, "swap_outcome": outcome}
         self.hear(self.talk.sample(who, swapped_bytes=out, filed_bytes=in_files, **done))
 
+    def moved(self, who, target):
+        """Pieces go whole, so that too much may go; it fits into what it was given."""
+        out, in_files = self.away[who]
+        size = self.sizes[who]
+        if size - out > target:
+            beyond = self.rng.randrange(0, PIECE, UNIT)
+            out = min(size, size - target + beyond)
+            assert out - in_files <= sum(b for (p, _), b in self.memory.items() if p == who)
+        else:
+            out = max(0, size - target)
+        return out, min(out, in_files)
+
     def wait(self, _):
-        self.hear(self.talk.tick(after_ms=self.rng.randrange(1, 3000)))
+        self.hear(self.talk.tick(after_ms=self.rng.randrange(1, 9000)))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -287,4 +309,6 @@ def test_random_lives_never_promise_more_than_there_is(seed):
         model.rng.choice(steps)(model.rng.randrange(1, 7))
         seen = max(seen, sum(model.files.values()))
 
-    assert seen  # what it is about has happened
+    # What it is about has happened.
+    assert seen
+    assert model.given_back

@@ -1,0 +1,174 @@
+"""What the host has room for, and who gets it: it is promised before anything of a process moves.
+
+A process is given room for what is to go, and keeps it for the next time. It gives back what it
+has no use for (`Home.spare_bytes`) when others lack room, and after a while in any case: what it
+has is memory of the machine that nobody else can use.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from tandemd.core.events import TakeBack
+from tandemd.core.homes import MIB, UNIT, Home, HomeAction, make_room, memory_left_bytes
+from tandemd.core.model import Options
+from tandemd.core.swap_places import Place, shared_out
+
+STEP = 256 * MIB  # each order brings a pool of its own: rather few and large ones
+PLENTY = 16  # what is left is so many times what nobody asked for yet
+SPARE_NS = 60_000_000_000  # what nobody lacks stays with a process that may need it again so soon
+
+
+def lacks_bytes(places: list[Place], target_bytes: int) -> int:
+    """What the host has to give for no more than that of a group to be on the GPU."""
+    parts = shared_out(places, target_bytes)
+    return sum(place.home.lacks_bytes(part_bytes) for place, part_bytes in parts)
+
+
+def least_bytes(places: list[Place], left_bytes: int) -> int:
+    """Of a group, what has to stay on the GPU where the host has so much left to give."""
+    resident_bytes = sum(place.resident_bytes for place in places)
+    total_bytes = sum(place.process.usage.swappable_bytes for place in places)
+    units = bisect_left(
+        range(total_bytes // UNIT + 1),
+        -left_bytes,
+        key=lambda count: -lacks_bytes(places, count * UNIT),
+    )
+    return min(resident_bytes, units * UNIT)
+
+
+class HostRoom:
+    """Who lacks room of the host. Pure; belongs to the residency of memory."""
+
+    def __init__(self, places: dict[int, Place]) -> None:
+        """`places` is who there is, by process; never changed here."""
+        self._places = places
+        self._lacking: dict[int, int] = {}  # would go now: process -> how much of it should stay
+        self._in_the_way: dict[int, int] = {}  # somebody waits for them; of a review
+        self.look_at_ns: int | None = None  # when something else can be done, though nothing is new
+
+    @property
+    def _homes(self) -> list[Home]:
+        return [place.home for place in self._places.values()]
+
+    def left_bytes(self, options: Options) -> int:
+        """To be given at once."""
+        return memory_left_bytes(self._homes, options)
+
+    def to_come_bytes(self, options: Options, now_ns: int) -> int:
+        """To be given at once or after files, or pools on their way back, have made room."""
+        left_bytes = self.left_bytes(options)
+        left_bytes += sum(home.leaving_bytes(now_ns) for home in self._homes)
+        in_files = sum(home.file_bytes for home in self._homes)
+        return left_bytes + max(0, options.file_limit_bytes - in_files)
+
+    def promise(self, place: Place, target_bytes: int, options: Options) -> int | None:
+        """What a process is given to go so far; None: there is not enough of it any more."""
+        wanted_bytes = place.home.lacks_bytes(target_bytes)
+        left_bytes = self.left_bytes(options)
+        if wanted_bytes > left_bytes:
+            return None
+        if place.process.process_id not in self._lacking:
+            place.told_bytes = 0
+        if wanted_bytes == 0:
+            return 0
+        # Others may need what is left: a large pool is only made of what is plenty.
+        plenty_bytes = min(-(-wanted_bytes // STEP) * STEP, place.home.lacks_bytes(0))
+        return max(wanted_bytes, min(plenty_bytes, left_bytes // PLENTY // UNIT * UNIT))
+
+    # Who lacks room
+
+    def begin_review(self) -> None:
+        """Nobody is in the way of anybody, as far as is known."""
+        self._in_the_way.clear()
+
+    def begin(self) -> None:
+        """Nobody lacks anything, as far as is known, but those who are in the way."""
+        self._lacking.clear()
+        self.look_at_ns = None
+
+    def is_in_the_way(self, places: list[Place], target_bytes: int) -> None:
+        """Somebody waits until no more than that of a group is on the GPU."""
+        for place, part_bytes in shared_out(places, target_bytes):
+            self._in_the_way[place.process.process_id] = part_bytes
+
+    def lacks(self, places: list[Place], target_bytes: int) -> None:
+        """No more than that of a group would stay on the GPU if there were room for the rest."""
+        for place, part_bytes in shared_out(places, target_bytes):
+            self._lacking[place.process.process_id] = part_bytes
+
+    def wants_files(self, options: Options) -> bool:
+        """Something should go to files, for others' memory to come in its place."""
+        return bool(self._lacking) and options.file_limit_bytes > 0
+
+    # What is done about it
+
+    def make(
+        self, coldest: list[Place], idle: list[Place], options: Options, now_ns: int
+    ) -> Iterator[HomeAction]:
+        """Have room made for who lacks it.
+
+        `coldest`: those whose memory rests on the host and is needed last, first. `idle`: those
+        whose memory is not going to leave the GPU, as things are.
+        """
+        yield from self._take_back(idle, now_ns)
+        if self.wants_files(options):
+            lacking = [(p, self._lacking[i]) for i, p in self._places.items() if i in self._lacking]
+            wanted_bytes = sum(place.home.lacks_bytes(part) for place, part in lacking)
+            resting = [place.home for place in coldest]
+            yield from make_room(self._homes, resting, wanted_bytes, options, now_ns)
+        for home in self._homes:
+            if home.look_again_ns > now_ns:
+                self._look_at(home.look_again_ns)
+        self._tell(options, now_ns)
+
+    def _take_back(self, idle: list[Place], now_ns: int) -> Iterator[TakeBack]:
+        """One pool of a process at a time: while it answers it gets no other order."""
+        resting = {place.process.process_id for place in idle}
+        is_wanted = bool(self._lacking or self._in_the_way)
+        for process_id, place in self._places.items():
+            home = place.home
+            pool = None
+            if place.is_whole and place.process.gives_back:
+                pool = home.spare_pool(is_idle=process_id in resting)
+            if pool is None:
+                home.spare_since_ns = None
+                continue
+            if home.spare_since_ns is None:
+                home.spare_since_ns = now_ns
+            due_ns = home.spare_since_ns + (0 if is_wanted else SPARE_NS)
+            due_ns = max(due_ns, home.let_alone_until_ns)
+            if now_ns < due_ns:
+                self._look_at(due_ns)
+                continue
+            place.order += 1
+            yield home.ask_back(pool, order=place.order, now_ns=now_ns)
+
+    def _tell(self, options: Options, now_ns: int) -> None:
+        """Say so in the stories, unless room is being made."""
+        short = self._in_the_way | self._lacking
+        if not short or any(home.leaving_bytes(now_ns) for home in self._homes):
+            return
+        left_bytes = self.left_bytes(options)
+        files = ""
+        if options.file_limit_bytes:
+            in_files = sum(home.file_bytes for home in self._homes)
+            files = f", and {(options.file_limit_bytes - in_files) // MIB} MiB of what "
+            files += f"swap_dir_limit allows in files, {options.file_limit_bytes // MIB} MiB"
+        for process_id, part_bytes in short.items():
+            place = self._places.get(process_id)
+            more_bytes = place.home.lacks_bytes(part_bytes) if place is not None else 0
+            # Memory that grows bit by bit is not told of bit by bit.
+            if place is None or not more_bytes or 2 * more_bytes < 3 * place.told_bytes:
+                continue
+            place.told_bytes = more_bytes
+            place.job.tell(
+                now_ns,
+                f"its memory stays on the gpu: {more_bytes // MIB} MiB of the host are needed for "
+                f"it, and {left_bytes // MIB} MiB are left of the "
+                f"{options.host_limit_bytes // MIB} MiB that host_limit allows{files}",
+            )
+
+    def _look_at(self, at_ns: int) -> None:
+        self.look_at_ns = at_ns if self.look_at_ns is None else min(self.look_at_ns, at_ns)

@@ -1,0 +1,168 @@
+"""The host has to hold what goes, and gets back what is not used."""
+
+import pytest
+from test_core_homes import SIZE, Hosts, only
+from test_core_tick_tock import GIB, Tock, both, second_turn
+
+from tandemd.core.events import CopyPool, DropPool, MoveMemory, OfferFile, TakeBack
+from tandemd.core.homes import PIECE, UNIT, Home
+from tandemd.core.host_room import STEP
+from tandemd.core.model import Process, SwapOutcome, Usage
+
+MIB = 1 << 20
+GONE = 40 * GIB  # what two of 70 GiB have too much on 100
+MINUTE_MS = 60_000
+
+
+def home_of(**usage):
+    usage = Usage(process_id=1, **usage)
+    return Home(process=Process(process_id=1, job_id=1, gpu=0, usage=usage))
+
+
+@pytest.mark.parametrize(
+    ("target", "lacks"),
+    [(100 * MIB, 0), (98 * MIB, PIECE), (50 * MIB, 50 * MIB + PIECE - UNIT), (0, 100 * MIB)],
+)
+def test_room_is_needed_for_what_goes_and_the_rest_of_its_last_piece(target, lacks):
+    home = home_of(swappable_bytes=100 * MIB)
+    assert home.lacks_bytes(target) == lacks
+
+    home.give(1, 30 * MIB)
+    assert home.lacks_bytes(target) == max(0, lacks - 30 * MIB)
+
+
+def test_only_what_has_to_go_needs_room_on_the_host():
+    talk = both(Tock(host_limit_bytes=2 * (GONE + STEP)))
+
+    second_turn(talk)
+    (gone,) = [talk.told[1]]
+    assert GONE < gone.pool_bytes <= GONE + STEP
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+    talk.moves(2)
+    talk.moves(1)
+
+    # With room for 70 GiB of each neither could go: there were not 140.
+    assert talk.target_gib(2) == 30
+    assert talk.told[2].pool_bytes <= GONE + STEP
+    assert talk.open_processes() == {1}
+
+
+def test_turns_do_not_pass_where_the_host_has_no_room_for_what_has_to_go():
+    talk = both(Tock(host_limit_bytes=2 * GONE - STEP))
+
+    second_turn(talk)
+    talk.runs(2, 10_000)
+    talk.waits(1, after_ms=1)
+
+    # The first would need 40 GiB of the second's to go, and stays where it is.
+    assert talk.open_processes() == {2}
+    assert "that host_limit allows" in list(talk.core.job(2).story)[-1][1]
+
+
+def test_a_large_pool_is_made_only_of_what_is_plenty():
+    talk = both(Tock(host_limit_bytes=GONE + PIECE))
+
+    talk.runs(1, 10_000)
+    talk.ends_turn(1, after_ms=1)
+
+    assert talk.told[1].pool_bytes == GONE + PIECE - UNIT
+
+
+def resumed(**options):
+    """1 was paused, and is back on the GPU with what it was given on the host."""
+    talk = Hosts(**options)
+    talk.start(1, 2)
+    talk.goes(1)
+    talk.obeys(talk.resume(1), 1, swapped_bytes=0)
+    return talk
+
+
+def test_memory_of_the_host_that_is_not_used_any_more_is_given_back_after_a_while():
+    talk = resumed()
+    assert not only(talk.tick(after_ms=MINUTE_MS - 1), TakeBack)
+
+    (ask,) = only(talk.tick(after_ms=1), TakeBack)
+    assert (ask.process_id, ask.pool, ask.order, ask.since) == (1, 1, 3, 2)
+    assert not only(talk.tick(after_ms=1), TakeBack)
+    assert only(talk.obeys([ask], 1), DropPool) == [DropPool(process_id=1, pool=1)]
+
+    (again,) = only(talk.pause(1), MoveMemory)  # and is given anew
+    assert (again.order, again.pool_bytes) == (4, SIZE)
+
+
+def test_it_is_given_back_at_once_to_who_lacks_it():
+    talk = resumed(host_limit_bytes=SIZE, file_limit_bytes=0)
+
+    paused = talk.pause(2)
+    (ask,) = only(paused, TakeBack)
+    assert ask.process_id == 1
+    assert not only(paused, MoveMemory)
+    assert not any("stays" in line for line in talk.story(2)), "room is being made"
+
+    (move,) = only(talk.obeys([ask], 1), MoveMemory)
+    assert (move.process_id, move.pool_bytes) == (2, SIZE)
+
+
+@pytest.mark.parametrize("outcome", [SwapOutcome.NOT_DRAINED, SwapOutcome.FAILED])
+def test_who_does_not_give_it_back_is_let_alone_for_a_while(outcome):
+    talk = resumed(host_limit_bytes=SIZE, file_limit_bytes=0)
+    (ask,) = only(talk.pause(2), TakeBack)
+
+    refused = talk.obeys([ask], 1, swap_outcome=outcome)
+    assert not only(refused, DropPool, MoveMemory, OfferFile, TakeBack)
+    assert "0 MiB are left" in talk.story(2)[-1]
+    assert not any("stays" in line for line in talk.story(1))
+    assert not only(talk.tick(after_ms=9_999), TakeBack)
+    assert only(talk.tick(after_ms=1), TakeBack)
+
+
+def test_who_is_asked_for_it_hears_of_nothing_else_before_it_answers():
+    talk = resumed()
+    (ask,) = only(talk.tick(after_ms=MINUTE_MS), TakeBack)
+
+    assert not only(talk.pause(1), MoveMemory)
+    assert only(talk.obeys([ask], 1), MoveMemory)
+
+
+def test_who_takes_turns_keeps_what_its_next_turn_needs():
+    talk = both(Tock(host_limit_bytes=4 * GONE))
+    second_turn(talk)
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+    talk.moves(2)
+    talk.moves(1)
+    talk.works(1)
+
+    talk.tick(after_ms=2 * MINUTE_MS)
+    assert not talk.of(TakeBack)
+
+
+def test_who_takes_turns_has_no_use_for_more_than_its_memory():
+    home = home_of(swappable_bytes=50 * MIB)
+    for order, size in enumerate((40, 8, 2, 10), 1):
+        home.give(order, size * MIB)
+
+    assert home.spare_pool(is_idle=False).number == 4
+    assert home.spare_pool(is_idle=True).number == 1
+
+
+def test_a_job_larger_than_the_hosts_memory_goes_to_files_bit_by_bit():
+    talk = Hosts(host_limit_bytes=64 * MIB)
+    talk.start(1)
+    away = filed = 0
+
+    actions = talk.pause(1)
+    for _ in range(20):
+        for move in only(actions, MoveMemory):
+            away = SIZE - move.target_bytes
+            actions = talk.obeys([move], 1, swapped_bytes=away)
+        for copy in only(actions, CopyPool):
+            (offer,) = only(talk.copied(1, copy.pool), OfferFile)
+            filed = min(away, filed + copy.size_bytes)
+            actions = talk.obeys([offer], 1, filed_bytes=filed)
+        if away == SIZE:
+            break
+
+    assert away == SIZE
+    assert filed >= SIZE - 64 * MIB
