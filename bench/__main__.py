@@ -6,13 +6,12 @@ import argparse
 import importlib
 import json
 import signal
-import subprocess
 import sys
 from types import FrameType
 from typing import Any, NoReturn
 
 from bench.bars import progress
-from bench.stage import NotMeasuredError
+from bench.stage import FAILURES, OutOfTimeError
 
 # name -> what it measures
 BENCHES = {
@@ -52,7 +51,7 @@ def main() -> int:
     except KeyboardInterrupt:
         progress("interrupted")
         return INTERRUPTED
-    except (NotMeasuredError, OSError, subprocess.SubprocessError) as error:
+    except FAILURES as error:
         result = {"bench": name, "error": str(error), "bars": {}}
         progress(f"not measured: {error}")
     print(json.dumps(result, allow_nan=False))
@@ -68,7 +67,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _run_out(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise NotMeasuredError(f"it did not end within {DEADLINE_S} s")
+    raise OutOfTimeError(f"it did not end within {DEADLINE_S} s")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 """What device memory costs under the shim: one part an aspect, each with its own bars.
 
 A part is a function in PARTS that measures and returns its figures; its bars are under `bars`, and
-get the part's name in front.
+get the part's name in front. One that fails takes nothing from the others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.bars import show_bars
+from bench.bars import Bar, bar, progress, show_bars
 from bench.memory_allocs import measure as allocs
 from bench.memory_curves import measure as curves
 from bench.memory_turns import measure as turns
+from bench.stage import FAILURES, OutOfTimeError
 
 PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "allocs": allocs,
@@ -24,14 +26,31 @@ PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
 def run() -> dict[str, Any]:
     """Measure every part, print a table, return the result.
 
-    Raises:
-        NotMeasuredError: a program failed.
+    A part that could not be measured has `error` in place of figures and one bar, which fails; once
+    the time is over so have all that are left.
     """
-    found = {name: measure() for name, measure in PARTS.items()}
-    bars = {
-        f"{part}_{name}": bar
-        for part, figures in found.items()
-        for name, bar in figures.pop("bars").items()
-    }
+    found: dict[str, dict[str, Any]] = {}
+    bars: dict[str, Bar] = {}
+    late: Exception | None = None
+    for part, measure in PARTS.items():
+        figures, failure = ({}, late) if late else _tried(measure)
+        if failure is not None:
+            figures = _failed(part, failure)
+            late = failure if isinstance(failure, OutOfTimeError) else None
+        bars |= {f"{part}_{name}": one for name, one in figures.pop("bars").items()}
+        found[part] = figures
     show_bars(bars)
     return {"bench": "memory", **found, "bars": bars}
+
+
+def _tried(measure: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], Exception | None]:
+    try:
+        return measure(), None
+    except FAILURES as error:
+        return {}, error
+
+
+def _failed(part: str, failure: Exception) -> dict[str, Any]:
+    progress(f"{part}: not measured: {failure}")
+    failed = bar(math.nan, 0, doubt=f"not measured: {failure}")
+    return {"error": str(failure), "bars": {"measured": failed}}

@@ -36,6 +36,13 @@ class NotMeasuredError(RuntimeError):
     """A measurement could not be made; the text says why."""
 
 
+class OutOfTimeError(NotMeasuredError):
+    """There is no time left for anything."""
+
+
+FAILURES = (NotMeasuredError, OSError, subprocess.SubprocessError)  # of what a measurement uses
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Where a measurement runs: a folder with a device of its own on the real clock."""
