@@ -270,7 +270,13 @@ class Poller:
         self, *, period_ns: int = ..., idle_period_ns: int = ..., detects: bool = ...
     ) -> None: ...
     def add(self, process: Process, *, group: int, gpu: int = ...) -> None: ...
-    def remove(self, *, process_id: int) -> None: ...
+    def remove(self, *, process_id: int) -> Snapshot:
+        """Poll the process no longer; a last look at it, its telemetry left out.
+
+        Raises:
+            KeyError: the process is not polled.
+        """
+
     def regroup(self, *, process_id: int, group: int) -> None:
         """From now on its GPU time is charged to that group.
 

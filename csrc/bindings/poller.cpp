@@ -42,11 +42,11 @@ void add(Poller& poller, const Process& process, int64_t group, int gpu) {
   }
 }
 
-void remove(Poller& poller, uint64_t process_id) {
+Snapshot remove(Poller& poller, uint64_t process_id) {
   const py::gil_scoped_release released;
-  if (!poller.remove(process_id)) {
-    throw py::key_error("process " + std::to_string(process_id) + " is not polled");
-  }
+  const std::optional<Snapshot> last = poller.remove(process_id);
+  if (!last) throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  return *last;
 }
 
 void regroup(Poller& poller, uint64_t process_id, int64_t group) {

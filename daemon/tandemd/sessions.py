@@ -24,6 +24,7 @@ from tandemd.core.events import (
     ProcessAttached,
     ProcessExited,
     ProcessMapped,
+    UsageSampled,
 )
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
@@ -41,6 +42,7 @@ from tandemd.edges.attach import (
 from tandemd.edges.channel import Channels
 from tandemd.edges.gpus import GpuIndex
 from tandemd.limits import Limits
+from tandemd.usages import usage_of
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
 
@@ -223,7 +225,8 @@ class Sessions:
         process_id = self._processes.pop(connection.number, None)
         if process_id is None:
             return
-        self._poller.remove(process_id=process_id)
+        last = usage_of(self._poller.remove(process_id=process_id))
+        self.note(UsageSampled(now_ns=now_ns, samples=(last,)))
         self.note(ProcessExited(now_ns=now_ns, process_id=process_id))
         self._channels.close(process_id)
         self._connections.pop(process_id, None)

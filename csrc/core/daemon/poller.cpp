@@ -38,9 +38,9 @@ bool Poller::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   return added;
 }
 
-bool Poller::remove(uint64_t process_id) {
+std::optional<Snapshot> Poller::remove(uint64_t process_id) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool removed = watcher_.remove(process_id);
+  auto removed = watcher_.remove(process_id);
   nudge();
   return removed;
 }

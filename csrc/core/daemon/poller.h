@@ -43,7 +43,7 @@ class Poller {
   // A process is stamped when it is added, and all are when the threads start: no heartbeat begins
   // stale.
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
-  bool remove(uint64_t process_id);
+  std::optional<Snapshot> remove(uint64_t process_id);  // a last look at it
   bool regroup(uint64_t process_id, int64_t group);  // whom its time is charged to from now on
 
   void start();

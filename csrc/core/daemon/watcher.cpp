@@ -29,10 +29,12 @@ bool Watcher::add(std::shared_ptr<const Pages> pages, int64_t group, int gpu) {
   return true;
 }
 
-bool Watcher::remove(uint64_t process_id) {
+std::optional<Snapshot> Watcher::remove(uint64_t process_id) {
   const auto watched = take(process_id);
-  if (watched && watched->sampler && watched->sampler->under_way()) watched->pages->end_sample();
-  return watched != nullptr;
+  if (!watched) return std::nullopt;
+  if (watched->sampler && watched->sampler->under_way()) watched->pages->end_sample();
+  watched->looker.look(*watched->pages, last_round_ns_, &watched->snapshot);
+  return watched->snapshot;
 }
 
 bool Watcher::regroup(uint64_t process_id, int64_t group) {

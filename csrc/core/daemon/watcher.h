@@ -27,8 +27,10 @@ class Watcher {
 
   // False if the process is watched already.
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
+  // A last look at it, its telemetry left out: what a process did just before it ended counts, too.
+  // Nothing if it is not watched.
+  std::optional<Snapshot> remove(uint64_t process_id);
   // False if it is not.
-  bool remove(uint64_t process_id);
   bool regroup(uint64_t process_id, int64_t group);
 
   // True if something notable changed. The interval since the last round is charged to those that

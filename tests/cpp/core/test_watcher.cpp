@@ -45,6 +45,18 @@ TEST(a_process_is_watched_once_and_forgotten_once) {
   CHECK(!watcher.remove(1));
 }
 
+TEST(what_a_process_did_since_the_last_round_is_seen_when_it_leaves) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.round(1'000);
+  job.shim.state().refusals.count[0].fetch_add(1, std::memory_order_relaxed);
+  job.shim.state().memory.device_bytes.store(4096, std::memory_order_relaxed);
+  const auto last = watcher.remove(1);
+  CHECK_EQ(last->refused_by[0], 1u);
+  CHECK_EQ(last->device_bytes, 4096u);
+}
+
 TEST(snapshots_come_in_the_order_of_process_ids) {
   Job first(1);
   Job second(2);

@@ -1,0 +1,76 @@
+"""What the poller saw of a process, as the core takes it in."""
+
+from __future__ import annotations
+
+from tandem import _native
+from tandemd.core.model import MemoryWait, Phases, SwapOutcome, Usage, WaitReason
+
+
+def usage_of(snapshot: _native.Snapshot) -> Usage:
+    """One look at a process."""
+    reason = snapshot.wait_reason
+    return Usage(
+        process_id=snapshot.process_id,
+        busy=snapshot.busy,
+        waiting_threads=snapshot.waiting_threads,
+        wait_reason=WaitReason(reason) if reason <= WaitReason.MEMORY else WaitReason.NONE,
+        wait_since_ns=snapshot.wait_since_ns,
+        wait_total_ns=tuple(snapshot.wait_total_ns),
+        exclusive_ns=snapshot.exclusive_ns,
+        shared_ns=snapshot.shared_ns,
+        device_bytes=snapshot.device_bytes,
+        swappable_bytes=snapshot.swappable_bytes,
+        swapped_bytes=snapshot.swapped_bytes,
+        iteration_peak_bytes=snapshot.iteration_peak_bytes,
+        iteration_end_bytes=snapshot.iteration_end_bytes,
+        stopped=snapshot.stopped,
+        stopped_phases=snapshot.stopped_phases,
+        begun_phases=snapshot.begun_phases,
+        phase_hash=snapshot.phase_hash,
+        swap_done=snapshot.swap_done,
+        swap_outcome=SwapOutcome(snapshot.swap_outcome),
+        swap_out_bytes=snapshot.swap_out_bytes,
+        swap_out_ns=snapshot.swap_out_ns,
+        swap_in_bytes=snapshot.swap_in_bytes,
+        swap_in_ns=snapshot.swap_in_ns,
+        filed_bytes=snapshot.filed_bytes,
+        open_segments=snapshot.open_segments,
+        alloc_count=snapshot.alloc_count,
+        refused_by=snapshot.refused_by,
+        memory_wait=_memory_wait(snapshot),
+        launches=snapshot.launches,
+        work_ns=snapshot.work_ns,
+        timed_count=snapshot.timed_count,
+        steps=snapshot.steps,
+        iterations=snapshot.iterations,
+        iteration_ns=snapshot.iteration_ns,
+        iteration_launches=snapshot.iteration_launches,
+        gap_p50_ns=snapshot.gap_p50_ns,
+        gap_p90_ns=snapshot.gap_p90_ns,
+        iteration_bytes=snapshot.iteration_bytes,
+        peak_bytes=snapshot.peak_bytes,
+        step_work_ns=snapshot.step_work_ns,
+        phases=_phases(snapshot),
+        linger_ns=snapshot.linger_ns,
+        ungated=snapshot.ungated,
+        dropped_records=snapshot.dropped_records,
+    )
+
+
+def _memory_wait(snapshot: _native.Snapshot) -> MemoryWait | None:
+    if not snapshot.memory_ticket:
+        return None
+    return MemoryWait(
+        ticket=snapshot.memory_ticket,
+        size_bytes=snapshot.memory_wanted_bytes,
+        is_quota=snapshot.memory_of_quota,
+        is_alone=snapshot.memory_alone,
+        tried_round=snapshot.memory_round,
+    )
+
+
+def _phases(snapshot: _native.Snapshot) -> Phases | None:
+    if not any(snapshot.phases):
+        return None
+    forward, backward, update = (part / 1000 for part in snapshot.phases)
+    return Phases(forward=forward, backward=backward, update=update, marked=snapshot.phases_marked)
