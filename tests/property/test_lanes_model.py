@@ -96,7 +96,9 @@ class Admission(RuleBasedStateMachine):
         need = Need(persistent_bytes=persistent, ephemeral_bytes=ephemeral)
         key = (0, str(self.next))
         if persistent + ephemeral > CAPACITY:
-            with pytest.raises(NeverFitsError, match=f"{need.peak_bytes} bytes.* has {CAPACITY}"):
+            with pytest.raises(
+                NeverFitsError, match=f"{need.peak_bytes} B, {need.peak_bytes - CAPACITY} B more"
+            ):
                 self.lanes.request(key, need)
             return
         self.needs[key] = (persistent, ephemeral)

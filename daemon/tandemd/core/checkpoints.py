@@ -25,7 +25,7 @@ class _Place:
     is_moving: bool = False  # it was asked for, and has not ended
     stays: bool = False  # it could not be saved: not tried again before the next pause
     not_before_ns: int = 0
-    told: str = ""  # why it could not come back, when that was last told
+    problem: str = ""  # why it could not be saved or come back, in the driver's words
 
 
 class Checkpoints:
@@ -57,6 +57,11 @@ class Checkpoints:
         size_bytes = usage.device_bytes
         return replace(usage, swappable_bytes=size_bytes, swapped_bytes=size_bytes)
 
+    def problem_of(self, job: Job) -> str:
+        """Why a process of the job stays where it is, in the driver's words; "" if it does not."""
+        places = (self._places.get(process_id) for process_id in job.processes)
+        return next((place.problem for place in places if place and place.problem), "")
+
     def take(self, event: ProcessCheckpointed) -> Job | None:
         """A process was saved, or brought back, or could not be; the job that this is news for."""
         place = self._places.get(event.process_id)
@@ -72,10 +77,10 @@ class Checkpoints:
     def _take_saved(self, place: _Place, event: ProcessCheckpointed) -> None:
         if event.problem:
             # It may be neither saved nor let go on: looked at again, as one that has just attached.
-            place.is_here, place.stays = None, True
+            place.is_here, place.stays, place.problem = None, True, event.problem
             place.job.tell(event.now_ns, f"its memory stays on the gpu: {event.problem}")
             return
-        place.is_here = False
+        place.is_here, place.problem = False, ""
         place.process.usage = self.seen(place.process.usage)
         place.process.unseen_bytes = 0  # its contexts went as well
         place.job.tell(event.now_ns, "the driver saved it to the host, with all of its memory")
@@ -83,15 +88,17 @@ class Checkpoints:
     def _take_back(self, place: _Place, event: ProcessCheckpointed) -> None:
         if event.problem:
             place.is_here, place.not_before_ns = False, event.now_ns + RETRY_NS
-            if place.told != event.problem:
-                place.told = event.problem
+            if place.problem != event.problem:
+                place.problem = event.problem
                 place.job.tell(event.now_ns, f"it is still on the host: {event.problem}")
             return
         if place.is_here is False:
             usage = place.process.usage
             place.process.usage = replace(usage, swappable_bytes=0, swapped_bytes=0)
             place.job.tell(event.now_ns, "the driver brought it back to the gpu")
-        place.is_here, place.told = True, ""
+        place.is_here = True
+        if not place.stays:
+            place.problem = ""
 
     def decide(self, groups: Iterable[Group], now_ns: int) -> list[CheckpointProcess]:
         """Whom to save or to bring back now."""
@@ -102,8 +109,8 @@ class Checkpoints:
                 place = self._places.get(process_id)
                 if place is None or place.is_moving:
                     continue
-                if not group.paused:
-                    place.stays = False
+                if place.stays and not group.paused:
+                    place.stays, place.problem = False, ""
                 place.is_moving = self._has_to_move(place, group, now_ns)
                 if place.is_moving:
                     away = place.is_here is True

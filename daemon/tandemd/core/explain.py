@@ -9,16 +9,18 @@ from tandemd.core.audit import describe, is_unaccounted
 from tandemd.core.explain_curves import curve_lines, explain_kept
 from tandemd.core.explain_lanes import explain_lane, lane_lines
 from tandemd.core.explain_memory import (
-    explain_return,
+    explain_away,
     explain_wait,
     first_in_line,
     memory_facts,
-    turn_lines,
+    paused_memory,
 )
 from tandemd.core.explain_pairs import pair_lines, partner_of
 from tandemd.core.explain_phases import explain_standing, phase_lines
+from tandemd.core.explain_turns import explain_held, turn_lines, waits_for_turn
 from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
+from tandemd.core.refusals import refusals
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns import Turns
 
@@ -35,21 +37,21 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     """Say what the job does now, who has the GPU, and until when at most."""
     group = scheduler.group_of(job)
     if job.state is JobState.EXITED or group is None:
-        return Explained(summary="ended", lines=())
+        return Explained(summary="; ".join(("ended", *refusals(job))), lines=())
     found = scheduler.island_of(group)
     if job.paused or group.paused:
-        summary = _paused(job, group)
+        summary = _paused(scheduler, job, group)
     elif not job.processes or found is None:
         started = job.state is not JobState.STARTING
         summary = "has left the gpu" if started else "has not used the gpu yet"
     elif waiting := _waits_for_memory(scheduler, job, group, now_ns):
         summary = waiting
     elif not group.open and group.wants:
-        summary = _held(scheduler, group, *found, now_ns=now_ns)
+        summary = explain_held(scheduler, job, group, *found, now_ns=now_ns)
     else:
         summary = _open(scheduler, job, group, *found)
-    lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job)]
-    lines += turn_lines(group, scheduler.options)
+    lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job, scheduler.options)]
+    lines += turn_lines(group, found, scheduler.options)
     lines += curve_lines(group, scheduler, now_ns)
     lines += phase_lines(group, scheduler)
     if standing := scheduler.lanes.of(group):
@@ -61,10 +63,14 @@ def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int)
     standing = scheduler.lanes.of(group)
     if standing and group.barred:
         return explain_lane(standing, scheduler)
-    if waiter := first_in_line(scheduler, job):
+    waiter, found = first_in_line(scheduler, job), scheduler.island_of(group)
+    of_its_own = waiter is not None and waiter.wait.is_quota
+    if found and not of_its_own and waits_for_turn(scheduler, job, group):
+        return explain_held(scheduler, job, group, *found, now_ns=now_ns)
+    if waiter is not None:
         return explain_wait(waiter, scheduler)
-    if returning := explain_return(job, scheduler):
-        return returning
+    if away := explain_away(scheduler, job, group, now_ns):
+        return away
     return _kept(scheduler, group, now_ns) if group.is_kept and not group.busy else None
 
 
@@ -76,45 +82,13 @@ def _kept(scheduler: Scheduler, group: Group, now_ns: int) -> str:
     return explain_kept(group, scheduler, now_ns)
 
 
-def _paused(job: Job, group: Group) -> str:
+def _paused(scheduler: Scheduler, job: Job, group: Group) -> str:
     if job.paused:
-        memory = ", its memory is on the host" if job.state is JobState.SWAPPED else ""
-        return f"paused by a person{memory}; `tandem resume {job.display_name}` lets it go on"
+        where = paused_memory(scheduler, job)
+        return f"paused by a person{where}; `tandem resume {job.display_name}` lets it go on"
     others = ", ".join(j.display_name for j in group.jobs.values() if j.paused)
     name = f" '{job.spec.group}'" if job.spec.group else ""
     return f"held with its group{name}, of which {others} is paused"
-
-
-def _held(
-    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, *, now_ns: int
-) -> str:
-    held_ns = now_ns - (group.hold_since_ns if group.hold_since_ns is not None else now_ns)
-    holder = next((g for g in island if g.key == turns.holder), None)
-    if holder is None or holder is group:
-        busy = ", ".join(g.title for g in island if g.busy and g is not group) or "others"
-        why = f"it is next, once the work of {busy} has drained"
-    else:
-        why = f"{holder.title} (class {holder.job_class.name.lower()}) has the gpu"
-    bound_ns = _bound_ns(scheduler, group, island, turns, held_ns)
-    return f"waiting {_ms(held_ns)}: {why}; at most {_ms(bound_ns)} more"
-
-
-def _bound_ns(
-    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, held_ns: int
-) -> int:
-    """A wait never exceeds max_hold; among equals it is also bounded by everyone's quantum."""
-    options, policy = scheduler.options, scheduler.policy
-    bound_ns = max(0, options.max_hold_ns - held_ns)
-    quantum_ns = policy.quantum_ns(options)
-    rivals = [g for g in island if g.wants and g is not group and not policy.always_open(g)]
-    equals = all(policy.tier(g) >= policy.tier(group) for g in rivals)
-    exempt = [g for g in island if g.wants and policy.always_open(g)]
-    if quantum_ns is None or not equals or exempt or turns.overdue(policy.tier(group)):
-        return bound_ns
-    rounds = sum(max(1, int(rival.weight / group.weight)) for rival in rivals)
-    if turns.companion is not None:
-        quantum_ns *= 2  # half of the time is charged to the companion
-    return min(bound_ns, rounds * (quantum_ns + options.drain_ns))
 
 
 def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], turns: Turns) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tandemd.core.checkpoints import RETRY_NS
 from tandemd.core.memory_line import Waiter
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
-from tandemd.core.quantum import STALLS
+from tandemd.core.refusals import refusals
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.words import size_of
+from tandemd.core.words import size_of, span_of
 
 
 def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
@@ -37,8 +38,8 @@ def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
     return f"{what}, {ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
 
 
-def memory_facts(job: Job) -> list[str]:
-    """The limit and what is used of it, and what happens where it is in the way."""
+def memory_facts(job: Job, options: Options) -> list[str]:
+    """The limit and what is used of it, what may be moved, and what happens when it is short."""
     spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
     lines = []
     if job.paused and used_bytes and not (spec.swappable or spec.checkpoint):
@@ -54,48 +55,76 @@ def memory_facts(job: Job) -> list[str]:
         lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
-    if filed_bytes := sum(p.usage.filed_bytes for p in job.processes.values()):
+    if spec.checkpoint:
+        lines.append("is saved to the host as a whole while it is paused (--checkpoint)")
+    return [*lines, *_swap_facts(job, options), *refusals(job)]
+
+
+def _swap_facts(job: Job, options: Options) -> list[str]:
+    """What of its memory may be moved to the host, and when."""
+    usages = [process.usage for process in job.processes.values()]
+    lines = []
+    if job.spec.swappable:
+        lines.append("swappable: its memory may be moved to the host while others need the room")
+    if filed_bytes := sum(usage.filed_bytes for usage in usages):
         lines.append(f"{size_of(filed_bytes)} of its memory on the host are in files of swap_dir")
-    fixed_bytes = used_bytes - sum(p.usage.swappable_bytes for p in job.processes.values())
-    if spec.swappable and fixed_bytes > 0:
+    fixed_bytes = sum(usage.device_bytes - usage.swappable_bytes for usage in usages)
+    if job.spec.swappable and fixed_bytes > 0:
         what = "pools, arrays, or shared with other processes"
         lines.append(f"{size_of(fixed_bytes)} of its memory cannot be moved: {what}")
-    if spec.swappable and spec.idle_release_ns:
-        idle = f"{spec.idle_release_ns / 1e9:g} s"
+    if job.spec.swappable and (idle_ns := job.spec.idle_release_ns or options.idle_release_ns):
+        idle = f"{idle_ns / 1e9:g} s"
         lines.append(f"gives its memory up when idle for {idle}, until its next call")
     return lines
 
 
-def turn_lines(group: Group, options: Options) -> list[str]:
-    """What memory means for the group's turns; nothing where all fits."""
-    lines = []
-    if group.misfit_bytes:
-        lines.append(
-            "its memory does not fit beside what cannot be moved: "
-            f"{size_of(group.misfit_bytes)} too much; it gets no turn until others give up as much"
-        )
-    if group.stall_ns:
-        what = f"passing its turn on takes {_ms(group.stall_ns)}: memory has to be exchanged"
-        if group.turn_ns >= STALLS * group.stall_ns:
-            lines.append(f"{what}; it lasts at least {STALLS} times that, {_ms(group.turn_ns)}")
-        else:
-            lost = group.stall_ns / (group.stall_ns + group.turn_ns)
-            wanted, limit = _ms(STALLS * group.stall_ns), _ms(options.max_hold_ns)
-            lines.append(
-                f"{what}; {STALLS} times that would be {wanted}, but max_hold of {limit} allows "
-                f"{_ms(group.turn_ns)}: {lost:.0%} are lost"
-            )
-    return lines
+def swapped_bytes(job: Job) -> int:
+    """What of its memory is on the host, files included."""
+    return sum(process.usage.swapped_bytes for process in job.processes.values())
 
 
-def explain_return(job: Job, scheduler: Scheduler) -> str | None:
-    """That a job which goes on waits for its memory; None if all of it is there."""
-    swapped_bytes = sum(process.usage.swapped_bytes for process in job.processes.values())
-    if not swapped_bytes:
+def paused_memory(scheduler: Scheduler, job: Job) -> str:
+    """Where the memory of a paused job is: a part of a sentence; "" if all is on the GPU."""
+    away_bytes = swapped_bytes(job)
+    here_bytes = sum(process.usage.resident_bytes for process in job.processes.values())
+    if not away_bytes:
+        problem = scheduler.checkpoints.problem_of(job)
+        return f", its memory stays on the gpu: {problem}" if problem else ""
+    if not here_bytes:
+        return f", its memory is on the host: {size_of(away_bytes)}"
+    return f", {size_of(away_bytes)} of its memory on the host and {size_of(here_bytes)} on the gpu"
+
+
+def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:
+    """Why memory of a job that is not paused is on the host; None if nothing of it is."""
+    away_bytes = swapped_bytes(job)
+    if not away_bytes:
         return None
-    gpus = frozenset(gpu for process in job.processes.values() for gpu in process.gpus)
-    others = _holders(gpus, job, scheduler)
-    return f"waits for {size_of(swapped_bytes)} of its memory to come back to the gpu{others}"
+    others = _holders(group.gpus, job, scheduler)
+    if problem := scheduler.checkpoints.problem_of(job):
+        again = span_of(RETRY_NS)
+        return (
+            f"waits to come back to the gpu with {size_of(away_bytes)} of memory: {problem}; "
+            f"it is tried every {again}{others}"
+        )
+    if group.calls or not _stays_away(scheduler, job, group, now_ns):
+        return f"waits for {size_of(away_bytes)} of its memory to come back to the gpu{others}"
+    since_ns = min(p.away_since_ns for p in job.processes.values() if p.usage.swapped_bytes)
+    return (
+        f"idle for {span_of(now_ns - group.last_wanted_ns)}: {size_of(away_bytes)} of its memory "
+        f"went to the host {span_of(now_ns - since_ns)} ago and comes back at its next call"
+    )
+
+
+def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bool:
+    """It gave its memory up: for being idle so long, or because others need the room."""
+    if job.spec.checkpoint:
+        return False  # the driver brings it back as soon as nobody pauses it
+    if any(group.gpus <= gpus for gpus in scheduler.residency.crowds):
+        return True
+    default_ns = scheduler.options.idle_release_ns
+    said_ns = [job.spec.idle_release_ns or default_ns for job in group.jobs.values()]
+    return all(said_ns) and now_ns >= group.last_wanted_ns + max(said_ns)
 
 
 def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
@@ -115,7 +144,3 @@ def ordinal(number: int) -> str:
     """`2nd`."""
     tens = number % 100 // 10
     return f"{number}{'th' if tens == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-
-
-def _ms(duration_ns: int) -> str:
-    return f"{duration_ns / 1e6:.{0 if duration_ns >= 10_000_000 else 1}f} ms"

@@ -27,6 +27,7 @@ from tandemd.core.events import Action, SetLane, SetStepLimit
 from tandemd.core.lanes import Lanes, Need
 from tandemd.core.memory_line import held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, JobSpec, Options, Process, Usage
+from tandemd.core.words import size_of
 
 ENOUGH_MARKS = 2
 ENOUGH_FOUND = 3
@@ -344,10 +345,18 @@ def _settle(standing: Standing, options: Options) -> bool:
     if runs:
         _limit_turn(standing, is_new=group.barred)
     group.barred = not runs
-    is_admitted = lanes.is_admitted(group.key)
-    group.memory_limit_bytes = lanes.limit_bytes(group.key) if is_admitted else NO_LIMIT
+    group.memory_limit_bytes = _limit_of(standing)
     group.is_beside = options.mode_of(group.gpus) == "mps"
     return before != (group.barred, group.memory_limit_bytes, group.is_beside)
+
+
+def _limit_of(standing: Standing) -> int:
+    """What it may hold; in line what it promised, for programs look how much there is first."""
+    lanes, key = standing.lanes, standing.group.key
+    if lanes.is_admitted(key):
+        return lanes.limit_bytes(key)
+    need = lanes.need_of(key)
+    return need.peak_bytes if need else NO_LIMIT
 
 
 def growth_objection(standing: Standing | None, job: Job, spec: JobSpec) -> str | None:
@@ -363,7 +372,7 @@ def growth_objection(standing: Standing | None, job: Job, spec: JobSpec) -> str 
     if lanes.could_grow(key, need):
         return None
     return (
-        f"it may use {need.peak_bytes} bytes, for which there is no room beside the jobs on its "
+        f"it may use {size_of(need.peak_bytes)}, for which there is no room beside the jobs on its "
         "gpu; try again when one has left"
     )
 
@@ -375,7 +384,8 @@ def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> st
     if promised <= most_bytes:
         return None
     return (
-        f"it may use {promised} bytes, the largest gpu has {most_bytes}; "
+        f"it may use {size_of(promised)}, {size_of(promised - most_bytes)} more than the largest "
+        "gpu has; "
         "lower --persistent or --ephemeral, or choose a larger gpu"
     )
 

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 
 from tandemd.core.errors import NeverFitsError
 from tandemd.core.model import GroupKey
+from tandemd.core.words import size_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +247,8 @@ class Lanes:
             raise ValueError(f"group {key} has asked before")
         if need is not None and need.peak_bytes > self.capacity_bytes:
             raise NeverFitsError(
-                f"it may use {need.peak_bytes} bytes, the gpu has {self.capacity_bytes}; "
+                f"it may use {size_of(need.peak_bytes)}, "
+                f"{size_of(need.peak_bytes - self.capacity_bytes)} more than the gpu has; "
                 "lower its memory or choose a larger gpu"
             )
         self._line[key] = Member(

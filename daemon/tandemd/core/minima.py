@@ -1,19 +1,32 @@
-"""Promises of memory: the minima of the jobs on a GPU never add up to more than it has.
+"""Limits and promises of memory in bytes: shares of a GPU, and minima.
 
-A job that is registered and on no GPU yet may come to any of them; until then it is counted where
-most is left.
+The minima of the jobs on a GPU never add up to more than it has. A job that is registered and on no
+GPU yet may come to any of them; until then it is counted where most is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tandemd.core.model import NO_LIMIT, Job, JobSpec
+from tandemd.core.model import Job, JobSpec
+from tandemd.core.words import size_of
 
 
 def gpus_of(job: Job) -> frozenset[int]:
     """The GPUs its processes use."""
     return frozenset(gpu for process in job.processes.values() for gpu in process.gpus)
+
+
+def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> int | None:
+    """A share of the GPU that the job's first process is on, counted as the shim does.
+
+    Of a job without processes it is one of any GPU, if they are all alike. None: not known.
+    """
+    first = next(iter(job.processes.values()), None)
+    gpus = list(capacity_bytes) if first is None else [first.gpu]
+    sizes = {capacity_bytes.get(gpu) for gpu in gpus}
+    size_bytes = sizes.pop() if len(sizes) == 1 else None
+    return None if size_bytes is None else size_bytes // 100 * percent
 
 
 def left_bytes(others: Iterable[Job], capacity_bytes: Mapping[int, int]) -> dict[int, int]:
@@ -38,7 +51,10 @@ def objection(
     """Why a minimum cannot be promised on all of `gpus`, or on none there is; None if it can."""
     minimum = spec.memory_min_bytes
     if minimum > spec.memory_bytes:
-        return f"its minimum of {_gib(minimum)} is more than its limit, {_gib(spec.memory_bytes)}"
+        return (
+            f"its minimum of {size_of(minimum)} is more than its limit of "
+            f"{size_of(spec.memory_bytes)}; lower --memory-min, or raise --memory"
+        )
     left = left_bytes(others, capacity_bytes)
     rooms = sorted((left[gpu], gpu) for gpu in (gpus & left.keys() if gpus else left))
     if not minimum or not rooms:
@@ -48,10 +64,7 @@ def objection(
         return None
     promised = capacity_bytes[gpu] - room
     return (
-        f"its minimum of {_gib(minimum)} does not fit: gpu {gpu} has {_gib(capacity_bytes[gpu])}, "
-        f"of which {_gib(promised)} are promised to others; lower --memory-min, or try again later"
+        f"its minimum of {size_of(minimum)} does not fit: gpu {gpu} has "
+        f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
+        "lower --memory-min, or try again later"
     )
-
-
-def _gib(size_bytes: int) -> str:
-    return "none" if size_bytes >= NO_LIMIT else f"{size_bytes / (1 << 30):.4g} GiB"

@@ -242,6 +242,7 @@ class Process:
     curve: Curve | None = None  # of a recorded iteration
     curve_ns: int = 0  # when that was recorded
     lease_bytes: int = NO_LIMIT  # of device memory, that it may hold for now
+    away_since_ns: int = 0  # since when some of its memory is on the host; 0 = none is
     mix: Mix | None = None  # None: not known yet
 
     @property

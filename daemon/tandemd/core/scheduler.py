@@ -71,10 +71,12 @@ from tandemd.core.model import (
 )
 from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
+from tandemd.core.refusals import refusals_since
 from tandemd.core.residency import Island, Residency
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
 from tandemd.core.space import unfit, weigh
+from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.ties import Ties
 from tandemd.core.turns import Turns, Verdict
@@ -372,10 +374,10 @@ class Scheduler:
                 job.registered = False
                 self._end_if_over(job, event.now_ns, actions)
             case JobUpdated():
-                job.spec = replace(event.spec, group=job.spec.group)
+                old, job.spec = job.spec, replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
                 self._keep_minima(event.now_ns)
-                job.tell(event.now_ns, f"set to {_describe(job.spec)}")
+                job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
             case JobPaused():
                 job.paused = True
@@ -418,7 +420,7 @@ class Scheduler:
             self.groups[group.key] = group
         group.jobs[job_id] = job
         group.weight = float(self.options.weight(group.job_class))  # until it is seated
-        job.tell(now_ns, f"registered as {_describe(spec)}")
+        job.tell(now_ns, f"registered as {describe(spec)}")
         return job
 
     def _attach(self, event: ProcessAttached, actions: list[Action]) -> None:
@@ -537,6 +539,7 @@ class Scheduler:
             job = self.jobs[process.job_id]
             usage = self.checkpoints.seen(usage)
             old, process.usage = process.usage, usage
+            self._note_memory(process, old, job, event.now_ns)
             self.memory.take(process, old, event.now_ns)
             jobs[job.job_id] = job
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
@@ -549,6 +552,16 @@ class Scheduler:
         for job in jobs.values():
             self._move(job, _stimulus(job), event.now_ns, actions)
             self._note_where_memory_is(job, event.now_ns, actions)
+
+    def _note_memory(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
+        """What people want to know of it later."""
+        if not process.usage.swapped_bytes:
+            process.away_since_ns = 0
+        elif not process.away_since_ns:
+            process.away_since_ns = now_ns
+        if process.usage.refused_by != old.refused_by:
+            for line in refusals_since(old, process, job, self.groups[job.group_key]):
+                job.tell(now_ns, line)
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
@@ -867,10 +880,3 @@ def _stimulus(job: Job) -> Stimulus:
         return Stimulus.BUSY
     waits = any(usage.waiting_threads or usage.memory_wait for usage in usages)
     return Stimulus.BLOCKED if waits else Stimulus.QUIET
-
-
-def _describe(spec: JobSpec) -> str:
-    parts = [f"class {spec.job_class.name.lower()}"]
-    if spec.group:
-        parts.append(f"group '{spec.group}'")
-    return ", ".join(parts)

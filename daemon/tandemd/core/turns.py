@@ -112,6 +112,18 @@ class Turns:
         """It has the turn, and nothing of anybody else is on the GPU."""
         return group is self._holder and all(other is group for other in self._roster.busy)
 
+    def left_of_turn_ns(self, policy: Policy, options: Options) -> int | None:
+        """GPU time until the holder may lose the turn although it has work; None: it never does.
+
+        Also None without a holder. Who preempts it, or was held for `max_hold_ns`, waits no longer.
+        """
+        holder = self._holder
+        quantum_ns = None if holder is None else _quantum_ns(holder, policy, options)
+        if holder is None or quantum_ns is None:
+            return None
+        served_ns = holder.served_ns - self._turn_served_ns
+        return max(0, left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns))
+
     def queue(self) -> list[Group]:
         """Who has work and may claim the turn, the first to get it first."""
         lines = self._roster.lines.items()

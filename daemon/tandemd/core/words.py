@@ -1,14 +1,26 @@
 """How figures and names are told to people."""
 
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 _PHASES = ("forward", "backward", "update", "prefill", "decode")
 
 
-def size_of(size_bytes: int) -> str:
-    """`1.5 GiB`, in the largest unit of which there is one."""
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size_bytes >= 1 << shift:
-            return f"{round(size_bytes / (1 << shift), 1):g} {unit}"
-    return f"{size_bytes} B"
+def size_of(size_bytes: float) -> str:
+    """`1.5 GiB`, `512 MiB`, `12 B`: as `tandem.units.format_bytes`, which is not for here."""
+    value, index = float(abs(size_bytes)), 0
+    while round(value, 1) >= 1024 and index < len(_SIZES) - 1:
+        value, index = value / 1024, index + 1
+    sign = "-" if size_bytes < 0 else ""
+    return f"{sign}{value:.1f}".removesuffix(".0") + f" {_SIZES[index]}"
+
+
+def span_of(duration_ns: int) -> str:
+    """`5.0 ms`, `120 ms`, `2.1 s`, `59 s`, `11 min`."""
+    if duration_ns < 1_000_000_000:
+        return f"{duration_ns / 1e6:.{0 if duration_ns >= 10_000_000 else 1}f} ms"
+    seconds = duration_ns / 1e9
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
 def phase_name(phase_hash: int) -> str:

@@ -34,6 +34,10 @@ def started(*, checkpoint=True):
     return talk
 
 
+def summary(talk):
+    return explain(talk.core, talk.core.job(1), talk.now_ns).summary
+
+
 def story(talk):
     return [line for _, line in talk.core.job(1).story]
 
@@ -79,9 +83,11 @@ def test_what_cannot_be_saved_stays_and_is_tried_again_at_the_next_pause():
     assert asked(ended(talk, 1, away=True, problem=problem)) == [(1, False)]  # it may be locked
     assert story(talk)[-1] == f"its memory stays on the gpu: {problem}"
     assert not asked(ended(talk, 1, away=False))
+    assert f"paused by a person, its memory stays on the gpu: {problem};" in summary(talk)
     assert talk.core.job(1).state is JobState.PAUSED
     assert not asked(talk.tick(after_ms=60_000))
     talk.resume(1)
+    assert problem not in summary(talk)
     assert asked(talk.pause(1)) == [(1, True)]
 
 
@@ -99,7 +105,11 @@ def test_what_has_no_room_to_come_back_tries_until_it_has():
         assert asked(talk.tick(after_ms=1)) == [(1, False)]
 
     assert story(talk).count("it is still on the host: no room") == 1  # told once
+    assert summary(talk) == (
+        "waits to come back to the gpu with 100 MiB of memory: no room; it is tried every 250 ms"
+    )
     ended(talk, 1, away=False)
+    assert "no room" not in summary(talk)
     assert talk.core.job(1).processes[1].usage.swapped_bytes == 0
 
 

@@ -276,7 +276,7 @@ def test_explain_bounds_a_wait_behind_a_higher_class_by_max_hold():
     talk.works(1)
     talk.waits(2)
 
-    assert said(talk, 2).summary.endswith("at most 20000 ms more")
+    assert said(talk, 2).summary.endswith("at most 20 s more")
 
 
 @pytest.mark.parametrize(
@@ -450,3 +450,35 @@ def test_the_first_mark_of_an_iteration_takes_none_back():
     talk.sample(1, iterations=6, steps=1)
 
     assert (found, group.steps) == (5, 6)
+
+
+def refused(talk, process_id, *by):
+    return talk.sample(process_id, refused_by=by)
+
+
+def test_who_told_a_job_out_of_memory_outlives_it():
+    talk = Talk()
+    talk.attach(1, memory_bytes=20 << 20)
+    refused(talk, 1, 1, 0, 0)
+    refused(talk, 1, 2, 1, 0)
+    assert "was told out of memory 3 times: 2 by its limit, 1 by the driver" in said(talk, 1).lines
+
+    talk.leave(1)
+
+    job = talk.core.finished[1]
+    assert said(talk, 1).summary == (
+        "ended; was told out of memory 3 times: 2 by its limit, 1 by the driver"
+    )
+    told = [line.partition(" (")[0] for _, line in job.story]
+    assert "told out of memory by its limit of 20 MiB" in told
+    assert "told out of memory by the driver" in told
+
+
+def test_a_job_that_was_never_told_so_says_nothing_of_it():
+    talk = Talk()
+    talk.attach(1)
+    assert not any("out of memory" in line for line in said(talk, 1).lines)
+
+    talk.leave(1)
+
+    assert said(talk, 1).summary == "ended"

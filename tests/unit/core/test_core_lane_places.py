@@ -106,6 +106,16 @@ def test_what_was_promised_is_the_limit(talk):
     assert [told.limit_bytes for told in talk.of(SetMemoryLimit)] == [600 * MIB]
 
 
+def test_who_waits_in_line_sees_what_it_promised_and_not_the_device(talk):
+    come(talk, 1, 100, 500)
+    talk.attach(2, **promise(600, 1))
+    assert [told.limit_bytes for told in talk.of(SetMemoryLimit, 2)] == [601 * MIB]
+    talk.sample(2, waiting_threads=1, wait_reason=WaitReason.GATE)
+
+    assert opened(talk.leave(1)) == {2}
+    assert not talk.of(SetMemoryLimit, 2), "it stays what it was"
+
+
 def test_a_lane_passes_on_only_at_the_end_of_an_iteration(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)
@@ -231,7 +241,7 @@ def test_more_than_the_gpu_has_is_refused_at_the_start(talk):
 
     objection = talk.core.objection_to(talk.core.jobs[1].spec)
 
-    assert objection.startswith(f"it may use {TOTAL + 1} bytes, the largest gpu has {TOTAL}")
+    assert objection.startswith("it may use 1 GiB, 1 B more than the largest gpu has; lower")
 
 
 def test_contexts_are_counted_as_the_driver_says(talk):

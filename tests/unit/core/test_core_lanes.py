@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused_with_the_reason():
     lanes = Lanes(capacity_bytes=10)
     lanes.request(A, need(1, 7))
 
-    with pytest.raises(NeverFitsError, match="may use 11 bytes, the gpu has 10; lower"):
+    with pytest.raises(NeverFitsError, match="may use 11 B, 1 B more than the gpu has; lower"):
         lanes.request(B, need(4, 7))
     with pytest.raises(ValueError, match="has asked before"):
         lanes.request(A, need(1, 1))

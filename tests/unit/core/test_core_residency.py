@@ -5,7 +5,7 @@ from talk import MS, Talk
 
 from tandemd.core.events import CloseGates, MoveMemory, OpenGates
 from tandemd.core.explain import explain
-from tandemd.core.model import NO_LIMIT, JobState, Options, SwapOutcome
+from tandemd.core.model import NO_LIMIT, JobState, Options, SwapOutcome, WaitReason
 
 MIB = 1 << 20
 
@@ -24,6 +24,10 @@ def started(talk, process_id, bytes_, *, swappable=True):
 
 def ended(talk, process_id, order, outcome=SwapOutcome.REACHED, swapped=0):
     return talk.sample(process_id, swap_done=order, swap_outcome=outcome, swapped_bytes=swapped)
+
+
+def summary(talk, job_id):
+    return explain(talk.core, talk.core.job(job_id), talk.now_ns).summary
 
 
 def story(talk, job_id):
@@ -60,7 +64,9 @@ def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_whe
     ended(talk, 1, 1, swapped=100 * MIB)
     assert talk.core.job(1).state is JobState.SWAPPED
     assert "100 MiB of its memory are on the host" in story(talk, 1)
-    assert "on the host" in explain(talk.core, talk.core.job(1), talk.now_ns).summary
+    assert summary(talk, 1) == (
+        "paused by a person, its memory is on the host: 100 MiB; `tandem resume j-1` lets it go on"
+    )
 
     resumed = talk.resume(1)
     (back,) = moves(resumed)
@@ -166,3 +172,61 @@ def test_what_was_moved_outlives_the_process():
 
     assert talk.core.job(1).moved_bytes == (81 * MIB, 20 * MIB)
     assert talk.core.job(1).moved_ns == (0, 14)
+
+
+def test_what_is_left_of_a_paused_job_on_the_gpu_is_said():
+    talk = Talk()
+    started(talk, 1, 640 * MIB)
+    talk.update(1, memory_min_bytes=592 * MIB, swappable=True)
+    talk.pause(1)
+    (out,) = moves(talk.rests(1))
+    assert out.target_bytes == 592 * MIB
+    ended(talk, 1, 1, swapped=48 * MIB)
+
+    assert talk.core.job(1).state is JobState.SWAPPED
+    assert ", 48 MiB of its memory on the host and 592 MiB on the gpu; `tandem" in summary(talk, 1)
+
+
+def idle(talk, *, release_ms):
+    """A job whose work ended at `talk.now_ns`."""
+    started(talk, 1, 100 * MIB)
+    talk.update(1, swappable=True, idle_release_ns=release_ms * MS)
+    talk.rests(1)
+
+
+def test_a_job_that_gave_its_memory_up_is_idle_and_waits_for_nothing():
+    talk = Talk()
+    idle(talk, release_ms=60_000)
+    assert summary(talk, 1).startswith("idle: attached, no work on the gpu")
+    (out,) = moves(talk.tick(after_ms=60_000))
+    assert out.target_bytes == 0
+    ended(talk, 1, 1, swapped=100 * MIB)
+    talk.tick(after_ms=5_000)
+
+    assert summary(talk, 1) == (
+        "idle for 65 s: 100 MiB of its memory went to the host 5.0 s ago and comes back at its "
+        "next call"
+    )
+    talk.waits(1, reason=WaitReason.MEMORY)
+    assert summary(talk, 1) == "waits for 100 MiB of its memory to come back to the gpu"
+
+
+def test_memory_that_comes_back_though_nobody_calls_is_waited_for():
+    talk = Talk()
+    started(talk, 1, 100 * MIB)
+    talk.pause(1)
+    talk.rests(1)
+    ended(talk, 1, 1, swapped=100 * MIB)
+    talk.resume(1)
+
+    assert summary(talk, 1) == "waits for 100 MiB of its memory to come back to the gpu"
+
+
+@pytest.mark.parametrize("swappable", [True, False])
+def test_that_a_job_may_be_moved_is_said_before_anything_moves(swappable):
+    talk = Talk()
+    started(talk, 1, 100 * MIB, swappable=swappable)
+
+    lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
+
+    assert any(line.startswith("swappable: its memory may be moved") for line in lines) is swappable

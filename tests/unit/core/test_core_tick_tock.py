@@ -181,6 +181,57 @@ def test_what_passing_the_turn_on_takes_is_measured():
     assert group.stall_ns == 5 * 10**9, "the slower way counts"
 
 
+def summary(talk, job_id):
+    return explain(talk.core, talk.core.job(job_id), talk.now_ns).summary
+
+
+def test_who_waits_for_its_turn_hears_whose_it_is_until_when_and_what_comes_with_it():
+    talk = both(Tock())
+    talk.tick(after_ms=4)
+    assert summary(talk, 2) == (
+        "waits 4.0 ms for its turn: j-1 (class normal) has the gpu for 2.1 s more, if it has "
+        "work for so long; at most 2.4 s more; with the turn comes the 70 GiB that it asks for"
+    )
+    assert "passing the turn of j-1 on takes 43 ms: memory has to be exchanged" in talk.lines(2)
+
+    second_turn(talk)
+    talk.waits(1, after_ms=147)
+    talk.runs(2, 147)
+    assert summary(talk, 1).startswith(
+        "waits 295 ms for its turn: j-2 (class normal) has the gpu for 2.0 s more,"
+    )
+    assert "with the turn comes 40 GiB of its memory from the host" in summary(talk, 1)
+
+
+def test_who_comes_before_is_named():
+    talk = both(Tock())
+    talk.start(3, 0)
+    talk.asks(3, 70)
+
+    assert "for its turn, 2nd in line behind j-2: j-1 (class" in summary(talk, 3)
+
+
+def test_behind_a_higher_class_it_is_not_known_when_the_turn_comes():
+    talk = Tock(policy="priority")
+    talk.start(1, 70)
+    talk.start(2, 0, job_class=BATCH)
+    talk.works(1)
+    talk.asks(2, 70)
+
+    assert "j-1 (class normal) has the gpu" in summary(talk, 2)
+    assert summary(talk, 2).endswith(
+        "; at most 20 s more; with the turn comes the 70 GiB that it asks for"
+    )
+
+
+def test_who_fits_waits_for_a_turn_without_a_word_of_memory():
+    talk = both(Tock(), 50, 40)
+    talk.gets(2, 40)
+    talk.waits(2)
+
+    assert "memory" not in summary(talk, 2)
+
+
 def test_nobody_is_held_for_longer_than_allowed_because_of_that():
     talk = Tock(max_hold_ns=1_000 * MS)
     second_turn(both(talk))

@@ -1,22 +1,16 @@
-"""Durations and sizes as people say them."""
+"""Durations as people say them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 _SPANS = ((3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"))
-_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def span(duration_ns: float) -> str:
     """`340 ms`, `12 s`, `5 min`, `3.5 h`."""
     small = f"{duration_ns / 1e6:.3g} ms" if duration_ns >= 1e6 else f"{duration_ns / 1e3:.3g} us"
     return _largest(duration_ns, _SPANS) or small
-
-
-def size(size_bytes: float) -> str:
-    """`512 bytes`, `12 MiB`, `1.5 GiB`."""
-    return _largest(size_bytes, _SIZES) or f"{size_bytes:.0f} bytes"
 
 
 def _largest(value: float, units: Sequence[tuple[int, str]]) -> str:

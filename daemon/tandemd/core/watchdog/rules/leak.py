@@ -15,7 +15,8 @@ from statistics import median
 
 from tandemd.core.watchdog.finding import Finding
 from tandemd.core.watchdog.history import End, History
-from tandemd.core.watchdog.words import size, span
+from tandemd.core.watchdog.words import span
+from tandemd.core.words import size_of
 
 POINTS = 24  # the newest so many ends are looked at
 STEPS = 3  # at least so many of them grow in each half
@@ -75,14 +76,14 @@ def _finding(history: History, points: Sequence[End]) -> Finding:
     if room_bytes is not None and per_iteration > 0 and per_second > 0:
         facts += [("room_bytes", room_bytes), ("full_in_s", room_bytes / per_second)]
         end = (
-            f"; what is left of its limit or of the gpu, {size(room_bytes)}, is full in about "
+            f"; what is left of its limit or of the gpu, {size_of(room_bytes)}, is full in about "
             f"{room_bytes / per_iteration:.0f} iterations, {span(room_bytes / per_second * 1e9)}"
         )
     return Finding(
         rule="leak",
         since_ns=first.now_ns,
-        what=f"its device memory grows by {size(per_iteration)} an iteration, from "
-        f"{size(first.device_bytes)} to {size(last.device_bytes)} in "
+        what=f"its device memory grows by {size_of(per_iteration)} an iteration, from "
+        f"{size_of(first.device_bytes)} to {size_of(last.device_bytes)} in "
         f"{last.iteration - first.iteration} iterations{end}",
         why="it will run out of memory, and until then takes it from the others",
         advice="look for tensors that outlive their iteration, such as a list of losses that still "

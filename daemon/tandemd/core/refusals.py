@@ -1,0 +1,36 @@
+"""Requests for device memory that were told out of memory: by whom, for a job's story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandemd.core.model import NO_LIMIT, Group, Job, Process, Refusal, Usage
+from tandemd.core.words import size_of
+
+BY = {
+    Refusal.QUOTA: "by its limit",
+    Refusal.DEVICE: "by the driver",
+    Refusal.LINE: "in line for memory",
+}
+
+
+def refusals_since(before: Usage, process: Process, job: Job, group: Group) -> Iterator[str]:
+    """What is new of a process's refusals, for the story: the same words for the same cause."""
+    counts = zip(Refusal, before.refused_by, process.usage.refused_by, strict=True)
+    for by, count_before, count in counts:
+        if count > count_before:
+            yield f"told out of memory {BY[by]}{_limit(by, process, job, group)}"
+
+
+def refusals(job: Job) -> list[str]:
+    """How often it was told so, and by whom; nothing if it never was."""
+    by = [f"{job.refused_by[who]} {BY[who]}" for who in Refusal if job.refused_by[who]]
+    total = sum(job.refused_by)
+    times = "once" if total == 1 else f"{total} times"
+    return [f"was told out of memory {times}: {', '.join(by)}"] if total else []
+
+
+def _limit(by: Refusal, process: Process, job: Job, group: Group) -> str:
+    limits = (job.spec.memory_bytes, group.memory_limit_bytes, process.lease_bytes)
+    least = min(limits)
+    return f" of {size_of(least)}" if by is Refusal.QUOTA and least < NO_LIMIT else ""

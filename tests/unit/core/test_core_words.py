@@ -1,0 +1,34 @@
+"""How the core tells figures: as the client's units do, which it may not use."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.units import format_bytes
+from tandemd.core.words import size_of, span_of
+
+GIB = 1 << 30
+
+
+@given(st.integers(-(2**63), 2**64))
+def test_the_core_and_the_client_tell_a_size_alike(size_bytes):
+    assert size_of(size_bytes) == format_bytes(size_bytes)
+
+
+def test_a_size_near_a_larger_unit_is_told_in_that():
+    assert (size_of(GIB - 1), size_of(60 * 1024**2), size_of(20)) == ("1 GiB", "60 MiB", "20 B")
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "text"),
+    [
+        (0, "0.0 ms"),
+        (4_000_000, "4.0 ms"),
+        (59_900_000, "60 ms"),
+        (2_147_000_000, "2.1 s"),
+        (59_000_000_000, "59 s"),
+        (660_000_000_000, "11 min"),
+    ],
+)
+def test_a_time_is_told_in_two_figures_or_more(duration_ns, text):
+    assert span_of(duration_ns) == text
