@@ -22,7 +22,14 @@ from tandem._results import (
 )
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
-from tandem.units import Percent, parse_bytes, parse_duration, parse_slo, parse_sm
+from tandem.units import (
+    Percent,
+    parse_device_bytes,
+    parse_duration,
+    parse_memory,
+    parse_slo,
+    parse_sm,
+)
 
 _MODES = {
     pb.MODE_TIME: "time",
@@ -73,6 +80,13 @@ def job(message: pb.Job) -> Job:
         processes=tuple(_process(p) for p in message.processes),
         etag=message.etag,
         findings=tuple(map(_finding, status.findings)),
+        memory_percent=spec.memory_percent or None,
+        idle_release_ns=spec.idle_release.ToNanoseconds() or None,
+        persistent_bytes=spec.persistent_bytes or None,
+        ephemeral_bytes=spec.ephemeral_bytes or None,
+        swappable=spec.swappable,
+        checkpoint=spec.checkpoint,
+        warnings=tuple(message.warnings),
     )
 
 
@@ -157,13 +171,11 @@ def update_request(name: str, changes: Mapping[str, str]) -> pb.UpdateJobRequest
     for word, text in changes.items():
         if word not in CHANGES:
             raise UsageError(f"cannot set {word!r}; known are {', '.join(CHANGES)}")
-        path, change = CHANGES[word]
-        change(request.job.spec, text, word)
-        request.update_mask.paths.append(path)
+        request.update_mask.paths.append(f"spec.{CHANGES[word](request.job.spec, text, word)}")
     return request
 
 
-def _set_priority(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_priority(spec: pb.JobSpec, text: str, word: str) -> str:
     values = {
         "latency": pb.CLASS_LATENCY,
         "normal": pb.CLASS_NORMAL,
@@ -172,69 +184,83 @@ def _set_priority(spec: pb.JobSpec, text: str, word: str) -> None:
     if text not in values:
         raise UsageError(f"{word} {text!r} is unknown; use {', '.join(values)}")
     setattr(spec, "class", values[text])  # `class` is a keyword of Python
+    return "class"
 
 
-def _set_memory(spec: pb.JobSpec, text: str, word: str) -> None:
-    spec.memory_quota_bytes = _size(text, word)
+def _set_memory(spec: pb.JobSpec, text: str, word: str) -> str:
+    limit = 0 if text == _NO_LIMIT else parse_memory(text, what=word)
+    if isinstance(limit, Percent):
+        spec.memory_percent = limit.value
+        return "memory_percent"
+    spec.memory_quota_bytes = limit
+    return "memory_quota_bytes"
 
 
-def _set_memory_min(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_memory_min(spec: pb.JobSpec, text: str, word: str) -> str:
     spec.memory_min_bytes = _size(text, word)
+    return "memory_min_bytes"
 
 
-def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> str:
     wait_ns = 0 if text == _NO_LIMIT else parse_duration(text, what=word)
     if wait_ns > MAX_WAIT_NS:
         raise UsageError(f"{word} {text!r} is more than {MAX_WAIT_NS // 10**9}s")
     spec.wait_memory.FromNanoseconds(wait_ns)
+    return "wait_memory"
 
 
-def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> str:
     after_ns = 0 if text in (_NO_LIMIT, "never") else parse_duration(text, what=word)
     spec.idle_release.FromNanoseconds(after_ns)
+    return "idle_release"
 
 
-def _set_persistent(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_persistent(spec: pb.JobSpec, text: str, word: str) -> str:
     spec.persistent_bytes = _size(text, word)
+    return "persistent_bytes"
 
 
-def _set_ephemeral(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_ephemeral(spec: pb.JobSpec, text: str, word: str) -> str:
     spec.ephemeral_bytes = _size(text, word)
+    return "ephemeral_bytes"
 
 
-def _set_sm(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_sm(spec: pb.JobSpec, text: str, word: str) -> str:
     sm = None if text == _NO_LIMIT else parse_sm(text, what=word)
     spec.sm_percent = sm.value if isinstance(sm, Percent) else 0
     spec.sm_count = sm if isinstance(sm, int) else 0
+    return "sm"
 
 
-def _set_slo(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_slo(spec: pb.JobSpec, text: str, word: str) -> str:
     spec.slo.p99.FromNanoseconds(0 if text == _NO_LIMIT else parse_slo(text, what=word))
+    return "slo"
 
 
-def _set_preemptible(spec: pb.JobSpec, text: str, word: str) -> None:
+def _set_preemptible(spec: pb.JobSpec, text: str, word: str) -> str:
     if text not in ("yes", "no"):
         raise UsageError(f"{word} {text!r} is neither yes nor no")
     spec.preemptible = text == "yes"
+    return "preemptible"
 
 
-# word of `tandem set` -> path in the update mask, and what writes the value
-CHANGES: dict[str, tuple[str, Callable[[pb.JobSpec, str, str], None]]] = {
-    "priority": ("spec.class", _set_priority),
-    "memory": ("spec.memory_quota_bytes", _set_memory),
-    "memory_min": ("spec.memory_min_bytes", _set_memory_min),
-    "wait_memory": ("spec.wait_memory", _set_wait_memory),
-    "idle_release": ("spec.idle_release", _set_idle_release),
-    "persistent": ("spec.persistent_bytes", _set_persistent),
-    "ephemeral": ("spec.ephemeral_bytes", _set_ephemeral),
-    "sm": ("spec.sm", _set_sm),
-    "slo": ("spec.slo", _set_slo),
-    "preemptible": ("spec.preemptible", _set_preemptible),
+# word of `tandem set` -> what writes its value, and returns the field that the mask has to name
+CHANGES: dict[str, Callable[[pb.JobSpec, str, str], str]] = {
+    "priority": _set_priority,
+    "memory": _set_memory,
+    "memory_min": _set_memory_min,
+    "wait_memory": _set_wait_memory,
+    "idle_release": _set_idle_release,
+    "persistent": _set_persistent,
+    "ephemeral": _set_ephemeral,
+    "sm": _set_sm,
+    "slo": _set_slo,
+    "preemptible": _set_preemptible,
 }
 
 
 def _size(text: str, word: str) -> int:
-    return 0 if text == _NO_LIMIT else parse_bytes(text, what=word)
+    return 0 if text == _NO_LIMIT else parse_device_bytes(text, what=word)
 
 
 def _word(name_of: Callable[[_Value], str], value: _Value, prefix: str) -> str:

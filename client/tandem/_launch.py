@@ -2,7 +2,8 @@
 
 The process becomes the command, so its pid, its signals and its exit code are the command's.
 Nothing here may keep a job from running, except when it was told to: without a daemon the command
-runs unshared, with the shim loaded, which attaches as soon as there is one.
+runs unshared, with the shim loaded, which attaches as soon as there is one; a job that the daemon
+refuses runs as if there were no Tandem.
 """
 
 import errno
@@ -19,6 +20,7 @@ from typing import NoReturn
 from tandem import _attach, _paths
 from tandem._attach import Refused, Registered, Request
 from tandem.errors import TandemError, UnavailableError, UsageError
+from tandem.units import format_bytes
 
 EXIT_FAILED = 125
 EXIT_NOT_EXECUTABLE = 126
@@ -72,10 +74,12 @@ def plan(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     Raises:
         LaunchError: the command does not exist (127) or cannot be executed (126), or there is no
             usable shim (125).
-        UsageError: a name the wire has no room for, or half a promise of memory.
+        UsageError: a name the wire has no room for, half a promise of memory, or a minimum of it
+            above the limit.
     """
     _check_names(launch.request)
     _check_promise(launch.request)
+    _check_minimum(launch.request)
     job = {**environ, **launch.extra}
     program = find_program(launch.command[0], path=job.get("PATH", os.defpath))
     socket = _paths.attach_socket(job, uid=uid)
@@ -98,8 +102,8 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
     """
     decided = plan(launch, environ, uid=uid)
     job = dict(decided.environ)
-    if decided.register and (job_id := _register(launch, decided)) is not None:
-        job["TANDEM_JOB_ID"] = f"j-{job_id:x}"
+    if decided.register:
+        job |= _register(launch, decided)
     execute(decided.program, decided.argv, job)
 
 
@@ -231,7 +235,8 @@ def _returning(job: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-def _register(launch: Launch, decided: Plan) -> int | None:
+def _register(launch: Launch, decided: Plan) -> dict[str, str]:
+    """What the job learns from it. One that was refused is left alone: the shim does nothing."""
     try:
         answer = _attach.register(
             decided.socket,
@@ -241,17 +246,17 @@ def _register(launch: Launch, decided: Plan) -> int | None:
         )
     except UnavailableError as exc:
         _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
-        return None
+        return {}
     match answer:
         case Registered(job_id=job_id):
-            return job_id
+            return {"TANDEM_JOB_ID": f"j-{job_id:x}"}
         case Refused(code=code, reason=reason):
             if code == _attach.REFUSED_UNFIT:  # running without it would be to ignore it
                 raise LaunchError(f"not started: {reason}", exit_code=EXIT_FAILED)
             room = code == _attach.REFUSED_NO_ROOM
             exit_code = EXIT_NO_ROOM if room else EXIT_FAILED
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
-            return None
+            return {"TANDEM_DISABLE": "1"}
 
 
 def _go_unshared(launch: Launch, cause: str, *, exit_code: int, hint: str) -> None:
@@ -267,6 +272,15 @@ def _check_promise(request: Request) -> None:
         if request.persistent_bytes is None:
             said, missing = missing, said
         raise UsageError(f"{said} says nothing without {missing}; give both, 0 for none")
+
+
+def _check_minimum(request: Request) -> None:
+    limit, minimum = request.memory_bytes, request.memory_min_bytes
+    if limit is not None and minimum is not None and minimum > limit:
+        raise UsageError(
+            f"--memory-min {format_bytes(minimum)} is more than --memory {format_bytes(limit)}; "
+            "lower the one, or raise the other"
+        )
 
 
 def _check_names(request: Request) -> None:

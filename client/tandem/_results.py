@@ -65,6 +65,13 @@ class Job:
     processes: tuple[Process, ...]
     etag: str
     findings: tuple[Finding, ...] = ()
+    memory_percent: int | None = None  # of its GPU, until it is on one: then memory_quota_bytes
+    idle_release_ns: int | None = None  # idle for so long it gives its memory up
+    persistent_bytes: int | None = None  # what it promised to the policy lanes
+    ephemeral_bytes: int | None = None
+    swappable: bool = False  # its memory may be moved to the host
+    checkpoint: bool = False  # likewise as a whole, while it is paused
+    warnings: tuple[str, ...] = ()  # of a `set`: what has no effect, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ _NANOSECONDS = {
 }
 _BYTES_HINT = "use bytes or B, KiB, MiB, GiB, TiB (also K, M, G, T) or KB, MB, GB, TB"
 _TIME_HINT = "use ns, us, ms, s, min, h or d"
+_GRANULE = 2 << 20  # a GPU gives memory out in no smaller pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +52,42 @@ def parse_bytes(text: str, *, what: str = "size") -> int:
 
 
 def parse_memory(text: str, *, what: str = "size") -> int | Percent:
-    """Like `parse_bytes`, or a share such as `40%`.
+    """A limit of a GPU's memory: as `parse_device_bytes`, or a share such as `40%`.
 
     Raises:
-        UsageError: as parse_bytes, or a share outside 1..100.
+        UsageError: as parse_device_bytes, 0, or a share outside 1..100.
     """
     if text.strip().endswith("%"):
         return Percent(value=parse_percent(text, what=what))
-    return _parse(text, units=_BYTES, what=what, hint=f"{_BYTES_HINT}, or a share: 40%", fold=True)
+    hint = f"{_BYTES_HINT}, or a share: 40%"
+    size_bytes = _parse(text, units=_BYTES, what=what, hint=hint, fold=True)
+    if size_bytes == 0:
+        raise UsageError(
+            f"{what} {text!r} would leave the job no memory; for no limit leave it out, or say "
+            "none to `tandem set`"
+        )
+    _refuse_tiny(text, size_bytes, what=what)
+    return size_bytes
+
+
+def parse_device_bytes(text: str, *, what: str = "size") -> int:
+    """Like `parse_bytes`, for memory of a GPU: nobody means 20 bytes of it by `20`.
+
+    Raises:
+        UsageError: as parse_bytes, or a number without a unit that is below 2 MiB and not 0.
+    """
+    size_bytes = parse_bytes(text, what=what)
+    _refuse_tiny(text, size_bytes, what=what)
+    return size_bytes
+
+
+def _refuse_tiny(text: str, size_bytes: int, *, what: str) -> None:
+    match = _NUMBER.fullmatch(text)
+    if match is not None and not match[2] and 0 < size_bytes < _GRANULE:
+        raise UsageError(
+            f"{what} {text!r} is {format_bytes(size_bytes)}, less than a GPU gives out at a time; "
+            f"write the unit: {match[1]}GiB, or {match[1]}B if that is meant"
+        )
 
 
 def parse_percent(text: str, *, what: str = "share") -> int:

@@ -15,13 +15,14 @@ from pathlib import Path
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.config import Privacy
+from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
 from tandemd.core.explain_lanes import place_in_line
 from tandemd.core.explain_memory import first_in_line
 from tandemd.core.explain_space import space_lines
-from tandemd.core.minima import gpus_of
+from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
@@ -190,7 +191,8 @@ class Desk:
             NotFoundError: no such job.
             AccessError: it is somebody else's, or the class is above the owner's ceiling.
             CapacityError: its minimum of memory cannot be promised.
-            StateError: it has ended, or changed since the caller read it.
+            StateError: it has ended, or changed since the caller read it; or it gets a share of a
+                GPU of which nobody knows which it is.
         """
 
         def answer() -> JobView:
@@ -198,12 +200,16 @@ class Desk:
             if etag and etag != etag_of(job.spec):
                 raise StateError(f"{job.display_name} was changed by somebody else; read it again")
             spec = _changed(job.spec, changes)
+            if "memory_percent" in changes:
+                size_bytes = self._share_bytes(job, spec.memory_percent)
+                spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
             self._check_ceiling(uid, job, spec.job_class)
             self._check_minimum(job, spec)
             self._check_space(job, spec)
             now_ns = self._loop.clock.now_ns()
             self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
-            return self._view(uid, job)
+            warnings = tuple(without_effect(self._loop.scheduler, job, changes))
+            return replace(self._view(uid, job), warnings=warnings)
 
         return self._loop.ask(answer)
 
@@ -371,6 +377,15 @@ class Desk:
                 f"how many SMs the gpu of {job.display_name} has is not known; say a share "
                 "such as 30%"
             )
+
+    def _share_bytes(self, job: Job, percent: int) -> int:
+        size_bytes = share_bytes(percent, job, self._loop.scheduler.memory.line.capacity_bytes)
+        if size_bytes is None:
+            raise StateError(
+                f"{job.display_name} is on no gpu whose memory is known, so nobody knows how much "
+                f"{percent}% of it is; give a size such as 20GiB"
+            )
+        return size_bytes
 
     def _find(self, uid: int, name: str) -> Job:
         core = self._loop.scheduler

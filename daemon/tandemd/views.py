@@ -63,6 +63,7 @@ class JobView:
     share: float
     owed: float  # what its --sm comes to as a share of time; 0 = nothing
     findings: tuple[FindingView, ...]
+    warnings: tuple[str, ...] = ()  # what was just set and has no effect, and why
 
     @property
     def name(self) -> str:

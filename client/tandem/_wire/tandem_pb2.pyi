@@ -175,6 +175,9 @@ class JobSpec(google.protobuf.message.Message):
     EPHEMERAL_BYTES_FIELD_NUMBER: builtins.int
     SM_COUNT_FIELD_NUMBER: builtins.int
     ISOLATION_FIELD_NUMBER: builtins.int
+    SWAPPABLE_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
+    MEMORY_PERCENT_FIELD_NUMBER: builtins.int
     memory_quota_bytes: builtins.int
     """0 = none"""
     memory_min_bytes: builtins.int
@@ -192,6 +195,12 @@ class JobSpec(google.protobuf.message.Message):
     """instead of sm_percent; the mask names both "sm" """
     isolation: global___Mode.ValueType
     """how it is to be kept apart; fixed when it starts"""
+    swappable: builtins.bool
+    """its memory may be moved to the host; fixed when it starts"""
+    checkpoint: builtins.bool
+    """instead, as a whole, while it is paused; fixed likewise"""
+    memory_percent: builtins.int
+    """of a GPU, in place of memory_quota_bytes; 0 = not said"""
     @property
     def slo(self) -> global___Slo: ...
     @property
@@ -217,9 +226,12 @@ class JobSpec(google.protobuf.message.Message):
         ephemeral_bytes: builtins.int = ...,
         sm_count: builtins.int = ...,
         isolation: global___Mode.ValueType = ...,
+        swappable: builtins.bool = ...,
+        checkpoint: builtins.bool = ...,
+        memory_percent: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "idle_release", b"idle_release", "preemptible", b"preemptible", "slo", b"slo", "wait_memory", b"wait_memory"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "class", b"class", "ephemeral_bytes", b"ephemeral_bytes", "group", b"group", "idle_release", b"idle_release", "isolation", b"isolation", "memory_min_bytes", b"memory_min_bytes", "memory_quota_bytes", b"memory_quota_bytes", "persistent_bytes", b"persistent_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_count", b"sm_count", "sm_percent", b"sm_percent", "wait_memory", b"wait_memory"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_preemptible", b"_preemptible", "checkpoint", b"checkpoint", "class", b"class", "ephemeral_bytes", b"ephemeral_bytes", "group", b"group", "idle_release", b"idle_release", "isolation", b"isolation", "memory_min_bytes", b"memory_min_bytes", "memory_percent", b"memory_percent", "memory_quota_bytes", b"memory_quota_bytes", "persistent_bytes", b"persistent_bytes", "preemptible", b"preemptible", "slo", b"slo", "sm_count", b"sm_count", "sm_percent", b"sm_percent", "swappable", b"swappable", "wait_memory", b"wait_memory"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_preemptible", b"_preemptible"]) -> typing.Literal["preemptible"] | None: ...
 
 global___JobSpec = JobSpec
@@ -363,6 +375,7 @@ class Job(google.protobuf.message.Message):
     CREATE_TIME_FIELD_NUMBER: builtins.int
     GPU_FIELD_NUMBER: builtins.int
     MODE_FIELD_NUMBER: builtins.int
+    WARNINGS_FIELD_NUMBER: builtins.int
     name: builtins.str
     display_name: builtins.str
     uid: builtins.int
@@ -382,6 +395,10 @@ class Job(google.protobuf.message.Message):
     def status(self) -> global___JobStatus: ...
     @property
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """of UpdateJob: what was set and has no effect, and why"""
+
     def __init__(
         self,
         *,
@@ -397,9 +414,10 @@ class Job(google.protobuf.message.Message):
         create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         gpu: builtins.str = ...,
         mode: global___Mode.ValueType = ...,
+        warnings: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["create_time", b"create_time", "spec", b"spec", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["command", b"command", "create_time", b"create_time", "display_name", b"display_name", "etag", b"etag", "gpu", b"gpu", "mode", b"mode", "name", b"name", "processes", b"processes", "spec", b"spec", "status", b"status", "uid", b"uid", "user", b"user"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "create_time", b"create_time", "display_name", b"display_name", "etag", b"etag", "gpu", b"gpu", "mode", b"mode", "name", b"name", "processes", b"processes", "spec", b"spec", "status", b"status", "uid", b"uid", "user", b"user", "warnings", b"warnings"]) -> None: ...
 
 global___Job = Job
 

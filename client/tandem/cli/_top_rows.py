@@ -36,7 +36,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
     cells |= {
         "RESIDENT": format_bytes(job.resident_bytes),
         "SWAPPED": cells["SWAP"],
-        "QUOTA": "-" if job.memory_quota_bytes is None else format_bytes(job.memory_quota_bytes),
+        "QUOTA": ps.quota(job),
         "WAITING": f"{waiting} #{job.memory_wait_place}" if job.memory_wait_bytes else "-",
     }
     return tuple(cells[name] for name in HEADER)

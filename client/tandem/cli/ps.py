@@ -28,7 +28,8 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     where that is a share of time. A ~ before GPU-TIME says that part of it was split between jobs
     that ran together. WAIT is the total since the job began. A + behind MEM is
     what an allocation of the job waits for. SWAP is memory that was moved to the host, in its
-    memory or in files. FINDINGS are what the watchdog found; `tandem explain` tells more.
+    memory or in files; - says that a job's memory stays on the GPU. FINDINGS are what the watchdog
+    found; `tandem explain` tells more.
 
     \b
     Examples:
@@ -55,7 +56,7 @@ def _busy(job: Job) -> str:
 
 
 def _swapped(job: Job) -> str:
-    if not job.swapped_bytes:
+    if not (job.swapped_bytes or job.swappable or job.checkpoint):
         return "-"
     files = f" ({format_bytes(job.filed_bytes)} in files)" if job.filed_bytes else ""
     return f"{format_bytes(job.swapped_bytes)}{files}"
@@ -73,9 +74,15 @@ def _require_user(user: str) -> None:
         raise NotFoundError(f"no user {user!r} on this machine") from exc
 
 
+def quota(job: Job) -> str:
+    """The limit of its memory."""
+    if job.memory_quota_bytes is None:
+        return "-" if job.memory_percent is None else f"{job.memory_percent}%"
+    return format_bytes(job.memory_quota_bytes)
+
+
 def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
     """One line of the table."""
-    quota = "-" if job.memory_quota_bytes is None else format_bytes(job.memory_quota_bytes)
     waits = f" +{format_bytes(job.memory_wait_bytes)}" if job.memory_wait_bytes else ""
     gpu_time = format_duration(job.gpu_time_ns)
     return (
@@ -86,7 +93,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         job.state or "?",
         job.gpu or "-",
         _busy(job),
-        f"{format_bytes(job.resident_bytes)} / {quota}{waits}",
+        f"{format_bytes(job.resident_bytes)} / {quota(job)}{waits}",
         _swapped(job),
         format_duration(job.wait_time_ns),
         f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,

@@ -11,13 +11,12 @@ from tandem.cli._files import refuse_same, refuse_unwritable
 from tandem.cli._output import json_option, print_table
 from tandem.cli.trace import warn
 from tandem.errors import UsageError
+from tandem.softgpu import PROFILES
 from tandem.trace.file import read
 from tandem.trace.lines import duration_text
 from tandem.trace.plan import make_plan
 from tandem.trace.replay import SPEEDS, Options, Result
 from tandem.trace.replay import replay as play
-
-_PROFILES = ("h200", "a100", "rtx4090", "tiny")
 
 
 @click.command()
@@ -37,7 +36,7 @@ _PROFILES = ("h200", "a100", "rtx4090", "tiny")
     default="mps",
     help="mps: recorded times contain the waiting already; time: processes take turns once more.",
 )
-@click.option("--profile", type=click.Choice(_PROFILES), help="Which GPU; h200 by default.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Which GPU; h200 by default.")
 @click.option(
     "--timeline", type=click.Path(path_type=Path, dir_okay=False), help="Keep the timeline here."
 )

@@ -13,7 +13,7 @@ from tandem.cli._parsed import Parsed
 from tandem.errors import TandemError, UsageError
 from tandem.units import (
     Percent,
-    parse_bytes,
+    parse_device_bytes,
     parse_duration,
     parse_memory,
     parse_slo,
@@ -55,23 +55,23 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     "--memory",
     type=Parsed("SIZE", parse_memory),
     envvar="TANDEM_MEMORY",
-    help="Limit of device memory on each GPU: 20GiB, 8g, 40%.",
+    help="Limit of device memory on each GPU: 20GiB, 8g, 40%; not 0.",
 )
 @click.option(
     "--memory-min",
-    type=Parsed("SIZE", parse_bytes),
+    type=Parsed("SIZE", parse_device_bytes),
     envvar="TANDEM_MEMORY_MIN",
     help="Memory that the job is promised: refused where a GPU cannot keep all promises.",
 )
 @click.option(
     "--persistent",
-    type=Parsed("SIZE", parse_bytes),
+    type=Parsed("SIZE", parse_device_bytes),
     envvar="TANDEM_PERSISTENT",
     help="Memory that the job holds as long as it lives, for the policy `lanes`.",
 )
 @click.option(
     "--ephemeral",
-    type=Parsed("SIZE", parse_bytes),
+    type=Parsed("SIZE", parse_device_bytes),
     envvar="TANDEM_EPHEMERAL",
     help="Memory that an iteration takes besides, at most, and gives back when it ends.",
 )
@@ -148,7 +148,8 @@ def run(**options: Any) -> None:
     """Start COMMAND so that it shares the GPU with other jobs.
 
     The command replaces this process: its output, signals and exit code are its own. Without a
-    daemon it runs unshared, after one line of warning. Options come before the command.
+    daemon it runs unshared, after one line of warning, until there is one; refused by the daemon it
+    does so for good, without any limit. Options come before the command.
 
     \b
     Exit code: that of the command, or

@@ -2,7 +2,7 @@
 
 import click
 
-from tandem.cli._output import json_option, open_client, print_json
+from tandem.cli._output import json_option, open_client, print_json, printable
 from tandem.errors import UsageError
 
 _AT_START = ("isolation", "swappable", "checkpoint", "name", "group", "gpu", "env")
@@ -32,7 +32,7 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
     job holds takes nothing from it: it gets no more. idle_release is a duration: a job started with
     --swappable that was idle for so long gives its memory to others until its next call. persistent
     and ephemeral change what the policy lanes keeps for it: more where there is room, less from the
-    end of its iteration on.
+    end of its iteration on. What has no effect as things are is said in a line of warning.
 
     \b
     Examples:
@@ -55,6 +55,8 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
             slo=wanted.get("slo"),
             preemptible=_yes_or_no(wanted.get("preemptible")),
         )
+    for warning in found.warnings:
+        click.echo(f"tandem: warning: {printable(warning)}", err=True)
     if as_json:
         print_json(found)
 

@@ -37,6 +37,7 @@ _ASKED = {
     "linger_ms": "linger_ms",
 }
 _EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND = 126, 127
+_WHICH = f"{', '.join(device.PROFILES[:-1])} or {device.PROFILES[-1]}"
 
 
 def device_options(command: _Command) -> _Command:
@@ -45,7 +46,7 @@ def device_options(command: _Command) -> _Command:
         [
             click.option("--clock", type=click.Choice(["real", "virtual"]), help="Whose time."),
             click.option("--mode", type=click.Choice(["time", "mps"]), help="Turns, or overlap."),
-            click.option("--profile", metavar="NAME", help="h200, a100, rtx4090 or tiny."),
+            click.option("--profile", metavar="NAME", help=f"Which GPU: {_WHICH}."),
             click.option("--timeline", type=click.Path(path_type=Path), help="Write JSON lines."),
             click.option("--faults", metavar="LIST", help="Such as 'oom@3,hang:vadd@10'."),
             click.option("--devices", type=click.IntRange(1, 8), help="How many GPUs."),

@@ -23,6 +23,8 @@ LIBRARIES = _HERE / "lib"  # libcuda.so.1, libnvidia-ml.so.1
 DEVICE_PROGRAM = _HERE / "bin" / "tandem-softgpu"
 INCLUDE = _HERE / "include"  # tandem_kernel.h
 
+PROFILES = ("h200", "a100", "rtx4090", "tiny", "mini")  # devices it can be; csrc has the figures
+
 # Keyword of `environment` -> variable that the device process reads.
 OPTIONS = {
     "folder": "TANDEM_SOFTGPU_DIR",
@@ -42,6 +44,7 @@ __all__ = [
     "INCLUDE",
     "LIBRARIES",
     "OPTIONS",
+    "PROFILES",
     "compile_kernels",
     "environment",
     "runtime_folder",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tandemd.core import space
 from tandemd.core.model import NO_LIMIT, JobSpec
 from tandemd.core.words import size_of, span_of
 
@@ -19,39 +20,41 @@ def describe(spec: JobSpec) -> str:
 def changes_of(old: JobSpec, new: JobSpec) -> str:
     """`memory 20 GiB -> 10 GiB, priority normal -> batch`, by the words of `tandem set`."""
     changed = (
-        f"{word} {told(getattr(old, field))} -> {told(getattr(new, field))}"
-        for field, (word, told) in _FIELDS.items()
-        if getattr(old, field) != getattr(new, field)
+        f"{word} {told(old)} -> {told(new)}"
+        for word, (fields, told) in _WORDS.items()
+        if any(getattr(old, field) != getattr(new, field) for field in fields)
     )
     return ", ".join(changed) or "nothing changed"
 
 
+def _memory(spec: JobSpec) -> str:
+    if spec.memory_bytes == NO_LIMIT and spec.memory_percent:
+        return f"{spec.memory_percent}%"
+    return "none" if spec.memory_bytes == NO_LIMIT else size_of(spec.memory_bytes)
+
+
 def _size(size_bytes: int) -> str:
-    return "none" if size_bytes in (0, NO_LIMIT) else size_of(size_bytes)
+    return size_of(size_bytes) if size_bytes else "none"
 
 
 def _span(duration_ns: int) -> str:
     return span_of(duration_ns) if duration_ns else "none"
 
 
-def _percent(percent: int) -> str:
-    return f"{percent}%" if percent else "none"
+def _preemptible(spec: JobSpec) -> str:
+    return {None: "not said", True: "yes", False: "no"}[spec.preemptible]
 
 
-def _yes_or_no(said: object) -> str:
-    return "not said" if said is None else "yes" if said else "no"
-
-
-# field of JobSpec -> word of `tandem set`, and how its value is told
-_FIELDS: dict[str, tuple[str, Callable[..., str]]] = {
-    "job_class": ("priority", lambda job_class: job_class.name.lower()),
-    "memory_bytes": ("memory", _size),
-    "memory_min_bytes": ("memory_min", _size),
-    "wait_memory_ns": ("wait_memory", _span),
-    "idle_release_ns": ("idle_release", _span),
-    "persistent_bytes": ("persistent", _size),
-    "ephemeral_bytes": ("ephemeral", _size),
-    "sm_percent": ("sm", _percent),
-    "slo_p99_ns": ("slo", _span),
-    "preemptible": ("preemptible", _yes_or_no),
+# word of `tandem set` -> the fields that it sets, and how they are told
+_WORDS: dict[str, tuple[tuple[str, ...], Callable[[JobSpec], str]]] = {
+    "priority": (("job_class",), lambda spec: spec.job_class.name.lower()),
+    "memory": (("memory_bytes", "memory_percent"), _memory),
+    "memory_min": (("memory_min_bytes",), lambda spec: _size(spec.memory_min_bytes)),
+    "wait_memory": (("wait_memory_ns",), lambda spec: _span(spec.wait_memory_ns)),
+    "idle_release": (("idle_release_ns",), lambda spec: _span(spec.idle_release_ns)),
+    "persistent": (("persistent_bytes",), lambda spec: _size(spec.persistent_bytes)),
+    "ephemeral": (("ephemeral_bytes",), lambda spec: _size(spec.ephemeral_bytes)),
+    "sm": (("sm_percent", "sm_count"), lambda spec: space.said(spec) or "none"),
+    "slo": (("slo_p99_ns",), lambda spec: _span(spec.slo_p99_ns)),
+    "preemptible": (("preemptible",), _preemptible),
 }

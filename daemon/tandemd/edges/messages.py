@@ -44,6 +44,7 @@ def job_message(view: JobView) -> pb.Job:
         create_time=_timestamp(view.created_wall_ns),
         gpu=",".join(str(gpu) for gpu in view.gpus),
         mode=_MODES[view.mode],
+        warnings=view.warnings,
         processes=[
             pb.Process(
                 pid=process.pid,
@@ -67,6 +68,9 @@ def job_message(view: JobView) -> pb.Job:
             slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
             preemptible=spec.preemptible,
             group=spec.group,
+            swappable=spec.swappable,
+            checkpoint=spec.checkpoint,
+            memory_percent=spec.memory_percent if spec.memory_bytes == NO_LIMIT else 0,
             **{"class": int(spec.job_class)},  # a keyword of Python
         ),
     )
@@ -228,6 +232,12 @@ def _memory(spec: pb.JobSpec) -> tuple[str, object]:
     return "memory_bytes", _at_least_zero("memory", spec.memory_quota_bytes) or NO_LIMIT
 
 
+def _memory_percent(spec: pb.JobSpec) -> tuple[str, object]:
+    if not 1 <= spec.memory_percent <= 100:
+        raise UsageError(f"memory {spec.memory_percent}% is not between 1% and 100%")
+    return "memory_percent", spec.memory_percent
+
+
 def _memory_min(spec: pb.JobSpec) -> tuple[str, object]:
     return "memory_min_bytes", _at_least_zero("memory_min", spec.memory_min_bytes)
 
@@ -267,6 +277,7 @@ def _preemptible(spec: pb.JobSpec) -> tuple[str, object]:
 _CHANGEABLE: dict[str, Callable[[pb.JobSpec], tuple[str, object]]] = {
     "class": _class,
     "memory_quota_bytes": _memory,
+    "memory_percent": _memory_percent,
     "memory_min_bytes": _memory_min,
     "wait_memory": _wait_memory,
     "idle_release": _idle_release,

@@ -61,6 +61,37 @@ def test_a_limit_can_be_changed_while_the_job_runs(place):
     assert job.do(f"free(alloc({30 * MIB}))") == "CUDA_SUCCESS"
 
 
+def test_a_share_can_be_set_while_the_job_runs(place):
+    job = place.job("limited", "-m", "20MiB")
+
+    def shown_mib():
+        return job.do("memory()")[1] // MIB
+
+    place.tandem("set", "limited", "memory=30%")  # of the device's GiB
+    while shown_mib() != 307:
+        pass
+    held = job.do(f"int(alloc({100 * MIB}))")
+    place.tandem("set", "limited", "memory=5%")
+    while shown_mib() != 51:
+        pass
+    assert job.do(f"alloc({MIB}).__str__()") == OUT_OF_MEMORY
+    assert job.do(f"free({held})") == "CUDA_SUCCESS"
+    assert job.do(f"free(alloc({50 * MIB}))") == "CUDA_SUCCESS"
+    explained = place.tandem("explain", "limited")
+    assert "set: memory 20 MiB -> 307.2 MiB" in explained
+    assert "set: memory 307.2 MiB -> 51.2 MiB" in explained
+
+
+def test_what_a_job_was_told_just_before_it_ended_is_in_its_history(place):
+    job = place.job("limited", "-m", "20MiB")
+    job.start(f"alloc({64 * MIB}) and os._exit(3)")
+    assert job.end() == 3
+
+    told = "ended; was told out of memory once: 1 by its limit"
+    until(lambda: told in place.tandem("explain", "limited"), what="it is told")
+    assert "told out of memory by its limit of 20 MiB" in place.tandem("explain", "limited")
+
+
 def test_a_limit_is_one_for_all_processes_of_a_job(place):
     parent = place.job("limited", "-m", "20MiB")
     second = place.joining(parent)
@@ -300,7 +331,8 @@ def test_more_minima_than_the_gpu_has_are_refused_at_the_start(place):
     refused = start()
 
     assert refused.returncode == 75
-    assert "its minimum of 0.5 GiB does not fit: gpu 0 has 1 GiB" in refused.stderr
+    why = "its minimum of 512 MiB does not fit: gpu 0 has 1 GiB, 900 MiB of it promised to others"
+    assert why in refused.stderr
     assert "its minimum of 900 MiB of device memory is promised" in place.tandem(
         "explain", "holder"
     )

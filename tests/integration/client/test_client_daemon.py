@@ -198,6 +198,27 @@ def test_commands_change_a_job(tandem, client, job):
     assert client.job(job).state != "paused"
 
 
+def test_what_has_no_effect_is_said_and_set_all_the_same(tandem, client, job):
+    done = tandem("set", job, "idle_release=60s", "persistent=1GiB", "--json")
+
+    assert done.returncode == 0
+    assert "tandem: warning: idle_release has no effect: only a job that was started" in done.stderr
+    assert "tandem: warning: persistent has no effect under the policy 'priority'" in done.stderr
+    assert [one.split()[0] for one in json.loads(done.stdout)["warnings"]] == [
+        "idle_release",
+        "persistent",
+    ]
+    assert client.job(job).idle_release_ns == 60 * 10**9
+    assert client.job(job).warnings == ()
+
+
+def test_a_share_of_nobody_knows_which_gpu_is_refused(tandem, job):
+    done = tandem("set", job, "memory=30%")
+
+    assert done.returncode == 4
+    assert "is on no gpu whose memory is known" in done.stderr
+
+
 def test_explain_names_the_policy(tandem, job):
     assert "policy priority" in tandem("explain", job).stdout
 

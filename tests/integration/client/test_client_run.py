@@ -141,6 +141,15 @@ def test_a_refused_job_runs_unshared_and_says_why(tandem, attached):
     assert done.stderr == ("tandem: warning: the daemon refuses: uid 7 may not; running unshared\n")
 
 
+@pytest.mark.parametrize(("reply", "shown"), [(REFUSED, "1"), (REGISTERED, "None"), (None, "None")])
+def test_only_a_refused_job_is_left_alone_by_the_library(tandem, attached, reply, shown):
+    attached(reply)
+
+    done = tandem("run", *python("import os; print(os.environ.get('TANDEM_DISABLE'))"))
+
+    assert done.stdout == f"{shown}\n"
+
+
 @pytest.mark.parametrize("how", [{"words": ["--require"]}, {"variables": {"TANDEM_REQUIRE": "1"}}])
 def test_required_means_no_unshared_run(tandem, how):
     command = [*how.get("words", []), "--", "/bin/echo", "ran"]

@@ -51,6 +51,13 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
     ("words", "complaint"),
     [
         (["-m", "12XB"], "--memory '12XB' has the unknown unit 'XB'; use bytes or B, KiB"),
+        (["-m", "20"], "--memory '20' is 20 B, less than a GPU gives out at a time; write the"),
+        (["--ephemeral", "2097151"], "--ephemeral '2097151' is 2 MiB, less than"),
+        (["-m", "0"], "--memory '0' would leave the job no memory; for no limit leave it out"),
+        (
+            ["-m", "10MiB", "--memory-min", "20MiB", "--dry-run"],
+            "--memory-min 20 MiB is more than --memory 10 MiB; lower the one, or raise the other",
+        ),
         (["-p", "urgent"], "'urgent' is not one of 'latency', 'normal', 'batch'"),
         (["--sm", "0"], "--sm '0' is neither a share (30%) nor a number of SMs"),
         (["--sm", "130%"], "from 1% to 100%"),

@@ -86,6 +86,18 @@ def test_memory_on_the_host_is_shown():
     assert in_files == "2 GiB (1 GiB in files)"
 
 
+@pytest.mark.parametrize("way", ["swappable", "checkpoint"])
+def test_memory_that_may_be_moved_is_told_from_memory_that_stays(way):
+    assert cells()["SWAP"] == "-"
+    assert cells(**{way: True})["SWAP"] == "0 B"
+
+
+def test_a_share_is_shown_until_it_is_known_in_bytes():
+    share = {"memory_percent": 40}
+    assert cells(memory_quota_bytes=None, **share)["MEM(res/quota)"] == "38 GiB / 40%"
+    assert cells(**share)["MEM(res/quota)"] == "38 GiB / 40 GiB"
+
+
 def test_what_is_unknown_is_a_dash():
     unknown = cells(display_name="", gpu="", memory_quota_bytes=None, command="", create_time_ns=0)
 

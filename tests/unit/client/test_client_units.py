@@ -13,6 +13,7 @@ from tandem.units import (
     format_bytes,
     format_duration,
     parse_bytes,
+    parse_device_bytes,
     parse_duration,
     parse_memory,
     parse_percent,
@@ -105,6 +106,24 @@ def test_memory_is_a_size_or_a_share():
         parse_memory("12XB")
 
 
+@pytest.mark.parametrize("text", ["20", " 20 ", "20.0", "2097151"])
+def test_a_bare_number_of_bytes_that_no_gpu_gives_out_is_refused(text):
+    for parse in (parse_memory, parse_device_bytes):
+        with pytest.raises(UsageError, match=f"write the unit: {text.strip()}GiB, or"):
+            parse(text, what="--memory")
+
+
+@pytest.mark.parametrize("text", ["20B", "512KiB", "2097152", "0.5m"])
+def test_with_a_unit_or_from_two_mebibytes_on_it_is_taken_at_its_word(text):
+    assert parse_memory(text) == parse_device_bytes(text) == parse_bytes(text)
+
+
+def test_nothing_is_no_limit_but_may_be_promised():
+    with pytest.raises(UsageError, match="for no limit leave it out, or say none to"):
+        parse_memory("0", what="memory")
+    assert parse_device_bytes("0") == 0
+
+
 def test_an_objective_is_a_p99():
     assert parse_slo("p99=50ms") == 50_000_000
 
@@ -170,7 +189,8 @@ def test_a_printed_time_reads_back_within_its_rounding(duration_ns):
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_value_or_a_usage_error(text):
-    for parse in (parse_bytes, parse_memory, parse_duration, parse_percent, parse_slo):
+    of_memory = (parse_bytes, parse_memory, parse_device_bytes)
+    for parse in (*of_memory, parse_duration, parse_percent, parse_slo):
         with suppress(UsageError):
             value = parse(text)
             assert isinstance(value, Percent) or value >= 0

@@ -1,0 +1,34 @@
+"""What was set for a job and has no effect on it as things are, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tandemd.core.model import Job
+from tandemd.core.scheduler import Scheduler
+
+PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
+
+
+def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Iterator[str]:
+    """A line for each of the fields of its JobSpec, just set, that changes nothing."""
+    changed = set(fields)
+    if "idle_release_ns" in changed and not job.spec.swappable:
+        yield (
+            "idle_release has no effect: only a job that was started with --swappable gives its "
+            "memory up when idle"
+        )
+    if promised := [word for field, word in PROMISES.items() if field in changed]:
+        why = _no_promise(scheduler, job)
+        if why:
+            yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
+
+
+def _no_promise(scheduler: Scheduler, job: Job) -> str:
+    if not scheduler.policy.by_lanes:
+        policy = scheduler.options.policy
+        return f"no effect under the policy {policy!r}: only 'lanes' keeps promises of memory"
+    group = scheduler.group_of(job)
+    if job.processes and group is not None and scheduler.lanes.of(group) is None:
+        return "no effect: lanes are for jobs on one gpu whose memory is known"
+    return ""

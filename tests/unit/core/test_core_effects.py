@@ -1,0 +1,93 @@
+"""What `tandem set` changes, in the story; and what of it has no effect."""
+
+import pytest
+from talk import BATCH, MS, NORMAL, Talk
+
+from tandemd.core.effects import without_effect
+from tandemd.core.minima import share_bytes
+from tandemd.core.model import JobSpec, Options
+from tandemd.core.spec_words import changes_of
+
+GIB = 1 << 30
+SECOND = 1000 * MS
+
+
+def test_the_story_has_old_and_new_values():
+    talk = Talk()
+    talk.attach(1, NORMAL, memory_bytes=20 * GIB)
+
+    talk.update(1, job_class=BATCH, memory_bytes=10 * GIB, idle_release_ns=60 * SECOND)
+    talk.update(1, job_class=BATCH, preemptible=False)
+
+    told = [line for _, line in talk.core.job(1).story]
+    first = "priority normal -> batch, memory 20 GiB -> 10 GiB, idle_release none -> 60 s"
+    assert f"set: {first}" in told
+    second = "memory 10 GiB -> none, idle_release 60 s -> none, preemptible not said -> no"
+    assert f"set: {second}" in told
+
+
+def test_what_is_set_to_what_it_was_is_no_change():
+    spec = JobSpec(sm_percent=30, slo_p99_ns=50 * MS)
+
+    assert changes_of(spec, spec) == "nothing changed"
+    assert changes_of(spec, JobSpec()) == "sm 30% -> none, slo 50 ms -> none"
+
+
+def told(talk, *fields):
+    return list(without_effect(talk.core, talk.core.job(1), fields))
+
+
+@pytest.mark.parametrize(("swappable", "warned"), [(True, False), (False, True)])
+def test_idle_release_needs_memory_that_can_be_moved(swappable, warned):
+    talk = Talk()
+    talk.attach(1, swappable=swappable)
+
+    lines = told(talk, "idle_release_ns")
+
+    assert bool(lines) is warned
+    assert not lines or "started with --swappable" in lines[0]
+
+
+@pytest.mark.parametrize(("policy", "warned"), [("lanes", False), ("fair", True)])
+def test_promises_of_memory_need_lanes(policy, warned):
+    talk = Talk(Options(policy=policy))
+    talk.core.memory.line.capacity_bytes = {0: 80 * GIB}
+    talk.attach(1)
+
+    lines = told(talk, "persistent_bytes", "ephemeral_bytes", "memory_bytes")
+
+    assert bool(lines) is warned
+    assert not lines or lines == [
+        "persistent and ephemeral have no effect under the policy 'fair': only 'lanes' keeps "
+        "promises of memory"
+    ]
+
+
+def test_a_job_that_lanes_leave_alone_is_told_so():
+    talk = Talk(Options(policy="lanes"))
+    talk.attach(1)  # on a gpu whose size is not known
+
+    (line,) = told(talk, "ephemeral_bytes")
+
+    assert line.startswith("ephemeral has no effect: lanes are for jobs on one gpu")
+
+
+def test_what_has_an_effect_is_not_warned_of():
+    talk = Talk()
+    talk.attach(1)
+
+    assert told(talk, "memory_bytes", "job_class", "sm_percent") == []
+
+
+def test_a_share_is_one_of_the_gpu_the_job_is_on():
+    talk = Talk()
+    talk.register(1)
+    job, sizes = talk.core.job(1), {0: 80 * GIB, 1: 40 * GIB}
+    assert share_bytes(30, job, sizes) is None, "it may come to either"
+    assert share_bytes(30, job, {0: 80 * GIB, 1: 80 * GIB}) == 80 * GIB // 100 * 30
+    assert share_bytes(30, job, {}) is None
+
+    talk.attach(1, gpu=1)
+
+    assert share_bytes(30, job, sizes) == 40 * GIB // 100 * 30
+    assert share_bytes(30, job, {0: 80 * GIB}) is None
