@@ -6,7 +6,8 @@ module nor gRPC, and this path is on every start of a job. A test holds both aga
 
 import socket
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tandem.errors import UnavailableError
@@ -15,6 +16,7 @@ MAGIC = 0x4D444E54
 PROTOCOL_VERSION = 1
 NAME_BYTES = 64
 COMMAND_BYTES = 256
+ENVIRONMENT_BYTES = 512
 MAX_MESSAGE_BYTES = 4096
 
 TYPE_REFUSED = 6
@@ -66,6 +68,7 @@ class Registered:
     """The daemon knows the job."""
 
     job_id: int
+    environment: Mapping[str, str] = field(default_factory=dict)  # that the job is to have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,12 @@ def decode_answer(packet: bytes) -> Registered | Refused:
         raise UnavailableError(f"the daemon speaks another protocol (version {version})")
     body = packet[HEADER.size :]
     if kind == TYPE_REGISTERED and len(body) >= REGISTERED.size:
-        return Registered(job_id=REGISTERED.unpack_from(body)[0])
+        text = body[REGISTERED.size :][:ENVIRONMENT_BYTES].split(b"\0")[0].decode(errors="replace")
+        pairs = (line.partition("=") for line in text.splitlines())
+        return Registered(
+            job_id=REGISTERED.unpack_from(body)[0],
+            environment={name: value for name, equals, value in pairs if equals},
+        )
     if kind == TYPE_REFUSED and len(body) >= REFUSED.size:
         code, _, reason = REFUSED.unpack_from(body)
         return Refused(code=code, reason=reason.split(b"\0")[0].decode(errors="replace"))

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -21,6 +22,7 @@ PROBE_TIMEOUT_S = 20.0
 DAEMON_TIMEOUT_S = 2.0
 
 OK, WARN, FAIL = "ok", "warn", "fail"
+_MPS_CONTROL = "nvidia-cuda-mps-control"
 
 _SOFTWARE_GPU = Path(__file__).parent / "softgpu" / "lib"
 
@@ -187,6 +189,42 @@ def _read(path: Path) -> str:
         return ""
 
 
+def check_mps(machine: Machine) -> Iterator[Finding]:
+    """Whether there can be a GPU in mode mps here, and whether MPS runs."""
+    environ, own = os.environ, machine.place.path / "mps"
+    usual = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
+    if shutil.which(_MPS_CONTROL) is None:
+        text = f"no {_MPS_CONTROL} on the PATH, which comes with NVIDIA's driver: no mode mps here"
+        yield Finding(check="mps", level=OK, text=text)
+        return
+    for place in dict.fromkeys((usual, own)):
+        if (servers := _mps_servers(place)) is not None:
+            text = f"a control daemon answers in {place}; servers: {' '.join(servers) or 'none'}"
+            yield Finding(check="mps", level=OK, text=text)
+            return
+    text = 'it does not run; in mode mps (gpu."*".mode = "mps") tandemd starts it'
+    yield Finding(check="mps", level=OK, text=text)
+
+
+def _mps_servers(place: Path) -> list[str] | None:
+    """Pids; None: nobody answers there."""
+    if not (place / "control").exists():
+        return None
+    try:
+        done = subprocess.run(
+            [_MPS_CONTROL],
+            env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(place)},
+            input="get_server_list\n",
+            capture_output=True,
+            text=True,
+            timeout=DAEMON_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.split() if done.returncode == 0 else None
+
+
 def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
     """Where the daemon is looked for, and whether others could pretend to be it."""
     path, origin = machine.place.path, machine.place.origin
@@ -348,6 +386,7 @@ CHECKS: tuple[Check, ...] = (
     check_lookups,
     check_kernel,
     check_host_memory,
+    check_mps,
     check_runtime_dir,
     check_sockets,
     check_daemon,

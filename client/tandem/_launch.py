@@ -235,6 +235,21 @@ def _returning(job: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
+def _of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
+    # What MPS is told has to be there when the driver starts. The job's own word stands.
+    taken = {}
+    for name, value in said.items():
+        if not name.startswith("CUDA_MPS_"):
+            continue  # no daemon of ours says anything else
+        if job.get(name, value) != value:
+            sys.stderr.write(
+                f"tandem: warning: {name} is {job[name]!r} and stays so, not {value!r}\n"
+            )
+            continue
+        taken[name] = value
+    return taken
+
+
 def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     """What the job learns from it. One that was refused is left alone: the shim does nothing."""
     try:
@@ -248,8 +263,8 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
         _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
         return {}
     match answer:
-        case Registered(job_id=job_id):
-            return {"TANDEM_JOB_ID": f"j-{job_id:x}"}
+        case Registered(job_id=job_id, environment=said):
+            return {"TANDEM_JOB_ID": f"j-{job_id:x}"} | _of_daemon(said, decided.environ)
         case Refused(code=code, reason=reason):
             if code == _attach.REFUSED_UNFIT:  # running without it would be to ignore it
                 raise LaunchError(f"not started: {reason}", exit_code=EXIT_FAILED)

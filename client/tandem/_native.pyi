@@ -79,7 +79,13 @@ def encode_welcome(
     swappable: bool = ...,
 ) -> bytes: ...
 def encode_refused(*, code: int, reason: str) -> bytes: ...
-def encode_registered(*, job_id: int) -> bytes: ...
+def encode_registered(*, job_id: int, environment: str = ...) -> bytes:
+    """`environment`: lines NAME=VALUE.
+
+    Raises:
+        ValueError: they are too long for a packet.
+    """
+
 def encode_host_pool(*, bytes: int) -> bytes:
     """With one descriptor: a sealed memfd of which `bytes` are for the process's pages.
 

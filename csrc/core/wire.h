@@ -33,6 +33,7 @@ inline constexpr uint16_t kProtocolVersion = 1;
 inline constexpr uint32_t kMaxMessageBytes = 4096;
 inline constexpr uint32_t kNameBytes = 64;     // NUL-terminated UTF-8, truncated
 inline constexpr uint32_t kCommandBytes = 256;
+inline constexpr uint32_t kEnvironmentBytes = 512;
 inline constexpr uint32_t kMaxDevices = 16;
 
 enum class Type : uint16_t {
@@ -195,6 +196,8 @@ struct Registered {
   Header header;
   uint64_t job_id;
   uint64_t reserved[2];
+  // Lines NAME=VALUE that the job has to have in its environment; older daemons end before it.
+  char environment[kEnvironmentBytes];
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
@@ -203,6 +206,6 @@ static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) 
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
 static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && sizeof(HostBack) == 32);
 static_assert(offsetof(Hello, abilities) == 212);
-static_assert(sizeof(Refused) == 184 && sizeof(Register) == 528 && sizeof(Registered) == 40);
+static_assert(sizeof(Refused) == 184 && sizeof(Register) == 528 && sizeof(Registered) == 552);
 
 }  // namespace tandem::wire

@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 
 import structlog
 
 from tandem import _native
 from tandemd.auditor import Auditor
 from tandemd.config import Config
-from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
+from tandemd.core.events import CheckpointProcess, ProcessCheckpointed, SubstrateFailed
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
@@ -34,7 +35,8 @@ from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
 from tandemd.edges.homes import Homes
 from tandemd.edges.login import LoginServer
-from tandemd.edges.modes import found_mode
+from tandemd.edges.modes import found_mode, has_own_mps
+from tandemd.edges.mps import MpsControl
 from tandemd.edges.rpc import RpcServer
 from tandemd.host import Host
 from tandemd.loop import Loop
@@ -69,8 +71,12 @@ class Daemon:
         """
         raise_descriptor_limit()
         self._inventory: Inventory = find_inventory()
+        self._mps = self._open_mps()
         self._core.start()
         self._built.result()
+        if self._mps is not None:
+            self._spawn("mps", self._mps.run)
+            self._stops.append(self._mps.stop)
         self._limits = self._config.limits_for(os.geteuid())
         self._desk = Desk(
             loop=self._loop,
@@ -140,6 +146,7 @@ class Daemon:
         facts = self._mps_gpus(config), self._sm_counts()
 
         self._host.use(config.memory.directory)
+        self._config = config
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
@@ -217,6 +224,7 @@ class Daemon:
             max_per_uid=self._config.daemon.max_processes_per_uid,
         )
         self._sessions.attach = self._attach
+        self._sessions.surroundings = self._surroundings
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
 
@@ -242,9 +250,56 @@ class Daemon:
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:
             said = config.mode_of(gpu.index, gpu.uuid_text)
-            return (found_mode(gpu, os.environ) if said == "auto" else said) == "mps"
+            is_found = said != "time" and found_mode(gpu, os.environ) == "mps"
+            is_ours = self._mps is not None and self._mps.directory is not None
+            return is_found or (said == "mps" and is_ours)
 
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
+
+    def _open_mps(self) -> MpsControl | None:
+        """Have MPS where the configuration asks for it; None: nowhere."""
+
+        def asks(gpu: Gpu) -> bool:
+            said = self._config.mode_of(gpu.index, gpu.uuid_text)
+            return said == "mps" and not has_own_mps(gpu, os.environ)
+
+        gpus = self._inventory.gpus()
+        asking = [gpu for gpu in gpus if asks(gpu)]
+        if not asking:
+            return None
+        control = MpsControl(
+            own=self._directory.path / "mps",
+            environment=os.environ,
+            gpus=[gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else (),
+            tell=self._tell_of_mps,
+        )
+        control.open()
+        return control
+
+    def _tell_of_mps(self, what: str) -> None:
+        mps_gpus = self._mps_gpus(self._config)
+
+        def apply() -> None:
+            scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
+            gpus = mps_gpus | scheduler.options.mps_gpus
+            self._loop.handle(SubstrateFailed(now_ns=now_ns, gpus=gpus, what=what))
+            if mps_gpus != scheduler.options.mps_gpus:
+                options = replace(scheduler.options, mps_gpus=mps_gpus)
+                for action in scheduler.change_options(options, now_ns=now_ns):
+                    self._loop.perform(action)
+
+        self._loop.post(apply)
+
+    def _surroundings(self, uid: int, gpus: frozenset[int]) -> dict[str, str]:
+        """Where MPS is, for a job that it is for: one of another user only if root started it."""
+        options = self._loop.scheduler.options
+        meant = gpus or frozenset(options.sm_counts)
+        if self._mps is None or options.mode_of(meant) != "mps":
+            return {}
+        if self._mps.is_own and os.geteuid() not in (0, uid):
+            log.warning("mps that is not root's serves its own user alone", uid=uid)
+            return {}
+        return self._mps.variables()
 
     def _sm_counts(self) -> dict[int, int]:
         return {gpu.index: gpu.sm_count for gpu in self._inventory.gpus()}

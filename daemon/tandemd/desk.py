@@ -27,6 +27,7 @@ from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, unfit
+from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.limits import Limits, identity_of
 from tandemd.loop import Change, Loop
@@ -206,6 +207,8 @@ class Desk:
             self._check_ceiling(uid, job, spec.job_class)
             self._check_minimum(job, spec)
             self._check_space(job, spec)
+            if {"sm_percent", "sm_count"} & changes.keys():
+                self._check_sm_is_live(job)
             now_ns = self._loop.clock.now_ns()
             self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
             warnings = tuple(without_effect(self._loop.scheduler, job, changes))
@@ -386,6 +389,14 @@ class Desk:
                 f"{percent}% of it is; give a size such as 20GiB"
             )
         return size_bytes
+
+    def _check_sm_is_live(self, job: Job) -> None:
+        mode = self._loop.scheduler.options.mode_of(gpus_of(job))
+        if SUBSTRATES[mode].divides_space:
+            raise StateError(
+                f"sm of {job.display_name} is fixed while it runs, for its gpu is in mode {mode}; "
+                "start it anew with `tandem run --sm`"
+            )
 
     def _find(self, uid: int, name: str) -> Job:
         core = self._loop.scheduler

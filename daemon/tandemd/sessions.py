@@ -28,7 +28,7 @@ from tandemd.core.events import (
 )
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import MODES, unfit
+from tandemd.core.space import MODES, unfit, variables
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,
     REFUSED_NO_ROOM,
@@ -82,6 +82,8 @@ class Sessions:
         self.attach: AttachServer  # set by whoever made both
         self.note: Note  # the loop's
         self.on_attach: Callable[[], None] = lambda: None  # called on the loop's thread
+        # What a job of a uid on some GPUs, or any, needs besides in its environment.
+        self.surroundings: Callable[[int, frozenset[int]], dict[str, str]] = lambda *_: {}
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
         self._scheduler = scheduler
@@ -137,7 +139,11 @@ class Sessions:
         self._launched[connection.number] = job_id
         self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec))
         log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
-        self.attach.send(connection, _native.encode_registered(job_id=job_id))
+        said = variables(spec, gpus, self._scheduler.options)
+        said |= self.surroundings(uid, gpus)
+        environment = "\n".join(f"{name}={value}" for name, value in said.items())
+        answer = _native.encode_registered(job_id=job_id, environment=environment)
+        self.attach.send(connection, answer)
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
         if (refusal := self._unfit(hello)) is not None:

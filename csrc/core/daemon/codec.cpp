@@ -234,10 +234,15 @@ Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes,
   return {};
 }
 
-wire::Registered encode_registered(uint64_t job_id) {
-  auto out = start<wire::Registered>(wire::Type::kRegistered);
-  out.job_id = job_id;
-  return out;
+Problem encode_registered(uint64_t job_id, const char* environment, size_t bytes,
+                          wire::Registered* out) {
+  if (bytes >= sizeof(out->environment))
+    return problem("REGISTERED: environment has %zu bytes, more than %zu", bytes,
+                   sizeof(out->environment) - 1);
+  *out = start<wire::Registered>(wire::Type::kRegistered);
+  out->job_id = job_id;
+  std::memcpy(out->environment, environment, bytes);
+  return {};
 }
 
 Problem encode_host_pool(uint64_t bytes, wire::HostPool* out) {

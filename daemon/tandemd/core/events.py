@@ -209,6 +209,15 @@ class PoolCopied:
     why_not: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubstrateFailed:
+    """Something that jobs on these GPUs ran on has ended, or is there again; `what` says which."""
+
+    now_ns: int
+    gpus: frozenset[int]
+    what: str
+
+
 Event = (
     JobRegistered
     | ProcessAttached
@@ -230,6 +239,7 @@ Event = (
     | JobPaused
     | JobResumed
     | PolicyChanged
+    | SubstrateFailed
     | Ticked
 )
 

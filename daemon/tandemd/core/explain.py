@@ -22,6 +22,7 @@ from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
 from tandemd.core.refusals import refusals
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.turns import Turns
 
 
@@ -116,10 +117,12 @@ def _facts(
     scheduler: Scheduler, group: Group, found: tuple[list[Group], Turns] | None, now_ns: int
 ) -> list[str]:
     options = scheduler.options
+    substrate = SUBSTRATES[options.mode_of(group.gpus)]
     lines = [
-        f"{_mode(options.mode_of(group.gpus))}; policy {options.policy}",
+        f"{substrate.description}; policy {options.policy}",
         f"class {group.job_class.name.lower()}",
     ]
+    lines += [substrate.warning] if substrate.warning else []
     lines += _of_group(group)
     lines += _iterations(group)
     if found is None:
@@ -143,12 +146,6 @@ def _facts(
             f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
         )
     return lines
-
-
-def _mode(mode: str) -> str:
-    if mode == "mps":
-        return "mode mps: kernels of several processes of one user run side by side"
-    return "mode time: kernels of two processes never overlap"
 
 
 def _window(scheduler: Scheduler, group: Group, island: list[Group]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, said, share_of, unfit
+from tandemd.core.substrate import SUBSTRATES
 
 
 def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
@@ -17,8 +18,8 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     asked = said(job.spec)
     if not asked:
         return lines
-    if options.mode_of(group.gpus) != "time":
-        return [*lines, f"sm {asked} has no effect: in mode mps it is not enforced yet"]
+    if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+        return [*lines, f"sm {asked} of the SMs, as `tandem run` set it when the job started"]
     if why_not := _no_share(group, scheduler):
         return [*lines, f"sm {asked} has no effect: {why_not}"]
     owed = owed_share(job, group, options)

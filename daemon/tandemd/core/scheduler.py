@@ -47,6 +47,7 @@ from tandemd.core.events import (
     ProcessExited,
     ProcessMapped,
     SetHonourPresence,
+    SubstrateFailed,
     Ticked,
     UsageSampled,
     WakeAt,
@@ -78,6 +79,7 @@ from tandemd.core.shifts import Shifts
 from tandemd.core.space import unfit, weigh
 from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
+from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.ties import Ties
 from tandemd.core.turns import Turns, Verdict
 
@@ -140,6 +142,7 @@ class Scheduler:
                 | CurveRecorded()
                 | MemoryAudited()
                 | ProcessCheckpointed()
+                | SubstrateFailed()
                 | FindingBegan()
                 | FindingEnded()
             ):
@@ -452,6 +455,8 @@ class Scheduler:
         self._keep_minima(event.now_ns)
         if why := unfit(job.spec, frozenset({event.gpu}), self.options):
             job.tell(event.now_ns, why)
+        if warning := SUBSTRATES[self.options.mode_of([event.gpu])].warning:
+            job.tell(event.now_ns, warning)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
 
@@ -614,6 +619,7 @@ class Scheduler:
         | CurveRecorded
         | MemoryAudited
         | ProcessCheckpointed
+        | SubstrateFailed
         | FindingBegan
         | FindingEnded,
         actions: list[Action],
@@ -632,6 +638,12 @@ class Scheduler:
             if (moved := self.checkpoints.take(event)) is not None:
                 self._note_where_memory_is(moved, event.now_ns, actions)
             return
+        if isinstance(event, SubstrateFailed):
+            self._tell_users_of(event)
+            return
+        self._take_finding(event, actions)
+
+    def _take_finding(self, event: FindingBegan | FindingEnded, actions: list[Action]) -> None:
         job = self.jobs.get(event.job_id)
         if job is None:
             return  # ended meanwhile
@@ -640,6 +652,11 @@ class Scheduler:
         job.tell(event.now_ns, f"{rule}: {what}" if began else f"{rule}: over")
         kind = "finding" if began else "finding-over"
         actions.append(AnnounceJob(job_id=job.job_id, kind=kind))
+
+    def _tell_users_of(self, event: SubstrateFailed) -> None:
+        for job in self.jobs.values():
+            if gpus_of(job) & event.gpus:
+                job.tell(event.now_ns, event.what)
 
     def _take_mix(self, event: WorkClassified) -> None:
         process = self.processes.get(event.process_id)

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 from tandemd.core.model import Group, Job, JobSpec, Options
 from tandemd.core.policy import Policy
+from tandemd.core.substrate import SUBSTRATES
 
 LEAST_REST = 0.01  # is left to those who say nothing, even where `min_share` is 0
 MODES = ("time", "mps", "mps+green", "mig")  # how jobs can be kept apart
-_THERE_IS = ("time", "mps")  # of these, in this version
 
 
 def said(spec: JobSpec) -> str:
@@ -42,7 +42,7 @@ def share_of(group: Group, options: Options) -> float:
 def _asked(group: Group, options: Options) -> float:
     """The same, which may be more than there is."""
     specs = [job.spec for job in group.jobs.values()]
-    if not any(map(said, specs)) or options.mode_of(group.gpus) != "time":
+    if not any(map(said, specs)) or SUBSTRATES[options.mode_of(group.gpus)].divides_space:
         return 0.0
     return sum(said_share(spec, group.gpus, options) for spec in specs)
 
@@ -86,6 +86,13 @@ def _share_out(groups: list[Group], options: Options) -> None:
             group.owed_share = group.weight / whole
 
 
+def variables(spec: JobSpec, gpus: frozenset[int], options: Options) -> dict[str, str]:
+    """What its environment has to say on any of these GPUs, or of all, if none is named."""
+    meant = gpus or frozenset(options.sm_counts)
+    smallest = min((options.sm_counts.get(gpu, 0) for gpu in meant), default=0)
+    return SUBSTRATES[options.mode_of(meant)].variables(spec, smallest)
+
+
 def unfit(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
     """Why what is asked for cannot be had on any of these GPUs, or of all, if none is named."""
     meant = sorted(gpus or options.sm_counts)
@@ -109,8 +116,9 @@ def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
     modes = {gpu: options.mode_of([gpu]) for gpu in gpus}
     if not spec.isolation or spec.isolation in modes.values():
         return None
-    if spec.isolation not in _THERE_IS:
-        return f"this version does not have isolation {spec.isolation}; there are time and mps"
+    if spec.isolation not in SUBSTRATES:
+        there_are = " and ".join(SUBSTRATES)
+        return f"this version does not have isolation {spec.isolation}; there are {there_are}"
     gpu = gpus[0]
     return (
         f"it asks for isolation {spec.isolation}, and gpu {gpu} is in mode {modes[gpu]}; "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tandemd.edges.gpus import Gpu
 
-_PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise
+_PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise (an edge knows no other)
 
 
 def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
@@ -16,7 +16,12 @@ def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
     Programs that start with another `CUDA_MPS_PIPE_DIRECTORY` have another mode: for these the
     configuration has to say it. The software GPU has a mode of its own, too.
     """
-    if gpu.is_software and environment.get("TANDEM_SOFTGPU_MODE") == "mps":
+    if has_own_mps(gpu, environment):
         return "mps"
     pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or _PIPES)
     return "mps" if (pipes / "control").exists() else "time"
+
+
+def has_own_mps(gpu: Gpu, environment: Mapping[str, str]) -> bool:
+    """A software GPU that runs contexts side by side needs no control daemon for it."""
+    return gpu.is_software and environment.get("TANDEM_SOFTGPU_MODE") == "mps"

@@ -45,6 +45,7 @@ def test_numbers_are_those_of_the_header():
     assert constant("kProtocolVersion") == _attach.PROTOCOL_VERSION
     assert constant("kNameBytes") == _attach.NAME_BYTES
     assert constant("kCommandBytes") == _attach.COMMAND_BYTES
+    assert constant("kEnvironmentBytes") == _attach.ENVIRONMENT_BYTES
     assert constant("kMaxMessageBytes") == _attach.MAX_MESSAGE_BYTES
     assert member("kRefused") == _attach.TYPE_REFUSED
     assert member("kRegister") == _attach.TYPE_REGISTER
@@ -60,7 +61,8 @@ def test_sizes_are_those_of_the_header():
 
     assert _attach.HEADER.size == int(sizes["Header"])
     assert _attach.REQUEST.size == int(sizes["Request"])
-    assert _attach.HEADER.size + _attach.REGISTERED.size == int(sizes["Registered"])
+    registered = _attach.HEADER.size + _attach.REGISTERED.size + _attach.ENVIRONMENT_BYTES
+    assert registered == int(sizes["Registered"])
     assert _attach.HEADER.size + _attach.REFUSED.size == int(sizes["Refused"])
     assert len(encode_register(Request(), command="")) == int(sizes["Register"])
 
@@ -85,6 +87,9 @@ def test_the_daemon_reads_what_we_write():
 
 def test_we_read_what_the_daemon_writes():
     assert decode_answer(native.encode_registered(job_id=0x7F3A)) == Registered(job_id=0x7F3A)
+    text = "CUDA_MPS_CLIENT_PRIORITY=1\nA=b=c"
+    told = decode_answer(native.encode_registered(job_id=1, environment=text))
+    assert told.environment == {"CUDA_MPS_CLIENT_PRIORITY": "1", "A": "b=c"}
     refused = native.encode_refused(code=4, reason="no room")
     assert decode_answer(refused) == Refused(code=4, reason="no room")
 

@@ -3,9 +3,10 @@
 import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk, run
 
+from tandemd.core.events import SubstrateFailed
 from tandemd.core.explain_space import space_lines
 from tandemd.core.model import JobSpec, Options
-from tandemd.core.space import owed_share, unfit
+from tandemd.core.space import owed_share, unfit, variables
 from tandemd.core.watchdog.rivalry import rivalry_on
 
 SMS = {0: 132, 1: 8}
@@ -174,7 +175,6 @@ def test_explain_says_what_a_share_is_owed_and_got():
     [
         ({"policy": "fifo"}, BATCH, "under fifo a turn does not end while there is work"),
         ({"policy": "priority"}, LATENCY, "under priority its class takes no turns"),
-        ({"mps_gpus": frozenset({0})}, BATCH, "in mode mps it is not enforced yet"),
     ],
 )
 def test_a_share_that_means_nothing_is_said_to(options, job_class, why):
@@ -184,6 +184,46 @@ def test_a_share_that_means_nothing_is_said_to(options, job_class, why):
 
     assert owed(talk, 1) == 0
     assert f"sm 30% has no effect: {why}" in lines(talk, 1)
+
+
+def test_under_mps_a_share_is_of_the_sms_and_no_share_of_time():
+    talk = talking(mps_gpus=frozenset({0}))
+    talk.attach(1, BATCH, sm_percent=75)
+    talk.attach(2, BATCH)
+
+    got = parts(run(talk, (1, 2), 2000))
+
+    assert got[1] == pytest.approx(0.5, abs=0.03)
+    assert lines(talk, 1) == "sm 75% of the SMs, as `tandem run` set it when the job started"
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus", "said"),
+    [
+        ({"sm_percent": 30}, {1}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}),
+        ({"sm_count": 3}, {1}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "37.5"}),
+        ({"job_class": BATCH}, {1}, {"CUDA_MPS_CLIENT_PRIORITY": "1"}),
+        ({"job_class": LATENCY}, {1}, {}),
+        ({"job_class": BATCH, "sm_percent": 30}, {0}, {}),
+        ({"sm_percent": 30}, (), {}),  # one of them is in mode time
+    ],
+)
+def test_what_a_job_has_to_have_in_its_environment(spec, gpus, said):
+    options = Options(sm_counts=SMS, mps_gpus=frozenset({1}))
+
+    assert variables(JobSpec(**spec), frozenset(gpus), options) == said
+
+
+def test_jobs_hear_of_what_they_ran_on_and_others_do_not():
+    talk = talking(mps_gpus=frozenset({1}))
+    talk.attach(1, BATCH, gpu=1)
+    talk.attach(2, BATCH)
+
+    talk.say(SubstrateFailed(now_ns=talk.now_ns, gpus=frozenset({1}), what="mps has ended"))
+
+    assert "mps has ended" in [line for _, line in talk.core.jobs[1].story]
+    assert "mps has ended" not in [line for _, line in talk.core.jobs[2].story]
+    assert any("a fatal fault of one job" in line for _, line in talk.core.jobs[1].story)
 
 
 def test_a_held_job_is_owed_nothing_meanwhile():

@@ -1,0 +1,38 @@
+"""What a mode of a GPU means, and the table of all modes there are in this version.
+
+Whether a GPU is in one, and what has to run for that, is found out at the edges (`edges/modes.py`,
+`edges/mps.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tandemd.core.model import JobSpec
+from tandemd.core.substrates.mps import Mps
+from tandemd.core.substrates.time_slices import TimeSlices
+
+
+class Substrate(Protocol):
+    """How the GPU is divided between jobs."""
+
+    @property
+    def description(self) -> str:
+        """What runs beside what, for people."""
+
+    @property
+    def warning(self) -> str:
+        """What a job has to be told when it comes to the GPU; empty: nothing."""
+
+    @property
+    def divides_space(self) -> bool:
+        """`--sm` is a part of the SMs, fixed when a process starts; else a share of time."""
+
+    def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
+        """What the environment of a job has to say when it starts. `sm_count`: 0 = not known."""
+
+
+SUBSTRATES: dict[str, Substrate] = {
+    "time": TimeSlices(),
+    "mps": Mps(),
+}

@@ -1,0 +1,30 @@
+"""Clients of one MPS server run side by side; what a client may use is said before it starts.
+
+The variables are those of NVIDIA's "Multi-Process Service", section 4. A limit of pinned memory is
+not among them: it could not be raised while the job runs, as `tandem set` can.
+"""
+
+from __future__ import annotations
+
+from tandemd.core.model import JobClass, JobSpec
+
+BELOW_NORMAL = "1"  # a client priority
+
+
+class Mps:
+    """The server gives every client at most its percentage of the SMs, whichever they are."""
+
+    description = "mode mps: kernels of several processes of one user run side by side"
+    warning = "under mps a fatal fault of one job ends all jobs of its user on this gpu"
+    divides_space = True
+
+    def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
+        """The part of the SMs, and that work of class batch comes behind other work."""
+        said = {}
+        if spec.sm_count and sm_count:
+            said["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{100 * spec.sm_count / sm_count:.4g}"
+        elif spec.sm_percent:
+            said["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.sm_percent}"
+        if spec.job_class is JobClass.BATCH:
+            said["CUDA_MPS_CLIENT_PRIORITY"] = BELOW_NORMAL
+        return said

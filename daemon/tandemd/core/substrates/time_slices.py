@@ -1,0 +1,18 @@
+"""Contexts take turns, each on all SMs: the driver's own way, which needs nothing."""
+
+from __future__ import annotations
+
+from tandemd.core.model import JobSpec
+
+
+class TimeSlices:
+    """Shares of time are weights of fair queueing (space.py)."""
+
+    description = "mode time: kernels of two processes never overlap"
+    warning = ""
+    divides_space = False
+
+    def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
+        """None."""
+        del spec, sm_count
+        return {}

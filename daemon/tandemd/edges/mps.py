@@ -1,0 +1,209 @@
+"""The control daemon of MPS: one that runs is used; else one is started, watched, and ended again.
+
+It is spoken to as people do it, by commands on the stdin of `nvidia-cuda-mps-control`. A control
+daemon starts a server for the first client, and another one when that has crashed, by itself; so
+there is nothing to do about servers but to tell the jobs. One that we started is left alone while
+it has clients: they would die with it. The next daemon finds it where this one has put it, and
+knows by the pid beside the pipe that it need not leave it running when it ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+PROGRAM = "nvidia-cuda-mps-control"
+USUAL_PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise
+PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+STARTED = "started-by-tandemd"  # holds the pid of one of ours
+COMM_LENGTH = 15  # what the kernel keeps of a program's name
+LOOK_S = 2.0
+LONGEST_PAUSE_S = 60.0  # between two attempts to start what does not start
+ANSWER_S = 5.0
+START_S = 5.0
+POLL_S = 0.02
+
+log = structlog.get_logger(__name__)
+
+
+class MpsControl:
+    """Found, or started, by `open`; then `run` watches it in a thread of its own until `stop`."""
+
+    def __init__(
+        self,
+        *,
+        own: Path,
+        environment: Mapping[str, str],
+        gpus: Sequence[str],
+        tell: Callable[[str], None],
+        look_s: float = LOOK_S,
+    ) -> None:
+        """`own`: a directory for one of ours, unless the environment says where it is to be.
+
+        `gpus`: UUIDs of those it is for; empty: all.
+
+        `tell` hears what jobs should know, in the thread of `run`.
+        """
+        self.directory: Path | None = None  # of its pipe; None: there is none
+        self._own = Path(environment.get(PIPES) or own)
+        self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
+        self._gpus = gpus
+        self._tell = tell
+        self._look_s = look_s
+        self._child: subprocess.Popen[bytes] | None = None
+        self._clients: dict[str, bool] = {}  # server -> whether it had any at the last look
+        self._stopping = threading.Event()
+
+    @property
+    def is_own(self) -> bool:
+        """This daemon, or one before it, started it."""
+        if self.directory is None:
+            return False
+        try:
+            pid = int((self.directory / STARTED).read_text())
+            return Path(f"/proc/{pid}/comm").read_text().strip() == PROGRAM[:COMM_LENGTH]
+        except (OSError, ValueError):
+            return False
+
+    def open(self) -> bool:
+        """Have one: where programs look by themselves, else where ours would be, else a new one.
+
+        Blocks for `START_S` at most. False: there is none, and the log says why.
+        """
+        usual = Path(self._environment.get(PIPES) or USUAL_PIPES)
+        for place in dict.fromkeys((usual, self._own)):
+            if self._ask(place, "get_server_list") is not None:
+                self.directory = place
+                log.info("using a control daemon of mps that runs already", pipes=str(place))
+                return True
+        self.directory = self._own if self._start() else None
+        return self.directory is not None
+
+    def run(self) -> None:
+        """Watch until `stop`."""
+        pause_s = self._look_s
+        while not self._stopping.wait(pause_s):
+            is_there = self._look()
+            pause_s = self._look_s if is_there else min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def variables(self) -> dict[str, str]:
+        """What a program has to have in its environment to find it; any thread."""
+        return {PIPES: str(self.directory)} if self.directory else {}
+
+    def stop(self) -> None:
+        """End `run`, and what we started, unless somebody uses it."""
+        self._stopping.set()
+        if not (self.directory and self.is_own):
+            return
+        if any(self._servers(self.directory).values()):
+            log.info("leaving mps running for its clients", pipes=str(self.directory))
+            return
+        self._ask(self.directory, "quit")
+        self._reap()
+
+    def _look(self) -> bool:
+        """Compare with the last look; whether there is a control daemon now."""
+        answer = self._ask(self.directory, "get_server_list") if self.directory else None
+        if answer is None:
+            return self._replace()
+        before, self._clients = self._clients, self._servers(self.directory or self._own)
+        for server, has_clients in self._clients.items():
+            if has_clients and not before.get(server):
+                log.info("mps has clients", server=int(server))
+        for server, had_clients in before.items():
+            if had_clients and server not in self._clients:
+                self._tell(
+                    f"the mps server {server} has ended: jobs that used it get cuda's errors; "
+                    "those that start now get another server"
+                )
+        return True
+
+    def _replace(self) -> bool:
+        was_there, self.directory = self.directory is not None, None
+        self._clients = {}
+        self._reap()
+        is_there = self.open()
+        if was_there:
+            log.warning("the control daemon of mps has ended", another=is_there)
+            next_ = "those that start now get another" if is_there else "there is no other"
+            self._tell(
+                f"the control daemon of mps has ended: jobs that used it get cuda's errors; {next_}"
+            )
+        elif is_there:
+            self._tell("mps runs again: jobs that start now use it")
+        return is_there
+
+    def _servers(self, directory: Path) -> dict[str, bool]:
+        """Pids of servers, and whether each has clients."""
+        servers = (self._ask(directory, "get_server_list") or "").split()
+        return {
+            server: bool((self._ask(directory, f"get_client_list {server}") or "").strip())
+            for server in servers
+            if server.isdecimal()
+        }
+
+    def _start(self) -> bool:
+        logs = self._own / "log"
+        try:
+            logs.mkdir(parents=True, exist_ok=True)
+            self._own.chmod(0o755)  # its clients look for the pipe there
+            self._child = subprocess.Popen(
+                [PROGRAM, "-f"],
+                env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a ctrl-c is for us: its clients may live on
+            )
+            (self._own / STARTED).write_text(f"{self._child.pid}\n")
+        except OSError as error:
+            log.warning("mps cannot be started, continuing without it", reason=str(error))
+            return False
+        end_s = time.monotonic() + START_S
+        while time.monotonic() < end_s and self._child.poll() is None:
+            if self._ask(self._own, "get_server_list") is not None:
+                log.info("started mps", pid=self._child.pid, pipes=str(self._own))
+                return True
+            time.sleep(POLL_S)
+        code = self._child.poll()
+        reason = "does not answer" if code is None else f"ended with code {code}"
+        log.warning("mps does not start, continuing without it", reason=reason, logs=str(logs))
+        return False
+
+    def _reap(self) -> None:
+        if self._child is None:
+            return
+        try:
+            self._child.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            log.warning("mps does not end, leaving it", pid=self._child.pid)
+        self._child = None
+
+    def _ask(self, directory: Path, command: str) -> str | None:
+        """What it says to a command; None: nobody answers."""
+        if not (directory / "control").exists():
+            return None
+        try:
+            done = subprocess.run(
+                [PROGRAM],
+                env=self._surroundings(directory),
+                input=f"{command}\n",
+                capture_output=True,
+                text=True,
+                timeout=ANSWER_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    def _surroundings(self, directory: Path) -> dict[str, str]:
+        return self._environment | {PIPES: str(directory)}
+
+    def _devices(self) -> dict[str, str]:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(self._gpus)} if self._gpus else {}

@@ -1,0 +1,78 @@
+"""Jobs on a GPU in mode mps that the daemon runs: parts of the SMs, and what a crash does."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from running_job import DEADLINE_S, until
+
+SMS = 8  # of the profile `tiny`
+CONTROL = "nvidia-cuda-mps-control"
+PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+
+
+def ask(place, command):
+    done = subprocess.run(
+        [CONTROL],
+        env=place.env | {PIPES: str(place.folder / "mps")},
+        input=command,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def place(fresh_place):
+    config = fresh_place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps"\n')
+    fresh_place.start_daemon("--config", str(config))
+    yield fresh_place
+    fresh_place.close()  # else it would start another
+    ask(fresh_place, "quit -t 0")
+
+
+def sms_of(place, job):
+    job.do("waiting.short(gpu)")
+    return {row["sms"] for row in place.ran(job.pid) if row["kind"] == "kernel"}
+
+
+def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
+    whole = place.job("whole", "-p", "latency")
+    by_count = place.job("by-count", "-p", "latency", "--sm", "2")
+    by_percent = place.job("by-percent", "-p", "batch", "--sm", "50%", "--isolation", "mps")
+
+    assert sms_of(place, whole) == {SMS}
+    assert sms_of(place, by_count) == {2}
+    assert sms_of(place, by_percent) == {4}
+    assert by_percent.do("os.environ['CUDA_MPS_CLIENT_PRIORITY']") == "1"
+    assert set(ask(place, f"get_client_list {ask(place, 'get_server_list')}").split()) == {
+        str(job.pid) for job in (whole, by_count, by_percent)
+    }
+    told = place.tandem("explain", "by-count")
+    assert "sm 2 SMs of the SMs, as `tandem run` set it when the job started" in told
+    assert "a fatal fault of one job ends all jobs of its user" in told
+    with pytest.raises(AssertionError, match="is fixed while it runs, for its gpu is in mode mps"):
+        place.tandem("set", "by-count", "sm=4")
+
+
+def test_a_jobs_own_word_about_mps_stands(place):
+    own = place.job("own", "--sm", "50%", "--env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25")
+
+    assert sms_of(place, own) == {2}
+
+
+@pytest.mark.slow
+def test_after_a_crash_of_the_server_jobs_are_told_and_new_ones_run(place):
+    victim = place.job("victim", "-p", "latency")
+    server = int(ask(place, "get_server_list"))
+    until(lambda: f"server={server}" in (place.folder / "log").read_text(), what="a look")
+
+    os.kill(server, signal.SIGKILL)
+    until(lambda: "has ended" in place.tandem("explain", "victim"), what="it is told")
+
+    assert victim.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
+    assert place.job("next", "-p", "latency").do("compute()") == [15]

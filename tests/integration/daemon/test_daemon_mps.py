@@ -1,0 +1,192 @@
+"""Supervision of MPS, against the control program of the software GPU and its stdin commands."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from tandem import softgpu
+from tandemd.edges.mps import PIPES, PROGRAM, MpsControl
+
+PATIENCE_S = 20
+
+
+class Supervised:
+    """A control for a test, what it told, and the thread that it runs in."""
+
+    def __init__(self, folder, **variables):
+        self.told = []
+        self.heard = threading.Condition()
+        self.environment = softgpu.environment(folder=folder / "gpu") | variables
+        self.own = folder / "mps"
+        self.control = MpsControl(
+            own=self.own,
+            environment=self.environment,
+            gpus=(),
+            tell=self._hear,
+            look_s=0.02,
+        )
+        self._thread = threading.Thread(target=self.control.run)
+
+    def _hear(self, what):
+        with self.heard:
+            self.told.append(what)
+            self.heard.notify_all()
+
+    def watch(self):
+        self._thread.start()
+
+    def stop(self):
+        self.control.stop()
+        if self._thread.ident is not None:
+            self._thread.join(PATIENCE_S)
+
+    def hears(self, words):
+        with self.heard:
+            return self.heard.wait_for(lambda: any(words in told for told in self.told), PATIENCE_S)
+
+    def ask(self, command, place=None):
+        done = subprocess.run(
+            [PROGRAM],
+            env=self.environment | {PIPES: str(place or self.own)},
+            input=command,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else None
+
+    @property
+    def pid(self):
+        return int((self.own / "nvidia-cuda-mps-control.pid").read_text())
+
+
+@pytest.fixture
+def folder():
+    made = Path(tempfile.mkdtemp(prefix="mps-"))  # pytest's names are too long for a socket
+    (made / "gpu").mkdir()
+    yield made
+    for place in (made / "mps", made / "theirs"):
+        if (place / "control").exists():
+            subprocess.run(
+                [PROGRAM],
+                env=softgpu.environment() | {PIPES: str(place)},
+                input="quit -t 0",
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+                capture_output=True,
+            )
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def mps(folder):
+    made = Supervised(folder)
+    yield made
+    made.stop()
+
+
+def client_of(place):
+    """What the driver of the software GPU says to a control daemon, and its answer."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(PATIENCE_S)
+    connection.connect(str(place / "control"))
+    connection.send(b"client")
+    assert connection.recv(512).startswith(b"ok ")
+    return connection
+
+
+def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
+    assert mps.control.open()
+
+    assert mps.control.is_own
+    assert mps.control.variables() == {PIPES: str(mps.own)}
+    assert mps.ask("get_default_active_thread_percentage") == "100.0\n"
+    mps.stop()
+    assert mps.ask("get_server_list") is None
+
+
+def test_one_that_runs_already_is_used_and_left_running(folder):
+    theirs = folder / "theirs"
+    environment = softgpu.environment(folder=folder / "gpu") | {
+        PIPES: str(theirs),
+        "CUDA_MPS_LOG_DIRECTORY": str(theirs),
+    }
+    subprocess.run([PROGRAM, "-d"], env=environment, check=True, timeout=PATIENCE_S)
+    mps = Supervised(folder, **{PIPES: str(theirs)})
+
+    assert mps.control.open()
+
+    assert not mps.control.is_own
+    assert mps.control.variables() == {PIPES: str(theirs)}
+    mps.stop()
+    assert mps.ask("get_server_list", theirs) == ""
+
+
+def test_the_next_daemon_takes_over_what_one_before_it_has_started(mps, folder):
+    assert mps.control.open()
+    pid = mps.pid
+    following = Supervised(folder)
+
+    assert following.control.open()
+
+    assert following.control.is_own
+    assert mps.pid == pid
+    following.stop()
+    assert mps.ask("get_server_list") is None
+
+
+def test_it_is_left_alone_while_it_has_clients(mps):
+    assert mps.control.open()
+    with client_of(mps.own):
+        mps.stop()
+
+        assert mps.ask("get_server_list").strip().isdecimal()
+
+
+def test_a_control_daemon_that_is_killed_is_replaced_and_jobs_are_told(mps):
+    assert mps.control.open()
+    pid = mps.pid
+    mps.watch()
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert mps.hears("the control daemon of mps has ended: jobs that used it get cuda's errors")
+    assert "those that start now get another" in mps.told[-1]
+    assert mps.pid != pid
+    assert mps.ask("get_server_list") == ""
+
+
+def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps):
+    assert mps.control.open()
+    with client_of(mps.own):
+        server = int(mps.ask("get_server_list"))
+        assert mps.control._look()  # knows of the client now
+
+        os.kill(server, signal.SIGKILL)
+        until = threading.Event()
+        while mps.ask("get_server_list").strip() == str(server):
+            until.wait(0.01)
+        assert mps.control._look()
+
+    assert mps.told == [
+        f"the mps server {server} has ended: jobs that used it get cuda's errors; those that start "
+        "now get another server"
+    ]
+
+
+def test_without_the_program_there_is_no_mps(folder):
+    mps = Supervised(folder, PATH="/nowhere")
+
+    assert not mps.control.open()
+
+    assert mps.control.directory is None
+    assert mps.control.variables() == {}
