@@ -20,7 +20,9 @@ Settings g_settings;
 namespace {
 
 constexpr uint32_t kShimVersion = 0u << 16 | 1u << 8 | 0u;
-constexpr int kFirstAttachMs = 200;
+// As long as it takes for a daemon to count as hung: one that is only busy has to know of a job before
+// that takes memory which others were promised.
+constexpr int kFirstAttachMs = 2000;
 
 bool has_context() {
   CUcontext context = nullptr;
