@@ -52,7 +52,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     else:
         summary = _open(scheduler, job, group, *found)
     lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job, scheduler.options)]
-    lines += turn_lines(group, found, scheduler.options)
+    lines += turn_lines(scheduler, group)
     lines += curve_lines(group, scheduler, now_ns)
     lines += phase_lines(group, scheduler)
     if standing := scheduler.lanes.of(group):

@@ -41,22 +41,29 @@ def waits_for_turn(scheduler: Scheduler, job: Job, group: Group) -> bool:
     return _holder(group, *found) is not None and bool(_comes_with_turn(scheduler, job, group))
 
 
-def turn_lines(
-    group: Group, found: tuple[list[Group], Turns] | None, options: Options
-) -> list[str]:
+def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
     """What memory means for turns; nothing where all fits."""
     lines = []
+    options, found = scheduler.options, scheduler.island_of(group)
     if group.misfit_bytes:
-        lines.append(
-            "its memory does not fit beside what cannot be moved: "
-            f"{size_of(group.misfit_bytes)} too much; it gets no turn until others give up as much"
-        )
+        lines.append(f"{_misfit(scheduler, group)} until others give up as much")
     holder = _holder(group, *found) if found else None
     if group.stall_ns:
         lines.append(_rule("its turn", group, options))
     elif holder is not None and holder.stall_ns and group.wants:
         lines.append(_rule(f"the turn of {holder.title}", holder, options))
     return lines
+
+
+def _misfit(scheduler: Scheduler, group: Group) -> str:
+    """By how much the GPU is too small for its memory now, and why."""
+    crowds = scheduler.residency.crowds
+    crowd = next((crowd for gpus, crowd in crowds.items() if group.gpus <= gpus), None)
+    why = "its memory does not fit beside what cannot be moved"
+    if crowd is not None and crowd.waits_for_the_host(group):
+        limit = size_of(scheduler.options.host_limit_bytes)
+        why = f"the host has no room for what would have to go for it (host_limit {limit})"
+    return f"{why}: {size_of(group.misfit_bytes)} too much; it gets no turn"
 
 
 def _rule(whose: str, group: Group, options: Options) -> str:

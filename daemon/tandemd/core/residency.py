@@ -74,7 +74,7 @@ class Crowd:
 
     def in_the_way_of(self, group: Group) -> Iterator[GroupKey]:
         """Those for whom it waits, because the host has no room for their memory."""
-        if self._waits_for_the_host(group):
+        if self.waits_for_the_host(group):
             yield from self._those_who_go_for(group)
 
     def _those_who_go_for(self, group: Group) -> list[GroupKey]:
@@ -86,7 +86,7 @@ class Crowd:
             if lacks_bytes and key != group.key and (goes_first or key not in self.first)
         ]
 
-    def _waits_for_the_host(self, group: Group) -> bool:
+    def waits_for_the_host(self, group: Group) -> bool:
         """It could have what it needs if the host had room for others' memory."""
         claim = self.claims.get(group.key)
         is_over = claim is not None and claim.needed_bytes > self.room_now_for(group)
