@@ -23,6 +23,7 @@ DAEMON_TIMEOUT_S = 2.0
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _MPS_CONTROL = "nvidia-cuda-mps-control"
+_COMPUTE_MODES = {1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}  # of NVML
 
 _SOFTWARE_GPU = Path(__file__).parent / "softgpu" / "lib"
 
@@ -206,6 +207,49 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
     yield Finding(check="mps", level=OK, text=text)
 
 
+def check_gpu_modes(_machine: Machine) -> Iterator[Finding]:
+    """What of the GPUs' settings keeps jobs from sharing them."""
+    try:
+        modes = _modes_of_nvml()
+    except (ImportError, OSError):
+        return  # other checks say so
+    for index, (compute, is_mig) in enumerate(modes):
+        if compute != 0:
+            yield Finding(
+                check="gpu modes",
+                level=WARN,
+                text=f"gpu {index} is in compute mode {_COMPUTE_MODES.get(compute, compute)}: "
+                "a second job gets no context there, but of mps, whose server is the one process",
+                remedy=f"nvidia-smi -i {index} -c DEFAULT, or mode mps",
+            )
+        if is_mig:
+            yield Finding(
+                check="gpu modes",
+                level=WARN,
+                text=f"gpu {index} has MIG on: its instances count as gpus of their own, "
+                "of which this version knows neither the memory nor the SMs",
+                remedy="promises of memory (--memory-min, lanes) mean nothing there",
+            )
+
+
+def _modes_of_nvml() -> list[tuple[int, bool]]:
+    """Compute mode, and whether MIG is on, of each GPU."""
+    import pynvml
+
+    def is_mig(device: object) -> bool:
+        try:
+            return bool(pynvml.nvmlDeviceGetMigMode(device)[0])
+        except pynvml.NVMLError:  # not of this GPU
+            return False
+
+    try:
+        pynvml.nvmlInit()
+        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [(int(pynvml.nvmlDeviceGetComputeMode(d)), is_mig(d)) for d in devices]
+    except pynvml.NVMLError as exc:
+        raise OSError(str(exc)) from exc
+
+
 def _mps_servers(place: Path) -> list[str] | None:
     """Pids; None: nobody answers there."""
     if not (place / "control").exists():
@@ -387,6 +431,7 @@ CHECKS: tuple[Check, ...] = (
     check_kernel,
     check_host_memory,
     check_mps,
+    check_gpu_modes,
     check_runtime_dir,
     check_sockets,
     check_daemon,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tandemd.core.explain_space import no_share
 from tandemd.core.model import Job
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.space import said
 
 PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 
@@ -18,10 +20,17 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
             "idle_release has no effect: only a job that was started with --swappable gives its "
             "memory up when idle"
         )
+    group = scheduler.group_of(job)
+    if _asks_for_time(job, changed) and group and (why_not := no_share(group, scheduler)):
+        yield f"sm has no effect: {why_not}"
     if promised := [word for field, word in PROMISES.items() if field in changed]:
         why = _no_promise(scheduler, job)
         if why:
             yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
+
+
+def _asks_for_time(job: Job, changed: set[str]) -> bool:
+    return bool(changed & {"sm_percent", "sm_count"} and said(job.spec) and job.processes)
 
 
 def _no_promise(scheduler: Scheduler, job: Job) -> str:

@@ -20,7 +20,7 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
         return lines
     if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
         return [*lines, f"sm {asked} of the SMs, as `tandem run` set it when the job started"]
-    if why_not := _no_share(group, scheduler):
+    if why_not := no_share(group, scheduler):
         return [*lines, f"sm {asked} has no effect: {why_not}"]
     owed = owed_share(job, group, options)
     lines.append(
@@ -32,7 +32,8 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     return lines
 
 
-def _no_share(group: Group, scheduler: Scheduler) -> str | None:
+def no_share(group: Group, scheduler: Scheduler) -> str | None:
+    """Why a share of time means nothing to a group now; None: it counts."""
     policy, options = scheduler.policy, scheduler.options
     if policy.quantum_ns(options) is None:
         return f"under {options.policy} a turn does not end while there is work"

@@ -57,14 +57,19 @@ def owed_share(job: Job, group: Group, options: Options) -> float:
 
 def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
     """Set what fair queueing counts every group of an island by, and what each is owed."""
+    groups, weights, anybody = list(members), dict(options.weights), False
+    for group in groups:
+        group.weight, group.owed_share = weights[group.job_class], 0.0
+        for job in group.jobs.values():
+            anybody |= bool(job.spec.sm_percent or job.spec.sm_count)
+    if not anybody or policy.quantum_ns(options) is None:  # turns do not end for anybody's share
+        return
     tiers: dict[int, list[Group]] = {}
-    for group in members:
-        group.weight, group.owed_share = float(options.weight(group.job_class)), 0.0
+    for group in groups:
         if not (group.is_closed or group.undrainable or policy.always_open(group)):
             tiers.setdefault(policy.tier(group), []).append(group)
-    if policy.quantum_ns(options) is not None:  # else turns do not end for anybody's share
-        for groups in tiers.values():
-            _share_out(groups, options)
+    for tier in tiers.values():
+        _share_out(tier, options)
 
 
 def _share_out(groups: list[Group], options: Options) -> None:

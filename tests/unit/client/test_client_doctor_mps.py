@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tandem._doctor import OK, check_mps
+from tandem import _doctor
+from tandem._doctor import OK, check_gpu_modes, check_mps
 
 
 @pytest.fixture
@@ -46,3 +47,13 @@ def test_a_pipe_that_nobody_answers_at_is_no_mps(told):
 
 def test_a_machine_without_the_program_cannot_have_it(told):
     assert told(None).startswith("no nvidia-cuda-mps-control on the PATH")
+
+
+def test_settings_that_keep_jobs_from_sharing_a_gpu_are_told(monkeypatch):
+    monkeypatch.setattr(_doctor, "_modes_of_nvml", lambda: [(0, False), (3, False), (0, True)])
+
+    exclusive, mig = check_gpu_modes(SimpleNamespace())
+
+    assert exclusive.text.startswith("gpu 1 is in compute mode exclusive-process: a second job")
+    assert exclusive.remedy == "nvidia-smi -i 1 -c DEFAULT, or mode mps"
+    assert mig.text.startswith("gpu 2 has MIG on: its instances count as gpus of their own")

@@ -1,7 +1,7 @@
 """What `tandem set` changes, in the story; and what of it has no effect."""
 
 import pytest
-from talk import BATCH, MS, NORMAL, Talk
+from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.effects import without_effect
 from tandemd.core.minima import share_bytes
@@ -91,3 +91,24 @@ def test_a_share_is_one_of_the_gpu_the_job_is_on():
 
     assert share_bytes(30, job, sizes) == 40 * GIB // 100 * 30
     assert share_bytes(30, job, {0: 80 * GIB}) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "job_class", "why"),
+    [
+        ("fifo", BATCH, "under fifo a turn does not end while there is work"),
+        ("priority", LATENCY, "under priority its class takes no turns: it is never held"),
+        ("priority", BATCH, None),
+    ],
+)
+def test_a_share_of_time_needs_turns_that_end(policy, job_class, why):
+    talk = Talk(Options(policy=policy))
+    talk.attach(1, job_class)
+
+    talk.update(1, job_class=job_class, sm_percent=30)
+    set_ = told(talk, "sm_percent")
+    talk.update(1, job_class=job_class)
+    taken_back = told(talk, "sm_percent")
+
+    assert set_ == ([f"sm has no effect: {why}"] if why else [])
+    assert taken_back == []
