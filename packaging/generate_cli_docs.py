@@ -35,7 +35,7 @@ EXIT_CODES = """\
 ## Exit codes
 
 `tandem run` becomes its command, so the exit code is the command's; before that it is 125 (tandem
-failed), 126 (cannot be executed), 127 (not found) or 75 (no room, with `--require`).
+failed), 126 (cannot be executed), 127 (not found) or 75 (no room, with `--require` or `--no-wait`).
 `tandem doctor` exits with 1 if a check fails. All others:
 
 | code | error | cause |

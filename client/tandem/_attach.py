@@ -24,6 +24,7 @@ TYPE_REGISTER = 7
 TYPE_REGISTERED = 8
 
 REFUSED_NO_ROOM, REFUSED_UNFIT = 4, 7
+FLAG_NO_WAIT = 1
 
 SECOND_NS = 1_000_000_000
 MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
@@ -35,6 +36,7 @@ HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
 SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # and the GPU
+FLAGS = struct.Struct("=I4x")
 REGISTERED = struct.Struct("=Q16x")
 REFUSED = struct.Struct("=II160s")
 _TIMEVAL = struct.Struct("@ll")
@@ -61,6 +63,7 @@ class Request:
     ephemeral_bytes: int | None = None
     sm_count: int | None = None  # in place of sm_percent
     isolation: str | None = None  # a key of ISOLATIONS
+    no_wait: bool = False  # refuse it where it would have to stand in line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,7 @@ def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
     promise = PROMISE.pack(request.persistent_bytes or 0, request.ephemeral_bytes or 0)
     isolation = ISOLATIONS[request.isolation] if request.isolation else 0
     space = SPACE.pack(request.sm_count or 0, isolation, _text(gpu, NAME_BYTES))
-    body = asked + what + promise + space
+    body = asked + what + promise + space + FLAGS.pack(FLAG_NO_WAIT if request.no_wait else 0)
     size = HEADER.size + len(body)
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body
 

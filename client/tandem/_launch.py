@@ -96,8 +96,8 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
 
     Raises:
         LaunchError: as `plan`, or the daemon is required and absent (125), or refuses for lack
-            of room (75) or another reason (125); or, required or not, no GPU that is meant can
-            ever give what is asked of its SMs (125).
+            of room (75, also if the job is not to wait) or another reason (125); or, required or
+            not, no GPU that is meant can ever give what is asked of its SMs (125).
         UsageError: as `plan`.
     """
     decided = plan(launch, environ, uid=uid)
@@ -270,6 +270,8 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
                 raise LaunchError(f"not started: {reason}", exit_code=EXIT_FAILED)
             room = code == _attach.REFUSED_NO_ROOM
             exit_code = EXIT_NO_ROOM if room else EXIT_FAILED
+            if room and launch.request.no_wait:
+                raise LaunchError(f"the daemon refuses: {reason}", exit_code=exit_code)
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
             return {"TANDEM_DISABLE": "1"}
 

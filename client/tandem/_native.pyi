@@ -51,6 +51,7 @@ class Register:
     gpu: str  # index or UUID; empty = not said
     request: Request
     command: str
+    no_wait: bool  # refuse it where it would have to stand in line
 
 @final
 class Mapped: ...

@@ -125,7 +125,10 @@ void add_types(py::module_& module) {
       .def_property_readonly("promise", [](const Register& r) { return promised(r.promise); })
       .def_property_readonly("space", [](const Register& r) { return asked_of_sms(r.space); })
       .def_property_readonly("gpu", [](const Register& r) { return py::str(r.gpu); })
-      .def_property_readonly("command", [](const Register& r) { return py::str(r.command); });
+      .def_property_readonly("command", [](const Register& r) { return py::str(r.command); })
+      .def_property_readonly("no_wait", [](const Register& r) {
+        return (r.flags & wire::kRegisterNoWait) != 0;
+      });
   py::class_<wire::Shared>(module, "Shared", py::is_final())
       .def_readonly("key", &wire::Shared::key);
   py::class_<wire::Uses>(module, "Uses", py::is_final())

@@ -183,6 +183,8 @@ struct Refused {
   char reason[160];
 };
 
+inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it where it would have to stand in line
+
 struct Register {
   Header header;
   Request request;
@@ -190,6 +192,8 @@ struct Register {
   Promise promise;
   Space space;
   char gpu[kNameBytes];  // index or UUID of the one it is bound to; empty = not said
+  uint32_t flags;        // kRegister..; unknown ones mean nothing
+  uint32_t reserved;
 };
 
 struct Registered {
@@ -206,6 +210,6 @@ static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) 
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
 static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && sizeof(HostBack) == 32);
 static_assert(offsetof(Hello, abilities) == 212);
-static_assert(sizeof(Refused) == 184 && sizeof(Register) == 528 && sizeof(Registered) == 552);
+static_assert(sizeof(Refused) == 184 && sizeof(Register) == 536 && sizeof(Registered) == 552);
 
 }  // namespace tandem::wire

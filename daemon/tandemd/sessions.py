@@ -131,7 +131,10 @@ class Sessions:
         if (why := unfit(spec, gpus, self._scheduler.options)) is not None:
             self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
             return
-        if (objection := self._scheduler.objection_to(spec)) is not None:
+        objection = self._scheduler.objection_to(spec)
+        if objection is None and packet.no_wait:
+            objection = self._scheduler.line_before(spec, uid, gpus)
+        if objection is not None:
             self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
             return
         job_id = self._new_job_id()

@@ -59,7 +59,7 @@ inline void codec(const uint8_t* bytes, size_t size) {
 
 // A packet that is valid but for the given bytes: what random bytes alone never reach.
 inline void codec_from_valid(uint16_t type, const uint8_t* edits, size_t size) {
-  uint8_t packet[sizeof(wire::Hello)] = {};
+  uint8_t packet[sizeof(wire::Hello) + sizeof(wire::Register)] = {};  // either of them
   size_t bytes = sizeof(wire::Mapped);
   if (type == static_cast<uint16_t>(wire::Type::kHello)) bytes = sizeof(wire::Hello);
   if (type == static_cast<uint16_t>(wire::Type::kRegister)) bytes = sizeof(wire::Register);

@@ -106,7 +106,10 @@ class Admission(RuleBasedStateMachine):
         first = {"fifo": 0, "srtf": remaining, "fair": served, "pack": -need.peak_bytes}
         self.ranks[key] = (first[self.order], self.next)
         self.next += 1
-        self.hear(self.lanes.request(key, need, remaining_ns=remaining))
+        would_come = self.lanes.has_room(need, CAPACITY)
+        outcome = self.lanes.request(key, need, remaining_ns=remaining)
+        assert would_come is (key in outcome.admitted)
+        self.hear(outcome)
 
     @precondition(lambda self: self.on)
     @rule(number=st.integers(0, 9))

@@ -136,6 +136,12 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     "--require", is_flag=True, envvar="TANDEM_REQUIRE", help="Fail instead of running unshared."
 )
 @click.option(
+    "--wait/--no-wait",
+    default=True,
+    envvar="TANDEM_WAIT",
+    help="Whether the job may stand in line for a GPU (policy `lanes`); if not it ends with 75.",
+)
+@click.option(
     "--env",
     "variables",
     multiple=True,
@@ -154,13 +160,14 @@ def run(**options: Any) -> None:
     \b
     Exit code: that of the command, or
       125  tandem failed       126  the command cannot be executed
-      127  command not found    75  no room, with --require
+      127  command not found    75  no room, with --require or --no-wait
 
     \b
     Examples:
       tandem run -p latency --slo p99=50ms -J llama -- python serve.py
       tandem run -p batch -m 20GiB -- torchrun --nproc-per-node 2 train.py
       tandem run -m 40% --wait-memory 5min -- python train.py
+      tandem run --no-wait --persistent 20GiB --ephemeral 40GiB -- python train.py
       tandem run --dry-run -m 40% -- python train.py
     """
     launch = Launch(
@@ -204,6 +211,7 @@ def _request(options: dict[str, Any]) -> Request:
         preemptible=options["preemptible"],
         swappable=options["swappable"],
         checkpoint=options["checkpoint"],
+        no_wait=not options["wait"],
         name=options["name"],
         group=options["group"],
     )

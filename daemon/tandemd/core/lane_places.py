@@ -122,6 +122,25 @@ class LanePlaces:
         """How a group stands; None: it is left alone."""
         return self._standing.get(group.key)
 
+    def line_before(
+        self, spec: JobSpec, key: GroupKey, capacity_bytes: Mapping[int, int], options: Options
+    ) -> str | None:
+        """Why a job that is about to come would stand in line; None: it would not.
+
+        On some of the GPUs: which one it takes is not known, nor who else comes until it does.
+        """
+        standing = self._standing.get(key)
+        if standing is not None:
+            return _line_of_group(standing, spec)
+        need = _sum([spec])
+        for gpu, size_bytes in capacity_bytes.items():
+            fresh = Lanes(capacity_bytes=size_bytes, order=options.lane_order)
+            if self._lanes.get(gpu, fresh).has_room(need, spec.memory_bytes):
+                return None
+        if not capacity_bytes:
+            return None
+        return f"it would stand in line: no gpu has room for {_told(need)} now"
+
     def tell(self, processes: Mapping[int, Process]) -> Iterator[Action]:
         """Behind the gates: who waits at the end of an iteration finds its own closed."""
         wanted = {
@@ -375,6 +394,23 @@ def growth_objection(standing: Standing | None, job: Job, spec: JobSpec) -> str 
         f"it may use {size_of(need.peak_bytes)}, for which there is no room beside the jobs on its "
         "gpu; try again when one has left"
     )
+
+
+def _line_of_group(standing: Standing, spec: JobSpec) -> str | None:
+    """The same of one that joins a group."""
+    lanes, key = standing.lanes, standing.group.key
+    if not lanes.is_admitted(key):
+        return f"it would stand in line with {standing.group.title}"
+    need = _sum([*(job.spec for job in standing.group.jobs.values()), spec])
+    if need is None or lanes.could_grow(key, need):
+        return None
+    return f"it would stand in line: there is no room for {_told(need)} where its group is"
+
+
+def _told(need: Need | None) -> str:
+    if need is None:
+        return "a job that promises nothing"
+    return f"{size_of(need.persistent_bytes)} for good and {size_of(need.ephemeral_bytes)} besides"
 
 
 def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> str | None:

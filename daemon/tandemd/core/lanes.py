@@ -214,6 +214,20 @@ class Lanes:
             return max(0, min(lane.members[key].most_bytes, rest_bytes))
         return need.peak_bytes
 
+    def has_room(self, need: Need | None, most_bytes: int) -> bool:
+        """Whether somebody who asked now, as in `request`, would be admitted at once."""
+        if self._alone or (self._line and not ORDERS[self.order].overtakes):
+            return False
+        if need is None:
+            return min(most_bytes, self.capacity_bytes) <= self.free_bytes or (
+                self._beside_bytes() > 0
+            )
+        return self._least_cost_bytes(need) <= self.free_bytes
+
+    def _least_cost_bytes(self, need: Need) -> int:
+        """In a lane of its own, or in one of those there are."""
+        return min((need.peak_bytes, *(lane.cost_bytes(need) for lane in self._lanes.values())))
+
     def missing_bytes(self, key: GroupKey) -> int:
         """Room that has to become free until one in line fits; 0: only others are before it.
 
@@ -223,8 +237,7 @@ class Lanes:
         need = self._line[key].need
         if need is None or self._alone:
             return 0
-        costs = (need.peak_bytes, *(lane.cost_bytes(need) for lane in self._lanes.values()))
-        return max(0, min(costs) - self.free_bytes)
+        return max(0, self._least_cost_bytes(need) - self.free_bytes)
 
     def request(
         self,

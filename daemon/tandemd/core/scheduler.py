@@ -9,7 +9,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -280,6 +280,19 @@ class Scheduler:
         others = [other for other in self.jobs.values() if other is not job]
         gpus = gpus_of(job) if job else frozenset()
         return objection(spec, others, capacity_bytes, gpus)
+
+    def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
+        """Why a new job would have to stand in line on each of `gpus`; None: it would not.
+
+        Without `gpus` any will do.
+        """
+        if not self.policy.by_lanes:
+            return None
+        key = (uid, f"g:{spec.group}")  # without a group there is none of that name
+        key = self._ties.home_of(key) or key
+        known = self.memory.line.capacity_bytes
+        meant = {gpu: known[gpu] for gpu in gpus or known if gpu in known}
+        return self.lanes.line_before(spec, key, meant, self.options)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the scheduler contradicts itself."""

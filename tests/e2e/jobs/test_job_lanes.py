@@ -1,5 +1,8 @@
 """Jobs whose peaks do not fit together share the GPU, or wait to be let in: the policy `lanes`."""
 
+import subprocess
+import sys
+
 import pytest
 from running_job import until
 from test_job_pairs import overlap_ns
@@ -155,3 +158,21 @@ def test_the_order_says_who_comes_first_when_there_is_room(lanes, order, first):
     until(lambda: iterations(place), what="somebody runs an iteration")
 
     assert iterations(place) == [first]
+
+
+def test_a_job_that_is_not_to_wait_is_refused_where_it_would_stand_in_line(lanes):
+    place = lanes()
+    first = place.job("first", *promise(600, 300))
+
+    def start(*options):
+        words = [sys.executable, "-m", "tandem.cli", "run", *options, *promise(400, 1)]
+        return subprocess.run(
+            [*words, "--", "/bin/true"], env=place.env, capture_output=True, text=True, check=False
+        )
+
+    refused = start("--no-wait")
+    assert refused.returncode == 75
+    assert "it would stand in line: no gpu has room for 400 MiB for good" in refused.stderr
+    assert start().returncode == 0
+    assert first.end() == 0
+    until(lambda: start("--no-wait").returncode == 0, what="there is room")

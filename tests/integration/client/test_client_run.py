@@ -179,6 +179,32 @@ def test_a_job_that_asks_for_what_no_gpu_can_give_is_not_started_required_or_not
     assert done.stderr == "error: not started: it asks for 9 SMs, and gpu 0 has 8\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "no_wait"), [(("--no-wait",), True), (("--wait",), False), ((), False)]
+)
+def test_the_daemon_hears_whether_the_job_may_stand_in_line(tandem, attached, words, no_wait):
+    daemon = attached(REGISTERED)
+
+    tandem("run", *words, "--", "/bin/true")
+
+    assert native.decode(daemon.packets[0]).no_wait is no_wait
+
+
+def test_a_job_that_is_not_to_wait_does_not_run_without_room(tandem, attached):
+    attached(NO_ROOM)
+
+    done = tandem("run", "--no-wait", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr == "error: the daemon refuses: no room for another process\n"
+
+
+def test_without_a_daemon_there_is_no_line_to_stand_in(tandem, runtime_dir):
+    done = tandem("run", "--no-wait", "--", "/bin/echo", "ran")
+
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+
+
 def test_a_command_that_does_not_exist_is_not_registered(tandem, attached):
     daemon = attached(REGISTERED)
 

@@ -1,6 +1,7 @@
 """REGISTER as `tandem run` packs it, held against the contract in csrc/core/wire.h."""
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def test_numbers_are_those_of_the_header():
     assert member("kRegister") == _attach.TYPE_REGISTER
     assert member("kRegistered") == _attach.TYPE_REGISTERED
     assert member("kNoRoom") == _attach.REFUSED_NO_ROOM
+    assert constant("kRegisterNoWait") == _attach.FLAG_NO_WAIT
     assert member("kUnfit") == _attach.REFUSED_UNFIT
     words = {"time": "kTime", "mps": "kMps", "mps+green": "kMpsGreen", "mig": "kMig"}
     assert {word: member(name) for word, name in words.items()} == _attach.ISOLATIONS
@@ -85,6 +87,20 @@ def test_the_daemon_reads_what_we_write():
     assert (packet.space, packet.gpu) == ((40, 3), "GPU-1")
 
 
+@pytest.mark.parametrize("no_wait", [True, False])
+def test_whether_a_job_may_stand_in_line_is_said(no_wait):
+    packet = encode_register(Request(no_wait=no_wait), command="x")
+
+    assert native.decode(packet).no_wait is no_wait
+
+
+def test_whoever_does_not_say_it_may_stand_in_line():
+    older = encode_register(Request(no_wait=True), command="x")[: -_attach.FLAGS.size]
+    resized = older[:8] + struct.pack("=I", len(older)) + older[12:]
+
+    assert native.decode(resized).no_wait is False
+
+
 def test_we_read_what_the_daemon_writes():
     assert decode_answer(native.encode_registered(job_id=0x7F3A)) == Registered(job_id=0x7F3A)
     text = "CUDA_MPS_CLIENT_PRIORITY=1\nA=b=c"
@@ -103,9 +119,8 @@ def test_what_was_not_said_is_zero():
 def test_a_long_command_is_cut_between_characters():
     packet = encode_register(Request(), command="ä" * 200)
 
-    command = packet[: -_attach.PROMISE.size - _attach.SPACE.size][-_attach.COMMAND_BYTES :].rstrip(
-        b"\0"
-    )
+    behind = _attach.PROMISE.size + _attach.SPACE.size + _attach.FLAGS.size
+    command = packet[:-behind][-_attach.COMMAND_BYTES :].rstrip(b"\0")
     assert command.decode() == "ä" * 127
 
 

@@ -7,7 +7,7 @@ from talk import MS, Talk
 
 from tandemd.core.events import CloseGates, OpenGates, SetLane, SetMemoryLimit
 from tandemd.core.explain import explain
-from tandemd.core.model import Options, WaitReason
+from tandemd.core.model import JobSpec, Options, WaitReason
 
 MIB = 1 << 20
 TOTAL = 1024 * MIB
@@ -447,3 +447,48 @@ def test_a_promise_of_one_of_several_in_a_group_counts_with_the_others(talk):
     refused = replace(job.spec, **promise(200, 300))  # 100 and 200 more
     assert "no room beside the jobs on its gpu" in talk.core.objection_to(refused, job)
     assert talk.core.objection_to(replace(job.spec, **promise(200, 200)), job) is None
+
+
+def line_before(talk, persistent, ephemeral, uid=1000, gpus=(), **spec):
+    return talk.core.line_before(JobSpec(**promise(persistent, ephemeral), **spec), uid, gpus)
+
+
+def test_who_is_not_to_wait_hears_before_it_starts_that_it_would(talk):
+    assert line_before(talk, 600, 1) is None
+    come(talk, 1, 100, 500)
+
+    assert line_before(talk, 400, 500) is None, "in the lane of the first"
+    assert line_before(talk, 600, 1) == (
+        "it would stand in line: no gpu has room for 600 MiB for good and 1 MiB besides now"
+    )
+    come(talk, 2, 600, 1)
+    assert line_before(talk, 1, 1) is not None, "nobody goes before the first in line"
+
+
+def test_another_gpu_with_room_will_do(talk):
+    come(talk, 1, 100, 500)
+    assert line_before(talk, 600, 1) is not None
+
+    talk.core.memory.line.capacity_bytes[1] = TOTAL
+
+    assert line_before(talk, 600, 1) is None
+    assert line_before(talk, 600, 1, gpus={1}) is None
+    assert line_before(talk, 600, 1, gpus={0}) is not None, "it is bound to the other"
+
+
+def test_who_joins_a_group_needs_room_where_that_is(talk):
+    talk.attach(1, group="ranks", **promise(100, 500))
+    assert line_before(talk, 100, 100, group="ranks") is None
+    assert "where its group is" in line_before(talk, 900, 1, group="ranks")
+    assert line_before(talk, 900, 1, group="ranks", uid=1) is not None, "another's group"
+
+    talk.attach(2, group="others", **promise(600, 1))
+    assert "in line with j-2" in line_before(talk, 1, 1, group="others")
+
+
+def test_under_other_policies_nobody_stands_in_line():
+    talk = Talk(Options(policy="fair"))
+    talk.core.memory.line.capacity_bytes = {0: TOTAL}
+    talk.attach(1, **promise(100, 900))
+
+    assert line_before(talk, 900, 1) is None

@@ -107,3 +107,26 @@ def test_what_cannot_be_is_refused_with_the_reason():
         lanes.end(A)
     with pytest.raises(KeyError):
         lanes.missing_bytes(A)
+
+
+@pytest.mark.parametrize("held", [0, 4, 10])
+@pytest.mark.parametrize("most", [5, 10, 99])
+def test_that_one_who_is_not_known_would_be_let_in_is_known_before(held, most):
+    lanes = Lanes(capacity_bytes=10)
+    if held:
+        lanes.request(A, need(held, 0))
+
+    would_come = lanes.has_room(None, most)
+
+    assert would_come is bool(lanes.request(B, None, most_bytes=most).admitted)
+    assert would_come is (held < 10)
+
+
+def test_while_one_is_alone_nobody_would_be_let_in():
+    lanes = Lanes(capacity_bytes=10)
+    lanes.request(A, need(1, 0))
+    lanes.request(B, None)
+    assert lanes.alone == [B]
+
+    assert not lanes.has_room(need(1, 0), 10)
+    assert not lanes.has_room(None, 1)
