@@ -52,8 +52,10 @@ inline void codec(const uint8_t* bytes, size_t size) {
   } else if (message.type == wire::Type::kRegister) {
     check_request(message.request.request);
     require(is_text(message.request.command, sizeof(message.request.command)));
+  } else if (message.type == wire::Type::kShared) {
+    require(message.shared.key != 0);
   } else {
-    require(message.type == wire::Type::kMapped);
+    require(message.type == wire::Type::kMapped || message.type == wire::Type::kUses);
   }
 }
 
