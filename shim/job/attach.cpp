@@ -198,7 +198,17 @@ bool handle_presence(PeerPages& pages, const Packet& packet) {
   return gone != nullptr;
 }
 
-void handle_swap(const Channel& channel, Packet& packet) {
+// Between two messages the page may have changed for the second: it is one order then, not to be carried out
+// twice, or it would be told as ended when the second time begins.
+void look_at_target(Channel& channel) {
+  const shm::CommandMemory& memory = channel.command->memory;
+  const uint32_t number = memory.swap_order.load(std::memory_order_acquire);
+  if (number == channel.swap_order) return;
+  channel.swap_order = number;
+  swap::order(number, memory.resident_target_bytes.load(std::memory_order_relaxed));
+}
+
+void handle_swap(Channel& channel, Packet& packet) {
   if (const auto* pool = packet.as<wire::HostPool>(wire::Type::kHostPool)) {
     swap::add_pool(packet.take_descriptor(), pool->bytes);
   } else if (const auto* file = packet.as<wire::HostFile>(wire::Type::kHostFile)) {
@@ -206,9 +216,7 @@ void handle_swap(const Channel& channel, Packet& packet) {
   } else if (const auto* back = packet.as<wire::HostBack>(wire::Type::kHostBack)) {
     swap::order_to_give_back(back->order, back->since, back->pool);
   } else if (packet.as<wire::Swap>(wire::Type::kSwap)) {
-    const shm::CommandMemory& memory = channel.command->memory;
-    const uint32_t number = memory.swap_order.load(std::memory_order_acquire);
-    swap::order(number, memory.resident_target_bytes.load(std::memory_order_relaxed));
+    look_at_target(channel);
   }
 }
 

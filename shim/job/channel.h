@@ -63,6 +63,7 @@ struct Channel {
   uint64_t features = 0;  // of its daemon
   bool has_samples = false;  // the state pages end with the sample ring
   ties::Told told;        // helper
+  uint32_t swap_order = 0;  // the newest that was looked at; helper
   uint64_t process_id = 0;
   uint64_t job_id = 0;
   StreamSlot streams[shm::kSlotCount]{};

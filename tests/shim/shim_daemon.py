@@ -250,11 +250,27 @@ class Attached:
         self._send(_native.encode_host_pool(bytes=count), fd if comes else None)
         return fd
 
-    def offer_file(self, pool: int, fd: int | None) -> int:
-        """A file for the pool with that number, or one that does not come; the order's number."""
+    @property
+    def newest_order(self) -> int:
+        """The number of it."""
+        return self._orders
+
+    def offer_file(self, pool: int, fd: int | None, *, since: int | None = None) -> int:
+        """A file for the pool with that number, or one that does not come; the order's number.
+
+        `since`: the order that was the newest when the copy was begun; now, if not said.
+        """
+        since = self._orders if since is None else since
         self._orders += 1
-        packet = _native.encode_host_file(order=self._orders, since=self._orders - 1, pool=pool)
+        packet = _native.encode_host_file(order=self._orders, since=since, pool=pool)
         self._send(packet, fd)
+        return self._orders
+
+    def ask_back(self, pool: int, *, since: int | None = None) -> int:
+        """Want the pool with that number back; the order's number. `since` as for a file."""
+        since = self._orders if since is None else since
+        self._orders += 1
+        self._send(_native.encode_host_back(order=self._orders, since=since, pool=pool), None)
         return self._orders
 
     def _send(self, packet: bytes, fd: int | None) -> None:
@@ -266,8 +282,12 @@ class Attached:
         """Have no more than `target` bytes on the device; the order's number."""
         self._orders += 1
         self.process.set_resident_target(bytes=target, order=self._orders)
-        self.connection.send(_native.encode_swap())
+        self.say_order()
         return self._orders
+
+    def say_order(self) -> None:
+        """Have the process look at its order."""
+        self.connection.send(_native.encode_swap())
 
     def snapshot(self) -> _native.Snapshot:
         """The state page as it is now."""

@@ -200,6 +200,19 @@ def in_part(folder):
     return {"moves": moves, "right": memory.is_right()}
 
 
+def said_twice(folder):
+    """One order, of which the process is told twice, is one."""
+    daemon = Daemon(folder)
+    memory = Memory((2 * MIB,) * 24)  # more than are on their way at a time
+    daemon.job.give_pool(sum(memory.sizes))
+    number = daemon.job.order(0)
+    daemon.wait_for(lambda seen: seen.swapped_bytes > 0)
+    daemon.job.say_order()
+    seen = daemon.until("swap_done", number)
+    out = OUTCOMES[seen.swap_outcome], seen.swapped_bytes
+    return {"out": out, "back": daemon.move(EVERYTHING), "right": memory.is_right()}
+
+
 def without_room_on_the_host(folder):
     """Nothing moves unless all that has to go has a home."""
     daemon = Daemon(folder)

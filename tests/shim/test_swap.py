@@ -112,6 +112,14 @@ def test_no_more_goes_than_must(case):
     assert seen["right"] == [True] * 3
 
 
+def test_an_order_that_is_said_twice_is_carried_out_once(case):
+    seen = case("said_twice")
+
+    assert seen["out"] == ["reached", 48 * MIB]
+    assert seen["back"] == ["reached", 0]
+    assert all(seen["right"])
+
+
 def test_nothing_moves_without_a_home_for_all_that_has_to(case):
     seen = case("without_room_on_the_host")
 
