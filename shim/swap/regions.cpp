@@ -31,6 +31,7 @@ OwnArray<Region> g_regions;  // by address
 OwnArray<Piece> g_pieces;    // by address
 std::atomic<uint64_t> g_swappable{0};
 std::atomic<uint64_t> g_resident{0};
+std::atomic<bool> g_any_lost{false};  // was there ever a piece; relaxed: who asks waited for the mover
 
 bool has_virtual_memory(uint32_t device) {
   int yes = 0;
@@ -233,6 +234,13 @@ Range range_of(CUdeviceptr address) {
   return {region.base, region.bytes, region.context, 0};
 }
 
+bool is_lost(CUdeviceptr base) {
+  if (!g_any_lost.load(std::memory_order_relaxed)) return false;
+  const HoldsMutex lock(&g_lock);
+  const size_t at = place_of(g_pieces, base);
+  return at < g_pieces.size() && g_pieces[at].at == base && g_pieces[at].lost;
+}
+
 Token pin_region(CUdeviceptr base, const Token& fresh) {
   const HoldsMutex lock(&g_lock);
   const size_t at = place_of(g_regions, base);
@@ -327,6 +335,7 @@ void lose_piece(Piece* piece) {
   give_home_back(piece->home);
   piece->home = 0;
   piece->lost = true;
+  g_any_lost.store(true, std::memory_order_relaxed);
   g_swappable.fetch_sub(piece->bytes, std::memory_order_relaxed);
 }
 
@@ -339,6 +348,7 @@ void forget_regions() {
   g_pieces.clear();
   g_swappable.store(0, std::memory_order_relaxed);
   g_resident.store(0, std::memory_order_relaxed);
+  g_any_lost.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace tandem::shim::swap

@@ -2,7 +2,7 @@
 // memory behind them (CUDA driver manual, "Virtual Memory Management"). The addresses stay, the pieces
 // come and go.
 //
-// allocate, release and range_of: inside a Use, from any thread. The rest: the mover, while nobody is
+// allocate, release, range_of and is_lost: inside a Use, from any thread. The rest: the mover, while nobody is
 // inside.
 #pragma once
 
@@ -64,6 +64,8 @@ CUresult release_region(CUdeviceptr base);
 // Those for which `keep` says no; of contexts that are gone.
 void release_regions_unless(bool (*keep)(CUdeviceptr base));
 Range range_of(CUdeviceptr address);
+// What was in its first piece is nowhere any more, and nor would be what is put there.
+bool is_lost(CUdeviceptr base);
 
 // From now on it stays on the device until it is freed, and is no memory that can be moved any more. Its
 // token: `fresh`, or the one it has already. None: no region begins there, or it cannot be shared.

@@ -56,7 +56,8 @@ bool take_from_any(uint64_t bytes, uint64_t context, CUdeviceptr* out) {
   const HoldsMutex lock(&g_lock);
   for (size_t i = 0; i < g_slabs.size(); ++i) {
     const size_t at = (g_last + i) % g_slabs.size();
-    if (g_slabs[at].context != context || !take_from(g_slabs[at], bytes, out)) continue;
+    if (g_slabs[at].context != context || is_lost(g_slabs[at].base)) continue;
+    if (!take_from(g_slabs[at], bytes, out)) continue;
     g_last = at;
     return true;
   }
@@ -92,12 +93,14 @@ bool add_slab(uint64_t bytes, uint64_t context, uint32_t device, CUdeviceptr* ou
   return false;
 }
 
-// Takes an empty one of the device out of the table if there are more than `kept`; 0 = there are not.
+// Takes an empty one of the device out of the table if there are more than `kept`, or one that is of no
+// use; 0 = there is none.
 CUdeviceptr take_out_empty(uint32_t device, size_t kept) {
   const HoldsMutex lock(&g_lock);
   for (size_t at = 0; at < g_slabs.size(); ++at) {
     const Held& held = g_slabs[at];
-    if (held.device != device || !held.slab->is_empty() || kept-- > 0) continue;
+    if (held.device != device || !held.slab->is_empty()) continue;
+    if (!is_lost(held.base) && kept-- > 0) continue;
     const CUdeviceptr base = held.base;
     erase(at);
     return base;

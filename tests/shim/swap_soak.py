@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tandem import _paths, softgpu
 
-FAULTS = "oom%0.01,seed=7"  # device memory that is refused now and then
+FAULTS = "oom%0.05,seed=7"  # device memory that is refused now and then
 
 
 def run(folder: Path, sequences: int, seed: int, *more: str) -> subprocess.CompletedProcess[str]:

@@ -442,6 +442,31 @@ TEST(what_a_file_does_not_give_back_is_lost_alone) {
   close(file);
 }
 
+TEST(nothing_is_put_where_something_was_lost) {
+  Job job;
+  Memory memory;
+  CHECK(memory.add(70'000));
+  job.give_pool(2 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  const int file = job.copy_of(0);
+  CHECK(job.await(job.give_file(0, file)) == shm::SwapOutcome::kReached);
+  CHECK(ftruncate(file, 0) == 0);
+  CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK_EQ(used(), 0u);
+  CHECK(memory.add(70'000));  // beside it there would be room
+  CHECK_EQ(used(), 2 * kMiB);
+  CHECK(memory.drop(0));
+  CHECK(memory.is_right());
+  CHECK(memory.drop(0));
+  CHECK_EQ(used(), 2 * kMiB);  // a slab is kept: the one that can be used
+  CHECK(memory.add(300));
+  CHECK(memory.is_right());
+  memory.drop_all();
+  CHECK_EQ(used(), 0u);
+  CHECK(g_gpu.reserved.empty());
+  close(file);
+}
+
 // Each call to the driver in turn, until there is none left to fail.
 TEST(one_failure_anywhere_loses_nothing) {
   int64_t failures = 0;

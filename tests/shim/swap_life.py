@@ -1,0 +1,249 @@
+"""One process whose memory is moved, and a model of every byte of it.
+
+Which step comes next, and with what, a random number generator says: the same seed, the same life.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+
+from cuda.bindings import driver as cu
+from memory_limits import ok
+from swap_homes import Homes
+from swap_moves import BUMP, EVERYTHING, MIB, Daemon
+from swap_openers import Opener
+from swap_sharing import SMALLEST_ALONE, Sharing, random_content, random_part
+
+STEPS = 12
+MOST_HELD = 6
+UNIT = 2 * MIB  # what pieces and slabs are made of
+WORD = 4
+PLACE = cu.CUmemLocation()
+PLACE.type, PLACE.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 0
+
+
+class Life:
+    """A process under its daemon, with a model of what is in its memory."""
+
+    def __init__(self, folder: Path, rng: random.Random, openers: list[Opener]) -> None:
+        self.rng = rng
+        self.seen: Counter[str] = Counter()
+        self.held: dict[int, bytearray] = {}
+        self.lost: list[int] = []  # held, with nothing there
+        self.fixed: set[int] = set()  # held, of the driver's own allocator
+        self.sharing = Sharing(openers, rng, self.seen)
+        self.daemon = Daemon(folder)
+        self.homes = Homes(self.daemon, folder, rng)
+        module = ok(cu.cuModuleLoadData(BUMP))
+        self.kernel = ok(cu.cuModuleGetFunction(module, b"bump"))
+
+    def sequence(self) -> None:
+        """Some steps, then the comparison."""
+        steps = (self.take, self.take, self.free, self.write, self.launch, self.move, self.share)
+        for _ in range(STEPS):
+            self.rng.choice(steps)()
+        self.compare()
+        self.seen["sequences"] += 1
+
+    def take(self) -> None:
+        size = self.rng.choice((1, 300, 70_000, MIB - 1, MIB + 5, 3 * MIB))
+        if len(self.held) + len(self.lost) == MOST_HELD:
+            return
+        result, address = cu.cuMemAlloc(size)
+        if result != cu.CUresult.CUDA_SUCCESS:
+            assert result == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY, result
+            self.seen["refused"] += 1
+            return
+        address = int(address)
+        if not is_mapped(address):
+            self.fixed.add(address)
+        self.held[address] = bytearray(size)
+        self.fill(address, 0, size)
+
+    def fill(self, address: int, begin: int, size: int) -> None:
+        content = random_content(self.rng, size)
+        ok(cu.cuMemcpyHtoD(address + begin, content, size))
+        self.held[address][begin : begin + size] = content
+
+    def any(self) -> int | None:
+        return self.rng.choice(list(self.held)) if self.held else None
+
+    def free(self) -> None:
+        if self.lost:
+            ok(cu.cuMemFree(self.lost.pop()))
+        elif (address := self.any()) is not None:
+            self.sharing.let_go_of(address)
+            ok(cu.cuMemFree(address))
+            del self.held[address]
+            self.fixed.discard(address)
+            self.sharing.forget(address)
+
+    def write(self) -> None:
+        if (address := self.any()) is not None:
+            self.fill(address, *random_part(self.rng, len(self.held[address])))
+
+    def launch(self) -> None:
+        address = self.any()
+        count = 0 if address is None else min(len(self.held[address]) // WORD, 2048)
+        if not count:
+            return
+        arguments = ((address, count), (ctypes.c_void_p, ctypes.c_uint32))
+        ok(
+            cu.cuLaunchKernel(
+                self.kernel, (count + 127) // 128, 1, 1, 128, 1, 1, 0, 0, arguments, 0
+            )
+        )
+        self.seen["launches"] += 1
+        model = self.held[address]
+        words = memoryview(model)[: count * WORD].cast("I")
+        for i in range(count):
+            words[i] = (words[i] + 1) & 0xFFFFFFFF
+        words.release()
+
+    def move(self) -> None:
+        """Out, wholly or in part, and back; somebody may want it meanwhile."""
+        if self.rng.random() < 0.7:
+            self.homes.give_missing()
+        target = self.rng.choice((0, 0, 2 * MIB, 5 * MIB))
+        outcome, away = self.daemon.move(target)
+        self.seen[outcome] += 1
+        if away:
+            self.while_away(everything=outcome == "reached" and target == 0)
+        self.bring_back()
+        if self.rng.random() < 0.2 and self.homes.has_pools():
+            self.give_pool_back()
+
+    def while_away(self, *, everything: bool) -> None:
+        self.check_places(everything=everything)
+        waiting = None
+        own = next((each for each in self.held if each not in self.sharing.handles), None)
+        if own and self.rng.random() < 0.3:
+            waiting = threading.Thread(target=self.touch, args=(own, self.held[own][:1]))
+            waiting.start()
+            self.daemon.until("waiting_threads", 1)
+            self.seen["waited"] += 1
+        if self.rng.random() < 0.3 and self.homes.has_pools():
+            self.to_file()
+        if self.rng.random() < 0.3:
+            self.sharing.use()
+        if self.daemon.job.snapshot().swapped_bytes and self.homes.has_pools():
+            assert self.homes.ask_back() == "not drained", "what is away has lost its place"
+        if self.rng.random() < 0.2:  # changes its mind on the way
+            self.daemon.job.order(EVERYTHING)
+            self.daemon.move(0)
+        if not waiting and self.rng.random() < 0.15:
+            self.close_files()
+        if waiting:
+            self.bring_back()
+            self.daemon.outlive(waiting)
+
+    def bring_back(self) -> None:
+        back = self.daemon.move(EVERYTHING)
+        assert back == ("reached", 0), back
+        self.homes.forget_files()
+
+    def check_places(self, *, everything: bool) -> None:
+        """What is shared is on the device, and of the rest no more than may be."""
+        for address, model in self.held.items():
+            if address in self.sharing.handles:
+                assert is_mapped(address), "what others have open has gone"
+            elif everything and len(model) >= SMALLEST_ALONE and address not in self.fixed:
+                assert not is_mapped(address), "it is still there"
+
+    def to_file(self) -> None:
+        """One of the pools; or it is too late for that."""
+        if self.rng.random() < 0.3:
+            since = self.daemon.job.newest_order
+            self.daemon.move(self.rng.choice((0, 2 * MIB, EVERYTHING)))
+            outcome, wanted = self.homes.offer(since=since), "not drained"
+        else:
+            outcome, wanted = self.homes.offer(), "reached"
+        assert outcome == wanted, outcome
+        self.seen["filed" if wanted == "reached" else "too late for a file"] += 1
+
+    def give_pool_back(self) -> None:
+        """The host's memory, with nothing in it."""
+        if self.rng.random() < 0.3:
+            since = self.daemon.job.newest_order
+            self.daemon.move(self.rng.choice((0, EVERYTHING)))
+            outcome, wanted = self.homes.ask_back(since=since), {"not drained"}
+            self.bring_back()
+        else:
+            outcome, wanted = self.homes.ask_back(), {"reached"}
+            if not set(self.held) - self.fixed:  # no context may be known, or nothing ever moved
+                wanted |= {"failed", "not drained"}
+        assert outcome in wanted, outcome
+        self.seen["given back" if outcome == "reached" else "not given back"] += 1
+
+    def close_files(self) -> None:
+        """The program closes what it did not open, and has files of its own by these numbers."""
+        before = self.daemon.job.snapshot()
+        closed = self.homes.held_files()
+        with open(os.devnull, "rb") as own:
+            for number in closed:
+                os.dup2(own.fileno(), number)
+            self.bring_back()
+            for number in closed:
+                assert os.path.sameopenfile(number, own.fileno()), "it was not ours to close"
+                os.close(number)
+        gone = before.swappable_bytes - self.daemon.job.snapshot().swappable_bytes
+        assert gone >= before.filed_bytes
+        self.find_lost(gone)
+
+    def find_lost(self, gone: int) -> None:
+        """Of so many bytes nobody has the content any more."""
+        pieces = {}
+        for address in [each for each in self.held if each not in self.fixed]:
+            if is_mapped(address):
+                continue
+            size = len(self.held.pop(address))
+            alone = size >= SMALLEST_ALONE
+            pieces[address if alone else address // UNIT] = -(-size // UNIT) * UNIT
+            self.lost.append(address)
+            self.seen["lost"] += 1
+        empty = gone - sum(pieces.values())  # one slab may be kept with nothing in it
+        assert empty in (0, UNIT), f"{gone} bytes are lost, and {empty} of them are nobody's"
+
+    def share(self) -> None:
+        ok(cu.cuCtxSynchronize())  # nobody else waits for this process's work
+        movable = [address for address in self.held if address not in self.fixed]
+        address = self.rng.choice(movable) if movable else 0
+        self.sharing.step(address, self.held.get(address))
+
+    def touch(self, address: int, first: bytearray) -> None:
+        """Write there what is there."""
+        ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
+        ok(cu.cuMemcpyHtoD(address, bytes(first), 1))
+
+    def compare(self) -> None:
+        for address, model in self.held.items():
+            content = bytearray(len(model))
+            ok(cu.cuMemcpyDtoH(content, address, len(model)))
+            assert content == model, f"{len(model)} bytes at {address:#x} are not what was written"
+            self.seen["bytes"] += len(model)
+
+    def end(self) -> str:
+        """In the middle of a move, one way or the other, perhaps with a file on its way."""
+        how = self.rng.choice(("killed", "left", "ends"))
+        self.sharing.end()
+        self.homes.give_missing()
+        self.daemon.job.order(0)
+        for _ in range(self.rng.randint(0, 12)):  # virtual milliseconds
+            self.daemon.pass_a_millisecond()
+        if self.daemon.job.snapshot().swap_done == self.daemon.job.newest_order:
+            self.rng.choice((self.homes.offer, self.homes.offer_last, int))()
+        if how == "left":
+            self.daemon.job.connection.close()
+            self.daemon.fake.close()
+            self.compare()
+        return how
+
+
+def is_mapped(address: int) -> bool:
+    """Whether there is movable memory at the address now."""
+    return cu.cuMemGetAccess(PLACE, address)[0] == cu.CUresult.CUDA_SUCCESS
