@@ -40,7 +40,6 @@ inline void hold(holdings::Kind kind, uint64_t key, const Place& place, uint64_t
   const holdings::Entry replaced = holdings::put(entry);
   memory::give_back(replaced.device, replaced.bytes);
   memory::count_allocated();
-  memory::publish();
 }
 
 // An allocation of the current context. The limit's answer is exactly CUDA_ERROR_OUT_OF_MEMORY:

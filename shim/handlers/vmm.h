@@ -34,7 +34,6 @@ CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
   if (result != CUDA_SUCCESS || !out) return result;
   physical::note_created(*out, device, bytes);
   memory::count_allocated();
-  memory::publish();
   return result;
 }
 

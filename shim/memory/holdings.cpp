@@ -1,15 +1,11 @@
 #include "holdings.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 namespace tandem::shim::holdings {
 namespace {
 
 constexpr size_t kFirstCapacity = 1024;
-
-pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
-Table g_table;
 
 size_t hash_of(uint64_t key) { return static_cast<size_t>((key >> 3) * 0x9e3779b97f4a7c15u >> 20); }
 
@@ -31,6 +27,10 @@ bool Table::put(const Entry& entry) {
     *old = entry;
     return true;
   }
+  return add(entry);
+}
+
+bool Table::add(const Entry& entry) {
   if (!make_room()) return false;
   size_t at = home_of(entry);
   while (entries_[at].kind != Kind::kNone) at = (at + 1) & (capacity_ - 1);
@@ -81,15 +81,18 @@ void Table::clear() {
   capacity_ = size_ = 0;
 }
 
-Locked::Locked() { pthread_mutex_lock(&g_lock); }
-Locked::~Locked() { pthread_mutex_unlock(&g_lock); }
-Table* Locked::operator->() const { return &g_table; }
+ShortLock Locked::g_lock;
+Table Locked::g_table;
 
 Entry put(const Entry& entry) {
   const Locked table;
-  Entry replaced;
-  if (const Entry* old = table->find(entry.kind, entry.key)) replaced = *old;
-  table->put(entry);
+  Entry* const known = table->find(entry.kind, entry.key);
+  if (!known) {
+    table->add(entry);
+    return {};
+  }
+  const Entry replaced = *known;
+  *known = entry;
   return replaced;
 }
 
@@ -102,8 +105,8 @@ Entry take_out(Kind kind, uint64_t key) {
   return entry;
 }
 
-void lock_for_fork() { pthread_mutex_lock(&g_lock); }
-void unlock_after_fork() { pthread_mutex_unlock(&g_lock); }
-void start_afresh() { g_table.clear(); }
+void lock_for_fork() { Locked::g_lock.lock(); }
+void unlock_after_fork() { Locked::g_lock.unlock(); }
+void start_afresh() { Locked::g_table.clear(); }
 
 }  // namespace tandem::shim::holdings

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "short_lock.h"
+
 namespace tandem::shim::holdings {
 
 enum class Kind : uint8_t {
@@ -44,6 +46,7 @@ class Table {
  public:
   // Replaces an entry with the same key and kind. False: no memory, the entry is not in it.
   bool put(const Entry& entry);
+  bool add(const Entry& entry);  // there is none
   Entry* find(Kind kind, uint64_t key);
   // Removes what find returned; moves others, so that no pointer into the table stays good.
   void erase(Entry* entry);
@@ -78,15 +81,22 @@ class Table {
   size_t size_ = 0;
 };
 
-// The process's table and its lock. Innermost lock; nothing is called under it but mmap.
+// The process's table and its lock. Only that of the amounts (memory.h) is taken under it; nothing is
+// called but mmap.
 class Locked {
  public:
-  Locked();
-  ~Locked();
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-  Table* operator->() const;
-  Table& operator*() const { return *operator->(); }
+  Locked() : holds_(&g_lock) {}
+  Table* operator->() const { return &g_table; }
+  Table& operator*() const { return g_table; }
+
+ private:
+  static ShortLock g_lock;
+  static Table g_table;
+  friend void lock_for_fork();
+  friend void unlock_after_fork();
+  friend void start_afresh();
+
+  HoldsShortLock holds_;
 };
 
 // Returns the entry it replaced: whatever that was, it is gone, since its address is in use anew.

@@ -5,73 +5,67 @@
 
 #include "channel.h"
 #include "faults.h"
+#include "short_lock.h"
 
 namespace tandem::shim::memory {
 namespace {
 
-// Changes and their sum are seq_cst: publish() relies on it.
+// Of the amounts and of what the page shows of them: who shows them last shows the newest. Readers need no
+// lock, so all of them are atomic; relaxed.
+ShortLock g_lock;
 std::atomic<uint64_t> g_used_on[kMostDevices];
 std::atomic<uint32_t> g_devices{1};  // of these, so many may be other than 0
 std::atomic<uint64_t> g_imported{0};
 std::atomic<uint64_t> g_last_limit{shm::kNoLimit};
 std::atomic<bool> g_marked{false};  // an iteration has ended
 
-std::atomic<uint64_t>& used_on(uint32_t device) {
-  const uint32_t row = std::min(device, kMostDevices - 1);
-  uint32_t devices = g_devices.load();
-  while (__builtin_expect(row >= devices, 0) &&
-         !g_devices.compare_exchange_weak(devices, row + 1)) {
-  }
-  return g_used_on[row];
-}
+uint32_t row_of(uint32_t device) { return std::min(device, kMostDevices - 1); }
 
 uint64_t sum() {
   uint64_t used = 0;
-  for (uint32_t row = 0; row < g_devices.load(); ++row) used += g_used_on[row].load();
+  const uint32_t devices = g_devices.load(std::memory_order_relaxed);
+  for (uint32_t row = 0; row < devices; ++row) used += g_used_on[row].load(std::memory_order_relaxed);
   return used;
 }
 
-// By no more than there is: a figure that is off must never become a huge one.
-void subtract(std::atomic<uint64_t>& from, uint64_t bytes) {
-  uint64_t used = from.load(std::memory_order_relaxed);
-  while (!from.compare_exchange_weak(used, used - std::min(used, bytes))) {
-  }
+// The following: with the lock held, so that nobody else writes.
+void set_used(uint32_t device, uint64_t bytes) {
+  const uint32_t row = row_of(device);
+  if (__builtin_expect(row >= g_devices.load(std::memory_order_relaxed), 0))
+    g_devices.store(row + 1, std::memory_order_relaxed);
+  g_used_on[row].store(bytes, std::memory_order_relaxed);
 }
 
 void raise(std::atomic<uint64_t>& most, uint64_t bytes) {
-  uint64_t known = most.load(std::memory_order_relaxed);
-  while (known < bytes &&
-         !most.compare_exchange_weak(known, bytes, std::memory_order_relaxed)) {
-  }
+  if (most.load(std::memory_order_relaxed) < bytes) most.store(bytes, std::memory_order_relaxed);
 }
 
-shm::StateMemory* shared_page() {
+void show(shm::StatePage* page) {
+  const uint64_t used = sum();
+  page->memory.device_bytes.store(used, std::memory_order_relaxed);
+  raise(page->memory.peak_bytes, used);
+  if (g_marked.load(std::memory_order_relaxed)) raise(page->iterations.peak_bytes, used);
+}
+
+shm::StatePage* shared_page() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
-  return channel ? &channel->state->memory : nullptr;
+  return channel ? channel->state : nullptr;
 }
 
 }  // namespace
 
 void publish() {
-  Channel* channel = g_channel.load(std::memory_order_acquire);
-  if (!channel) return;
-  shm::StateMemory* shared = &channel->state->memory;
-  // Two threads may publish at once: whoever stored an older figure sees that and stores again.
-  // seq_cst pairs with the changes.
-  uint64_t used = sum();
-  for (shared->device_bytes.store(used); used != sum(); shared->device_bytes.store(used))
-    used = sum();
-  raise(shared->peak_bytes, used);
-  // Relaxed: a thread that takes memory beside the first mark may belong to either side of it.
-  if (g_marked.load(std::memory_order_relaxed)) raise(channel->state->iterations.peak_bytes, used);
+  const HoldsShortLock lock(&g_lock);
+  if (shm::StatePage* page = shared_page()) show(page);
 }
 
 void end_iteration() {
-  Channel* channel = g_channel.load(std::memory_order_acquire);
-  if (!channel) return;
+  const HoldsShortLock lock(&g_lock);
+  shm::StatePage* page = shared_page();
+  if (!page) return;
   const uint64_t used = sum();
-  raise(channel->state->iterations.end_bytes, used);
-  raise(channel->state->iterations.peak_bytes, used);
+  raise(page->iterations.end_bytes, used);
+  raise(page->iterations.peak_bytes, used);
   g_marked.store(true, std::memory_order_relaxed);
 }
 
@@ -83,20 +77,25 @@ void count_refused(shm::Refusal by) {
 }
 
 void count_allocated() {
-  if (shm::StateMemory* shared = shared_page())
-    shared->alloc_count.fetch_add(1, std::memory_order_relaxed);
+  const HoldsShortLock lock(&g_lock);
+  shm::StatePage* page = shared_page();
+  if (!page) return;
+  std::atomic<uint64_t>& count = page->memory.alloc_count;
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  show(page);
 }
 
 uint64_t used_bytes() { return sum(); }
-uint64_t used_bytes(uint32_t device) { return used_on(device).load(std::memory_order_relaxed); }
+uint64_t used_bytes(uint32_t device) { return g_used_on[row_of(device)].load(std::memory_order_relaxed); }
 
 // Limits outlive the daemon: what it said last holds while it is away.
 uint64_t limit_bytes() {
-  if (Channel* channel = g_channel.load(std::memory_order_acquire)) {
-    g_last_limit.store(channel->command->memory.limit_bytes.load(std::memory_order_relaxed),
-                       std::memory_order_relaxed);
-  }
-  return g_last_limit.load(std::memory_order_relaxed);
+  const uint64_t last = g_last_limit.load(std::memory_order_relaxed);
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (!channel) return last;
+  const uint64_t limit = channel->command->memory.limit_bytes.load(std::memory_order_relaxed);
+  if (limit != last) g_last_limit.store(limit, std::memory_order_relaxed);
+  return limit;
 }
 
 // A lease that nobody is there to raise would starve the process.
@@ -117,24 +116,26 @@ bool is_over_limit(uint32_t device) {
 }
 
 bool take(uint32_t device, uint64_t bytes, uint64_t limit) {
-  std::atomic<uint64_t>& on_device = used_on(device);
-  uint64_t used = on_device.load(std::memory_order_relaxed);
-  do {
-    if (limit != shm::kNoLimit && (used > limit || bytes > limit - used)) return false;
-  } while (!on_device.compare_exchange_weak(used, used + bytes));
+  const HoldsShortLock lock(&g_lock);
+  const uint64_t used = used_bytes(device);
+  if (limit != shm::kNoLimit && (used > limit || bytes > limit - used)) return false;
+  set_used(device, used + bytes);
   return true;
 }
 
 void add(uint32_t device, uint64_t bytes) {
-  used_on(device).fetch_add(bytes);
-  publish();
+  const HoldsShortLock lock(&g_lock);
+  set_used(device, used_bytes(device) + bytes);
+  if (shm::StatePage* page = shared_page()) show(page);
 }
 
 void give_back(uint32_t device, uint64_t bytes) {
   if (!bytes || planted(Fault::kLeakBytes)) return;
   if (planted(Fault::kFreeTwice)) bytes *= 2;
-  subtract(used_on(device), bytes);
-  publish();
+  const HoldsShortLock lock(&g_lock);
+  const uint64_t used = used_bytes(device);
+  set_used(device, used - std::min(used, bytes));  // a figure that is off must never become a huge one
+  if (shm::StatePage* page = shared_page()) show(page);
 }
 
 void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes) {
@@ -152,6 +153,7 @@ void add_imported(int64_t bytes) {
 uint64_t imported_bytes() { return g_imported.load(std::memory_order_relaxed); }
 
 void start_afresh() {
+  g_lock.start_afresh();
   for (auto& used : g_used_on) used.store(0, std::memory_order_relaxed);
   g_imported.store(0, std::memory_order_relaxed);
   g_marked.store(false, std::memory_order_relaxed);

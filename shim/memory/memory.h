@@ -1,5 +1,5 @@
 // How much device memory this process holds, on each device, and how much it may hold. What holds it
-// is in holdings.h.
+// is in holdings.h. Amounts change, and are shown to the daemon, under an innermost lock of their own.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ void give_back(uint32_t device, uint64_t bytes);
 // What the driver has taken already, whatever the limit says.
 void add(uint32_t device, uint64_t bytes);
 
-// The program was told CUDA_ERROR_OUT_OF_MEMORY, or was given memory.
+// The program was told CUDA_ERROR_OUT_OF_MEMORY, or was given memory, which is shown from now on.
 void count_refused(shm::Refusal by);
 void count_allocated();
 

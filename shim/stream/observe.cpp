@@ -123,9 +123,8 @@ void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext cont
 
 void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
                    uint64_t stream) {
-  const uint64_t ticks = g_clock.ticks();
   fill_record(channel, [&](shm::Record& record) {
-    begin(kind, ticks, &record);
+    begin(kind, g_clock.ticks(), &record);
     if (stream != kNoStream) {
       record.flags = shm::kRecordInOrder;
       set_stream(channel, stream, &record);
