@@ -20,6 +20,8 @@ namespace daemon = tandem::daemon;
 namespace shm = tandem::shm;
 namespace wire = tandem::wire;
 
+constexpr auto kMostIsolation = static_cast<uint32_t>(wire::Isolation::kMig);
+
 inline void require(bool promise) {
   if (!promise) __builtin_trap();
 }
@@ -49,9 +51,12 @@ inline void codec(const uint8_t* bytes, size_t size) {
     check_request(message.hello.request);
     require(message.hello.device_count <= wire::kMaxDevices);
     require(message.hello.layout_min <= message.hello.layout_max && message.hello.clock <= 1);
+    require(message.hello.space.isolation <= kMostIsolation);
   } else if (message.type == wire::Type::kRegister) {
     check_request(message.request.request);
     require(is_text(message.request.command, sizeof(message.request.command)));
+    require(is_text(message.request.gpu, sizeof(message.request.gpu)));
+    require(message.request.space.isolation <= kMostIsolation);
   } else if (message.type == wire::Type::kShared) {
     require(message.shared.key != 0);
   } else {
