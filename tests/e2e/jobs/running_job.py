@@ -187,7 +187,8 @@ class Place:
 
     def ran(self, pid):
         """What the GPU has done for a process so far, without markers and events."""
-        lines = map(json.loads, self.timeline.read_text().splitlines())
+        whole, _, _ = self.timeline.read_text().rpartition("\n")  # the last may be half a line yet
+        lines = map(json.loads, whole.splitlines())
         return [one for one in lines if one["pid"] == pid and one["kind"] in WORK]
 
     def used_bytes(self):
