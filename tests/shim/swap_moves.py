@@ -107,6 +107,8 @@ class Daemon:
         self._driver.softgpu_now_ns.restype = ctypes.c_uint64
         # A look stamps the heartbeat, in the time that the job knows.
         self.job.now_ns = self._driver.softgpu_now_ns
+        # The device may be old, and the daemon would seem to have hung for all that time.
+        self.job.process.stamp(tick_ns=self.job.now_ns())
 
     def wait_for(self, is_over):
         """Look once a millisecond of the device's time: it stands still unless everybody waits."""
