@@ -131,8 +131,9 @@ def _facts(
     lines += pair_lines(scheduler, group, island, turns, now_ns)
     quantum_ns = scheduler.policy.quantum_ns(options)
     if quantum_ns and group.step_cost_ns and len(island) > 1:
+        turn = _ms(max(quantum_ns, group.turn_ns))
         lines.append(
-            f"its turns of {_ms(quantum_ns)} end with an iteration where one is near: "
+            f"its turns of {turn} end with an iteration where one is near: "
             f"{_ms(group.step_cost_ns)} of gpu time each"
         )
     others = [g for g in island if g is not group]

@@ -6,6 +6,7 @@ from tandemd.core.checkpoints import RETRY_NS
 from tandemd.core.memory_line import Waiter
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
 from tandemd.core.refusals import refusals
+from tandemd.core.residency import is_released
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.words import size_of, span_of
 
@@ -122,9 +123,7 @@ def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bo
         return False  # the driver brings it back as soon as nobody pauses it
     if any(group.gpus <= gpus for gpus in scheduler.residency.crowds):
         return True
-    default_ns = scheduler.options.idle_release_ns
-    said_ns = [job.spec.idle_release_ns or default_ns for job in group.jobs.values()]
-    return all(said_ns) and now_ns >= group.last_wanted_ns + max(said_ns)
+    return is_released(group, scheduler.options, now_ns)
 
 
 def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:

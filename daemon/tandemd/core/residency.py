@@ -245,7 +245,7 @@ class Residency:
         pending_bytes = sum(in_units(request) for request in self._requests(group))
         if not places and not pending_bytes:
             return None
-        is_away = group.paused or _is_released(group, options, now_ns)
+        is_away = group.paused or is_released(group, options, now_ns)
         return Claim(
             rank=Rank.AWAY if is_away else Rank.LATER,
             total_bytes=sum(place.process.usage.swappable_bytes for place in places),
@@ -375,7 +375,7 @@ class Residency:
             for island in islands
             if island.gpus not in self.crowds
             for group in island.members
-            if not (group.paused or _is_released(group, island.options, now_ns))
+            if not (group.paused or is_released(group, island.options, now_ns))
             for place in self._places_of(group)
         ]
 
@@ -419,7 +419,7 @@ class Residency:
         crowd = self.crowds.get(island.gpus)
         if crowd is None:
             for group in island.members:
-                is_away = group.paused or _is_released(group, island.options, now_ns)
+                is_away = group.paused or is_released(group, island.options, now_ns)
                 goes = is_away and self._is_still(group, island, now_ns)
                 yield group, self._target_away(group, island.options) if goes else NO_LIMIT
             return
@@ -599,7 +599,8 @@ def _released_at_ns(group: Group, options: Options) -> int | None:
     return group.last_wanted_ns + max(said)
 
 
-def _is_released(group: Group, options: Options, now_ns: int) -> bool:
+def is_released(group: Group, options: Options, now_ns: int) -> bool:
+    """It was idle for so long that it gives its memory up."""
     at_ns = _released_at_ns(group, options)
     return at_ns is not None and now_ns >= at_ns
 
@@ -610,7 +611,7 @@ def _by_need(island: Island, now_ns: int) -> list[tuple[Rank, Group]]:
     active = [
         group
         for group in island.members
-        if not (group.paused or _is_released(group, island.options, now_ns))
+        if not (group.paused or is_released(group, island.options, now_ns))
     ]
     for group in active:
         if island.has_turn(group):
