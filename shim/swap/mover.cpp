@@ -52,6 +52,7 @@ std::atomic<Kind> g_kind{Kind::kTarget};
 std::atomic<uint64_t> g_pool{0};
 // The file for it: number of its order << 32 | descriptor; 0 = none. Whoever takes it out has it.
 std::atomic<uint64_t> g_file{0};
+std::atomic<uint32_t> g_answered{kNobodys};  // the order that the daemon was last told the end of
 std::atomic<bool> g_running{false};
 std::atomic<bool> g_stopped{false};
 
@@ -248,6 +249,7 @@ class Mover {
 
 void tell(uint32_t number, SwapOutcome outcome) {
   publish_bytes();
+  if (number != kNobodys) g_answered.store(number);
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (!channel || number == kNobodys) return;
   const uint64_t done = number | uint64_t{static_cast<uint32_t>(outcome)} << 32;
@@ -341,7 +343,11 @@ void bring_back() {
                   static_cast<unsigned long long>(away_mib), "once there is room");
     say_once(line);
   }
+  const uint32_t replaced = g_number.load();
   order(kNobodys, shm::kNoLimit);
+  // The mover may not have taken it yet, and a daemon that goes on waits for its end.
+  if (replaced != kNobodys && g_answered.load() != replaced)
+    tell(replaced, SwapOutcome::kNotDrained);
 }
 
 void stop_moving() {
@@ -359,6 +365,7 @@ void forget_mover() {
   g_kind.store(Kind::kTarget);
   g_pool.store(0);
   if (const uint64_t file = g_file.exchange(0)) close(static_cast<int>(file));
+  g_answered.store(kNobodys);
   g_running.store(false);
   g_stopped.store(false);
   g_stage.store(Stage::kAtRest);

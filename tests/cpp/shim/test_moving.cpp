@@ -395,6 +395,27 @@ TEST(what_lies_in_a_file_comes_back_by_itself) {
   CHECK(memory.is_right());  // waits at the door
 }
 
+TEST(an_order_that_a_hung_daemons_memory_goes_before_is_answered) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  const uint64_t copied = swap::resident_bytes();
+  uint32_t late = 0;
+  {
+    const fake_gpu::Guard guard(g_gpu.lock);  // the mover is in the driver meanwhile
+    job.order(0);
+    while (!swap::is_shut()) usleep(50);
+    late = job.order(kMiB);
+    swap::bring_back();
+  }
+  CHECK(job.await(late) == shm::SwapOutcome::kNotDrained);
+  while (is_mover_alive()) usleep(50);
+  CHECK_EQ(swap::resident_bytes(), copied);
+  CHECK(memory.is_right());
+  memory.drop_all();
+}
+
 TEST(one_failure_while_a_file_is_read_loses_nothing) {
   int64_t failures = 0;
   for (bool hit = true; hit; ++failures) {
