@@ -1,7 +1,9 @@
 """Trainers under MPS: one takes memory, forward, while the other gives it back, backward."""
 
+import signal
+
 import pytest
-from running_job import HERE
+from running_job import HERE, WAITING, until
 
 from tandem import softgpu
 
@@ -77,3 +79,21 @@ def test_nobody_goes_to_its_peak_while_another_is_at_its_own_but_without_the_gat
     assert tick.result() is None
     if policy == "phases":
         assert tock.result() is None
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_nobody_stands_before_its_peak_when_the_daemon_is_gone(start, by):
+    place, jobs = start("phases")
+    tick, tock = (jobs[name] for name in NAMES)
+    for job in jobs.values():
+        job.do(f"curving.train(gpu, {ITERATIONS})")
+    tick.start("curving.stand(gpu)")
+    assert tick.result() == "at its peak"
+    tock.start("curving.refused(gpu, 1)")
+    until(lambda: WAITING in place.tandem("explain", "tock"), what="it stands")
+
+    place.daemon.send_signal(by)
+
+    assert "OUT_OF_MEMORY" in tock.result()  # it goes on, as if nobody had held it
+    tick.start("go on")
+    assert tick.result() is None
