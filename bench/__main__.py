@@ -29,6 +29,7 @@ BENCHES = {
     "native": "telemetry the daemon drains a second, and the cost of looking at idle processes",
 }
 DEADLINE_S = 58
+LATER_S = {"memory": 174}  # of three parts, each as long as another bench
 INTERRUPTED, NOT_MEASURED = 130, 1
 
 
@@ -45,7 +46,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     signal.signal(signal.SIGALRM, _run_out)
-    signal.alarm(DEADLINE_S)
+    signal.alarm(LATER_S.get(name, DEADLINE_S))
     try:
         result = importlib.import_module(f"bench.{name}").run()
     except KeyboardInterrupt:
@@ -67,7 +68,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _run_out(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise OutOfTimeError(f"it did not end within {DEADLINE_S} s")
+    raise OutOfTimeError("it did not end in its time; is the machine busy?")
 
 
 if __name__ == "__main__":
