@@ -38,6 +38,7 @@ _MODES = {
     pb.MODE_MIG: "mig",
 }
 _NO_LIMIT = "none"
+_NEVER_NS = 100 * 365 * 86_400 * 10**9  # of idleness: the daemon takes so much for never
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -210,7 +211,9 @@ def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> str:
 
 
 def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> str:
-    after_ns = 0 if text in (_NO_LIMIT, "never") else parse_duration(text, what=word)
+    after_ns = _NEVER_NS
+    if text not in (_NO_LIMIT, "never"):
+        after_ns = 0 if text == "default" else min(parse_duration(text, what=word), _NEVER_NS)
     spec.idle_release.FromNanoseconds(after_ns)
     return "idle_release"
 

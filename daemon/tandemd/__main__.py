@@ -152,15 +152,27 @@ def _mind(daemon: Daemon, options: argparse.Namespace, signals: set[signal.Signa
     """Return when the daemon should end."""
     period_s = watchdog_period_s()
     while daemon.is_alive():
-        taken = signal.sigtimedwait(signals, min(LOOK_S, period_s or LOOK_S))
-        if taken is None:
+        number = taken_signal(signals, min(LOOK_S, period_s or LOOK_S))
+        if number is None:
             if period_s is not None and daemon.is_fresh():
                 notify("WATCHDOG=1")
-        elif taken.si_signo == signal.SIGHUP:
+        elif number == signal.SIGHUP:
             _reload(daemon, options)
         else:
-            log.info("stopping", signal=signal.Signals(taken.si_signo).name)
+            log.info("stopping", signal=number.name)
             return
+
+
+def taken_signal(signals: set[signal.Signals], timeout_s: float) -> signal.Signals | None:
+    """The signal of these that came within the time, or None.
+
+    Where SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns what it never
+    filled in: whatever was not waited for did not come.
+    """
+    taken = signal.sigtimedwait(signals, timeout_s)
+    if taken is None or taken.si_signo not in signals:
+        return None
+    return signal.Signals(taken.si_signo)
 
 
 def _reload(daemon: Daemon, options: argparse.Namespace) -> None:

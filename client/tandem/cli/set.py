@@ -30,9 +30,10 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
     Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
     and preemptible with yes or no. The value none takes a limit away. A memory limit below what the
     job holds takes nothing from it: it gets no more. idle_release is a duration: a job started with
-    --swappable that was idle for so long gives its memory to others until its next call. persistent
-    and ephemeral change what the policy lanes keeps for it: more where there is room, less from the
-    end of its iteration on. What has no effect as things are is said in a line of warning.
+    --swappable that was idle for so long gives its memory to others until its next call; never
+    exempts it, and default lets it be as configured. persistent and ephemeral change what the
+    policy lanes keeps for it: more where there is room, less from the end of its iteration on. What
+    has no effect as things are is said in a line of warning.
 
     \b
     Examples:

@@ -69,7 +69,7 @@ def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int)
     if found and not of_its_own and waits_for_turn(scheduler, job, group):
         return explain_held(scheduler, job, group, *found, now_ns=now_ns)
     if waiter is not None:
-        return explain_wait(waiter, scheduler)
+        return explain_wait(waiter, scheduler, now_ns)
     if away := explain_away(scheduler, job, group, now_ns):
         return away
     return _kept(scheduler, group, now_ns) if group.is_kept and not group.busy else None

@@ -18,8 +18,14 @@ def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
     return min(standing, key=lambda waiter: waiter.order, default=None)
 
 
-def explain_wait(waiter: Waiter, scheduler: Scheduler) -> str:
-    """What is waited for and where in line; one sentence."""
+def explain_wait(waiter: Waiter, scheduler: Scheduler, now_ns: int) -> str:
+    """What is waited for, where in line, and how long; one sentence."""
+    waited_ns, most_ns = now_ns - waiter.since_ns, waiter.job.spec.wait_memory_ns
+    most = f", at most {span_of(max(0, most_ns - waited_ns))} more" if most_ns else ""
+    return f"{_place_in_line(waiter, scheduler)}; waits {span_of(waited_ns)} so far{most}"
+
+
+def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
     size = size_of(waiter.wait.size_bytes)
     if waiter.is_leased and waiter.wait.is_quota:
         what = f"waits for {size} beyond the {size_of(waiter.process.lease_bytes)} lent to it"
@@ -73,7 +79,7 @@ def _swap_facts(job: Job, options: Options) -> list[str]:
     if job.spec.swappable and fixed_bytes > 0:
         what = "pools, arrays, or shared with other processes"
         lines.append(f"{size_of(fixed_bytes)} of its memory cannot be moved: {what}")
-    if job.spec.swappable and (idle_ns := job.spec.idle_release_ns or options.idle_release_ns):
+    if job.spec.swappable and (idle_ns := options.idle_release_of(job.spec)):
         idle = f"{idle_ns / 1e9:g} s"
         lines.append(f"gives its memory up when idle for {idle}, until its next call")
     return lines

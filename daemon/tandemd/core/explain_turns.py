@@ -59,11 +59,11 @@ def _misfit(scheduler: Scheduler, group: Group) -> str:
     """By how much the GPU is too small for its memory now, and why."""
     crowds = scheduler.residency.crowds
     crowd = next((crowd for gpus, crowd in crowds.items() if group.gpus <= gpus), None)
-    why = "its memory does not fit beside what cannot be moved"
+    size, ends = size_of(group.misfit_bytes), "it gets no turn"
     if crowd is not None and crowd.waits_for_the_host(group):
         limit = size_of(scheduler.options.host_limit_bytes)
-        why = f"the host has no room for what would have to go for it (host_limit {limit})"
-    return f"{why}: {size_of(group.misfit_bytes)} too much; it gets no turn"
+        return f"host_limit ({limit}) is {size} too small for what would have to go for it; {ends}"
+    return f"its memory does not fit beside what cannot be moved: {size} too much; {ends}"
 
 
 def _rule(whose: str, group: Group, options: Options) -> str:

@@ -17,6 +17,7 @@ from tandemd.core.curves import Curve
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
+NEVER_IDLE_NS = 100 * 365 * 86_400 * 10**9  # tandem._convert says as much for `never`
 SWAP_WAIT_NS = 18 * 3600 * 10**9  # the longest that the shim can be told: a turn comes
 
 
@@ -98,7 +99,8 @@ class JobSpec:
     isolation: str = ""  # of space.MODES; empty = any will do
     slo_p99_ns: int = 0
     preemptible: bool | None = None
-    idle_release_ns: int = 0  # idle for so long it gives its memory up; 0 = as for all jobs
+    # Idle for so long it gives its memory up; 0 = as for all jobs, NEVER_IDLE_NS or more = never.
+    idle_release_ns: int = 0
     swappable: bool = False  # its memory may be moved to the host
     checkpoint: bool = False  # while paused it may be saved to the host by the driver
     name: str = ""
@@ -470,6 +472,11 @@ class Options:
         (JobClass.NORMAL, 4),
         (JobClass.BATCH, 1),
     )
+
+    def idle_release_of(self, spec: JobSpec) -> int:
+        """Idle for so long a job gives its memory up; 0 = never."""
+        own_ns = spec.idle_release_ns or self.idle_release_ns
+        return own_ns if own_ns < NEVER_IDLE_NS else 0
 
     def mode_of(self, gpus: Iterable[int]) -> str:
         """`mps` if kernels of several processes run side by side on all of these GPUs."""

@@ -593,7 +593,7 @@ def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:
 
 def _released_at_ns(group: Group, options: Options) -> int | None:
     """When it gives its memory up if nothing of it happens until then."""
-    said = [job.spec.idle_release_ns or options.idle_release_ns for job in group.jobs.values()]
+    said = [options.idle_release_of(job.spec) for job in group.jobs.values()]
     if group.busy or group.wants or not all(said):
         return None
     return group.last_wanted_ns + max(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tandemd.core import space
-from tandemd.core.model import NO_LIMIT, JobSpec
+from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, JobSpec
 from tandemd.core.words import size_of, span_of
 
 
@@ -41,6 +41,12 @@ def _span(duration_ns: int) -> str:
     return span_of(duration_ns) if duration_ns else "none"
 
 
+def _idle_release(spec: JobSpec) -> str:
+    if spec.idle_release_ns >= NEVER_IDLE_NS:
+        return "never"
+    return span_of(spec.idle_release_ns) if spec.idle_release_ns else "as configured"
+
+
 def _preemptible(spec: JobSpec) -> str:
     return {None: "not said", True: "yes", False: "no"}[spec.preemptible]
 
@@ -51,7 +57,7 @@ _WORDS: dict[str, tuple[tuple[str, ...], Callable[[JobSpec], str]]] = {
     "memory": (("memory_bytes", "memory_percent"), _memory),
     "memory_min": (("memory_min_bytes",), lambda spec: _size(spec.memory_min_bytes)),
     "wait_memory": (("wait_memory_ns",), lambda spec: _span(spec.wait_memory_ns)),
-    "idle_release": (("idle_release_ns",), lambda spec: _span(spec.idle_release_ns)),
+    "idle_release": (("idle_release_ns",), _idle_release),
     "persistent": (("persistent_bytes",), lambda spec: _size(spec.persistent_bytes)),
     "ephemeral": (("ephemeral_bytes",), lambda spec: _size(spec.ephemeral_bytes)),
     "sm": (("sm_percent", "sm_count"), lambda spec: space.said(spec) or "none"),

@@ -20,9 +20,9 @@ def test_the_story_has_old_and_new_values():
     talk.update(1, job_class=BATCH, preemptible=False)
 
     told = [line for _, line in talk.core.job(1).story]
-    first = "priority normal -> batch, memory 20 GiB -> 10 GiB, idle_release none -> 60 s"
+    first = "priority normal -> batch, memory 20 GiB -> 10 GiB, idle_release as configured -> 60 s"
     assert f"set: {first}" in told
-    second = "memory 10 GiB -> none, idle_release 60 s -> none, preemptible not said -> no"
+    second = "memory 10 GiB -> none, idle_release 60 s -> as configured, preemptible not said -> no"
     assert f"set: {second}" in told
 
 

@@ -58,9 +58,9 @@ def test_turns_do_not_pass_where_the_host_has_no_room_for_what_has_to_go():
     # The first would need 40 GiB of the second's to go, and stays where it is.
     assert talk.open_processes() == {2}
     assert "that host_limit allows" in list(talk.core.job(2).story)[-1][1]
-    why = "the host has no room for what would have to go for it (host_limit 79.8 GiB)"
-    assert f"{why}: " in talk.lines(1)
-    assert "gets no turn until others give up as much" in talk.lines(1)
+    assert "host_limit (79.8 GiB) is " in talk.lines(1)
+    why = " too small for what would have to go for it; it gets no turn until others give up as"
+    assert why in talk.lines(1)
 
 
 def test_a_large_pool_is_made_only_of_what_is_plenty():

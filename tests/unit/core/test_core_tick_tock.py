@@ -5,7 +5,7 @@ from talk import BATCH, LATENCY, MS, Talk
 
 from tandemd.core.events import MoveMemory, SetMemoryPlace
 from tandemd.core.explain import explain
-from tandemd.core.model import NO_LIMIT, MemoryWait, Options, SwapOutcome, WaitReason
+from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, MemoryWait, Options, SwapOutcome, WaitReason
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -289,6 +289,16 @@ def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
     assert talk.core.turns[frozenset({0})].holder == (1000, "j:1")
 
 
+def test_who_waits_is_told_for_how_long_still():
+    talk = Tock()
+    talk.start(1, 60, swappable=False)
+    talk.start(2, 0, swappable=False, wait_memory_ns=5_000 * MS)
+    talk.asks(2, 70)
+    talk.tick(after_ms=1_700)
+
+    assert "1st in line; others hold j-1 60 GiB; waits 1.7 s so far, at most 3.3 s" in talk.lines(2)
+
+
 def test_room_that_is_not_there_is_learned_from_waiting_in_vain():
     talk = Tock()
     talk.start(1, 60)
@@ -459,6 +469,17 @@ def test_memory_that_cannot_be_moved_is_taken_from_nobody():
     assert talk.places[2].is_refused
     talk.works(1, after_ms=2000, ran_ms=2000)
     assert talk.is_open(1)
+
+
+def test_a_job_can_be_exempt_from_what_holds_for_idle_jobs():
+    talk = Tock(idle_release_ns=10**9)
+    talk.start(1, 70, idle_release_ns=NEVER_IDLE_NS)
+    talk.works(1)
+    talk.rests(1, after_ms=1)
+
+    talk.tick(after_ms=60_000)
+    assert not talk.told
+    assert "when idle" not in talk.lines(1)
 
 
 @pytest.mark.parametrize("how", ["for all", "for it"])
