@@ -112,7 +112,8 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     "--swappable/--no-swappable",
     default=None,
     envvar="TANDEM_SWAPPABLE",
-    help="Whether the job's memory may be moved to the host while it is paused.",
+    help="Whether the job's memory may be moved to the host while others need the room: between "
+    "its turns, while it is paused, or idle.",
 )
 @click.option(
     "--checkpoint",
