@@ -112,9 +112,19 @@ Pool* pool_in_memory(uint64_t number) {
   return nullptr;
 }
 
+// Where it is now, by its addresses: the helper may have begun to count anew meanwhile, and the mover alone
+// takes pools away.
+Pool* pool_that_is(const Pool& known) {
+  Pool* found = g_pools.begin();
+  while (found->at != known.at) ++found;
+  return found;
+}
+
 bool unpin(const Pool& pool) {
-  return !pool.pinned || !g_driver.cuMemHostUnregister ||
-         g_driver.cuMemHostUnregister(pool.at) == CUDA_SUCCESS;
+  if (!pool.pinned || !g_driver.cuMemHostUnregister) return true;
+  const CUresult result = g_driver.cuMemHostUnregister(pool.at);
+  // The context that had pinned it may be gone.
+  return result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 }  // namespace
@@ -166,7 +176,7 @@ bool move_pool_to_file(uint64_t number, int fd) {
     return false;
   }
   const HoldsMutex lock(&g_lock);
-  Pool* const pool = pool_in_memory(number);
+  Pool* const pool = pool_that_is(moved);
   pool->pinned = false;
   const bool closed = g_runs.close(reinterpret_cast<uint64_t>(pool->at), pool->bytes);
   if (!closed) {
@@ -190,13 +200,15 @@ bool give_pool_back(uint64_t number) {
     given = *pool;
   }
   const bool unpinned = unpin(given);
-  const HoldsMutex lock(&g_lock);
-  if (!unpinned) {
-    g_runs.add(reinterpret_cast<uint64_t>(given.at), given.bytes);
-    return false;
+  {
+    const HoldsMutex lock(&g_lock);
+    if (!unpinned) {
+      g_runs.add(reinterpret_cast<uint64_t>(given.at), given.bytes);
+      return false;
+    }
+    g_pools.erase(static_cast<size_t>(pool_that_is(given) - g_pools.begin()));
   }
-  munmap(given.at, given.bytes + kGuardBytes);
-  g_pools.erase(static_cast<size_t>(pool_in_memory(number) - g_pools.begin()));
+  munmap(given.at, given.bytes + kGuardBytes);  // takes long: nobody waits for it
   return true;
 }
 

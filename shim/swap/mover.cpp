@@ -114,10 +114,12 @@ class Mover {
 
   // The door may have been opened meanwhile, by the helper for a newer order.
   bool begin_moving() {
-    const bool drained = drain();
+    return drain() && begin_alone();
+  }
+
+  static bool begin_alone() {
     Stage stage = Stage::kDraining;
-    if (drained && g_stage.compare_exchange_strong(stage, Stage::kMoving)) return true;
-    return drained && stage == Stage::kMoving;
+    return g_stage.compare_exchange_strong(stage, Stage::kMoving) || stage == Stage::kMoving;
   }
 
   void open_if_all_are_back() {
@@ -162,12 +164,14 @@ class Mover {
     const uint64_t until_ns = g_clock.now_ns() + kGiveBackNs;
     const bool alone =
         wait_for([until_ns] { return is_empty() || g_clock.now_ns() >= until_ns; }) && is_empty() &&
-        !any_capture();
-    if (alone) take_homes_back();
-    const bool entered = alone && transit_.enter_any();
+        !any_capture() && begin_alone();
+    if (alone) {
+      take_homes_back();
+      Transit::enter_any();  // where there is none, only what was never pinned can go
+    }
     open_if_all_are_back();
     if (!alone) return SwapOutcome::kNotDrained;
-    return entered && give_pool_back(order_.pool) ? SwapOutcome::kReached : SwapOutcome::kFailed;
+    return give_pool_back(order_.pool) ? SwapOutcome::kReached : SwapOutcome::kFailed;
   }
 
   static bool give_homes(size_t first) {

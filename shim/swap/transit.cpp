@@ -137,9 +137,9 @@ bool Transit::to_file(uint64_t pool, int fd) {
   return false;
 }
 
-bool Transit::enter_any() {
-  if (piece_count() != 0) return enter_context(piece(0).context);
-  return find_contexts() && g_contexts.size() != 0 && enter_context(g_contexts[0]);
+void Transit::enter_any() {
+  find_contexts();
+  if (g_contexts.size() != 0) g_driver.cuCtxSetCurrent(as_context(g_contexts[0]));
 }
 
 bool Transit::out(Piece* piece) {

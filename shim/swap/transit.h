@@ -28,8 +28,8 @@ class Transit {
   // Has the file take the place of a pool's memory (homes.h). False: nothing has changed.
   bool to_file(uint64_t pool, int fd);
 
-  // Into any context that the homes are pinned for; false: there is none. Looks at the pieces.
-  bool enter_any();
+  // Makes a context current that the homes are pinned for, if there is one. Looks at the pieces.
+  static void enter_any();
 
   // To its home, then off the device; or there and back. `out` is done only after settle.
   bool out(Piece* piece);

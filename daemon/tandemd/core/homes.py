@@ -81,7 +81,10 @@ class Home:
         if target_bytes < usage.swappable_bytes - usage.swapped_bytes:
             beyond_bytes = PIECE - UNIT  # the last piece that goes may take it below
             away_bytes = usage.swappable_bytes - max(0, target_bytes - beyond_bytes)
-        lacks_bytes = max(0, away_bytes - usage.filed_bytes - self.memory_bytes)
+        usable_bytes = sum(
+            pool.size_bytes for pool in self.pools if pool.tier not in (Tier.FILE, Tier.ASKED_BACK)
+        )
+        lacks_bytes = max(0, away_bytes - usage.filed_bytes - usable_bytes)
         return -(-lacks_bytes // UNIT) * UNIT
 
     @property

@@ -15,7 +15,8 @@ from tandemd.core.homes import MIB, UNIT, Home, HomeAction, make_room, memory_le
 from tandemd.core.model import Options
 from tandemd.core.swap_places import Place, shared_out
 
-STEP = 256 * MIB  # each order brings a pool of its own: rather few and large ones
+# Each order brings a pool of its own, and each pool may get a file: rather few and large ones.
+STEP = 256 * MIB
 PLENTY = 16  # what is left is so many times what nobody asked for yet
 SPARE_NS = 60_000_000_000  # what nobody lacks stays with a process that may need it again so soon
 
@@ -38,6 +39,12 @@ def least_bytes(places: list[Place], left_bytes: int) -> int:
     return min(resident_bytes, units * UNIT)
 
 
+def is_worth_it(places: list[Place], least: int, kept_bytes: int) -> bool:
+    """Where files make room bit by bit: whether the next bit is large enough for one."""
+    resident_bytes = sum(place.resident_bytes for place in places)
+    return resident_bytes - least >= min(STEP, resident_bytes - kept_bytes)
+
+
 class HostRoom:
     """Who lacks room of the host. Pure; belongs to the residency of memory."""
 
@@ -56,12 +63,18 @@ class HostRoom:
         """To be given at once."""
         return memory_left_bytes(self._homes, options)
 
-    def to_come_bytes(self, options: Options, now_ns: int) -> int:
-        """To be given at once or after files, or pools on their way back, have made room."""
+    def to_come_bytes(self, group: list[Place], options: Options, now_ns: int) -> int:
+        """To be given at once, or when others than this group have made room: by files, or back."""
         left_bytes = self.left_bytes(options)
         left_bytes += sum(home.leaving_bytes(now_ns) for home in self._homes)
+        own = {place.process.process_id for place in group}
         in_files = sum(home.file_bytes for home in self._homes)
-        return left_bytes + max(0, options.file_limit_bytes - in_files)
+        rests = sum(
+            place.home.memory_bytes - place.home.leaving_bytes(now_ns)
+            for process_id, place in self._places.items()
+            if place.rests_on_host and process_id not in own
+        )
+        return left_bytes + min(rests, max(0, options.file_limit_bytes - in_files))
 
     def promise(self, place: Place, target_bytes: int, options: Options) -> int | None:
         """What a process is given to go so far; None: there is not enough of it any more."""
@@ -112,7 +125,7 @@ class HostRoom:
         `coldest`: those whose memory rests on the host and is needed last, first. `idle`: those
         whose memory is not going to leave the GPU, as things are.
         """
-        yield from self._take_back(idle, now_ns)
+        yield from self._take_back(idle, options, now_ns)
         if self.wants_files(options):
             lacking = [(p, self._lacking[i]) for i, p in self._places.items() if i in self._lacking]
             wanted_bytes = sum(place.home.lacks_bytes(part) for place, part in lacking)
@@ -123,12 +136,14 @@ class HostRoom:
                 self._look_at(home.look_again_ns)
         self._tell(options, now_ns)
 
-    def _take_back(self, idle: list[Place], now_ns: int) -> Iterator[TakeBack]:
+    def _take_back(self, idle: list[Place], options: Options, now_ns: int) -> Iterator[TakeBack]:
         """One pool of a process at a time: while it answers it gets no other order."""
         resting = {place.process.process_id for place in idle}
-        is_wanted = bool(self._lacking or self._in_the_way)
+        missing_bytes = self._missing_bytes(options, now_ns)
         for process_id, place in self._places.items():
             home = place.home
+            if home.underway is not None:
+                continue
             pool = None
             if place.is_whole and place.process.gives_back:
                 pool = home.spare_pool(is_idle=process_id in resting)
@@ -137,13 +152,22 @@ class HostRoom:
                 continue
             if home.spare_since_ns is None:
                 home.spare_since_ns = now_ns
-            due_ns = home.spare_since_ns + (0 if is_wanted else SPARE_NS)
+            due_ns = home.spare_since_ns + (0 if missing_bytes > 0 else SPARE_NS)
             due_ns = max(due_ns, home.let_alone_until_ns)
             if now_ns < due_ns:
                 self._look_at(due_ns)
                 continue
+            missing_bytes -= pool.size_bytes
             place.order += 1
             yield home.ask_back(pool, order=place.order, now_ns=now_ns)
+
+    def _missing_bytes(self, options: Options, now_ns: int) -> int:
+        """Of what is lacked, what is neither left nor on its way."""
+        lacked = (self._in_the_way | self._lacking).items()
+        places = self._places
+        wanted = sum(places[i].home.lacks_bytes(part) for i, part in lacked if i in places)
+        leaving = sum(home.leaving_bytes(now_ns) for home in self._homes)
+        return wanted - self.left_bytes(options) - leaving
 
     def _tell(self, options: Options, now_ns: int) -> None:
         """Say so in the stories, unless room is being made."""

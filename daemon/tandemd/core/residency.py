@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
-from tandemd.core.homes import PIECE, UNIT, Home, HomeAction
-from tandemd.core.host_room import HostRoom, lacks_bytes, least_bytes
+from tandemd.core.homes import UNIT, Home, HomeAction
+from tandemd.core.host_room import HostRoom, is_worth_it, lacks_bytes, least_bytes
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
@@ -48,10 +48,9 @@ class Crowd:
     claims: dict[GroupKey, Claim] = field(default_factory=dict)
     first: set[GroupKey] = field(default_factory=set)  # those that take no turns, and go before
     too_much: set[GroupKey] = field(default_factory=set)  # ask for what can never be, not counted
-    # What the host has to give for all of somebody's to go, and what it has left for them together.
-    lacks_bytes: dict[GroupKey, int] = field(default_factory=dict)
-    host_bytes: int = 0
-    beyond_bytes: int = 0  # what may stay of one that goes in part, more than it had to
+    # For whose memory the host has to give some; and what it has for that, by who needs the room.
+    lacking: dict[GroupKey, list[Place]] = field(default_factory=dict)
+    host_bytes: dict[GroupKey, int] = field(default_factory=dict)
 
     def room_for(self, group: Group) -> int:
         """What is there for the group if everybody goes who has to go for it, but for minima."""
@@ -64,13 +63,14 @@ class Crowd:
 
     def room_now_for(self, group: Group) -> int:
         """The same, as long as the host has no more room than now."""
-        others = self._those_who_go_for(group)
-        missing_bytes = sum(self.lacks_bytes[key] for key in others) - self.host_bytes
-        if missing_bytes <= 0:
-            return self.room_for(group)
-        claims = [self.claims[key] for key in others]
-        most_bytes = sum(max(0, claim.resident_bytes - claim.kept_bytes) for claim in claims)
-        return self.room_for(group) - min(missing_bytes + self.beyond_bytes, most_bytes)
+        left_bytes = self.host_bytes.get(group.key, 0)
+        stuck_bytes = 0
+        for key in self._those_who_go_for(group):
+            places, kept_bytes = self.lacking[key], self.claims[key].kept_bytes
+            least = max(kept_bytes, least_bytes(places, left_bytes))
+            left_bytes -= lacks_bytes(places, least)
+            stuck_bytes += least - kept_bytes
+        return self.room_for(group) - stuck_bytes
 
     def in_the_way_of(self, group: Group) -> Iterator[GroupKey]:
         """Those for whom it waits, because the host has no room for their memory."""
@@ -82,8 +82,8 @@ class Crowd:
         goes_first = group.key in self.first
         return [
             key
-            for key, lacks_bytes in self.lacks_bytes.items()
-            if lacks_bytes and key != group.key and (goes_first or key not in self.first)
+            for key in self.lacking
+            if key != group.key and (goes_first or key not in self.first)
         ]
 
     def waits_for_the_host(self, group: Group) -> bool:
@@ -220,16 +220,21 @@ class Residency:
             if claim.needed_bytes - claim.kept_bytes + kept_bytes > room_bytes
         }
         claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
-        by_group = [(group.key, self._places_of(group)) for group in island.members]
-        processes = max(len(places) for _, places in by_group)
+        by_group = {group.key: self._places_of(group) for group in island.members}
+        lacking = {key: of for key, of in by_group.items() if lacks_bytes(of, minimum_bytes(of))}
+        host_bytes = {}
+        if lacking:
+            host_bytes = {
+                key: self._host.to_come_bytes(of, island.options, now_ns)
+                for key, of in by_group.items()
+            }
         return Crowd(
             room_bytes=room_bytes,
             claims=claims,
             first=first,
             too_much=too_much,
-            lacks_bytes={key: lacks_bytes(of, minimum_bytes(of)) for key, of in by_group if of},
-            host_bytes=self._host.to_come_bytes(island.options, now_ns),
-            beyond_bytes=processes * PIECE,
+            lacking=lacking,
+            host_bytes=host_bytes,
         )
 
     def _note_in_the_way(self, crowd: Crowd, group: Group, island: Island) -> None:
@@ -384,7 +389,7 @@ class Residency:
         found = []
         for island in islands:
             for rank, group in reversed(_by_need(island, now_ns=0)):
-                if rank in (Rank.LATER, Rank.AWAY):
+                if rank is not Rank.ON_TURN:
                     found += [(rank, group, place) for place in self._places_of(group)]
         found.sort(key=lambda each: (-each[0], each[1].last_wanted_ns))
         return [place for _, _, place in found if place.rests_on_host]
@@ -451,7 +456,9 @@ class Residency:
             return least
         self._host.lacks(places, least)
         is_begun = any(place.target_bytes != NO_LIMIT for place in places)
-        return stuck if is_begun or options.file_limit_bytes else NO_LIMIT
+        if options.file_limit_bytes and is_worth_it(places, stuck, least):
+            return stuck
+        return sum(place.resident_bytes for place in places) if is_begun else NO_LIMIT
 
     def _stuck(
         self, order: list[tuple[Rank, Group]], claims: list[Claim], options: Options
@@ -462,7 +469,11 @@ class Residency:
         for (_, group), claim in zip(reversed(order), reversed(claims), strict=True):
             places = self._places_of(group)
             if claim.can_go and places and claim.rank is not Rank.ON_TURN:
-                claim = replace(claim, stuck_bytes=least_bytes(places, left_bytes))
+                stuck = least_bytes(places, left_bytes)
+                kept = claim.kept_bytes
+                if options.file_limit_bytes and not is_worth_it(places, stuck, kept):
+                    stuck = claim.resident_bytes
+                claim = replace(claim, stuck_bytes=stuck)
                 left_bytes -= lacks_bytes(places, claim.least_bytes)
             found.append(claim)
         return found[::-1]

@@ -84,6 +84,8 @@ class Homes:
         self._tell = tell
         self._node_of = node_of
         self._kept: dict[int, dict[int, Kept]] = {}  # process, order
+        # What is to become of a pool that is still being made, by process and order.
+        self._later: dict[tuple[int, int], list[HomeAction]] = {}
 
     def open(self, process_id: int) -> None:
         """The process is there."""
@@ -99,8 +101,10 @@ class Homes:
 
     def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
         """Send the process the memory that comes with an order, if there is any; then go on."""
+        self._later[move.process_id, move.order] = []
 
         def hand_over(fd: int | None) -> None:
+            later = self._later.pop((move.process_id, move.order), [])
             pools = self._kept.get(move.process_id)
             if pools is None:  # it left meanwhile
                 if fd is not None:
@@ -118,14 +122,21 @@ class Homes:
                 packet = _native.encode_host_pool(bytes=move.pool_bytes)
                 self._send(move.process_id, packet, (fd,))
             then()  # without it the process says that it has no room
+            for action in later:
+                self.perform(action)
 
         self._host.want_pool(move.pool_bytes, self._node_of(move.process_id), hand_over)
 
     def perform(self, action: HomeAction) -> None:
         """Carry out what is to become of a pool; of one that is gone, nothing."""
-        kept = self._kept.get(action.process_id, {}).get(action.pool)
-        if kept is None:
+        if (later := self._later.get((action.process_id, action.pool))) is not None:
+            later.append(action)
             return
+        kept = self._kept.get(action.process_id, {}).get(action.pool)
+        if kept is not None:
+            self._perform(action, kept)
+
+    def _perform(self, action: HomeAction, kept: Kept) -> None:
         match action:
             case CopyPool():
                 self._copy(action, kept)

@@ -151,21 +151,32 @@ def test_who_takes_turns_has_no_use_for_more_than_its_memory():
 
 
 def test_a_job_larger_than_the_hosts_memory_goes_to_files_bit_by_bit():
-    talk = Hosts(host_limit_bytes=64 * MIB)
-    talk.start(1)
-    away = filed = 0
+    size, host = 2 * GIB, 512 * MIB
+    talk = Hosts(host_limit_bytes=host)
+    talk.start(1, size=size)
+    away = filed = files = 0
 
     actions = talk.pause(1)
     for _ in range(20):
         for move in only(actions, MoveMemory):
-            away = SIZE - move.target_bytes
+            away = size - move.target_bytes
             actions = talk.obeys([move], 1, swapped_bytes=away)
         for copy in only(actions, CopyPool):
             (offer,) = only(talk.copied(1, copy.pool), OfferFile)
             filed = min(away, filed + copy.size_bytes)
+            files += 1
             actions = talk.obeys([offer], 1, filed_bytes=filed)
-        if away == SIZE:
+        if away == size:
             break
 
-    assert away == SIZE
-    assert filed >= SIZE - 64 * MIB
+    assert away == size
+    assert filed >= size - host
+    assert files <= size / STEP
+
+
+def test_no_bit_is_so_small_that_files_become_too_many():
+    talk = Hosts(host_limit_bytes=STEP - 2 * MIB)
+    talk.start(1, size=2 * GIB)
+
+    assert not only(talk.pause(1), MoveMemory, CopyPool)
+    assert "MiB of the host are needed" in talk.story(1)[-1]

@@ -20,6 +20,7 @@ from tandemd.core.events import (
     OfferFile,
     PoolCopied,
     PoolRefused,
+    TakeBack,
 )
 from tandemd.edges.homes import Homes
 from tandemd.edges.host_files import HostFiles
@@ -282,3 +283,38 @@ def test_what_a_killed_daemon_left_is_taken_away(tmp_path):
     HostFiles(tmp_path, post=Posted(), at_once=True)
 
     assert list(tmp_path.iterdir()) == [other]
+
+
+class SlowHost:
+    """It makes memory when it is told to."""
+
+    def __init__(self):
+        self.wanted = []
+
+    def want_pool(self, count, node, taker):
+        self.wanted.append(taker)
+
+    def drop(self, fd, *, emptied):
+        pass
+
+
+def test_what_is_asked_of_a_pool_that_is_still_being_made_is_said_after_it():
+    host, sent = SlowHost(), []
+    homes = Homes(
+        host=host,
+        send=lambda process_id, packet, fds: sent.append((packet, fds)),
+        tell=lambda event: None,
+        node_of=lambda process_id: None,
+    )
+    homes.open(1)
+    homes.give(
+        MoveMemory(process_id=1, order=1, target_bytes=0, pool_bytes=SIZE), then=lambda: None
+    )
+    homes.perform(TakeBack(process_id=1, pool=1, order=3, since=2))
+    assert not sent
+
+    host.wanted[0](77)
+
+    pool = _native.encode_host_pool(bytes=SIZE)
+    back = _native.encode_host_back(order=3, since=2, pool=1)
+    assert sent == [(pool, (77,)), (back, ())]
