@@ -409,14 +409,12 @@ TEST(an_order_that_a_hung_daemons_memory_goes_before_is_answered) {
   fill(&memory);
   job.give_pool(kFilled);
   const uint64_t copied = swap::resident_bytes();
-  uint32_t late = 0;
-  {
-    const fake_gpu::Guard guard(g_gpu.lock);  // the mover is in the driver meanwhile
-    job.order(0);
-    while (!swap::is_shut()) usleep(50);
-    late = job.order(kMiB);
-    swap::bring_back();
-  }
+  fake_gpu::g_held = true;
+  job.order(0);
+  while (!swap::is_shut()) usleep(50);
+  const uint32_t late = job.order(kMiB);
+  swap::bring_back();
+  fake_gpu::g_held = false;
   CHECK(job.await(late) == shm::SwapOutcome::kNotDrained);
   while (is_mover_alive()) usleep(50);
   CHECK_EQ(swap::resident_bytes(), copied);
