@@ -27,6 +27,11 @@ RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, i
 HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
 
 
+def in_units(size_bytes: int) -> int:
+    """As much and no more than that needs of full units."""
+    return -(-size_bytes // UNIT) * UNIT
+
+
 class Tier(Enum):
     """Where a pool is."""
 
@@ -85,7 +90,7 @@ class Home:
             pool.size_bytes for pool in self.pools if pool.tier not in (Tier.FILE, Tier.ASKED_BACK)
         )
         lacks_bytes = max(0, away_bytes - usage.filed_bytes - usable_bytes)
-        return -(-lacks_bytes // UNIT) * UNIT
+        return in_units(lacks_bytes)
 
     @property
     def underway(self) -> Pool | None:

@@ -1,7 +1,7 @@
 """What the host has room for, and who gets it: it is promised before anything of a process moves.
 
 A process is given room for what is to go, and keeps it for the next time. It gives back what it
-has no use for (`Home.spare_bytes`) when others lack room, and after a while in any case: what it
+has no use for (`Home.spare_pool`) when others lack room, and after a while in any case: what it
 has is memory of the machine that nobody else can use.
 """
 
@@ -127,8 +127,7 @@ class HostRoom:
         """
         yield from self._take_back(idle, options, now_ns)
         if self.wants_files(options):
-            lacking = [(p, self._lacking[i]) for i, p in self._places.items() if i in self._lacking]
-            wanted_bytes = sum(place.home.lacks_bytes(part) for place, part in lacking)
+            wanted_bytes = self._wanted_bytes(self._lacking)
             resting = [place.home for place in coldest]
             yield from make_room(self._homes, resting, wanted_bytes, options, now_ns)
         for home in self._homes:
@@ -163,11 +162,14 @@ class HostRoom:
 
     def _missing_bytes(self, options: Options, now_ns: int) -> int:
         """Of what is lacked, what is neither left nor on its way."""
-        lacked = (self._in_the_way | self._lacking).items()
-        places = self._places
-        wanted = sum(places[i].home.lacks_bytes(part) for i, part in lacked if i in places)
         leaving = sum(home.leaving_bytes(now_ns) for home in self._homes)
+        wanted = self._wanted_bytes(self._in_the_way | self._lacking)
         return wanted - self.left_bytes(options) - leaving
+
+    def _wanted_bytes(self, wished: dict[int, int]) -> int:
+        """What the host has to give for no more than that of each process to be on the GPU."""
+        places = self._places
+        return sum(places[i].home.lacks_bytes(part) for i, part in wished.items() if i in places)
 
     def _tell(self, options: Options, now_ns: int) -> None:
         """Say so in the stories, unless room is being made."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
-from tandemd.core.homes import UNIT, Home, HomeAction
+from tandemd.core.homes import UNIT, Home, HomeAction, in_units
 from tandemd.core.host_room import HostRoom, is_worth_it, lacks_bytes, least_bytes
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
@@ -25,7 +25,7 @@ from tandemd.core.placement import Claim, Rank, plan, stall_bytes
 from tandemd.core.policy import Policy
 from tandemd.core.quantum import turn_ns
 from tandemd.core.rooms import Rooms
-from tandemd.core.swap_places import Place, in_units, minimum_bytes, shared_out
+from tandemd.core.swap_places import Place, minimum_bytes, shared_out
 from tandemd.core.turns import Turns
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tandemd.core.homes import UNIT, Home
+from tandemd.core.homes import UNIT, Home, in_units
 from tandemd.core.model import NO_LIMIT, Job, Process
 
 
@@ -45,11 +45,6 @@ class Place:
         """All of it is on the GPU, and to be there."""
         is_wanted = self.target_bytes == NO_LIMIT
         return is_wanted and not self.is_moving and self.process.usage.swapped_bytes == 0
-
-
-def in_units(size_bytes: int) -> int:
-    """As much and no more than that needs of full units."""
-    return -(-size_bytes // UNIT) * UNIT
 
 
 def shared_out(places: list[Place], target_bytes: int) -> Iterator[tuple[Place, int]]:
