@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <x86intrin.h>
 
 static inline void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
@@ -96,4 +97,14 @@ static inline Ready make_ready(const char* path) {
   check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.eight, module, "eight"), "eight");
   check(DRIVER(cuStreamCreate, "cuStreamCreate")(&ready.stream, CU_STREAM_NON_BLOCKING), "stream");
   return ready;
+}
+
+// What the counter of the records costs by itself.
+static inline double rdtsc_ns(void) {
+  enum { kReads = 1000000 };
+  uint64_t sum = 0;
+  const uint64_t start = now_ns();
+  for (int i = 0; i < kReads; i++) sum += __rdtsc();
+  const double each = (double)(now_ns() - start) / kReads;
+  return sum == 0 ? 0 : each;  // the sum keeps the compiler from dropping the reads
 }

@@ -7,7 +7,6 @@
 //   launch IMAGE GROUPS CPU
 #include <sched.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "driver.h"
 
@@ -61,15 +60,6 @@ static void warm_up(const Ready* ready, const Calls* found) {
     check(synchronize(ready->stream), "synchronize");
     usleep(kWarmUpUs);
   }
-}
-
-static double rdtsc_ns(void) {
-  enum { kReads = 1000000 };
-  uint64_t sum = 0;
-  const uint64_t start = now_ns();
-  for (int i = 0; i < kReads; i++) sum += __rdtsc();
-  const double each = (double)(now_ns() - start) / kReads;
-  return sum == 0 ? 0 : each;  // the sum keeps the compiler from dropping the reads
 }
 
 static void stay_on(int cpu) {

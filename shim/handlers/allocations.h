@@ -32,7 +32,7 @@ inline bool pack(CUdeviceptr* address, uint64_t bytes) {
   }
   hold(holdings::Kind::kPacked, *address, place, bytes);
   if (Channel* channel = managed_channel())
-    record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes);
+    record_memory(*channel, shm::RecordKind::kAlloc, g_clock.ticks(), *address, bytes);
   return true;
 }
 
@@ -99,6 +99,7 @@ template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const swap::Use use;
+  const uint64_t ticks = channel ? g_clock.ticks() : 0;  // before the address can be given out anew
   const holdings::Entry entry = take_out_address(address);
   CUresult result = swap::release_if_ours(address);
   if (result == CUDA_ERROR_NOT_FOUND) result = real();
@@ -114,7 +115,7 @@ CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoSt
   } else if (entry.kind != holdings::Kind::kPacked) {
     leave(entry);
   }
-  if (channel) record_memory(*channel, shm::RecordKind::kFree, address, entry.bytes, stream);
+  if (channel) record_memory(*channel, shm::RecordKind::kFree, ticks, address, entry.bytes, stream);
   return result;
 }
 

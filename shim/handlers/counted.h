@@ -38,7 +38,7 @@ inline void hold(holdings::Kind kind, uint64_t key, const Place& place, uint64_t
   entry.bytes = bytes;
   entry.device = static_cast<uint8_t>(place.device);
   const holdings::Entry replaced = holdings::put(entry);
-  memory::give_back(replaced.device, replaced.bytes);
+  if (__builtin_expect(replaced.bytes != 0, 0)) memory::give_back(replaced.device, replaced.bytes);
   memory::count_allocated();
 }
 
@@ -59,11 +59,12 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, Re
     return answer;
   });
   if (result != CUDA_SUCCESS || !out) return result;
+  const uint64_t ticks = channel ? g_clock.ticks() : 0;  // here: takes its time beside what follows
   const uint64_t held = real_bytes();
   if (held != bytes) correct(place.device, bytes, held);
   hold(kind, key_of(*out), place, held);
   if (channel && kind == holdings::Kind::kLinear)
-    record_memory(*channel, shm::RecordKind::kAlloc, key_of(*out), held, stream);
+    record_memory(*channel, shm::RecordKind::kAlloc, ticks, key_of(*out), held, stream);
   return result;
 }
 

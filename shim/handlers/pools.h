@@ -43,7 +43,7 @@ CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUst
     return answer;
   });
   if (channel && told == CUDA_SUCCESS)
-    record_memory(*channel, shm::RecordKind::kAlloc, *address, bytes, named);
+    record_memory(*channel, shm::RecordKind::kAlloc, g_clock.ticks(), *address, bytes, named);
   return told;
 }
 

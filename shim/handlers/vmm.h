@@ -70,17 +70,18 @@ CUresult map_memory(CUdeviceptr at, size_t bytes, size_t offset,
   if (result != CUDA_SUCCESS) return result;
   physical::note_mapped(at, bytes, handle);
   if (Channel* channel = managed_channel())
-    record_memory(*channel, shm::RecordKind::kAlloc, at, bytes);
+    record_memory(*channel, shm::RecordKind::kAlloc, g_clock.ticks(), at, bytes);
   return result;
 }
 
 template <class Call>
 CUresult unmap_memory(CUdeviceptr at, size_t bytes) {
+  const uint64_t ticks = g_clock.ticks();  // as in freed()
   const CUresult result = Call::real(at, bytes);
   if (result != CUDA_SUCCESS) return result;
   physical::note_unmapped(at, bytes);
   if (Channel* channel = managed_channel())
-    record_memory(*channel, shm::RecordKind::kFree, at, bytes);
+    record_memory(*channel, shm::RecordKind::kFree, ticks, at, bytes);
   return result;
 }
 

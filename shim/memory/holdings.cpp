@@ -22,18 +22,18 @@ Entry* Table::find(Kind kind, uint64_t key) {
   return nullptr;
 }
 
-bool Table::put(const Entry& entry) {
-  if (Entry* old = find(entry.kind, entry.key)) {
-    *old = entry;
+// One probe, whether it is known or not.
+bool Table::put(const Entry& entry, Entry* replaced) {
+  const bool has_room = make_room();
+  if (!capacity_) return false;
+  size_t at = home_of(entry);
+  for (; entries_[at].kind != Kind::kNone; at = (at + 1) & (capacity_ - 1)) {
+    if (entries_[at].key != entry.key || entries_[at].kind != entry.kind) continue;
+    if (replaced) *replaced = entries_[at];
+    entries_[at] = entry;
     return true;
   }
-  return add(entry);
-}
-
-bool Table::add(const Entry& entry) {
-  if (!make_room()) return false;
-  size_t at = home_of(entry);
-  while (entries_[at].kind != Kind::kNone) at = (at + 1) & (capacity_ - 1);
+  if (!has_room) return false;
   entries_[at] = entry;
   ++size_;
   return true;
@@ -85,14 +85,9 @@ ShortLock Locked::g_lock;
 Table Locked::g_table;
 
 Entry put(const Entry& entry) {
+  Entry replaced;
   const Locked table;
-  Entry* const known = table->find(entry.kind, entry.key);
-  if (!known) {
-    table->add(entry);
-    return {};
-  }
-  const Entry replaced = *known;
-  *known = entry;
+  table->put(entry, &replaced);
   return replaced;
 }
 

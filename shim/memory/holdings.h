@@ -44,9 +44,8 @@ static_assert(sizeof(Entry) == 32);
 // An open-addressing table in memory of its own: the job's heap is not ours to use. Not locked.
 class Table {
  public:
-  // Replaces an entry with the same key and kind. False: no memory, the entry is not in it.
-  bool put(const Entry& entry);
-  bool add(const Entry& entry);  // there is none
+  // Replaces an entry with the same key and kind, which it tells. False: no memory, the entry is not in it.
+  bool put(const Entry& entry, Entry* replaced = nullptr);
   Entry* find(Kind kind, uint64_t key);
   // Removes what find returned; moves others, so that no pointer into the table stays good.
   void erase(Entry* entry);

@@ -121,10 +121,10 @@ void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext cont
   write_record(channel, record);
 }
 
-void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
-                   uint64_t stream) {
+void record_memory(Channel& channel, shm::RecordKind kind, uint64_t ticks, uint64_t address,
+                   uint64_t bytes, uint64_t stream) {
   fill_record(channel, [&](shm::Record& record) {
-    begin(kind, g_clock.ticks(), &record);
+    begin(kind, ticks, &record);
     if (stream != kNoStream) {
       record.flags = shm::kRecordInOrder;
       set_stream(channel, stream, &record);

@@ -44,8 +44,8 @@ void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint6
 // As of the legacy stream of a context; null: one that has no number.
 void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext context,
                           uint64_t object);
-void record_memory(Channel& channel, shm::RecordKind kind, uint64_t address, uint64_t bytes,
-                   uint64_t stream = kNoStream);  // the latter where it happens in stream order
+void record_memory(Channel& channel, shm::RecordKind kind, uint64_t ticks, uint64_t address,
+                   uint64_t bytes, uint64_t stream = kNoStream);  // the latter where it happens in stream order
 
 // This thread was not let on.
 void record_wait(Channel& channel, const Waited& waited);

@@ -24,6 +24,13 @@ uint64_t outstanding(const Channel* channel) {
   return slot.open + slot.issued - slot.done;
 }
 
+// Of the first thread that wrote to this channel.
+shm::Record last_record(const Channel* channel) {
+  char* page = reinterpret_cast<char*>(channel->state);
+  const uint64_t head = reinterpret_cast<shm::RingHeader*>(page + shm::kRingHeadersOffset)->head;
+  return reinterpret_cast<shm::Record*>(page + shm::kRingsOffset)[(head - 1) % shm::kRingRecords];
+}
+
 }  // namespace
 
 TEST(a_copy_within_the_device_goes_on_after_its_call_and_one_to_the_host_does_not) {
@@ -144,5 +151,27 @@ TEST(a_capture_that_another_thread_ends_leaves_this_one_to_the_gate) {
   std::thread(note_capture_ended, 0x52).join();
   set();
   CHECK_EQ(channel->state->control.ungated.load(), 1u);
+  g_channel = nullptr;
+}
+
+// Else its record would come after that of the allocation that got its address.
+TEST(a_free_is_stamped_before_the_driver_can_give_its_address_out_anew) {
+  Channel* channel = managed();
+  static uint64_t freed_at;
+  g_driver.cuMemAlloc_v2 = [](CUdeviceptr* address, size_t) {
+    *address = 0x7000;
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemFree_v2 = [](CUdeviceptr) {
+    freed_at = g_clock.ticks();
+    return CUDA_SUCCESS;
+  };
+  CUdeviceptr address = 0;
+  handlers::allocate<cuMemAlloc_v2_call>(&address, size_t{4096});
+  handlers::release<cuMemFree_v2_call>(address);
+  const shm::Record record = last_record(channel);
+  CHECK_EQ(record.kind, static_cast<uint8_t>(shm::RecordKind::kFree));
+  CHECK_EQ(record.object, 0x7000u);
+  CHECK(record.ticks < freed_at);
   g_channel = nullptr;
 }
