@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tandemd.core.explain_space import no_share
+from tandemd.core.minima import no_limit
 from tandemd.core.model import Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import said
@@ -20,6 +21,8 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
             "idle_release has no effect: only a job that was started with --swappable gives its "
             "memory up when idle"
         )
+    if "memory_bytes" in changed and (why := no_limit(job, scheduler.memory.line.capacity_bytes)):
+        yield f"memory has no effect: {why}"
     group = scheduler.group_of(job)
     if _asks_for_time(job, changed) and group and (why_not := no_share(group, scheduler)):
         yield f"sm has no effect: {why_not}"

@@ -51,7 +51,10 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         summary = explain_held(scheduler, job, group, *found, now_ns=now_ns)
     else:
         summary = _open(scheduler, job, group, *found)
-    lines = [*_facts(scheduler, group, found, now_ns), *memory_facts(job, scheduler.options)]
+    lines = [
+        *_facts(scheduler, group, found, now_ns),
+        *memory_facts(job, scheduler.options, scheduler.memory.line.capacity_bytes),
+    ]
     lines += turn_lines(scheduler, group)
     lines += curve_lines(group, scheduler, now_ns)
     lines += phase_lines(group, scheduler)

@@ -33,8 +33,12 @@ def lane_lines(standing: Standing) -> list[str]:
         f"{size_of(need.persistent_bytes)} for good, {size_of(need.ephemeral_bytes)} an iteration"
     )
     beside = next((lane - {group.key} for lane in lanes.lanes if group.key in lane), frozenset())
-    shares = f"; shares its lane with {len(beside)} others" if beside else ""
+    shares = f"; shares its lane with {_others(len(beside))}" if beside else ""
     return [f"its need of memory ({how}): {told}{shares}"]
+
+
+def _others(count: int) -> str:
+    return "one other" if count == 1 else f"{count} others"
 
 
 def place_in_line(standing: Standing) -> tuple[int, int]:

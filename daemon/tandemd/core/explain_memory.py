@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tandemd.core.checkpoints import RETRY_NS
 from tandemd.core.memory_line import Waiter
+from tandemd.core.minima import no_limit
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
 from tandemd.core.refusals import refusals
 from tandemd.core.residency import is_released
@@ -45,7 +48,7 @@ def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
     return f"{what}, {ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
 
 
-def memory_facts(job: Job, options: Options) -> list[str]:
+def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) -> list[str]:
     """The limit and what is used of it, what may be moved, and what happens when it is short."""
     spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
     lines = []
@@ -57,6 +60,8 @@ def memory_facts(job: Job, options: Options) -> list[str]:
         )
         limit = f"holds {size_of(used_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
         lines.append(limit)
+    if why := no_limit(job, capacity_bytes):
+        lines.append(f"its limit of memory limits nothing: {why}")
     if spec.memory_min_bytes:
         kept = "is promised" if job.is_minimum_kept else "is not promised: others came first"
         lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
@@ -94,12 +99,13 @@ def paused_memory(scheduler: Scheduler, job: Job) -> str:
     """Where the memory of a paused job is: a part of a sentence; "" if all is on the GPU."""
     away_bytes = swapped_bytes(job)
     here_bytes = sum(process.usage.resident_bytes for process in job.processes.values())
+    problem = scheduler.checkpoints.problem_of(job) or scheduler.residency.why_it_stays(job)
     if not away_bytes:
-        problem = scheduler.checkpoints.problem_of(job)
         return f", its memory stays on the gpu: {problem}" if problem else ""
     if not here_bytes:
         return f", its memory is on the host: {size_of(away_bytes)}"
-    return f", {size_of(away_bytes)} of its memory on the host and {size_of(here_bytes)} on the gpu"
+    told = f", {size_of(away_bytes)} of its memory on the host and {size_of(here_bytes)} on the gpu"
+    return f"{told}: {problem}" if problem else told
 
 
 def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:

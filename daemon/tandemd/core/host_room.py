@@ -189,9 +189,9 @@ class HostRoom:
             if place is None or not more_bytes or 2 * more_bytes < 3 * place.told_bytes:
                 continue
             place.told_bytes = more_bytes
-            place.job.tell(
+            place.tell_it_stays(
                 now_ns,
-                f"its memory stays on the gpu: {more_bytes // MIB} MiB of the host are needed for "
+                f"{more_bytes // MIB} MiB of the host are needed for "
                 f"it, and {left_bytes // MIB} MiB are left of the "
                 f"{options.host_limit_bytes // MIB} MiB that host_limit allows{files}",
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tandemd.core.model import Job, JobSpec
+from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of
 
 
@@ -27,6 +27,15 @@ def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> in
     sizes = {capacity_bytes.get(gpu) for gpu in gpus}
     size_bytes = sizes.pop() if len(sizes) == 1 else None
     return None if size_bytes is None else size_bytes // 100 * percent
+
+
+def no_limit(job: Job, capacity_bytes: Mapping[int, int]) -> str:
+    """Why its limit limits nothing on any GPU it uses, or there is; empty: it does, or has none."""
+    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus_of(job) or capacity_bytes]
+    limit_bytes, most_bytes = job.spec.memory_bytes, max(sizes, default=0)
+    if limit_bytes == NO_LIMIT or not all(sizes) or limit_bytes <= most_bytes:
+        return ""
+    return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
 
 
 def left_bytes(others: Iterable[Job], capacity_bytes: Mapping[int, int]) -> dict[int, int]:
@@ -63,8 +72,9 @@ def objection(
     if minimum <= room:
         return None
     promised = capacity_bytes[gpu] - room
+    later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
     return (
         f"its minimum of {size_of(minimum)} does not fit: gpu {gpu} has "
         f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
-        "lower --memory-min, or try again later"
+        f"lower --memory-min{later}"
     )

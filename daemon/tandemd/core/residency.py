@@ -394,6 +394,11 @@ class Residency:
         found.sort(key=lambda each: (-each[0], each[1].last_wanted_ns))
         return [place for _, _, place in found if place.rests_on_host]
 
+    def why_it_stays(self, job: Job) -> str:
+        """Why memory of a paused job is still on the GPU, where that is known; else empty."""
+        places = (place for place in self._places.values() if place.job is job)
+        return next((p.stays_because for p in places if p.resident_bytes and p.stays_because), "")
+
     def asleep(self, islands: Iterable[Island]) -> set[int]:
         """Processes that may take memory only when it is their group's turn."""
         return {
@@ -525,8 +530,9 @@ class Residency:
         if place.reported or place.is_moving:
             return
         place.reported = True
+        place.stays_because = ""
         if (why := FAILURES.get(usage.swap_outcome)) is not None:
-            place.job.tell(now_ns, f"its memory stays on the gpu: {why}")
+            place.tell_it_stays(now_ns, why)
             place.target_bytes = NO_LIMIT
             place.fixed_until_ns = now_ns + RETRY_NS
         elif place.job.paused and place.target_bytes == 0:

@@ -21,6 +21,7 @@ class Place:
     reported: bool = True  # how the order ended was taken in
     was_suspended: bool = False  # all of it went to the host, and that was told
     told_bytes: int = 0  # what it lacked of the host when that was last told
+    stays_because: str = ""  # why memory that is to go is still there, as it was last told
     fixed_until_ns: int = 0  # moving it failed: it stays where it is until then
 
     @property
@@ -39,6 +40,11 @@ class Place:
         usage = self.process.usage
         is_out = usage.swapped_bytes > usage.filed_bytes and self.target_bytes != NO_LIMIT
         return is_out and not self.is_moving and self.process.takes_files
+
+    def tell_it_stays(self, now_ns: int, why: str) -> None:
+        """Its memory is to go and does not: into the story, and kept for who asks."""
+        self.stays_because = why
+        self.job.tell(now_ns, f"its memory stays on the gpu: {why}")
 
     @property
     def is_whole(self) -> bool:

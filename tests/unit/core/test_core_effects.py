@@ -4,6 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.effects import without_effect
+from tandemd.core.explain import explain
 from tandemd.core.minima import share_bytes
 from tandemd.core.model import JobSpec, Options
 from tandemd.core.spec_words import changes_of
@@ -112,3 +113,17 @@ def test_a_share_of_time_needs_turns_that_end(policy, job_class, why):
 
     assert set_ == ([f"sm has no effect: {why}"] if why else [])
     assert taken_back == []
+
+
+@pytest.mark.parametrize(("gib", "warned"), [(80, False), (81, True)])
+def test_a_limit_above_what_the_gpu_has_limits_nothing(gib, warned):
+    talk = Talk()
+    talk.core.memory.line.capacity_bytes = {0: 80 * GIB, 1: 96 * GIB}
+    talk.attach(1, memory_bytes=gib * GIB)
+
+    assert (
+        told(talk, "memory_bytes")
+        == ["memory has no effect: 81 GiB is more than the 80 GiB that the gpu has"] * warned
+    )
+    lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
+    assert any("limits nothing" in line for line in lines) is warned

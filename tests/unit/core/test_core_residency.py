@@ -101,9 +101,12 @@ def test_what_the_host_has_is_shared_out_before_anything_moves():
     (line,) = [line for line in story(talk, 2) if "stays" in line]
     assert "100 MiB of the host are needed" in line
     assert "50 MiB are left of the 150 MiB" in line
+    assert line in summary(talk, 2)
 
     # When the first is gone, what it had is there for others.
     assert [move.process_id for move in moves(talk.leave(1))] == [2]
+    ended(talk, 2, 1, swapped=100 * MIB)
+    assert "stays" not in summary(talk, 2)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +126,9 @@ def test_what_went_wrong_is_told(outcome, why):
 
     assert talk.core.job(1).state is JobState.PAUSED
     assert story(talk, 1)[-1].endswith(why)
+    assert f"its memory stays on the gpu: {story(talk, 1)[-1].split(': ')[1]}" in summary(talk, 1)
+    talk.resume(1)
+    assert "stays" not in summary(talk, 1)
 
 
 def test_an_order_that_was_replaced_is_not_reported():
