@@ -22,7 +22,8 @@ from tandemd.core.model import Options, Process, SwapOutcome
 MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
 PIECE = 32 * MIB  # kPieceBytes of shim/swap/regions.cpp: the most that moves at once, and whole
-RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long
+RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long,
+MOST_RETRY_NS = 64 * RETRY_NS  # and twice as long each time it does so again: copies cost
 
 HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
 
@@ -63,6 +64,7 @@ class Home:
     offer: int = 0  # order by which it takes the file, or gives back, while that is asked of it
     answer_due_ns: int = 0  # to that: nobody else waits for it any longer
     let_alone_until_ns: int = 0
+    retry_ns: int = RETRY_NS  # how long it is let alone the next time
     spare_since_ns: int | None = None  # it has memory that it has no use for
     told: str = ""  # why it could not, when that was last told
 
@@ -139,7 +141,7 @@ class Home:
             return None
         if why_not:
             pool.tier = Tier.MEMORY
-            self.let_alone_until_ns = now_ns + RETRY_NS
+            self._let_alone(now_ns)
             return None
         pool.tier, self.offer = Tier.OFFERED, order
         self.answer_due_ns = now_ns + RETRY_NS
@@ -154,13 +156,13 @@ class Home:
         if pool is not None and self.is_asked and usage.swap_done == self.offer:
             is_asked_back = pool.tier is Tier.ASKED_BACK
             if usage.swap_outcome is SwapOutcome.REACHED:
-                pool.tier = Tier.FILE
+                pool.tier, self.retry_ns = Tier.FILE, RETRY_NS
                 if is_asked_back:
                     self.pools.remove(pool)
                 yield DropPool(process_id=usage.process_id, pool=pool.number)
             else:
                 pool.tier = Tier.MEMORY
-                self.let_alone_until_ns = now_ns + RETRY_NS
+                self._let_alone(now_ns)
                 if not is_asked_back:
                     yield self._drop_file(pool)
         if usage.filed_bytes == 0:
@@ -193,6 +195,10 @@ class Home:
         return TakeBack(
             process_id=self.process.process_id, pool=pool.number, order=order, since=order - 1
         )
+
+    def _let_alone(self, now_ns: int) -> None:
+        self.let_alone_until_ns = now_ns + self.retry_ns
+        self.retry_ns = min(2 * self.retry_ns, MOST_RETRY_NS)
 
     def _drop_file(self, pool: Pool) -> DropFile:
         return DropFile(process_id=self.process.process_id, pool=pool.number)

@@ -117,6 +117,11 @@ def test_who_does_not_give_it_back_is_let_alone_for_a_while(outcome):
     assert "0 MiB are left" in talk.story(2)[-1]
     assert not any("stays" in line for line in talk.story(1))
     assert not only(talk.tick(after_ms=9_999), TakeBack)
+    (again,) = only(talk.tick(after_ms=1), TakeBack)
+
+    # And for twice as long when it does so again.
+    talk.obeys([again], 1, swap_outcome=outcome)
+    assert not only(talk.tick(after_ms=19_999), TakeBack)
     assert only(talk.tick(after_ms=1), TakeBack)
 
 
