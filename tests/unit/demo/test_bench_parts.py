@@ -2,8 +2,8 @@
 
 import pytest
 from bench import __main__ as bench
-from bench import memory
 from bench.bars import bar
+from bench.parts import measured as of_parts
 from bench.stage import NotMeasuredError, OutOfTimeError
 
 
@@ -19,10 +19,9 @@ def failing(error):
 
 
 @pytest.fixture
-def found(monkeypatch, capsys):
+def found(capsys):
     def run(**parts):
-        monkeypatch.setattr(memory, "PARTS", parts)
-        return memory.run(), capsys.readouterr()
+        return of_parts("some", parts), capsys.readouterr()
 
     return run
 
