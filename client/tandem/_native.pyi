@@ -160,6 +160,11 @@ class Snapshot:
     stopped: int  # after how many steps a limit of marks stopped it last; 0 = never
     stopped_phases: int  # the same of phases begun
     begun_phases: int
+    # First group, groups and SMs a group: no stream that goes with the process has work outside.
+    in_set: tuple[int, int, int] | None
+    following_streams: int
+    staying_streams: tuple[int, int, int, int, int, int]  # by StayReason
+    set_switches: int
     linger_ns: int
     ungated: bool
     capturing: int
@@ -257,6 +262,12 @@ class Process:
         """
 
     def set_lane(self, *, holds: bool) -> None: ...
+    def set_sms(self, *, first: int, count: int, group_sms: int) -> None:
+        """Which of the groups of SMs to use; no group stands for the whole device.
+
+        Raises ValueError: no set: `group_sms` is 0 or above 4095, another figure above 1023.
+        """
+
     def set_stale(self, *, stale_ns: int) -> None: ...
     def stamp(self, *, tick_ns: int) -> None: ...
     def close(self) -> None: ...

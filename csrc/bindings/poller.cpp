@@ -198,6 +198,17 @@ py::tuple refused_by(const Snapshot& snapshot) {
   return py::make_tuple(by[0], by[1], by[2]);
 }
 
+std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> in_set(const Snapshot& snapshot) {
+  if (snapshot.in_set == 0) return std::nullopt;
+  const shm::SmSet set = shm::set_of(snapshot.in_set);
+  return std::tuple(set.first, set.count, set.group_sms);
+}
+
+py::tuple staying_streams(const Snapshot& snapshot) {
+  const uint32_t(&by)[shm::kStayReasonCount] = snapshot.staying_streams;
+  return py::make_tuple(by[0], by[1], by[2], by[3], by[4], by[5]);
+}
+
 // Forward, backward and update of an iteration, thousandths; all 0: not known.
 py::tuple phases(const Snapshot& snapshot) {
   const dag::PhaseShares& shares = snapshot.phases;
@@ -245,6 +256,10 @@ void add_snapshot(py::module_& module) {
       .def_property_readonly("stopped", [](const Snapshot& s) { return s.stopped[0]; })
       .def_property_readonly("stopped_phases", [](const Snapshot& s) { return s.stopped[1]; })
       .def_readonly("begun_phases", &Snapshot::begun_phases)
+      .def_property_readonly("in_set", &in_set)
+      .def_readonly("following_streams", &Snapshot::following_streams)
+      .def_property_readonly("staying_streams", &staying_streams)
+      .def_readonly("set_switches", &Snapshot::set_switches)
       .def_readonly("linger_ns", &Snapshot::linger_ns)
       .def_readonly("ungated", &Snapshot::ungated)
       .def_readonly("capturing", &Snapshot::capturing)

@@ -75,6 +75,20 @@ constexpr uint64_t mark_limit_of(LimitKind kind, uint64_t number) {
   return number ? static_cast<uint64_t>(kind) << 63 | number_of(number) : 0;
 }
 
+// Which SMs a process is to use: `count` of the groups of `group_sms` SMs into which the driver splits the
+// device, from `first` on. None at all stands for the whole device.
+struct SmSet {
+  uint32_t first = 0;      // < 1024
+  uint32_t count = 0;      // < 1024
+  uint32_t group_sms = 0;  // < 4096, never 0
+};
+constexpr uint32_t word_of(const SmSet& set) {
+  return (set.first & 0x3ff) | (set.count & 0x3ff) << 10 | (set.group_sms & 0xfff) << 20;
+}
+constexpr SmSet set_of(uint32_t word) {
+  return {word & 0x3ff, word >> 10 & 0x3ff, word >> 20};
+}
+
 // CommandMemory::lane
 inline constexpr uint32_t kLaneHolds = 1u << 0;  // a closed gate holds allocations, too
 
@@ -122,7 +136,7 @@ struct alignas(64) CommandMemory {
   std::atomic<uint64_t> limit_bytes;            // device memory it may ever hold; kNoLimit = any
   // How much of what can be swapped may be on the device; kNoLimit = all of it.
   std::atomic<uint64_t> resident_target_bytes;
-  std::atomic<uint32_t> sm_set;  // 0 = the whole device
+  std::atomic<uint32_t> sm_set;  // SmSet, in one word; 0 = nothing said: stay where you are. Relaxed
   // Futex word; daemon: release, behind all that follows, whenever one of it changes. A request that
   // may try does so once for each value.
   std::atomic<uint32_t> line_round;
@@ -328,6 +342,27 @@ struct alignas(64) StateIterations {  // shim; 0 from shims that do not tell
   uint64_t reserved[4];
 };
 
+// Why a stream does not go where the process is told to.
+enum class StayReason : uint32_t {
+  kLegacy = 0,     // the default stream that others wait for
+  kPerThread = 1,  // a default stream of a thread
+  kBlocking = 2,   // made without CU_STREAM_NON_BLOCKING
+  kElsewhere = 3,  // of another context than the primary one, or of a green context of the job's own
+  kCapturing = 4,  // goes there once the capture has ended
+  kRefused = 5,    // the driver would not, or there are too many
+};
+inline constexpr uint32_t kStayReasonCount = 6;
+
+struct alignas(64) StateSets {  // shim: relaxed; 0 from shims that know no sets
+  // CommandMemory::sm_set as of which no stream that goes there has work anywhere else. Release: behind
+  // that work.
+  std::atomic<uint32_t> in;
+  std::atomic<uint32_t> following;                 // streams that go there
+  std::atomic<uint32_t> staying[kStayReasonCount];  // streams that do not; by StayReason
+  std::atomic<uint64_t> switches;                  // of a stream from one set to another, so far
+  uint64_t reserved[3];
+};
+
 struct alignas(4096) StatePage {
   StateHeader header;
   StateControl control;
@@ -337,6 +372,7 @@ struct alignas(4096) StatePage {
   StateSwap swap;
   StateRefusals refusals;
   StateIterations iterations;
+  StateSets sets;
 };
 
 inline constexpr size_t kSlotsOffset = sizeof(StatePage);
@@ -389,6 +425,7 @@ static_assert(std::is_trivially_copyable_v<Record>);
 static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, mark_limit) == 56);
 static_assert(sizeof(CommandMemory) == 64 && offsetof(CommandMemory, lease_bytes) == 48);
 static_assert(sizeof(StateMemory) == 64 && offsetof(StateMemory, wait_ticket) == 40);
+static_assert(sizeof(StateSets) == 64 && offsetof(StatePage, sets) == 512);
 static_assert(kStateBytesFirst == 6 * 4096 + 17 * 65536 && kSampleHeaderOffset % 4096 == 0);
 
 }  // namespace tandem::shm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tandem import _native
-from tandemd.core.model import MemoryWait, Phases, SwapOutcome, Usage, WaitReason
+from tandemd.core.model import MemoryWait, Phases, SmSet, SwapOutcome, Usage, WaitReason
 
 
 def usage_of(snapshot: _native.Snapshot) -> Usage:
@@ -51,6 +51,10 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         peak_bytes=snapshot.peak_bytes,
         step_work_ns=snapshot.step_work_ns,
         phases=_phases(snapshot),
+        in_set=SmSet(*snapshot.in_set) if snapshot.in_set else None,
+        following_streams=snapshot.following_streams,
+        staying_streams=snapshot.staying_streams,
+        set_switches=snapshot.set_switches,
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,

@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t kMaxFigure = INT64_MAX;   // what protobuf, JSON and Python agree on
 constexpr uint32_t kMaxThreads = 1u << 22;   // the kernel's own limit
 constexpr uint32_t kMaxCaptures = 1u << 16;
+constexpr uint32_t kMaxStreams = 1u << 16;
 
 __extension__ using Wide = unsigned __int128;
 
@@ -111,6 +112,16 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
   snapshot->filed_bytes = std::min(bounded(swap.filed_bytes), snapshot->swappable_bytes);
 }
 
+void look_at_sets(const shm::StateSets& sets, Snapshot* snapshot) {
+  // First, as in look_at_swap: the work that it speaks of has ended. The shim's release.
+  const uint32_t word = sets.in.load(std::memory_order_acquire);
+  snapshot->in_set = word;
+  snapshot->following_streams = std::min(read(sets.following), kMaxStreams);
+  for (uint32_t i = 0; i < shm::kStayReasonCount; ++i)
+    snapshot->staying_streams[i] = std::min(read(sets.staying[i]), kMaxStreams);
+  grow(&snapshot->set_switches, sets.switches);
+}
+
 // A request that changes while it is read is none until the next look.
 void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
   const uint64_t ticket = memory.wait_ticket.load(std::memory_order_acquire);  // the shim's release
@@ -149,6 +160,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   const shm::StatePage& state = pages.state();
   snapshot->process_id = pages.process_id();
   look_at_iterations(state.iterations, snapshot);
+  look_at_sets(state.sets, snapshot);
   look_at_slots(pages, now_ns, snapshot);
   look_at_memory(state.memory, snapshot);
   for (uint32_t i = 0; i < shm::kRefusalCount; ++i)
@@ -196,10 +208,13 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.phases.update, s.gap_p50_ns, s.device_bytes, s.swapped_bytes, s.swap_done,
                     s.filed_bytes,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
-                    s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash);
+                    s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
+                    s.in_set, s.following_streams, s.set_switches);
   };
   return figures(one) != figures(other) ||
-         !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by);
+         !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||
+         !std::equal(std::begin(one.staying_streams), std::end(one.staying_streams),
+                     other.staying_streams);
 }
 
 }  // namespace tandem::daemon

@@ -52,6 +52,10 @@ struct Snapshot {
   uint64_t iteration_end_bytes = 0;   // and at one
   std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it
   uint64_t linger_ns = 0;
+  uint32_t in_set = 0;  // no stream that goes with the process has work outside; 0 = not known
+  uint32_t following_streams = 0;
+  uint32_t staying_streams[shm::kStayReasonCount] = {};  // by shm::StayReason
+  uint64_t set_switches = 0;
   bool ungated = false;
   uint32_t capturing = 0;
   uint64_t helper_tick_ns = 0;

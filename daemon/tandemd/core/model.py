@@ -72,6 +72,17 @@ class SwapOutcome(IntEnum):
     FAILED = 4  # what had been moved came back
 
 
+class StayReason(IntEnum):
+    """Why a stream does not go where its job is told to; values are those of shm::StayReason."""
+
+    LEGACY = 0
+    PER_THREAD = 1
+    BLOCKING = 2
+    ELSEWHERE = 3  # in another context than the primary one
+    CAPTURING = 4  # goes once the capture has ended
+    REFUSED = 5  # the driver would not
+
+
 class Refusal(IntEnum):
     """Who told a request for device memory that there is none; values are those of shm::Refusal."""
 
@@ -142,6 +153,15 @@ class Mix:
         return next((b for b in Bound if self.shares[b] > 0.5), Bound.UNKNOWN)
 
 
+@dataclass(frozen=True, slots=True)
+class SmSet:
+    """Some of the equal groups into which the driver splits the SMs of a GPU."""
+
+    first: int
+    count: int  # 0 = the whole GPU
+    group_sms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWait:
     """What the first of a process's threads that wait for device memory asks for."""
@@ -198,6 +218,10 @@ class Usage:
     peak_bytes: int = 0  # of device memory, since it attached
     step_work_ns: int = 0  # `work_ns` when the newest iteration ended, marked or found
     phases: Phases | None = None
+    in_set: SmSet | None = None  # no stream that goes with it has work outside; None: not known
+    following_streams: int = 0  # streams that go where it is told to
+    staying_streams: tuple[int, ...] = (0, 0, 0, 0, 0, 0)  # and that do not, by StayReason
+    set_switches: int = 0  # of streams, so far
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0

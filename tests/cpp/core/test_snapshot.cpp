@@ -44,6 +44,26 @@ TEST(outstanding_markers_and_open_work_count_as_segments) {
   CHECK_EQ(f.snapshot.last_busy_ns, 500u);
 }
 
+TEST(what_a_job_says_of_its_sets_stays_within_bounds) {
+  Fixture f;
+  CHECK_EQ(f.look().in_set, 0u);
+  shm::StateSets& sets = f.job.state().sets;
+  sets.in.store(shm::word_of({1, 2, 8}));
+  sets.following.store(UINT32_MAX);
+  sets.staying[5].store(UINT32_MAX);
+  sets.switches.store(9);
+
+  const Snapshot before = f.snapshot;
+  f.look();
+
+  CHECK_EQ(f.snapshot.in_set, shm::word_of({1, 2, 8}));
+  CHECK_EQ(f.snapshot.following_streams, 65536u);
+  CHECK_EQ(f.snapshot.staying_streams[5], 65536u);
+  CHECK(differs(before, f.snapshot));
+  sets.switches.store(3);
+  CHECK_EQ(f.look().set_switches, 9u);
+}
+
 TEST(retired_free_and_unknown_slots_do_not_count) {
   Fixture f;
   for (const uint32_t state : {0u, 2u, 3u, UINT32_MAX}) {

@@ -115,6 +115,18 @@ def test_every_setting_reaches_the_command_page(process: _native.Process) -> Non
     assert (word(command, LIMIT), word(command, STALE), word(command, TICK)) == (1 << 30, 5, 77)
 
 
+def test_a_set_of_sms_is_one_word_of_the_command_page(process: _native.Process) -> None:
+    sm_set = LIMIT + 16
+    assert word(process.fds[0], sm_set, "I") == 0
+
+    process.set_sms(first=3, count=1023, group_sms=8)
+
+    assert word(process.fds[0], sm_set, "I") == 3 | 1023 << 10 | 8 << 20
+    for wrong in ((0, 1, 0), (1024, 1, 8), (0, 1024, 8), (0, 1, 4096)):
+        with pytest.raises(ValueError, match="no set"):
+            process.set_sms(first=wrong[0], count=wrong[1], group_sms=wrong[2])
+
+
 def test_the_line_for_memory_reaches_the_command_page(process: _native.Process) -> None:
     command = process.fds[0]
     memory = LIMIT
