@@ -144,6 +144,7 @@ def gpu(message: pb.Gpu) -> Gpu:
         sm_count=message.sm_count,
         busy_ratio=message.busy_ratio,
         software=message.software,
+        name=message.name or str(message.index),
     )
 
 

@@ -28,6 +28,7 @@ EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
 
 _DIRECTORY = "is a directory"
+_SHOWN = "CUDA_VISIBLE_DEVICES"
 # Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
 _PYTORCH_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _RETURNING = "backend:cudaMallocAsync"
@@ -51,7 +52,7 @@ class Launch:
 
     command: Sequence[str]
     request: Request
-    gpu: str | None = None  # index in PCI order, or UUID
+    gpu: str | None = None  # index in PCI order, UUID, or a MIG instance as GPU:INSTANCE
     extra: Mapping[str, str]  # further variables of the job
     require: bool = False  # refuse to run without a daemon
     return_memory: bool = False  # have PyTorch give memory back that it has freed
@@ -86,6 +87,8 @@ def plan(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     managed = job.get("TANDEM_DISABLE") != "1"
     if managed:
         job |= _job_environment(launch, job, socket=socket)
+        if _is_instance(launch.gpu):
+            job.pop(_SHOWN, None)
     return Plan(
         program=program, argv=list(launch.command), environ=job, socket=socket, register=managed
     )
@@ -104,6 +107,12 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
     job = dict(decided.environ)
     if decided.register:
         job |= _register(launch, decided)
+        if _SHOWN not in job and _is_instance(launch.gpu):
+            raise LaunchError(
+                f"no daemon says which device '{launch.gpu}' is; give its UUID, which "
+                "`nvidia-smi -L` shows",
+                exit_code=EXIT_FAILED,
+            )
     execute(decided.program, decided.argv, job)
 
 
@@ -217,9 +226,14 @@ def _job_environment(launch: Launch, job: Mapping[str, str], *, socket: Path) ->
         changes["TANDEM_REQUIRE"] = "1"
     if launch.return_memory:
         changes |= _returning(job)
-    if launch.gpu is not None:
-        changes |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": launch.gpu}
+    if launch.gpu is not None and not _is_instance(launch.gpu):
+        changes |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", _SHOWN: launch.gpu}
     return changes
+
+
+def _is_instance(gpu: str | None) -> bool:
+    # As `tandem gpus` calls it. CUDA knows UUIDs alone, and the daemon says which one it is.
+    return gpu is not None and ":" in gpu
 
 
 def _returning(job: Mapping[str, str]) -> dict[str, str]:
@@ -236,10 +250,11 @@ def _returning(job: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    # What MPS is told has to be there when the driver starts. The job's own word stands.
+    # What MPS is told, and which instance is meant, has to be there when the driver starts. The
+    # job's own word stands.
     taken = {}
     for name, value in said.items():
-        if not name.startswith("CUDA_MPS_"):
+        if not name.startswith("CUDA_MPS_") and name != _SHOWN:
             continue  # no daemon of ours says anything else
         if job.get(name, value) != value:
             sys.stderr.write(

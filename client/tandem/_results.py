@@ -135,7 +135,7 @@ class Window:
 class Gpu:
     """One GPU as the daemon sees it."""
 
-    index: int
+    index: int  # unlike any other's
     uuid: str
     product_name: str
     mode: str
@@ -144,6 +144,7 @@ class Gpu:
     sm_count: int
     busy_ratio: float  # of the last second, 0..1
     software: bool
+    name: str  # its index; of a MIG instance GPU:INSTANCE, such as 0:2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

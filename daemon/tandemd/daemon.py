@@ -26,6 +26,7 @@ from tandem import _native
 from tandemd.auditor import Auditor
 from tandemd.config import Config
 from tandemd.core.events import CheckpointProcess, ProcessCheckpointed, SubstrateFailed
+from tandemd.core.model import Options
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
@@ -143,14 +144,14 @@ class Daemon:
             UsageError: no file can be made in `memory.swap_dir`; nothing has changed.
         """
         limits = config.limits_for(os.geteuid())
-        facts = self._mps_gpus(config), self._sm_counts()
-
+        self._look_at_gpus()
+        options = self._options(config)
         self._host.use(config.memory.directory)
         self._config = config
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
-            options = config.options(*facts)
+            self._regard_gpus()
             for action in self._loop.scheduler.change_options(options, now_ns=now_ns):
                 self._loop.perform(action)
             self._loop.watchdog.change(config.watchdog.watch())
@@ -158,6 +159,12 @@ class Daemon:
             self._desk.privacy = config.daemon.privacy
 
         self._loop.post(apply)
+
+    def _look_at_gpus(self) -> None:
+        try:
+            self._inventory.refresh()
+        except OSError as error:
+            log.warning("cannot look for GPUs, continuing with those known", reason=str(error))
 
     def _spawn(self, name: str, target: Callable[[], None]) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
@@ -182,36 +189,30 @@ class Daemon:
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
-        scheduler = Scheduler(self._config.options(self._mps_gpus(self._config), self._sm_counts()))
-        scheduler.memory.line.capacity_bytes = {
-            gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
-        }
+        scheduler = Scheduler(self._options(self._config))
         poller = _native.Poller()
         self._host = Host(
             directory=self._config.memory.directory,
             post=lambda errand: self._loop.post(errand),
             at_once=clock.is_virtual,
         )
-        nodes = {gpu.index: gpu.numa_node for gpu in self._inventory.gpus()}
         homes = Homes(
             host=self._host,
             send=lambda *packet: self._sessions.send(*packet),
             tell=lambda event: self._loop.note(event(clock.now_ns())),
-            node_of=lambda process_id: nodes.get(scheduler.processes[process_id].gpu),
+            node_of=lambda process_id: self._nodes.get(scheduler.processes[process_id].gpu),
         )
         channels = Channels(send=lambda *packet: self._sessions.send(*packet), homes=homes)
         self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
         self._loop.watchdog.change(self._config.watchdog.watch())
-        self._loop.bounds.gpus = {gpu.index: gpu for gpu in self._inventory.gpus()}
-        self._loop.watchdog.capacity_bytes = {
-            gpu.index: gpu.memory_total_bytes for gpu in self._inventory.gpus()
-        }
+        self._gpu_index = GpuIndex(())
+        self._regard_gpus()
         self._sessions = Sessions(
             scheduler=scheduler,
             channels=channels,
             poller=poller,
             limits=self._config.limits_for(os.geteuid()),
-            gpu_index=GpuIndex(self._inventory.gpus()),
+            gpu_index=self._gpu_index,
             clock_kind=CLOCK_VIRTUAL if clock.is_virtual else CLOCK_MONOTONIC,
         )
         self._checkpointer = Checkpointer(
@@ -227,6 +228,24 @@ class Daemon:
         self._sessions.surroundings = self._surroundings
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
+
+    def _regard_gpus(self) -> None:
+        """What everybody in the core thread knows of the GPUs that there are now."""
+        gpus = self._inventory.gpus()
+        capacity_bytes = {gpu.index: gpu.memory_total_bytes for gpu in gpus}
+        self._gpu_index.learn(gpus)
+        self._nodes = {gpu.index: gpu.numa_node for gpu in gpus}
+        self._loop.scheduler.memory.line.capacity_bytes = capacity_bytes
+        self._loop.watchdog.capacity_bytes = dict(capacity_bytes)
+        self._loop.bounds.gpus = {gpu.index: gpu for gpu in gpus}
+
+    def _options(self, config: Config) -> Options:
+        gpus = self._inventory.gpus()
+        return replace(
+            config.options(self._mps_gpus(config), {gpu.index: gpu.sm_count for gpu in gpus}),
+            mig_gpus=frozenset(gpu.index for gpu in gpus if gpu.instance),
+            gpu_names={gpu.index: gpu.name for gpu in gpus if gpu.instance},
+        )
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         info = self._sessions.info.get(action.process_id)
@@ -252,7 +271,7 @@ class Daemon:
             said = config.mode_of(gpu.index, gpu.uuid_text)
             is_found = said != "time" and found_mode(gpu, os.environ) == "mps"
             is_ours = self._mps is not None and self._mps.directory is not None
-            return is_found or (said == "mps" and is_ours)
+            return gpu.instance is None and (is_found or (said == "mps" and is_ours))
 
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
 
@@ -261,9 +280,13 @@ class Daemon:
 
         def asks(gpu: Gpu) -> bool:
             said = self._config.mode_of(gpu.index, gpu.uuid_text)
-            return said == "mps" and not has_own_mps(gpu, os.environ)
+            is_whole = gpu.instance is None
+            return said == "mps" and is_whole and not has_own_mps(gpu, os.environ)
 
         gpus = self._inventory.gpus()
+        cut = {gpu.instance.gpu for gpu in gpus if gpu.instance}
+        if unheard := [index for index in cut if self._config.mode_of(index, "") != "auto"]:
+            log.warning("mig is on, its instances are in no other mode", gpus=unheard)
         asking = [gpu for gpu in gpus if asks(gpu)]
         if not asking:
             return None
@@ -300,9 +323,6 @@ class Daemon:
             log.warning("mps that is not root's serves its own user alone", uid=uid)
             return {}
         return self._mps.variables()
-
-    def _sm_counts(self) -> dict[int, int]:
-        return {gpu.index: gpu.sm_count for gpu in self._inventory.gpus()}
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))

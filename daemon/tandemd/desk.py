@@ -455,6 +455,7 @@ class Desk:
                 if p.process_id in info
             ),
             gpus=gpus,
+            gpu_names=tuple(map(core.options.name_of, gpus)),
             mode=core.options.mode_of(gpus),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,

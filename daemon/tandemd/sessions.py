@@ -40,7 +40,7 @@ from tandemd.edges.attach import (
     Message,
 )
 from tandemd.edges.channel import Channels
-from tandemd.edges.gpus import GpuIndex
+from tandemd.edges.gpus import INSTANCE_MARK, GpuIndex
 from tandemd.limits import Limits
 from tandemd.usages import usage_of
 
@@ -128,10 +128,11 @@ class Sessions:
         uid = connection.peer.uid
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
-        if (why := unfit(spec, gpus, self._scheduler.options)) is not None:
+        why = self._no_such_instance(packet.gpu) or unfit(spec, gpus, self._scheduler.options)
+        if why is not None:
             self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
             return
-        objection = self._scheduler.objection_to(spec)
+        objection = self._scheduler.objection_to(spec, gpus=gpus)
         if objection is None and packet.no_wait:
             objection = self._scheduler.line_before(spec, uid, gpus)
         if objection is not None:
@@ -144,9 +145,16 @@ class Sessions:
         log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         said = variables(spec, gpus, self._scheduler.options)
         said |= self.surroundings(uid, gpus)
+        if (instance := self._gpu_index.instance(packet.gpu)) is not None:
+            said["CUDA_VISIBLE_DEVICES"] = instance.uuid_text  # CUDA knows it by no other name
         environment = "\n".join(f"{name}={value}" for name, value in said.items())
         answer = _native.encode_registered(job_id=job_id, environment=environment)
         self.attach.send(connection, answer)
+
+    def _no_such_instance(self, name: str) -> str | None:
+        if INSTANCE_MARK not in name or self._gpu_index.instance(name) is not None:
+            return None
+        return f"no MIG instance is called '{name}'; `tandem gpus` lists those that there are"
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
         if (refusal := self._unfit(hello)) is not None:

@@ -47,6 +47,7 @@ class JobView:
     created_wall_ns: int
     processes: tuple[ProcessView, ...]
     gpus: tuple[int, ...]
+    gpu_names: tuple[str, ...]  # of the same
     mode: str  # of all of these: time, mps
     gpu_ns: int
     shared_ns: int

@@ -384,7 +384,7 @@ class Job(google.protobuf.message.Message):
     command: builtins.str
     """empty when the caller may not see it"""
     gpu: builtins.str
-    """index"""
+    """name"""
     mode: global___Mode.ValueType
     """of that GPU: how it is kept apart"""
     @property
@@ -779,6 +779,7 @@ class Gpu(google.protobuf.message.Message):
     SM_COUNT_FIELD_NUMBER: builtins.int
     BUSY_RATIO_FIELD_NUMBER: builtins.int
     SOFTWARE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
     index: builtins.int
     uuid: builtins.str
     product_name: builtins.str
@@ -789,6 +790,8 @@ class Gpu(google.protobuf.message.Message):
     busy_ratio: builtins.float
     """last second"""
     software: builtins.bool
+    name: builtins.str
+    """index, or of a MIG instance GPU:INSTANCE"""
     def __init__(
         self,
         *,
@@ -801,8 +804,9 @@ class Gpu(google.protobuf.message.Message):
         sm_count: builtins.int = ...,
         busy_ratio: builtins.float = ...,
         software: builtins.bool = ...,
+        name: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "product_name", b"product_name", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "product_name", b"product_name", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
 
 global___Gpu = Gpu
 

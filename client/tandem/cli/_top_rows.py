@@ -44,11 +44,11 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
 
 def gpu_line(gpu: Gpu, jobs: Sequence[Job]) -> str:
     """What a GPU does, and how much of its memory is whose."""
-    here = [job for job in jobs if job.gpu == str(gpu.index)]
+    here = [job for job in jobs if job.gpu == gpu.name]
     swapped = sum(job.swapped_bytes for job in here)
     waiting = sum(job.memory_wait_bytes for job in here)
     parts = [
-        f"gpu {gpu.index} {gpu.product_name}, mode {gpu.mode}: busy {gpu.busy_ratio:.0%}",
+        f"gpu {gpu.name} {gpu.product_name}, mode {gpu.mode}: busy {gpu.busy_ratio:.0%}",
         f"memory {format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_total_bytes)}",
     ]
     if swapped:

@@ -39,7 +39,7 @@ def show(found: Sequence[Gpu]) -> None:
 def _row(gpu: Gpu) -> tuple[str, ...]:
     used, total = format_bytes(gpu.memory_used_bytes), format_bytes(gpu.memory_total_bytes)
     return (
-        str(gpu.index),
+        gpu.name,
         gpu.product_name + (" (software)" if gpu.software else ""),
         gpu.mode or "-",
         str(gpu.sm_count),

@@ -132,7 +132,12 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
 @click.option(
     "-G", "--group", default="", envvar="TANDEM_GROUP", help="Jobs of one group are held together."
 )
-@click.option("-i", "--gpu", metavar="GPU", help="Index (in PCI order) or UUID of the GPU.")
+@click.option(
+    "-i",
+    "--gpu",
+    metavar="GPU",
+    help="Index (in PCI order) or UUID of the GPU; of a MIG instance its UUID or GPU:INSTANCE.",
+)
 @click.option(
     "--require", is_flag=True, envvar="TANDEM_REQUIRE", help="Fail instead of running unshared."
 )

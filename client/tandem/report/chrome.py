@@ -18,7 +18,7 @@ def write(history: MemoryHistory, file: TextIO) -> None:
     """Write the whole history; times are those since 1970."""
     with TraceWriter(file) as trace:
         for gpu in history.gpus:
-            trace.process(gpu.index + 1, plain(f"gpu {gpu.index} {gpu.product_name}"))
+            trace.process(gpu.index + 1, plain(f"gpu {gpu.name} {gpu.product_name}"))
         for place, curve in enumerate(history.curves, 1):
             _write_job(curve, place, trace)
 

@@ -55,7 +55,7 @@ def _facts(history: MemoryHistory, axis: Axis) -> Iterator[tuple[str, str]]:
         moments = moments_of(_of(gpu, history), axis.end_ns)
         most = max((sum(m.resident_bytes) for m in moments), default=0)
         total = format_bytes(gpu.memory_total_bytes)
-        yield f"most held of gpu {gpu.index}", f"{format_bytes(most)} of {total}"
+        yield f"most held of gpu {gpu.name}", f"{format_bytes(most)} of {total}"
 
 
 def _of(gpu: Gpu, history: MemoryHistory) -> list[MemoryCurve]:

@@ -6,7 +6,7 @@ GPU yet may come to any of them; until then it is counted where most is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of
@@ -56,8 +56,13 @@ def objection(
     others: Iterable[Job],
     capacity_bytes: Mapping[int, int],
     gpus: frozenset[int] = frozenset(),
+    *,
+    name: Callable[[int], str] = str,
 ) -> str | None:
-    """Why a minimum cannot be promised on all of `gpus`, or on none there is; None if it can."""
+    """Why a minimum cannot be promised on all of `gpus`, or on none there is; None if it can.
+
+    `name`: what people call a GPU.
+    """
     minimum = spec.memory_min_bytes
     if minimum > spec.memory_bytes:
         return (
@@ -74,7 +79,7 @@ def objection(
     promised = capacity_bytes[gpu] - room
     later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
     return (
-        f"its minimum of {size_of(minimum)} does not fit: gpu {gpu} has "
+        f"its minimum of {size_of(minimum)} does not fit: gpu {name(gpu)} has "
         f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
         f"lower --memory-min{later}"
     )

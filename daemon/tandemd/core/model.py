@@ -482,7 +482,9 @@ class Options:
     forecast_gaps: bool = True  # else every window is the configured one
     classify_kernels: bool = True  # else what bounds anybody's work counts as unknown
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
+    mig_gpus: frozenset[int] = frozenset()  # that are instances of MIG
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
+    gpu_names: Mapping[int, str] = field(default_factory=dict)  # of those not called by their index
     memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
     memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
     link_bytes_s: float = 12e9  # to the host and back, until it was measured
@@ -503,9 +505,15 @@ class Options:
         return own_ns if own_ns < NEVER_IDLE_NS else 0
 
     def mode_of(self, gpus: Iterable[int]) -> str:
-        """`mps` if kernels of several processes run side by side on all of these GPUs."""
+        """What all of these GPUs are in: a key of `substrate.SUBSTRATES`."""
         used = frozenset(gpus)
+        if used and used <= self.mig_gpus:
+            return "mig"
         return "mps" if used and used <= self.mps_gpus else "time"
+
+    def name_of(self, gpu: int) -> str:
+        """As people call it."""
+        return self.gpu_names.get(gpu, str(gpu))
 
     def weight(self, job_class: JobClass) -> int:
         """Share of GPU time a class gets beside the others."""

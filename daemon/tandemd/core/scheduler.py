@@ -268,18 +268,26 @@ class Scheduler:
         """Processes whose memory curves decide when their iterations begin."""
         return [p for p in self.processes.values() if self.shifts.tenant(p.process_id)]
 
-    def objection_to(self, spec: JobSpec, job: Job | None = None) -> str | None:
-        """Why the minimum of a new job, or another one of a living job, cannot be promised."""
+    def objection_to(
+        self, spec: JobSpec, job: Job | None = None, gpus: frozenset[int] = frozenset()
+    ) -> str | None:
+        """Why the minimum of a new job, or another one of a living job, cannot be promised.
+
+        `gpus`: that a new job is bound to; none: any will do.
+        """
         capacity_bytes = self.memory.line.capacity_bytes
-        if self.policy.by_lanes and (told := lane_places.objection([spec], capacity_bytes)):
+        meant = {
+            gpu: capacity_bytes[gpu] for gpu in gpus or capacity_bytes if gpu in capacity_bytes
+        }
+        if self.policy.by_lanes and (told := lane_places.objection([spec], meant)):
             return told
         if job and (group := self.group_of(job)):
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
         others = [other for other in self.jobs.values() if other is not job]
-        gpus = gpus_of(job) if job else frozenset()
-        return objection(spec, others, capacity_bytes, gpus)
+        bound = gpus_of(job) if job else gpus
+        return objection(spec, others, capacity_bytes, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
         """Why a new job would have to stand in line on each of `gpus`; None: it would not.
@@ -344,7 +352,8 @@ class Scheduler:
                 process.more_gpus.add(event.gpu)
                 self.memory.note_arrival()
                 self._keep_minima(event.now_ns)
-                job.tell(event.now_ns, f"uses gpu {event.gpu}, too: its turns are on both at once")
+                name = self.options.name_of(event.gpu)
+                job.tell(event.now_ns, f"uses gpu {name}, too: its turns are on both at once")
                 self._structure_changed = True
             case HandleShared():
                 for other_id in sorted(self._ties.share(job, event.key)):
@@ -479,7 +488,8 @@ class Scheduler:
         kept: list[Job] = []
         for job in wanting:
             capacity_bytes = self.memory.line.capacity_bytes
-            why_not = objection(job.spec, kept, capacity_bytes, gpus_of(job))
+            name = self.options.name_of
+            why_not = objection(job.spec, kept, capacity_bytes, gpus_of(job), name=name)
             was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
             if why_not is None:
                 kept.append(job)

@@ -17,6 +17,9 @@ from tandemd.core.substrate import SUBSTRATES
 
 LEAST_REST = 0.01  # is left to those who say nothing, even where `min_share` is 0
 MODES = ("time", "mps", "mps+green", "mig")  # how jobs can be kept apart
+_CONFIGURE = 'an admin sets gpu."*".mode'
+_CUT = "an admin cuts it by `tandem partition apply --mig`"
+_REMEDIES = {mode: _CUT if mode == "mig" else _CONFIGURE for mode in MODES}
 
 
 def said(spec: JobSpec) -> str:
@@ -112,8 +115,8 @@ def _too_many(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
     if not all(counts.values()) or spec.sm_count <= counts[gpu]:
         return None
     return (
-        f"it asks for {spec.sm_count} SMs, and gpu {gpu} has {counts[gpu]}; lower --sm, "
-        "or say a share such as 30%"
+        f"it asks for {spec.sm_count} SMs, and gpu {options.name_of(gpu)} has {counts[gpu]}; "
+        "lower --sm, or say a share such as 30%"
     )
 
 
@@ -126,6 +129,6 @@ def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
         return f"this version does not have isolation {spec.isolation}; there are {there_are}"
     gpu = gpus[0]
     return (
-        f"it asks for isolation {spec.isolation}, and gpu {gpu} is in mode {modes[gpu]}; "
-        f'an admin sets gpu."*".mode, or drop --isolation'
+        f"it asks for isolation {spec.isolation}, and gpu {options.name_of(gpu)} is in mode "
+        f"{modes[gpu]}; {_REMEDIES[spec.isolation]}, or drop --isolation"
     )

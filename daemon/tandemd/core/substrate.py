@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tandemd.core.model import JobSpec
+from tandemd.core.substrates.mig import Mig
 from tandemd.core.substrates.mps import Mps
 from tandemd.core.substrates.time_slices import TimeSlices
 
@@ -35,4 +36,5 @@ class Substrate(Protocol):
 SUBSTRATES: dict[str, Substrate] = {
     "time": TimeSlices(),
     "mps": Mps(),
+    "mig": Mig(),
 }

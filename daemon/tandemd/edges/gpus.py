@@ -1,4 +1,10 @@
-"""The GPUs of this machine, through NVML; a machine without any has an empty list."""
+"""The GPUs of this machine, through NVML; a machine without any has an empty list.
+
+A GPU with MIG on is its instances: each has memory, SMs and a UUID of its own, and nothing can be
+started on the rest. NVML counts an instance by its GPU, its GPU instance and the compute instance
+in that (NVIDIA's "MIG User Guide"); those numbers make its index here, too, so that it stays the
+same however the others change.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +17,35 @@ from typing import Protocol
 import structlog
 
 SOFTWARE_NAME = "Tandem Software GPU"
+MOST_GPUS = 128  # indices from here on are instances
+INSTANCE_MARK = ":"  # between the numbers of an instance
+_COMPUTE_INSTANCES = 8  # of a GPU instance at most; of these there are less than 16 on a GPU
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Where a MIG instance is."""
+
+    gpu: int  # its index
+    gpu_instance: int
+    compute_instance: int = 0  # of that; by far most have one
+
+    def __str__(self) -> str:
+        numbers = (self.gpu, self.gpu_instance, self.compute_instance)
+        return INSTANCE_MARK.join(map(str, numbers if self.compute_instance else numbers[:2]))
+
+    @property
+    def index(self) -> int:
+        """Unlike that of any other instance or GPU of the machine."""
+        place = self.gpu_instance * _COMPUTE_INSTANCES + self.compute_instance
+        return MOST_GPUS * (self.gpu + 1) + place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as people know it."""
+    """One GPU, or MIG instance, as people know it."""
 
     index: int
     uuid: bytes  # 16 bytes, as CUuuid
@@ -27,11 +55,17 @@ class Gpu:
     sm_count: int = 0  # 0 = not known
     bandwidth_bytes_per_s: int = 0  # of its memory, by clock and bus; 0 = not known
     numa_node: int | None = None  # that it is next to; None = not known, or the machine has one
+    instance: Instance | None = None  # None: a whole GPU
+
+    @property
+    def name(self) -> str:
+        """Its index; of an instance that of its GPU and its own: `0:2`."""
+        return str(self.instance) if self.instance else str(self.index)
 
     @property
     def uuid_text(self) -> str:
-        """`GPU-00112233-4455-6677-8899-aabbccddeeff`, as NVML says it."""
-        return f"GPU-{uuid.UUID(bytes=self.uuid)}"
+        """`GPU-00112233-4455-6677-8899-aabbccddeeff`, or `MIG-..`, as NVML says it."""
+        return f"{'MIG' if self.instance else 'GPU'}-{uuid.UUID(bytes=self.uuid)}"
 
     @property
     def is_software(self) -> bool:
@@ -43,7 +77,14 @@ class Inventory(Protocol):
     """Where GPUs come from."""
 
     def gpus(self) -> Sequence[Gpu]:
-        """All GPUs, by index, with their memory use now. Any thread."""
+        """All GPUs and MIG instances, by index, with their memory use now. Any thread."""
+
+    def refresh(self) -> None:
+        """Look which there are, as instances of MIG come and go. Any thread.
+
+        Raises:
+            OSError: the driver does not answer; those that were known stay.
+        """
 
     def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
         """What the driver says that processes hold on each GPU they are on, by pid. Any thread."""
@@ -55,6 +96,9 @@ class NoGpus:
     def gpus(self) -> Sequence[Gpu]:
         """None."""
         return ()
+
+    def refresh(self) -> None:
+        """Nothing to see."""
 
     def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
         """Nothing."""
@@ -73,24 +117,39 @@ class NvmlInventory:
         import pynvml
 
         self._nvml = pynvml
+        self._found: Sequence[tuple[Gpu, object]] = ()  # with its handle; replaced as a whole
         try:
             pynvml.nvmlInit()
-            self._handles = [
-                pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
-            ]
-            self._gpus = [self._describe(i, handle) for i, handle in enumerate(self._handles)]
         except pynvml.NVMLError as error:
+            raise OSError(f"NVML: {error}") from error
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Ask for all of them anew.
+
+        Raises:
+            OSError: the driver does not answer.
+        """
+        nvml = self._nvml
+        try:
+            self._found = [
+                pair
+                for index in range(nvml.nvmlDeviceGetCount())
+                for pair in self._on(index, nvml.nvmlDeviceGetHandleByIndex(index))
+            ]
+        except nvml.NVMLError as error:
             raise OSError(f"NVML: {error}") from error
 
     def gpus(self) -> Sequence[Gpu]:
         """All GPUs; a figure that cannot be read is zero."""
-        pairs = zip(self._gpus, self._handles, strict=True)
-        return [replace(gpu, memory_used_bytes=self._used_bytes(handle)) for gpu, handle in pairs]
+        return [
+            replace(gpu, memory_used_bytes=self._used_bytes(handle)) for gpu, handle in self._found
+        ]
 
     def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
         """By pid; a GPU whose driver does not say it is left out."""
         held: dict[int, tuple[int, ...]] = {}
-        for handle in self._handles:
+        for _, handle in self._found:
             try:
                 running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
             except self._nvml.NVMLError:
@@ -99,6 +158,52 @@ class NvmlInventory:
                 pid, size_bytes = int(process.pid), int(process.usedGpuMemory or 0)
                 held[pid] = (*held.get(pid, ()), size_bytes)
         return held
+
+    def _on(self, index: int, handle: object) -> list[tuple[Gpu, object]]:
+        """The GPU; with MIG on its instances, by their numbers, which may be none."""
+        whole = self._describe(index, handle)
+        instances = [(self._describe_instance(whole, mig), mig) for mig in self._instances(handle)]
+        is_cut = bool(instances) or self._has_mig_on(handle)
+        return sorted(instances, key=lambda pair: pair[0].index) if is_cut else [(whole, handle)]
+
+    def _has_mig_on(self, handle: object) -> bool:
+        try:
+            return bool(self._nvml.nvmlDeviceGetMigMode(handle)[0])
+        except (self._nvml.NVMLError, AttributeError):  # not of this GPU, or of this NVML
+            return False
+
+    def _instances(self, handle: object) -> list[object]:
+        nvml = self._nvml
+        if not self._has_mig_on(handle):
+            return []
+        found = []
+        for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+            except nvml.NVMLError_NotFound:  # places need not be taken in order
+                continue
+        return found
+
+    def _describe_instance(self, whole: Gpu, handle: object) -> Gpu:
+        nvml = self._nvml
+        instance = Instance(
+            gpu=whole.index,
+            gpu_instance=int(nvml.nvmlDeviceGetGpuInstanceId(handle)),
+            compute_instance=int(nvml.nvmlDeviceGetComputeInstanceId(handle)),
+        )
+        memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        # Slices of memory come with their part of the bus; NVML tells no bandwidth of instances.
+        part = memory_bytes / whole.memory_total_bytes if whole.memory_total_bytes else 0
+        return Gpu(
+            index=instance.index,
+            uuid=uuid_bytes(_text(nvml.nvmlDeviceGetUUID(handle))),
+            product_name=_text(nvml.nvmlDeviceGetName(handle)),
+            memory_total_bytes=memory_bytes,
+            sm_count=int(nvml.nvmlDeviceGetAttributes_v2(handle).multiprocessorCount),
+            bandwidth_bytes_per_s=int(whole.bandwidth_bytes_per_s * min(1.0, part)),
+            numa_node=whole.numa_node,
+            instance=instance,
+        )
 
     def _describe(self, index: int, handle: object) -> Gpu:
         nvml = self._nvml
@@ -167,23 +272,50 @@ class GpuIndex:
     """Which GPU a process means: UUID -> index. A UUID that NVML did not list gets the next one."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
-        self._by_uuid = {gpu.uuid: gpu.index for gpu in gpus}
+        self._gpus: Sequence[Gpu] = ()
+        self._by_uuid: dict[bytes, int] = {}
+        self.learn(gpus)
+
+    def learn(self, gpus: Sequence[Gpu]) -> None:
+        """These there are from now on; what else was named before keeps its index."""
+        gone = {gpu.uuid for gpu in self._gpus}
+        others = {uuid: index for uuid, index in self._by_uuid.items() if uuid not in gone}
+        self._gpus = gpus
+        self._by_uuid = others | {gpu.uuid: gpu.index for gpu in gpus}
 
     def of(self, device_uuids: Sequence[bytes]) -> int:
         """The index of the first device a process can see; 0 if it names none."""
         if not device_uuids:
             return 0
         first = bytes(device_uuids[0])
-        if first not in self._by_uuid and len(self._by_uuid) < 64:
-            self._by_uuid[first] = max(self._by_uuid.values(), default=-1) + 1
+        if first not in self._by_uuid and len(self._by_uuid) < MOST_GPUS:
+            whole = [index for index in self._by_uuid.values() if index < MOST_GPUS]
+            self._by_uuid[first] = max(whole, default=-1) + 1
         return self._by_uuid.get(first, 0)
 
+    def instance(self, name: str) -> Gpu | None:
+        """The MIG instance that is called so, such as `0:2`."""
+        return next((gpu for gpu in self._gpus if gpu.instance and gpu.name == name), None)
+
     def named(self, name: str) -> frozenset[int]:
-        """The one with this index or UUID; none if there is no such GPU, or the name is empty."""
+        """The one with this index, name or UUID; none if there is none, or the name is empty.
+
+        The index of a GPU with MIG on means its first instance, as it does to CUDA.
+        """
+        if (instance := self.instance(name)) is not None:
+            return frozenset({instance.index})
         if name.isascii() and name.isdigit():
-            return frozenset(self._by_uuid.values()) & {int(name)}
+            whole = frozenset(self._by_uuid.values()) & {int(name)} - self._instances()
+            return whole or self._first_instance(int(name))
         uuid = uuid_bytes(name)
         return frozenset({self._by_uuid[uuid]} if any(uuid) and uuid in self._by_uuid else ())
+
+    def _instances(self) -> frozenset[int]:
+        return frozenset(gpu.index for gpu in self._gpus if gpu.instance)
+
+    def _first_instance(self, whole: int) -> frozenset[int]:
+        on_it = [gpu.index for gpu in self._gpus if gpu.instance and gpu.instance.gpu == whole]
+        return frozenset(on_it[:1])
 
 
 def uuid_bytes(text: str) -> bytes:

@@ -42,7 +42,7 @@ def job_message(view: JobView) -> pb.Job:
         command=view.command,
         etag=etag_of(spec),
         create_time=_timestamp(view.created_wall_ns),
-        gpu=",".join(str(gpu) for gpu in view.gpus),
+        gpu=",".join(view.gpu_names),
         mode=_MODES[view.mode],
         warnings=view.warnings,
         processes=[
@@ -188,6 +188,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
     gpu = view.gpu
     return pb.Gpu(
         index=gpu.index,
+        name=gpu.name,
         uuid=gpu.uuid_text,
         product_name=gpu.product_name,
         mode=_MODES[view.mode],

@@ -45,7 +45,7 @@ def _one(value: Callable[[JobView], float]) -> Callable[[JobView], list[tuple[tu
 
 
 def _info(job: JobView) -> list[tuple[tuple[str, ...], float]]:
-    gpus = ",".join(str(gpu) for gpu in job.gpus)
+    gpus = ",".join(job.gpu_names)
     return [((job.spec.name, gpus, job.state.name.lower(), job.mode), 1.0)]
 
 
@@ -258,7 +258,7 @@ def _families(view: MetricsView) -> Iterator[Metric]:
     for name, text, value in GPU_METRICS:
         family = GaugeMetricFamily(name, text, labels=GPU_LABELS)
         for gpu in view.gpus:
-            family.add_metric([str(gpu.gpu.index), gpu.gpu.uuid_text], value(gpu))
+            family.add_metric([gpu.gpu.name, gpu.gpu.uuid_text], value(gpu))
         yield family
     yield from _of_daemon(view)
 

@@ -11,11 +11,13 @@ _PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise (an edge 
 
 
 def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
-    """`mps` where a control daemon of MPS is to be found as a program of this environment would.
+    """`mig` of an instance, `mps` where a control daemon of MPS is found as a program would.
 
-    Programs that start with another `CUDA_MPS_PIPE_DIRECTORY` have another mode: for these the
-    configuration has to say it. The software GPU has a mode of its own, too.
+    A program of this environment, that is: those that start with another `CUDA_MPS_PIPE_DIRECTORY`
+    have another mode, and the configuration has to say it. The software GPU has a mode of its own.
     """
+    if gpu.instance is not None:
+        return "mig"
     if has_own_mps(gpu, environment):
         return "mps"
     pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or _PIPES)

@@ -182,6 +182,19 @@ class Place:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def refused(self, *options):
+        """What `tandem run` says that starts nothing, and how it ends."""
+        words = ["-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", "1/0"]
+        done = subprocess.run(
+            [sys.executable, *words],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
     def client(self):
         return Client(directory=str(self.folder))
 

@@ -1,11 +1,9 @@
 """`--sm` and `--isolation` through the whole path, on the virtual clock."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from running_job import DEADLINE_S, until
+from running_job import until
 
 SMS = 8  # of the profile `tiny`
 SPAN_NS = 400_000_000
@@ -41,15 +39,6 @@ def part_of(place, job, other):
     return time_ns(job) / (time_ns(job) + time_ns(other))
 
 
-def refused(place, *options):
-    """What `tandem run` says that starts nothing, and how it ends."""
-    words = [sys.executable, "-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", "1/0"]
-    done = subprocess.run(
-        words, env=place.env, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    return done.returncode, done.stderr
-
-
 def test_gpu_time_goes_by_the_shares_that_jobs_say_and_by_others_once_they_are_set(place):
     job, other = computing(place, "said"), computing(place, "silent")
     equal = part_of(place, job, other)
@@ -79,16 +68,16 @@ def test_what_was_said_at_the_start_is_shown_everywhere(place):
 
 
 def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):
-    too_many = refused(place, "--sm", "9")
-    on_the_first = refused(place, "--sm", "9", "-i", "0")
-    other_mode = refused(place, "--isolation", "mps")
-    not_there = refused(place, "--isolation", "mig")
+    too_many = place.refused("--sm", "9")
+    on_the_first = place.refused("--sm", "9", "-i", "0")
+    other_mode = place.refused("--isolation", "mps")
+    not_there = place.refused("--isolation", "mps+green")
 
     assert too_many[0] == other_mode[0] == not_there[0] == 125
     assert f"not started: it asks for 9 SMs, and gpu 0 has {SMS}; lower --sm" in too_many[1]
     assert on_the_first == too_many
     assert "it asks for isolation mps, and gpu 0 is in mode time" in other_mode[1]
-    assert "this version does not have isolation mig" in not_there[1]
+    assert "this version does not have isolation mps+green" in not_there[1]
 
 
 def test_more_sms_than_there_are_cannot_be_set_either(place):
@@ -107,5 +96,5 @@ def test_a_job_that_asks_for_mps_starts_where_there_is_mps(fresh_place):
     (job,) = json.loads(fresh_place.tandem("ps", "--json"))
     assert (job["isolation"], job["mode"]) == ("mps", "mps")
     assert (
-        "isolation time, and gpu 0 is in mode mps" in refused(fresh_place, "--isolation", "time")[1]
+        "isolation time, and gpu 0 is in mode mps" in fresh_place.refused("--isolation", "time")[1]
     )

@@ -236,7 +236,7 @@ def test_the_same_handle_of_two_processes_is_two_events():
 
 
 def gpu(index, sm_count):
-    texts = {"uuid": "", "product_name": "", "mode": "", "software": True}
+    texts = {"uuid": "", "product_name": "", "mode": "", "software": True, "name": str(index)}
     numbers = {"memory_total_bytes": 0, "memory_used_bytes": 0, "busy_ratio": 0.0}
     return Gpu(index=index, sm_count=sm_count, **texts, **numbers)
 

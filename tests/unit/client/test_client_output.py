@@ -190,6 +190,7 @@ def test_json_of_one_thing_is_an_object(capsys):
         memory_used_bytes=0,
         sm_count=4,
         busy_ratio=0.5,
+        name="0",
         software=True,
     )
 

@@ -25,6 +25,7 @@ GPU = Gpu(
     memory_used_bytes=60 * GIB,
     sm_count=8,
     busy_ratio=0.5,
+    name="0",
     software=True,
 )
 WAITER = job(

@@ -249,12 +249,20 @@ def test_a_held_job_is_owed_nothing_meanwhile():
         ({"isolation": "mps"}, (), None),
         ({"isolation": "mps"}, {0}, "isolation mps, and gpu 0 is in mode time"),
         ({"isolation": "time"}, {1}, "isolation time, and gpu 1 is in mode mps"),
-        ({"isolation": "mig"}, (), "this version does not have isolation mig"),
+        ({"isolation": "mig"}, (), "mode time; an admin cuts it by `tandem partition apply --mig`"),
+        ({"isolation": "mig"}, {257}, None),
+        ({"isolation": "time"}, {257}, "isolation time, and gpu 1:0 is in mode mig"),
+        ({"sm_count": 17}, {257}, "it asks for 17 SMs, and gpu 1:0 has 16"),
         ({"isolation": "mps+green"}, {1}, "does not have isolation mps+green"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
-    options = Options(sm_counts=SMS, mps_gpus=frozenset({1}))
+    options = Options(
+        sm_counts=SMS | ({257: 16} if 257 in gpus else {}),
+        mps_gpus=frozenset({1}),
+        mig_gpus=frozenset({257}),
+        gpu_names={257: "1:0"},
+    )
 
     found = unfit(JobSpec(**asked), frozenset(gpus), options)
 
@@ -274,3 +282,15 @@ def test_a_job_that_came_to_a_gpu_in_another_mode_is_told():
 
     assert "it asks for isolation mps, and gpu 0 is in mode time" in lines(talk, 1)
     assert any("isolation mps" in line for _, line in talk.core.jobs[1].story)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_jobs_on_two_instances_of_mig_do_not_take_turns_and_on_one_they_do(apart):
+    talk = talking(mig_gpus=frozenset({137, 145}), sm_counts={137: 16, 145: 60})
+    talk.attach(1, BATCH, gpu=145, sm_count=30)
+    talk.attach(2, BATCH, gpu=137 if apart else 145)
+    talk.works(1)
+    talk.works(2)
+
+    assert [talk.is_open(1), talk.is_open(2)] == ([True, True] if apart else [True, False])
+    assert owed(talk, 1) == pytest.approx(0.5)  # of the time of its instance, not of 132 SMs

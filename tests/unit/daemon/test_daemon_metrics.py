@@ -43,6 +43,7 @@ JOB = JobView(
         ),
     ),
     gpus=(0,),
+    gpu_names=("0",),
     mode="time",
     gpu_ns=5 * SECOND,
     shared_ns=0,

@@ -1,10 +1,12 @@
 """What the daemon takes the mode of a GPU to be."""
 
+from dataclasses import replace
+
 import pytest
 
 from tandem.errors import UsageError
 from tandemd.config import Config, load
-from tandemd.edges.gpus import Gpu
+from tandemd.edges.gpus import Gpu, Instance
 from tandemd.edges.modes import found_mode
 
 REAL = Gpu(index=0, uuid=bytes(16), product_name="NVIDIA H200")
@@ -25,6 +27,14 @@ def test_the_software_gpu_has_a_mode_of_its_own(tmp_path):
 
     assert found_mode(SOFTWARE, environment) == "mps"
     assert found_mode(REAL, environment) == "time"
+
+
+def test_an_instance_of_mig_is_in_mode_mig_whatever_runs_beside_it(tmp_path):
+    (tmp_path / "control").touch()
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    instance = replace(REAL, instance=Instance(gpu=0, gpu_instance=1))
+
+    assert found_mode(instance, environment) == "mig"
 
 
 def test_what_is_said_of_one_gpu_wins_over_what_is_said_of_all(tmp_path):

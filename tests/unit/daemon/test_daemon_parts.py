@@ -10,7 +10,7 @@ from tandemd.core.model import JobClass, Options
 from tandemd.core.watchdog.rule import RULES
 from tandemd.core.watchdog.rules.launch_bound import LaunchBound
 from tandemd.core.watchdog.watchdog import Watch
-from tandemd.edges.gpus import Gpu, GpuIndex, uuid_bytes
+from tandemd.edges.gpus import Gpu, GpuIndex, Instance, uuid_bytes
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.limits import Identity, Limits
 from tandemd.recent import Recent
@@ -174,6 +174,29 @@ def test_gpus_are_known_by_uuid_and_new_ones_get_the_next_index():
     assert index.of([known]) == 0
     assert index.of([b"x" * 16]) == index.of([b"x" * 16]) == 1
     assert index.of([]) == 0
+
+
+def test_instances_are_known_by_their_gpu_and_number_and_come_and_go():
+    small, large = (
+        Gpu(index=place.index, uuid=bytes([place.gpu_instance]) * 16, instance=place)
+        for place in (Instance(gpu=0, gpu_instance=1), Instance(gpu=0, gpu_instance=2))
+    )
+    index = GpuIndex([small, large, Gpu(index=1, uuid=b"1" * 16)])
+
+    assert (small.name, large.name) == ("0:1", "0:2")
+    assert str(Instance(gpu=3, gpu_instance=2, compute_instance=1)) == "3:2:1"
+    assert index.named("0:2") == index.named(large.uuid_text) == {large.index}
+    assert index.named("0") == {small.index}  # as CUDA takes it
+    assert index.named("1") == {1}
+    assert index.named(str(large.index)) == index.named("0:3") == frozenset()
+    assert index.of([b"x" * 16]) == 2  # no instance's index
+
+    index.learn([Gpu(index=0, uuid=b"0" * 16)])
+
+    assert index.named("0") == {0}
+    assert index.instance("0:2") is None
+    assert index.named(large.uuid_text) == frozenset()
+    assert index.of([b"x" * 16]) == 2
 
 
 def test_a_uuid_that_is_none_is_zeros():

@@ -1,0 +1,86 @@
+"""Jobs on instances of MIG: devices of their own, found by NVML."""
+
+import json
+
+import pytest
+from running_job import until
+
+SMALL, LARGE = "0:1", "0:2"  # as `tandem gpus` calls them
+# Kernels of milliseconds: 100 blocks that read 100 MB each.
+LONG = """for_ever(lambda: (
+    ok(gpu.launch("slow_affine", (word, 2, 1), (None,) + (ctypes.c_uint,) * 2, grid=100)),
+    ok(cu.cuCtxSynchronize())))""".replace("\n", " ")
+
+
+@pytest.fixture
+def cut(fresh_place):
+    """A place whose GPU has a small and a large instance."""
+    fresh_place.env |= {
+        "TANDEM_SOFTGPU_PROFILE": "h200",
+        "TANDEM_SOFTGPU_MIG": "1g.18gb,3g.71gb",
+    }
+    fresh_place.start_daemon(*fresh_place.configured(policy='"fair"'))
+    return fresh_place
+
+
+def overlap(place, job, other):
+    """Whether their kernels ever ran at once, once each has run for a while."""
+
+    def kernels(which):
+        return [row for row in place.ran(which.pid) if row["kind"] == "kernel"]
+
+    until(lambda: min(len(kernels(job)), len(kernels(other))) > 20, what="both have run")
+    return any(
+        a["t_start_ns"] < b["t_end_ns"] and b["t_start_ns"] < a["t_end_ns"]
+        for a in kernels(job)
+        for b in kernels(other)
+    )
+
+
+def test_instances_are_listed_with_their_memory_and_sms(cut):
+    listed = json.loads(cut.tandem("gpus", "--json"))
+
+    assert [(gpu["name"], gpu["mode"], gpu["sm_count"]) for gpu in listed] == [
+        (SMALL, "mig", 16),
+        (LARGE, "mig", 60),
+    ]
+    assert [gpu["memory_total_bytes"] >> 20 for gpu in listed] == [18048, 72192]
+    assert all(gpu["uuid"].startswith("MIG-") for gpu in listed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [True, False])
+def test_jobs_on_two_instances_run_at_once_and_on_one_they_take_turns(cut, apart):
+    uuid = json.loads(cut.tandem("gpus", "--json"))[0 if apart else 1]["uuid"]
+    one, other = cut.job("one", "-i", LARGE), cut.job("other", "-i", uuid)
+    for job in (one, other):
+        job.start(LONG)
+
+    assert overlap(cut, one, other) is apart
+
+    jobs = {job["display_name"]: job for job in json.loads(cut.tandem("ps", "--json"))}
+    assert jobs["one"]["gpu"] == LARGE
+    assert jobs["other"]["gpu"] == (SMALL if apart else LARGE)
+    assert {job["mode"] for job in jobs.values()} == {"mig"}
+
+
+def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
+    job = cut.job("fits", "-i", LARGE, "--memory-min", "40GiB", "--sm", "30", "--isolation", "mig")
+    assert job.do("memory()")[1] == 72192 << 20
+    assert "sm 30 SMs is a share of time, not of SMs: owed 50%" in cut.tandem("explain", "fits")
+
+    too_many = cut.refused("-i", LARGE, "--sm", "61")
+    too_large = cut.refused("-i", SMALL, "--memory-min", "20GiB", "--require")
+    other_mode = cut.refused("-i", SMALL, "--isolation", "time")
+    not_there = cut.refused("-i", "0:9")
+
+    assert "asks for 61 SMs, and gpu 0:2 has 60; lower --sm" in too_many[1]
+    assert "does not fit: gpu 0:1 has" in too_large[1]
+    assert "asks for isolation time, and gpu 0:1 is in mode mig" in other_mode[1]
+    assert "no MIG instance is called '0:9'; `tandem gpus` lists" in not_there[1]
+
+
+def test_which_instance_is_meant_only_a_daemon_knows(cut):
+    cut.stop_daemon()
+
+    assert "no daemon says which device '0:1' is" in cut.refused("-i", SMALL)[1]
