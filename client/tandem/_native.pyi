@@ -352,6 +352,13 @@ class Poller:
     def take_sample(self, *, process_id: int) -> Sample | None:
         """The sample, once, when it has ended; None before, after, and of unknown processes."""
 
+    def take_requests(self, *, process_id: int, idle_ns: int) -> tuple[int, list[int]] | None:
+        """The requests that ended since the last call, from the first call on.
+
+        How they were told (0 bursts of work, 1 marked steps, 2 marked requests) and how long each
+        took, ns, in order of their ends: the newest 1,024. None: the process is not polled.
+        """
+
 @final
 class RecordedOperations:
     """What the telemetry records of one process mean; records as Window has them.

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <pybind11/stl.h>
 
@@ -188,6 +190,15 @@ std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id) {
   return poller.take_sample(process_id);
 }
 
+std::optional<std::pair<uint32_t, std::vector<uint64_t>>> take_requests(Poller& poller,
+                                                                       uint64_t process_id,
+                                                                       uint64_t idle_ns) {
+  const py::gil_scoped_release released;
+  std::optional<daemon::Requests> found = poller.take_requests(process_id, idle_ns);
+  if (!found) return std::nullopt;
+  return std::make_pair(static_cast<uint32_t>(found->kind), std::move(found->durations_ns));
+}
+
 py::tuple wait_totals(const Snapshot& snapshot) {
   const uint64_t(&total)[shm::kWaitReasonCount] = snapshot.wait_total_ns;
   return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
@@ -309,7 +320,8 @@ void add_poller(py::module_& module) {
       .def("window", &window, py::kw_only(), arg("process_id"))
       .def("begin_sample", &begin_sample, py::kw_only(), arg("process_id"), arg("launches"),
            arg("with_window") = false, arg("timeout_ns"))
-      .def("take_sample", &take_sample, py::kw_only(), arg("process_id"));
+      .def("take_sample", &take_sample, py::kw_only(), arg("process_id"))
+      .def("take_requests", &take_requests, py::kw_only(), arg("process_id"), arg("idle_ns"));
 }
 
 }  // namespace tandem::bindings

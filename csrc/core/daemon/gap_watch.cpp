@@ -1,20 +1,12 @@
 #include "daemon/gap_watch.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace tandem::daemon {
 
 void GapWatch::take(const shm::Record* records, size_t count, uint64_t dropped) {
-  const auto others = static_cast<ptrdiff_t>(round_.size());
-  std::copy_if(records, records + count, std::back_inserter(round_), &dag::GapFinder::concerns);
+  round_.add(records, count, &dag::GapFinder::concerns);
   lost_ |= dropped != 0;
-  if (others == 0) return;
-  std::inplace_merge(round_.begin(), round_.begin() + others, round_.end(),
-                     [](const shm::Record& left, const shm::Record& right) {
-                       return left.ticks < right.ticks;
-                     });
 }
 
 void GapWatch::look(Snapshot* snapshot) {

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "dag/gaps.h"
+#include "daemon/round_by_time.h"
 #include "daemon/snapshot.h"
 
 namespace tandem::daemon {
@@ -22,7 +22,7 @@ class GapWatch {
   static constexpr uint64_t kNever = UINT64_MAX;
 
   dag::GapFinder finder_;
-  std::vector<shm::Record> round_;  // of all rings, by time
+  RoundByTime round_;
   bool lost_ = false;
   uint64_t linger_ns_ = kNever;  // that the figures were told for
 };

@@ -143,6 +143,11 @@ std::optional<Sample> Poller::take_sample(uint64_t process_id) {
   return watcher_.take_sample(process_id);
 }
 
+std::optional<Requests> Poller::take_requests(uint64_t process_id, uint64_t idle_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.take_requests(process_id, idle_ns);
+}
+
 // Returns what it cost.
 uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
                        std::vector<std::shared_ptr<const Pages>>* held) {

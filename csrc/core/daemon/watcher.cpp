@@ -170,6 +170,7 @@ void Watcher::detect(Watched& watched, uint32_t ring, const RingReader::Result& 
   watched.memory.take(records, result.copied, result.dropped);
   watched.window.take(records, result.copied, result.dropped);
   if (watched.gaps) watched.gaps->take(records, result.copied, result.dropped);
+  if (watched.requests) watched.requests->take(records, result.copied, result.dropped);
 }
 
 // All rings were read.
@@ -177,6 +178,7 @@ void Watcher::tell(Watched& watched, uint64_t now_ns) const {
   watched.memory.settle();
   watched.iterating.tell(&watched.snapshot);
   if (watched.gaps) watched.gaps->look(&watched.snapshot);
+  if (watched.requests) watched.requests->look(watched.snapshot, now_ns);
   if (watched.window.wanted())
     watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(), now_ns);
 }
@@ -208,6 +210,13 @@ bool Watcher::want_window(uint64_t process_id) {
 std::shared_ptr<const Window> Watcher::window(uint64_t process_id) const {
   const Watched* watched = find(process_id);
   return watched ? watched->window.newest() : nullptr;
+}
+
+std::optional<Requests> Watcher::take_requests(uint64_t process_id, uint64_t idle_ns) {
+  Watched* watched = find(process_id);
+  if (!watched) return std::nullopt;
+  if (!watched->requests) watched->requests = std::make_unique<RequestWatch>(idle_ns);
+  return watched->requests->told();
 }
 
 void Watcher::stamp(uint64_t tick_ns) const {

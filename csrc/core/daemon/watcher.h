@@ -11,6 +11,7 @@
 #include "daemon/iterating.h"
 #include "daemon/live_memory.h"
 #include "daemon/record_buffer.h"
+#include "daemon/request_watch.h"
 #include "daemon/ring_reader.h"
 #include "daemon/sampler.h"
 #include "daemon/shared.h"
@@ -46,6 +47,10 @@ class Watcher {
   // The newest; null if there is none, or not such a process.
   std::shared_ptr<const Window> window(uint64_t process_id) const;
 
+  // The requests of the process that ended since the last call. From the first call on they are looked
+  // for: idle is who asks nothing of the GPU for `idle_ns`. Nothing if the process is not watched.
+  std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns);
+
   void stamp(uint64_t tick_ns) const;
   std::vector<Snapshot> snapshots() const;  // by process_id
   // Only those that are new, or differ from what the last call had of them.
@@ -78,6 +83,7 @@ class Watcher {
     WindowTaker window;
     std::unique_ptr<Sampler> sampler;  // from the first sample on
     std::unique_ptr<GapWatch> gaps;  // while it is of the latency class
+    std::unique_ptr<RequestWatch> requests;  // once somebody asked
   };
 
   // Threads take the lowest free ring, so most looks end one past the last ever used. Whoever took one

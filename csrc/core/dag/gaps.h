@@ -31,6 +31,8 @@ class GapFinder {
   void lose();
 
   const DurationHistogram& gaps() const { return gaps_; }
+  // When all that was submitted ends; UINT64_MAX = not known, or nothing was.
+  uint64_t busy_until_ns() const { return busy_until_ns_; }
 
  private:
   static constexpr size_t kStreams = 16;

@@ -1,0 +1,36 @@
+// The requests of one process, from the records of all its threads. Belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dag/requests.h"
+#include "daemon/round_by_time.h"
+#include "daemon/snapshot.h"
+
+namespace tandem::daemon {
+
+// What was told of them.
+struct Requests {
+  dag::RequestKind kind = dag::RequestKind::kBurst;
+  std::vector<uint64_t> durations_ns;
+};
+
+class RequestWatch {
+ public:
+  explicit RequestWatch(uint64_t idle_ns) : finder_(idle_ns) {}
+
+  // What one ring had in this round, oldest first, with nanoseconds for ticks.
+  void take(const shm::Record* records, size_t count, uint64_t dropped);
+  // After all rings.
+  void look(const Snapshot& snapshot, uint64_t now_ns);
+  Requests told() { return {finder_.kind(), finder_.take_durations()}; }
+
+ private:
+  dag::RequestFinder finder_;
+  RoundByTime round_;
+  bool lost_ = false;
+};
+
+}  // namespace tandem::daemon

@@ -1,0 +1,113 @@
+#include "dag/requests.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem::dag {
+namespace {
+
+using shm::RecordKind;
+
+// shim/tandem_mark.h
+constexpr uint8_t kStepMark = 1;
+constexpr uint8_t kBeginMark = 5;
+constexpr uint8_t kEndMark = 6;
+
+RecordKind kind_of(const shm::Record& record) { return static_cast<RecordKind>(record.kind); }
+
+}  // namespace
+
+bool RequestFinder::concerns(const shm::Record& record) {
+  const RecordKind kind = kind_of(record);
+  return kind == RecordKind::kMark || kind == RecordKind::kWait || GapFinder::concerns(record);
+}
+
+void RequestFinder::take(const shm::Record& record) {
+  switch (kind_of(record)) {
+    case RecordKind::kMark:
+      mark(record);
+      return;
+    case RecordKind::kWait:  // written when it is over
+      ask(record.ticks - std::min(record.duration_ns, record.ticks));
+      waited_until_ns_ = std::max(waited_until_ns_, record.ticks);
+      return;
+    case RecordKind::kSync:
+      break;
+    default:
+      if (GapFinder::concerns(record)) ask(record.ticks);
+  }
+  work_.take(record);
+}
+
+void RequestFinder::rest(uint64_t now_ns) {
+  const uint64_t until_ns = active_until_ns();
+  if (kind_ == RequestKind::kBurst && until_ns < now_ns && now_ns - until_ns >= idle_ns_) end_burst();
+}
+
+void RequestFinder::lose() {
+  work_.lose();
+  open_.clear();
+  asking_ = false;
+  waited_until_ns_ = 0;
+}
+
+std::vector<uint64_t> RequestFinder::take_durations() { return std::exchange(durations_, {}); }
+
+// kNotKnown of the work counts as never.
+uint64_t RequestFinder::active_until_ns() const {
+  return std::max(work_.busy_until_ns(), waited_until_ns_);
+}
+
+void RequestFinder::ask(uint64_t begin_ns) {
+  const uint64_t until_ns = active_until_ns();
+  const bool after_a_rest = until_ns < begin_ns && begin_ns - until_ns >= idle_ns_;
+  if (kind_ == RequestKind::kBurst && after_a_rest) end_burst();
+  if (asking_) return;
+  asking_ = true;
+  begin_ns_ = begin_ns;
+}
+
+void RequestFinder::end_burst() {
+  const uint64_t until_ns = active_until_ns();
+  if (std::exchange(asking_, false) && until_ns > begin_ns_)
+    add(RequestKind::kBurst, until_ns - begin_ns_);
+}
+
+void RequestFinder::mark(const shm::Record& record) {
+  if (record.flags == kStepMark) {
+    prefer(RequestKind::kStep);
+    if (std::exchange(asking_, false) && record.ticks > begin_ns_)
+      add(RequestKind::kStep, record.ticks - begin_ns_);
+  } else if (record.flags == kBeginMark) {
+    prefer(RequestKind::kMarked);
+    if (open_.size() == kMostOpen) open_.erase(open_.begin());
+    open_.push_back({record.object, record.ticks});
+  } else if (record.flags == kEndMark) {
+    end_marked(record);
+  }
+}
+
+void RequestFinder::end_marked(const shm::Record& record) {
+  const auto begun = std::find_if(open_.begin(), open_.end(), [&](const Open& open) {
+    return open.number == record.object;
+  });
+  if (begun == open_.end()) return;
+  if (record.ticks > begun->begin_ns) add(RequestKind::kMarked, record.ticks - begun->begin_ns);
+  open_.erase(begun);
+}
+
+// Durations of two kinds are never mixed.
+void RequestFinder::prefer(RequestKind kind) {
+  if (kind <= kind_) return;
+  kind_ = kind;
+  durations_.clear();
+  asking_ = false;
+}
+
+void RequestFinder::add(RequestKind kind, uint64_t duration_ns) {
+  if (kind != kind_) return;
+  if (durations_.size() == kMostKept) durations_.erase(durations_.begin());
+  durations_.push_back(duration_ns);
+}
+
+}  // namespace tandem::dag

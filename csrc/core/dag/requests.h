@@ -1,0 +1,68 @@
+// The requests that a process answers, and how long each took, told from its telemetry records.
+//
+//   marked   from REQUEST_BEGIN to the REQUEST_END of the same number (tandem.slo)
+//   stepped  of a process that marks steps instead: from the first thing it asked of the GPU after a
+//            mark until the next mark
+//   bursts   of all others: from the first thing it asked of an idle GPU until all that was asked has
+//            ended; idle is who asked for nothing for `idle_ns`
+//
+// What is asked for begins when a thread begins to wait for its turn, or else with the submission. A
+// burst ends when the host has waited for its work, or else by prediction. Better ways win from their
+// first mark on. Bounded memory; constant work a record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dag/gaps.h"
+#include "shm_layout.h"
+
+namespace tandem::dag {
+
+enum class RequestKind : uint32_t { kBurst = 0, kStep = 1, kMarked = 2 };
+
+class RequestFinder {
+ public:
+  static constexpr size_t kMostKept = 1024;  // durations nobody has taken yet; the oldest go first
+  static constexpr size_t kMostOpen = 64;    // marked requests at once
+
+  explicit RequestFinder(uint64_t idle_ns) : idle_ns_(idle_ns) {}
+
+  static bool concerns(const shm::Record& record);
+  // One record, with nanoseconds for ticks. Records of several threads come by time.
+  void take(const shm::Record& record);
+  // It has nothing on the GPU at `now_ns`, and no thread of it waits.
+  void rest(uint64_t now_ns);
+  // Records are missing before the next one: what goes on now is not measured.
+  void lose();
+
+  RequestKind kind() const { return kind_; }
+  // The durations since the last call, in order of their ends.
+  std::vector<uint64_t> take_durations();
+
+ private:
+  struct Open {
+    uint64_t number = 0;
+    uint64_t begin_ns = 0;
+  };
+
+  void mark(const shm::Record& record);
+  void end_marked(const shm::Record& record);
+  void ask(uint64_t begin_ns);
+  void end_burst();
+  void prefer(RequestKind kind);
+  void add(RequestKind kind, uint64_t duration_ns);
+  uint64_t active_until_ns() const;
+
+  const uint64_t idle_ns_;
+  RequestKind kind_ = RequestKind::kBurst;
+  GapFinder work_;
+  bool asking_ = false;        // a burst or step is under way,
+  uint64_t begin_ns_ = 0;      // since then
+  uint64_t waited_until_ns_ = 0;
+  std::vector<Open> open_;     // oldest first
+  std::vector<uint64_t> durations_;
+};
+
+}  // namespace tandem::dag

@@ -1,0 +1,126 @@
+#include "dag/requests.h"
+
+#include <vector>
+
+#include "check.h"
+
+using namespace tandem::dag;
+namespace shm = tandem::shm;
+
+namespace {
+
+constexpr uint64_t kUs = 1000;
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kIdleNs = kMs;
+constexpr uint8_t kStep = 1, kBegin = 5, kEnd = 6;
+
+using Durations = std::vector<uint64_t>;
+
+shm::Record record(shm::RecordKind kind, uint64_t at_ns, uint64_t duration_ns) {
+  shm::Record made{};
+  made.ticks = at_ns;
+  made.kind = static_cast<uint8_t>(kind);
+  made.stream = 16;
+  made.duration_ns = duration_ns;
+  made.value = uint64_t{1} << 32;  // context
+  return made;
+}
+
+shm::Record launch(uint64_t at_ns, uint64_t duration_ns) {
+  return record(shm::RecordKind::kLaunch, at_ns, duration_ns);
+}
+
+shm::Record sync(uint64_t at_ns, uint64_t waited_ns) {
+  shm::Record made = record(shm::RecordKind::kSync, at_ns, waited_ns);
+  made.value |= static_cast<uint64_t>(shm::SyncOf::kStream);
+  return made;
+}
+
+shm::Record held(uint64_t until_ns, uint64_t waited_ns) {
+  return record(shm::RecordKind::kWait, until_ns, waited_ns);
+}
+
+shm::Record mark(uint8_t kind, uint64_t at_ns, uint64_t number = 0) {
+  shm::Record made = record(shm::RecordKind::kMark, at_ns, 0);
+  made.flags = kind;
+  made.object = number;
+  return made;
+}
+
+RequestFinder after(const std::vector<shm::Record>& records) {
+  RequestFinder finder(kIdleNs);
+  for (const shm::Record& one : records) finder.take(one);
+  return finder;
+}
+
+}  // namespace
+
+TEST(a_burst_lasts_until_its_work_has_ended) {
+  RequestFinder finder = after({launch(10 * kMs, 300 * kUs), launch(10 * kMs + 100 * kUs, 200 * kUs),
+                                launch(20 * kMs, 700 * kUs)});
+  CHECK(finder.take_durations() == Durations{500 * kUs});
+
+  finder.rest(21 * kMs);  // 300 us after its end: it may go on
+  CHECK(finder.take_durations().empty());
+  finder.rest(22 * kMs);
+
+  CHECK(finder.take_durations() == Durations{700 * kUs});
+  CHECK(finder.kind() == RequestKind::kBurst);
+}
+
+TEST(what_the_host_waited_for_has_ended_then_whatever_was_predicted) {
+  RequestFinder finder = after({launch(10 * kMs, 100 * kUs), sync(10 * kMs + 900 * kUs, 800 * kUs)});
+  finder.rest(20 * kMs);
+  CHECK(finder.take_durations() == Durations{900 * kUs});
+}
+
+TEST(short_rests_are_part_of_a_burst) {
+  RequestFinder finder = after({launch(10 * kMs, 100 * kUs), launch(11 * kMs, 100 * kUs)});
+  finder.rest(20 * kMs);
+  CHECK(finder.take_durations() == Durations{kMs + 100 * kUs});
+}
+
+TEST(waiting_for_a_turn_is_part_of_a_request) {
+  RequestFinder finder = after({held(14 * kMs, 4 * kMs), launch(14 * kMs, 100 * kUs),
+                                held(20 * kMs, 5 * kMs), launch(20 * kMs, 100 * kUs)});
+  finder.rest(30 * kMs);
+  CHECK(finder.take_durations() == Durations{10 * kMs + 100 * kUs});
+}
+
+TEST(a_step_counts_from_what_was_asked_first_after_a_mark) {
+  RequestFinder finder = after({mark(kStep, 5 * kMs), launch(10 * kMs, 100 * kUs),
+                                launch(18 * kMs, 100 * kUs), mark(kStep, 19 * kMs),
+                                held(33 * kMs, 2 * kMs), launch(33 * kMs, 0), mark(kStep, 34 * kMs)});
+  CHECK((finder.take_durations() == Durations{9 * kMs, 3 * kMs}));
+  CHECK(finder.kind() == RequestKind::kStep);
+}
+
+TEST(requests_that_are_marked_win_and_may_overlap) {
+  RequestFinder finder = after({launch(1 * kMs, 100 * kUs), launch(9 * kMs, 100 * kUs),
+                                mark(kBegin, 10 * kMs, 1), mark(kBegin, 11 * kMs, 2),
+                                launch(12 * kMs, 100 * kUs), mark(kStep, 12 * kMs),
+                                mark(kEnd, 13 * kMs, 1), mark(kEnd, 15 * kMs, 2),
+                                mark(kEnd, 16 * kMs, 2)});
+  finder.rest(30 * kMs);
+  CHECK((finder.take_durations() == Durations{3 * kMs, 4 * kMs}));
+  CHECK(finder.kind() == RequestKind::kMarked);
+}
+
+TEST(over_lost_records_nothing_is_measured) {
+  RequestFinder finder = after({launch(10 * kMs, 100 * kUs), mark(kBegin, 10 * kMs, 1)});
+  finder.lose();
+  finder.take(mark(kEnd, 20 * kMs, 1));
+  CHECK(finder.take_durations().empty());
+}
+
+TEST(what_nobody_takes_is_bounded) {
+  RequestFinder finder(kIdleNs);
+  for (uint64_t i = 1; i <= 3 * RequestFinder::kMostKept; ++i) {
+    finder.take(mark(kBegin, i * kMs, i));  // most of them are never ended
+    if (i % 2 == 0) finder.take(mark(kEnd, i * kMs + i, i));
+  }
+  const Durations durations = finder.take_durations();
+  CHECK_EQ(durations.size(), RequestFinder::kMostKept);
+  CHECK_EQ(durations.back(), 3 * RequestFinder::kMostKept);
+  CHECK(finder.take_durations().empty());
+}
