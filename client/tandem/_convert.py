@@ -77,6 +77,8 @@ def job(message: pb.Job) -> Job:
         steps=status.steps,
         share_ratio=status.share_ratio,
         share_target_ratio=status.share_target_ratio or None,
+        request_p99_ns=status.request_p99.ToNanoseconds() if status.requests else None,
+        requests=status.requests,
         create_time_ns=message.create_time.ToNanoseconds(),
         processes=tuple(_process(p) for p in message.processes),
         etag=message.etag,

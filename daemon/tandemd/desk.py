@@ -432,6 +432,7 @@ class Desk:
         gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
         wait_bytes, wait_place = _place_in_line(core, job)
         group = core.group_of(job)
+        job.latency.age(clock.now_ns())
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
@@ -470,6 +471,8 @@ class Desk:
             memory_wait_bytes=wait_bytes,
             memory_wait_place=wait_place,
             share=self._loop.recent.share(("job", job.job_id)),
+            requests=job.latency.count,
+            p99_ns=job.latency.p99_ns,
             owed=owed_share(job, group, core.options) if group else 0.0,
             findings=self._findings(job),
         )

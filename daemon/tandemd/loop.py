@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +17,7 @@ from typing import TypeVar
 import structlog
 
 from tandem import _native
+from tandemd import requests
 from tandemd.bounds import Bounds
 from tandemd.core.events import (
     Action,
@@ -226,15 +227,18 @@ class Loop:
             self.handle(UsageSampled(now_ns=now_ns, samples=changed))
         else:
             self.handle(Ticked(now_ns=now_ns))
-        for classified in self.bounds.look(self.scheduler.to_classify(), now_ns):
-            self.handle(classified)
-        for recorded in self.curves.look(self.scheduler.to_record(), now_ns):
-            self.handle(recorded)
+        for told in self._told_by_telemetry(now_ns):
+            self.handle(told)
         if self.recent.is_due(now_ns):
             self.recent.look(self._totals_ns(), now_ns)
         if self.histories.is_due(now_ns):
             jobs, finished = self.scheduler.jobs, self.scheduler.finished
             self.histories.look(jobs, (*jobs, *finished), now_ns)
+
+    def _told_by_telemetry(self, now_ns: int) -> Iterator[Event]:
+        yield from list(requests.look(self.poller, self.scheduler.jobs.values(), now_ns))
+        yield from self.bounds.look(self.scheduler.to_classify(), now_ns)
+        yield from self.curves.look(self.scheduler.to_record(), now_ns)
 
     def _totals_ns(self) -> dict[object, int]:
         totals_ns: dict[object, int] = {}

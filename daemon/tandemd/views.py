@@ -62,6 +62,8 @@ class JobView:
     memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
     memory_wait_place: int  # in line, from 1
     share: float
+    requests: int  # that ended in the last half minute; 0 = none, or nobody looks
+    p99_ns: int  # of these
     owed: float  # what its --sm comes to as a share of time; 0 = nothing
     findings: tuple[FindingView, ...]
     warnings: tuple[str, ...] = ()  # what was just set and has no effect, and why

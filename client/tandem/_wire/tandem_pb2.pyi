@@ -254,6 +254,8 @@ class JobStatus(google.protobuf.message.Message):
     MEMORY_WAIT_BYTES_FIELD_NUMBER: builtins.int
     MEMORY_WAIT_PLACE_FIELD_NUMBER: builtins.int
     FILED_BYTES_FIELD_NUMBER: builtins.int
+    REQUEST_P99_FIELD_NUMBER: builtins.int
+    REQUESTS_FIELD_NUMBER: builtins.int
     SHARE_TARGET_RATIO_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
@@ -271,6 +273,8 @@ class JobStatus(google.protobuf.message.Message):
     """in line, from 1"""
     filed_bytes: builtins.int
     """of swapped_bytes, in files instead of the host's memory"""
+    requests: builtins.int
+    """of how many; 0 = none, or nobody looks"""
     share_target_ratio: builtins.float
     """what its sm owes it as a share of time, 0..1; 0 = nothing"""
     @property
@@ -279,6 +283,10 @@ class JobStatus(google.protobuf.message.Message):
     def wait_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
     def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]: ...
+    @property
+    def request_p99(self) -> google.protobuf.duration_pb2.Duration:
+        """of the requests of the last half minute"""
+
     def __init__(
         self,
         *,
@@ -296,10 +304,12 @@ class JobStatus(google.protobuf.message.Message):
         memory_wait_bytes: builtins.int = ...,
         memory_wait_place: builtins.int = ...,
         filed_bytes: builtins.int = ...,
+        request_p99: google.protobuf.duration_pb2.Duration | None = ...,
+        requests: builtins.int = ...,
         share_target_ratio: builtins.float = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 

@@ -11,10 +11,10 @@ from tandem.errors import NotFoundError
 from tandem.units import format_bytes, format_duration
 
 HEADER = (
-    *("JOB", "NAME", "USER", "CLASS", "STATE", "GPU", "BUSY%"),
+    *("JOB", "NAME", "USER", "CLASS", "STATE", "GPU", "BUSY%", "P99"),
     *("MEM(res/quota)", "SWAP", "WAIT", "GPU-TIME", "AGE", "FINDINGS", "COMMAND"),
 )
-FIGURES = ("GPU", "BUSY%", "SWAP", "WAIT", "GPU-TIME", "AGE")
+FIGURES = ("GPU", "BUSY%", "P99", "SWAP", "WAIT", "GPU-TIME", "AGE")
 
 
 @click.command()
@@ -25,9 +25,10 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     """List the jobs: who computes, who waits, and with how much memory.
 
     BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job
-    where that is a share of time. A ~ before GPU-TIME says that part of it was split between jobs
-    that ran together. WAIT is the total since the job began. A + behind MEM is
-    what an allocation of the job waits for. SWAP is memory that was moved to the host, in its
+    where that is a share of time. P99 is what 99 of 100 requests took no longer than in the last
+    half minute, and behind a slash what --slo asks for. A ~ before GPU-TIME says that part of it
+    was split between jobs that ran together. WAIT is the total since the job began. A + behind MEM
+    is what an allocation of the job waits for. SWAP is memory that was moved to the host, in its
     memory or in files; - says that a job's memory stays on the GPU. FINDINGS are what the watchdog
     found; `tandem explain` tells more.
 
@@ -53,6 +54,11 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
 def _busy(job: Job) -> str:
     got = f"{job.share_ratio * 100:.0f}"
     return f"{got}/{job.share_target_ratio * 100:.0f}" if job.share_target_ratio else got
+
+
+def _p99(job: Job) -> str:
+    took = "-" if job.request_p99_ns is None else format_duration(job.request_p99_ns)
+    return took if job.slo_p99_ns is None else f"{took}/{format_duration(job.slo_p99_ns)}"
 
 
 def _swapped(job: Job) -> str:
@@ -93,6 +99,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
         job.state or "?",
         job.gpu or "-",
         _busy(job),
+        _p99(job),
         f"{format_bytes(job.resident_bytes)} / {quota(job)}{waits}",
         _swapped(job),
         format_duration(job.wait_time_ns),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tandemd.core.curves import Curve
+from tandemd.core.latency import RequestKind
 from tandemd.core.model import JobClass, JobSpec, Mix, Usage
 from tandemd.core.watchdog.finding import Finding
 
@@ -94,6 +95,16 @@ class UsageSampled:
 
     now_ns: int
     samples: tuple[Usage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsServed:
+    """Requests of a process ended; how long each took, in order of their ends."""
+
+    now_ns: int
+    process_id: int
+    kind: RequestKind
+    durations_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +238,7 @@ Event = (
     | GpuAdded
     | JobExited
     | UsageSampled
+    | RequestsServed
     | WorkClassified
     | CurveRecorded
     | MemoryAudited

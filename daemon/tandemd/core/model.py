@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from tandemd.core.curves import Curve
+from tandemd.core.latency import Latency
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
@@ -302,6 +303,7 @@ class Job:
     retired_moved_bytes: tuple[int, int] = (0, 0)
     retired_moved_ns: tuple[int, int] = (0, 0)
     ended_ns: int = 0
+    latency: Latency = field(default_factory=Latency)  # of its requests
     story: Story = field(default_factory=Story)
 
     @property

@@ -46,6 +46,7 @@ from tandemd.core.events import (
     ProcessCheckpointed,
     ProcessExited,
     ProcessMapped,
+    RequestsServed,
     SetHonourPresence,
     SubstrateFailed,
     Ticked,
@@ -81,6 +82,7 @@ from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.ties import Ties
+from tandemd.core.tuning import Tuning
 from tandemd.core.turns import Turns, Verdict
 
 
@@ -102,6 +104,7 @@ class Scheduler:
         self.shifts = Shifts(self.processes, self.jobs)
         self.phases = PhaseGate()
         self.lanes = LanePlaces()
+        self.tuning = Tuning()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -139,6 +142,7 @@ class Scheduler:
                 self._drop_finished(event.now_ns)
             case (
                 WorkClassified()
+                | RequestsServed()
                 | CurveRecorded()
                 | MemoryAudited()
                 | ProcessCheckpointed()
@@ -639,6 +643,7 @@ class Scheduler:
     def _take_observation(
         self,
         event: WorkClassified
+        | RequestsServed
         | CurveRecorded
         | MemoryAudited
         | ProcessCheckpointed
@@ -650,9 +655,8 @@ class Scheduler:
         if isinstance(event, WorkClassified):
             self._take_mix(event)
             return
-        if isinstance(event, CurveRecorded):
-            if (process := self.processes.get(event.process_id)) is not None:
-                process.curve, process.curve_ns = event.curve, event.now_ns
+        if isinstance(event, RequestsServed | CurveRecorded):
+            self._take_record(event)
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs)
@@ -665,6 +669,15 @@ class Scheduler:
             self._tell_users_of(event)
             return
         self._take_finding(event, actions)
+
+    def _take_record(self, event: RequestsServed | CurveRecorded) -> None:
+        process = self.processes.get(event.process_id)
+        if process is None:
+            return  # left meanwhile
+        if isinstance(event, CurveRecorded):
+            process.curve, process.curve_ns = event.curve, event.now_ns
+        else:
+            self.tuning.take(event, self.jobs[process.job_id])
 
     def _take_finding(self, event: FindingBegan | FindingEnded, actions: list[Action]) -> None:
         job = self.jobs.get(event.job_id)

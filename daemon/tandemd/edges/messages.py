@@ -94,6 +94,8 @@ def _status(view: JobView) -> pb.JobStatus:
         steps=view.steps,
         share_ratio=view.share,
         share_target_ratio=view.owed,
+        request_p99=_duration(view.p99_ns),
+        requests=view.requests,
         findings=_findings(view.findings),
     )
 

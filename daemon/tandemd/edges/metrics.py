@@ -82,6 +82,16 @@ def _owed(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (), job.owed
 
 
+def _p99(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.requests:
+        yield (), job.p99_ns / 1e9
+
+
+def _slo(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.spec.slo_p99_ns:
+        yield (), job.spec.slo_p99_ns / 1e9
+
+
 def _findings(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     standing = {view.finding.rule for view in job.findings}
     for rule in RULES:
@@ -113,6 +123,18 @@ JOB_METRICS = (
         kind="gauge",
         help="part of the GPU time of those it takes turns with that its --sm owes it",
         series=_owed,
+    ),
+    JobMetric(
+        name="tandem_job_request_p99_seconds",
+        kind="gauge",
+        help="99 of 100 requests in the last half minute took no longer",
+        series=_p99,
+    ),
+    JobMetric(
+        name="tandem_job_slo_seconds",
+        kind="gauge",
+        help="what that is to be at most; no series without an objective",
+        series=_slo,
     ),
     JobMetric(
         name="tandem_job_wait_seconds",

@@ -344,3 +344,23 @@ TEST(gaps_of_others_are_nobodys_business) {
 
   CHECK_EQ(first_of(watcher).gap_p50_ns, 0u);
 }
+
+TEST(requests_are_told_over_all_threads_once_somebody_asked) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
+  job.record(1'000'000, 0, 400'000);
+  watcher.round(2'000'000);
+  CHECK(watcher.take_requests(1, 1'000'000)->durations_ns.empty());  // nobody had asked before
+
+  job.record(10'000'000, 1, 300'000);
+  job.record(10'100'000, 0, 400'000);
+  job.record(10'600'000, 1, 100'000);  // of the same stream: one after the other
+  watcher.round(20'000'000);
+
+  const auto requests = watcher.take_requests(1, 1'000'000);
+  CHECK(requests->durations_ns == std::vector<uint64_t>{800'000});
+  CHECK(requests->kind == tandem::dag::RequestKind::kBurst);
+  CHECK(!watcher.take_requests(2, 1'000'000));
+}

@@ -66,6 +66,7 @@ def test_a_row_of_ps():
         "STATE": "running",
         "GPU": "0",
         "BUSY%": "41",
+        "P99": "-",
         "MEM(res/quota)": "38 GiB / 40 GiB",
         "SWAP": "-",
         "WAIT": "200 us",
@@ -78,6 +79,12 @@ def test_a_row_of_ps():
 
 def test_what_a_share_of_time_owes_is_behind_what_was_got():
     assert cells(share_target_ratio=0.3)["BUSY%"] == "41/30"
+
+
+def test_what_requests_take_is_beside_what_was_asked_for():
+    assert cells(request_p99_ns=12_000_000, requests=300)["P99"] == "12 ms"
+    assert cells(request_p99_ns=12_000_000, slo_p99_ns=50_000_000)["P99"] == "12 ms/50 ms"
+    assert cells(slo_p99_ns=50_000_000)["P99"] == "-/50 ms"
 
 
 def test_memory_on_the_host_is_shown():

@@ -27,7 +27,9 @@ JOB = JobView(
     uid=1000,
     user="ann",
     command="",
-    spec=JobSpec(job_class=JobClass.BATCH, memory_bytes=2**30, name='tr"ain\n'),
+    spec=JobSpec(
+        job_class=JobClass.BATCH, memory_bytes=2**30, slo_p99_ns=SECOND // 20, name='tr"ain\n'
+    ),
     state=JobState.WAITING,
     reason="",
     created_wall_ns=0,
@@ -58,6 +60,8 @@ JOB = JobView(
     memory_wait_bytes=300,
     memory_wait_place=1,
     share=0.25,
+    requests=120,
+    p99_ns=45_000_000,
     owed=0.3,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
 )
@@ -98,6 +102,8 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_iterations_total", **ITS) == 7
     assert value("tandem_job_share_ratio", **ITS) == 0.25
     assert value("tandem_job_share_target_ratio", **ITS) == 0.3
+    assert value("tandem_job_request_p99_seconds", **ITS) == 0.045
+    assert value("tandem_job_slo_seconds", **ITS) == 0.05
 
 
 def test_refusals_of_memory_are_told_apart():

@@ -1,0 +1,68 @@
+"""How long the requests of a job take: the newest of them, and what their percentiles are.
+
+A request is what a job says it is (`tandem.slo`), else what lies between two of its step marks, or
+else a burst of work: from the first thing asked of the idle GPU until all of it has ended. In all
+three waiting for a turn is part of it (csrc/core/dag/requests.h).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from math import ceil
+
+SPAN_NS = 30_000_000_000  # so old a request may be
+MOST = 4096
+
+
+class RequestKind(IntEnum):
+    """How requests are told; values are those of dag::RequestKind."""
+
+    BURST = 0
+    STEP = 1
+    MARKED = 2
+
+
+@dataclass(slots=True)
+class Latency:
+    """The newest requests of one job: at most MOST, none older than SPAN_NS."""
+
+    kind: RequestKind = RequestKind.BURST
+    _ended: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MOST))
+
+    def add(self, durations_ns: Iterable[int], now_ns: int) -> None:
+        """Requests that ended just now."""
+        self._ended.extend((now_ns, duration_ns) for duration_ns in durations_ns)
+        self.age(now_ns)
+
+    def age(self, now_ns: int) -> None:
+        """Forget what is too old."""
+        while self._ended and now_ns - self._ended[0][0] > SPAN_NS:
+            self._ended.popleft()
+
+    def restart(self, kind: RequestKind) -> None:
+        """They are told in another way from now on: the two are not compared."""
+        self.kind = kind
+        self._ended.clear()
+
+    @property
+    def count(self) -> int:
+        """Of how many requests the rest is."""
+        return len(self._ended)
+
+    @property
+    def p99_ns(self) -> int:
+        """99 of 100 requests took no longer; 0 = there was none."""
+        return percentile_ns([duration_ns for _, duration_ns in self._ended], 0.99)
+
+
+def percentile_ns(durations_ns: Sequence[int], part: float) -> int:
+    """The least of them that so great a part does not exceed (nearest rank); 0 of none.
+
+    Of fewer than 100 the 99th percentile is the longest.
+    """
+    if not durations_ns:
+        return 0
+    return sorted(durations_ns)[max(0, ceil(part * len(durations_ns)) - 1)]

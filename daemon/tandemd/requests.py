@@ -1,0 +1,28 @@
+"""Asks the poller what the requests of those take of whom somebody wants to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tandem import _native
+from tandemd.core.events import RequestsServed
+from tandemd.core.latency import RequestKind
+from tandemd.core.model import Job, JobClass
+
+IDLE_NS = 1_000_000  # who asks nothing of the GPU for so long has ended a burst (idle_grace_ns)
+
+
+def look(poller: _native.Poller, jobs: Iterable[Job], now_ns: int) -> Iterator[RequestsServed]:
+    """The requests of jobs of the latency class, or with an objective, that ended meanwhile."""
+    for job in jobs:
+        if job.spec.job_class is not JobClass.LATENCY and not job.spec.slo_p99_ns:
+            continue
+        for process_id in job.processes:
+            found = poller.take_requests(process_id=process_id, idle_ns=IDLE_NS)
+            if found is not None and found[1]:
+                yield RequestsServed(
+                    now_ns=now_ns,
+                    process_id=process_id,
+                    kind=RequestKind(found[0]),
+                    durations_ns=tuple(found[1]),
+                )

@@ -1,0 +1,74 @@
+"""What the requests of a job take, as the daemon knows it."""
+
+import pytest
+from talk import BATCH, LATENCY, MS, Talk
+
+from tandemd.core.events import RequestsServed
+from tandemd.core.explain import explain
+from tandemd.core.latency import MOST, SPAN_NS, Latency, RequestKind, percentile_ns
+
+
+def serve(talk, process_id, *durations_ms, kind=RequestKind.BURST):
+    return talk.say(
+        RequestsServed(
+            now_ns=talk.now_ns,
+            process_id=process_id,
+            kind=kind,
+            durations_ns=tuple(int(each * MS) for each in durations_ms),
+        )
+    )
+
+
+def lines(talk, job_id):
+    return " ".join(explain(talk.core, talk.core.jobs[job_id], talk.now_ns).lines)
+
+
+@pytest.mark.parametrize(("count", "p99"), [(0, 0), (1, 1), (99, 99), (100, 99), (1000, 990)])
+def test_99_of_100_take_no_longer(count, p99):
+    durations = list(range(count, 0, -1))
+
+    assert percentile_ns(durations, 0.99) == p99
+    assert sum(each <= p99 for each in durations) >= 0.99 * count
+
+
+def test_old_requests_are_forgotten_and_there_are_never_too_many():
+    latency = Latency()
+    latency.add([500] * 10, 0)
+    latency.add(range(2 * MOST), SPAN_NS)
+    assert latency.count == MOST
+
+    latency.age(2 * SPAN_NS + 1)
+
+    assert (latency.count, latency.p99_ns) == (0, 0)
+
+
+def test_requests_that_are_marked_are_not_mixed_with_bursts():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    serve(talk, 1, 400, 400)
+
+    serve(talk, 1, 3, 4, kind=RequestKind.MARKED)
+    serve(talk, 1, 700)  # of another process of it, say, that marks nothing
+
+    assert (talk.core.jobs[1].latency.count, talk.core.jobs[1].latency.p99_ns) == (2, 4 * MS)
+    assert "p99 4.0 ms of 2 in the last 30 s (as it marks them)" in lines(talk, 1)
+
+
+def test_the_objective_is_told_with_what_is_so():
+    talk = Talk()
+    talk.attach(1, BATCH, slo_p99_ns=50 * MS)
+    assert "no request of it was seen lately; its objective is 50 ms" in lines(talk, 1)
+
+    serve(talk, 1, *[40] * 200)
+    assert "20% below its objective of 50 ms" in lines(talk, 1)
+
+    serve(talk, 1, *[60] * 100)
+    assert "20% above its objective of 50 ms" in lines(talk, 1)
+
+
+def test_requests_of_who_has_left_are_nobodys():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    talk.leave(1)
+
+    assert serve(talk, 1, 5) == []
