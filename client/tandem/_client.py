@@ -11,10 +11,19 @@ from typing import Protocol, Self, TypeVar
 
 import grpc
 
-from tandem import _convert
+from tandem import _convert, _convert_partition
 from tandem._login import Login
 from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
-from tandem._results import Explanation, Gpu, Job, JobEvent, MemoryHistory, Status, Window
+from tandem._results import (
+    Explanation,
+    Gpu,
+    Job,
+    JobEvent,
+    MemoryHistory,
+    Partition,
+    Status,
+    Window,
+)
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import UnavailableError, from_grpc_status
@@ -58,6 +67,7 @@ class Client:
         self._channel = grpc.insecure_channel(f"unix:{self._place.rpc}", options=_CHANNEL_OPTIONS)
         self._jobs = services.JobServiceStub(self._channel)
         self._gpus = services.GpuServiceStub(self._channel)
+        self._partitions = services.PartitionServiceStub(self._channel)
         self._daemon = services.DaemonServiceStub(self._channel)
         self._lock = threading.Lock()  # protects _login; held while connecting, never in a call
         self._login: Login | None = None
@@ -178,6 +188,11 @@ class Client:
         """What each job held of the GPUs' memory over the last minutes, ended jobs included."""
         answer = self._call(self._gpus.GetMemoryHistory, pb.GetMemoryHistoryRequest(), deadline_s)
         return _convert.memory_history(answer)
+
+    def partitions(self, *, deadline_s: float = DEADLINE_S) -> list[Partition]:
+        """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+        answer = self._call(self._partitions.GetPartition, pb.GetPartitionRequest(), deadline_s)
+        return _convert_partition.partitions(answer)
 
     def status(self, *, deadline_s: float = DEADLINE_S) -> Status:
         """The daemon itself."""

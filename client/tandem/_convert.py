@@ -53,7 +53,7 @@ def job(message: pb.Job) -> Job:
         command=message.command,
         gpu=message.gpu,
         group=spec.group,
-        priority=_word(pb.Class.Name, getattr(spec, "class"), "CLASS_"),
+        priority=class_word(getattr(spec, "class")),
         memory_quota_bytes=spec.memory_quota_bytes or None,
         memory_min_bytes=spec.memory_min_bytes or None,
         wait_memory_ns=spec.wait_memory.ToNanoseconds() or None,
@@ -267,6 +267,11 @@ CHANGES: dict[str, Callable[[pb.JobSpec, str, str], str]] = {
 
 def _size(text: str, word: str) -> int:
     return 0 if text == _NO_LIMIT else parse_device_bytes(text, what=word)
+
+
+def class_word(value: pb.Class.ValueType) -> str:
+    """`latency`, `normal` or `batch`."""
+    return _word(pb.Class.Name, value, "CLASS_")
 
 
 def _word(name_of: Callable[[_Value], str], value: _Value, prefix: str) -> str:

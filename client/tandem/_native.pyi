@@ -360,6 +360,38 @@ class Poller:
         """
 
 @final
+class Scaling:
+    """How long a record would take on other numbers of SMs."""
+
+    @property
+    def length_ns(self) -> list[int]:
+        """For each number of SMs asked for, in that order."""
+
+    @property
+    def recorded_ns(self) -> int:
+        """What it took, without the time that it was held back."""
+
+    @property
+    def reconstructed_ns(self) -> int:
+        """The same, from its operations, before its kernels were scaled to give that."""
+
+    @property
+    def kernel_ns(self) -> int:
+        """Time of its kernels and graphs, measured or predicted."""
+
+    @property
+    def gridless_ns(self) -> int:
+        """Of that, of what does not say its grid: taken for as large as can be."""
+
+    @property
+    def operations(self) -> int:
+        """On the GPU."""
+
+    @property
+    def untimed(self) -> int:
+        """Of these, that are taken to last no time."""
+
+@final
 class RecordedOperations:
     """What the telemetry records of one process mean; records as Window has them.
 
@@ -373,6 +405,24 @@ class RecordedOperations:
 
     def analyse(self) -> Analysis:
         """Of all of them, as one window."""
+
+    def scaling(
+        self,
+        *,
+        begin_ns: int,
+        end_ns: int,
+        sms: int,
+        sm_counts: Sequence[int],
+        gamma: float = 0.0,
+    ) -> Scaling:
+        """How long all of them would take on other numbers of SMs than the `sms` they ran on.
+
+        They are whole iterations that began and ended then. `gamma`, 0 to 1: how little the number
+        of SMs means to their kernels. `docs/dag-analysis.md` says how it is told.
+
+        Raises:
+            ValueError: a number of SMs is 0, or gamma is out of range.
+        """
 
     @property
     def held(self) -> list[tuple[int, int]]:

@@ -150,6 +150,47 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingCurve:
+    """How long an iteration takes on how many SMs."""
+
+    sm_counts: tuple[int, ...]  # ascending
+    iteration_ns: tuple[int, ...]  # as many
+    source: str  # predicted; probed: fitted to what it took on other numbers of SMs
+    gamma: float  # how little SMs mean to its kernels, 0..1
+    recorded_sms: int  # it was told from a record on so many
+    recorded_ns: int  # and took so long there
+    knee_sms: int  # beyond it more gain little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPart:
+    """A job's part of one GPU."""
+
+    job: str
+    display_name: str
+    priority: str
+    asked_sms: int | None
+    given_sms: int | None  # that its kernels may use
+    owed_ratio: float | None  # of the time of those it takes turns with
+    required_sms: int | None  # keep its limit
+    proposed_sms: int  # by its curve and its limit; 0 = what others leave
+    why: str  # that many
+    scaling: ScalingCurve | None
+    doubt: str  # why there is no curve
+    predicted_ns: int | None  # was said of `given_sms` before it ran on them
+    measured_ns: int | None  # how long its iterations are now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """How a GPU is divided among the jobs the caller may see."""
+
+    gpu: Gpu
+    part_sms: int | None  # the smallest part that there is
+    jobs: tuple[JobPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPoint:
     """What a job held of a GPU's memory from then on."""
 

@@ -19,7 +19,7 @@ using py::arg;
 
 Operation operation(Kind kind, uint32_t thread, uint32_t stream, uint64_t object, uint64_t bytes,
                     uint64_t submitted_ns, uint64_t duration_ns, uint32_t blocks, uint8_t flags) {
-  return {kind, flags, thread, stream, blocks, object, bytes, submitted_ns, duration_ns};
+  return {kind, flags, 0, thread, stream, blocks, object, bytes, submitted_ns, duration_ns};
 }
 
 void add_enums(py::module_& module) {

@@ -1,6 +1,9 @@
+#include <pybind11/stl.h>
+
 #include "bindings.h"
 #include "dag/analysis/analysis.h"
 #include "dag/analysis/held.h"
+#include "dag/analysis/scaling.h"
 #include "dag/records.h"
 
 namespace tandem::bindings {
@@ -33,6 +36,19 @@ class RecordedOperations {
     options.since = graph_.begin();
     options.held = dag::analysis::united(held_);
     return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, options);
+  }
+
+  // None of the arguments may be 0, but gamma.
+  dag::analysis::Scaling scaling(uint64_t begin_ns, uint64_t end_ns, uint32_t sms,
+                                 const std::vector<uint32_t>& sm_counts, double gamma) const {
+    if (sms == 0 || std::count(sm_counts.begin(), sm_counts.end(), 0u) > 0)
+      throw py::value_error("a number of SMs is 0; it is 1 at least");
+    if (!(gamma >= 0 && gamma <= 1))
+      throw py::value_error("gamma is " + std::to_string(gamma) + ", not in 0 to 1");
+    const py::gil_scoped_release released;
+    return dag::analysis::scaling({graph_, graph_.begin(), graph_.end()},
+                                  {begin_ns, end_ns, sms, dag::analysis::united(held_)}, sm_counts,
+                                  gamma);
   }
 
   py::list held() const {
@@ -77,9 +93,21 @@ class RecordedOperations {
 }  // namespace
 
 void add_dag_records(py::module_& module) {
+  using dag::analysis::Scaling;
+  using py::arg;
+  py::class_<Scaling>(module, "Scaling", py::is_final())
+      .def_readonly("length_ns", &Scaling::length_ns)
+      .def_readonly("recorded_ns", &Scaling::recorded_ns)
+      .def_readonly("reconstructed_ns", &Scaling::reconstructed_ns)
+      .def_readonly("kernel_ns", &Scaling::kernel_ns)
+      .def_readonly("gridless_ns", &Scaling::gridless_ns)
+      .def_readonly("operations", &Scaling::operations)
+      .def_readonly("untimed", &Scaling::untimed);
   py::class_<RecordedOperations>(module, "RecordedOperations", py::is_final())
-      .def(py::init<const py::bytes&>(), py::arg("records"))
+      .def(py::init<const py::bytes&>(), arg("records"))
       .def("analyse", &RecordedOperations::analyse, py::call_guard<py::gil_scoped_release>())
+      .def("scaling", &RecordedOperations::scaling, py::kw_only(), arg("begin_ns"), arg("end_ns"),
+           arg("sms"), arg("sm_counts"), arg("gamma") = 0.0)
       .def_property_readonly("held", &RecordedOperations::held)
       .def_property_readonly("operations", &RecordedOperations::operations)
       .def_property_readonly("places", &RecordedOperations::places)

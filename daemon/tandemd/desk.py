@@ -24,6 +24,7 @@ from tandemd.core.explain_memory import first_in_line
 from tandemd.core.explain_space import space_lines
 from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
+from tandemd.core.partition import part_sms_of, parts_of
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, unfit
@@ -41,6 +42,7 @@ from tandemd.views import (
     HistoryView,
     JobView,
     MetricsView,
+    PartitionView,
     ProcessView,
     StatusView,
     WindowView,
@@ -291,6 +293,21 @@ class Desk:
             since_wall_ns=wall_ns(0),
             end_wall_ns=wall_ns(self._loop.clock.now_ns()),
         )
+
+    def partitions(self, uid: int) -> list[PartitionView]:
+        """How each GPU is divided among the jobs that the caller may see."""
+        core = self._loop.scheduler
+
+        def answer(view: GpuView) -> PartitionView:
+            gpu = view.gpu.index
+            return PartitionView(
+                gpu=view,
+                part_sms=part_sms_of(gpu, core.options),
+                parts=tuple(p for p in parts_of(core, gpu) if self._may_see(uid, p.job)),
+            )
+
+        views = self.gpus()
+        return self._loop.ask(lambda: [answer(view) for view in views])
 
     def metrics(self, uid: int) -> MetricsView:
         """All that can be counted of the living jobs the caller may see, and of the GPUs."""

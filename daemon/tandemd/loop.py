@@ -30,13 +30,16 @@ from tandemd.core.events import (
     WakeAt,
 )
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.sm_counts import given_sms
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.curves import Curves
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
+from tandemd.edges.worker import Worker
 from tandemd.history import Histories
 from tandemd.recent import Recent
+from tandemd.scalings import Scalings, Wanted
 from tandemd.structure import Structures
 from tandemd.usages import usage_of
 
@@ -79,6 +82,7 @@ class Loop:
         self.structures = Structures(poller)
         self.bounds = Bounds(poller)
         self.curves = Curves(poller)
+        self.scalings = Scalings(poller, Worker("scalings", at_once=clock.is_virtual))
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.checkpoint: Callable[[CheckpointProcess], None] | None = None
@@ -239,6 +243,20 @@ class Loop:
         yield from list(requests.look(self.poller, self.scheduler.jobs.values(), now_ns))
         yield from self.bounds.look(self.scheduler.to_classify(), now_ns)
         yield from self.curves.look(self.scheduler.to_record(), now_ns)
+        yield from self.scalings.look(self._to_scale(), now_ns)
+
+    def _to_scale(self) -> list[Wanted]:
+        options = self.scheduler.options
+        return [
+            Wanted(
+                process=process,
+                sms=given_sms(job, process.gpu, options),
+                sm_count=options.sm_counts.get(process.gpu, 0),
+                has_own_sms=False,
+            )
+            for job, process in self.scheduler.to_scale()
+            if process.usage.iterations
+        ]
 
     def _totals_ns(self) -> dict[object, int]:
         totals_ns: dict[object, int] = {}

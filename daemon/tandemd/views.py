@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tandem import _native
 from tandemd.core.model import JobSpec, JobState
+from tandemd.core.partition import Part
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
 from tandemd.history import Point
@@ -95,6 +96,15 @@ class GpuView:
     gpu: Gpu
     mode: str  # time, mps
     busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """How a GPU is divided among the jobs that one caller may see."""
+
+    gpu: GpuView
+    part_sms: int  # the smallest part that there is; 0 = not known
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

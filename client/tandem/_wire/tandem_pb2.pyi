@@ -936,6 +936,161 @@ class MemoryHistory(google.protobuf.message.Message):
 global___MemoryHistory = MemoryHistory
 
 @typing.final
+class GetPartitionRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___GetPartitionRequest = GetPartitionRequest
+
+@typing.final
+class ScalingCurve(google.protobuf.message.Message):
+    """How long an iteration takes on how many SMs. Lists are as long as each other."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SM_COUNTS_FIELD_NUMBER: builtins.int
+    ITERATION_NS_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    GAMMA_FIELD_NUMBER: builtins.int
+    RECORDED_SMS_FIELD_NUMBER: builtins.int
+    RECORDED_NS_FIELD_NUMBER: builtins.int
+    KNEE_SMS_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """predicted; probed: fitted to what it took on other numbers of SMs"""
+    gamma: builtins.float
+    """how little SMs mean to its kernels, 0 to 1"""
+    recorded_sms: builtins.int
+    recorded_ns: builtins.int
+    knee_sms: builtins.int
+    """beyond it more gain little"""
+    @property
+    def sm_counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """ascending"""
+
+    @property
+    def iteration_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        sm_counts: collections.abc.Iterable[builtins.int] | None = ...,
+        iteration_ns: collections.abc.Iterable[builtins.int] | None = ...,
+        source: builtins.str = ...,
+        gamma: builtins.float = ...,
+        recorded_sms: builtins.int = ...,
+        recorded_ns: builtins.int = ...,
+        knee_sms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["gamma", b"gamma", "iteration_ns", b"iteration_ns", "knee_sms", b"knee_sms", "recorded_ns", b"recorded_ns", "recorded_sms", b"recorded_sms", "sm_counts", b"sm_counts", "source", b"source"]) -> None: ...
+
+global___ScalingCurve = ScalingCurve
+
+@typing.final
+class JobPart(google.protobuf.message.Message):
+    """A job on one GPU."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: builtins.int
+    CLASS_FIELD_NUMBER: builtins.int
+    ASKED_SMS_FIELD_NUMBER: builtins.int
+    GIVEN_SMS_FIELD_NUMBER: builtins.int
+    OWED_RATIO_FIELD_NUMBER: builtins.int
+    REQUIRED_SMS_FIELD_NUMBER: builtins.int
+    PROPOSED_SMS_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    SCALING_FIELD_NUMBER: builtins.int
+    DOUBT_FIELD_NUMBER: builtins.int
+    MEASURED_NS_FIELD_NUMBER: builtins.int
+    PREDICTED_NS_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    display_name: builtins.str
+    asked_sms: builtins.int
+    """0 = it says nothing"""
+    given_sms: builtins.int
+    """that its kernels may use; 0 = not known"""
+    owed_ratio: builtins.float
+    """of the time of those it takes turns with; 0 = nothing"""
+    required_sms: builtins.int
+    """that keep its limit; 0 = it has none, or no number does"""
+    proposed_sms: builtins.int
+    """by its curve and its limit; 0 = what others leave"""
+    why: builtins.str
+    """that many"""
+    doubt: builtins.str
+    """why there is no curve; empty: there is"""
+    measured_ns: builtins.int
+    """how long its iterations are now; 0 = not known"""
+    predicted_ns: builtins.int
+    """was said before of as many SMs as it has; 0 = nothing"""
+    @property
+    def scaling(self) -> global___ScalingCurve: ...
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        display_name: builtins.str = ...,
+        asked_sms: builtins.int = ...,
+        given_sms: builtins.int = ...,
+        owed_ratio: builtins.float = ...,
+        required_sms: builtins.int = ...,
+        proposed_sms: builtins.int = ...,
+        why: builtins.str = ...,
+        scaling: global___ScalingCurve | None = ...,
+        doubt: builtins.str = ...,
+        measured_ns: builtins.int = ...,
+        predicted_ns: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["scaling", b"scaling"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["asked_sms", b"asked_sms", "class", b"class", "display_name", b"display_name", "doubt", b"doubt", "given_sms", b"given_sms", "job", b"job", "measured_ns", b"measured_ns", "owed_ratio", b"owed_ratio", "predicted_ns", b"predicted_ns", "proposed_sms", b"proposed_sms", "required_sms", b"required_sms", "scaling", b"scaling", "why", b"why"]) -> None: ...
+
+global___JobPart = JobPart
+
+@typing.final
+class GpuPartition(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GPU_FIELD_NUMBER: builtins.int
+    PART_SMS_FIELD_NUMBER: builtins.int
+    JOBS_FIELD_NUMBER: builtins.int
+    part_sms: builtins.int
+    """the smallest part that there is"""
+    @property
+    def gpu(self) -> global___Gpu: ...
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobPart]: ...
+    def __init__(
+        self,
+        *,
+        gpu: global___Gpu | None = ...,
+        part_sms: builtins.int = ...,
+        jobs: collections.abc.Iterable[global___JobPart] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["gpu", b"gpu"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["gpu", b"gpu", "jobs", b"jobs", "part_sms", b"part_sms"]) -> None: ...
+
+global___GpuPartition = GpuPartition
+
+@typing.final
+class Partition(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GPUS_FIELD_NUMBER: builtins.int
+    @property
+    def gpus(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GpuPartition]: ...
+    def __init__(
+        self,
+        *,
+        gpus: collections.abc.Iterable[global___GpuPartition] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["gpus", b"gpus"]) -> None: ...
+
+global___Partition = Partition
+
+@typing.final
 class GetStatusRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -638,6 +638,78 @@ class DaemonService(object):
             _registered_method=True)
 
 
+class PartitionServiceStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetPartition = channel.unary_unary(
+                '/tandem.v1.PartitionService/GetPartition',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.Partition.FromString,
+                _registered_method=True)
+
+
+class PartitionServiceServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def GetPartition(self, request, context):
+        """How each GPU is divided, and how the jobs the caller may see scale with its SMs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PartitionServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPartition,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.Partition.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tandem.v1.PartitionService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PartitionService(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def GetPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.PartitionService/GetPartition',
+            tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.Partition.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class PolicyServiceStub(object):
     """Missing associated documentation comment in .proto file."""
 

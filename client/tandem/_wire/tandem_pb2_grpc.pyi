@@ -271,6 +271,32 @@ class DaemonServiceServicer(metaclass=abc.ABCMeta):
 
 def add_DaemonServiceServicer_to_server(servicer: DaemonServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
+class PartitionServiceStub:
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    GetPartition: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.GetPartitionRequest,
+        tandem._wire.tandem_pb2.Partition,
+    ]
+    """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+class PartitionServiceAsyncStub:
+    GetPartition: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.GetPartitionRequest,
+        tandem._wire.tandem_pb2.Partition,
+    ]
+    """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+class PartitionServiceServicer(metaclass=abc.ABCMeta):
+    @abc.abstractmethod
+    def GetPartition(
+        self,
+        request: tandem._wire.tandem_pb2.GetPartitionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.Partition, collections.abc.Awaitable[tandem._wire.tandem_pb2.Partition]]:
+        """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+
 class PolicyServiceStub:
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     GetPolicy: grpc.UnaryUnaryMultiCallable[

@@ -33,6 +33,9 @@ COMMANDS = {
     "pause": Verb(target="tandem.cli.pause:pause", help="Hold jobs until they are resumed."),
     "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
+    "partition": Verb(
+        target="tandem.cli.partition:partition", help="Show how GPUs are divided among jobs."
+    ),
     "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
     "report": Verb(target="tandem.cli.report:report", help="Draw the memory of all jobs."),
     "doctor": Verb(

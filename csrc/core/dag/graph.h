@@ -46,6 +46,7 @@ inline constexpr uint8_t kProgrammatic = 16;  // may begin before the kernel bef
 struct Operation {
   Kind kind = Kind::kLaunch;
   uint8_t flags = 0;
+  uint16_t block_threads = 0;  // launches; saturating. 0 = not known
   uint32_t thread = kNone;    // as Order::add_thread numbered it
   uint32_t stream = kNone;    // as Order::add_stream did; kNone = of the host alone
   uint32_t blocks = 0;        // launches; saturating

@@ -107,7 +107,10 @@ bool Records::describe(const shm::Record& record, Operation* op) {
       op->kind = work_of(static_cast<RecordKind>(record.kind));
       op->stream = stream(record);
       op->flags = flags_of(record);
-      if (op->kind == Kind::kLaunch) op->blocks = record.grid_blocks;
+      if (op->kind == Kind::kLaunch) {
+        op->blocks = record.grid_blocks;
+        op->block_threads = static_cast<uint16_t>(std::min(record.block_threads, 65535u));
+      }
       return true;
     default: return false;
   }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tandemd.core.curves import Curve
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import JobClass, JobSpec, Mix, Usage
+from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.watchdog.finding import Finding
 
 # --------------------------------------------------------------------------------- events
@@ -123,6 +124,16 @@ class CurveRecorded:
     now_ns: int
     process_id: int
     curve: Curve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingTold:
+    """How a process scales with SMs was told from a recording, or could not be, and why."""
+
+    now_ns: int
+    process_id: int
+    curve: ScalingCurve | None
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +252,7 @@ Event = (
     | RequestsServed
     | WorkClassified
     | CurveRecorded
+    | ScalingTold
     | MemoryAudited
     | ProcessCheckpointed
     | PoolRefused

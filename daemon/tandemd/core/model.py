@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from tandemd.core.curves import Curve
 from tandemd.core.latency import Latency
+from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
@@ -271,6 +272,9 @@ class Process:
     lease_bytes: int = NO_LIMIT  # of device memory, that it may hold for now
     away_since_ns: int = 0  # since when some of its memory is on the host; 0 = none is
     mix: Mix | None = None  # None: not known yet
+    scaling: ScalingCurve | None = None  # how it scales with SMs
+    foretold_ns: int = 0  # of an iteration on as many as now, by the curve before; 0 = nothing
+    scaling_doubt: str = "nothing was recorded of it yet"  # why that is not known; empty: it is
 
     @property
     def gpus(self) -> frozenset[int]:
@@ -329,6 +333,20 @@ class Job:
         """GPU time so far, the estimated part included."""
         live = (p.usage.exclusive_ns + p.usage.shared_ns for p in self.processes.values())
         return self.retired_gpu_ns + sum(live)
+
+    @property
+    def scaling(self) -> ScalingCurve | None:
+        """How its slowest process scales with SMs; None: of none it is known."""
+        known = [p.scaling for p in self.processes.values() if p.scaling is not None]
+        return max(known, key=lambda curve: curve.recorded_ns, default=None)
+
+    @property
+    def scaling_doubt(self) -> str:
+        """Why that is not known; empty: it is."""
+        if self.scaling is not None:
+            return ""
+        doubts = [p.scaling_doubt for p in self.processes.values()]
+        return doubts[0] if doubts else "it has no process on a gpu"
 
     @property
     def shared_ns(self) -> int:

@@ -47,6 +47,7 @@ from tandemd.core.events import (
     ProcessExited,
     ProcessMapped,
     RequestsServed,
+    ScalingTold,
     SetHonourPresence,
     SubstrateFailed,
     Ticked,
@@ -77,6 +78,7 @@ from tandemd.core.refusals import refusals_since
 from tandemd.core.residency import Island, Residency
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
+from tandemd.core.sm_counts import take_scaling
 from tandemd.core.space import unfit, weigh
 from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
@@ -144,6 +146,7 @@ class Scheduler:
                 WorkClassified()
                 | RequestsServed()
                 | CurveRecorded()
+                | ScalingTold()
                 | MemoryAudited()
                 | ProcessCheckpointed()
                 | SubstrateFailed()
@@ -271,6 +274,10 @@ class Scheduler:
     def to_record(self) -> list[Process]:
         """Processes whose memory curves decide when their iterations begin."""
         return [p for p in self.processes.values() if self.shifts.tenant(p.process_id)]
+
+    def to_scale(self) -> list[tuple[Job, Process]]:
+        """Processes of which it matters how they scale with SMs: all that are on a GPU."""
+        return [(job, p) for job in self.jobs.values() for p in job.processes.values()]
 
     def objection_to(
         self, spec: JobSpec, job: Job | None = None, gpus: frozenset[int] = frozenset()
@@ -645,6 +652,7 @@ class Scheduler:
         event: WorkClassified
         | RequestsServed
         | CurveRecorded
+        | ScalingTold
         | MemoryAudited
         | ProcessCheckpointed
         | SubstrateFailed
@@ -652,11 +660,8 @@ class Scheduler:
         | FindingEnded,
         actions: list[Action],
     ) -> None:
-        if isinstance(event, WorkClassified):
-            self._take_mix(event)
-            return
-        if isinstance(event, RequestsServed | CurveRecorded):
-            self._take_record(event)
+        if isinstance(event, WorkClassified | RequestsServed | CurveRecorded | ScalingTold):
+            self._take_recording(event)
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs)
@@ -669,15 +674,6 @@ class Scheduler:
             self._tell_users_of(event)
             return
         self._take_finding(event, actions)
-
-    def _take_record(self, event: RequestsServed | CurveRecorded) -> None:
-        process = self.processes.get(event.process_id)
-        if process is None:
-            return  # left meanwhile
-        if isinstance(event, CurveRecorded):
-            process.curve, process.curve_ns = event.curve, event.now_ns
-        else:
-            self.tuning.take(event, self.jobs[process.job_id])
 
     def _take_finding(self, event: FindingBegan | FindingEnded, actions: list[Action]) -> None:
         job = self.jobs.get(event.job_id)
@@ -694,12 +690,23 @@ class Scheduler:
             if gpus_of(job) & event.gpus:
                 job.tell(event.now_ns, event.what)
 
-    def _take_mix(self, event: WorkClassified) -> None:
+    def _take_recording(
+        self, event: WorkClassified | RequestsServed | CurveRecorded | ScalingTold
+    ) -> None:
         process = self.processes.get(event.process_id)
         if process is None:
             return  # left meanwhile
-        process.mix = event.mix
-        self._bind(self.groups[self.jobs[process.job_id].group_key], event.now_ns)
+        job = self.jobs[process.job_id]
+        match event:
+            case WorkClassified():
+                process.mix = event.mix
+                self._bind(self.groups[job.group_key], event.now_ns)
+            case CurveRecorded():
+                process.curve, process.curve_ns = event.curve, event.now_ns
+            case RequestsServed():
+                self.tuning.take(event, job)
+            case ScalingTold():
+                take_scaling(process, event)
 
     def _bind(self, group: Group, now_ns: int) -> None:
         """Take what the group is bound by from its processes: unknown where they differ."""

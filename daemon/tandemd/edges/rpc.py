@@ -32,6 +32,7 @@ from tandemd.edges.messages import (
     job_message,
     window_message,
 )
+from tandemd.edges.partition_messages import partition_message
 from tandemd.edges.peers import Peer
 
 WORKERS = 16
@@ -68,7 +69,7 @@ class Authenticate(grpc.ServerInterceptor):
 
 
 class _Servicer:
-    """What all four share."""
+    """What all of them share."""
 
     def __init__(self, desk: Desk, peer_for: PeerFor) -> None:
         self._desk = desk
@@ -213,6 +214,18 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
             return pb.Metrics(text=exposition(self._desk.metrics(self._uid(context))))
 
 
+class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
+    """tandem.v1.PartitionService."""
+
+    def GetPartition(  # noqa: N802
+        self, request: pb.GetPartitionRequest, context: grpc.ServicerContext
+    ) -> pb.Partition:
+        """How each GPU is divided."""
+        del request
+        with _errors_to(context):
+            return partition_message(self._desk.partitions(self._uid(context)))
+
+
 class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
     """tandem.v1.PolicyService."""
 
@@ -246,6 +259,7 @@ class RpcServer:
         pb_grpc.add_JobServiceServicer_to_server(Jobs(desk, peer_for), self._server)
         pb_grpc.add_GpuServiceServicer_to_server(Gpus(desk, peer_for), self._server)
         pb_grpc.add_DaemonServiceServicer_to_server(Daemon(desk, peer_for), self._server)
+        pb_grpc.add_PartitionServiceServicer_to_server(Partitions(desk, peer_for), self._server)
         pb_grpc.add_PolicyServiceServicer_to_server(Policies(desk, peer_for), self._server)
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

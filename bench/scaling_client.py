@@ -1,0 +1,151 @@
+"""The trainer of bench/partition_scaling.py: python -m bench.scaling_client IMAGE WORKLOAD...
+
+On the software GPU with the virtual clock. For each line on stdin it trains every workload for some
+iterations and prints one JSON object: how long an iteration of each took, in nanoseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cuda.bindings import driver as cu
+
+import tandem
+from bench.curves_client import checked
+
+ITERATIONS, WARM = 8, 3
+NON_BLOCKING = 1
+
+
+class Trainer:
+    """One context with the kernels, two streams and an event."""
+
+    def __init__(self, image: bytes) -> None:
+        """Take device 0."""
+        checked(cu.cuInit(0))
+        device = checked(cu.cuDeviceGet(0))
+        checked(cu.cuCtxSetCurrent(checked(cu.cuDevicePrimaryCtxRetain(device))))
+        module = checked(cu.cuModuleLoadData(image))
+        self._kernels = {
+            name: checked(cu.cuModuleGetFunction(module, name.encode()))
+            for name in ("crunch", "smooth")
+        }
+        self.streams = [checked(cu.cuStreamCreate(NON_BLOCKING)) for _ in range(2)]
+        self._joined = checked(cu.cuEventCreate(0))
+        self._host = bytearray(8 << 20)
+        self._device = checked(cu.cuMemAlloc(len(self._host)))
+        self._clock = ctypes.CDLL("libcuda.so.1")
+        self._clock.softgpu_now_ns.restype = ctypes.c_uint64
+
+    def launch(self, name: str, blocks: int, threads: int = 256, stream: int = 0) -> None:
+        """One kernel."""
+        where = self.streams[stream]
+        checked(cu.cuLaunchKernel(self._kernels[name], blocks, 1, 1, threads, 1, 1, 0, where, 0, 0))
+
+    def join(self) -> None:
+        """The first stream goes on when the second has come so far."""
+        checked(cu.cuEventRecord(self._joined, self.streams[1]))
+        checked(cu.cuStreamWaitEvent(self.streams[0], self._joined, 0))
+
+    def load(self) -> None:
+        """A batch for the device."""
+        source = (ctypes.c_char * len(self._host)).from_buffer(self._host)
+        address = ctypes.addressof(source)
+        checked(cu.cuMemcpyHtoDAsync(self._device, address, len(self._host), self.streams[0]))
+
+    def think(self, us: int) -> None:
+        """The host computes."""
+        self._clock.softgpu_wait_until_ns(ctypes.c_uint64(self._clock.softgpu_now_ns() + us * 1000))
+
+    def train(self, iteration: Callable[[Trainer], None]) -> float:
+        """How long an iteration took on average, once it has been seen a few times."""
+        begin_ns = 0
+        for number in range(WARM + ITERATIONS):
+            if number == WARM:
+                begin_ns = self._clock.softgpu_now_ns()
+            iteration(self)
+            for stream in self.streams:
+                checked(cu.cuStreamSynchronize(stream))
+            tandem.step()
+        return float(self._clock.softgpu_now_ns() - begin_ns) / ITERATIONS
+
+    def wait_for_word(self) -> bool:
+        """Whether there is a line on stdin; virtual time passes meanwhile."""
+        self._clock.softgpu_wait_begin()
+        line = sys.stdin.readline()
+        self._clock.softgpu_wait_end()
+        return bool(line)
+
+
+def small_grids(on: Trainer) -> None:
+    """No kernel fills the GPU."""
+    for blocks in (24, 100, 132, 300, 60):
+        on.launch("crunch", blocks)
+
+
+def many_waves(on: Trainer) -> None:
+    """Every kernel fills it many times over."""
+    for blocks in (4000, 2500, 6001):
+        on.launch("crunch", blocks)
+
+
+def odd_waves(on: Trainer) -> None:
+    """The last wave of each is far from full; two blocks are on an SM at a time."""
+    for blocks in (265, 530, 400, 133):
+        on.launch("crunch", blocks, 1024)
+
+
+def two_streams(on: Trainer) -> None:
+    """Kernels of two streams share the SMs, and meet."""
+    for blocks in (400, 200, 600):
+        on.launch("crunch", blocks, stream=0)
+        on.launch("crunch", 500, stream=1)
+    on.join()
+    on.launch("crunch", 1056)
+
+
+def bandwidth(on: Trainer) -> None:
+    """Bound by memory on all SMs, and by computing on few."""
+    for _ in range(3):
+        on.launch("smooth", 2000)
+
+
+def mixed(on: Trainer) -> None:
+    """A bit of all, with a copy and a host that thinks."""
+    on.load()
+    on.launch("crunch", 3000)
+    on.launch("smooth", 500)
+    on.launch("crunch", 90)
+    on.think(100)
+    on.launch("crunch", 1500, stream=1)
+    on.launch("crunch", 200)
+    on.join()
+
+
+WORKLOADS: Mapping[str, Callable[[Trainer], None]] = {
+    "small_grids": small_grids,
+    "many_waves": many_waves,
+    "odd_waves": odd_waves,
+    "two_streams": two_streams,
+    "bandwidth": bandwidth,
+    "mixed": mixed,
+}
+
+
+def main() -> None:
+    """Train for every line."""
+    image, *names = sys.argv[1:]
+    trainer = Trainer(Path(image).read_bytes())
+    print("ready", flush=True)
+    while trainer.wait_for_word():
+        took: dict[str, Any] = {name: trainer.train(WORKLOADS[name]) for name in names}
+        print(json.dumps(took), flush=True)
+
+
+if __name__ == "__main__":
+    main()

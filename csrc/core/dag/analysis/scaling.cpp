@@ -1,0 +1,142 @@
+#include "dag/analysis/scaling.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "dag/analysis/held.h"
+#include "dag/analysis/replay.h"
+
+namespace tandem::dag::analysis {
+namespace {
+
+constexpr double kMostKernels = 2, kMostTransfers = 8;  // of Scales
+constexpr int kBisections = 10;
+
+// What each kernel of the window would have taken alone: its time in the schedule, counted by the SMs
+// that those before it left.
+std::vector<double> works_ns(const Window& window, const Schedule& schedule,
+                             const Recording& recording, const SmLimits& limits) {
+  struct Change {
+    uint64_t at_ns;
+    bool begins;  // ends come first
+    size_t task;
+    bool operator<(const Change& other) const {
+      return std::tie(at_ns, begins, task) < std::tie(other.at_ns, other.begins, other.task);
+    }
+  };
+  std::vector<double> out(window.size());
+  std::vector<Change> changes;
+  for (size_t task = 0; task < window.size(); ++task) {
+    const Times& times = schedule.at(window.first + task);
+    if (!is_kernel(window.op(window.first + task).kind) || times.length() == 0) continue;
+    changes.push_back({times.start_ns, true, task});
+    changes.push_back({times.end_ns, false, task});
+  }
+  std::sort(changes.begin(), changes.end());
+  std::vector<Running> running;
+  uint64_t now_ns = 0;
+  for (const Change& change : changes) {
+    for (const Running& kernel : running)
+      out[kernel.task] += kernel.rate * static_cast<double>(change.at_ns - now_ns);
+    now_ns = change.at_ns;
+    if (change.begins) {
+      running.push_back({change.task, grid_of(window.op(window.first + change.task)), 0, 0});
+    } else {
+      running.erase(std::find_if(running.begin(), running.end(), [&](const Running& kernel) {
+        return kernel.task == change.task;
+      }));
+    }
+    share_sms(&running, limits, recording.sms, recording.sms, 0);
+  }
+  return out;
+}
+
+// Of its time on the host since `since_ns`, what it was not held back.
+double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_ns) {
+  return static_cast<double>(
+      minus(minus(until_ns, since_ns), held_between(recording.held, since_ns, until_ns)));
+}
+
+Replay replay_of(const Window& window, const Recording& recording, const SmLimits& limits) {
+  const std::vector<double> works =
+      works_ns(window, reconstruct(window, window.first, {}), recording, limits);
+  std::vector<Task> tasks(window.size());
+  std::vector<uint64_t> free_ns;  // since when each thread thinks
+  for (size_t i = 0; i < window.size(); ++i) {
+    const Operation& op = window.op(window.first + i);
+    const size_t thread = Replay::thread_of(op);
+    if (thread >= free_ns.size()) free_ns.resize(thread + 1, recording.begin_ns);
+    Task& task = tasks[i];
+    task.grid = grid_of(op);
+    task.on_sms = is_kernel(op.kind);
+    task.is_transfer = is_transfer(op.kind);
+    task.holds_host = holds_host(op);
+    if (task.on_sms) task.work_ns = works[i];
+    else if (!is_wait(op.kind)) task.work_ns = static_cast<double>(op.duration_ns);
+    task.think_ns = thought_ns(recording, free_ns[thread], op.submitted_ns);
+    const uint64_t held_host_ns = task.holds_host ? op.duration_ns : 0;
+    free_ns[thread] = std::max(free_ns[thread], plus(op.submitted_ns, held_host_ns));
+  }
+  std::vector<double> rests_ns;
+  for (const uint64_t since_ns : free_ns)
+    rests_ns.push_back(thought_ns(recording, since_ns, recording.end_ns));
+  return {window, std::move(tasks), std::move(rests_ns), limits, recording.sms};
+}
+
+// The factor, up to `most` or down to its inverse, with which `length_ns` gives the length, or the
+// nearest there is. It grows with the factor.
+template <class Length>
+double factor_for(double wanted_ns, double most, Length length_ns) {
+  const bool is_longer = length_ns(1) < wanted_ns;
+  double inside = 1, outside = is_longer ? most : 1 / most;
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (inside + outside) / 2;
+    const double found_ns = length_ns(middle);
+    if (is_longer ? found_ns < wanted_ns : found_ns > wanted_ns) inside = middle;
+    else outside = middle;
+  }
+  return inside;
+}
+
+void count(const Window& window, Scaling* out) {
+  for (NodeId id = window.first; id < window.last; ++id) {
+    const Operation& op = window.op(id);
+    if (!runs_on_gpu(op.kind)) continue;
+    ++out->operations;
+    out->untimed += op.duration_ns == 0;
+    if (!is_kernel(op.kind)) continue;
+    out->kernel_ns = plus(out->kernel_ns, op.duration_ns);
+    if (op.blocks == 0) out->gridless_ns = plus(out->gridless_ns, op.duration_ns);
+  }
+}
+
+uint64_t whole_ns(double ns) {
+  return ns < 9e18 ? static_cast<uint64_t>(ns + 0.5) : UINT64_MAX / 2;
+}
+
+}  // namespace
+
+Scaling scaling(const Window& window, const Recording& recording,
+                const std::vector<uint32_t>& sm_counts, double gamma, const SmLimits& limits) {
+  Scaling out;
+  count(window, &out);
+  out.recorded_ns = whole_ns(thought_ns(recording, recording.begin_ns, recording.end_ns));
+  const Replay replay = replay_of(window, recording, limits);
+  const double recorded_ns = static_cast<double>(out.recorded_ns);
+  Scales scales;
+  const auto length_ns = [&](const Scales& tried) {
+    return replay.length_ns(recording.sms, gamma, tried);
+  };
+  scales.transfers = factor_for(recorded_ns, kMostTransfers,
+                                [&](double tried) { return length_ns({1, tried}); });
+  out.reconstructed_ns = whole_ns(length_ns(scales));
+  scales.kernels = factor_for(recorded_ns, kMostKernels, [&](double tried) {
+    return length_ns({tried, scales.transfers});
+  });
+  for (const uint32_t sms : sm_counts)
+    out.length_ns.push_back(whole_ns(replay.length_ns(sms, gamma, scales)));
+  return out;
+}
+
+}  // namespace tandem::dag::analysis

@@ -1,0 +1,85 @@
+"""How a GPU is divided among its jobs, and how it would be by how they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tandemd.core.model import Job, Options
+from tandemd.core.scaling import Curve
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.sizing import Claim, sizes
+from tandemd.core.sm_counts import asked_sms, given_sms
+from tandemd.core.space import owed_share
+
+_MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A job's part of one GPU."""
+
+    job: Job
+    asked_sms: int  # 0 = it says nothing
+    given_sms: int  # 0 = not known
+    owed_share: float  # of the time of those it takes turns with; 0 = nothing
+    required_sms: int  # keep its limit; 0 = it has none, or no number does
+    proposed_sms: int  # 0 = what others leave
+    why: str
+    scaling: Curve | None
+    doubt: str  # why there is no curve
+    predicted_ns: int  # was said of an iteration there before it ran on as many; 0 = nothing
+    measured_ns: int  # an iteration of its slowest process on that GPU takes; 0 = not known
+
+
+def part_sms_of(gpu: int, options: Options) -> int:
+    """The smallest part of a GPU that there is, in SMs; 0 = not known."""
+    count = options.sm_counts.get(gpu, 0)
+    return -(-count // _MOST_PARTS)
+
+
+def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
+    """Of every job that has a process there, in order of arrival."""
+    options = scheduler.options
+    jobs = sorted(_on(gpu, scheduler.jobs.values()), key=lambda job: job.arrival)
+    part_sms = part_sms_of(gpu, options)
+    if not part_sms:
+        return []
+    claims = [_claim(job, gpu, options) for job in jobs]
+    found = sizes(claims, options.sm_counts[gpu] // part_sms, part_sms)
+    return [
+        Part(
+            job=job,
+            asked_sms=claim.asked_sms,
+            given_sms=given_sms(job, gpu, options),
+            owed_share=_owed(scheduler, job),
+            required_sms=size.required_sms,
+            proposed_sms=size.parts * part_sms,
+            why=size.why,
+            scaling=claim.curve,
+            doubt=claim.doubt,
+            predicted_ns=max(p.foretold_ns for p in job.processes.values()),
+            measured_ns=max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus),
+        )
+        for job, claim, size in zip(jobs, claims, found, strict=True)
+    ]
+
+
+def _on(gpu: int, jobs: Iterable[Job]) -> list[Job]:
+    return [job for job in jobs if any(gpu in p.gpus for p in job.processes.values())]
+
+
+def _claim(job: Job, gpu: int, options: Options) -> Claim:
+    return Claim(
+        name=job.display_name,
+        job_class=job.spec.job_class,
+        asked_sms=asked_sms(job, gpu, options),
+        curve=job.scaling,
+        doubt=job.scaling_doubt,
+        slo_ns=job.spec.slo_p99_ns,
+    )
+
+
+def _owed(scheduler: Scheduler, job: Job) -> float:
+    group = scheduler.group_of(job)
+    return owed_share(job, group, scheduler.options) if group else 0.0

@@ -1,0 +1,57 @@
+"""How GPUs are divided, as messages of tandem.v1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandem._wire import tandem_pb2 as pb
+from tandemd.core.partition import Part
+from tandemd.core.scaling import Curve
+from tandemd.edges.messages import MAX_INT64, gpu_message
+from tandemd.views import PartitionView
+
+
+def partition_message(views: Iterable[PartitionView]) -> pb.Partition:
+    """All GPUs."""
+    return pb.Partition(
+        gpus=[
+            pb.GpuPartition(
+                gpu=gpu_message(view.gpu),
+                part_sms=view.part_sms,
+                jobs=map(_part_message, view.parts),
+            )
+            for view in views
+        ]
+    )
+
+
+def _part_message(part: Part) -> pb.JobPart:
+    spec = part.job.spec
+    message = pb.JobPart(
+        job=part.job.display_name,
+        display_name=spec.name,
+        asked_sms=part.asked_sms,
+        given_sms=part.given_sms,
+        owed_ratio=part.owed_share,
+        required_sms=part.required_sms,
+        proposed_sms=part.proposed_sms,
+        why=part.why,
+        scaling=_curve_message(part.scaling) if part.scaling else None,
+        doubt=part.doubt,
+        measured_ns=min(part.measured_ns, MAX_INT64),
+        predicted_ns=part.predicted_ns,
+    )
+    setattr(message, "class", int(spec.job_class))
+    return message
+
+
+def _curve_message(curve: Curve) -> pb.ScalingCurve:
+    return pb.ScalingCurve(
+        sm_counts=curve.sm_counts,
+        iteration_ns=curve.iteration_ns,
+        source=curve.source,
+        gamma=curve.gamma,
+        recorded_sms=curve.recorded_sms,
+        recorded_ns=curve.recorded_ns,
+        knee_sms=curve.knee(),
+    )

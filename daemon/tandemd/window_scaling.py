@@ -1,0 +1,115 @@
+"""How a job scales with SMs, told from a window of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tandem import _native
+from tandemd.core.scaling import Curve, curve_of, points_of
+
+MOST_GRIDLESS = 0.5  # of the time of its kernels: of graphs it is not known what they consist of
+MOST_UNTIMED = 0.1  # of its operations on the GPU
+MOST_WRONG = 0.25  # of the record's length: what is told of it may differ by so much
+_BISECTIONS = 12  # gamma to 1 / 4096
+
+
+class UntoldError(Exception):
+    """A record does not tell how its job scales; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    window: _native.Window
+    operations: _native.RecordedOperations
+    sms: int
+
+    def scaling(self, sm_counts: list[int], gamma: float = 0.0) -> _native.Scaling:
+        return self.operations.scaling(
+            begin_ns=self.window.begin_ns,
+            end_ns=self.window.end_ns,
+            sms=self.sms,
+            sm_counts=sm_counts,
+            gamma=gamma,
+        )
+
+    def slower(self, sms: int, gamma: float) -> float:
+        """How many times as long an iteration is on `sms`."""
+        own_ns, other_ns = self.scaling([self.sms, sms], gamma).length_ns
+        return other_ns / max(1, own_ns)
+
+
+def tell_scaling(
+    window: _native.Window,
+    sms: int,
+    sm_count: int,
+    *,
+    gamma: float = 0.0,
+    probes: Mapping[int, int] = MappingProxyType({}),
+) -> Curve:
+    """The curve of a window that was recorded on `sms` of a GPU's `sm_count` SMs.
+
+    Takes time in proportion to its operations and the points of a curve; for any thread.
+
+    Args:
+        window: one or more whole iterations.
+        sms: that its kernels could use.
+        sm_count: where the curve ends.
+        gamma: how little SMs mean to its kernels, 0..1, where nothing was probed.
+        probes: the length of an iteration, nanoseconds, on other numbers of SMs.
+
+    Raises:
+        UntoldError: it does not tell, and why.
+    """
+    if not window.iterations or window.lost or window.is_cut:
+        raise UntoldError("no iteration of it was recorded whole")
+    record = _Record(window, _native.RecordedOperations(window.records), sms)
+    own = record.scaling([sms])
+    _check(own)
+    recorded_ns = round(own.recorded_ns / window.iterations)
+    others = {other: length_ns for other, length_ns in probes.items() if other != sms}
+    if others:
+        far = max(others, key=lambda other: max(other / sms, sms / other))  # it tells most
+        gamma = _fitted(lambda tried: record.slower(far, tried), others[far] / recorded_ns)
+    points = points_of(sm_count, sms)
+    return curve_of(
+        points,
+        record.scaling(list(points), gamma).length_ns,
+        recorded_sms=sms,
+        recorded_ns=recorded_ns,
+        gamma=gamma,
+        source="probed" if others else "predicted",
+    )
+
+
+def _check(own: _native.Scaling) -> None:
+    """Whether what is told of the record's own number of SMs is the record."""
+    if not own.kernel_ns:
+        raise UntoldError("it has no kernels")
+    if own.gridless_ns > MOST_GRIDLESS * own.kernel_ns:
+        raise UntoldError(
+            f"{own.gridless_ns / own.kernel_ns:.0%} of its GPU time are graphs, of whose kernels "
+            "the grids are not known"
+        )
+    if own.untimed > MOST_UNTIMED * own.operations:
+        raise UntoldError(f"how long {own.untimed} of its operations take is not known")
+    wrong = abs(own.reconstructed_ns - own.recorded_ns) / max(1, own.recorded_ns)
+    if wrong > MOST_WRONG:
+        raise UntoldError(
+            f"an iteration of {own.recorded_ns / 1e6:.3g} ms is reconstructed with "
+            f"{own.reconstructed_ns / 1e6:.3g} ms"
+        )
+
+
+def _fitted(slower: Callable[[float], float], seen: float) -> float:
+    """The gamma with which so many times as long comes out, or the nearest there is."""
+    low, high = 0.0, 1.0
+    falls = slower(low) > slower(high)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if (slower(middle) > seen) == falls:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -1,0 +1,215 @@
+// What records of one number of SMs tell of another: checked against sums made by hand, and with
+// records that claim anything.
+#include "dag/analysis/scaling.h"
+
+#include <random>
+
+#include "check.h"
+#include "dag/builder.h"
+
+using namespace tandem::dag;
+using namespace tandem::dag::analysis;
+
+namespace {
+
+constexpr uint32_t kSms = 100;
+
+// A job with one thread and two streams; times in ns.
+class Job {
+ public:
+  Job() {
+    const uint32_t context = builder_.order().add_context();
+    thread_ = builder_.order().add_thread(context);
+    for (uint32_t& stream : streams_)
+      stream = builder_.order().add_stream(context, StreamKind::kNonBlocking);
+  }
+
+  void launch(uint32_t blocks, uint64_t duration_ns, uint32_t stream = 0,
+              uint16_t block_threads = 1024) {
+    Operation op = at_now(Kind::kLaunch);
+    op.stream = streams_[stream];
+    op.blocks = blocks;
+    op.block_threads = block_threads;
+    op.duration_ns = duration_ns;
+    builder_.add(op);
+  }
+
+  void copy(uint64_t duration_ns) {
+    Operation op = at_now(Kind::kCopy);
+    op.stream = streams_[0];
+    op.duration_ns = duration_ns;
+    builder_.add(op);
+  }
+
+  void wait(uint64_t duration_ns) {
+    Operation op = at_now(Kind::kSyncContext);
+    op.duration_ns = duration_ns;
+    builder_.add(op);
+    now_ns_ += duration_ns;
+  }
+
+  void think(uint64_t ns) { now_ns_ += ns; }
+
+  Scaling scaling(const std::vector<uint32_t>& sm_counts, double gamma = 0,
+                  std::vector<Times> held = {}) const {
+    const Graph& graph = builder_.graph();
+    return analysis::scaling({graph, graph.begin(), graph.end()},
+                             {1000, now_ns_, kSms, std::move(held)}, sm_counts, gamma);
+  }
+
+ private:
+  Operation at_now(Kind kind) const {
+    Operation op;
+    op.kind = kind;
+    op.thread = thread_;
+    op.submitted_ns = now_ns_;
+    return op;
+  }
+
+  Builder builder_;
+  uint32_t thread_;
+  uint32_t streams_[2];
+  uint64_t now_ns_ = 1000;
+};
+
+using Lengths = std::vector<uint64_t>;
+
+bool are(const Lengths& found, const Lengths& expected) {
+  if (found.size() != expected.size()) return false;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double off = static_cast<double>(found[i]) / static_cast<double>(expected[i]) - 1;
+    if (off > 0.003 || off < -0.003) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST(a_large_grid_takes_as_long_as_its_busiest_sm) {
+  Job job;
+  job.launch(1000, 50000);
+  job.wait(50000);
+
+  CHECK(are(job.scaling({100, 50, 40, 10, 1}).length_ns, {50000, 100000, 125000, 500000, 5000000}));
+}
+
+TEST(a_grid_that_fewer_sms_hold_does_not_mind) {
+  Job job;
+  job.launch(60, 10000);  // two blocks an SM: 30 hold it
+  job.wait(10000);
+
+  CHECK(are(job.scaling({100, 30, 15, 200}).length_ns, {10000, 10000, 20000, 10000}));
+}
+
+TEST(what_the_host_and_copies_take_stays) {
+  Job job;
+  job.think(7000);
+  job.copy(3000);
+  job.launch(1000, 50000);
+  job.wait(53000);
+
+  CHECK(are(job.scaling({100, 50}).length_ns, {60000, 110000}));
+}
+
+TEST(a_host_that_runs_ahead_counts_only_where_it_is_slower) {
+  Job job;  // never waits
+  job.launch(1000, 20000);
+  job.think(30000);
+
+  CHECK(are(job.scaling({100, 50, 10}).length_ns, {30000, 40000, 200000}));
+}
+
+TEST(kernels_of_two_streams_share_the_sms) {
+  Job job;
+  job.launch(100, 10000, 0);  // 50 SMs each
+  job.launch(100, 10000, 1);
+  job.wait(10000);
+
+  CHECK(are(job.scaling({100, 50, 25}).length_ns, {10000, 20000, 40000}));
+}
+
+TEST(what_a_kernel_waited_for_sms_is_not_its_own) {
+  Job job;
+  job.launch(1000, 10000, 0);
+  job.launch(1000, 20000, 1);  // half of that it waited
+  job.wait(20000);
+
+  CHECK(are(job.scaling({100, 50}).length_ns, {20000, 40000}));
+}
+
+TEST(kernels_bound_by_memory_mind_less) {
+  Job job;
+  job.launch(1000, 50000);
+  job.wait(50000);
+
+  CHECK(are(job.scaling({100, 25}, 1).length_ns, {50000, 50000}));
+  CHECK(are(job.scaling({100, 25}, 0.5).length_ns, {50000, 100000}));
+}
+
+TEST(averages_are_scaled_to_the_record_and_the_doubt_is_told) {
+  Job job;
+  job.launch(1000, 50000);
+  job.wait(60000);
+
+  const Scaling found = job.scaling({100, 50});
+  CHECK_EQ(found.recorded_ns, 60000u);
+  CHECK_EQ(found.reconstructed_ns, 50000u);
+  CHECK(are(found.length_ns, {60000, 120000}));
+}
+
+TEST(time_in_which_it_was_held_does_not_count) {
+  Job job;
+  job.think(5000);
+  job.launch(1000, 50000);
+  job.wait(50000);
+
+  const Scaling found = job.scaling({100, 50}, 0, {{2000, 5000}});
+  CHECK_EQ(found.recorded_ns, 52000u);
+  CHECK(are(found.length_ns, {52000, 102000}));
+}
+
+TEST(a_kernel_without_a_grid_wants_all_sms) {
+  Job job;
+  job.launch(0, 50000);
+  job.launch(1000, 10000);
+  job.wait(60000);
+
+  const Scaling found = job.scaling({100, 50});
+  CHECK_EQ(found.kernel_ns, 60000u);
+  CHECK_EQ(found.gridless_ns, 50000u);
+  CHECK(are(found.length_ns, {60000, 120000}));
+}
+
+TEST(nothing_takes_no_time) {
+  Job job;
+
+  CHECK_EQ(job.scaling({1, 100}).length_ns[0], 0u);
+}
+
+TEST(records_may_claim_anything) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    Builder builder;
+    const uint32_t context = builder.order().add_context();
+    const uint32_t thread = builder.order().add_thread(context);
+    const uint32_t stream = builder.order().add_stream(context, StreamKind::kBlocking);
+    const auto number = [&] { return random() % 3 ? random() % 1000 : UINT64_MAX - random() % 3; };
+    for (uint64_t i = random() % 50; i > 0; --i) {
+      Operation op;
+      op.kind = static_cast<Kind>(random() % kKindCount);
+      op.flags = static_cast<uint8_t>(random() % 32);
+      op.block_threads = static_cast<uint16_t>(number());
+      op.thread = thread;
+      op.stream = stream;
+      op.blocks = static_cast<uint32_t>(number());
+      op.submitted_ns = number();
+      op.duration_ns = number();
+      builder.add(op);
+    }
+    const Graph& graph = builder.graph();
+    const Scaling found = scaling({graph, graph.begin(), graph.end()},
+                                  {number(), number(), 1 + static_cast<uint32_t>(number() % 999), {}},
+                                  {1, 7, UINT32_MAX}, static_cast<double>(seed % 11) / 10);
+    CHECK_EQ(found.length_ns.size(), 3u);
+  }
+}

@@ -1,0 +1,78 @@
+"""Scaling curves: between their points, where they bend, and what a limit takes."""
+
+import pytest
+
+from tandemd.core.scaling import Curve, curve_of, points_of
+
+EVEN = Curve(sm_counts=(10, 20, 40, 80), iteration_ns=(800, 400, 200, 100))
+BENT = Curve(sm_counts=(10, 20, 40, 80), iteration_ns=(800, 400, 390, 380))
+
+
+def test_between_two_points_a_part_is_divided_and_a_part_is_not():
+    half = Curve(sm_counts=(1, 4), iteration_ns=(200, 125))  # 100 + 100 / SMs
+
+    assert half.at(2) == pytest.approx(150)
+    assert half.at(4) == 125
+    assert half.at(9) == 125
+    assert EVEN.at(5) == 1600
+
+
+@pytest.mark.parametrize("sms", [0, -1])
+def test_no_sms_is_no_number_of_sms(sms):
+    with pytest.raises(ValueError, match="less than 1"):
+        EVEN.at(sms)
+
+
+def test_more_sms_never_take_longer():
+    assert Curve(sm_counts=(1, 2, 3), iteration_ns=(9, 5, 7)).iteration_ns == (9, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("counts", "times"),
+    [((), ()), ((1,), (1, 2)), ((2, 1), (1, 1)), ((0, 1), (1, 1)), ((1, 2), (1, 0))],
+)
+def test_what_is_no_curve_is_refused(counts, times):
+    with pytest.raises(ValueError, match="curve"):
+        Curve(sm_counts=counts, iteration_ns=times)
+
+
+def test_the_knee_is_where_the_last_step_that_gains_as_much_as_any_leads():
+    assert EVEN.knee() == 80
+    assert BENT.knee() == 20
+    assert Curve(sm_counts=(10, 20), iteration_ns=(100, 98)).knee() == 10
+    assert Curve(sm_counts=(7,), iteration_ns=(100,)).knee() == 7
+
+
+def test_a_step_that_gains_most_counts_though_one_before_gains_little():
+    stairs = Curve(sm_counts=(10, 20, 30, 40), iteration_ns=(400, 390, 200, 199))
+
+    assert stairs.knee() == 30
+    assert stairs.knee(gain=1.001) == 30
+
+
+def test_the_fewest_sms_that_keep_a_limit():
+    assert EVEN.smallest_for(400) == 20
+    assert EVEN.smallest_for(399) == 40
+    assert EVEN.smallest_for(99) is None
+
+
+def test_a_limit_is_kept_at_the_rate_that_is_asked_for():
+    assert EVEN.smallest_for(800, rate=1e9 / 250) == 40  # one every 250 ns
+    assert EVEN.smallest_for(800, rate=1e9 / 50) is None
+    assert EVEN.smallest_for(600, rate=1e9 / 100, batch=4) == 40  # the first waits 400 for the last
+
+
+def test_points_are_all_of_few_sms_and_tenths_of_many():
+    assert points_of(4, 4) == (1, 2, 3, 4)
+    assert points_of(132, 66) == (13, 26, 40, 53, 66, 79, 92, 106, 119, 132)
+    assert 65 in points_of(132, 65)
+
+
+def test_of_what_is_predicted_only_ratios_count():
+    curve = curve_of(
+        (1, 2), (90, 50), recorded_sms=2, recorded_ns=100, gamma=0.0, source="predicted"
+    )
+
+    assert curve.iteration_ns == (180, 100)
+    with pytest.raises(ValueError, match="no time"):
+        curve_of((1, 2), (9, 0), recorded_sms=2, recorded_ns=1, gamma=0.0, source="predicted")
