@@ -75,6 +75,14 @@ class GpuTable(_Table):
     mode: Mode = "auto"
 
 
+class PartitionTable(_Table):
+    """`[partition]`."""
+
+    tuner: Literal["off", "on"] = "off"
+    window_s: float = Field(default=2, ge=0.1, le=600)
+    dead_band: float = Field(default=0.1, ge=0.01, le=0.4)
+
+
 class ClassTable(_Table):
     """`[class.<name>]`."""
 
@@ -167,6 +175,7 @@ class Config(_Table):
     daemon: DaemonTable = DaemonTable()
     gpu: dict[str, GpuTable] = {}
     scheduler: SchedulerTable = SchedulerTable()
+    partition: PartitionTable = PartitionTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
     memory: MemoryTable = MemoryTable()
     limits: LimitsTable = LimitsTable()
@@ -205,6 +214,9 @@ class Config(_Table):
             lane_order=table.lane_order,
             mps_gpus=mps_gpus,
             sm_counts=sm_counts,
+            tuner=self.partition.tuner == "on",
+            tuner_window_ns=int(self.partition.window_s * 1e9),
+            tuner_band=self.partition.dead_band,
             host_limit_bytes=parse_bytes(self.memory.host_limit),
             file_limit_bytes=self.memory.file_limit_bytes,
             idle_release_ns=_idle_release_ns(self.memory.idle_release),

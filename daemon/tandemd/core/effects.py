@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tandemd.core.explain_space import no_share
 from tandemd.core.minima import no_limit
 from tandemd.core.model import Job
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import said
+from tandemd.core.space import said, why_no_share
 
 PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 
@@ -24,8 +23,10 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
     if "memory_bytes" in changed and (why := no_limit(job, scheduler.memory.line.capacity_bytes)):
         yield f"memory has no effect: {why}"
     group = scheduler.group_of(job)
-    if _asks_for_time(job, changed) and group and (why_not := no_share(group, scheduler)):
-        yield f"sm has no effect: {why_not}"
+    if _asks_for_time(job, changed) and group:
+        why_not = why_no_share(group, scheduler.policy, scheduler.options)
+        if why_not is not None:
+            yield f"sm has no effect: {why_not}"
     if promised := [word for field, word in PROMISES.items() if field in changed]:
         why = _no_promise(scheduler, job)
         if why:

@@ -428,6 +428,7 @@ class Group:
     served_ns: int = 0  # GPU time charged since it exists
     virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
     weight: float = 1.0  # of its class, or as its share of time calls for (space.py)
+    tuned_share: float = 0.0  # of that time, that the tuner gives it; 0 = as its class has it
     owed_share: float = 0.0  # of the time of its tier, where somebody said one; 0 = not known
     is_kept: bool = False  # from its next iteration (shifts.py) or phase (phase_gate.py)
     # The gate.
@@ -505,6 +506,9 @@ class Options:
     mig_gpus: frozenset[int] = frozenset()  # that are instances of MIG
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
     gpu_names: Mapping[int, str] = field(default_factory=dict)  # of those not called by their index
+    tuner: bool = False  # sizes follow what requests take (tuner.py)
+    tuner_window_ns: int = 2_000_000_000
+    tuner_band: float = 0.1  # of an objective, that is neither too much nor too little
     memory_quiet_ns: int = 5_000_000_000  # a process that waits and does nothing else is stuck
     memory_grace_ns: int = 1_000_000_000  # for the driver to give back what an ended process held
     link_bytes_s: float = 12e9  # to the host and back, until it was measured

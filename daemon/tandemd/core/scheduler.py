@@ -170,6 +170,10 @@ class Scheduler:
         """Compare what should be with what was told; return the difference, in order."""
         actions = self._pace(now_ns)  # before turns: who is kept wants none
         self._settle_lanes(now_ns)
+        if not self._structure_changed:  # else its islands are those of before
+            self._structure_changed = self.tuning.decide(
+                self.islands, self.policy, self.options, now_ns
+            )
         views = self._review_memory(now_ns) if self.residency.is_used else []
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
@@ -195,7 +199,7 @@ class Scheduler:
     def _review_memory(self, now_ns: int) -> list[Island]:
         """Tell turns what memory means for them, before they are given; what was looked at."""
         if self._structure_changed:
-            self._seat()
+            self._seat(now_ns)
         views = self._views()
         for group in self.residency.review(views, now_ns):
             wanted = group.wants
@@ -783,7 +787,7 @@ class Scheduler:
     def _settle(self, now_ns: int, actions: list[Action]) -> None:
         whole = self._structure_changed
         if whole:
-            self._seat()
+            self._seat(now_ns)
         verdicts = self._decide(now_ns)
         if not verdicts and not whole:
             return
@@ -809,11 +813,12 @@ class Scheduler:
             self._tell_story(verdict, now_ns)
         self._tell_wake(now_ns, actions)
 
-    def _seat(self) -> None:
+    def _seat(self, now_ns: int) -> None:
         self.islands = islands_of(self.groups.values())
         self.turns = {gpus: self.turns.get(gpus) or Turns() for gpus in self.islands}
         self._home = {g.key: gpus for gpus, members in self.islands.items() for g in members}
         self._wakes = {}
+        self.tuning.seat(self.islands, self.options, now_ns)
         for gpus, members in self.islands.items():
             weigh(members, self.policy, self.options)
             self.turns[gpus].seat(members, self.policy)

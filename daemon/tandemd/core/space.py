@@ -38,8 +38,31 @@ def said_share(spec: JobSpec, gpus: Iterable[int], options: Options) -> float:
 
 
 def share_of(group: Group, options: Options) -> float:
-    """What its jobs ask for together, 0..1, where that is a share of time; 0 = nothing."""
-    return min(1.0, _asked(group, options))
+    """What its jobs ask for together, 0..1, where that is a share of time; 0 = nothing.
+
+    Where they ask for nothing, what the tuner gives them.
+    """
+    if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+        return 0.0
+    return min(1.0, _asked(group, options) or group.tuned_share)
+
+
+def most_promised(options: Options) -> float:
+    """Of the time beside somebody who says nothing."""
+    return 1 - max(LEAST_REST, options.min_share)
+
+
+def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
+    """Why a share of time means nothing to a group now; None: it counts."""
+    if policy.quantum_ns(options) is None:
+        return f"under {options.policy} a turn does not end while there is work"
+    if policy.always_open(group):
+        return f"under {options.policy} its class takes no turns: it is never held"
+    if group.undrainable:
+        return "it is undrainable, and takes no turns"
+    if group.is_closed:
+        return "it is held, and takes no turns"
+    return None
 
 
 def _asked(group: Group, options: Options) -> float:
@@ -64,7 +87,7 @@ def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
     for group in groups:
         group.weight, group.owed_share = weights[group.job_class], 0.0
         for job in group.jobs.values():
-            anybody |= bool(job.spec.sm_percent or job.spec.sm_count)
+            anybody |= bool(job.spec.sm_percent or job.spec.sm_count or group.tuned_share)
     if not anybody or policy.quantum_ns(options) is None:  # turns do not end for anybody's share
         return
     tiers: dict[int, list[Group]] = {}
@@ -81,7 +104,7 @@ def _share_out(groups: list[Group], options: Options) -> None:
     if not shares:
         return
     silent = sum(group.weight for group in groups if group.key not in shares)
-    room = 1 - max(LEAST_REST, options.min_share) if silent else 1.0
+    room = most_promised(options) if silent else 1.0
     asked = sum(shares.values())
     scale = min(1.0, room / asked)
     rest = 1 - scale * asked

@@ -1,13 +1,35 @@
-"""What requests take, and the sizes that follow: joins the tuner to jobs and islands."""
+"""Joins the tuner to jobs and islands: what requests take goes in, sizes come out.
+
+Where jobs take turns a size is a share of the time, in percent: what fair queueing then counts the
+job's group by (space.py). A share that a person said stands, and so does what cannot change while a
+job runs, its part of the SMs under MPS: then it is said what would be given.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
 from tandemd.core.events import RequestsServed
-from tandemd.core.model import Job
+from tandemd.core.model import Group, Job, Options
+from tandemd.core.policy import Policy
+from tandemd.core.space import most_promised, said, said_share, share_of, why_no_share
+from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.tuner import Change, Settings, Sizes, Tuner
+
+Islands = Mapping[frozenset[int], list[Group]]
+
+STEP = 5  # percent
 
 
+@dataclass(slots=True)
 class Tuning:
     """Belongs to the scheduler."""
+
+    tuners: dict[frozenset[int], Tuner] = field(default_factory=dict)  # by island
+    wishes: dict[int, Change] = field(default_factory=dict)  # by job: what is fixed, and should not
+    reasons: dict[int, str] = field(default_factory=dict)  # by job: of its newest change
+    _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
 
     def take(self, event: RequestsServed, job: Job) -> None:
         """Requests of a process of the job ended."""
@@ -15,3 +37,113 @@ class Tuning:
             job.latency.restart(event.kind)
         if event.kind is job.latency.kind:
             job.latency.add(event.durations_ns, event.now_ns)
+            for tuner in self.tuners.values():
+                tuner.take(job.job_id, event.durations_ns, event.now_ns)
+
+    def seat(self, islands: Islands, options: Options, now_ns: int) -> None:
+        """Jobs came or went, or what they are to have changed: all windows begin anew there."""
+        if not options.tuner:
+            self._give_up(islands)
+            return
+        self.tuners = {gpus: self.tuners.get(gpus) or Tuner() for gpus in islands}
+        self._bound = {}
+        for gpus, members in islands.items():
+            jobs = _jobs_of(members)
+            bound = self._bound[gpus] = [job for job in jobs if job.spec.slo_p99_ns]
+            slos_ns = {job.job_id: job.spec.slo_p99_ns for job in bound}
+            self.tuners[gpus].seat(slos_ns, [job.job_id for job in jobs], now_ns)
+        living = {job.job_id for members in islands.values() for job in _jobs_of(members)}
+        self.wishes = {job_id: wish for job_id, wish in self.wishes.items() if job_id in living}
+        self.reasons = {job_id: why for job_id, why in self.reasons.items() if job_id in living}
+
+    def decide(self, islands: Islands, policy: Policy, options: Options, now_ns: int) -> bool:
+        """End windows that are over; whether somebody has another size now."""
+        settings = Settings(window_ns=options.tuner_window_ns, band=options.tuner_band)
+        changes: list[tuple[frozenset[int], Change]] = []
+        for gpus, tuner in self.tuners.items():
+            found = (_enter(tuner, job, settings, now_ns) for job in self._bound.get(gpus, ()))
+            changes += [(gpus, change) for change in found if change is not None]
+            if tuner.is_due(settings, now_ns) and gpus in islands:
+                sizes = sizes_on(islands[gpus], policy, options)
+                changes += [(gpus, each) for each in tuner.decide(sizes, settings, now_ns)]
+        applied = [self._apply(change, islands[gpus], now_ns) for gpus, change in changes]
+        return any(applied)
+
+    def residual(self, job_id: int) -> float | None:
+        """Of the last whole window of a job; None: there was none."""
+        found = (tuner.residual(job_id) for tuner in self.tuners.values())
+        return next((residual for residual in found if residual is not None), None)
+
+    def _apply(self, change: Change, members: Iterable[Group], now_ns: int) -> bool:
+        """Set the size of the job's group; False: it was only a wish."""
+        group = next(group for group in members if change.job_id in group.jobs)
+        if change.is_wish:
+            self.wishes[change.job_id] = change
+            return False
+        self.wishes.pop(change.job_id, None)
+        self.reasons[change.job_id] = change.why
+        if group.tuned_share == change.size / 100:
+            return False
+        group.tuned_share = change.size / 100
+        group.tell(now_ns, f"tuner: its share of time is {change.size}% now: {change.why}")
+        return True
+
+    def _give_up(self, islands: Islands) -> None:
+        """Off from now on: nobody keeps what it gave."""
+        if self.tuners:
+            self.tuners, self.wishes, self.reasons, self._bound = {}, {}, {}, {}
+            for group in (group for members in islands.values() for group in members):
+                group.tuned_share = 0.0
+
+
+def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict[int, Sizes]:
+    """What the jobs of an island with an objective have and may have, in percent.
+
+    Of the time; under MPS of the SMs, which is fixed. Of jobs that take no turns: nothing.
+    """
+    groups = list(members)
+    found: dict[int, Sizes] = {}
+    for group in groups:
+        bound = [job for job in group.jobs.values() if job.spec.slo_p99_ns]
+        if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+            found |= {job.job_id: _part_of_sms(job, group, options) for job in bound}
+        elif bound and why_no_share(group, policy, options) is None:
+            sizes = _share_of_time(group, groups, policy, options)
+            found |= dict.fromkeys((job.job_id for job in bound), sizes)
+    return found
+
+
+def _part_of_sms(job: Job, group: Group, options: Options) -> Sizes:
+    now = round(100 * said_share(job.spec, group.gpus, options)) or 100
+    return Sizes(now=now, least=STEP, most=100, step=STEP, is_fixed=True)
+
+
+def _share_of_time(
+    group: Group, groups: Iterable[Group], policy: Policy, options: Options
+) -> Sizes:
+    tier = [
+        other
+        for other in groups
+        if policy.tier(other) == policy.tier(group) and why_no_share(other, policy, options) is None
+    ]
+    now = group.owed_share or group.weight / sum(other.weight for other in tier)
+    promised = sum(share_of(other, options) for other in tier if other is not group)
+    is_fixed = any(said(job.spec) for job in group.jobs.values())
+    return Sizes(
+        now=round(100 * now),
+        least=STEP,
+        most=int(100 * (most_promised(options) - promised)),
+        step=STEP,
+        is_fixed=is_fixed,
+    )
+
+
+def _enter(tuner: Tuner, job: Job, settings: Settings, now_ns: int) -> Change | None:
+    phases = (process.usage.phase_hash for process in job.processes.values())
+    phase = next((phase for phase in phases if phase), 0)
+    change = tuner.enter(job.job_id, phase, settings.window_ns, now_ns)
+    return None if said(job.spec) else change
+
+
+def _jobs_of(members: Iterable[Group]) -> list[Job]:
+    return [job for group in members for job in group.jobs.values() if job.processes]

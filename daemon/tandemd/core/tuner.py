@@ -1,0 +1,256 @@
+"""The size of each job with an objective, kept by feedback on what its requests take.
+
+After GSLICE (Dhakal et al., SoCC 2020): the residual r = (SLO - p99) / SLO decides, with a dead
+band, and a window makes one change at most. What is changed is a *size*: SMs where the GPU is
+divided in space, a share of the time where jobs take turns.
+
+Rules
+1. A window ends after `window_ns` with `LEAST_REQUESTS` or more; before that only if its p99 is
+   sure to miss the objective. After a change all windows begin anew.
+2. r < 0: the job that misses by most grows by one step, never beyond its knee; but not while its
+   requests take less and less, as when what had piled up is answered. r > 2 * band for
+   `CALM_WINDOWS` in a row, and nobody can grow: the job with most to spare shrinks by one step. So
+   r settles within `band` of `band`: at nine tenths of the objective, not at the objective.
+3. A size that missed is remembered, and the job does not shrink to it again. So with constant load
+   there are at most as many changes as there are sizes, and then none.
+4. What is remembered holds for what it was found in: a phase, a set of neighbours, a load. When one
+   of these is another, it is forgotten (load, neighbours) or put aside (phase): a phase that comes
+   again, and lasts, gets the size it ended with. The load is another when with the *same* size
+   another number of requests is answered: with another size that may be the size's doing.
+5. What a person fixed (`--sm`) stays; the tuner says what it would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+
+from tandemd.core.latency import percentile_ns
+
+LEAST_REQUESTS = 20  # of fewer a percentile says nothing
+CALM_WINDOWS = 3
+RATE_CHANGE = 0.25  # of the rate of requests that is another load,
+RATE_SIGMAS = 4  # if it is no chance: arrivals are counted as if they came by themselves
+MOST_REQUESTS = 4096  # of a window; more do not make its percentile better
+FALLING = 0.9  # of what requests took: so much less at the end of a window is no chance
+MOST_PHASES = 16  # of a job are told apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of the tuner."""
+
+    window_ns: int = 2_000_000_000
+    band: float = 0.1  # of the objective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a job may have, and has."""
+
+    now: int
+    least: int
+    most: int  # its knee, or all that nobody else was promised
+    step: int
+    is_fixed: bool = False  # by a person, or because it cannot change while the job runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One job gets another size, or would get it."""
+
+    job_id: int
+    size: int
+    why: str
+    is_wish: bool = False  # only said: the size is fixed
+
+
+@dataclass(slots=True)
+class _Learned:
+    """About one phase of a job."""
+
+    floor: int = 0  # the greatest size that missed
+    size: int = 0  # it had last
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One job with an objective."""
+
+    slo_ns: int
+    phase_since_ns: int
+    began_ns: int  # the window
+    phase: int = 0
+    phase_lasted_ns: dict[int, int] = field(default_factory=dict)
+    usual: int = 0  # requests of a whole one
+    durations_ns: list[int] = field(default_factory=list)
+    missed: int = 0
+    calm: int = 0
+    rates: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size: requests a
+    # second, and of how many that was told
+    residual: float | None = None  # of the last whole window
+    drains: bool = False  # in that window requests took less and less
+    learned: dict[int, _Learned] = field(default_factory=dict)  # by phase
+
+    @property
+    def here(self) -> _Learned:
+        """What is known of the phase it is in."""
+        return self.learned.setdefault(self.phase, _Learned())
+
+    def begin(self, now_ns: int) -> None:
+        self.began_ns, self.missed = now_ns, 0
+        self.durations_ns = []
+
+
+class Tuner:
+    """Feedback on the requests of all jobs of one GPU. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._watches: dict[int, _Watch] = {}
+        self._neighbours: frozenset[int] = frozenset()
+        self._changed_ns = 0
+
+    def seat(self, slos_ns: Mapping[int, int], jobs: Collection[int], now_ns: int) -> bool:
+        """The jobs on the GPU, and the objectives of those that have one; whether any is news."""
+        neighbours = frozenset(jobs)
+        known = {job_id: watch.slo_ns for job_id, watch in self._watches.items()}
+        if neighbours == self._neighbours and known == dict(slos_ns):
+            return False
+        self._neighbours = neighbours
+        for job_id in self._watches.keys() - slos_ns.keys():
+            del self._watches[job_id]
+        for job_id, slo_ns in slos_ns.items():
+            watch = self._watches.setdefault(
+                job_id, _Watch(slo_ns=slo_ns, phase_since_ns=now_ns, began_ns=now_ns)
+            )
+            watch.slo_ns = slo_ns
+            _unlearn(watch, now_ns)
+        return True
+
+    def take(self, job_id: int, durations_ns: Iterable[int], now_ns: int) -> None:
+        """Requests of a job that just ended; those of jobs without an objective do not matter.
+
+        Neither do those that began before the newest change: they tell of what was.
+        """
+        watch = self._watches.get(job_id)
+        if watch is None:
+            return
+        for duration_ns in durations_ns:
+            is_news = now_ns - duration_ns >= self._changed_ns
+            if is_news and len(watch.durations_ns) < MOST_REQUESTS:
+                watch.durations_ns.append(duration_ns)
+                watch.missed += duration_ns > watch.slo_ns
+
+    def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> Change | None:
+        """A job is in another phase; one that is known, and lasts, gets its size at once."""
+        watch = self._watches.get(job_id)
+        if watch is None or phase == watch.phase:
+            return None
+        if phase not in watch.learned and len(watch.learned) >= MOST_PHASES:
+            return None
+        watch.phase_lasted_ns[watch.phase] = now_ns - watch.phase_since_ns
+        watch.phase, watch.phase_since_ns = phase, now_ns
+        size = watch.here.size
+        if not size or watch.phase_lasted_ns.get(phase, 0) < window_ns:
+            return None
+        watch.begin(now_ns)
+        return Change(job_id=job_id, size=size, why="it is in a phase again that ended with this")
+
+    def residual(self, job_id: int) -> float | None:
+        """(SLO - p99) / SLO of its last whole window; None: there was none yet."""
+        watch = self._watches.get(job_id)
+        return watch.residual if watch else None
+
+    def is_due(self, settings: Settings, now_ns: int) -> bool:
+        """Some window is over."""
+        return any(_is_over(watch, settings, now_ns) for watch in self._watches.values())
+
+    def decide(self, sizes: Mapping[int, Sizes], settings: Settings, now_ns: int) -> list[Change]:
+        """End windows that are over; the change that follows, behind what is only a wish."""
+        ended = {
+            job_id: watch.residual
+            for job_id, watch in self._watches.items()
+            if job_id in sizes and self._end(watch, sizes[job_id], settings, now_ns)
+        }
+        residuals = {job_id: r for job_id, r in ended.items() if r is not None}
+        residuals = {j: r for j, r in residuals.items() if r >= 0 or not self._watches[j].drains}
+        urgent = sorted((job_id for job_id, r in residuals.items()), key=lambda j: residuals[j])
+        grown = [_grow(j, residuals[j], sizes[j]) for j in urgent if residuals[j] < 0]
+        shrunk = [self._shrink(j, residuals[j], sizes[j]) for j in reversed(urgent)]
+        found = [change for change in (*grown, *shrunk) if change is not None]
+        change = next((one for one in found if not one.is_wish), None)
+        if change is None:
+            return found
+        self._changed_ns = now_ns
+        self._watches[change.job_id].here.size = change.size
+        for watch in self._watches.values():
+            watch.begin(now_ns)
+        return [*(one for one in found if one.is_wish), change]
+
+    def _end(self, watch: _Watch, sizes: Sizes, settings: Settings, now_ns: int) -> bool:
+        """Take in a window that is over."""
+        if not _is_over(watch, settings, now_ns):
+            return False
+        lasted_ns, count = max(1, now_ns - watch.began_ns), len(watch.durations_ns)
+        if lasted_ns >= settings.window_ns:
+            watch.usual = count * settings.window_ns // lasted_ns
+        _note_rate(watch, sizes.now, count, lasted_ns)
+        p99_ns = percentile_ns(watch.durations_ns, 0.99)
+        watch.residual = (watch.slo_ns - p99_ns) / watch.slo_ns
+        watch.calm = watch.calm + 1 if watch.residual > 2 * settings.band else 0
+        watch.here.size = sizes.now
+        watch.drains = _falls(watch.durations_ns)
+        if watch.residual < 0 and not watch.drains:
+            watch.here.floor = max(watch.here.floor, sizes.now)
+        watch.begin(now_ns)
+        return True
+
+    def _shrink(self, job_id: int, residual: float, sizes: Sizes) -> Change | None:
+        watch = self._watches[job_id]
+        size = max(sizes.least, sizes.now - sizes.step)
+        if watch.calm < CALM_WINDOWS or not watch.here.floor < size < sizes.now:
+            return None
+        watch.calm = 0
+        why = f"its p99 is {residual:.0%} below its objective"
+        return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
+
+
+def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
+    count = len(watch.durations_ns)
+    if count < LEAST_REQUESTS:
+        return False
+    is_sure = watch.missed > max(1.0, 0.01 * max(count, watch.usual))
+    return is_sure or now_ns - watch.began_ns >= settings.window_ns
+
+
+def _falls(durations_ns: Sequence[int]) -> bool:
+    """The last third of them is shorter by a tenth than the first, on average."""
+    third = len(durations_ns) // 3
+    return sum(durations_ns[-third:]) < FALLING * sum(durations_ns[:third])
+
+
+def _grow(job_id: int, residual: float, sizes: Sizes) -> Change | None:
+    size = min(sizes.most, sizes.now + sizes.step)
+    if size <= sizes.now:
+        return None
+    why = f"its p99 is {-residual:.0%} above its objective"
+    return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
+
+
+def _note_rate(watch: _Watch, size: int, count: int, lasted_ns: int) -> None:
+    rate = count / (lasted_ns / 1e9)
+    known, counted = watch.rates.setdefault(size, (rate, count))
+    chance = RATE_SIGMAS * sqrt(1 / count + 1 / counted)
+    if abs(rate - known) > max(RATE_CHANGE, chance) * known:
+        watch.learned.clear()
+        watch.rates = {size: (rate, count)}
+        watch.calm = 0
+
+
+def _unlearn(watch: _Watch, now_ns: int) -> None:
+    watch.learned.clear()
+    watch.rates.clear()
+    watch.phase_lasted_ns.clear()
+    watch.calm, watch.residual = 0, None
+    watch.begin(now_ns)

@@ -1,0 +1,254 @@
+"""The tuner against a server whose requests take what its size makes of them."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from tandemd.core.tuner import CALM_WINDOWS, LEAST_REQUESTS, MOST_PHASES, Settings, Sizes, Tuner
+
+MS, SECOND = 1_000_000, 1_000_000_000
+SLO_NS = 100 * MS
+SETTINGS = Settings(window_ns=2 * SECOND, band=0.1)
+JOB, OTHER = 1, 2
+
+
+@dataclass
+class Server:
+    """Answers `rate` requests a second; on `size` of 20 each takes `work_ms * 20 / size`, about."""
+
+    tuner: Tuner
+    size: int = 4
+    most: int = 20
+    work_ms: float = 36.0
+    rate: float = 100.0
+    noise: float = 0.05
+    is_fixed: bool = False
+    now_ns: int = SECOND
+    chance: Random = field(default_factory=lambda: Random(7))
+    changes: list = field(default_factory=list)
+    wishes: list = field(default_factory=list)
+    taken: list = field(default_factory=list)
+
+    def run(self, seconds):
+        """So long; the changes that were made meanwhile, as (second, size)."""
+        changes, end_ns = [], self.now_ns + int(seconds * SECOND)
+        while self.now_ns < end_ns:
+            self.now_ns += int(self.chance.expovariate(self.rate) * SECOND)
+            noise = self.chance.uniform(-self.noise, self.noise)
+            took_ns = int(self.work_ms * MS * 20 / self.size * (1 + noise))
+            self.taken.append(took_ns)
+            self.tuner.take(JOB, [took_ns], self.now_ns)
+            for change in self.tuner.decide({JOB: self.sizes}, SETTINGS, self.now_ns):
+                if change.is_wish:
+                    self.wishes.append(change.size)
+                else:
+                    self.size = change.size
+                    changes.append((self.now_ns / SECOND, change.size))
+        self.changes += changes
+        return changes
+
+    @property
+    def sizes(self):
+        return Sizes(now=self.size, least=1, most=self.most, step=1, is_fixed=self.is_fixed)
+
+    def p99_ns(self):
+        newest = sorted(self.taken[-100:])
+        return newest[98]
+
+
+def serving(**settings):
+    server = Server(Tuner(), **settings)
+    server.tuner.seat({JOB: SLO_NS}, [JOB], server.now_ns)
+    return server
+
+
+def test_a_job_that_misses_grows_by_a_step_a_window_until_it_does_not():
+    server = serving(size=4)  # 180 ms
+
+    changes = server.run(30)
+
+    assert [size for _, size in changes] == [5, 6, 7, 8]
+    assert server.p99_ns() <= SLO_NS
+    assert all(b - a > 0.1 for (a, _), (b, _) in pairwise(changes))
+
+
+def test_without_the_tuner_the_same_job_misses():
+    server = serving(size=4, is_fixed=True)
+
+    server.run(30)
+
+    assert server.size == 4
+    assert server.p99_ns() > SLO_NS
+    assert server.wishes  # it says what it would do
+
+
+@pytest.mark.parametrize("size", [4, 7, 8, 20])
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.3])
+def test_with_constant_load_nothing_changes_for_a_minute_once_it_has_settled(size, noise):
+    server = serving(size=size, noise=noise)
+    server.run(60 + 20 * (CALM_WINDOWS + 1) * 2)
+
+    assert server.run(60) == []
+    assert server.p99_ns() <= SLO_NS
+
+
+def test_a_job_with_far_too_much_gives_it_back_and_stays_below_its_objective():
+    server = serving(size=20)
+
+    server.run(300)
+
+    assert server.size in (8, 9)
+    assert server.changes == sorted(server.changes)
+
+
+def test_a_size_that_missed_is_not_tried_again():
+    server = serving(size=10)
+    server.run(300)
+    sizes = [size for _, size in server.changes]
+
+    assert len(sizes) <= 20
+    assert server.run(300) == []
+
+
+def test_it_never_grows_beyond_its_knee():
+    server = serving(size=4, most=6)
+
+    server.run(60)
+
+    assert server.size == 6
+
+
+def test_more_load_is_answered_within_a_window():
+    server = serving(size=8)
+    server.run(30)
+    server.work_ms = 45.0  # more of them at once, say
+
+    changes = server.run(30)
+
+    assert changes[0][1] == 9
+    assert changes[0][0] - 31 <= 2 * LEAST_REQUESTS / server.rate + 0.1  # as soon as it is sure
+    assert server.p99_ns() <= SLO_NS
+
+
+def test_less_load_lets_it_shrink_again_although_that_size_had_missed():
+    server = serving(size=7)
+    server.run(60)
+    assert server.size == 8
+
+    server.rate, server.work_ms = 40.0, 18.0
+    server.run(300)
+
+    assert server.size in (4, 5)
+
+
+def test_other_neighbours_are_another_matter():
+    server = serving(size=7)
+    server.run(60)
+    assert server.size == 8
+
+    is_news = server.tuner.seat({JOB: SLO_NS}, [JOB, OTHER], server.now_ns)
+
+    assert is_news
+    assert server.tuner.residual(JOB) is None
+    assert not server.tuner.seat({JOB: SLO_NS}, [JOB, OTHER], server.now_ns)
+
+
+def test_a_phase_that_comes_again_and_lasts_gets_its_size_at_once():
+    server, window_ns = serving(size=8), SETTINGS.window_ns
+    server.run(20)
+    assert server.tuner.enter(JOB, 5, window_ns, server.now_ns) is None  # seen for the first time
+    server.work_ms = 45.0
+    server.run(30)
+    assert server.size == 10
+
+    back = server.tuner.enter(JOB, 0, window_ns, server.now_ns)
+    again = server.tuner.enter(JOB, 5, window_ns, server.now_ns + SECOND)
+
+    assert (back.size, again.size) == (8, 10)
+
+
+def test_phases_shorter_than_a_window_are_no_reason_for_another_size():
+    server = serving(size=8)
+    server.tuner.enter(JOB, 5, SETTINGS.window_ns, server.now_ns)
+    for _ in range(1000):
+        for phase in (6, 5):
+            server.run(0.01)
+            assert server.tuner.enter(JOB, phase, SETTINGS.window_ns, server.now_ns) is None
+
+
+def test_of_two_that_miss_the_one_that_misses_by_more_grows():
+    tuner = Tuner()
+    tuner.seat({JOB: SLO_NS, OTHER: SLO_NS}, [JOB, OTHER], SECOND)
+    tuner.take(JOB, [120 * MS] * 30, 2 * SECOND)
+    tuner.take(OTHER, [150 * MS] * 30, 2 * SECOND)
+    sizes = Sizes(now=5, least=1, most=20, step=1)
+
+    (change,) = tuner.decide({JOB: sizes, OTHER: sizes}, SETTINGS, 2 * SECOND)
+
+    assert (change.job_id, change.size) == (OTHER, 6)
+    assert "50% above its objective" in change.why
+
+
+def test_what_is_fixed_does_not_keep_others_from_growing():
+    tuner = Tuner()
+    tuner.seat({JOB: SLO_NS, OTHER: SLO_NS}, [JOB, OTHER], SECOND)
+    tuner.take(JOB, [120 * MS] * 30, 2 * SECOND)
+    tuner.take(OTHER, [150 * MS] * 30, 2 * SECOND)
+    sizes = Sizes(now=5, least=1, most=20, step=1)
+    fixed = Sizes(now=5, least=1, most=20, step=1, is_fixed=True)
+
+    wish, change = tuner.decide({JOB: sizes, OTHER: fixed}, SETTINGS, 2 * SECOND)
+
+    assert (wish.job_id, wish.is_wish) == (OTHER, True)
+    assert (change.job_id, change.size) == (JOB, 6)
+
+
+def test_requests_that_began_before_a_change_tell_nothing_of_it():
+    server = serving(size=4)
+    server.run(1)
+    changed = len(server.changes)
+    assert changed
+
+    server.tuner.take(JOB, [10 * SECOND] * 100, server.now_ns)
+
+    assert server.tuner.decide({JOB: server.sizes}, SETTINGS, server.now_ns + SECOND) == []
+
+
+def test_few_requests_say_nothing():
+    tuner = Tuner()
+    tuner.seat({JOB: SLO_NS}, [JOB], SECOND)
+    tuner.take(JOB, [900 * MS] * (LEAST_REQUESTS - 1), 2 * SECOND)
+
+    assert tuner.decide({JOB: Sizes(now=5, least=1, most=20, step=1)}, SETTINGS, 9 * SECOND) == []
+
+
+def test_jobs_without_an_objective_are_left_alone():
+    tuner = Tuner()
+    tuner.seat({}, [JOB], SECOND)
+    tuner.take(JOB, [900 * MS] * 100, 2 * SECOND)
+
+    assert tuner.enter(JOB, 3, SETTINGS.window_ns, SECOND) is None
+    assert tuner.residual(JOB) is None
+    assert not tuner.is_due(SETTINGS, 9 * SECOND)
+
+
+def test_who_has_left_is_forgotten():
+    server = serving(size=4)
+    server.run(10)
+
+    server.tuner.seat({}, [OTHER], server.now_ns)
+
+    assert server.tuner.residual(JOB) is None
+    assert not server.tuner.is_due(SETTINGS, server.now_ns + 60 * SECOND)
+
+
+def test_of_very_many_phases_the_rest_counts_as_one_that_was():
+    server = serving(size=8)
+    for phase in range(1, 2 * MOST_PHASES):
+        server.run(3)
+        server.tuner.enter(JOB, phase, SETTINGS.window_ns, server.now_ns)
+
+    assert server.tuner.enter(JOB, 0, SETTINGS.window_ns, server.now_ns).size == 8
+    assert server.tuner.enter(JOB, 2 * MOST_PHASES, SETTINGS.window_ns, server.now_ns) is None
