@@ -17,6 +17,7 @@ from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
 from tandem._results import (
     Explanation,
     Gpu,
+    GpuCut,
     Job,
     JobEvent,
     MemoryHistory,
@@ -29,6 +30,7 @@ from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import UnavailableError, from_grpc_status
 
 DEADLINE_S = 5.0
+CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
 
 _Request = TypeVar("_Request", contravariant=True)
 _Answer = TypeVar("_Answer", covariant=True)
@@ -69,6 +71,7 @@ class Client:
         self._gpus = services.GpuServiceStub(self._channel)
         self._partitions = services.PartitionServiceStub(self._channel)
         self._daemon = services.DaemonServiceStub(self._channel)
+        self._partitions = services.PartitionServiceStub(self._channel)
         self._lock = threading.Lock()  # protects _login; held while connecting, never in a call
         self._login: Login | None = None
 
@@ -183,6 +186,26 @@ class Client:
         """The GPUs the daemon shares out."""
         answer = self._call(self._gpus.ListGpus, pb.ListGpusRequest(), deadline_s)
         return [_convert.gpu(g) for g in answer.gpus]
+
+    def cut_gpu(
+        self, mig: str, *, dry_run: bool = False, deadline_s: float = CUT_DEADLINE_S
+    ) -> GpuCut:
+        """Cut a GPU by MIG: all of it, or it is as it was before.
+
+        Args:
+            mig: a layout such as `0=3g.71gb,2g.35gb`, or `0=off`.
+            dry_run: only say what would be done.
+            deadline_s: for the whole call, in seconds.
+
+        Raises:
+            AccessError: the caller is no admin, or the driver lets root alone do it.
+            CapacityError: the layout does not fit.
+            StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
+            UsageError: it is no layout, or names no GPU or profile that there is.
+        """
+        request = pb.ApplyPartitionRequest(mig=mig, dry_run=dry_run)
+        answer = self._call(self._partitions.ApplyPartition, request, deadline_s)
+        return _convert.gpu_cut(answer)
 
     def memory_history(self, *, deadline_s: float = DEADLINE_S) -> MemoryHistory:
         """What each job held of the GPUs' memory over the last minutes, ended jobs included."""

@@ -9,6 +9,7 @@ from tandem._results import (
     Explanation,
     Finding,
     Gpu,
+    GpuCut,
     Job,
     JobEvent,
     LaunchMemory,
@@ -147,6 +148,16 @@ def gpu(message: pb.Gpu) -> Gpu:
         busy_ratio=message.busy_ratio,
         software=message.software,
         name=message.name or str(message.index),
+    )
+
+
+def gpu_cut(message: pb.ApplyPartitionResponse) -> GpuCut:
+    """What became of a layout."""
+    return GpuCut(
+        destroyed=tuple(message.destroyed),
+        created=tuple(message.created),
+        turned=message.turned,
+        users=tuple(message.users),
     )
 
 

@@ -191,6 +191,16 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCut:
+    """What was, or would be, done to cut a GPU by MIG."""
+
+    destroyed: tuple[str, ...]  # instances, such as "0:1 (1g.18gb)"
+    created: tuple[str, ...]  # instances, or profiles if it is not done
+    turned: str  # MIG as a whole: on, off; empty: it stays as it is
+    users: tuple[str, ...]  # who is in the way, if it is not done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPoint:
     """What a job held of a GPU's memory from then on."""
 

@@ -45,6 +45,7 @@ inline constexpr uint32_t kMaxLiveOps = 262'144;  // of one client, which is dis
 inline constexpr uint32_t kNameBytes = 64;
 inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint64_t kNever = UINT64_MAX;
+inline constexpr uint32_t kNone32 = UINT32_MAX;
 inline constexpr uint32_t kObserverPatienceMs = 2000;
 
 enum class Type : uint16_t {
@@ -54,6 +55,7 @@ enum class Type : uint16_t {
   kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate, kDeviceEvent,
   kCheckpoint, kCheckpointReply, kFreeze, kFrozen,
   kMemRetain, kEventShare, kEventOpen, kEventRelease, kEventWatch, kEventReply,
+  kMigChange, kMigReply,
 };
 
 struct Header {
@@ -92,6 +94,8 @@ struct DeviceInfo {
   uint32_t index;         // of the device that it is, or is part of
   uint32_t gpu_instance;  // from 1; 0: the whole device, without MIG
   uint32_t mig_profile_id, mig_start;  // with MIG: which profile, and its first memory slice
+  uint32_t has_mig_on;  // the device that it is, or is part of
+  uint32_t is_usable;   // 0: a device with MIG on, or an instance without a compute instance
   uint64_t memory_bytes;
   double flops_per_s;        // whole device, FP32
   double bytes_per_s;        // device memory bandwidth
@@ -291,6 +295,28 @@ struct QueryReply {  // text follows, `text_bytes` of it, padded to 8
   Header header;
   uint64_t request;
   uint32_t text_bytes, reserved;
+};
+// Changes how a device is cut. Numbers of GPUs are given out anew, so no client may be at work.
+enum class MigVerb : uint32_t {
+  kSetMode = 0,     // value: 0 off, 1 on
+  kCreate,          // value: a profile's id; start: its first memory slice, or kNone32
+  kDestroy,         // value: a GPU instance
+  kCreateCompute,   // value: the GPU instance, all of which it gets
+  kDestroyCompute,  // value: the GPU instance
+};
+enum class MigStatus : uint32_t { kDone = 0, kNoMig, kInUse, kNoRoom, kNotFound };
+struct MigChange {
+  Header header;
+  uint64_t request;
+  uint32_t device;  // DeviceInfo::index
+  uint32_t verb;    // MigVerb
+  uint32_t value, start;
+};
+struct MigReply {
+  Header header;
+  uint64_t request;
+  uint32_t status;        // MigStatus
+  uint32_t gpu_instance;  // that was created
 };
 enum class CheckpointVerb : uint32_t { kGetState = 0, kLock, kCheckpoint, kRestore, kUnlock };
 struct Checkpoint {  // of the process `pid`, by whoever may connect

@@ -87,6 +87,7 @@ class Daemon:
             privacy=self._config.daemon.privacy,
             runtime_dir=self._directory.path,
         )
+        self._desk.renew_gpus = self._renew_gpus
         login = LoginServer(self._directory.path / LOGIN_SOCKET)
         rpc = RpcServer(self._directory.path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
         self._serve_metrics()
@@ -159,6 +160,26 @@ class Daemon:
             self._desk.privacy = config.daemon.privacy
 
         self._loop.post(apply)
+
+    def _renew_gpus(self) -> None:
+        """Others may be there now; returns once the core knows."""
+        self._look_at_gpus()
+        found = self._options(self._config)
+
+        def apply() -> None:
+            self._regard_gpus()
+            scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
+            options = replace(
+                scheduler.options,
+                mps_gpus=found.mps_gpus,
+                mig_gpus=found.mig_gpus,
+                sm_counts=found.sm_counts,
+                gpu_names=found.gpu_names,
+            )
+            for action in scheduler.change_options(options, now_ns=now_ns):
+                self._loop.perform(action)
+
+        self._loop.ask(apply)
 
     def _look_at_gpus(self) -> None:
         try:

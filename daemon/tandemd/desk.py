@@ -7,6 +7,7 @@ consistent. Who may see and do what is decided here and nowhere else.
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from tandemd.core.explain import explain
 from tandemd.core.explain_lanes import place_in_line
 from tandemd.core.explain_memory import first_in_line
 from tandemd.core.explain_space import space_lines
+from tandemd.core.layouts import parse_layout
 from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.partition import part_sms_of, parts_of
@@ -30,11 +32,13 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, unfit
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
+from tandemd.edges.mig import MigLayouts
 from tandemd.limits import Limits, identity_of
 from tandemd.loop import Change, Loop
 from tandemd.sessions import Sessions
 from tandemd.views import (
     CurveView,
+    CutView,
     Event,
     ExplanationView,
     FindingView,
@@ -76,6 +80,8 @@ class Desk:
         self._sessions = sessions
         self._inventory = inventory
         self._watchers = 0
+        self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
+        self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
 
     def jobs(self, uid: int, *, finished: bool) -> list[JobView]:
         """All jobs the caller may see, oldest first."""
@@ -241,6 +247,49 @@ class Desk:
             return self._loop.scheduler.options.policy
 
         return self._loop.ask(answer)
+
+    def cut(self, uid: int, layout: str, *, is_real: bool) -> CutView:
+        """Cut a GPU by MIG, or say what that would do.
+
+        Raises:
+            AccessError: the caller is no admin, or the driver lets root alone do it.
+            CapacityError: the layout does not fit.
+            StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
+            UsageError: it is no layout, or names no GPU or profile that there is.
+        """
+        if not self.limits.is_admin(uid):
+            raise AccessError(f"uid {uid} may not cut a gpu; ask an admin")
+        try:
+            wanted = parse_layout(layout)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        with self._cutting:
+            layouts = MigLayouts()
+            users = tuple(self._users(layouts.users(wanted)))
+            if not is_real:
+                return CutView(cut=layouts.plan(wanted), users=users)
+            if users:
+                raise StateError(f"gpu {wanted.gpu} is used by {', '.join(users)}; end them first")
+            try:
+                return CutView(cut=layouts.apply(wanted), users=())
+            finally:
+                self.renew_gpus()
+
+    def _users(self, pids: Sequence[int]) -> Iterator[str]:
+        """What people know these processes by."""
+
+        def answer() -> dict[int, str]:
+            core, info = self._loop.scheduler, self._sessions.info
+            return {
+                info[process_id].pid: job.display_name
+                for job in core.jobs.values()
+                for process_id in job.processes
+                if process_id in info
+            }
+
+        jobs = self._loop.ask(answer)
+        for pid in pids:
+            yield f"pid {pid}" + (f" (job {jobs[pid]})" if pid in jobs else "")
 
     def policies(self) -> dict[str, str]:
         """Name -> description of every policy."""

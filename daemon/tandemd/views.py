@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from tandem import _native
+from tandemd.core.layouts import Cut
 from tandemd.core.model import JobSpec, JobState
 from tandemd.core.partition import Part
 from tandemd.core.watchdog.finding import Finding
@@ -105,6 +106,14 @@ class PartitionView:
     gpu: GpuView
     part_sms: int  # the smallest part that there is; 0 = not known
     parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutView:
+    """What was, or would be, done to cut a GPU."""
+
+    cut: Cut
+    users: tuple[str, ...]  # who is in the way; none once it is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1091,6 +1091,60 @@ class Partition(google.protobuf.message.Message):
 global___Partition = Partition
 
 @typing.final
+class ApplyPartitionRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MIG_FIELD_NUMBER: builtins.int
+    DRY_RUN_FIELD_NUMBER: builtins.int
+    mig: builtins.str
+    """a layout such as "0=3g.71gb,2g.35gb" or "0=off" """
+    dry_run: builtins.bool
+    """only say what would be done"""
+    def __init__(
+        self,
+        *,
+        mig: builtins.str = ...,
+        dry_run: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dry_run", b"dry_run", "mig", b"mig"]) -> None: ...
+
+global___ApplyPartitionRequest = ApplyPartitionRequest
+
+@typing.final
+class ApplyPartitionResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DESTROYED_FIELD_NUMBER: builtins.int
+    CREATED_FIELD_NUMBER: builtins.int
+    TURNED_FIELD_NUMBER: builtins.int
+    USERS_FIELD_NUMBER: builtins.int
+    turned: builtins.str
+    """MIG as a whole: on, off; empty: it stays"""
+    @property
+    def destroyed(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """instances"""
+
+    @property
+    def created(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """instances, or profiles if it is not done"""
+
+    @property
+    def users(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """who is in the way, if it is not done"""
+
+    def __init__(
+        self,
+        *,
+        destroyed: collections.abc.Iterable[builtins.str] | None = ...,
+        created: collections.abc.Iterable[builtins.str] | None = ...,
+        turned: builtins.str = ...,
+        users: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "destroyed", b"destroyed", "turned", b"turned", "users", b"users"]) -> None: ...
+
+global___ApplyPartitionResponse = ApplyPartitionResponse
+
+@typing.final
 class GetStatusRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -652,6 +652,11 @@ class PartitionServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.Partition.FromString,
                 _registered_method=True)
+        self.ApplyPartition = channel.unary_unary(
+                '/tandem.v1.PartitionService/ApplyPartition',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.ApplyPartitionRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.ApplyPartitionResponse.FromString,
+                _registered_method=True)
 
 
 class PartitionServiceServicer(object):
@@ -664,6 +669,14 @@ class PartitionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ApplyPartition(self, request, context):
+        """Cuts a GPU anew by MIG: all of it, or it is as it was before.
+        admin
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PartitionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -671,6 +684,11 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.GetPartition,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.Partition.SerializeToString,
+            ),
+            'ApplyPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyPartition,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.ApplyPartitionRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.ApplyPartitionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -699,6 +717,33 @@ class PartitionService(object):
             '/tandem.v1.PartitionService/GetPartition',
             tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.Partition.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.PartitionService/ApplyPartition',
+            tandem_dot___wire_dot_tandem__pb2.ApplyPartitionRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.ApplyPartitionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -279,12 +279,28 @@ class PartitionServiceStub:
     ]
     """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
 
+    ApplyPartition: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ApplyPartitionRequest,
+        tandem._wire.tandem_pb2.ApplyPartitionResponse,
+    ]
+    """Cuts a GPU anew by MIG: all of it, or it is as it was before.
+    admin
+    """
+
 class PartitionServiceAsyncStub:
     GetPartition: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetPartitionRequest,
         tandem._wire.tandem_pb2.Partition,
     ]
     """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+    ApplyPartition: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ApplyPartitionRequest,
+        tandem._wire.tandem_pb2.ApplyPartitionResponse,
+    ]
+    """Cuts a GPU anew by MIG: all of it, or it is as it was before.
+    admin
+    """
 
 class PartitionServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -294,6 +310,16 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Partition, collections.abc.Awaitable[tandem._wire.tandem_pb2.Partition]]:
         """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+    @abc.abstractmethod
+    def ApplyPartition(
+        self,
+        request: tandem._wire.tandem_pb2.ApplyPartitionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.ApplyPartitionResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ApplyPartitionResponse]]:
+        """Cuts a GPU anew by MIG: all of it, or it is as it was before.
+        admin
+        """
 
 def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
     "partition": Verb(
-        target="tandem.cli.partition:partition", help="Show how GPUs are divided among jobs."
+        target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."
     ),
     "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
     "report": Verb(target="tandem.cli.report:report", help="Draw the memory of all jobs."),

@@ -1,11 +1,13 @@
 """`tandem partition`."""
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
-from tandem._results import JobPart, Partition
+from tandem._results import GpuCut, JobPart, Partition
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem.errors import StateError, UsageError
 
 _HEADER = ("JOB", "NAME", "CLASS", "SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
 _RIGHT = ("SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
@@ -13,11 +15,12 @@ _RIGHT = ("SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
 
 @click.group()
 def partition() -> None:
-    """Look at how the SMs of GPUs are divided among jobs.
+    """Look at how GPUs are divided among jobs, and change it.
 
     \b
     Examples:
       tandem partition show
+      tandem partition apply --mig 0=3g.71gb,2g.35gb
     """
 
 
@@ -86,3 +89,57 @@ def _told(job: JobPart) -> str:
         return ""
     fitted = f", fitted with gamma {curve.gamma:.2f}" if curve.source == "probed" else ""
     return f" ({curve.source} from an iteration on {curve.recorded_sms} SMs{fitted})"
+
+
+@partition.command()
+@click.option(
+    "--mig",
+    "layout",
+    required=True,
+    metavar="GPU=PROFILE,...",
+    help="What to cut a GPU into, e.g. 0=3g.71gb,2g.35gb; 0=off turns MIG off.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def apply(layout: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Cut a GPU by MIG; for admins, and only while nobody uses the GPU.
+
+    What it was cut into before is destroyed. If anything fails, that is made again.
+
+    \b
+    Examples:
+      tandem partition apply --mig 0=3g.71gb,2g.35gb --dry-run
+      tandem partition apply --mig 0=off --yes
+    """
+    with open_client() as client:
+        cut = client.cut_gpu(layout, dry_run=True)
+        if not dry_run:
+            _consent(layout, cut, yes=yes)
+            cut = client.cut_gpu(layout)
+    if as_json:
+        print_json(cut)
+    else:
+        _show_cut(cut, is_done=not dry_run)
+
+
+def _consent(layout: str, cut: GpuCut, *, yes: bool) -> None:
+    if cut.users:
+        raise StateError(f"the gpu of {layout} is used by {', '.join(cut.users)}; end them first")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody can be asked here; look at --dry-run, then say --yes")
+    _show_cut(cut, is_done=False, err=True)
+    click.confirm("go on?", abort=True, err=True)
+
+
+def _show_cut(cut: GpuCut, *, is_done: bool, err: bool = False) -> None:
+    """What is destroyed and created, a line each; at last who is in the way."""
+    will = "" if is_done else "would be "
+    lines = [f"MIG {will}turned {cut.turned}"] if cut.turned else []
+    lines += [f"{one} {will}destroyed" for one in cut.destroyed]
+    lines += [f"{one} {will}created" for one in cut.created]
+    lines += [f"in the way: {user}" for user in cut.users]
+    for line in lines or ["nothing to do"]:
+        click.echo(printable(line), err=err)

@@ -38,6 +38,7 @@ bool copy_submit(const uint8_t* from, size_t bytes, Submit* to) {
 Engine::Engine(const Settings& settings, uint64_t real_now_ns)
     : profile_(settings.profile),
       clock_(settings.clock),
+      arbitration_(settings.arbitration),
       mode_(settings.arbitration.mode),
       start_clients_(settings.clock == ClockKind::kVirtual ? settings.start_clients : 0),
       faults_(settings.faults),
@@ -46,9 +47,10 @@ Engine::Engine(const Settings& settings, uint64_t real_now_ns)
       real_now_ns_(real_now_ns) {
   timeline_.set_enabled(!settings.timeline_path.empty());
   timeline_state_ = settings.timeline_path.empty() ? "off" : "complete";
-  for (const DeviceInfo& info : gpus_of(*profile_, settings.device_count, settings.mig)) {
-    gpus_.emplace_back(info, settings.arbitration, &timeline_);
-  }
+  mig_.resize(settings.device_count);
+  std::copy(settings.mig.begin(), settings.mig.end(), mig_.begin());
+  for (const auto& instances : mig_) has_mig_on_.push_back(!instances.empty());
+  make_gpus();
 }
 
 uint32_t Engine::open(int32_t pid, uint64_t real_now_ns) {
@@ -154,6 +156,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kMemInfo: return with(MemInfo{}, &Engine::mem_info);
     case Type::kQuery: return with(Query{}, &Engine::query);
     case Type::kCheckpoint: return with(Checkpoint{}, &Engine::checkpoint);
+    case Type::kMigChange: return with(MigChange{}, &Engine::mig_change);
     default: break;
   }
   if (client->role == Role::kMpsServer && type == Type::kMpsTerminate) {
@@ -225,8 +228,9 @@ const char* Engine::hello(Client* client, const Hello& message) {
   welcome.clock = static_cast<uint32_t>(clock_);
   welcome.mode = static_cast<uint32_t>(mode_);
   welcome.now_ns = now_ns_;
-  welcome.device_count = static_cast<uint32_t>(gpus_.size());
-  for (size_t i = 0; i < gpus_.size(); ++i) welcome.device[i] = gpus_[i].device();
+  for (const Gpu& gpu : gpus_) {
+    if (gpu.device().is_usable) welcome.device[welcome.device_count++] = gpu.device();
+  }
   client->replies.add(Type::kWelcome, welcome);
   return nullptr;
 }

@@ -106,6 +106,10 @@ class Engine {
   void drop_everything_of(Client* client);
   uint64_t next_device_event_ns() const;
 
+  // How devices are cut (engine_mig.cpp).
+  const char* mig_change(Client* client, const MigChange& message);
+  MigStatus change_mig(const MigChange& message, uint32_t* created);
+  void make_gpus();
   // MPS (engine_mps.cpp).
   size_t mps_client_count(uint32_t server) const;
   void end_mps_client(Client* client, uint32_t status);
@@ -155,11 +159,14 @@ class Engine {
 
   const Profile* profile_;
   ClockKind clock_;
+  Arbitration arbitration_;
   Mode mode_;
   uint32_t start_clients_;
   Faults faults_;
   Timeline timeline_;
   const char* timeline_state_;  // off, complete or incomplete
+  MigLayout mig_;                 // of each device
+  std::vector<bool> has_mig_on_;  // it may have no instance, too
   std::deque<Gpu> gpus_;  // they stay where they are
 
   Pool<Pending> pending_;

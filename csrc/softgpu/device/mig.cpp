@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "nearest.h"
+#include "protocol.h"
 
 namespace tandem::softgpu {
 namespace {
@@ -35,13 +36,17 @@ std::string no_profile(std::string_view name, const Profile& device, const MigTa
          mig_names(table) + did_you_mean(name, words);
 }
 
+uint32_t slices_of(const MigProfile& profile, uint32_t start) {
+  return ((1U << profile.memory_slices) - 1) << start;
+}
+
 // Finds a place for all of them from `next` on, beside the slices in `taken`.
 bool place(std::vector<MigInstance>* instances, size_t next, uint32_t taken) {
   if (next == instances->size()) return true;
   MigInstance& instance = (*instances)[next];
   const MigProfile& profile = *instance.profile;
   for (uint32_t i = 0; i < profile.start_count; ++i) {
-    const uint32_t slices = ((1U << profile.memory_slices) - 1) << profile.starts[i];
+    const uint32_t slices = slices_of(profile, profile.starts[i]);
     if (taken & slices) continue;
     instance.start = profile.starts[i];
     if (place(instances, next + 1, taken | slices)) return true;
@@ -55,7 +60,7 @@ std::string read_device(std::string_view text, const Profile& device, const MigT
   for (const std::string_view name : split(text, ',')) {
     const MigProfile* profile = find_mig_profile(table, name);
     if (!profile) return no_profile(name, device, table);
-    instances->push_back({profile, 0});
+    instances->push_back({profile, 0, static_cast<uint32_t>(instances->size()) + 1});
     const auto same = [&](const MigInstance& other) { return other.profile == profile; };
     if (std::count_if(instances->begin(), instances->end(), same) > profile->most) {
       return "'" + std::string(text) + "' has too many " + profile->name + ": at most " +
@@ -74,8 +79,7 @@ std::string read_device(std::string_view text, const Profile& device, const MigT
          " memory slices (" + sizes + " of memory)";
 }
 
-DeviceInfo instance_info(const Profile& device, uint32_t index, uint32_t number,
-                         const MigInstance& instance) {
+DeviceInfo instance_info(const Profile& device, uint32_t index, const MigInstance& instance) {
   const MigProfile& profile = *instance.profile;
   DeviceInfo info = device_info(device, index);
   std::snprintf(info.name, sizeof info.name, "Tandem Software GPU (%s) MIG %s", device.name,
@@ -83,9 +87,11 @@ DeviceInfo instance_info(const Profile& device, uint32_t index, uint32_t number,
   std::memcpy(info.uuid, "TandemSoftMIG", 13);
   info.uuid[13] = static_cast<uint8_t>(device.name[0]);
   info.uuid[14] = static_cast<uint8_t>(index);
-  info.uuid[15] = static_cast<uint8_t>(number);
+  info.uuid[15] = static_cast<uint8_t>(instance.number);
   const double compute_share = static_cast<double>(profile.sm_count) / info.sm_count;
-  info.gpu_instance = number;
+  info.gpu_instance = instance.number;
+  info.has_mig_on = 1;
+  info.is_usable = instance.has_compute;
   info.mig_profile_id = profile.id;
   info.mig_start = instance.start;
   info.sm_count = profile.sm_count;
@@ -121,6 +127,28 @@ std::string read_mig_layout(std::string_view text, const Profile& device, uint32
   return {};
 }
 
+bool add_mig_instance(const MigProfile& profile, uint32_t start,
+                      std::vector<MigInstance>* instances) {
+  uint32_t taken = 0, number = 1, alike = 0;
+  for (const MigInstance& other : *instances) {
+    taken |= slices_of(*other.profile, other.start);
+    alike += other.profile == &profile;
+  }
+  const auto has = [&](uint32_t wanted) {
+    return std::any_of(instances->begin(), instances->end(),
+                       [&](const MigInstance& other) { return other.number == wanted; });
+  };
+  while (has(number)) ++number;
+  if (alike >= profile.most || instances->size() >= kMaxMigInstances) return false;
+  for (uint32_t i = 0; i < profile.start_count; ++i) {
+    const uint32_t at = profile.starts[i];
+    if ((start != kNone32 && start != at) || (taken & slices_of(profile, at))) continue;
+    instances->push_back({&profile, at, number, false});
+    return true;
+  }
+  return false;
+}
+
 std::vector<DeviceInfo> gpus_of(const Profile& profile, uint32_t device_count,
                                 const MigLayout& layout) {
   std::vector<DeviceInfo> gpus;
@@ -129,9 +157,8 @@ std::vector<DeviceInfo> gpus_of(const Profile& profile, uint32_t device_count,
       gpus.push_back(device_info(profile, i));
       continue;
     }
-    uint32_t number = 0;
     for (const MigInstance& instance : layout[i]) {
-      gpus.push_back(instance_info(profile, i, ++number, instance));
+      gpus.push_back(instance_info(profile, i, instance));
     }
   }
   for (uint32_t i = 0; i < gpus.size(); ++i) gpus[i].gpu = i;

@@ -64,6 +64,7 @@ DeviceInfo device_info(const Profile& profile, uint32_t index) {
   info.max_blocks_per_sm = profile.max_blocks_per_sm;
   info.l2_bytes = profile.l2_bytes;
   info.gpu = info.index = index;
+  info.is_usable = 1;
   info.memory_bytes = profile.memory_bytes;
   info.flops_per_s = profile.flops_per_s;
   info.bytes_per_s = profile.bytes_per_s;

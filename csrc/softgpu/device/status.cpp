@@ -148,7 +148,8 @@ std::string Engine::nvml_json() const {
     const DeviceInfo& device = gpus_[i].device();
     if (i > 0) out += ',';
     append_device(&out, i, gpus_[i], now_ns_);
-    append(&out, ",\"profile\":\"%s\",\"device_index\":%u", profile_->name, device.index);
+    append(&out, ",\"profile\":\"%s\",\"device_index\":%u,\"has_mig_on\":%u,\"is_usable\":%u",
+           profile_->name, device.index, device.has_mig_on, device.is_usable);
     if (device.gpu_instance) {
       append(&out,
              ",\"gpu_instance\":%u,\"mig_profile\":%u,\"mig_start\":%u,"

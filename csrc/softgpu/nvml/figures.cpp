@@ -14,21 +14,27 @@ namespace {
 
 using namespace tandem::softgpu;
 
-bool ask(std::string* text) {
+// Sends one message and reads the answer, of at most so many bytes; how many came, or -1.
+ssize_t exchange(const void* message, size_t bytes, void* reply, size_t room) {
   Welcome welcome{};
   const int fd = connect_to_device(kQueryOnly, true, &welcome);
-  if (fd < 0) return false;
+  if (fd < 0) return -1;
+  ssize_t got = -1;
+  if (send(fd, message, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes)) {
+    do {
+      got = recv(fd, reply, room, 0);
+    } while (got < 0 && errno == EINTR);
+  }
+  close(fd);
+  return got;
+}
+
+bool ask(std::string* text) {
   Query query{};
   query.header = {static_cast<uint16_t>(Type::kQuery), sizeof query, 0};
   query.what = 1;
   std::vector<char> packet(kMaxPacketBytes);
-  ssize_t got = -1;
-  if (send(fd, &query, sizeof query, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof query)) {
-    do {
-      got = recv(fd, packet.data(), packet.size(), 0);
-    } while (got < 0 && errno == EINTR);
-  }
-  close(fd);
+  const ssize_t got = exchange(&query, sizeof query, packet.data(), packet.size());
   QueryReply reply;
   if (got < static_cast<ssize_t>(sizeof reply)) return false;
   memcpy(&reply, packet.data(), sizeof reply);
@@ -75,6 +81,8 @@ DeviceFigures parse_device(const std::string& text) {
   d.ecc_uncorrectable = number(text, "ecc_uncorrectable");
   d.has_ecc = number(text, "has_ecc") != 0;
   d.lost = number(text, "lost") != 0;
+  d.has_mig_on = number(text, "has_mig_on") != 0;
+  d.is_usable = number(text, "is_usable") != 0;
   d.copy_to_ratio = ratio(text, "copy_to_device_ratio");
   d.copy_from_ratio = ratio(text, "copy_from_device_ratio");
   d.copy_bytes_per_s = ratio(text, "copy_bytes_per_s");
@@ -147,6 +155,13 @@ bool read_figures(std::vector<DeviceFigures>* devices) {
     at = next;
   }
   return true;
+}
+
+bool change_mig(const MigChange& change, MigReply* reply) {
+  MigChange message = change;
+  message.header = {static_cast<uint16_t>(Type::kMigChange), sizeof message, 0};
+  const ssize_t got = exchange(&message, sizeof message, reply, sizeof *reply);
+  return got == static_cast<ssize_t>(sizeof *reply);
 }
 
 }  // namespace softgpu

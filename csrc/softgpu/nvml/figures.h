@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "../protocol.h"
+
 namespace softgpu {
 
 struct ProcessFigures {
@@ -21,7 +23,8 @@ struct DeviceFigures {
   uint32_t memory_clock_mhz, memory_bus_bits, power_limit_w, idle_w, pcie_generation, mig_slices;
   uint64_t now_ns, uptime_ns, compute_busy_ns, ecc_corrected, ecc_uncorrectable;
   double copy_to_ratio, copy_from_ratio, copy_bytes_per_s;
-  bool has_ecc, lost;
+  bool has_ecc, lost, has_mig_on;
+  bool is_usable;                          // of an instance: it has its compute instance
   std::vector<ProcessFigures> processes;
   std::string profile;                     // h200, ...
   uint32_t gpu_instance;                   // 0: a whole device
@@ -31,5 +34,8 @@ struct DeviceFigures {
 
 // False when there is no device process and none can be started.
 bool read_figures(std::vector<DeviceFigures>* devices);
+
+// False likewise; what became of it is in the reply.
+bool change_mig(const tandem::softgpu::MigChange& change, tandem::softgpu::MigReply* reply);
 
 }  // namespace softgpu

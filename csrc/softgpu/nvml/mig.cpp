@@ -1,6 +1,7 @@
 // MIG: devices that are cut into GPU instances, each with one compute instance of its whole size.
-// The layout is fixed while the device process runs.
+// Whoever may use the device may cut it anew, where a GPU asks for root.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "mig_profiles.h"
@@ -9,13 +10,14 @@
 using namespace nvml;
 using softgpu::DeviceFigures;
 using tandem::softgpu::MigProfile;
+using tandem::softgpu::MigVerb;
 
 namespace {
 
 constexpr unsigned kMostProfiles = 32;  // numbers above are no profile of any product
 constexpr size_t kMebibyte = 1024 * 1024;
-// The handle of a GPU instance is its MIG device's with this bit.
-constexpr size_t kInstanceBit = size_t{1} << 16;
+// Handles of a GPU instance, and of its compute instance, say its number, for places change.
+constexpr size_t kInstanceBit = size_t{1} << 16, kComputeBit = size_t{1} << 17;
 
 struct Attributes {
   unsigned sm_count, copy_engines, decoders, encoders, jpeg, ofa, gpu_slices, compute_slices;
@@ -33,6 +35,11 @@ struct ProfileInfo {
   unsigned id, p2p, slices, instances, sm_count, copy_engines, decoders, encoders, jpeg, ofa;
   unsigned long long memory_mib;
 };
+struct ComputeProfileInfo {
+  unsigned id, slices, instances, sm_count, copy_engines, decoders, encoders, jpeg, ofa;
+};
+// Slices of NVML_COMPUTE_INSTANCE_PROFILE_*.
+constexpr std::array<unsigned, 7> kSlicesOf = {1, 2, 3, 4, 7, 8, 6};
 struct ProfileInfoV2 {
   unsigned version, id, p2p, slices, instances, sm_count, copy_engines, decoders, encoders, jpeg,
       ofa;
@@ -57,7 +64,7 @@ const MigProfile* profile_by_id(const DeviceFigures& device, unsigned id) {
 // A whole device whose MIG is on.
 int mig_figures(Handle handle, DeviceFigures* device) {
   if (const int bad = figures_of(handle, device)) return bad;
-  return device->instances.empty() ? kNotSupported : kSuccess;
+  return device->has_mig_on ? kSuccess : kNotSupported;
 }
 
 // A MIG device.
@@ -85,9 +92,59 @@ int profile_info(Handle handle, unsigned number, ProfileInfo* info, std::string*
   return describe(device, *profile, info);
 }
 
-Handle instance_handle(size_t index, size_t place) {
-  return reinterpret_cast<Handle>(reinterpret_cast<size_t>(mig_handle_of(index, place)) |
-                                  kInstanceBit);
+Handle instance_handle(size_t index, size_t number, size_t bit = kInstanceBit) {
+  return reinterpret_cast<Handle>(reinterpret_cast<size_t>(mig_handle_of(index, number)) | bit);
+}
+
+// The GPU instance that a handle with this bit names, and which device it is on.
+int named_instance(Handle handle, size_t bit, size_t* index, DeviceFigures* instance) {
+  const auto bits = reinterpret_cast<size_t>(handle);
+  if (!initialised()) return kUninitialized;
+  if (!(bits & bit)) return kInvalidArgument;
+  const auto mig = reinterpret_cast<Handle>(bits & ~bit);
+  DeviceFigures device;
+  *index = index_of(mig);
+  if (const int bad = mig_figures(handle_of(*index), &device)) return bad;
+  for (DeviceFigures& one : device.instances) {
+    if (one.gpu_instance != place_of(mig)) continue;
+    *instance = std::move(one);
+    return kSuccess;
+  }
+  return kInvalidArgument;
+}
+
+int status_of(tandem::softgpu::MigStatus status) {
+  using tandem::softgpu::MigStatus;
+  switch (status) {
+    case MigStatus::kDone: return kSuccess;
+    case MigStatus::kNoMig: return kNotSupported;
+    case MigStatus::kInUse: return kInUse;
+    case MigStatus::kNoRoom: return kInsufficientResources;
+    case MigStatus::kNotFound: return kNotFound;
+  }
+  return kUnknown;
+}
+
+int change(size_t index, MigVerb verb, unsigned value, unsigned start, unsigned* created) {
+  tandem::softgpu::MigChange message{};
+  tandem::softgpu::MigReply reply{};
+  message.device = static_cast<uint32_t>(index);
+  message.verb = static_cast<uint32_t>(verb);
+  message.value = value;
+  message.start = start;
+  if (!softgpu::change_mig(message, &reply)) return kUnknown;
+  if (created) *created = reply.gpu_instance;
+  return status_of(static_cast<tandem::softgpu::MigStatus>(reply.status));
+}
+
+int create_instance(Handle handle, unsigned profile, unsigned start, Handle* out) {
+  DeviceFigures device;
+  unsigned number = 0;
+  if (const int bad = mig_figures(handle, &device)) return bad;
+  if (!out || !profile_by_id(device, profile)) return kInvalidArgument;
+  const int bad = change(index_of(handle), MigVerb::kCreate, profile, start, &number);
+  if (!bad) *out = instance_handle(index_of(handle), number);
+  return bad;
 }
 
 }  // namespace
@@ -97,8 +154,16 @@ NVML_API nvmlDeviceGetMigMode(Handle handle, unsigned* current, unsigned* pendin
   if (const int bad = figures_of(handle, &device)) return bad;
   if (device.mig_slices == 0) return kNotSupported;
   if (!current || !pending) return kInvalidArgument;
-  *current = *pending = device.instances.empty() ? 0 : 1;
+  *current = *pending = device.has_mig_on;
   return kSuccess;
+}
+
+NVML_API nvmlDeviceSetMigMode(Handle handle, unsigned mode, int* activation) {
+  DeviceFigures device;
+  if (const int bad = figures_of(handle, &device)) return bad;
+  if (mode > 1 || !activation) return kInvalidArgument;
+  *activation = change(index_of(handle), MigVerb::kSetMode, mode, 0, nullptr);
+  return *activation;
 }
 
 NVML_API nvmlDeviceGetMaxMigDeviceCount(Handle handle, unsigned* count) {
@@ -110,9 +175,12 @@ NVML_API nvmlDeviceGetMigDeviceHandleByIndex(Handle handle, unsigned index, Hand
   if (const int bad = figures_of(handle, &device)) return bad;
   if (!out || index >= std::max(device.mig_slices, 1U)) return kInvalidArgument;
   if (device.mig_slices == 0) return kNotSupported;
-  if (index >= device.instances.size()) return kNotFound;
-  *out = mig_handle_of(index_of(handle), index);
-  return kSuccess;
+  for (size_t place = 0; place < device.instances.size(); ++place) {
+    if (!device.instances[place].is_usable || index-- > 0) continue;
+    *out = mig_handle_of(index_of(handle), place);
+    return kSuccess;
+  }
+  return kNotFound;
 }
 
 NVML_API nvmlDeviceIsMigDeviceHandle(Handle handle, unsigned* is_one) {
@@ -209,7 +277,7 @@ NVML_API nvmlDeviceGetGpuInstances(Handle handle, unsigned id, Handle* out, unsi
   *count = 0;
   for (size_t i = 0; i < device.instances.size(); ++i) {
     if (device.instances[i].mig_profile != id) continue;
-    out[(*count)++] = instance_handle(index_of(handle), i);
+    out[(*count)++] = instance_handle(index_of(handle), device.instances[i].gpu_instance);
   }
   return kSuccess;
 }
@@ -220,23 +288,89 @@ NVML_API nvmlDeviceGetGpuInstanceById(Handle handle, unsigned id, Handle* out) {
   if (!out) return kInvalidArgument;
   for (size_t i = 0; i < device.instances.size(); ++i) {
     if (device.instances[i].gpu_instance != id) continue;
-    *out = instance_handle(index_of(handle), i);
+    *out = instance_handle(index_of(handle), id);
     return kSuccess;
   }
   return kNotFound;
 }
 
 NVML_API nvmlGpuInstanceGetInfo(Handle handle, InstanceInfo* out) {
-  const auto bits = reinterpret_cast<size_t>(handle);
-  const Handle mig = reinterpret_cast<Handle>(bits & ~kInstanceBit);
+  size_t index = 0;
   DeviceFigures instance;
-  if (!initialised()) return kUninitialized;
-  if (!(bits & kInstanceBit)) return kInvalidArgument;
-  if (const int bad = instance_figures(mig, &instance)) return bad;
+  if (const int bad = named_instance(handle, kInstanceBit, &index, &instance)) return bad;
   const MigProfile* profile = profile_by_id(instance, instance.mig_profile);
   if (!profile) return kUnknown;
   if (!out) return kInvalidArgument;
-  *out = {handle_of(index_of(mig)), instance.gpu_instance, instance.mig_profile,
+  *out = {handle_of(index), instance.gpu_instance, instance.mig_profile,
           {instance.mig_start, profile->memory_slices}};
   return kSuccess;
+}
+
+NVML_API nvmlDeviceCreateGpuInstance(Handle handle, unsigned profile, Handle* out) {
+  return create_instance(handle, profile, tandem::softgpu::kNone32, out);
+}
+NVML_API nvmlDeviceCreateGpuInstanceWithPlacement(Handle handle, unsigned profile,
+                                                  const Placement* placement, Handle* out) {
+  if (!placement) return kInvalidArgument;
+  return create_instance(handle, profile, placement->start, out);
+}
+
+NVML_API nvmlGpuInstanceDestroy(Handle handle) {
+  size_t index = 0;
+  DeviceFigures instance;
+  if (const int bad = named_instance(handle, kInstanceBit, &index, &instance)) return bad;
+  return change(index, MigVerb::kDestroy, instance.gpu_instance, 0, nullptr);
+}
+
+// The only profile of compute instances is as many slices as the GPU instance has.
+NVML_API nvmlGpuInstanceGetComputeInstanceProfileInfo(Handle handle, unsigned number,
+                                                      unsigned engines, ComputeProfileInfo* out) {
+  size_t index = 0;
+  DeviceFigures instance;
+  if (const int bad = named_instance(handle, kInstanceBit, &index, &instance)) return bad;
+  if (!out || number >= kMostProfiles || engines != 0) return kInvalidArgument;
+  const MigProfile* profile = profile_by_id(instance, instance.mig_profile);
+  if (!profile) return kUnknown;
+  if (number >= kSlicesOf.size() || kSlicesOf[number] != profile->compute_slices) {
+    return kNotSupported;
+  }
+  *out = {number,           profile->compute_slices, 1, profile->sm_count, profile->copy_engines,
+          profile->decoders, 0,                      profile->jpeg, profile->ofa};
+  return kSuccess;
+}
+
+NVML_API nvmlGpuInstanceCreateComputeInstance(Handle handle, unsigned profile, Handle* out) {
+  size_t index = 0;
+  DeviceFigures instance;
+  ComputeProfileInfo info;
+  if (const int bad = nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, profile, 0, &info)) {
+    return bad;
+  }
+  if (!out) return kInvalidArgument;
+  if (const int bad = named_instance(handle, kInstanceBit, &index, &instance)) return bad;
+  *out = instance_handle(index, instance.gpu_instance, kComputeBit);
+  return change(index, MigVerb::kCreateCompute, instance.gpu_instance, 0, nullptr);
+}
+
+// `out` has room for as many as the profile allows in a GPU instance.
+NVML_API nvmlGpuInstanceGetComputeInstances(Handle handle, unsigned profile, Handle* out,
+                                            unsigned* count) {
+  size_t index = 0;
+  DeviceFigures instance;
+  ComputeProfileInfo info;
+  if (const int bad = nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, profile, 0, &info)) {
+    return bad;
+  }
+  if (!out || !count) return kInvalidArgument;
+  if (const int bad = named_instance(handle, kInstanceBit, &index, &instance)) return bad;
+  *count = instance.is_usable;
+  if (instance.is_usable) *out = instance_handle(index, instance.gpu_instance, kComputeBit);
+  return kSuccess;
+}
+
+NVML_API nvmlComputeInstanceDestroy(Handle handle) {
+  size_t index = 0;
+  DeviceFigures instance;
+  if (const int bad = named_instance(handle, kComputeBit, &index, &instance)) return bad;
+  return change(index, MigVerb::kDestroyCompute, instance.gpu_instance, 0, nullptr);
 }

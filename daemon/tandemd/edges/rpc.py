@@ -225,6 +225,20 @@ class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
         with _errors_to(context):
             return partition_message(self._desk.partitions(self._uid(context)))
 
+    def ApplyPartition(  # noqa: N802
+        self, request: pb.ApplyPartitionRequest, context: grpc.ServicerContext
+    ) -> pb.ApplyPartitionResponse:
+        """Cut a GPU anew."""
+        with _errors_to(context):
+            uid = self._uid(context)
+            done = self._desk.cut(uid, request.mig, is_real=not request.dry_run)
+            return pb.ApplyPartitionResponse(
+                destroyed=done.cut.destroyed,
+                created=done.cut.created,
+                turned=done.cut.turned,
+                users=done.users,
+            )
+
 
 class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
     """tandem.v1.PolicyService."""

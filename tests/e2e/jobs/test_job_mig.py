@@ -1,6 +1,8 @@
 """Jobs on instances of MIG: devices of their own, found by NVML."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from running_job import until
@@ -84,3 +86,92 @@ def test_which_instance_is_meant_only_a_daemon_knows(cut):
     cut.stop_daemon()
 
     assert "no daemon says which device '0:1' is" in cut.refused("-i", SMALL)[1]
+
+
+@pytest.fixture
+def whole(fresh_place):
+    """A place whose GPU could be cut, and is not."""
+    fresh_place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"
+    fresh_place.start_daemon()
+    return fresh_place
+
+
+def cutting(place, *words):
+    """What `tandem partition apply` says, and how it ends."""
+    words = [sys.executable, "-m", "tandem.cli", "partition", "apply", "--mig", *words]
+    done = subprocess.run(
+        words, env=place.env, capture_output=True, text=True, timeout=30, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def names(place):
+    return [gpu["name"] for gpu in json.loads(place.tandem("gpus", "--json"))]
+
+
+def test_an_admin_cuts_a_gpu_and_jobs_find_the_instances(whole):
+    planned = cutting(whole, "0=4g.71gb,3g.71gb", "--dry-run")
+    unasked = cutting(whole, "0=4g.71gb,3g.71gb")
+    assert names(whole) == ["0"]
+
+    done = cutting(whole, "0=4g.71gb,3g.71gb", "--yes")
+
+    assert planned[1].splitlines() == [
+        "MIG would be turned on",
+        "4g.71gb would be created",
+        "3g.71gb would be created",
+    ]
+    assert "nobody can be asked here" in unasked[1]
+    assert "0:1 (4g.71gb) created" in done[1]
+    assert names(whole) == ["0:1", "0:2"]
+    job = whole.job("here", "-i", "0:2", "--isolation", "mig", "--sm", "60")
+    assert job.do("memory()")[1] == 72192 << 20
+
+
+def test_a_gpu_that_is_used_is_not_cut_and_its_users_are_named(cut):
+    job = cut.job("busy", "-i", LARGE)
+
+    planned = cutting(cut, "0=7g.141gb", "--dry-run")
+    refused = cutting(cut, "0=7g.141gb", "--yes")
+    assert f"in the way: pid {job.pid} (job j-" in planned[1]
+    assert refused[0] == 4
+    assert f"is used by pid {job.pid} (job j-" in refused[1]
+    assert names(cut) == [SMALL, LARGE]
+
+    job.kill()
+    until(lambda: cutting(cut, "0=off", "--yes")[0] == 0, what="the gpu is free")
+    assert names(cut) == ["0"]
+
+
+def test_a_layout_that_does_not_fit_leaves_the_gpu_as_it_was(cut):
+    before = cut.tandem("gpus")
+
+    too_much = cutting(cut, "0=3g.71gb,3g.71gb,1g.18gb", "--yes")
+
+    assert too_much[0] == 5
+    assert "1g.18gb cannot be created: it does not fit beside the others" in too_much[1]
+    assert "gpu 0 is as it was before" in too_much[1]
+    assert cut.tandem("gpus") == before
+
+
+@pytest.mark.parametrize(
+    ("layout", "code", "why"),
+    [
+        ("3g.71gb", 2, "'3g.71gb' is no layout; write one such as 0=3g.71gb"),
+        ("0=3g.40gb", 2, "'3g.40gb' is no MIG profile of gpu 0; there are 1g.18gb"),
+        ("0=4g.71gb,4g.71gb", 2, "has too many 4g.71gb: at most 1 fit"),
+        ("0=1g.18gb,", 2, "names an empty profile"),
+        ("7=off", 2, "there is no gpu '7'"),
+    ],
+)
+def test_a_wrong_layout_is_refused_with_the_reason(cut, layout, code, why):
+    ended = cutting(cut, layout, "--dry-run")
+
+    assert ended[0] == code
+    assert why in ended[1]
+
+
+def test_a_gpu_without_mig_is_not_cut(fresh_place):
+    fresh_place.start_daemon()
+
+    assert "gpu 0 has no MIG" in cutting(fresh_place, "0=1g.18gb", "--yes")[1]

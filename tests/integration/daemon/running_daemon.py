@@ -116,6 +116,7 @@ class Rpc:
         self.job_service = pb_grpc.JobServiceStub(self.channel)
         self.daemon_service = pb_grpc.DaemonServiceStub(self.channel)
         self.policy_service = pb_grpc.PolicyServiceStub(self.channel)
+        self.partition_service = pb_grpc.PartitionServiceStub(self.channel)
 
     def __enter__(self):
         return self

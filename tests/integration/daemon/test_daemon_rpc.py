@@ -255,7 +255,8 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
         "import grpc._channel; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
         "rpc = Rpc(pathlib.Path(sys.argv[1])); (job,) = rpc.jobs(); print(repr(job.command));\n"
         "for call, request in ((rpc.job_service.PauseJob, pb.JobName(name='mine')),"
-        "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair'))):\n"
+        "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair')),"
+        "(rpc.partition_service.ApplyPartition, pb.ApplyPartitionRequest(mig='0=off'))):\n"
         " try: rpc.call(call, request)\n"
         " except grpc.RpcError as error: print(error.code().name)\n"
         "sys.stdout.flush(); os._exit(0)"
@@ -263,7 +264,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
     command = [sys.executable, "-c", program, str(daemon.runtime), os.path.dirname(__file__)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
-    assert answer.stdout.split() == ["''", "PERMISSION_DENIED", "PERMISSION_DENIED"]
+    assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 3]
 
 
 def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on_error(daemon):

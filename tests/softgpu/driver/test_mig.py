@@ -223,3 +223,72 @@ def test_a_wrong_layout_ends_the_device_process_with_words(tmp_path):
 
     assert ended.returncode == 2
     assert "--mig: '1g.18gb' for profile tiny, which has no MIG" in ended.stderr
+
+
+CUT = """
+free = nv.nvmlDeviceGetHandleByIndex
+def uuids(): return [nv.nvmlDeviceGetUUID(m) for m in found()]
+def found():
+    for place in range(7):
+        try: yield nv.nvmlDeviceGetMigDeviceHandleByIndex(device, place)
+        except nv.NVMLError_NotFound: return
+def profile(name):
+    for number in range(nv.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        try: info = nv.nvmlDeviceGetGpuInstanceProfileInfo(device, number)
+        except nv.NVMLError_NotSupported: continue
+        if info.name == "MIG " + name: return info.id
+"""
+
+
+def test_a_device_is_cut_anew_while_nobody_is_at_work(gpu):
+    gpu.options |= {"profile": "h200"}
+    gpu.run(
+        NVML
+        + CUT
+        + """
+assert nv.nvmlDeviceSetMigMode(device, 1) == 0 and nv.nvmlDeviceGetMigMode(device) == [1, 1]
+assert list(found()) == []
+large = nv.nvmlDeviceCreateGpuInstance(device, profile("3g.71gb"))
+assert list(found()) == []  # nothing can be on it yet
+compute = nv.nvmlGpuInstanceCreateComputeInstance(large, nv.NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE)
+(one,) = found()
+assert nv.nvmlDeviceGetAttributes_v2(one).multiprocessorCount == 60
+assert code(nv.nvmlGpuInstanceDestroy, large) == nv.NVML_ERROR_IN_USE
+assert code(nv.nvmlDeviceSetMigMode, device, 0) == nv.NVML_ERROR_IN_USE
+assert code(nv.nvmlDeviceCreateGpuInstance, device, profile("7g.141gb")) == (
+    nv.NVML_ERROR_INSUFFICIENT_RESOURCES)
+place = nv.c_nvmlGpuInstancePlacement_t(start=2, size=1)
+made_at = nv.nvmlDeviceCreateGpuInstanceWithPlacement
+assert code(made_at, device, profile("1g.18gb"), nv.byref(place)) == 23  # taken
+place.start = 5
+small = made_at(device, profile("1g.18gb"), nv.byref(place))
+info = nv.nvmlGpuInstanceGetInfo(small)
+assert (info.id, info.placement.start) == (2, 5)
+nv.nvmlComputeInstanceDestroy(compute)
+nv.nvmlGpuInstanceDestroy(large)
+assert nv.nvmlGpuInstanceGetInfo(small).id == 2  # its handle stays its own
+nv.nvmlGpuInstanceDestroy(small)
+assert nv.nvmlDeviceSetMigMode(device, 0) == 0
+
+gpu = Gpu()
+assert code(nv.nvmlDeviceSetMigMode, device, 1) == nv.NVML_ERROR_IN_USE
+"""
+    )
+
+
+def test_cuda_sees_the_instances_that_were_made(gpu):
+    gpu.options |= {"profile": "h200"}
+    made = gpu.run(
+        NVML
+        + CUT
+        + """
+nv.nvmlDeviceSetMigMode(device, 1)
+for name, slices in (("4g.71gb", 3), ("3g.71gb", 2)):
+    nv.nvmlGpuInstanceCreateComputeInstance(
+        nv.nvmlDeviceCreateGpuInstance(device, profile(name)), slices)
+os.environ["CUDA_VISIBLE_DEVICES"] = uuids()[1]
+"""
+        + SEEN
+    )
+
+    assert [row[:3] for row in eval(made)] == [(60, 72192, "MIG 3g.71gb")]

@@ -1,0 +1,69 @@
+// Layouts of MIG that change while the device process runs, as an administrator asks for it.
+//
+// Contexts know their GPU by its number, and changes give the numbers out anew: so there must be
+// nobody at work. On a GPU it is enough that nobody is on that device.
+#include <algorithm>
+
+#include "engine.h"
+
+namespace tandem::softgpu {
+
+void Engine::make_gpus() {
+  gpus_.clear();
+  for (DeviceInfo& info : gpus_of(*profile_, static_cast<uint32_t>(mig_.size()), mig_)) {
+    info.has_mig_on = has_mig_on_[info.index];
+    info.is_usable = info.is_usable && (info.gpu_instance || !info.has_mig_on);
+    gpus_.emplace_back(info, arbitration_, &timeline_);
+  }
+}
+
+const char* Engine::mig_change(Client* client, const MigChange& message) {
+  if (client->role != Role::kQuery) return "a layout of MIG on a working connection";
+  if (message.device >= mig_.size()) return "a layout of a device that does not exist";
+  MigReply reply{};
+  reply.request = message.request;
+  reply.status = static_cast<uint32_t>(change_mig(message, &reply.gpu_instance));
+  client->replies.add(Type::kMigReply, reply);
+  return nullptr;
+}
+
+MigStatus Engine::change_mig(const MigChange& message, uint32_t* created) {
+  const MigTable* table = mig_table(profile_->name);
+  if (!table) return MigStatus::kNoMig;
+  const bool someone_works =
+      !mps_servers_.empty() ||
+      std::any_of(participants_.begin(), participants_.end(),
+                  [](const auto& entry) { return entry.second->role == Role::kWorker; });
+  if (someone_works) return MigStatus::kInUse;
+  auto& instances = mig_[message.device];
+  const auto verb = static_cast<MigVerb>(message.verb);
+  if (verb == MigVerb::kSetMode) {
+    if (!message.value && !instances.empty()) return MigStatus::kInUse;
+    has_mig_on_[message.device] = message.value != 0;
+  } else if (!has_mig_on_[message.device]) {
+    return MigStatus::kNoMig;
+  } else if (verb == MigVerb::kCreate) {
+    const auto profile = std::find_if(table->profiles.begin(), table->profiles.end(),
+                                      [&](const auto& one) { return one.id == message.value; });
+    if (profile == table->profiles.end()) return MigStatus::kNotFound;
+    if (!add_mig_instance(*profile, message.start, &instances)) return MigStatus::kNoRoom;
+    *created = instances.back().number;
+  } else {
+    const auto found = std::find_if(instances.begin(), instances.end(), [&](const auto& one) {
+      return one.number == message.value;
+    });
+    if (found == instances.end()) return MigStatus::kNotFound;
+    if (verb == MigVerb::kDestroy) {
+      if (found->has_compute) return MigStatus::kInUse;
+      instances.erase(found);
+    } else {
+      const bool wanted = verb == MigVerb::kCreateCompute;
+      if (found->has_compute == wanted) return wanted ? MigStatus::kNoRoom : MigStatus::kNotFound;
+      found->has_compute = wanted;
+    }
+  }
+  make_gpus();
+  return MigStatus::kDone;
+}
+
+}  // namespace tandem::softgpu

@@ -1,0 +1,286 @@
+"""Cuts a GPU anew through NVML: all of it, or it is as it was before.
+
+What NVML calls a profile has a number (a place in a table), an id (what instances are made of) and
+a name. Every GPU instance is made with one compute instance of its whole size. See NVIDIA's "MIG
+User Guide" and NVML's reference, "Multi Instance GPU Management".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from tandem.errors import AccessError, CapacityError, StateError, UsageError
+from tandemd.core.layouts import Cut, Layout
+
+_NAME_PREFIX = "MIG "  # of profiles
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Profile:
+    name: str
+    id: int
+    slices: int  # of compute
+    most: int  # instances of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instance:
+    profile: _Profile
+    number: int
+    start: int  # its first memory slice
+    handle: object
+
+
+class MigLayouts:
+    """Belongs to whoever calls it: one thread at a time."""
+
+    def __init__(self) -> None:
+        """Initialise NVML.
+
+        Raises:
+            StateError: there is no driver, or it does not answer.
+        """
+        try:
+            import pynvml
+        except ImportError as error:
+            raise StateError("NVML's Python module is missing; pip install nvidia-ml-py") from error
+        self._nvml = pynvml
+        with self._errors("NVML does not start"):
+            pynvml.nvmlInit()
+
+    def users(self, layout: Layout) -> tuple[int, ...]:
+        """Pids of processes on the GPU, or any of its instances.
+
+        Raises:
+            UsageError: there is no such GPU.
+            StateError: the driver does not say.
+        """
+        device = self._device(layout.gpu)
+        nvml = self._nvml
+        with self._errors(f"who uses gpu {layout.gpu} is not to be had"):
+            handles = [device, *self._mig_devices(device)]
+            running = [nvml.nvmlDeviceGetComputeRunningProcesses(handle) for handle in handles]
+            return tuple(sorted({int(process.pid) for found in running for process in found}))
+
+    def plan(self, layout: Layout) -> Cut:
+        """What `apply` would do.
+
+        Raises:
+            UsageError: there is no such GPU or profile, or more than fit.
+            StateError: the GPU has no MIG, or the driver does not answer.
+        """
+        device = self._device(layout.gpu)
+        is_on = self._is_on(device, layout.gpu)
+        self._wanted(device, layout)
+        instances = self._instances(device) if is_on else []
+        turned = "" if is_on == bool(layout.profiles) else "on" if layout.profiles else "off"
+        return Cut(
+            destroyed=tuple(_name(self._index(device), one) for one in instances),
+            created=layout.profiles,
+            turned=turned,
+        )
+
+    def apply(self, layout: Layout) -> Cut:
+        """Cut the GPU so; afterwards it is so, or as it was before.
+
+        Raises:
+            AccessError: the driver does not let this process do it.
+            CapacityError: the layout does not fit on the GPU; it is as it was before.
+            StateError: it is in use, has no MIG, or cannot be brought back; the text says what is.
+            UsageError: as `plan`.
+        """
+        planned = self.plan(layout)
+        device = self._device(layout.gpu)
+        wanted = self._wanted(device, layout)
+        before = self._instances(device) if planned.turned != "on" else []
+        if planned.turned == "on":
+            self._turn(device, layout.gpu, is_on=True)
+        try:
+            self._replace(device, before, wanted)
+            if planned.turned == "off":
+                self._turn(device, layout.gpu, is_on=False)
+        except (AccessError, CapacityError, StateError) as error:
+            self._bring_back(device, before, layout.gpu, was_off=planned.turned == "on")
+            raise type(error)(f"{error}; gpu {layout.gpu} is as it was before") from error
+        made = self._instances(device) if wanted else []
+        names = tuple(_name(self._index(device), one) for one in made)
+        return Cut(destroyed=planned.destroyed, created=names, turned=planned.turned)
+
+    def _replace(self, device: object, before: list[_Instance], wanted: list[_Profile]) -> None:
+        for instance in before:
+            with self._errors(f"{_name(self._index(device), instance)} cannot be destroyed"):
+                self._destroy(instance)
+        for profile in wanted:
+            with self._errors(f"{profile.name} cannot be created"):
+                self._create(device, profile)
+
+    def _bring_back(
+        self, device: object, before: list[_Instance], gpu: str, *, was_off: bool
+    ) -> None:
+        """Nothing is created before all that there was has been destroyed: what is left tells."""
+        places = {(one.number, one.profile.id, one.start) for one in before}
+        try:
+            for instance in self._instances(device):
+                if (instance.number, instance.profile.id, instance.start) not in places:
+                    self._destroy(instance)
+            left = {one.start: one for one in self._instances(device)}
+            for instance in before:
+                if instance.start not in left:
+                    self._create(device, instance.profile, start=instance.start)
+                elif not self._computes(left[instance.start]):
+                    self._create_compute(left[instance.start].handle, instance.profile)
+            if was_off:
+                self._turn(device, gpu, is_on=False)
+        except (self._nvml.NVMLError, StateError, AccessError) as error:
+            names = [_name(self._index(device), one) for one in self._instances(device)]
+            raise StateError(
+                f"gpu {gpu} could neither be cut nor brought back ({error}): "
+                f"its instances are now {', '.join(names) or 'none'}"
+            ) from error
+
+    def _device(self, name: str) -> object:
+        nvml = self._nvml
+        try:
+            if name.isascii() and name.isdigit():
+                return nvml.nvmlDeviceGetHandleByIndex(int(name))
+            return nvml.nvmlDeviceGetHandleByUUID(name)
+        except nvml.NVMLError as error:
+            raise UsageError(
+                f"there is no gpu '{name}' ({error}); `nvidia-smi -L` lists them"
+            ) from error
+
+    def _index(self, device: object) -> int:
+        return int(self._nvml.nvmlDeviceGetIndex(device))
+
+    def _is_on(self, device: object, gpu: str) -> bool:
+        with self._errors(f"gpu {gpu} has no MIG"):
+            return bool(self._nvml.nvmlDeviceGetMigMode(device)[0])
+
+    def _turn(self, device: object, gpu: str, *, is_on: bool) -> None:
+        word = "on" if is_on else "off"
+        with self._errors(f"MIG of gpu {gpu} cannot be turned {word}"):
+            self._nvml.nvmlDeviceSetMigMode(device, int(is_on))
+            if bool(self._nvml.nvmlDeviceGetMigMode(device)[0]) is not is_on:
+                raise StateError(
+                    f"MIG of gpu {gpu} is turned {word} by the next reset of the gpu "
+                    f"(nvidia-smi --gpu-reset -i {gpu}); say the same again afterwards"
+                )
+
+    def _profiles(self, device: object) -> Mapping[str, _Profile]:
+        nvml, found = self._nvml, {}
+        for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            try:
+                info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(device, number)
+            except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
+                continue
+            raw = info.name.decode() if isinstance(info.name, bytes) else str(info.name)
+            name = raw.removeprefix(_NAME_PREFIX)
+            found[name] = _Profile(
+                name=name, id=info.id, slices=info.sliceCount, most=info.instanceCount
+            )
+        return found
+
+    def _wanted(self, device: object, layout: Layout) -> list[_Profile]:
+        with self._errors(f"what gpu {layout.gpu} can be cut into is not to be had"):
+            known = self._profiles(device)
+        for name in layout.profiles:
+            if name not in known:
+                raise UsageError(
+                    f"'{name}' is no MIG profile of gpu {layout.gpu}; there are {', '.join(known)}"
+                )
+            if layout.profiles.count(name) > known[name].most:
+                raise UsageError(
+                    f"'{layout.text}' has too many {name}: at most {known[name].most} fit"
+                )
+        return [known[name] for name in layout.profiles]
+
+    def _mig_devices(self, device: object) -> Iterator[Any]:
+        nvml = self._nvml
+        with suppress(nvml.NVMLError_NotSupported):
+            for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(device)):
+                with suppress(nvml.NVMLError_NotFound):
+                    yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, place)
+
+    def _instances(self, device: object) -> list[_Instance]:
+        nvml, found = self._nvml, {}
+        for profile in self._profiles(device).values():
+            handles = (nvml.c_nvmlGpuInstance_t * profile.most)()
+            count = nvml.c_uint(profile.most)
+            nvml.nvmlDeviceGetGpuInstances(device, profile.id, handles, nvml.byref(count))
+            for handle in handles[: count.value]:
+                info = nvml.nvmlGpuInstanceGetInfo(handle)
+                found[int(info.id)] = _Instance(
+                    profile=profile,
+                    number=int(info.id),
+                    start=int(info.placement.start),
+                    handle=handle,
+                )
+        return [found[number] for number in sorted(found)]
+
+    def _compute_profiles(self, instance: object) -> Iterator[Any]:
+        nvml = self._nvml
+        for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+            with suppress(nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
+                yield nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                    instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
+                )
+
+    def _computes(self, instance: _Instance) -> list[object]:
+        """Its compute instances."""
+        nvml, found = self._nvml, []
+        for profile in self._compute_profiles(instance.handle):
+            handles = (nvml.c_nvmlComputeInstance_t * profile.instanceCount)()
+            count = nvml.c_uint(profile.instanceCount)
+            nvml.nvmlGpuInstanceGetComputeInstances(
+                instance.handle, profile.id, handles, nvml.byref(count)
+            )
+            found += handles[: count.value]
+        return found
+
+    def _destroy(self, instance: _Instance) -> None:
+        for compute in self._computes(instance):
+            self._nvml.nvmlComputeInstanceDestroy(compute)
+        self._nvml.nvmlGpuInstanceDestroy(instance.handle)
+
+    def _create(self, device: object, profile: _Profile, start: int | None = None) -> None:
+        nvml = self._nvml
+        if start is None:
+            instance = nvml.nvmlDeviceCreateGpuInstance(device, profile.id)
+        else:
+            place = nvml.c_nvmlGpuInstancePlacement_t(start=start)
+            made_at = nvml.nvmlDeviceCreateGpuInstanceWithPlacement
+            instance = made_at(device, profile.id, nvml.byref(place))
+        self._create_compute(instance, profile)
+
+    def _create_compute(self, instance: object, profile: _Profile) -> None:
+        whole = [
+            one for one in self._compute_profiles(instance) if one.sliceCount == profile.slices
+        ]
+        if not whole:
+            raise StateError(f"{profile.name} has no compute profile of {profile.slices} slices")
+        self._nvml.nvmlGpuInstanceCreateComputeInstance(instance, whole[0].id)
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        nvml = self._nvml
+        try:
+            yield
+        except nvml.NVMLError_NoPermission as error:
+            raise AccessError(f"{what}: the driver lets root alone do it") from error
+        except nvml.NVMLError_InUse as error:
+            raise StateError(f"{what}: it is in use; end what runs there") from error
+        except nvml.NVMLError_InsufficientResources as error:
+            raise CapacityError(f"{what}: it does not fit beside the others") from error
+        except nvml.NVMLError as error:
+            raise StateError(f"{what}: {error}") from error
+
+
+def _name(gpu: int, instance: _Instance) -> str:
+    return f"{gpu}:{instance.number} ({instance.profile.name})"
