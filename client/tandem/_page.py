@@ -53,6 +53,11 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text) or "(no name)"
 
 
+def hue(place: int) -> int:
+    """Of the job in that place: far from those before it, and never red, which is a limit's."""
+    return round(30 + (place * 0.618 + 0.6) % 1 * 290)
+
+
 def count(number: int) -> Cell:
     """How many."""
     return number, f"{number:,}"

@@ -22,6 +22,7 @@ from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
 from tandemd.core.explain_lanes import place_in_line
 from tandemd.core.explain_memory import first_in_line
+from tandemd.core.explain_scaling import scaling_lines
 from tandemd.core.explain_space import space_lines
 from tandemd.core.layouts import parse_layout
 from tandemd.core.minima import gpus_of, share_bytes
@@ -119,7 +120,7 @@ class Desk:
             view = ExplanationView(
                 name=job.display_name,
                 summary=found.summary,
-                lines=(*found.lines, *space_lines(core, job, share)),
+                lines=(*found.lines, *space_lines(core, job, share), *scaling_lines(core, job)),
                 policy=core.options.policy,
                 mode=core.options.mode_of(gpu for p in job.processes.values() for gpu in p.gpus),
                 wait_ns=job.waited_ns(now_ns),

@@ -37,7 +37,7 @@ COMMANDS = {
         target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."
     ),
     "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
-    "report": Verb(target="tandem.cli.report:report", help="Draw the memory of all jobs."),
+    "report": Verb(target="tandem.cli.report:report", help="Draw memory and scaling of all jobs."),
     "doctor": Verb(
         target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
     ),

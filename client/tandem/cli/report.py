@@ -30,12 +30,13 @@ _DEFAULT = Path("tandem-report.html")
 )
 @json_option
 def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
-    """Draw the memory of all jobs over the last minutes against what the GPUs have.
+    """Draw the memory of all jobs over the last minutes, and how they scale with SMs.
 
     One HTML page that needs no network: for each GPU what each job held there, what of it was on
     the host, what allocations waited for, and below what each job computed and when its memory was
     moved. The daemon keeps the newest 2,000 changes or more of each job, and those of ended jobs
-    for ten minutes.
+    for ten minutes. Then, of the jobs that live, how fast an iteration is on how many SMs, where
+    more stop paying, and what was predicted against what it is (see `tandem partition show`).
 
     \b
     Examples:
@@ -47,7 +48,7 @@ def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
     from tandem.report.series import since
 
     with open_client() as client:
-        history = client.memory_history()
+        history, partitions = client.memory_history(), client.partitions()
     if last_ns is not None:
         history = since(history, history.end_ns - last_ns)
     if as_json:
@@ -55,7 +56,7 @@ def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
         return
     try:
         with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
-            write(history, file)
+            write(history, file, partitions=partitions)
     except OSError as exc:
         raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
     count = len({curve.job for curve in history.curves})

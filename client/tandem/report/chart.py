@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tandem._page import plain, time_text
+from tandem._page import hue, plain, time_text
 from tandem._results import MemoryCurve
 from tandem.report.series import Moment, Swap, swaps_of, work_of
 from tandem.units import format_bytes
@@ -43,11 +43,6 @@ class Axis:
                 f'<text class="tick" x="{x:.1f}" y="{height - 6}" text-anchor="{anchor}">{text}'
                 "</text>"
             )
-
-
-def hue(place: int) -> int:
-    """Of the job in that place: far from those before it, and never red, which is the limit's."""
-    return round(30 + (place * 0.618 + 0.6) % 1 * 290)
 
 
 def name_of(curve: MemoryCurve) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 from string import Template
 from typing import TextIO
 
-from tandem._page import SORTING, STYLE, Cell, fact, note, plain, size, span, table, time_text
-from tandem._results import Gpu, MemoryCurve, MemoryHistory
-from tandem.report.chart import LEFT, RIGHT, WIDTH, Axis, areas, hue, lanes, name_of
+from tandem._page import SORTING, STYLE, Cell, fact, hue, note, plain, size, span, table, time_text
+from tandem._results import Gpu, MemoryCurve, MemoryHistory, Partition
+from tandem.report import scaling
+from tandem.report.chart import LEFT, RIGHT, WIDTH, Axis, areas, lanes, name_of
 from tandem.report.series import Moment, moments_of, swaps_of
 from tandem.units import format_bytes
 
@@ -21,18 +22,19 @@ _HEADER = (
 )
 
 
-def write(history: MemoryHistory, file: TextIO) -> None:
+def write(history: MemoryHistory, file: TextIO, *, partitions: Sequence[Partition] = ()) -> None:
     """Write the page; also of a history without any job."""
     axis = axis_of(history)
     rows = [_row(curve) for curve in history.curves]
     empty = [] if rows else ["No job has used a GPU in this time."]
     page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title="Memory of all jobs",
+        title="Memory and SMs of all jobs" if partitions else "Memory of all jobs",
         style=STYLE,
         facts="".join(fact(name, value) for name, value in _facts(history, axis)),
         notes="".join(map(note, empty)),
-        sections="".join(_sections(history, axis)),
-        tables=table("Jobs", _HEADER, rows),
+        sections="".join((*_sections(history, axis), *map(_scaling, partitions))),
+        tables=table("Jobs", _HEADER, rows)
+        + table("How jobs scale", scaling.HEADER, scaling.rows(partitions)),
         script=_SCRIPT.read_text(encoding="utf-8"),
         sorting=SORTING,
     )
@@ -84,6 +86,24 @@ def _section(gpu: Gpu, curves: Sequence[MemoryCurve], axis: Axis) -> Iterator[st
     yield _figure("Computed, and below it moved", lanes(curves, axis))
     yield '<div class="about" aria-live="polite">Point at a chart.</div>'
     yield f'<script type="application/json">{_data(gpu, curves, moments, axis)}</script>'
+
+
+def _scaling(partition: Partition) -> str:
+    jobs = scaling.drawn(partition)
+    if not jobs:
+        return ""
+    gpu = partition.gpu
+    title = f"gpu {gpu.name}, mode {gpu.mode}: speed of iterations by SMs, told from records"
+    keys = "".join(
+        f'<span><i style="--hue:{hue(place)}"></i>{escape(scaling.name_of(job))}</span>'
+        for place, job in enumerate(jobs)
+    )
+    marks = "ring: the knee; square: recorded; cross: now"
+    return (
+        f"<section><h2>{escape(title)}</h2>"
+        f'<div class="keys">{keys}<span>{marks}</span></div>'
+        f"{_figure('A part of the speed on all SMs', scaling.chart(partition))}</section>"
+    )
 
 
 def _keys(curves: Sequence[MemoryCurve]) -> Iterator[str]:

@@ -13,9 +13,10 @@ class Buckets:
     the last one, buckets become twice as wide.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin_ns: int | None = None) -> None:
+        """`begin_ns`: where the first one begins, else with what is added first."""
         self.width_ns = _FIRST_WIDTH_NS
-        self.begin_ns: int | None = None
+        self.begin_ns = begin_ns
         self._amounts = [0.0] * _COUNT
         self._last = 0  # the highest bucket in use
 
@@ -34,11 +35,16 @@ class Buckets:
             self._last = max(self._last, bucket)
             start = stop
 
-    def levels(self) -> list[float]:
-        """The average of each bucket in use, in amounts per nanosecond."""
+    def levels(self, width_ns: int | None = None) -> list[float]:
+        """The average of each bucket in use, in amounts per nanosecond.
+
+        `width_ns`: of buckets that are wider than these, to compare with.
+        """
         if self.begin_ns is None:
             return []
-        return [amount / self.width_ns for amount in self._amounts[: self._last + 1]]
+        wide = max(1, (width_ns or 0) // self.width_ns)
+        used = self._amounts[: self._last + 1]
+        return [sum(used[i : i + wide]) / (wide * self.width_ns) for i in range(0, len(used), wide)]
 
     def _widen(self) -> None:
         pairs = zip(self._amounts[::2], self._amounts[1::2], strict=True)

@@ -6,13 +6,14 @@ Everything that comes from the timeline is escaped: whoever named a kernel chose
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from tandem._page import SORTING, STYLE, count, fact, note, plain, size, span, table, time_text
+from tandem._page import SORTING, STYLE, count, fact, hue, note, plain, size, span, table, time_text
 from tandem.softgpu._buckets import Buckets
 from tandem.softgpu._summary import Summary, summarize
 from tandem.softgpu._timeline import Timeline
@@ -122,25 +123,62 @@ def _charts(summary: Summary, about: dict[str, Any]) -> str:
             of = f"of {top:.0f}" if known else f"(of how many is not known; {top:.0f} at most)"
             caption = f"GPU {gpu}, {engine}: {share * top:.3g} {of} on average"
         offset = ((buckets.begin_ns or 0) - (summary.begin_ns or 0)) / buckets.width_ns
-        found.append(_chart(caption, [level / top for level in levels], offset, summary, buckets))
+        stack = [[level / top for level in levels]]
+        keys = ""
+        if engine == "SMs":
+            occupants = summary.occupants[gpu]
+            stack = [
+                [level / top for level in one.levels(buckets.width_ns)]
+                for one in occupants.values()
+            ]
+            keys = _keys(occupants, summary)
+        found.append(_chart(caption, stack, offset, summary, buckets) + keys)
     return "".join(found)
 
 
-def _chart(
-    caption: str, levels: Sequence[float], offset: float, summary: Summary, buckets: Buckets
-) -> str:
-    """An area; all charts span the whole run, with a bucket as unit."""
-    heights = [f"{64 - 60 * min(1.0, level):.1f}" for level in levels]
-    steps = "".join(
-        f"L{offset + i:.2f} {y}L{offset + i + 1:.2f} {y}" for i, y in enumerate(heights)
+def _keys(occupants: Mapping[int | str, Buckets], summary: Summary) -> str:
+    """Whose the areas are; nothing where there is but one."""
+    if len(occupants) < 2:
+        return ""
+    names = "".join(
+        f"<span><i style='--hue:{hue(place)}'></i>{escape(_occupant(client, summary))}</span>"
+        for place, client in enumerate(occupants)
     )
+    return f"<div class='keys'>{names}</div>"
+
+
+def _occupant(client: int | str, summary: Summary) -> str:
+    figures = summary.clients.get(client)
+    return f"client {client}, pid {figures.pid}" if figures else str(client)
+
+
+def _chart(
+    caption: str,
+    stack: Sequence[Sequence[float]],
+    offset: float,
+    summary: Summary,
+    buckets: Buckets,
+) -> str:
+    """Areas, one upon the other; all charts span the whole run, with a bucket as unit."""
     width = max(1.0, summary.length_ns / buckets.width_ns)
     span = time_text(summary.length_ns)
+    areas, below = [], [0.0] * max(map(len, stack))
+    for place, levels in enumerate(stack):
+        above = [a + b for a, b in zip_longest(below, levels, fillvalue=0.0)]
+        edge = [*_steps(above, offset), *reversed(_steps(below, offset))]
+        look = f" style='fill:hsl({hue(place)} 55% 60%)'" if len(stack) > 1 else ""
+        areas.append(f"<path{look} d='M{'L'.join(edge)}Z'/>")
+        below = above
     return (
         f"<figure><svg viewBox='0 0 {width:.2f} 64' preserveAspectRatio='none' role='img'>"
-        f"<path d='M{offset:.2f} 64{steps}L{offset + len(levels):.2f} 64Z'/></svg>"
+        f"{''.join(areas)}</svg>"
         f"<figcaption><span>{escape(caption)}</span><span>{span}</span></figcaption></figure>"
     )
+
+
+def _steps(levels: Sequence[float], offset: float) -> list[str]:
+    heights = [f"{64 - 60 * min(1.0, level):.1f}" for level in levels]
+    return [f"{offset + x:.2f} {y}" for i, y in enumerate(heights) for x in (i, i + 1)]
 
 
 def _picture(summary: Summary) -> str:

@@ -15,6 +15,7 @@ from tandem.softgpu._buckets import Buckets
 from tandem.softgpu._timeline import Row, Timeline
 
 _MOST_ENTRIES = 2000  # of each table
+_MOST_OCCUPANTS = 64  # of the picture of who has the SMs
 _MOST_SPANS = 20_000  # of the picture
 _FIRST_GAP_NS = 1
 OTHERS = "(others)"
@@ -108,6 +109,7 @@ class Summary:
     streams: dict[tuple[int, int] | str, StreamFigures] = field(default_factory=dict)
     moves: dict[tuple[int, str], MoveFigures] = field(default_factory=dict)
     engines: dict[tuple[int, str], Buckets] = field(default_factory=dict)
+    occupants: dict[int, dict[int | str, Buckets]] = field(default_factory=dict)  # GPU, client
     tracks: list[Track] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     drawn_gap_ns: int = _FIRST_GAP_NS  # what lies closer together is one span
@@ -162,9 +164,20 @@ class Summary:
             if engine not in self.engines:
                 self.engines[engine] = Buckets()
             self.engines[engine].add(row.start_ns, row.end_ns, level)
+            if row.kind == "kernel":
+                self._occupant(row).add(row.start_ns, row.end_ns, level)
         self._add_to_stream(row, length_ns)
         if length_ns > 0:
             self._draw(row, Track(is_switches=False, owner=row.client, stream=row.stream))
+
+    def _occupant(self, row: Row) -> Buckets:
+        """Of that GPU's SMs: begins where all of these do, so that they can be stacked."""
+        occupants = self.occupants.setdefault(row.gpu, {})
+        whole, client = self.engines[row.gpu, "SMs"], row.client
+        if client not in occupants and len(occupants) >= _MOST_OCCUPANTS:
+            self.lumped.add("who has the SMs")
+            return occupants.setdefault(OTHERS, Buckets(whole.begin_ns))
+        return occupants.setdefault(client, Buckets(whole.begin_ns))
 
     def _add_kernel(self, row: Row, client: ClientFigures, length_ns: int) -> None:
         kernel = self._entry("kernels", self.kernels, row.name, KernelFigures)

@@ -8,7 +8,7 @@ that the last worthwhile step leads to, and the smallest that keeps the limit at
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -133,13 +133,4 @@ def curve_of(
         gamma=gamma,
         recorded_sms=recorded_sms,
         recorded_ns=recorded_ns,
-    )
-
-
-def lines_of(curve: Curve) -> Iterator[str]:
-    """What it says, for people."""
-    most = curve.sm_counts[-1]
-    yield (
-        f"on {most} SMs an iteration is {curve.source} to take {curve.at(most) / 1e6:.3g} ms, on "
-        f"{curve.knee()} {curve.at(curve.knee()) / 1e6:.3g} ms: beyond these more gain little"
     )

@@ -4,12 +4,20 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from test_client_top import GPU
 
-from tandem._results import MemoryCurve, MemoryHistory, MemoryPoint
+from tandem._results import (
+    JobPart,
+    MemoryCurve,
+    MemoryHistory,
+    MemoryPoint,
+    Partition,
+    ScalingCurve,
+)
 from tandem.cli import __main__ as cli
 from tandem.cli.trace import parse_seconds
 from tandem.errors import UsageError
@@ -208,6 +216,48 @@ def test_in_a_trace_moves_lie_beside_work():
     assert "j-2 </script><b>x swapped bytes" not in counted
 
 
+CURVE = ScalingCurve(
+    sm_counts=(33, 66, 132),
+    iteration_ns=(8_000_000, 4_000_000, 3_900_000),
+    source="predicted",
+    gamma=0.0,
+    recorded_sms=132,
+    recorded_ns=3_900_000,
+    knee_sms=66,
+)
+PART = JobPart(
+    job="j-2",
+    display_name="</script><b>x",
+    priority="batch",
+    asked_sms=None,
+    given_sms=66,
+    owed_ratio=None,
+    required_sms=None,
+    proposed_sms=66,
+    why="",
+    scaling=CURVE,
+    doubt="",
+    predicted_ns=4_000_000,
+    measured_ns=5_000_000,
+)
+UNKNOWN = replace(PART, job="j-9", display_name="unknown", scaling=None, doubt="graphs only")
+PARTITION = Partition(gpu=replace(GPU, sm_count=132), part_sms=2, jobs=(PART, UNKNOWN))
+
+
+def test_scaling_curves_are_drawn_with_the_knee_and_what_it_is_now():
+    file = io.StringIO()
+    page.write(HISTORY, file, partitions=[PARTITION])
+    text = file.getvalue()
+
+    assert 'd="M110.0 216.0L379.0 117.5' in text  # no SMs; a quarter, 49 % of the speed
+    assert text.count('class="knee" cx="648.0"') == 1  # in the middle
+    assert "recorded on 132 SMs: 3.9 ms" in text
+    assert "now, on 66 SMs: 5 ms" in text
+    assert "20.0%" in text  # predicted 4 ms
+    assert "<b>x" not in text
+    assert "unknown" not in text
+
+
 class Daemon:
     """What a daemon tells."""
 
@@ -219,6 +269,9 @@ class Daemon:
 
     def memory_history(self):
         return HISTORY
+
+    def partitions(self):
+        return [PARTITION]
 
 
 @pytest.fixture

@@ -118,6 +118,24 @@ def test_a_report_escapes_names_and_needs_no_network(timeline, tmp_path):
     assert "https:" not in page
 
 
+def test_the_sms_are_drawn_by_who_has_them(timeline, tmp_path):
+    about = {"devices": [{"name": "x", "sm_count": 8}]}
+    both = timeline(
+        row(1000, 5000, sms=6), row(3000, 9000, client=2, pid=42, sms=2), row(6000, 9000, sms=4)
+    )
+    summary = write_report(both, about, tmp_path / "both.html")
+
+    first, second = (buckets.levels(1000) for buckets in summary.occupants[0].values())
+    assert first == [6, 6, 6, 6, 0, 4, 4, 4]
+    assert second == [0, 0, 2, 2, 2, 2, 2, 2]
+    page = (tmp_path / "both.html").read_text()
+    assert "client 1, pid 41" in page
+    assert "client 2, pid 42" in page
+    assert page.count("<path style='fill:hsl(") == 2
+    write_report(timeline(row(1000, 5000)), about, tmp_path / "one.html")
+    assert "client 1, pid 41" not in (tmp_path / "one.html").read_text()
+
+
 def test_a_cut_off_timeline_is_used_as_far_as_it_goes(timeline, tmp_path):
     source = timeline(row(0, 10), tail='{"t_start_ns": 5, "t_e')
 

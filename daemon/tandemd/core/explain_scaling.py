@@ -1,0 +1,44 @@
+"""How a job scales with SMs, and how many it has use for, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandemd.core.minima import gpus_of
+from tandemd.core.model import Job
+from tandemd.core.partition import parts_of
+from tandemd.core.scaling import Curve
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.substrate import SUBSTRATES
+
+
+def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
+    """That nothing is known is said only where SMs are divided."""
+    curve, gpus = job.scaling, gpus_of(job)
+    if curve is not None:
+        return [*_curve_lines(curve), *_size_lines(scheduler, job)]
+    if gpus and SUBSTRATES[scheduler.options.mode_of(gpus)].divides_space:
+        return [f"how it scales with SMs is not known: {job.scaling_doubt}"]
+    return []
+
+
+def _curve_lines(curve: Curve) -> Iterator[str]:
+    most, knee = curve.sm_counts[-1], curve.knee()
+    fitted = f", with gamma {curve.gamma:.2f}" if curve.gamma else ""
+    yield (
+        f"an iteration takes {_ms(curve.at(most))} on {most} SMs and {_ms(curve.at(knee))} on "
+        f"{knee}, beyond which more gain little ({curve.source} from one on {curve.recorded_sms} "
+        f"SMs that took {_ms(curve.recorded_ns)}{fitted})"
+    )
+
+
+def _size_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
+    for gpu in sorted(gpus_of(job)):
+        for part in parts_of(scheduler, gpu):
+            if part.job is job:
+                size = f"{part.proposed_sms} SMs" if part.proposed_sms else "what others leave"
+                yield f"beside the others on gpu {gpu} {size} would fit it: {part.why}"
+
+
+def _ms(duration_ns: float) -> str:
+    return f"{duration_ns / 1e6:.3g} ms"
