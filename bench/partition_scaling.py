@@ -1,8 +1,10 @@
 """How well the time of an iteration on fewer SMs is told from the records of one on all of them.
 
 On the software GPU in mode mps, on its virtual clock. Every workload trains once under the daemon,
-on all SMs, from which the daemon tells its scaling curve; and then without it under each percentage
-of the SMs. With a probe the curve may use one of those as well.
+on all SMs, and an iteration is recorded, from which the scaling curve is told by what the daemon
+tells it with; and then without the daemon under each percentage of the SMs. A probed curve may use
+one of these times as well. Work that is bound by memory bandwidth cannot be told without a probe:
+what comes out is shown, and has no bar.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,16 +23,16 @@ from typing import Any
 from bench.bars import Bar, bar, progress
 from bench.scaling_client import WORKLOADS
 from bench.stage import HERE, NotMeasuredError, Stage, stage
-from tandem import Client, softgpu
-from tandem._results import ScalingCurve
+from tandem import Client, _results, softgpu
 from tandemd.core.scaling import Curve
+from tandemd.window_scaling import Recorded, tell_scaling
 
 PROFILE, SMS = "h200", 132
 PERCENTAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 PROBED = 30  # percent: of the probe
 ERROR_LIMIT = 0.12  # mean of a workload's errors
-PATIENCE_S = 20.0  # with a curve
-LINE_S = 30.0
+UNTELLABLE = ("bandwidth",)  # without a probe
+PATIENCE_S = 20.0  # with a recorded iteration
 
 Times = Mapping[int, Mapping[str, float]]  # percentage, workload: an iteration, ns
 
@@ -41,22 +43,28 @@ class Errors:
 
     mean: float
     worst: float
-    worst_at: int  # percent
+    worst_at_percent: int
 
 
 def measure(
     percentages: Sequence[int] = PERCENTAGES, workloads: Sequence[str] = tuple(WORKLOADS)
 ) -> dict[str, Any]:
-    """The errors of every workload, and their bars."""
+    """The errors of every workload with a probe and without, and their bars."""
     with stage() as place:
         image = place.folder / "scaling.so"
         softgpu.compile_kernels(HERE / "partition_scaling.cu", image)
-        measured = {p: _bare(place, image, p, workloads) for p in percentages}
-        curves = {name: _curve(place, image, name) for name in workloads}
-    found = {name: errors_of(curve, measured, name) for name, curve in curves.items()}
+        times = {p: _bare(place, image, p, workloads) for p in {*percentages, PROBED}}
+        windows = {name: _recorded(place, image, name) for name in workloads}
+    measured = {percent: times[percent] for percent in percentages}
+    found: dict[str, dict[str, Errors]] = {}
+    for name, window in windows.items():
+        probe = {sms_of(PROBED): round(times[PROBED][name])}
+        found[name] = {
+            "predicted": errors_of(tell_scaling(window, SMS, SMS), measured, name),
+            "probed": errors_of(tell_scaling(window, SMS, SMS, probes=probe), measured, name),
+        }
     figures = {
-        name: {"mean": one.mean, "worst": one.worst, "worst_at_percent": one.worst_at}
-        for name, one in found.items()
+        name: {how: asdict(one) for how, one in ways.items()} for name, ways in found.items()
     }
     return {"mode": "mps", "workloads": figures, "bars": _bars(found)}
 
@@ -68,7 +76,7 @@ def errors_of(curve: Curve, measured: Times, workload: str) -> Errors:
         for percent, times in measured.items()
     }
     worst_at = max(errors, key=lambda percent: errors[percent])
-    return Errors(mean=mean(errors.values()), worst=errors[worst_at], worst_at=worst_at)
+    return Errors(mean=mean(errors.values()), worst=errors[worst_at], worst_at_percent=worst_at)
 
 
 def sms_of(percent: int) -> int:
@@ -76,8 +84,13 @@ def sms_of(percent: int) -> int:
     return max(1, round(SMS * percent / 100))
 
 
-def _bars(found: Mapping[str, Errors]) -> dict[str, Bar]:
-    return {f"{name}_error": bar(one.mean, ERROR_LIMIT) for name, one in found.items()}
+def _bars(found: Mapping[str, Mapping[str, Errors]]) -> dict[str, Bar]:
+    return {
+        f"{name}_{how}_error": bar(one.mean, ERROR_LIMIT)
+        for name, ways in found.items()
+        for how, one in ways.items()
+        if how == "probed" or name not in UNTELLABLE
+    }
 
 
 def _env(place: Stage, percent: int) -> dict[str, str]:
@@ -97,33 +110,40 @@ def _bare(place: Stage, image: Path, percent: int, workloads: Sequence[str]) -> 
         return _round(child)
 
 
-def _curve(place: Stage, image: Path, workload: str) -> Curve:
-    """What the daemon tells of it on all SMs."""
-    progress(f"scaling: the curve of {workload}")
+def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
+    """An iteration of it on all SMs."""
+    progress(f"scaling: an iteration of {workload}")
     env = _env(place, 100)
     tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", workload]
     command = [*tandem, "-p", "latency", "--", sys.executable, "-m", "bench.scaling_client"]
     with (
         place.daemon("--clock", "softgpu", env=env),
         _trainer(place, [*command, str(image), workload], env) as child,
+        ThreadPoolExecutor(1) as pool,
     ):
-        end_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end_s:
+        asked = pool.submit(_windows, env["TANDEM_RUNTIME_DIR"], workload)
+        while not asked.done():
             _round(child)
-            part = _part(env["TANDEM_RUNTIME_DIR"])
-            if part is not None and part.scaling is not None:
-                return _told(part.scaling)
-        doubt = part.doubt if part else "there is no such job"
-        raise NotMeasuredError(f"no curve of {workload}: {doubt}")
+        for window in asked.result():
+            if window.iterations:
+                return _window(window)
+        raise NotMeasuredError(f"no iteration of {workload} was recorded")
 
 
-def _part(directory: str) -> Any:  # noqa: ANN401
+def _windows(directory: str, workload: str) -> list[_results.Window]:
     with Client(directory=directory) as client:
-        return next((job for gpu in client.partitions() for job in gpu.jobs), None)
+        return client.windows(workload, patience_s=PATIENCE_S)
 
 
-def _told(curve: ScalingCurve) -> Curve:
-    return Curve(sm_counts=curve.sm_counts, iteration_ns=curve.iteration_ns)
+def _window(found: _results.Window) -> Recorded:
+    return Recorded(
+        begin_ns=found.begin_ns,
+        end_ns=found.end_ns,
+        iterations=found.iterations,
+        lost=found.lost_records,
+        is_cut=found.is_cut,
+        records=found.records,
+    )
 
 
 @contextmanager

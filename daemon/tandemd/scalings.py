@@ -17,7 +17,7 @@ from tandemd.core.events import ScalingTold
 from tandemd.core.model import Bound, Process, Usage
 from tandemd.core.scaling import Curve
 from tandemd.edges.worker import Worker
-from tandemd.window_scaling import UntoldError, tell_scaling
+from tandemd.window_scaling import UntoldError, recorded_of, tell_scaling
 
 ANEW_NS = 10_000_000_000  # between two records of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not
@@ -102,7 +102,9 @@ class Scalings:
 
         def tell() -> None:
             try:
-                told = tell_scaling(window, one.sms, one.sm_count, gamma=assumed, probes=taken)
+                told = tell_scaling(
+                    recorded_of(window), one.sms, one.sm_count, gamma=assumed, probes=taken
+                )
             except UntoldError as why:
                 self._told.append((process_id, None, str(why)))
             else:

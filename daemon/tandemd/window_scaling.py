@@ -13,6 +13,31 @@ MOST_GRIDLESS = 0.5  # of the time of its kernels: of graphs it is not known wha
 MOST_UNTIMED = 0.1  # of its operations on the GPU
 MOST_WRONG = 0.25  # of the record's length: what is told of it may differ by so much
 _BISECTIONS = 12  # gamma to 1 / 4096
+_TELLING = 0.02  # by so much the length has to depend on gamma
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A stretch of what a process did; `_native.Window` says what the fields are."""
+
+    begin_ns: int
+    end_ns: int
+    iterations: int
+    lost: int
+    is_cut: bool
+    records: bytes
+
+
+def recorded_of(window: _native.Window) -> Recorded:
+    """The same, of the poller's."""
+    return Recorded(
+        begin_ns=window.begin_ns,
+        end_ns=window.end_ns,
+        iterations=window.iterations,
+        lost=window.lost,
+        is_cut=window.is_cut,
+        records=window.records,
+    )
 
 
 class UntoldError(Exception):
@@ -21,7 +46,7 @@ class UntoldError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    window: _native.Window
+    window: Recorded
     operations: _native.RecordedOperations
     sms: int
 
@@ -41,7 +66,7 @@ class _Record:
 
 
 def tell_scaling(
-    window: _native.Window,
+    window: Recorded,
     sms: int,
     sm_count: int,
     *,
@@ -68,10 +93,8 @@ def tell_scaling(
     own = record.scaling([sms])
     _check(own)
     recorded_ns = round(own.recorded_ns / window.iterations)
-    others = {other: length_ns for other, length_ns in probes.items() if other != sms}
-    if others:
-        far = max(others, key=lambda other: max(other / sms, sms / other))  # it tells most
-        gamma = _fitted(lambda tried: record.slower(far, tried), others[far] / recorded_ns)
+    fitted = _probed(record, probes, recorded_ns)
+    gamma = gamma if fitted is None else fitted
     points = points_of(sm_count, sms)
     return curve_of(
         points,
@@ -79,8 +102,17 @@ def tell_scaling(
         recorded_sms=sms,
         recorded_ns=recorded_ns,
         gamma=gamma,
-        source="probed" if others else "predicted",
+        source="predicted" if fitted is None else "probed",
     )
+
+
+def _probed(record: _Record, probes: Mapping[int, int], recorded_ns: int) -> float | None:
+    """The gamma that the farthest probe tells, the most telling; None: none does."""
+    others = {other: ns for other, ns in probes.items() if other != record.sms}
+    if not others or not recorded_ns:
+        return None
+    far = max(others, key=lambda other: max(other / record.sms, record.sms / other))
+    return _fitted(lambda gamma: record.slower(far, gamma), others[far] / recorded_ns)
 
 
 def _check(own: _native.Scaling) -> None:
@@ -102,9 +134,14 @@ def _check(own: _native.Scaling) -> None:
         )
 
 
-def _fitted(slower: Callable[[float], float], seen: float) -> float:
-    """The gamma with which so many times as long comes out, or the nearest there is."""
+def _fitted(slower: Callable[[float], float], seen: float) -> float | None:
+    """The gamma with which so many times as long comes out, or the nearest there is.
+
+    None: all give about the same, so that what was seen does not tell.
+    """
     low, high = 0.0, 1.0
+    if abs(slower(low) / slower(high) - 1) < _TELLING:
+        return None
     falls = slower(low) > slower(high)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

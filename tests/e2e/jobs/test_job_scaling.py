@@ -46,4 +46,5 @@ def test_the_time_on_fewer_sms_is_told_from_records_of_all():
         percentages=(10, 40, 70), workloads=("odd_waves", "two_streams", "mixed")
     )
 
+    assert len(found["bars"]) == 6
     assert [name for name, one in found["bars"].items() if not one["ok"]] == []

@@ -1,0 +1,200 @@
+"""When iterations are recorded to tell how jobs scale, and what the records tell."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from tandemd.core.model import Mix, Process, Usage
+from tandemd.edges.worker import Worker
+from tandemd.scalings import ANEW_NS, RETRY_NS, Scalings, Wanted
+from tandemd.window_scaling import Recorded, UntoldError, tell_scaling
+
+RECORD = struct.Struct("<QBBHIQQQIIQQ")
+LAUNCH, SYNC, GRAPH, OF_STREAM = 1, 6, 13, 1
+MS = 1_000_000
+SMS = 8
+
+
+def record(at_ns, kind, *, ns=0, blocks=0):
+    low = OF_STREAM if kind == SYNC else 0
+    return RECORD.pack(at_ns, kind, 1, 0, 5, 0x1000, 0xA, 0, blocks, 1024, ns, 1 << 32 | low)
+
+
+def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1):
+    """An iteration of one kernel of 80 blocks, of which two are on an SM at a time."""
+    begin_ns, length_ns = begin_ms * MS, length_ms * MS
+    return Recorded(
+        begin_ns=begin_ns,
+        end_ns=begin_ns + length_ns,
+        iterations=iterations,
+        lost=0,
+        is_cut=False,
+        records=record(begin_ns, kind, ns=known_ms * MS, blocks=80)
+        + record(begin_ns + length_ns, SYNC, ns=length_ns),
+    )
+
+
+class Poller:
+    """As `_native.Poller`: windows end when a test says so."""
+
+    def __init__(self):
+        self.asked, self.newest = 0, None
+
+    def want_window(self, *, process_id):
+        self.asked += 1
+
+    def window(self, *, process_id):
+        return self.newest
+
+    def wake(self):
+        pass
+
+
+@pytest.fixture
+def poller():
+    return Poller()
+
+
+@pytest.fixture
+def scalings(poller):
+    return Scalings(poller, Worker("test", at_once=True))
+
+
+def wanted(sms=SMS, **usage):
+    usage = Usage(process_id=1, iterations=3, **usage)
+    process = Process(process_id=1, job_id=1, gpu=0, usage=usage)
+    return Wanted(process=process, sms=sms, sm_count=SMS, has_own_sms=False)
+
+
+def look(scalings, at_ms, one=None):
+    return list(scalings.look([one or wanted()], at_ms * MS))
+
+
+def test_an_iteration_tells_the_time_on_fewer_sms():
+    curve = tell_scaling(recorded(), SMS, SMS)
+
+    assert curve.at(8) == 4 * MS
+    assert curve.at(4) == pytest.approx(8 * MS, rel=0.01)
+    assert curve.at(1) == pytest.approx(32 * MS, rel=0.01)
+    assert (curve.source, curve.gamma, curve.recorded_sms) == ("predicted", 0, 8)
+
+
+def test_another_number_of_sms_is_a_probe_of_how_little_they_mean():
+    curve = tell_scaling(recorded(length_ms=4), SMS, SMS, probes={2: 8 * MS, 8: 1})
+
+    assert curve.source == "probed"
+    assert curve.gamma == pytest.approx(0.5, abs=0.01)
+    assert curve.at(2) == pytest.approx(8 * MS, rel=0.01)
+
+
+def test_what_would_be_the_same_with_any_gamma_tells_none():
+    few = replace(recorded(), records=record(MS, LAUNCH, ns=4 * MS, blocks=2))
+
+    assert tell_scaling(few, SMS, SMS, probes={4: 4 * MS}).source == "predicted"
+
+
+@pytest.mark.parametrize(
+    ("window", "why"),
+    [
+        (recorded(iterations=0), "no iteration of it was recorded whole"),
+        (replace(recorded(), lost=1), "no iteration of it was recorded whole"),
+        (replace(recorded(), is_cut=True), "no iteration of it was recorded whole"),
+        (replace(recorded(), records=b""), "it has no kernels"),
+        (recorded(kind=GRAPH), "100% of its GPU time are graphs"),
+        (recorded(known_ms=1), "an iteration of 4 ms is reconstructed with 1 ms"),
+    ],
+)
+def test_what_does_not_tell_says_why(window, why):
+    with pytest.raises(UntoldError, match=why):
+        tell_scaling(window, SMS, SMS)
+
+
+def test_operations_without_a_duration_are_not_taken_for_nothing():
+    launches = b"".join(record(0, LAUNCH, ns=ms * MS, blocks=8) for ms in (4, 0))
+
+    with pytest.raises(UntoldError, match="how long 1 of its operations take is not known"):
+        tell_scaling(replace(recorded(), records=launches), SMS, SMS)
+
+
+def test_a_process_is_recorded_once_in_a_while(scalings, poller):
+    assert look(scalings, 1) == look(scalings, 2) == []
+    assert poller.asked == 1
+    poller.newest = recorded(begin_ms=3)
+
+    (told,) = look(scalings, 8)
+
+    assert (told.process_id, told.curve.recorded_ns, told.doubt) == (1, 4 * MS, "")
+    look(scalings, 8 + ANEW_NS // MS - 1)
+    assert poller.asked == 1
+    look(scalings, 8 + ANEW_NS // MS)
+    assert poller.asked == 2
+
+
+def test_nothing_is_recorded_without_iterations_or_without_knowing_the_sms(scalings, poller):
+    look(scalings, 1, wanted(sms=0))
+    idle = wanted()
+    idle.process.usage = Usage(process_id=1)
+    look(scalings, 2, idle)
+
+    assert poller.asked == 0
+
+
+def test_a_record_beside_others_is_told_only_if_they_had_other_sms(scalings, poller):
+    look(scalings, 1)
+    poller.newest = recorded(begin_ms=3)
+    beside = wanted(shared_ns=2 * MS, exclusive_ns=2 * MS)
+
+    (told,) = look(scalings, 8, beside)
+    assert (told.curve, told.doubt) == (None, "others used its SMs while it was recorded")
+    look(scalings, 8 + RETRY_NS // MS, beside)
+    poller.newest = recorded(begin_ms=8 + RETRY_NS // MS)
+    (told,) = look(
+        scalings,
+        20 + RETRY_NS // MS,
+        replace(wanted(shared_ns=20 * MS, exclusive_ns=2 * MS), has_own_sms=True),
+    )
+
+    assert told.curve is not None
+
+
+def test_a_record_from_before_it_was_asked_for_is_waited_out(scalings, poller):
+    look(scalings, 5)
+    poller.newest = recorded(begin_ms=2)  # ends behind
+
+    assert look(scalings, 7) == look(scalings, 8) == []
+    assert poller.asked == 2
+
+
+def test_other_sms_are_recorded_at_once_and_make_a_probe(scalings, poller):
+    look(scalings, 1)
+    poller.newest = recorded(begin_ms=3)
+    (first,) = look(scalings, 8)
+    look(scalings, 9, wanted(sms=2))
+    assert poller.asked == 2
+    poller.newest = recorded(begin_ms=9, length_ms=8, known_ms=8)
+
+    (second,) = look(scalings, 20, wanted(sms=2))
+
+    assert first.curve.source == "predicted"
+    assert second.curve.source == "probed"
+    assert second.curve.gamma == pytest.approx(0.5, abs=0.01)
+    assert second.curve.at(8) == pytest.approx(4 * MS, rel=0.01)
+
+
+def test_what_its_kernels_are_bound_by_is_assumed_until_then(scalings, poller):
+    one = wanted()
+    one.process.mix = Mix(shares=(0.0, 0.5, 0.5, 0.0, 0.0), operations=9, untimed=0, at_ns=1)
+    look(scalings, 1, one)
+    poller.newest = recorded(begin_ms=3)
+
+    (told,) = look(scalings, 8, one)
+
+    assert told.curve.gamma == 0.5
+
+
+def test_a_process_that_left_is_forgotten(scalings, poller):
+    look(scalings, 1)
+    poller.newest = recorded(begin_ms=3)
+
+    assert list(scalings.look([], 8 * MS)) == []
