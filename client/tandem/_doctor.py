@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tandem import _paths
+from tandem import _fitness, _mps, _paths
 from tandem._coverage import coverage
 from tandem._launch import preload
 from tandem._paths import RuntimeDir
@@ -22,8 +21,6 @@ PROBE_TIMEOUT_S = 20.0
 DAEMON_TIMEOUT_S = 2.0
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-_MPS_CONTROL = "nvidia-cuda-mps-control"
-_COMPUTE_MODES = {1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}  # of NVML
 
 _SOFTWARE_GPU = Path(__file__).parent / "softgpu" / "lib"
 
@@ -193,80 +190,52 @@ def _read(path: Path) -> str:
 def check_mps(machine: Machine) -> Iterator[Finding]:
     """Whether there can be a GPU in mode mps here, and whether MPS runs."""
     environ, own = os.environ, machine.place.path / "mps"
-    usual = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
-    if shutil.which(_MPS_CONTROL) is None:
-        text = f"no {_MPS_CONTROL} on the PATH, which comes with NVIDIA's driver: no mode mps here"
+    if not _mps.can_start(environ):
+        text = f"no {_mps.PROGRAM} on the PATH, which comes with NVIDIA's driver: no mode mps here"
         yield Finding(check="mps", level=OK, text=text)
         return
-    for place in dict.fromkeys((usual, own)):
-        if (servers := _mps_servers(place)) is not None:
-            text = f"a control daemon answers in {place}; servers: {' '.join(servers) or 'none'}"
+    for place in dict.fromkeys((_mps.pipes_of(environ), own)):
+        servers = _mps.ask(
+            place, "get_server_list", environment=environ, timeout_s=DAEMON_TIMEOUT_S
+        )
+        if servers is not None:
+            listed = " ".join(servers.split()) or "none"
+            text = f"a control daemon answers in {place}; servers: {listed}"
             yield Finding(check="mps", level=OK, text=text)
             return
     text = 'it does not run; in mode mps (gpu."*".mode = "mps") tandemd starts it'
     yield Finding(check="mps", level=OK, text=text)
 
 
-def check_gpu_modes(_machine: Machine) -> Iterator[Finding]:
-    """What of the GPUs' settings keeps jobs from sharing them."""
+def check_modes(machine: Machine) -> Iterator[Finding]:
+    """Which modes work on each GPU, and why the others do not."""
     try:
-        modes = _modes_of_nvml()
+        gpus = _fitness.gpus_of_nvml()
     except (ImportError, OSError):
         return  # other checks say so
-    for index, (compute, is_mig) in enumerate(modes):
-        if compute != 0:
-            yield Finding(
-                check="gpu modes",
-                level=WARN,
-                text=f"gpu {index} is in compute mode {_COMPUTE_MODES.get(compute, compute)}: "
-                "a second job gets no context there, but of mps, whose server is the one process",
-                remedy=f"nvidia-smi -i {index} -c DEFAULT, or mode mps",
-            )
-        if is_mig:
-            yield Finding(
-                check="gpu modes",
-                level=WARN,
-                text=f"gpu {index} has MIG on: its instances count as gpus of their own, "
-                "of which this version knows neither the memory nor the SMs",
-                remedy="promises of memory (--memory-min, lanes) mean nothing there",
-            )
+    facts = _fitness.machine_of(os.environ, machine.place.path / "mps")
+    for gpu in gpus:
+        yield from _modes_of(gpu, facts)
 
 
-def _modes_of_nvml() -> list[tuple[int, bool]]:
-    """Compute mode, and whether MIG is on, of each GPU."""
-    import pynvml
-
-    def is_mig(device: object) -> bool:
-        try:
-            return bool(pynvml.nvmlDeviceGetMigMode(device)[0])
-        except pynvml.NVMLError:  # not of this GPU
-            return False
-
-    try:
-        pynvml.nvmlInit()
-        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return [(int(pynvml.nvmlDeviceGetComputeMode(d)), is_mig(d)) for d in devices]
-    except pynvml.NVMLError as exc:
-        raise OSError(str(exc)) from exc
-
-
-def _mps_servers(place: Path) -> list[str] | None:
-    """Pids; None: nobody answers there."""
-    if not (place / "control").exists():
-        return None
-    try:
-        done = subprocess.run(
-            [_MPS_CONTROL],
-            env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(place)},
-            input="get_server_list\n",
-            capture_output=True,
-            text=True,
-            timeout=DAEMON_TIMEOUT_S,
-            check=False,
+def _modes_of(gpu: _fitness.GpuFacts, machine: _fitness.Machine) -> Iterator[Finding]:
+    objections = _fitness.objections(gpu, machine)
+    anything_works = not all(objections.values())
+    for mode, why in objections.items():
+        needs_mending = not anything_works or (mode == "time" and gpu.compute_mode)
+        yield Finding(
+            check=f"gpu {gpu.index}, mode {mode}",
+            level=WARN if why and needs_mending else OK,
+            text=f"no: {why}" if why else "can work",
+            remedy=_remedy(gpu) if why and needs_mending else "",
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.split() if done.returncode == 0 else None
+
+
+def _remedy(gpu: _fitness.GpuFacts) -> str:
+    if gpu.compute_mode:
+        return f"nvidia-smi -i {gpu.index} -c DEFAULT, or mode mps"
+    own = gpu.index
+    return f"tandem partition apply --mig {own}=PROFILE,..., or turn MIG off by {own}=off"
 
 
 def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
@@ -431,7 +400,7 @@ CHECKS: tuple[Check, ...] = (
     check_kernel,
     check_host_memory,
     check_mps,
-    check_gpu_modes,
+    check_modes,
     check_runtime_dir,
     check_sockets,
     check_daemon,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
+from tandem import _mps
 from tandemd.edges.gpus import Gpu
-
-_PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise (an edge knows no other)
 
 
 def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
@@ -20,8 +18,7 @@ def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
         return "mig"
     if has_own_mps(gpu, environment):
         return "mps"
-    pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or _PIPES)
-    return "mps" if (pipes / "control").exists() else "time"
+    return "mps" if (_mps.pipes_of(environment) / "control").exists() else "time"
 
 
 def has_own_mps(gpu: Gpu, environment: Mapping[str, str]) -> bool:

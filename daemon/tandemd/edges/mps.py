@@ -17,9 +17,10 @@ from pathlib import Path
 
 import structlog
 
-PROGRAM = "nvidia-cuda-mps-control"
-USUAL_PIPES = "/tmp/nvidia-mps"  # where MPS has them unless told otherwise
-PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+from tandem import _mps
+from tandem._mps import PIPES, PROGRAM
+
+LOGS = "CUDA_MPS_LOG_DIRECTORY"
 STARTED = "started-by-tandemd"  # holds the pid of one of ours
 COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
@@ -75,7 +76,7 @@ class MpsControl:
 
         Blocks for `START_S` at most. False: there is none, and the log says why.
         """
-        usual = Path(self._environment.get(PIPES) or USUAL_PIPES)
+        usual = _mps.pipes_of(self._environment)
         for place in dict.fromkeys((usual, self._own)):
             if self._ask(place, "get_server_list") is not None:
                 self.directory = place
@@ -185,22 +186,7 @@ class MpsControl:
         self._child = None
 
     def _ask(self, directory: Path, command: str) -> str | None:
-        """What it says to a command; None: nobody answers."""
-        if not (directory / "control").exists():
-            return None
-        try:
-            done = subprocess.run(
-                [PROGRAM],
-                env=self._surroundings(directory),
-                input=f"{command}\n",
-                capture_output=True,
-                text=True,
-                timeout=ANSWER_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
+        return _mps.ask(directory, command, environment=self._environment, timeout_s=ANSWER_S)
 
     def _surroundings(self, directory: Path) -> dict[str, str]:
         return self._environment | {PIPES: str(directory)}

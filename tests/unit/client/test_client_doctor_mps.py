@@ -1,12 +1,14 @@
 """What `tandem doctor` says of MPS."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tandem import _doctor
-from tandem._doctor import OK, check_gpu_modes, check_mps
+from tandem import _fitness
+from tandem._doctor import OK, WARN, check_modes, check_mps
+from tandem._fitness import GpuFacts, Machine, objections
 
 
 @pytest.fixture
@@ -49,11 +51,58 @@ def test_a_machine_without_the_program_cannot_have_it(told):
     assert told(None).startswith("no nvidia-cuda-mps-control on the PATH")
 
 
-def test_settings_that_keep_jobs_from_sharing_a_gpu_are_told(monkeypatch):
-    monkeypatch.setattr(_doctor, "_modes_of_nvml", lambda: [(0, False), (3, False), (0, True)])
+WHOLE = Machine(uid=1000, cuda_version=13000, can_start_mps=True)
 
-    exclusive, mig = check_gpu_modes(SimpleNamespace())
 
-    assert exclusive.text.startswith("gpu 1 is in compute mode exclusive-process: a second job")
-    assert exclusive.remedy == "nvidia-smi -i 1 -c DEFAULT, or mode mps"
-    assert mig.text.startswith("gpu 2 has MIG on: its instances count as gpus of their own")
+@pytest.mark.parametrize(
+    ("gpu", "machine", "mode", "why"),
+    [
+        ({}, {}, "time", ""),
+        ({}, {}, "mps", ""),
+        ({}, {}, "mps+green", ""),
+        ({}, {}, "mig", "this gpu has no MIG"),
+        ({"compute_mode": 3}, {}, "time", "compute mode exclusive-process: a second job gets no"),
+        ({"compute_mode": 3}, {}, "mps", ""),  # the server is the one process
+        ({"compute_mode": 2}, {}, "mps", "compute mode prohibited"),
+        ({"has_mig_on": True, "instances": 2}, {}, "time", "MIG is on"),
+        ({"has_mig_on": True, "instances": 2}, {}, "mps", "MIG is on"),
+        ({"has_mig_on": True, "instances": 2}, {}, "mig", ""),
+        ({"has_mig_on": True}, {}, "mig", "it is not cut into instances"),
+        ({"has_mig_on": False}, {}, "mig", "it is not cut into instances"),
+        ({}, {"can_start_mps": False}, "mps", "no nvidia-cuda-mps-control on the PATH"),
+        ({}, {"can_start_mps": False, "mps_owner": 0}, "mps", ""),  # started by somebody else
+        ({}, {"mps_owner": 1000}, "mps", ""),
+        ({}, {"mps_owner": 1001}, "mps", "is of uid 1001 and serves no other"),
+        ({}, {"mps_owner": 1001}, "mps+green", "is of uid 1001"),
+        ({"is_software": True}, {"can_start_mps": False, "software_mps": True}, "mps", ""),
+        ({}, {"cuda_version": 12030}, "mps+green", "need CUDA 12.4, and the driver has 12.3"),
+        ({}, {"cuda_version": 12030}, "mps", ""),
+        ({}, {"cuda_version": 12040}, "mps+green", ""),
+    ],
+)
+def test_what_keeps_a_mode_from_working_is_told(gpu, machine, mode, why):
+    found = objections(GpuFacts(index=0, **gpu), replace(WHOLE, **machine))
+
+    assert list(found) == ["time", "mps", "mps+green", "mig"]
+    assert why in found[mode]
+    assert bool(found[mode]) is bool(why)
+    assert all(len(text) < 80 for text in found.values())  # a refusal has room for it
+
+
+def test_the_doctor_warns_where_jobs_cannot_share_and_says_what_to_do(monkeypatch, tmp_path):
+    gpus = [
+        GpuFacts(index=0),
+        GpuFacts(index=1, compute_mode=3),
+        GpuFacts(index=2, has_mig_on=True),
+    ]
+    monkeypatch.setattr(_fitness, "gpus_of_nvml", lambda: gpus)
+    monkeypatch.setattr(_fitness, "machine_of", lambda *_: WHOLE)
+
+    found = list(check_modes(SimpleNamespace(place=SimpleNamespace(path=tmp_path))))
+
+    assert [one.text for one in found[:2]] == ["can work", "can work"]
+    worst = {one.check: one for one in found if one.level == WARN}
+    assert "gpu 1, mode time" in worst
+    assert worst["gpu 1, mode time"].remedy == "nvidia-smi -i 1 -c DEFAULT, or mode mps"
+    assert {f"gpu 2, mode {mode}" for mode in ("time", "mps", "mps+green", "mig")} <= worst.keys()
+    assert "turn MIG off by 2=off" in worst["gpu 2, mode mig"].remedy

@@ -1,0 +1,192 @@
+"""Which modes can work on each GPU of this machine, and why the others cannot.
+
+A mode works where none of its checks objects. What a check knows are facts that are found once, so
+that the daemon at its start and `tandem doctor` come to the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem import _mps
+
+ANSWER_S = 2.0
+GREEN_SINCE = 12040  # cuGreenCtxCreate is new in CUDA 12.4
+DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS = range(4)  # NVML_COMPUTEMODE_*
+COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """What one GPU is set to."""
+
+    index: int
+    compute_mode: int = DEFAULT
+    has_mig_on: bool | None = None  # None: it has no MIG
+    instances: int = 0  # of MIG
+    is_software: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is so for all of them."""
+
+    uid: int  # who asks
+    cuda_version: int = 0  # of the driver, as 13000; 0 = not known
+    can_start_mps: bool = False
+    mps_owner: int | None = None  # uid of a control daemon that answers; None: none does
+    software_mps: bool = False  # the software GPU has its clients side by side
+
+
+Check = Callable[[GpuFacts, Machine], str]  # the objection; empty: none
+
+
+def _is_whole(gpu: GpuFacts, _machine: Machine) -> str:
+    return "MIG is on, and its instances are shared out" if gpu.has_mig_on else ""
+
+
+def _takes_two_contexts(gpu: GpuFacts, _machine: Machine) -> str:
+    if gpu.compute_mode == DEFAULT:
+        return ""
+    return f"compute mode {COMPUTE_MODES[gpu.compute_mode]}: a second job gets no context"
+
+
+def _takes_a_context(gpu: GpuFacts, _machine: Machine) -> str:
+    return "compute mode prohibited" if gpu.compute_mode == PROHIBITED else ""
+
+
+def _has_mps(gpu: GpuFacts, machine: Machine) -> str:
+    if machine.can_start_mps or machine.mps_owner is not None:
+        return ""
+    if gpu.is_software and machine.software_mps:
+        return ""
+    return f"no {_mps.PROGRAM} on the PATH"
+
+
+def _is_served_by_mps(_gpu: GpuFacts, machine: Machine) -> str:
+    if _mps.serves(machine.mps_owner, machine.uid):
+        return ""
+    return f"the mps that runs is of uid {machine.mps_owner} and serves no other"
+
+
+def _has_green_contexts(_gpu: GpuFacts, machine: Machine) -> str:
+    if not 0 < machine.cuda_version < GREEN_SINCE:
+        return ""
+    major, minor = machine.cuda_version // 1000, machine.cuda_version % 1000 // 10
+    return f"green contexts need CUDA 12.4, and the driver has {major}.{minor}"
+
+
+def _can_be_cut(gpu: GpuFacts, _machine: Machine) -> str:
+    return "this gpu has no MIG" if gpu.has_mig_on is None else ""
+
+
+def _is_cut(gpu: GpuFacts, _machine: Machine) -> str:
+    if gpu.has_mig_on is None or gpu.instances:
+        return ""
+    return "it is not cut into instances: `tandem partition apply --mig`"
+
+
+_MPS = (_is_whole, _takes_a_context, _has_mps, _is_served_by_mps)
+
+# Mode -> what it takes, in the order in which it is told.
+CHECKS: Mapping[str, tuple[Check, ...]] = {
+    "time": (_is_whole, _takes_two_contexts),
+    "mps": _MPS,
+    "mps+green": (*_MPS, _has_green_contexts),
+    "mig": (_can_be_cut, _is_cut),
+}
+
+
+def objections(gpu: GpuFacts, machine: Machine) -> dict[str, str]:
+    """Mode -> the first thing that keeps it from working on a GPU; empty: it works."""
+    return {
+        mode: next((why for check in checks if (why := check(gpu, machine))), "")
+        for mode, checks in CHECKS.items()
+    }
+
+
+def machine_of(environment: Mapping[str, str], own_pipes: Path) -> Machine:
+    """The same for all GPUs. `own_pipes`: where the daemon would have MPS.
+
+    Blocks for as long as a control daemon takes to answer, `ANSWER_S` at most for each place.
+    """
+    clean = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
+    places = dict.fromkeys((_mps.pipes_of(clean), own_pipes))
+    answering = (
+        place
+        for place in places
+        if _mps.ask(place, "get_server_list", environment=clean, timeout_s=ANSWER_S) is not None
+    )
+    place = next(answering, None)
+    return Machine(
+        uid=os.geteuid(),
+        cuda_version=_cuda_version(),
+        can_start_mps=_mps.can_start(clean),
+        mps_owner=None if place is None else _mps.owner_of(place),
+        software_mps=environment.get("TANDEM_SOFTGPU_MODE") == "mps",
+    )
+
+
+def gpus_of_nvml() -> Sequence[GpuFacts]:
+    """What each GPU is set to.
+
+    Raises:
+        ImportError: there is no Python module for NVML.
+        OSError: there is no driver, or it does not answer.
+    """
+    import pynvml as nvml
+
+    def facts(index: int) -> GpuFacts:
+        device = nvml.nvmlDeviceGetHandleByIndex(index)
+        name = nvml.nvmlDeviceGetName(device)
+        has_mig_on = _has_mig_on(device)
+        return GpuFacts(
+            index=index,
+            compute_mode=int(nvml.nvmlDeviceGetComputeMode(device)),
+            has_mig_on=has_mig_on,
+            instances=_instances(device) if has_mig_on else 0,
+            is_software="Tandem Software GPU" in str(name),
+        )
+
+    try:
+        nvml.nvmlInit()
+        return [facts(index) for index in range(nvml.nvmlDeviceGetCount())]
+    except nvml.NVMLError as exc:
+        raise OSError(str(exc)) from exc
+
+
+def _has_mig_on(device: object) -> bool | None:
+    import pynvml as nvml
+
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(device)[0])
+    except nvml.NVMLError:  # not of this GPU
+        return None
+
+
+def _instances(device: object) -> int:
+    import pynvml as nvml
+
+    count = 0
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(device)):
+        try:
+            nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, place)
+        except nvml.NVMLError_NotFound:
+            continue
+        count += 1
+    return count
+
+
+def _cuda_version() -> int:
+    try:
+        import pynvml as nvml
+    except ImportError:
+        return 0
+    try:
+        nvml.nvmlInit()
+        return int(nvml.nvmlSystemGetCudaDriverVersion_v2())
+    except nvml.NVMLError:
+        return 0
