@@ -23,6 +23,7 @@ from dataclasses import replace
 import structlog
 
 from tandem import _native
+from tandemd import selftest
 from tandemd.auditor import Auditor
 from tandemd.config import Config
 from tandemd.core.events import CheckpointProcess, ProcessCheckpointed, SubstrateFailed
@@ -73,6 +74,7 @@ class Daemon:
         raise_descriptor_limit()
         self._inventory: Inventory = find_inventory()
         self._mps = self._open_mps()
+        self._try_modes()
         self._core.start()
         self._built.result()
         if self._mps is not None:
@@ -174,6 +176,7 @@ class Daemon:
                 mps_gpus=found.mps_gpus,
                 mig_gpus=found.mig_gpus,
                 sm_counts=found.sm_counts,
+                why_not=found.why_not,
                 gpu_names=found.gpu_names,
             )
             for action in scheduler.change_options(options, now_ns=now_ns):
@@ -186,6 +189,11 @@ class Daemon:
             self._inventory.refresh()
         except OSError as error:
             log.warning("cannot look for GPUs, continuing with those known", reason=str(error))
+        self._try_modes()
+
+    def _try_modes(self) -> None:
+        gpus, own_pipes = self._inventory.gpus(), self._directory.path / "mps"
+        self._why_not = selftest.why_not(gpus, os.environ, own_pipes)
 
     def _spawn(self, name: str, target: Callable[[], None]) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
@@ -265,6 +273,7 @@ class Daemon:
         return replace(
             config.options(self._mps_gpus(config), {gpu.index: gpu.sm_count for gpu in gpus}),
             mig_gpus=frozenset(gpu.index for gpu in gpus if gpu.instance),
+            why_not=self._why_not,
             gpu_names={gpu.index: gpu.name for gpu in gpus if gpu.instance},
         )
 

@@ -130,6 +130,8 @@ def _facts(
         f"class {group.job_class.name.lower()}",
     ]
     lines += [substrate.warning] if substrate.warning else []
+    hindrances = {options.hindrance(gpu, options.mode_of([gpu])) for gpu in group.gpus}
+    lines += sorted(hindrances - {""})
     lines += _of_group(group)
     lines += _iterations(group)
     if found is None:

@@ -505,6 +505,8 @@ class Options:
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
     mig_gpus: frozenset[int] = frozenset()  # that are instances of MIG
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
+    # Of each GPU: mode -> why it cannot work there; empty or missing: it can, or nobody knows.
+    why_not: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     gpu_names: Mapping[int, str] = field(default_factory=dict)  # of those not called by their index
     tuner: bool = False  # sizes follow what requests take (tuner.py)
     tuner_window_ns: int = 2_000_000_000
@@ -534,6 +536,10 @@ class Options:
         if used and used <= self.mig_gpus:
             return "mig"
         return "mps" if used and used <= self.mps_gpus else "time"
+
+    def hindrance(self, gpu: int, mode: str) -> str:
+        """Why this mode cannot work on a GPU; empty: nothing is known to keep it from that."""
+        return self.why_not.get(gpu, {}).get(mode, "")
 
     def name_of(self, gpu: int) -> str:
         """As people call it."""

@@ -492,8 +492,10 @@ class Scheduler:
         self._keep_minima(event.now_ns)
         if why := unfit(job.spec, frozenset({event.gpu}), self.options):
             job.tell(event.now_ns, why)
-        if warning := SUBSTRATES[self.options.mode_of([event.gpu])].warning:
-            job.tell(event.now_ns, warning)
+        mode = self.options.mode_of([event.gpu])
+        for warning in (SUBSTRATES[mode].warning, self.options.hindrance(event.gpu, mode)):
+            if warning:
+                job.tell(event.now_ns, warning)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
 

@@ -151,7 +151,8 @@ def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
         there_are = " and ".join(SUBSTRATES)
         return f"this version does not have isolation {spec.isolation}; there are {there_are}"
     gpu = gpus[0]
+    hindrance = options.hindrance(gpu, spec.isolation)
     return (
         f"it asks for isolation {spec.isolation}, and gpu {options.name_of(gpu)} is in mode "
-        f"{modes[gpu]}; {_REMEDIES[spec.isolation]}, or drop --isolation"
+        f"{modes[gpu]}; {hindrance or _REMEDIES[spec.isolation]}, or drop --isolation"
     )

@@ -4,6 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk, run
 
 from tandemd.core.events import SubstrateFailed
+from tandemd.core.explain import explain
 from tandemd.core.explain_space import space_lines
 from tandemd.core.model import JobSpec, Options
 from tandemd.core.space import owed_share, unfit, variables
@@ -268,6 +269,25 @@ def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
 
     assert (found is None) if why is None else (why in found)
     assert len(found or "") < 160  # what a packet has room for
+
+
+def test_what_keeps_a_mode_from_working_is_the_reason_it_is_refused_for():
+    why = "green contexts need CUDA 12.4, and the driver has 12.3"
+    options = Options(sm_counts=SMS, why_not={0: {"mps": why}})
+
+    assert why in unfit(JobSpec(isolation="mps"), frozenset({0}), options)
+    assert why not in unfit(JobSpec(isolation="mps"), frozenset({1}), options)
+
+
+def test_a_job_is_told_that_the_mode_it_came_to_does_not_let_jobs_share():
+    why = "compute mode exclusive-process: a second job gets no context"
+    talk = talking(why_not={0: {"time": why}})
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH, gpu=1)
+
+    assert why in [line for _, line in talk.core.jobs[1].story]
+    assert why not in [line for _, line in talk.core.jobs[2].story]
+    assert why in explain(talk.core, talk.core.jobs[1], talk.now_ns).lines
 
 
 def test_of_a_machine_whose_gpus_are_not_known_nothing_is_refused():
