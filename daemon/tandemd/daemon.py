@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import structlog
 
-from tandem import _native
+from tandem import _mps, _native
 from tandemd import selftest
 from tandemd.auditor import Auditor
 from tandemd.config import Config
@@ -78,6 +78,7 @@ class Daemon:
         self._core.start()
         self._built.result()
         if self._mps is not None:
+            self._sessions.on_attach.append(self._mps.newcomer)
             self._spawn("mps", self._mps.run)
             self._stops.append(self._mps.stop)
         self._limits = self._config.limits_for(os.geteuid())
@@ -99,7 +100,7 @@ class Daemon:
         if not self._loop.clock.is_virtual:
             self._spawn("attach", self._attach.run)
             auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
-            self._sessions.on_attach = auditor.newcomer
+            self._sessions.on_attach.append(auditor.newcomer)
             self._spawn("audit", auditor.run)
             self._stops.append(auditor.stop)
 
@@ -255,6 +256,7 @@ class Daemon:
         )
         self._sessions.attach = self._attach
         self._sessions.surroundings = self._surroundings
+        self._sessions.unserved = self._unserved
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
 
@@ -347,12 +349,23 @@ class Daemon:
         """Where MPS is, for a job that it is for: one of another user only if root started it."""
         options = self._loop.scheduler.options
         meant = gpus or frozenset(options.sm_counts)
-        if self._mps is None or options.mode_of(meant) != "mps":
-            return {}
-        if self._mps.is_own and os.geteuid() not in (0, uid):
-            log.warning("mps that is not root's serves its own user alone", uid=uid)
+        is_mps = options.mode_of(meant).startswith("mps")
+        if self._mps is None or not is_mps or self._unserved(uid, gpus):
             return {}
         return self._mps.variables()
+
+    def _unserved(self, uid: int, gpus: frozenset[int]) -> str:
+        options = self._loop.scheduler.options
+        if not options.mode_of(gpus or frozenset(options.sm_counts)).startswith("mps"):
+            return ""
+        place = self._mps.directory if self._mps else None
+        owner = _mps.owner_of(place or _mps.pipes_of(os.environ))
+        if _mps.serves(owner, uid):
+            return ""
+        log.warning("mps serves its own user alone", owner=owner, uid=uid)
+        return (
+            f"the mps that runs is of uid {owner} and serves no other: the job takes turns with it"
+        )
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))

@@ -81,9 +81,11 @@ class Sessions:
         self.limits = limits
         self.attach: AttachServer  # set by whoever made both
         self.note: Note  # the loop's
-        self.on_attach: Callable[[], None] = lambda: None  # called on the loop's thread
+        self.on_attach: list[Callable[[], None]] = []  # called on the loop's thread
         # What a job of a uid on some GPUs, or any, needs besides in its environment.
         self.surroundings: Callable[[int, frozenset[int]], dict[str, str]] = lambda *_: {}
+        # Why what runs there would not serve it; empty: it does, or nothing has to.
+        self.unserved: Callable[[int, frozenset[int]], str] = lambda *_: ""
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
         self._scheduler = scheduler
@@ -128,7 +130,10 @@ class Sessions:
         uid = connection.peer.uid
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
+        unserved = self.unserved(uid, gpus)
         why = self._no_such_instance(packet.gpu) or unfit(spec, gpus, self._scheduler.options)
+        if not why and unserved and spec.isolation.startswith("mps"):
+            why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why is not None:
             self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
             return
@@ -141,7 +146,7 @@ class Sessions:
         job_id = self._new_job_id()
         self.commands[job_id] = packet.command
         self._launched[connection.number] = job_id
-        self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec))
+        self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=unserved))
         log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         said = variables(spec, gpus, self._scheduler.options)
         said |= self.surroundings(uid, gpus)
@@ -175,7 +180,8 @@ class Sessions:
         self.info[process_id] = ProcessInfo(
             pid=connection.peer.pid, attached_ns=now_ns, is_there=connection.is_there
         )
-        self.on_attach()
+        for hear in self.on_attach:
+            hear()
         self._channels.open(process_id, pages)
         gpu = self._gpu_index.of(hello.device_uuids)
         self.note(

@@ -25,6 +25,7 @@ class JobRegistered:
     job_id: int
     uid: int
     spec: JobSpec
+    told: str = ""  # what it is to know from the start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

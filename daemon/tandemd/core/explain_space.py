@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tandemd.core.model import Job
+from tandemd.core.minima import gpus_of
+from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import owed_share, said, share_of, unfit, why_no_share
+from tandemd.core.space import owed_share, said, said_share, share_of, unfit, why_no_share
 from tandemd.core.substrate import SUBSTRATES
 
 
@@ -19,7 +20,8 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     if not asked:
         return lines
     if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
-        return [*lines, f"sm {asked} of the SMs, as `tandem run` set it when the job started"]
+        lines.append(f"sm {asked} of the SMs, as `tandem run` set it when the job started")
+        return [*lines, *_too_much_of_mps(scheduler, group)]
     if why_not := why_no_share(group, scheduler.policy, options):
         return [*lines, f"sm {asked} has no effect: {why_not}"]
     owed = owed_share(job, group, options)
@@ -30,3 +32,17 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     if group.owed_share < 0.999 * share_of(group, options):
         lines.append("that is less than it asks for: all such shares together are too much")
     return lines
+
+
+def _too_much_of_mps(scheduler: Scheduler, group: Group) -> list[str]:
+    options = scheduler.options
+    if options.mode_of(group.gpus) != "mps":
+        return []
+    beside = [job for job in scheduler.jobs.values() if gpus_of(job) & group.gpus]
+    together = sum(said_share(job.spec, gpus_of(job), options) for job in beside)
+    if together <= 1:
+        return []
+    return [
+        f"jobs here ask for {together:.0%} of the SMs together, which mps allows: each is a limit "
+        "of one job, and some SMs serve several"
+    ]

@@ -395,15 +395,20 @@ class Scheduler:
         self._bind(survivor, now_ns)
         self._structure_changed = True
 
+    def _register(self, event: JobRegistered, actions: list[Action]) -> None:
+        job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
+        job.registered = True
+        if event.told:
+            job.tell(event.now_ns, event.told)
+        actions.append(AnnounceJob(job_id=job.job_id, kind="registered"))
+
     def _change_job(
         self,
         event: JobRegistered | JobExited | JobUpdated | JobPaused | JobResumed,
         actions: list[Action],
     ) -> None:
         if isinstance(event, JobRegistered):
-            job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
-            job.registered = True
-            actions.append(AnnounceJob(job_id=job.job_id, kind="registered"))
+            self._register(event, actions)
             return
         if event.job_id not in self.jobs:
             raise UnknownJobError(f"no living job is named 'j-{event.job_id:x}'")

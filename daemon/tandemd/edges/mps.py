@@ -24,6 +24,8 @@ LOGS = "CUDA_MPS_LOG_DIRECTORY"
 STARTED = "started-by-tandemd"  # holds the pid of one of ours
 COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
+EARLY_S = 0.05  # while somebody is new, whose server may crash before it was ever seen
+EARLY_LOOKS = 60
 LONGEST_PAUSE_S = 60.0  # between two attempts to start what does not start
 ANSWER_S = 5.0
 START_S = 5.0
@@ -59,6 +61,7 @@ class MpsControl:
         self._child: subprocess.Popen[bytes] | None = None
         self._clients: dict[str, bool] = {}  # server -> whether it had any at the last look
         self._stopping = threading.Event()
+        self._came = threading.Event()  # somebody, or it is to stop
 
     @property
     def is_own(self) -> bool:
@@ -87,10 +90,22 @@ class MpsControl:
 
     def run(self) -> None:
         """Watch until `stop`."""
-        pause_s = self._look_s
-        while not self._stopping.wait(pause_s):
+        pause_s, early_left = self._look_s, 0
+        while not self._stopping.is_set():
+            if early_left:
+                self._stopping.wait(min(EARLY_S, pause_s))
+            elif self._came.wait(pause_s):
+                self._came.clear()
+                early_left = EARLY_LOOKS
+            if self._stopping.is_set():
+                return
+            early_left = max(0, early_left - 1)
             is_there = self._look()
             pause_s = self._look_s if is_there else min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def newcomer(self) -> None:
+        """A process is about to become a client: look soon, and more often. Any thread."""
+        self._came.set()
 
     def variables(self) -> dict[str, str]:
         """What a program has to have in its environment to find it; any thread."""
@@ -99,6 +114,7 @@ class MpsControl:
     def stop(self) -> None:
         """End `run`, and what we started, unless somebody uses it."""
         self._stopping.set()
+        self._came.set()
         if not (self.directory and self.is_own):
             return
         if any(self._servers(self.directory).values()):

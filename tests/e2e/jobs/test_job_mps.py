@@ -76,3 +76,16 @@ def test_after_a_crash_of_the_server_jobs_are_told_and_new_ones_run(place):
 
     assert victim.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert place.job("next", "-p", "latency").do("compute()") == [15]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+def test_mps_of_another_user_is_refused_or_the_job_is_told(place):
+    os.chown(place.folder / "mps" / "control", 1001, -1)  # as if that user had started it
+
+    job = place.job("theirs", "--env", "CUDA_VISIBLE_DEVICES=0")
+
+    code, why = place.refused("--isolation", "mps")
+    assert code == 125
+    assert "isolation mps, but the mps that runs is of uid 1001 and serves no other" in why
+    assert "serves no other: the job takes turns with it" in place.tandem("explain", "theirs")
+    assert job.do(f"os.environ.get('{PIPES}')") is None

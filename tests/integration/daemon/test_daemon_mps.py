@@ -20,7 +20,7 @@ PATIENCE_S = 20
 class Supervised:
     """A control for a test, what it told, and the thread that it runs in."""
 
-    def __init__(self, folder, **variables):
+    def __init__(self, folder, look_s=0.02, **variables):
         self.told = []
         self.heard = threading.Condition()
         self.environment = softgpu.environment(folder=folder / "gpu") | variables
@@ -30,7 +30,7 @@ class Supervised:
             environment=self.environment,
             gpus=(),
             tell=self._hear,
-            look_s=0.02,
+            look_s=look_s,
         )
         self._thread = threading.Thread(target=self.control.run)
 
@@ -181,6 +181,27 @@ def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps)
         f"the mps server {server} has ended: jobs that used it get cuda's errors; those that start "
         "now get another server"
     ]
+
+
+@pytest.mark.parametrize("is_heard_of", [True, False])
+def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_heard_of):
+    mps = Supervised(folder, look_s=3600)
+    assert mps.control.open()
+    with client_of(mps.own):
+        server = int(mps.ask("get_server_list"))
+        mps.watch()
+        if is_heard_of:
+            mps.control.newcomer()
+            pause = threading.Event()
+            while not mps.control._clients.get(str(server)):
+                pause.wait(0.01)
+
+        os.kill(server, signal.SIGKILL)
+        if is_heard_of:
+            assert mps.hears(f"the mps server {server} has ended")
+    mps.stop()
+
+    assert bool(mps.told) is is_heard_of
 
 
 def test_without_the_program_there_is_no_mps(folder):

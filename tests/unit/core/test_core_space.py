@@ -215,6 +215,23 @@ def test_what_a_job_has_to_have_in_its_environment(spec, gpus, said):
     assert variables(JobSpec(**spec), frozenset(gpus), options) == said
 
 
+@pytest.mark.parametrize("mode", ["time", "mps"])
+def test_two_jobs_that_claim_all_are_told_what_comes_of_it(mode):
+    talk = talking(mps_gpus=frozenset({0} if mode == "mps" else ()))
+    talk.attach(1, BATCH, sm_percent=100)
+    alone = lines(talk, 1)
+    talk.attach(2, BATCH, sm_percent=100)
+
+    said = {
+        "time": "that is less than it asks for: all such shares together are too much",
+        "mps": "jobs here ask for 200% of the SMs together, which mps allows",
+    }[mode]
+    assert said in lines(talk, 1)
+    assert said in lines(talk, 2)
+    assert said not in alone
+    assert owed(talk, 1) == pytest.approx(0.5 if mode == "time" else 0)
+
+
 def test_jobs_hear_of_what_they_ran_on_and_others_do_not():
     talk = talking(mps_gpus=frozenset({1}))
     talk.attach(1, BATCH, gpu=1)
