@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tandemd.core.foresight import Foresight
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
 from tandemd.core.quantum import is_over, left_ns
@@ -38,6 +39,7 @@ class Verdict:
 class WholeTurns:
     """In place of `Turns`."""
 
+    foresight: Foresight = field(default_factory=Foresight)  # nothing is measured here
     members: list[Group] = field(default_factory=list)
     policy: Policy | None = None
     reached_ns: float = 0.0

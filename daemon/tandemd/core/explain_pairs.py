@@ -33,6 +33,7 @@ def pair_lines(
             f"shares its turn with {partner.title}: {why}; gpu time of both at once is split "
             "between them: estimated" + _tried(turns.trials.told(group, partner, now_ns))
         )
+        yield from _foretold(group, partner, turns)
     for other in island:
         if other is group or other is partner:
             continue
@@ -40,7 +41,21 @@ def pair_lines(
         apart = judgement.fits and turns.trials.is_apart(group, other, now_ns)
         verb = "may share" if judgement.fits and not apart else "takes"
         told = turns.trials.told(group, other, now_ns) if judgement.fits else ""
+        endangered = turns.foresight.endangered(group, other) if judgement.fits else None
+        if endangered is not None:
+            verb, told = "takes", f"{endangered.title} is to miss its objective beside the other"
         yield f"{verb} turns with {other.title}: {judgement.why}{_tried(told)}"
+        yield from _foretold(group, other, turns)
+
+
+def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:
+    """Nothing before anything was measured on the GPU."""
+    slowdown, model = turns.foresight.slowdown(group, other), turns.foresight.model
+    if slowdown is not None and model.error is not None:
+        yield (
+            f"an iteration of it is to take {slowdown:.2f} times as long beside {other.title}: "
+            f"told from {model.count} measurements here, each foretold {model.error:.0%} off"
+        )
 
 
 def _tried(told: str) -> str:

@@ -30,10 +30,12 @@ class Latency:
     """The newest requests of one job: at most MOST, none older than SPAN_NS."""
 
     kind: RequestKind = RequestKind.BURST
+    _p99_ns: int | None = None  # None: to be counted anew
     _ended: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MOST))
 
     def add(self, durations_ns: Iterable[int], now_ns: int) -> None:
         """Requests that ended just now."""
+        self._p99_ns = None
         self._ended.extend((now_ns, duration_ns) for duration_ns in durations_ns)
         self.age(now_ns)
 
@@ -41,11 +43,13 @@ class Latency:
         """Forget what is too old."""
         while self._ended and now_ns - self._ended[0][0] > SPAN_NS:
             self._ended.popleft()
+            self._p99_ns = None
 
     def restart(self, kind: RequestKind) -> None:
         """They are told in another way from now on: the two are not compared."""
         self.kind = kind
         self._ended.clear()
+        self._p99_ns = None
 
     @property
     def count(self) -> int:
@@ -55,7 +59,17 @@ class Latency:
     @property
     def p99_ns(self) -> int:
         """99 of 100 requests took no longer; 0 = there was none."""
-        return percentile_ns([duration_ns for _, duration_ns in self._ended], 0.99)
+        if self._p99_ns is None:
+            self._p99_ns = percentile_ns([duration_ns for _, duration_ns in self._ended], 0.99)
+        return self._p99_ns
+
+    @property
+    def rate(self) -> float:
+        """Requests a second; 0 = not known."""
+        if len(self._ended) < 2:
+            return 0.0
+        span_ns = self._ended[-1][0] - self._ended[0][0]
+        return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
 
 
 def percentile_ns(durations_ns: Sequence[int], part: float) -> int:

@@ -828,6 +828,7 @@ class Scheduler:
         self.tuning.seat(self.islands, self.options, now_ns)
         for gpus, members in self.islands.items():
             weigh(members, self.policy, self.options)
+            self.turns[gpus].foresight.model = self.tuning.model_of(gpus)
             self.turns[gpus].seat(members, self.policy)
 
     def _decide(self, now_ns: int) -> list[Verdict]:

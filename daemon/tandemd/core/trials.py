@@ -59,10 +59,20 @@ class _Pair:
     parted_ns: int | None = None  # since when they take turns to be measured alone
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A trial's result for one of the two: how many times as long its iterations took."""
+
+    key: GroupKey
+    beside: GroupKey
+    factor: float
+
+
 class Trials:
     """The trials on one island. Belongs to its `Turns`."""
 
     def __init__(self) -> None:
+        self.measured: list[Measured] = []  # until somebody takes them
         self._alone: dict[GroupKey, _Alone] = {}
         self._pairs: dict[frozenset[GroupKey], _Pair] = {}
         self._looked_ns = 0
@@ -132,6 +142,7 @@ class Trials:
         if not all(step_ns.values()) or pair.time_ns < TRIAL_STEPS * max(step_ns.values()):
             return
         pair.gain = sum(pair.steps[key] * step_ns[key] for key in keys) / pair.time_ns
+        self._note_factors(pair, step_ns)
         pair.time_ns, pair.steps = 0, {}
         if pair.gain <= 1:
             pair.undone_until_ns = now_ns + REMEMBER_NS
@@ -142,6 +153,13 @@ class Trials:
             pair.parted_ns = now_ns
             for key in keys:
                 self._alone.pop(key, None)
+
+    def _note_factors(self, pair: _Pair, step_ns: dict[GroupKey, float]) -> None:
+        one, other = step_ns
+        for key, beside in ((one, other), (other, one)):
+            if pair.steps[key]:
+                factor = pair.time_ns / (pair.steps[key] * step_ns[key])
+                self.measured.append(Measured(key=key, beside=beside, factor=factor))
 
     def _tell(self, line: str, now_ns: int) -> None:
         for group in self._on_turn:

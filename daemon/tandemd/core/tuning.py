@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tandemd.core.events import RequestsServed
+from tandemd.core.interference import Interference
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.policy import Policy
 from tandemd.core.space import most_promised, said, said_share, share_of, why_no_share
@@ -29,6 +30,7 @@ class Tuning:
     tuners: dict[frozenset[int], Tuner] = field(default_factory=dict)  # by island
     wishes: dict[int, Change] = field(default_factory=dict)  # by job: what is fixed, and should not
     reasons: dict[int, str] = field(default_factory=dict)  # by job: of its newest change
+    _models: dict[frozenset[int], Interference] = field(default_factory=dict)
     _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
 
     def take(self, event: RequestsServed, job: Job) -> None:
@@ -68,6 +70,10 @@ class Tuning:
                 changes += [(gpus, each) for each in tuner.decide(sizes, settings, now_ns)]
         applied = [self._apply(change, islands[gpus], now_ns) for gpus, change in changes]
         return any(applied)
+
+    def model_of(self, gpus: frozenset[int]) -> Interference:
+        """How much jobs slow each other down there; it stays when the jobs have gone."""
+        return self._models.setdefault(gpus, Interference())
 
     def residual(self, job_id: int) -> float | None:
         """Of the last whole window of a job; None: there was none."""

@@ -19,7 +19,8 @@ Rules
 8. Whom the policy lets hold the turn beside the holder (companions.py) does so while both have
    work: the first in its line when the turn begins, or when there is none. The turn is counted in
    the holder's GPU time; a companion may become the holder, and the other way round, without its
-   gate moving. Two who get no more done together are parted again for a while (trials.py).
+   gate moving. Two who get no more done together are parted again for a while (trials.py). What was
+   measured so says who of a line goes first, and who had better not: foresight.py.
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -32,6 +33,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tandemd.core.companions import Pace
+from tandemd.core.foresight import Foresight
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
 from tandemd.core.quantum import is_over, left_ns
@@ -69,6 +71,7 @@ class Turns:
         self.companion: GroupKey | None = None
         self._companion: Group | None = None
         self.trials = Trials()
+        self.foresight = Foresight()
         self._turn_served_ns = 0  # the holder's served time when its turn began
         self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
@@ -83,6 +86,7 @@ class Turns:
         self._roster.seat(members, policy)
         self._changed = dict(self._roster.members)
         self.trials.keep(self._roster.members)
+        self.foresight.forget()
         self._holder = self._roster.members.get(self.holder) if self.holder else None
         self._companion = self._roster.members.get(self.companion) if self.companion else None
 
@@ -162,7 +166,7 @@ class Turns:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
         if policy.companions is not None and policy.companions.pace is Pace.FREE:
-            self.trials.look(self._alone_or_together(), now_ns)
+            self._look_at_trials(now_ns)
         self._plan_wake(policy, options, now_ns, verdict)
         return verdict
 
@@ -293,8 +297,19 @@ class Turns:
             and not group.dozing
             and companions.may_join(group, holder, options)
             and not self.trials.is_apart(group, holder, now_ns)
+            and self.foresight.endangered(group, holder) is None
         )
-        return min(waiting, key=lambda g: (policy.order(g), g.arrival), default=None)
+        return min(waiting, key=lambda g: self._rank_beside(g, holder, policy), default=None)
+
+    def _rank_beside(self, group: Group, holder: Group, policy: Policy) -> tuple[float, float, int]:
+        return (self.foresight.cost(group, holder), policy.order(group), group.arrival)
+
+    def _look_at_trials(self, now_ns: int) -> None:
+        """What they have measured teaches what to expect of others."""
+        self.trials.look(self._alone_or_together(), now_ns)
+        measured, self.trials.measured = self.trials.measured, []
+        if measured:
+            self.foresight.learn(measured, self._roster.members.values())
 
     def _flip_quiet(self, now_ns: int, verdict: Verdict) -> None:
         """Open or close everyone without work at once: nothing of theirs drains or waits.

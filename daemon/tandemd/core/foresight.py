@@ -1,0 +1,93 @@
+"""What is known of how jobs slow each other down, for those who decide who runs beside whom.
+
+Progress that was measured in trials (trials.py) teaches the model of the GPU (interference.py).
+From then on, of those who may share a turn, those go first that are to slow each other down least;
+and nobody joins who would make a job with an objective miss it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tandemd.core.interference import Features, Interference, Neighbour, features_of
+from tandemd.core.model import Group, GroupKey
+from tandemd.core.trials import Measured
+
+FINE = 0.1  # predictions that differ by less are alike
+
+
+@dataclass(slots=True)
+class Foresight:
+    """Of one island. What it says of two groups it keeps until it learns more, or `forget`."""
+
+    model: Interference = field(default_factory=Interference)
+    _slowdowns: dict[tuple[GroupKey, GroupKey], float | None] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Other groups are there, or what their work is has changed."""
+        self._slowdowns.clear()
+
+    def learn(self, measured: Iterable[Measured], members: Iterable[Group]) -> None:
+        """Take in what trials have measured of these groups."""
+        self.forget()
+        known: dict[GroupKey, Features | None] = {g.key: features(g) for g in members}
+        for one in measured:
+            own, other = known.get(one.key), known.get(one.beside)
+            if own is not None and other is not None:
+                self.model.learn(Neighbour(own), Neighbour(other), one.factor)
+
+    def slowdown(self, group: Group, beside: Group) -> float | None:
+        """How many times as long it is to take beside the other; None: nobody knows.
+
+        Nothing is known before anything was measured, or of work of which nobody knows what it is.
+        """
+        if not self.model.count:
+            return None
+        pair = (group.key, beside.key)
+        if pair not in self._slowdowns:
+            own, other = features(group), features(beside)
+            self._slowdowns[pair] = (
+                None
+                if own is None or other is None
+                else self.model.factor(Neighbour(own), [Neighbour(other)])
+            )
+        return self._slowdowns[pair]
+
+    def cost(self, group: Group, beside: Group) -> float:
+        """Ranks those who might join: the least goes first; 0 while nothing is known."""
+        slowdowns = [self.slowdown(group, beside), self.slowdown(beside, group)]
+        return FINE * round(sum(each - 1 for each in slowdowns if each is not None) / FINE)
+
+    def endangered(self, group: Group, beside: Group) -> Group | None:
+        """Which of the two would miss an objective by that; None: neither, as far as is known."""
+        for one, other in ((group, beside), (beside, group)):
+            if not any(job.spec.slo_p99_ns for job in one.jobs.values()):
+                continue
+            slowdown = self.slowdown(one, other)
+            if slowdown is not None and _misses(one, slowdown):
+                return one
+        return None
+
+
+def features(group: Group) -> Features | None:
+    """Of the work of all its processes; None: of one of them it is not known."""
+    mixes = [process.mix for process in group.processes.values()]
+    found = [features_of(mix) for mix in mixes if mix is not None]
+    if not found or len(found) < len(mixes):
+        return None
+    count = len(found)
+    return Features(
+        sm=sum(each.sm for each in found) / count,
+        memory=sum(each.memory for each in found) / count,
+        copy=sum(each.copy for each in found) / count,
+    )
+
+
+def _misses(group: Group, slowdown: float) -> bool:
+    """An objective that it keeps now."""
+    return any(
+        job.latency.p99_ns <= job.spec.slo_p99_ns < job.latency.p99_ns * slowdown
+        for job in group.jobs.values()
+        if job.spec.slo_p99_ns
+    )

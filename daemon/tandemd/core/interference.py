@@ -1,0 +1,134 @@
+"""How much slower work gets beside other work: a linear model, fitted where it runs.
+
+As gpu-let's (Choi et al., USENIX ATC 2022, section 4.4): the factor by which a job's iteration gets
+longer is linear in what it and its neighbour need, each scaled by the part of the SMs that it has,
+at least 1, and of several neighbours the greatest counts. There the features are utilisations of L2
+and DRAM, read from hardware counters. Here they are what telemetry tells: the parts of its own GPU
+time in which a job's kernels fill the SMs, move bytes, or copy (core.model.Mix).
+
+The coefficients are found by ridge regression around `PRIOR`, from every measured factor, older
+ones counting less. Until something was measured the prior is all there is, and `error` says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tandemd.core.model import Bound, Mix
+
+# What each feature is, and its coefficient before anything was measured. The four of sm and memory
+# are gpu-let's of L2 and DRAM on an RTX 2080 Ti, as published with its code: a place to start from.
+# Two jobs that copy share one link: half of it each is twice the time.
+TERMS = ("sm of its own", "sm beside it", "memory of its own", "memory beside it", "copies at once")
+PRIOR = (0.1129, 0.7160, 0.3549, 0.0882, 1.0, 0.8954)  # the last is the constant
+RIDGE = 0.1  # the prior counts as much as so much of a measurement
+FORGET = 0.995  # an older measurement counts so much of the next
+REMEMBERED = 64  # errors
+_RANGE = range(len(PRIOR))
+MOST_FACTOR = 16.0  # measured factors beyond are taken for something else than interference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a job needs while it runs alone, each 0..1."""
+
+    sm: float = 0.0  # of its GPU time: kernels that fill the SMs
+    memory: float = 0.0  # kernels bound by memory bandwidth
+    copy: float = 0.0  # copies
+    busy: float = 1.0  # of all time: has work on the GPU
+
+
+def features_of(mix: Mix, busy: float = 1.0) -> Features:
+    """From what its work was bound by. Work that moves bytes fills the SMs, too."""
+    shares = mix.shares
+    return Features(
+        sm=min(1.0, shares[Bound.COMPUTE] + shares[Bound.MEMORY]),
+        memory=shares[Bound.MEMORY],
+        copy=shares[Bound.COPY],
+        busy=min(1.0, max(0.0, busy)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A job, and the part of the SMs that it may use, 0..1."""
+
+    features: Features
+    part: float = 1.0
+
+
+def terms(own: Neighbour, other: Neighbour) -> tuple[float, ...]:
+    """The features of a pair, the constant last. Whoever is idle half of the time is half there."""
+    mine, theirs, there = own.features, other.features, other.features.busy
+    return (
+        mine.sm * own.part,
+        theirs.sm * other.part * there,
+        mine.memory * own.part,
+        theirs.memory * other.part * there,
+        mine.copy * theirs.copy * there,
+        1.0,
+    )
+
+
+@dataclass(slots=True)
+class Interference:
+    """The model of one GPU. Belongs to one thread; it is not kept when the daemon ends."""
+
+    weights: tuple[float, ...] = PRIOR
+    count: int = 0  # measurements so far
+    _matrix: list[list[float]] = field(
+        default_factory=lambda: [[RIDGE * (i == j) for j in range(len(PRIOR))] for i in _RANGE]
+    )
+    _vector: list[float] = field(default_factory=lambda: [RIDGE * weight for weight in PRIOR])
+    _errors: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+    def factor(self, own: Neighbour, others: Iterable[Neighbour]) -> float:
+        """How many times as long an iteration takes beside `others` as alone, 1 at least."""
+        predicted = (_dot(self.weights, terms(own, other)) for other in others)
+        return max((1.0, *predicted))
+
+    def learn(self, own: Neighbour, other: Neighbour, factor: float) -> None:
+        """A factor was measured: iteration time beside `other` over that alone."""
+        if not 0 < factor <= MOST_FACTOR:
+            return
+        self._errors.append(abs(self.factor(own, [other]) - factor) / factor)
+        row = terms(own, other)
+        for i in _RANGE:
+            # The prior stays what it is: only what was measured grows old.
+            prior = RIDGE * PRIOR[i]
+            self._vector[i] = FORGET * (self._vector[i] - prior) + prior + row[i] * factor
+            for j in _RANGE:
+                base = RIDGE * (i == j)
+                self._matrix[i][j] = FORGET * (self._matrix[i][j] - base) + base + row[i] * row[j]
+        self.weights = solve(self._matrix, self._vector)
+        self.count += 1
+
+    @property
+    def error(self) -> float | None:
+        """Mean of |predicted - measured| / measured, each predicted before it was learnt."""
+        return sum(self._errors) / len(self._errors) if self._errors else None
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def solve(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[float, ...]:
+    """The solution of `matrix` x = `vector` by elimination; the matrix is positive definite.
+
+    Such a matrix needs no pivoting (Golub and Van Loan, Matrix Computations, section 4.2).
+    """
+    rows = [[*row, value] for row, value in zip(matrix, vector, strict=True)]
+    size = len(rows)
+    for i, row in enumerate(rows):
+        for below in rows[i + 1 :]:
+            ratio = below[i] / row[i]
+            for j in range(i, size + 1):
+                below[j] -= ratio * row[j]
+    found = [0.0] * size
+    for i in reversed(range(size)):
+        known = sum(rows[i][j] * found[j] for j in range(i + 1, size))
+        found[i] = (rows[i][size] - known) / rows[i][i]
+    return tuple(found)

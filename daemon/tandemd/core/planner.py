@@ -1,0 +1,183 @@
+"""Time, space or both: how a set of jobs had best share one GPU.
+
+Of the plans there are (plans.py) the one is best with which fewer objectives are missed, and of
+those the one with most progress. Few jobs are planned exhaustively, more of them by best fit: each
+objective gets the smallest room that does, or moves in with another one where that saves room, and
+all others share what is left.
+
+Another plan is gone by at once where jobs came or went, and else only where it was better by
+`BETTER` in `WINDOWS` looks in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb, inf
+
+from tandemd.core.plans import Part, Plan, Scene, Valued, Worker
+
+MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
+BETTER = 0.07  # of the progress that is
+WINDOWS = 2
+_DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
+
+
+def best(scene: Scene) -> Valued:
+    """The best plan; there is at least one job."""
+    return max(map(scene.value, candidates(scene)), key=lambda valued: valued.rank)
+
+
+def alternatives(scene: Scene) -> list[Valued]:
+    """The best plan of each kind, best first; there is at least one job."""
+    found: dict[str, Valued] = {}
+    for valued in map(scene.value, candidates(scene)):
+        if valued.kind not in found or valued.rank > found[valued.kind].rank:
+            found[valued.kind] = valued
+    return sorted(found.values(), key=lambda valued: valued.rank, reverse=True)
+
+
+def candidates(scene: Scene) -> Iterator[Plan]:
+    """Plans worth a look: all if they are few. To share nothing but time is always among them."""
+    names, groups = tuple(scene.workers), scene.gpu.groups
+    yield (Part(groups, names),)
+    if groups < 2 or len(names) < 2:
+        return
+    yield from _all(scene) if _count(len(names), groups) <= MOST_EXHAUSTIVE else _fits(scene)
+
+
+def _all(scene: Scene) -> Iterator[Plan]:
+    """Every division of the jobs into two parts or more, and of all groups between them."""
+    groups = scene.gpu.groups
+    for division in _divisions(tuple(scene.workers)):
+        if not 2 <= len(division) <= groups:
+            continue
+        if not scene.gpu.can_mix and any(len(members) > 1 for members in division):
+            continue
+        for cuts in combinations(range(1, groups), len(division) - 1):
+            sizes = [end - begin for begin, end in pairwise((0, *cuts, groups))]
+            plan = tuple(map(Part, sizes, division))
+            if all(_fits_what_is_fixed(part, scene) for part in plan):
+                yield plan
+
+
+def _fits_what_is_fixed(part: Part, scene: Scene) -> bool:
+    return all(scene.workers[name].groups in (0, part.groups) for name in part.members)
+
+
+def _divisions(names: tuple[str, ...]) -> Iterator[list[tuple[str, ...]]]:
+    """All set partitions."""
+    if not names:
+        yield []
+        return
+    first, rest = names[0], names[1:]
+    for division in _divisions(rest):
+        yield [(first,), *division]
+        for i, members in enumerate(division):
+            yield [*division[:i], (first, *members), *division[i + 1 :]]
+
+
+def _count(jobs: int, groups: int) -> float:
+    """No fewer plans than `_all` has."""
+    if jobs >= len(_DIVISIONS):
+        return inf
+    return _DIVISIONS[jobs] * max(comb(groups - 1, parts - 1) for parts in range(2, jobs + 1))
+
+
+def _fits(scene: Scene) -> Iterator[Plan]:
+    """Best fit, with more and more groups kept for those without an objective."""
+    for spare in range(scene.gpu.groups):
+        plan = _fit(scene, spare)
+        if plan is not None:
+            yield plan
+
+
+def _fit(scene: Scene, spare: int) -> Plan | None:
+    """None: there is not so much room."""
+    workers = scene.workers.values()
+    needs = {w.name: _need(w, scene) for w in workers if w.slo_ns or w.groups}
+    parts: list[Part] = []
+    for name in sorted(needs, key=lambda one: needs[one], reverse=True):
+        room = scene.gpu.groups - spare - sum(part.groups for part in parts)
+        parts = _house(name, needs[name], parts, room, scene)
+    rest = tuple(worker.name for worker in workers if worker.name not in needs)
+    left = scene.gpu.groups - sum(part.groups for part in parts)
+    if left < 0 or (rest and left < 1):
+        return None
+    if rest:
+        return (*parts, Part(left, rest))
+    if left:  # nobody is left to have it but who has most
+        i = max(range(len(parts)), key=lambda i: parts[i].groups)
+        parts[i] = Part(parts[i].groups + left, parts[i].members)
+    return tuple(parts)
+
+
+def _house(name: str, need: int, parts: list[Part], room: int, scene: Scene) -> list[Part]:
+    """Into the smallest part where all goes well with it; else a part of its own, if there is room.
+
+    Else into the largest part that may be shared.
+    """
+    own = [*parts, Part(need, (name,))]
+    if not scene.gpu.can_mix or scene.workers[name].groups:
+        return own
+    joined = []
+    for i, part in sorted(enumerate(parts), key=lambda each: each[1].groups):
+        if not any(scene.workers[member].groups for member in part.members):
+            shared = Part(part.groups, (*part.members, name))
+            joined.append([*parts[:i], shared, *parts[i + 1 :]])
+            if _goes_well(shared, scene):
+                return joined[-1]
+    return own if need <= room or not joined else joined[-1]
+
+
+def _need(worker: Worker, scene: Scene) -> int:
+    """The fewest groups with which it keeps its objective by itself, if any do."""
+    if worker.groups:
+        return worker.groups
+    sizes = range(1, scene.gpu.groups)
+    fits = (groups for groups in sizes if _goes_well(Part(groups, (worker.name,)), scene))
+    return next(fits, scene.gpu.groups)
+
+
+def _goes_well(part: Part, scene: Scene) -> bool:
+    """All its objectives are kept, if nobody is beside it."""
+    forecasts = scene.forecast(part, ())
+    return not any(scene.misses(name, forecast) for name, forecast in forecasts)
+
+
+@dataclass(slots=True)
+class Planner:
+    """Holds on to a plan until another one is better for some time. Belongs to one thread."""
+
+    current: Valued | None = None
+    _names: frozenset[str] = frozenset()
+    _better: int = 0  # looks in a row
+
+    def look(self, scene: Scene) -> str:
+        """Choose `current` anew; why it is another plan than before, empty: it is not.
+
+        Call it when jobs came or went, and once a window.
+        """
+        names, before = frozenset(scene.workers), self.current
+        if not names:
+            self.current, self._names, self._better = None, names, 0
+            return ""
+        found = best(scene)
+        if before is None or names != self._names:
+            self.current, self._names, self._better = found, names, 0
+            return "other jobs are there"
+        now = self.current = scene.value(before.plan)
+        self._better = self._better + 1 if _is_clearly_better(found, now) else 0
+        if self._better < WINDOWS:
+            return ""
+        self.current, self._better = found, 0
+        if found.missed < now.missed:
+            return f"it misses {found.missed} objectives and not {now.missed}"
+        return f"it promises {found.progress:.2f} of progress and not {now.progress:.2f}"
+
+
+def _is_clearly_better(found: Valued, now: Valued) -> bool:
+    if found.missed != now.missed:
+        return found.missed < now.missed
+    return found.progress > (1 + BETTER) * now.progress

@@ -1,0 +1,165 @@
+"""A plan for sharing one GPU, and what is to be expected of it.
+
+A plan divides the SMs into *parts*; the jobs of a part take turns on it, those of different parts
+run side by side. One part is sharing in time, a part for each job is sharing in space, and all that
+lies between is both, as gpu-lets are (Choi et al., USENIX ATC 2022, section 4).
+
+Progress is counted as core/trials.py counts it: 1 is what a job gets done alone on the whole GPU;
+of one that answers requests at a rate, the part of them that it answers.
+
+    iteration   on the SMs of its part, by the job's scaling curve, times the greatest slowdown by a
+                job of another part (interference.py)
+    requests    come to a part by chance, and are answered in order of arrival; p99 is that of a
+                queue with one server (M/G/1) whose waits are taken to be exponential, as they are
+                under load (Kingman 1962), behind a turn that is under way
+    the rest    what requests leave of a part goes to its other jobs by weight
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, log
+
+from tandemd.core.interference import Features, Interference, Neighbour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One job, as the planner sees it."""
+
+    name: str
+    solo_ns: float  # an iteration or a request, alone on the whole GPU
+    at: Callable[[int], float]  # the same on so many SMs, alone
+    features: Features = field(default_factory=Features)
+    weight: float = 1.0
+    slo_ns: int = 0  # of the p99 of its requests; 0 = none
+    rate: float = 0.0  # requests a second; 0 = it does what it can
+    groups: int = 0  # that a person fixed; 0 = any number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """What is divided."""
+
+    groups: int  # that can be told apart; 1 = only time can be shared
+    sms_of_group: int
+    turn_ns: float = 10_000_000  # that a job without requests keeps its part at most
+    can_mix: bool = True  # several jobs may take turns on a part beside others
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Jobs that take turns on so many groups of SMs."""
+
+    groups: int
+    members: tuple[str, ...]
+
+
+Plan = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is to be expected of one job."""
+
+    progress: float
+    p99_ns: float = 0.0  # of its requests; inf = it cannot answer them all; 0 = it has none
+    slowdown: float = 1.0  # by neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """A plan and what is to be expected of it."""
+
+    plan: Plan
+    forecasts: Mapping[str, Forecast]
+    missed: int  # objectives
+    progress: float  # of all jobs together by weight, 0 to their number
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        """The greatest is the best: objectives, then progress, then as few parts as will do."""
+        return (-self.missed, round(self.progress, 6), -len(self.plan))
+
+    @property
+    def kind(self) -> str:
+        """What is shared."""
+        if len(self.plan) == 1:
+            return "time"
+        return "space" if all(len(part.members) == 1 for part in self.plan) else "time and space"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Jobs on a GPU, and what they do to each other."""
+
+    workers: Mapping[str, Worker]
+    gpu: Gpu
+    model: Interference
+
+    def value(self, plan: Plan) -> Valued:
+        """What is to be expected of a plan."""
+        forecasts: dict[str, Forecast] = {}
+        for part in plan:
+            forecasts |= self.forecast(part, [other for other in plan if other is not part])
+        workers = self.workers
+        weights = sum(worker.weight for worker in workers.values())
+        progress = sum(workers[name].weight * each.progress for name, each in forecasts.items())
+        missed = sum(self.misses(name, forecast) for name, forecast in forecasts.items())
+        return Valued(plan, forecasts, missed, progress * len(workers) / weights)
+
+    def misses(self, name: str, forecast: Forecast) -> bool:
+        """Its objective, if it has one."""
+        slo_ns = self.workers[name].slo_ns
+        return bool(slo_ns) and forecast.p99_ns > slo_ns
+
+    def forecast(self, part: Part, others: Sequence[Part]) -> Iterator[tuple[str, Forecast]]:
+        """Of the members of a part, beside other parts."""
+        slowdowns = self._slowdowns(part, others)
+        sms = part.groups * self.gpu.sms_of_group
+        takes_ns = {name: self.workers[name].at(sms) * slowdowns[name] for name in part.members}
+        asked = [(self.workers[n].rate, takes_ns[n]) for n in part.members if self.workers[n].rate]
+        use = sum(rate * ns / 1e9 for rate, ns in asked)
+        wait_ns = _p99_wait_ns(asked, use) + self._turn_ns(takes_ns)
+        left, weights = max(0.0, 1 - use), self._weight_without_rate(part)
+        for name in part.members:
+            worker = self.workers[name]
+            if worker.rate:
+                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_ns
+            else:
+                mine = left * worker.weight / weights
+                progress = mine * worker.solo_ns / takes_ns[name]
+                p99_ns = takes_ns[name] / mine if mine else inf
+            yield name, Forecast(progress=progress, p99_ns=p99_ns, slowdown=slowdowns[name])
+
+    def _slowdowns(self, part: Part, others: Sequence[Part]) -> dict[str, float]:
+        beside = [
+            Neighbour(self.workers[name].features, other.groups / self.gpu.groups)
+            for other in others
+            for name in other.members
+        ]
+        share = part.groups / self.gpu.groups
+        owns = {name: Neighbour(self.workers[name].features, share) for name in part.members}
+        return {name: self.model.factor(own, beside) for name, own in owns.items()}
+
+    def _turn_ns(self, takes_ns: Mapping[str, float]) -> float:
+        """That a job which does what it can has begun."""
+        others = [ns for name, ns in takes_ns.items() if not self.workers[name].rate]
+        return min(self.gpu.turn_ns, max(others, default=0.0))
+
+    def _weight_without_rate(self, part: Part) -> float:
+        workers = [self.workers[name] for name in part.members]
+        return sum(worker.weight for worker in workers if not worker.rate)
+
+
+def _p99_wait_ns(asked: Sequence[tuple[float, float]], use: float) -> float:
+    """`asked`: requests a second, and what one takes; `use`: the part of the time they take."""
+    if use >= 1:
+        return inf
+    if use <= 0.01:
+        return 0.0  # fewer than one in a hundred find anybody before them
+    # P(wait > w) = use * exp(-w / mean), with the mean of those who wait: the residual of what is
+    # being answered, over what is not in use.
+    squares, sums = sum(r * ns * ns for r, ns in asked), sum(r * ns for r, ns in asked)
+    return squares / sums / (2 * (1 - use)) * log(100 * use)

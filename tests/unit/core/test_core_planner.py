@@ -1,0 +1,217 @@
+"""Time, space or both: what the planner makes of jobs whose figures are known."""
+
+from itertools import pairwise
+
+import pytest
+
+from tandemd.core.interference import Features, Interference
+from tandemd.core.planner import BETTER, Planner, alternatives, best, candidates
+from tandemd.core.plans import Gpu, Part, Scene, Worker
+
+MS, SECOND = 1_000_000, 1_000_000_000
+GROUPS, SMS = 8, 16
+QUIET = Interference(weights=(0, 0, 0, 0, 0, 1))  # nobody slows anybody down
+
+
+def worker(name, solo_ms=10.0, knee=GROUPS, **facts):
+    """It takes as long on `knee` groups or more as on all, and is as slow as they are few below."""
+
+    def at(sms):
+        return solo_ms * MS * max(1.0, knee * SMS / sms)
+
+    return Worker(name=name, solo_ns=solo_ms * MS, at=at, **facts)
+
+
+def scene(*workers, model=QUIET, groups=GROUPS, **gpu):
+    return Scene(
+        {w.name: w for w in workers},
+        Gpu(groups=groups, sms_of_group=GROUPS * SMS // groups, **gpu),
+        model,
+    )
+
+
+def parts(valued):
+    return {part.members: part.groups for part in valued.plan}
+
+
+def test_two_that_fill_the_gpu_get_nothing_from_space():
+    found = best(scene(worker("a"), worker("b")))
+
+    assert found.kind == "time"
+    assert found.progress == pytest.approx(1)
+
+
+def test_two_of_which_neither_fills_the_gpu_run_side_by_side():
+    found = best(scene(worker("a", knee=4), worker("b", knee=4)))
+
+    assert found.kind == "space"
+    assert parts(found) == {("a",): 4, ("b",): 4}
+    assert found.progress == pytest.approx(2)
+
+
+def test_two_that_slow_each_other_down_had_better_take_turns():
+    features = Features(sm=1.0, memory=1.0)
+    model = Interference(weights=(0, 0, 1.5, 1.5, 0, 1))
+    jobs = [worker(name, knee=4, features=features) for name in "ab"]
+
+    assert best(scene(*jobs, model=model)).kind == "time"
+
+
+def test_those_with_little_to_do_take_turns_beside_a_large_one():
+    jobs = (
+        worker("large", knee=6),
+        *(worker(name, knee=2, rate=20.0, slo_ns=100 * MS) for name in ("s1", "s2")),
+    )
+
+    found = best(scene(*jobs))
+
+    assert found.kind == "time and space"
+    assert parts(found) == {("large",): 6, ("s1", "s2"): 2}
+
+
+def test_where_parts_have_one_job_each_nobody_takes_turns_beside_others():
+    jobs = (worker("large", knee=6), worker("s1", knee=2), worker("s2", knee=2))
+
+    assert best(scene(*jobs, can_mix=False)).kind in ("space", "time")
+
+
+def test_an_objective_comes_before_progress():
+    server = worker("server", solo_ms=8, knee=2, slo_ns=25 * MS, rate=20.0)
+    trainer = worker("trainer", solo_ms=100)
+
+    found = best(scene(server, trainer))
+    in_time = best(scene(server, trainer, groups=1))
+
+    assert (found.missed, in_time.missed) == (0, 1)  # a turn of the trainer takes 10 ms
+    assert parts(found) == {("server",): 2, ("trainer",): 6}
+
+
+def test_more_requests_than_it_can_answer_are_missed_in_every_plan():
+    server = worker("server", solo_ms=10, slo_ns=500 * MS, rate=120.0)
+
+    found = best(scene(server, worker("trainer")))
+
+    assert found.missed == 1
+    assert found.forecasts["server"].progress <= 1 / 1.2 + 1e-9
+
+
+def test_requests_take_longer_the_more_there_are():
+    figures = []
+    for rate in (1.0, 20.0, 50.0, 80.0, 95.0):
+        alone = scene(worker("server", rate=rate), groups=1)
+        figures.append(best(alone).forecasts["server"].p99_ns)
+
+    assert figures[0] == 10 * MS
+    assert all(less < more for less, more in pairwise(figures))
+
+
+def test_what_a_person_fixed_stays():
+    jobs = (worker("a", knee=4, groups=6), worker("b", knee=4))
+
+    assert parts(best(scene(*jobs))) == {("a",): 6, ("b",): 2}
+
+
+@pytest.mark.parametrize("count", [7, 12])
+def test_many_jobs_are_placed_by_best_fit(count):
+    servers = [
+        worker(f"s{i}", solo_ms=2, knee=1 + i % 3, slo_ns=40 * MS, rate=5.0) for i in range(count)
+    ]
+    here = scene(*servers, worker("t1"), worker("t2"))
+
+    found = best(here)
+
+    assert found.missed == 0
+    assert sum(part.groups for part in found.plan) == GROUPS
+    assert sorted(name for part in found.plan for name in part.members) == sorted(here.workers)
+    assert found.progress >= here.value((Part(GROUPS, tuple(here.workers)),)).progress
+
+
+def test_with_best_fit_what_is_fixed_stays_too_and_rooms_never_overflow():
+    jobs = [worker(f"s{i}", slo_ns=40 * MS, rate=50.0) for i in range(8)]
+    here = scene(worker("fixed", groups=3), *jobs)
+
+    for plan in candidates(here):
+        assert sum(part.groups for part in plan) == GROUPS
+        if len(plan) > 1:
+            assert Part(3, ("fixed",)) in plan
+
+
+def test_best_fit_without_sharing_parts_gives_up_where_there_is_no_room():
+    jobs = [worker(f"s{i}", slo_ns=40 * MS, rate=1.0) for i in range(9)]
+
+    assert [len(plan) for plan in candidates(scene(*jobs, can_mix=False))] == [1]
+
+
+def test_all_with_an_objective_share_what_is_left_over():
+    jobs = [worker(f"s{i}", solo_ms=1, knee=1, slo_ns=40 * MS, rate=1.0) for i in range(8)]
+
+    found = [plan for plan in candidates(scene(*jobs)) if len(plan) > 1 or plan[0].groups < GROUPS]
+
+    assert all(sum(part.groups for part in plan) == GROUPS for plan in found)
+
+
+def test_alternatives_are_the_best_of_each_kind():
+    jobs = (worker("large", knee=6), worker("s1", knee=2), worker("s2", knee=2))
+
+    found = alternatives(scene(*jobs))
+
+    assert found[0] == best(scene(*jobs))
+    assert {valued.kind for valued in found} == {"time", "space", "time and space"}
+
+
+def test_a_plan_is_held_until_another_one_is_clearly_better_twice():
+    planner, jobs = Planner(), [worker("a", knee=4), worker("b", knee=4)]
+    first = scene(*jobs)
+    assert planner.look(first) == "other jobs are there"
+    assert parts(planner.current) == {("a",): 4, ("b",): 4}
+
+    other = scene(worker("a", knee=6), worker("b", knee=2))
+    assert planner.look(other) == ""
+    assert parts(planner.current) == {("a",): 4, ("b",): 4}
+    assert "of progress and not" in planner.look(other)
+
+    assert parts(planner.current) == {("a",): 6, ("b",): 2}
+    assert planner.look(other) == ""
+
+
+def test_a_little_better_is_not_reason_enough():
+    planner = Planner()
+    planner.look(scene(worker("a", knee=4), worker("b", knee=4)))
+    other = scene(worker("a", knee=5), worker("b", knee=3.6))
+    gain = best(other).progress / other.value(planner.current.plan).progress
+    assert 1 < gain < 1 + BETTER
+
+    assert [planner.look(other) for _ in range(5)] == [""] * 5
+
+
+def test_an_objective_that_is_missed_is_reason_enough():
+    planner, trainer = Planner(), worker("trainer", solo_ms=100)
+    planner.look(scene(worker("server", 8, knee=2, slo_ns=25 * MS, rate=20.0), trainer))
+    busier = scene(worker("server", 8, knee=4, slo_ns=25 * MS, rate=20.0), trainer)
+
+    assert planner.look(busier) == ""
+    assert "misses 0 objectives and not 1" in planner.look(busier)
+
+
+def test_jobs_that_came_or_went_are_planned_for_at_once():
+    planner = Planner()
+    planner.look(scene(worker("a"), worker("b")))
+
+    planner.look(scene(worker("a", knee=4), worker("b", knee=4), worker("c", knee=4)))
+
+    assert set(planner.current.forecasts) == {"a", "b", "c"}
+    assert planner.look(scene()) == ""
+    assert planner.current is None
+
+
+def test_a_job_alone_has_it_all():
+    found = best(scene(worker("a")))
+
+    assert (found.kind, parts(found), found.progress) == ("time", {("a",): GROUPS}, 1.0)
+
+
+def test_an_objective_of_work_without_a_rate_is_that_of_an_iteration():
+    found = best(scene(worker("a", slo_ns=15 * MS), worker("b"), groups=1))
+
+    assert found.forecasts["a"].p99_ns == pytest.approx(20 * MS)
+    assert found.missed == 1
