@@ -11,13 +11,14 @@ from typing import Protocol, Self, TypeVar
 
 import grpc
 
-from tandem import _convert, _convert_partition
+from tandem import _convert, _convert_partition, _convert_plans
 from tandem._login import Login
 from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
 from tandem._results import (
     Explanation,
     Gpu,
     GpuCut,
+    GpuPlans,
     Job,
     JobEvent,
     MemoryHistory,
@@ -69,7 +70,6 @@ class Client:
         self._channel = grpc.insecure_channel(f"unix:{self._place.rpc}", options=_CHANNEL_OPTIONS)
         self._jobs = services.JobServiceStub(self._channel)
         self._gpus = services.GpuServiceStub(self._channel)
-        self._partitions = services.PartitionServiceStub(self._channel)
         self._daemon = services.DaemonServiceStub(self._channel)
         self._partitions = services.PartitionServiceStub(self._channel)
         self._lock = threading.Lock()  # protects _login; held while connecting, never in a call
@@ -216,6 +216,11 @@ class Client:
         """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
         answer = self._call(self._partitions.GetPartition, pb.GetPartitionRequest(), deadline_s)
         return _convert_partition.partitions(answer)
+
+    def plans(self, *, deadline_s: float = DEADLINE_S) -> list[GpuPlans]:
+        """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
+        answer = self._call(self._partitions.PlanPartition, pb.PlanPartitionRequest(), deadline_s)
+        return _convert_plans.plans(answer)
 
     def status(self, *, deadline_s: float = DEADLINE_S) -> Status:
         """The daemon itself."""

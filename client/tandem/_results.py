@@ -191,6 +191,40 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """What is to be expected of a job under a plan."""
+
+    job: str
+    display_name: str
+    sms: int
+    shares_with: tuple[str, ...]  # jobs it takes turns with there
+    progress_ratio: float  # 1 = as if it were alone on the whole GPU
+    p99_ns: int | None  # of its requests; None: it has none, or cannot answer all
+    misses: bool  # its objective
+    slowdown: float  # by jobs on other SMs, 1 at least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A way to share a GPU."""
+
+    kind: str  # time, space, time and space
+    needs: str  # what it takes
+    progress: float  # of all together, by weight: 0 to their number
+    missed: int  # objectives
+    jobs: tuple[PlannedJob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPlans:
+    """The best plan of each kind for the jobs on a GPU, best first."""
+
+    gpu: Gpu
+    plans: tuple[Plan, ...]
+    notes: tuple[str, ...]  # what is not known, and how far earlier forecasts were off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCut:
     """What was, or would be, done to cut a GPU by MIG."""
 

@@ -28,6 +28,7 @@ from tandemd.core.layouts import parse_layout
 from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
 from tandemd.core.partition import part_sms_of, parts_of
+from tandemd.core.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, unfit
@@ -48,6 +49,7 @@ from tandemd.views import (
     JobView,
     MetricsView,
     PartitionView,
+    PlansView,
     ProcessView,
     StatusView,
     WindowView,
@@ -358,6 +360,25 @@ class Desk:
 
         views = self.gpus()
         return self._loop.ask(lambda: [answer(view) for view in views])
+
+    def plans(self, uid: int) -> list[PlansView]:
+        """How the jobs on each GPU that the caller may see might share it."""
+        core = self._loop.scheduler
+
+        def answer() -> dict[int, Outlook]:
+            found = {
+                gpus: outlook(
+                    (g for g in members if all(self._may_see(uid, j) for j in g.jobs.values())),
+                    gpus,
+                    core.options,
+                    core.tuning.model_of(gpus),
+                )
+                for gpus, members in core.islands.items()
+            }
+            return {gpu: seen for gpus, seen in found.items() if seen for gpu in gpus}
+
+        views, outlooks = self.gpus(), self._loop.ask(answer)
+        return [PlansView.of(view, outlooks.get(view.gpu.index)) for view in views]
 
     def metrics(self, uid: int) -> MetricsView:
         """All that can be counted of the living jobs the caller may see, and of the GPUs."""

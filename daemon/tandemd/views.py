@@ -9,6 +9,8 @@ from tandem import _native
 from tandemd.core.layouts import Cut
 from tandemd.core.model import JobSpec, JobState
 from tandemd.core.partition import Part
+from tandemd.core.planning import Outlook
+from tandemd.core.plans import Valued
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
 from tandemd.history import Point
@@ -106,6 +108,21 @@ class PartitionView:
     gpu: GpuView
     part_sms: int  # the smallest part that there is; 0 = not known
     parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlansView:
+    """How the jobs on a GPU that one caller may see might share it."""
+
+    gpu: GpuView
+    outlook: Outlook | None  # None: nobody is there
+    plans: tuple[Valued, ...] = ()
+
+    @staticmethod
+    def of(gpu: GpuView, outlook: Outlook | None) -> PlansView:
+        """Takes milliseconds: not for the loop's thread."""
+        plans = tuple(outlook.alternatives()) if outlook else ()
+        return PlansView(gpu=gpu, outlook=outlook, plans=plans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1091,6 +1091,141 @@ class Partition(google.protobuf.message.Message):
 global___Partition = Partition
 
 @typing.final
+class PlanPartitionRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___PlanPartitionRequest = PlanPartitionRequest
+
+@typing.final
+class PlannedJob(google.protobuf.message.Message):
+    """What is to be expected of a job."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: builtins.int
+    SMS_FIELD_NUMBER: builtins.int
+    SHARES_WITH_FIELD_NUMBER: builtins.int
+    PROGRESS_RATIO_FIELD_NUMBER: builtins.int
+    P99_FIELD_NUMBER: builtins.int
+    MISSES_FIELD_NUMBER: builtins.int
+    SLOWDOWN_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    display_name: builtins.str
+    sms: builtins.int
+    progress_ratio: builtins.float
+    """1 = as if it were alone on the whole GPU"""
+    misses: builtins.bool
+    """its objective"""
+    slowdown: builtins.float
+    """by jobs on other SMs, 1 at least"""
+    @property
+    def shares_with(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """jobs it takes turns with there"""
+
+    @property
+    def p99(self) -> google.protobuf.duration_pb2.Duration:
+        """of its requests; not there: it has none, or cannot answer all"""
+
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        display_name: builtins.str = ...,
+        sms: builtins.int = ...,
+        shares_with: collections.abc.Iterable[builtins.str] | None = ...,
+        progress_ratio: builtins.float = ...,
+        p99: google.protobuf.duration_pb2.Duration | None = ...,
+        misses: builtins.bool = ...,
+        slowdown: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["p99", b"p99"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "job", b"job", "misses", b"misses", "p99", b"p99", "progress_ratio", b"progress_ratio", "shares_with", b"shares_with", "slowdown", b"slowdown", "sms", b"sms"]) -> None: ...
+
+global___PlannedJob = PlannedJob
+
+@typing.final
+class Plan(google.protobuf.message.Message):
+    """A way to share a GPU."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    NEEDS_FIELD_NUMBER: builtins.int
+    PROGRESS_FIELD_NUMBER: builtins.int
+    MISSED_FIELD_NUMBER: builtins.int
+    JOBS_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """time, space, time and space"""
+    needs: builtins.str
+    """what it takes"""
+    progress: builtins.float
+    """of all together, by weight: 0 to their number"""
+    missed: builtins.int
+    """objectives"""
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PlannedJob]: ...
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        needs: builtins.str = ...,
+        progress: builtins.float = ...,
+        missed: builtins.int = ...,
+        jobs: collections.abc.Iterable[global___PlannedJob] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "kind", b"kind", "missed", b"missed", "needs", b"needs", "progress", b"progress"]) -> None: ...
+
+global___Plan = Plan
+
+@typing.final
+class GpuPlans(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GPU_FIELD_NUMBER: builtins.int
+    PLANS_FIELD_NUMBER: builtins.int
+    NOTES_FIELD_NUMBER: builtins.int
+    @property
+    def gpu(self) -> global___Gpu: ...
+    @property
+    def plans(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Plan]:
+        """the best of each kind, best first"""
+
+    @property
+    def notes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        gpu: global___Gpu | None = ...,
+        plans: collections.abc.Iterable[global___Plan] | None = ...,
+        notes: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["gpu", b"gpu"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["gpu", b"gpu", "notes", b"notes", "plans", b"plans"]) -> None: ...
+
+global___GpuPlans = GpuPlans
+
+@typing.final
+class Plans(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GPUS_FIELD_NUMBER: builtins.int
+    @property
+    def gpus(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GpuPlans]: ...
+    def __init__(
+        self,
+        *,
+        gpus: collections.abc.Iterable[global___GpuPlans] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["gpus", b"gpus"]) -> None: ...
+
+global___Plans = Plans
+
+@typing.final
 class ApplyPartitionRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -652,6 +652,11 @@ class PartitionServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.Partition.FromString,
                 _registered_method=True)
+        self.PlanPartition = channel.unary_unary(
+                '/tandem.v1.PartitionService/PlanPartition',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.PlanPartitionRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.Plans.FromString,
+                _registered_method=True)
         self.ApplyPartition = channel.unary_unary(
                 '/tandem.v1.PartitionService/ApplyPartition',
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.ApplyPartitionRequest.SerializeToString,
@@ -664,6 +669,13 @@ class PartitionServiceServicer(object):
 
     def GetPartition(self, request, context):
         """How each GPU is divided, and how the jobs the caller may see scale with its SMs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanPartition(self, request, context):
+        """How the jobs on each GPU might share it, and what is to be expected; nothing is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -684,6 +696,11 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.GetPartition,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.Partition.SerializeToString,
+            ),
+            'PlanPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanPartition,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.PlanPartitionRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.Plans.SerializeToString,
             ),
             'ApplyPartition': grpc.unary_unary_rpc_method_handler(
                     servicer.ApplyPartition,
@@ -717,6 +734,33 @@ class PartitionService(object):
             '/tandem.v1.PartitionService/GetPartition',
             tandem_dot___wire_dot_tandem__pb2.GetPartitionRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.Partition.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.PartitionService/PlanPartition',
+            tandem_dot___wire_dot_tandem__pb2.PlanPartitionRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.Plans.FromString,
             options,
             channel_credentials,
             insecure,

@@ -279,6 +279,12 @@ class PartitionServiceStub:
     ]
     """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
 
+    PlanPartition: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.PlanPartitionRequest,
+        tandem._wire.tandem_pb2.Plans,
+    ]
+    """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
+
     ApplyPartition: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
@@ -293,6 +299,12 @@ class PartitionServiceAsyncStub:
         tandem._wire.tandem_pb2.Partition,
     ]
     """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+    PlanPartition: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.PlanPartitionRequest,
+        tandem._wire.tandem_pb2.Plans,
+    ]
+    """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
 
     ApplyPartition: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
@@ -310,6 +322,14 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Partition, collections.abc.Awaitable[tandem._wire.tandem_pb2.Partition]]:
         """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+
+    @abc.abstractmethod
+    def PlanPartition(
+        self,
+        request: tandem._wire.tandem_pb2.PlanPartitionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.Plans, collections.abc.Awaitable[tandem._wire.tandem_pb2.Plans]]:
+        """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
 
     @abc.abstractmethod
     def ApplyPartition(

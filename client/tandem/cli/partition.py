@@ -7,6 +7,7 @@ import click
 
 from tandem._results import GpuCut, JobPart, Partition
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem.cli.partition_plan import plan
 from tandem.errors import StateError, UsageError
 
 _HEADER = ("JOB", "NAME", "CLASS", "SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
@@ -20,8 +21,12 @@ def partition() -> None:
     \b
     Examples:
       tandem partition show
+      tandem partition plan
       tandem partition apply --mig 0=3g.71gb,2g.35gb
     """
+
+
+partition.add_command(plan)
 
 
 @partition.command()

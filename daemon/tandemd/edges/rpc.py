@@ -34,6 +34,7 @@ from tandemd.edges.messages import (
 )
 from tandemd.edges.partition_messages import partition_message
 from tandemd.edges.peers import Peer
+from tandemd.edges.plan_messages import plans_message
 
 WORKERS = 16
 STOP_GRACE_S = 0.5
@@ -224,6 +225,14 @@ class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
         del request
         with _errors_to(context):
             return partition_message(self._desk.partitions(self._uid(context)))
+
+    def PlanPartition(  # noqa: N802
+        self, request: pb.PlanPartitionRequest, context: grpc.ServicerContext
+    ) -> pb.Plans:
+        """How jobs might share each GPU."""
+        del request
+        with _errors_to(context):
+            return plans_message(self._desk.plans(self._uid(context)))
 
     def ApplyPartition(  # noqa: N802
         self, request: pb.ApplyPartitionRequest, context: grpc.ServicerContext

@@ -1,4 +1,10 @@
-"""What requests take, as the daemon tells it and as the job measures it; on the virtual clock."""
+"""What requests take, as the daemon and the job tell it, and what the tuner makes of it.
+
+On the virtual clock.
+"""
+
+import re
+import signal
 
 import pytest
 from running_job import until
@@ -49,5 +55,53 @@ def test_requests_of_a_job_that_is_held_take_the_time_that_it_waits(fresh_place)
 
     served = server.do(f"serving.serve(gpu, {REQUESTS}, {PAUSE_NS})")
 
+    plan = place.tandem("partition", "plan")
+    assert "time: " in plan
+    assert "is how jobs share it" in plan
+    assert "taking turns its p99 is foretold as" in plan
     assert p99_ns(served) > 5_000_000  # a quantum of the other lies before many of them
     assert told_ns(place, "server", REQUESTS) == pytest.approx(p99_ns(served), rel=0.1)
+
+
+SLO_MS = 8
+SERVE = f"for_ever(marks.slo(p99_ms={SLO_MS})(lambda: serving.launch(gpu, 10)))"
+
+
+def tuned(place, state):
+    """Words for a daemon with the tuner on or off."""
+    words = place.configured(policy='"fair"', quantum_ms=4)
+    with (place.folder / "config.toml").open("a") as file:
+        file.write(f'[partition]\ntuner = "{state}"\nwindow_s = 0.2\n')
+    return words
+
+
+def contended(place):
+    """A server that answers one request after the other, and two others that want it all."""
+    others = [place.job(f"other{i}") for i in range(2)]
+    for other in others:
+        other.start("for_ever(lambda: waiting.short(gpu))")
+        other.result()
+    server = place.job("server", "--slo", f"p99={SLO_MS}ms")
+    server.start(SERVE)
+    server.result()
+
+
+def explained(place):
+    return place.tandem("explain", "server")
+
+
+def test_the_tuner_gives_a_server_the_time_that_its_objective_takes(fresh_place):
+    place = fresh_place
+    place.start_daemon(*tuned(place, "off"))
+    contended(place)
+    until(lambda: "above its objective of 8.0 ms" in explained(place), what="it misses")
+    assert "tuner: off (partition.tuner)" in explained(place)
+
+    tuned(place, "on")
+    place.daemon.send_signal(signal.SIGHUP)
+
+    until(lambda: "p99 of its last window was" in explained(place), what="a window")
+    kept = "below its objective\n"
+    until(lambda: kept in explained(place), what="it keeps its objective", within_s=60)
+    share = re.search(r"tuner: its share of time is (\d+)%", explained(place))
+    assert int(share[1]) > 40

@@ -1,0 +1,40 @@
+"""How jobs might share GPUs, from messages of the wire; needs protobuf: only `_client` has it."""
+
+from tandem import _convert
+from tandem._results import GpuPlans, Plan, PlannedJob
+from tandem._wire import tandem_pb2 as pb
+
+
+def plans(message: pb.Plans) -> list[GpuPlans]:
+    """All GPUs."""
+    return [
+        GpuPlans(
+            gpu=_convert.gpu(one.gpu),
+            plans=tuple(map(_plan, one.plans)),
+            notes=tuple(one.notes),
+        )
+        for one in message.gpus
+    ]
+
+
+def _plan(message: pb.Plan) -> Plan:
+    return Plan(
+        kind=message.kind,
+        needs=message.needs,
+        progress=message.progress,
+        missed=message.missed,
+        jobs=tuple(map(_job, message.jobs)),
+    )
+
+
+def _job(message: pb.PlannedJob) -> PlannedJob:
+    return PlannedJob(
+        job=message.job,
+        display_name=message.display_name,
+        sms=message.sms,
+        shares_with=tuple(message.shares_with),
+        progress_ratio=message.progress_ratio,
+        p99_ns=message.p99.ToNanoseconds() if message.HasField("p99") else None,
+        misses=message.misses,
+        slowdown=message.slowdown,
+    )

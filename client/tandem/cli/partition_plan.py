@@ -1,0 +1,63 @@
+"""`tandem partition plan`."""
+
+import click
+
+from tandem._results import GpuPlans, Plan, PlannedJob
+from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+
+_HEADER = ("JOB", "NAME", "SMS", "TURNS WITH", "PROGRESS", "P99", "SLOWER")
+_RIGHT = ("SMS", "PROGRESS", "P99", "SLOWER")
+
+
+@click.command()
+@json_option
+def plan(*, as_json: bool) -> None:
+    """Say how the jobs on each GPU had best share it, and what is to be expected; do nothing.
+
+    The best way to share time, space and both, best first: the fewest objectives missed, then the
+    most progress of all jobs together. PROGRESS 1 is what a job gets done alone on the whole GPU,
+    P99 what its requests take, with a ! where that misses its --slo, and SLOWER how much longer its
+    iterations are because of the jobs on other SMs. Below: what is not known, and how far forecasts
+    were off.
+
+    \b
+    Examples:
+      tandem partition plan
+      tandem partition plan --json | jq '.[].plans[0]'
+    """
+    with open_client() as client:
+        found = client.plans()
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        _show(one)
+
+
+def _show(found: GpuPlans) -> None:
+    click.echo(printable(f"gpu {found.gpu.name}: {found.gpu.product_name}, mode {found.gpu.mode}"))
+    if not found.plans:
+        click.echo("  no job is there")
+    for number, one in enumerate(found.plans, 1):
+        click.echo(printable(f"{number}. {_title(one)}"))
+        print_table(_HEADER, [_row(job) for job in one.jobs], right=_RIGHT)
+    for note in found.notes:
+        click.echo(printable(f"  {note}"))
+
+
+def _title(one: Plan) -> str:
+    missed = f", {one.missed} objectives missed" if one.missed else ""
+    return f"{one.kind}: {one.progress:.2f} of progress{missed}; {one.needs}"
+
+
+def _row(job: PlannedJob) -> tuple[str, ...]:
+    p99 = "-" if job.p99_ns is None else f"{job.p99_ns / 1e6:.4g} ms"
+    return (
+        job.job,
+        job.display_name or "-",
+        f"{job.sms}",
+        ",".join(job.shares_with) or "-",
+        f"{job.progress_ratio:.2f}",
+        f"{p99}!" if job.misses else p99,
+        f"{job.slowdown - 1:.0%}" if job.slowdown > 1 else "-",
+    )

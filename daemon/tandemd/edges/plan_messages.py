@@ -1,0 +1,78 @@
+"""How jobs might share GPUs, as messages of tandem.v1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import isfinite
+
+from google.protobuf.duration_pb2 import Duration
+
+from tandem._wire import tandem_pb2 as pb
+from tandemd.core.planning import Outlook, how_to
+from tandemd.core.plans import Forecast, Part, Valued
+from tandemd.core.words import span_of
+from tandemd.edges.messages import gpu_message
+from tandemd.views import PlansView
+
+
+def plans_message(views: Iterable[PlansView]) -> pb.Plans:
+    """All GPUs."""
+    return pb.Plans(gpus=map(_of_gpu, views))
+
+
+def _of_gpu(view: PlansView) -> pb.GpuPlans:
+    seen = view.outlook
+    if seen is None:
+        return pb.GpuPlans(gpu=gpu_message(view.gpu))
+    return pb.GpuPlans(
+        gpu=gpu_message(view.gpu),
+        plans=[_plan(valued, seen) for valued in view.plans],
+        notes=[*_compared(seen), *seen.doubts],
+    )
+
+
+def _plan(valued: Valued, seen: Outlook) -> pb.Plan:
+    return pb.Plan(
+        kind=valued.kind,
+        needs=how_to(valued.kind, seen.mode),
+        progress=valued.progress,
+        missed=valued.missed,
+        jobs=[
+            _job(name, part, valued.forecasts[name], seen)
+            for part in valued.plan
+            for name in part.members
+        ],
+    )
+
+
+def _job(name: str, part: Part, forecast: Forecast, seen: Outlook) -> pb.PlannedJob:
+    spec = next(job.spec for job in seen.jobs if job.display_name == name)
+    p99 = Duration()
+    p99.FromNanoseconds(int(forecast.p99_ns) if isfinite(forecast.p99_ns) else 0)
+    has_requests = seen.scene.workers[name].rate or spec.slo_p99_ns
+    return pb.PlannedJob(
+        job=name,
+        display_name=spec.name,
+        sms=part.groups * seen.scene.gpu.sms_of_group,
+        shares_with=[other for other in part.members if other != name],
+        progress_ratio=forecast.progress,
+        p99=p99 if has_requests and isfinite(forecast.p99_ns) else None,
+        misses=seen.scene.misses(name, forecast),
+        slowdown=forecast.slowdown,
+    )
+
+
+def _compared(seen: Outlook) -> Iterator[str]:
+    """How far what is foretold is from what is."""
+    if seen.model_error is not None:
+        yield (
+            f"slowdowns by neighbours: {seen.model_count} measured on this gpu, each foretold "
+            f"{seen.model_error:.0%} off"
+        )
+    turns = seen.taking_turns()
+    if seen.mode != "time" or turns is None:
+        return
+    for name, measured_ns in seen.measured_p99_ns.items():
+        foretold_ns = turns.forecasts[name].p99_ns
+        told = span_of(int(foretold_ns)) if isfinite(foretold_ns) else "without end"
+        yield f"{name}: taking turns its p99 is foretold as {told}, and is {span_of(measured_ns)}"

@@ -1,0 +1,44 @@
+"""`tandem partition plan`, from messages to text."""
+
+from tandem import _convert_plans
+from tandem._wire import tandem_pb2 as pb
+from tandem.cli import partition_plan
+
+
+def message():
+    server = pb.PlannedJob(job="j-1", display_name="llama", sms=64, progress_ratio=1, slowdown=1.2)
+    server.p99.FromMilliseconds(60)
+    server.misses = True
+    trainer = pb.PlannedJob(job="j-2", sms=68, shares_with=["j-3"], progress_ratio=0.45, slowdown=1)
+    plan = pb.Plan(
+        kind="time and space",
+        needs="mode mps",
+        progress=1.5,
+        missed=1,
+        jobs=[server, trainer],
+    )
+    gpu = pb.Gpu(index=0, name="0", product_name="Tandem Software GPU", mode=pb.MODE_TIME)
+    return pb.Plans(gpus=[pb.GpuPlans(gpu=gpu, plans=[plan], notes=["j-2: nobody knows"])])
+
+
+def test_plans_are_told_as_they_are(capsys):
+    (found,) = _convert_plans.plans(message())
+
+    partition_plan._show(found)
+
+    told = capsys.readouterr().out
+    assert "1. time and space: 1.50 of progress, 1 objectives missed; mode mps" in told
+    row, other = (line.split() for line in told.splitlines() if line.startswith("j-"))
+    assert row == ["j-1", "llama", "64", "-", "1.00", "60", "ms!", "20%"]
+    assert other == ["j-2", "-", "68", "j-3", "0.45", "-", "-"]
+    assert told.endswith("  j-2: nobody knows\n")
+
+
+def test_of_a_gpu_without_jobs_it_is_said_that_nobody_is_there(capsys):
+    empty = message()
+    del empty.gpus[0].plans[:], empty.gpus[0].notes[:]
+    (found,) = _convert_plans.plans(empty)
+
+    partition_plan._show(found)
+
+    assert capsys.readouterr().out.endswith("mode time\n  no job is there\n")

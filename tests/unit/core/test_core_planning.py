@@ -1,0 +1,111 @@
+"""What the planner is told of jobs, and what it has to assume."""
+
+import pytest
+from talk import BATCH, LATENCY, MS, NORMAL, Talk
+
+from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
+from tandemd.core.interference import Interference
+from tandemd.core.latency import RequestKind
+from tandemd.core.model import Bound, Mix, Options
+from tandemd.core.planning import how_to, outlook
+from tandemd.core.scaling import Curve
+
+HERE = frozenset({0})
+CURVE = Curve(sm_counts=(33, 66, 132), iteration_ns=(20 * MS, 12 * MS, 10 * MS))
+
+
+@pytest.fixture
+def talk():
+    return Talk(Options(sm_counts={0: 132}, quantum_ns=5 * MS))
+
+
+def seen(talk, model=None):
+    model = model or Interference()
+    return outlook(talk.core.islands[HERE], HERE, talk.core.options, model)
+
+
+def tell(talk, process_id, curve):
+    event = ScalingTold(now_ns=talk.now_ns, process_id=process_id, curve=curve, doubt="")
+    talk.say(event)
+
+
+def test_a_job_whose_scaling_is_known_is_planned_for_by_it(talk):
+    talk.attach(1, NORMAL)
+    tell(talk, 1, CURVE)
+
+    scene = seen(talk).scene
+
+    assert (scene.gpu.groups, scene.gpu.sms_of_group, scene.gpu.turn_ns) == (14, 9, 5 * MS)
+    assert scene.workers["j-1"].solo_ns == CURVE.at(126)
+    assert scene.workers["j-1"].at(66) == 12 * MS
+    assert scene.workers["j-1"].weight == 4
+
+
+def test_what_is_not_known_is_assumed_and_said(talk):
+    talk.attach(1, BATCH)
+    talk.sample(1, iteration_ns=8 * MS)
+    talk.attach(2, BATCH)
+
+    found = seen(talk)
+
+    one, other = found.scene.workers.values()
+    assert (one.solo_ns, one.at(63)) == (8 * MS, 16 * MS)
+    assert other.solo_ns == 10 * MS
+    told = " | ".join(found.doubts)
+    assert "j-1: nothing was recorded of it yet: its iterations (8.0 ms) count as if" in told
+    assert "its iterations (of unknown length) count as if they filled the gpu" in told
+    assert "j-2: what bounds its work is not known, so no slowdown is foretold" in told
+
+
+def test_requests_objectives_features_and_what_a_person_said_are_taken(talk):
+    talk.attach(1, LATENCY, slo_p99_ns=50 * MS, sm_percent=50)
+    shares = tuple(float(each is Bound.MEMORY) for each in Bound)
+    mix = Mix(shares=shares, operations=100, untimed=0, at_ns=0)
+    talk.say(WorkClassified(now_ns=talk.now_ns, process_id=1, mix=mix))
+    for _ in range(11):
+        durations_ns = (20 * MS,)
+        kind = RequestKind.MARKED
+        talk.say(
+            RequestsServed(now_ns=talk.now_ns, process_id=1, kind=kind, durations_ns=durations_ns)
+        )
+        talk.now_ns += 100 * MS
+
+    found = seen(talk)
+    worker = found.scene.workers["j-1"]
+
+    assert (worker.slo_ns, worker.groups, worker.features.memory) == (50 * MS, 7, 1.0)
+    assert worker.rate == pytest.approx(10)
+    assert found.measured_p99_ns == {"j-1": 20 * MS}
+
+
+def test_the_plans_are_the_planners(talk):
+    for process_id in (1, 2):
+        talk.attach(process_id, NORMAL)
+        tell(talk, process_id, CURVE)
+
+    found = seen(talk)
+
+    assert [valued.kind for valued in found.alternatives()] == ["space", "time"]
+    assert found.taking_turns() == found.alternatives()[1]
+
+
+def test_where_nobody_is_there_are_no_plans(talk):
+    talk.attach(1, NORMAL)
+    found = outlook([], HERE, talk.core.options, Interference())
+
+    assert (found.alternatives(), found.taking_turns()) == ([], None)
+
+
+def test_of_a_gpu_whose_sms_are_not_known_nothing_is_planned():
+    talk = Talk(Options())
+    talk.attach(1, NORMAL)
+
+    assert seen(talk) is None
+
+
+@pytest.mark.parametrize("mode", ["time", "mps", "mps+green", "mig"])
+def test_every_mode_says_what_a_plan_takes(mode):
+    answers = {kind: how_to(kind, mode) for kind in ("time", "space", "time and space")}
+
+    assert all(answers.values())
+    assert (answers["time"] == "is how jobs share it") == (mode == "time")
