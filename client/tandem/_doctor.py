@@ -195,11 +195,9 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
         yield Finding(check="mps", level=OK, text=text)
         return
     for place in dict.fromkeys((_mps.pipes_of(environ), own)):
-        servers = _mps.ask(
-            place, "get_server_list", environment=environ, timeout_s=DAEMON_TIMEOUT_S
-        )
-        if servers is not None:
-            listed = " ".join(servers.split()) or "none"
+        control = _mps.Control(place, environment=environ, timeout_s=DAEMON_TIMEOUT_S)
+        if (servers := control.servers()) is not None:
+            listed = " ".join(str(server.pid) for server in servers) or "none"
             text = f"a control daemon answers in {place}; servers: {listed}"
             yield Finding(check="mps", level=OK, text=text)
             return

@@ -118,7 +118,7 @@ def machine_of(environment: Mapping[str, str], own_pipes: Path) -> Machine:
     answering = (
         place
         for place in places
-        if _mps.ask(place, "get_server_list", environment=clean, timeout_s=ANSWER_S) is not None
+        if _mps.Control(place, environment=clean, timeout_s=ANSWER_S).servers() is not None
     )
     place = next(answering, None)
     return Machine(

@@ -1,16 +1,116 @@
-"""The control daemon of MPS, as people speak to it: commands on the stdin of its program.
+"""The control daemon of MPS, as people speak to it: by its program.
 
-Both the daemon and `tandem doctor` ask it. See NVIDIA's "Multi-Process Service".
+It has two interfaces, and speaks the one that it was started with (NVIDIA's "Multi-Process
+Service", "Legacy MPS v2 Interface" and "MPS v3 Interface"). In the old one commands come on stdin,
+and a server is started for whoever comes; in the new one they are arguments, and servers have
+names, owners and pipes of their own. Both the daemon and `tandem doctor` ask here.
 """
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 USUAL_PIPES = Path("/tmp/nvidia-mps")  # where they are unless the variable says otherwise
+_CSV = "--format=csv,noheader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One process that clients are connected to."""
+
+    pid: int
+    pipes: Path  # where its clients look for it
+    name: str = ""  # in the new interface
+    uid: int | None = None  # the same; None: not known
+    is_ready: bool = True
+
+
+class Control:
+    """The control daemon with its pipe in `place`, if there is one. One thread at a time."""
+
+    def __init__(self, place: Path, *, environment: Mapping[str, str], timeout_s: float) -> None:
+        """`timeout_s`: of each question; longer, and nobody answers."""
+        self._place = place
+        self._environment = {**environment, PIPES: str(place)}
+        self._timeout_s = timeout_s
+        self.version = 2  # of the interface, as it was answered last
+
+    def servers(self) -> list[Server] | None:
+        """Those that run; None: nobody answers."""
+        if not (self._place / "control").exists():
+            return None
+        told = self._tell("get_server_list")
+        if told is not None and all(word.isdecimal() for word in told.split()):
+            self.version = 2
+            return [Server(pid=int(pid), pipes=self._place) for pid in told.split()]
+        rows = self._run("server", "list", _CSV)
+        found = None if rows is None else [_server(row) for row in rows.splitlines() if row]
+        if found is None or None in found:
+            return None
+        self.version = 3
+        return [server for server in found if server and server.pid]
+
+    def clients(self, server: Server) -> list[str]:
+        """Pids of those of a server."""
+        if self.version == 2:
+            return (self._tell(f"get_client_list {server.pid}") or "").split()
+        rows = self._run("client", "list", f"--server={server.name}", _CSV) or ""
+        return [row.split(",")[0] for row in rows.splitlines() if row.strip()]
+
+    def create(self, name: str, *, uid: int, gpus: str) -> None:
+        """Have a server of the new interface; `gpus`: UUIDs, by commas; empty: all."""
+        devices = [f"--allowed-devices={gpus}"] if gpus else []
+        self._run("server", "create", name, f"--uid={uid}", *devices)
+
+    def quit(self) -> None:
+        """End it."""
+        if self.version == 2:
+            self._tell("quit")
+        else:
+            self._run("-q")
+
+    def _tell(self, command: str) -> str | None:
+        return _run((PROGRAM,), f"{command}\n", self._environment, self._timeout_s)
+
+    def _run(self, *words: str) -> str | None:
+        return _run((PROGRAM, *words), "", self._environment, self._timeout_s)
+
+
+def _server(row: str) -> Server | None:
+    # name, uid, pid, status, pipe directory, and more
+    cells = row.split(",")
+    if len(cells) < 5 or not cells[1].isdecimal():
+        return None
+    name, uid, pid, status, pipes = cells[:5]
+    return Server(
+        name=name,
+        uid=int(uid),
+        pid=int(pid) if pid.isdecimal() else 0,
+        is_ready=status == "Ready",
+        pipes=Path(pipes),
+    )
+
+
+def _run(
+    words: Sequence[str], told: str, environment: Mapping[str, str], timeout_s: float
+) -> str | None:
+    try:
+        done = subprocess.run(
+            words,
+            env=environment,
+            input=told,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def pipes_of(environment: Mapping[str, str]) -> Path:
@@ -23,25 +123,10 @@ def can_start(environment: Mapping[str, str]) -> bool:
     return shutil.which(PROGRAM, path=environment.get("PATH")) is not None
 
 
-def ask(
-    place: Path, command: str, *, environment: Mapping[str, str], timeout_s: float
-) -> str | None:
-    """What the one with its pipe in `place` says to a command; None: nobody answers in time."""
-    if not (place / "control").exists():
-        return None
-    try:
-        done = subprocess.run(
-            [PROGRAM],
-            env={**environment, PIPES: str(place)},
-            input=f"{command}\n",
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+def takes_files(environment: Mapping[str, str], *, timeout_s: float) -> bool:
+    """Whether it has the new interface, and so starts from a configuration file: it says so."""
+    usage = _run((PROGRAM, "-p", "3", "-h"), "", environment, timeout_s) or ""
+    return "namespace" in usage and "--apply" in usage
 
 
 def owner_of(place: Path) -> int | None:

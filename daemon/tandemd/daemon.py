@@ -327,6 +327,7 @@ class Daemon:
             environment=os.environ,
             gpus=[gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else (),
             tell=self._tell_of_mps,
+            uid=os.geteuid(),
         )
         control.open()
         return control
@@ -361,7 +362,8 @@ class Daemon:
         place = self._mps.directory if self._mps else None
         owner = _mps.owner_of(place or _mps.pipes_of(os.environ))
         if _mps.serves(owner, uid):
-            return ""
+            nowhere = self._mps is not None and place is not None and not self._mps.variables()
+            return "the mps that runs has no server for the daemon's user" if nowhere else ""
         log.warning("mps serves its own user alone", owner=owner, uid=uid)
         return (
             f"the mps that runs is of uid {owner} and serves no other: the job takes turns with it"

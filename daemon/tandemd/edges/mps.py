@@ -1,10 +1,12 @@
 """The control daemon of MPS: one that runs is used; else one is started, watched, and ended again.
 
-It is spoken to as people do it, by commands on the stdin of `nvidia-cuda-mps-control`. A control
-daemon starts a server for the first client, and another one when that has crashed, by itself; so
-there is nothing to do about servers but to tell the jobs. One that we started is left alone while
-it has clients: they would die with it. The next daemon finds it where this one has put it, and
-knows by the pid beside the pipe that it need not leave it running when it ends.
+By its old interface it starts a server for the first client, and another one when that has crashed,
+by itself; so there is nothing to do about servers but to tell the jobs. By the new one, where it
+has it, it is started from a file that names one server, of our own uid, and we have another made
+when that has crashed. Root's has the old one: it serves users in turns, where a server of the new
+one is one user's, or all users' at once. One that we started is left alone while it has clients:
+they would die with it. The next daemon finds it where this one has put it, and knows by the pid
+beside the pipe that it need not leave it running when it ends.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from pathlib import Path
 import structlog
 
 from tandem import _mps
-from tandem._mps import PIPES, PROGRAM
+from tandem._mps import PIPES, PROGRAM, Control
 
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
+SERVER = "tandem"  # of the new interface
 STARTED = "started-by-tandemd"  # holds the pid of one of ours
 COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
@@ -44,11 +47,14 @@ class MpsControl:
         environment: Mapping[str, str],
         gpus: Sequence[str],
         tell: Callable[[str], None],
+        uid: int,
         look_s: float = LOOK_S,
     ) -> None:
         """`own`: a directory for one of ours, unless the environment says where it is to be.
 
         `gpus`: UUIDs of those it is for; empty: all.
+
+        `uid`: whose daemon this is.
 
         `tell` hears what jobs should know, in the thread of `run`.
         """
@@ -57,9 +63,11 @@ class MpsControl:
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus
         self._tell = tell
+        self._uid = uid
+        self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
         self._child: subprocess.Popen[bytes] | None = None
-        self._clients: dict[str, bool] = {}  # server -> whether it had any at the last look
+        self._clients: dict[int, bool] = {}  # server -> whether it had any at the last look
         self._stopping = threading.Event()
         self._came = threading.Event()  # somebody, or it is to stop
 
@@ -81,12 +89,21 @@ class MpsControl:
         """
         usual = _mps.pipes_of(self._environment)
         for place in dict.fromkeys((usual, self._own)):
-            if self._ask(place, "get_server_list") is not None:
+            if self._find_pipes(place):
                 self.directory = place
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
         self.directory = self._own if self._start() else None
         return self.directory is not None
+
+    def _find_pipes(self, place: Path) -> bool:
+        """Where our clients look, by the new interface a server's; whether anybody answers."""
+        control = self._at(place)
+        if (servers := control.servers()) is None:
+            return False
+        ours = [one.pipes for one in servers if one.uid == self._uid and one.is_ready]
+        self._pipes = place if control.version == 2 else next(iter(ours), None)
+        return True
 
     def run(self) -> None:
         """Watch until `stop`."""
@@ -109,7 +126,7 @@ class MpsControl:
 
     def variables(self) -> dict[str, str]:
         """What a program has to have in its environment to find it; any thread."""
-        return {PIPES: str(self.directory)} if self.directory else {}
+        return {PIPES: str(self._pipes)} if self.directory and self._pipes else {}
 
     def stop(self) -> None:
         """End `run`, and what we started, unless somebody uses it."""
@@ -117,21 +134,27 @@ class MpsControl:
         self._came.set()
         if not (self.directory and self.is_own):
             return
-        if any(self._servers(self.directory).values()):
+        control = self._at(self.directory)
+        servers = control.servers() or []
+        if any(control.clients(server) for server in servers):
             log.info("leaving mps running for its clients", pipes=str(self.directory))
             return
-        self._ask(self.directory, "quit")
+        control.quit()
         self._reap()
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""
-        answer = self._ask(self.directory, "get_server_list") if self.directory else None
-        if answer is None:
+        control = self._at(self.directory or self._own)
+        servers = control.servers() if self.directory else None
+        if servers is None:
             return self._replace()
-        before, self._clients = self._clients, self._servers(self.directory or self._own)
+        before = self._clients
+        self._clients = {server.pid: bool(control.clients(server)) for server in servers}
+        if control.version == 3 and self.is_own and not servers:
+            control.create(SERVER, uid=self._uid, gpus=",".join(self._gpus))
         for server, has_clients in self._clients.items():
             if has_clients and not before.get(server):
-                log.info("mps has clients", server=int(server))
+                log.info("mps has clients", server=server)
         for server, had_clients in before.items():
             if had_clients and server not in self._clients:
                 self._tell(
@@ -155,22 +178,30 @@ class MpsControl:
             self._tell("mps runs again: jobs that start now use it")
         return is_there
 
-    def _servers(self, directory: Path) -> dict[str, bool]:
-        """Pids of servers, and whether each has clients."""
-        servers = (self._ask(directory, "get_server_list") or "").split()
-        return {
-            server: bool((self._ask(directory, f"get_client_list {server}") or "").strip())
-            for server in servers
-            if server.isdecimal()
-        }
-
     def _start(self) -> bool:
+        if self._uid != 0 and _mps.takes_files(self._environment, timeout_s=ANSWER_S):
+            if self._begin("-f", "-p", "3", "-a", str(self._file())):
+                return True
+            log.warning("mps does not start from a file, trying it without")
+            self._give_up()
+        return self._begin("-f")
+
+    def _file(self) -> Path:
+        """One server for our own jobs; "MPS v3 Configuration File" has the keys."""
+        devices = [f'allowed_devices = "{",".join(self._gpus)}"'] if self._gpus else []
+        lines = ['schema_version = "1.0"', f"[servers.{SERVER}]", f"uid = {self._uid}", *devices]
+        self._own.mkdir(parents=True, exist_ok=True)
+        path = self._own / "mps.toml"
+        path.write_text("\n".join([*lines, ""]))
+        return path
+
+    def _begin(self, *words: str) -> bool:
         logs = self._own / "log"
         try:
             logs.mkdir(parents=True, exist_ok=True)
             self._own.chmod(0o755)  # its clients look for the pipe there
             self._child = subprocess.Popen(
-                [PROGRAM, "-f"],
+                [PROGRAM, *words],
                 env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -183,7 +214,7 @@ class MpsControl:
             return False
         end_s = time.monotonic() + START_S
         while time.monotonic() < end_s and self._child.poll() is None:
-            if self._ask(self._own, "get_server_list") is not None:
+            if self._is_up():
                 log.info("started mps", pid=self._child.pid, pipes=str(self._own))
                 return True
             time.sleep(POLL_S)
@@ -191,6 +222,15 @@ class MpsControl:
         reason = "does not answer" if code is None else f"ended with code {code}"
         log.warning("mps does not start, continuing without it", reason=reason, logs=str(logs))
         return False
+
+    def _is_up(self) -> bool:
+        """With its server, by a file: a client that finds none runs without MPS, unnoticed."""
+        return self._find_pipes(self._own) and self._pipes is not None
+
+    def _give_up(self) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.terminate()
+        self._reap()
 
     def _reap(self) -> None:
         if self._child is None:
@@ -201,8 +241,8 @@ class MpsControl:
             log.warning("mps does not end, leaving it", pid=self._child.pid)
         self._child = None
 
-    def _ask(self, directory: Path, command: str) -> str | None:
-        return _mps.ask(directory, command, environment=self._environment, timeout_s=ANSWER_S)
+    def _at(self, place: Path) -> Control:
+        return Control(place, environment=self._environment, timeout_s=ANSWER_S)
 
     def _surroundings(self, directory: Path) -> dict[str, str]:
         return self._environment | {PIPES: str(directory)}

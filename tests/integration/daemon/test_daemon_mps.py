@@ -1,12 +1,15 @@
 """Supervision of MPS, against the control program of the software GPU and its stdin commands."""
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,7 @@ PATIENCE_S = 20
 class Supervised:
     """A control for a test, what it told, and the thread that it runs in."""
 
-    def __init__(self, folder, look_s=0.02, **variables):
+    def __init__(self, folder, look_s=0.02, uid=0, gpus=(), **variables):
         self.told = []
         self.heard = threading.Condition()
         self.environment = softgpu.environment(folder=folder / "gpu") | variables
@@ -28,8 +31,9 @@ class Supervised:
         self.control = MpsControl(
             own=self.own,
             environment=self.environment,
-            gpus=(),
+            gpus=gpus,
             tell=self._hear,
+            uid=uid,
             look_s=look_s,
         )
         self._thread = threading.Thread(target=self.control.run)
@@ -193,7 +197,7 @@ def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_hear
         if is_heard_of:
             mps.control.newcomer()
             pause = threading.Event()
-            while not mps.control._clients.get(str(server)):
+            while not mps.control._clients.get(server):
                 pause.wait(0.01)
 
         os.kill(server, signal.SIGKILL)
@@ -211,3 +215,62 @@ def test_without_the_program_there_is_no_mps(folder):
 
     assert mps.control.directory is None
     assert mps.control.variables() == {}
+
+
+@pytest.fixture
+def newer(folder):
+    """A machine whose control program has the new interface, for a daemon that is not root's."""
+    programs = folder / "bin"
+    programs.mkdir()
+    program = programs / PROGRAM
+    program.write_text(f"#!{sys.executable}\n{(Path(__file__).parent / 'fake_mps.py').read_text()}")
+    program.chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    made = Supervised(folder, uid=1000, gpus=("GPU-1", "GPU-2"), PATH=path)
+    yield made
+    made.stop()
+    for row in (made.own / "servers").read_text().splitlines():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(row.split(",")[2]), signal.SIGKILL)
+    if (made.own / "control").exists():
+        os.kill(int((made.own / "pid").read_text()), signal.SIGTERM)
+    made.control._reap()
+
+
+def servers_of(mps):
+    return [row.split(",") for row in (mps.own / "servers").read_text().splitlines()]
+
+
+def test_where_the_control_program_takes_a_file_it_is_started_from_one(newer):
+    assert newer.control.open()
+
+    (server,) = servers_of(newer)
+    assert (server[0], server[1]) == ("tandem", "1000")
+    assert tomllib.loads((newer.own / "mps.toml").read_text()) == {
+        "schema_version": "1.0",
+        "servers": {"tandem": {"uid": 1000, "allowed_devices": "GPU-1,GPU-2"}},
+    }
+    assert newer.control.is_own
+    assert newer.control.variables() == {PIPES: str(newer.own / "tandem")}
+
+
+def test_a_named_server_that_crashed_is_made_again_and_jobs_are_told(newer):
+    assert newer.control.open()
+    pid = int(servers_of(newer)[0][2])
+    assert newer.control._look()  # it has a client
+
+    os.killpg(pid, signal.SIGKILL)
+    while not newer.told:
+        assert newer.control._look()
+
+    assert newer.told[0].startswith(f"the mps server {pid} has ended: jobs that used it")
+    assert [row[0] for row in servers_of(newer)] == ["tandem", "tandem"]
+
+
+def test_a_root_daemon_has_the_interface_that_serves_users_in_turns(folder, newer):
+    root = Supervised(folder, uid=0, PATH=newer.environment["PATH"])
+
+    assert not root.control.open()  # the program here has the new one alone
+
+    assert not (root.own / "mps.toml").exists()
+    (root.own / "servers").touch()
