@@ -1,0 +1,435 @@
+"""Mixes of five networks on one GPU: the most requests under their objectives, by how it is shared.
+
+A simulation of gpu-let's experiment (Choi et al., USENIX ATC 2022, section 6: LeNet, GoogLeNet,
+ResNet-50, SSD-MobileNet and VGG-16 with their objectives) that plans and tunes with the daemon's
+own modules: planner, tuner, scaling curves, interference. What is compared is sharing in time and
+whatever the planner chooses, on the same requests: a ratio of the model, never of a card. Requests
+come by chance, one by one; a part answers next whose objective is due first, as many of that
+network at once as wait, up to a limit: what takes a *grain* alone on the whole GPU. Each way to
+share has the grain that suits it.
+
+What the simulated GPU does, and the planner does not know: a part answers one batch after the
+other; while several parts are busy, layers that bandwidth bounds get as much longer as the
+bandwidth asked for exceeds what there is. The planner has scaling curves, requests counted in
+windows, and a model of slowdowns that has learnt from pairs that ran side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import permutations
+from random import Random
+from typing import Any
+
+from bench.partition_models import NETWORKS, Card
+from tandemd.core.interference import Features, Interference, Neighbour
+from tandemd.core.planner import Planner, best
+from tandemd.core.plans import Gpu, Part, Plan, Scene, Worker
+from tandemd.core.scaling import Curve
+from tandemd.core.tuner import Settings, Sizes, Tuner
+
+CARD = Card()
+MOST_BATCH = 32
+GROUP_SMS = 4
+GROUPS = CARD.sms // GROUP_SMS
+SECOND_NS, MS_NS = 1_000_000_000, 1_000_000
+SPAN_S = 10.0  # of a try
+PERIOD_S = 20.0  # of a load while it changes, as gpu-let's
+ALLOWED = 0.01  # of the requests of each network may miss: objectives are of the p99
+GRAINS_MS = (5.0, 10.0, 20.0)
+# Requests a second of each network to those of the others: as many of all, more of the short ones,
+# more of the long ones.
+MIXES: Mapping[str, Sequence[float]] = {
+    "equal": (1, 1, 1, 1, 1),
+    "short": (4, 2, 1, 1, 0.5),
+    "long": (0.5, 0.5, 1, 1, 2),
+}
+CHANGES = (0.5, 0.9, 0.6, 0.8, 0.3, 0.9)  # parts of the most that is kept, a period each
+WINDOW_S = 2.0
+NAMED = {network.name: network for network in NETWORKS}
+
+
+@dataclass(slots=True)
+class Batch:
+    """Requests that are answered at once."""
+
+    name: str
+    came_s: list[float]
+    left: float = 1.0  # of its work
+
+
+@dataclass(slots=True)
+class Room:
+    """A part of the GPU: what is answered on it, and who waits."""
+
+    groups: int
+    members: tuple[str, ...]
+    waiting: dict[str, deque[float]] = field(default_factory=dict)  # by name: when they came
+    batch: Batch | None = None
+
+    def take(self, limits: Mapping[str, int]) -> None:
+        """Begin with whoever has to be answered first, and others of the same network."""
+        due_s = {n: came[0] + NAMED[n].slo_ms / 1e3 for n, came in self.waiting.items() if came}
+        if self.batch is not None or not due_s:
+            return
+        name = min(due_s, key=lambda each: due_s[each])
+        came_s = self.waiting[name]
+        self.batch = Batch(name, [came_s.popleft() for _ in range(min(len(came_s), limits[name]))])
+
+
+@dataclass(slots=True)
+class Machine:
+    """The simulated GPU. Time is seconds."""
+
+    limits: Mapping[str, int]  # requests of a batch
+    rooms: list[Room] = field(default_factory=list)
+    now_s: float = 0.0
+    done: list[tuple[str, float, float]] = field(default_factory=list)  # name, came, ended
+
+    def divide(self, plan: Plan) -> None:
+        """Divide it anew: who waits moves at once, what is being answered is put back."""
+        before = [(name, came_s) for room in self.rooms for name, came_s in waiting_in(room)]
+        batches = [room.batch for room in self.rooms if room.batch]
+        self.rooms = [Room(part.groups, part.members) for part in plan]
+        for batch in batches:
+            room = self._room_of(batch.name)
+            if room.batch is None:
+                room.batch = batch  # goes on with what is left of it
+            else:
+                before += [(batch.name, came_s) for came_s in batch.came_s]
+        for name, came_s in sorted(before, key=lambda each: each[1]):
+            self._wait(name, came_s)
+
+    def come(self, name: str) -> None:
+        """A request comes now."""
+        self._wait(name, self.now_s)
+
+    def run_until(self, end_s: float) -> None:
+        """Answer what there is."""
+        while self.now_s < end_s:
+            for room in self.rooms:
+                room.take(self.limits)
+            busy = [(room, room.batch) for room in self.rooms if room.batch]
+            takes_s = [
+                work_s(batch.name, len(batch.came_s), room.groups) * slower
+                for (room, batch), slower in zip(busy, slowdowns(busy), strict=True)
+            ]
+            left_s = [b.left * takes for (_, b), takes in zip(busy, takes_s, strict=True)]
+            step_s = min([end_s - self.now_s, *left_s])
+            self.now_s = end_s if step_s == end_s - self.now_s else self.now_s + step_s
+            for (room, batch), takes, left in zip(busy, takes_s, left_s, strict=True):
+                batch.left -= step_s / takes
+                if left <= step_s:
+                    self.done += [(batch.name, came_s, self.now_s) for came_s in batch.came_s]
+                    room.batch = None
+
+    def _wait(self, name: str, came_s: float) -> None:
+        self._room_of(name).waiting.setdefault(name, deque()).append(came_s)
+
+    def _room_of(self, name: str) -> Room:
+        return next(room for room in self.rooms if name in room.members)
+
+
+def waiting_in(room: Room) -> Iterator[tuple[str, float]]:
+    """Name, and when it came."""
+    return ((name, came_s) for name, all_came in room.waiting.items() for came_s in all_came)
+
+
+def slowdowns(busy: Sequence[tuple[Room, Batch]]) -> list[float]:
+    """Of those who run side by side: the truth of the simulation."""
+    needs = [needs_of(batch.name, len(batch.came_s), room.groups) for room, batch in busy]
+    excess = max(1.0, sum(bandwidth for bandwidth, _ in needs))
+    return [1 - bound + bound * excess for _, bound in needs]
+
+
+@cache
+def work_s(name: str, batch: int, groups: int) -> float:
+    """A batch alone on so many groups."""
+    return NAMED[name].solo_s(batch, groups * GROUP_SMS, CARD)
+
+
+@cache
+def needs_of(name: str, batch: int, groups: int) -> tuple[float, float]:
+    """Of the bandwidth, and how much of its time that bounds."""
+    network, sms = NAMED[name], groups * GROUP_SMS
+    return network.bandwidth_part(batch, sms, CARD), network.memory_part(batch, sms, CARD)
+
+
+@cache
+def limit_of(name: str, grain_ms: float) -> int:
+    """The largest batch that takes no longer alone on the whole GPU; one request at least."""
+    sizes = range(MOST_BATCH, 1, -1)
+    return next((b for b in sizes if 1e3 * work_s(name, b, GROUPS) <= grain_ms), 1)
+
+
+def limits_of(grain_ms: float) -> dict[str, int]:
+    """Of all networks."""
+    return {name: limit_of(name, grain_ms) for name in NAMED}
+
+
+def arrivals(rates: Mapping[str, float], span_s: float, seed: int) -> list[tuple[float, str]]:
+    """By chance, each network by itself; the same for the same seed."""
+    found = []
+    for number, (name, rate) in enumerate(rates.items()):
+        chance, at_s = Random(seed * 100 + number), 0.0
+        while (at_s := at_s + chance.expovariate(rate)) < span_s:
+            found.append((at_s, name))
+    return sorted(found)
+
+
+def missed_parts(machine: Machine) -> dict[str, float]:
+    """Of the requests of each network; who waits still counts by how long it has."""
+    waiting = [
+        *(each for room in machine.rooms for each in waiting_in(room)),
+        *((r.batch.name, came_s) for r in machine.rooms if r.batch for came_s in r.batch.came_s),
+    ]
+    ends = [*machine.done, *((name, came_s, machine.now_s) for name, came_s in waiting)]
+    late = Counter(name for name, came, end in ends if (end - came) * 1e3 > NAMED[name].slo_ms)
+    total = Counter(name for name, _, _ in ends)
+    return {name: late[name] / total[name] for name in total}
+
+
+@cache
+def curve_of(name: str, batch: int) -> Curve:
+    """As the daemon would have it, of an iteration with such a batch."""
+    counts = tuple(GROUP_SMS * groups for groups in range(1, GROUPS + 1))
+    times = tuple(int(work_s(name, batch, groups) * 1e9) for groups in range(1, GROUPS + 1))
+    return Curve(sm_counts=counts, iteration_ns=times)
+
+
+def features_of(name: str, batch: int) -> Features:
+    """What recordings of it alone tell."""
+    return Features(sm=1.0, memory=needs_of(name, batch, GROUPS)[1])
+
+
+def taught(grain_ms: float = GRAINS_MS[-1]) -> Interference:
+    """What the daemon has learnt once every pair ran side by side, each on half of the GPU."""
+    model, half, limits = Interference(), GROUPS // 2, limits_of(grain_ms)
+    for one, other in permutations(NAMED, 2):
+        busy = [(Room(half, (n,)), Batch(n, [0.0] * limits[n])) for n in (one, other)]
+        own, beside = (
+            Neighbour(features_of(name, limits[name]), half / GROUPS) for name in (one, other)
+        )
+        model.learn(own, beside, slowdowns(busy)[0])
+    return model
+
+
+def scene_of(rates: Mapping[str, float], grain_ms: float, model: Interference) -> Scene:
+    """What the planner is told: batches at their limit, so many a second."""
+    workers = {}
+    for name, rate in rates.items():
+        batch = limit_of(name, grain_ms)
+        curve = curve_of(name, batch)
+        workers[name] = Worker(
+            name=name,
+            solo_ns=curve.at(CARD.sms),
+            at=curve.at,
+            features=features_of(name, batch),
+            slo_ns=int(NAMED[name].slo_ms * MS_NS),
+            rate=rate / batch,
+        )
+    return Scene(workers, Gpu(groups=GROUPS, sms_of_group=GROUP_SMS), model)
+
+
+def in_time(rates: Mapping[str, float], grain_ms: float) -> Plan:
+    """All take turns on all SMs, a batch each."""
+    del grain_ms
+    return (Part(GROUPS, tuple(rates)),)
+
+
+def planned(model: Interference) -> Callable[[Mapping[str, float], float], Plan]:
+    """What the planner chooses."""
+    return lambda rates, grain_ms: best(scene_of(rates, grain_ms, model)).plan
+
+
+def play(
+    plan: Plan, rates: Mapping[str, float], grain_ms: float, seed: int = 1, span_s: float = SPAN_S
+) -> Machine:
+    """Requests for some time under one plan."""
+    machine = Machine(limits_of(grain_ms))
+    machine.divide(plan)
+    for at_s, name in arrivals(rates, span_s, seed):
+        machine.run_until(at_s)
+        machine.come(name)
+    machine.run_until(span_s)
+    return machine
+
+
+def most_kept(
+    plan_for: Callable[[Mapping[str, float], float], Plan], mix: Sequence[float]
+) -> tuple[float, float]:
+    """The greatest factor of a mix with which no network misses more than `ALLOWED`; its grain."""
+
+    def keeps(factor: float, grain_ms: float) -> bool:
+        rates = rates_of(mix, factor)
+        machine = play(plan_for(rates, grain_ms), rates, grain_ms)
+        return max(missed_parts(machine).values()) <= ALLOWED
+
+    return max((_bisect(partial(keeps, grain_ms=grain)), grain) for grain in GRAINS_MS)
+
+
+def _bisect(is_kept: Callable[[float], bool]) -> float:
+    low, high = 0.0, 1.0
+    while is_kept(high):
+        low, high = high, 2 * high
+    while high - low > 0.05 * high and high > 0.1:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_kept(middle) else (low, middle)
+    return low
+
+
+def rates_of(mix: Sequence[float], factor: float) -> dict[str, float]:
+    """Requests a second of each network."""
+    return {name: share * factor for name, share in zip(NAMED, mix, strict=True)}
+
+
+@dataclass(slots=True)
+class Tuned:
+    """The daemon's part under changing load: plans by what windows count, sizes by the tuner."""
+
+    machine: Machine
+    grain_ms: float
+    model: Interference
+    planner: Planner = field(default_factory=Planner)
+    tuner: Tuner = field(default_factory=Tuner)
+    seen: int = 0  # of what is done
+    changes: int = 0
+
+    def begin(self, rates: Mapping[str, float]) -> None:
+        """The first plan, by rates that somebody declared."""
+        self._plan(rates)
+        slos_ns = {i: int(network.slo_ms * MS_NS) for i, network in enumerate(NETWORKS)}
+        self.tuner.seat(slos_ns, list(slos_ns), 0)
+
+    def window(self, counted: Mapping[str, int], span_s: float) -> None:
+        """A window is over: so many batches of each have come."""
+        self._plan({name: count / span_s for name, count in counted.items()})
+
+    def look(self) -> None:
+        """Tell the tuner of what was answered, and do what it says."""
+        now_ns = int(self.machine.now_s * 1e9)
+        for name, came_s, end_s in self.machine.done[self.seen :]:
+            self.tuner.take(_number(name), [int((end_s - came_s) * 1e9)], int(end_s * 1e9))
+        self.seen = len(self.machine.done)
+        settings = Settings(window_ns=int(WINDOW_S * 1e9))
+        if self.tuner.is_due(settings, now_ns):
+            for change in self.tuner.decide(self._sizes(), settings, now_ns):
+                self._resize(change.job_id, change.size)
+
+    def _plan(self, rates: Mapping[str, float]) -> None:
+        # One that sends nothing in a window is there nevertheless.
+        known = {name: rate or 0.5 / WINDOW_S for name, rate in rates.items()}
+        if self.planner.look(scene_of(known, self.grain_ms, self.model)):
+            assert self.planner.current is not None
+            self.machine.divide(self.planner.current.plan)
+            self.changes += 1
+
+    def _sizes(self) -> dict[int, Sizes]:
+        """A part takes groups from the one that has most to spare, as the tuner has found."""
+        rooms = self.machine.rooms
+        spare = {id(room): self._spare(room) for room in rooms}
+        return {
+            _number(name): Sizes(
+                now=room.groups,
+                least=1,
+                most=room.groups + max([0, *(spare[id(r)] for r in rooms if r is not room)]),
+                step=1,
+            )
+            for room in rooms
+            for name in room.members
+        }
+
+    def _spare(self, room: Room) -> int:
+        residuals = [self.tuner.residual(_number(name)) for name in room.members]
+        calm = all(residual is not None and residual > 0.2 for residual in residuals)
+        return int(calm and room.groups > 1)
+
+    def _resize(self, number: int, size: int) -> None:
+        name = NETWORKS[number].name
+        room = next(room for room in self.machine.rooms if name in room.members)
+        others = [other for other in self.machine.rooms if other is not room]
+        if not others:
+            return
+        grown = size > room.groups
+        rank = (lambda r: self._spare(r) * r.groups) if grown else (lambda r: -r.groups)
+        partner = max(others, key=rank)
+        if grown and not self._spare(partner):
+            return
+        moved = size - room.groups
+        sizes = {id(room): size, id(partner): partner.groups - moved}
+        parts = [Part(sizes.get(id(r), r.groups), r.members) for r in self.machine.rooms]
+        self.machine.divide(tuple(parts))
+        self.changes += 1
+
+
+def _number(name: str) -> int:
+    return next(i for i, network in enumerate(NETWORKS) if network.name == name)
+
+
+def fluctuate(
+    mix: Sequence[float],
+    factor: float,
+    grain_ms: float,
+    model: Interference,
+    loads: Sequence[float] = CHANGES,
+) -> tuple[float, int]:
+    """The part that missed while the load changes every period, and how often sizes changed."""
+    tuned = Tuned(Machine(limits_of(grain_ms)), grain_ms, model)
+    tuned.begin(rates_of(mix, factor * loads[0]))
+    for number, part in enumerate(loads):
+        come = arrivals(rates_of(mix, factor * part), PERIOD_S, seed=number + 50)
+        begin_s = number * PERIOD_S
+        for window in range(int(PERIOD_S / WINDOW_S)):
+            _play_window(tuned, come, begin_s, window * WINDOW_S)
+    done = tuned.machine.done
+    late = sum((end - came) * 1e3 > NAMED[name].slo_ms for name, came, end in done)
+    return late / len(done), tuned.changes
+
+
+def _play_window(
+    tuned: Tuned, come: Sequence[tuple[float, str]], begin_s: float, from_s: float
+) -> None:
+    counted = dict.fromkeys((network.name for network in NETWORKS), 0)
+    for at_s, name in come:
+        if from_s <= at_s < from_s + WINDOW_S:
+            tuned.machine.run_until(begin_s + at_s)
+            tuned.machine.come(name)
+            tuned.look()
+            counted[name] += 1
+    tuned.machine.run_until(begin_s + from_s + WINDOW_S)
+    tuned.look()
+    tuned.window(counted, WINDOW_S)
+
+
+def run() -> dict[str, Any]:
+    """All mixes: the most that is kept of each way to share, and what misses under changing load.
+
+    Rates are of all networks together. `gain` is the planner's most over that of sharing in time,
+    `missed` the part of all requests that missed while the load changed, `changes` how often sizes
+    changed meanwhile, `plan` the groups and members of each part.
+    """
+    model = taught()
+    figures: dict[str, Any] = {"foretold_off": model.error}
+    for name, mix in MIXES.items():
+        by_time, _ = most_kept(in_time, mix)
+        by_plan, grain_ms = most_kept(planned(model), mix)
+        missed, changes = fluctuate(mix, by_plan, grain_ms, model)
+        plan = planned(model)(rates_of(mix, by_plan), grain_ms)
+        figures[name] = {
+            "time_requests_s": by_time * sum(mix),
+            "planned_requests_s": by_plan * sum(mix),
+            "gain": by_plan / by_time,
+            "grain_ms": grain_ms,
+            "missed": missed,
+            "changes": changes,
+            "plan": [[part.groups, *part.members] for part in plan],
+        }
+    return figures
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=1))
