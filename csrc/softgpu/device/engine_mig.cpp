@@ -20,6 +20,7 @@ void Engine::make_gpus() {
 const char* Engine::mig_change(Client* client, const MigChange& message) {
   if (client->role != Role::kQuery) return "a layout of MIG on a working connection";
   if (message.device >= mig_.size()) return "a layout of a device that does not exist";
+  if (message.verb > static_cast<uint32_t>(MigVerb::kDestroyCompute)) return "an unknown change";
   MigReply reply{};
   reply.request = message.request;
   reply.status = static_cast<uint32_t>(change_mig(message, &reply.gpu_instance));
@@ -31,9 +32,11 @@ MigStatus Engine::change_mig(const MigChange& message, uint32_t* created) {
   const MigTable* table = mig_table(profile_->name);
   if (!table) return MigStatus::kNoMig;
   const bool someone_works =
-      !mps_servers_.empty() ||
-      std::any_of(participants_.begin(), participants_.end(),
-                  [](const auto& entry) { return entry.second->role == Role::kWorker; });
+      std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
+        const Client& client = *entry.second;
+        const bool may_work = client.role == Role::kWorker || client.role == Role::kMpsServer;
+        return may_work || !client.contexts.empty() || client.allocations > 0;
+      });
   if (someone_works) return MigStatus::kInUse;
   auto& instances = mig_[message.device];
   const auto verb = static_cast<MigVerb>(message.verb);

@@ -87,6 +87,7 @@ struct Peer {
   std::vector<Start> starts;
   std::vector<Done> done;
   std::vector<uint64_t> times;
+  std::vector<MigReply> cuts;
   std::vector<MemReply> memory;
   std::vector<MemInfoReply> infos;
   std::vector<EventReply> event_replies;
@@ -261,6 +262,7 @@ class Simulation {
       const Header header = copy<Header>(bytes);
       switch (static_cast<Type>(header.type)) {
         case Type::kWelcome: peer.id = copy<Welcome>(bytes).client_id; break;
+        case Type::kMigReply: peer.cuts.push_back(copy<MigReply>(bytes)); break;
         case Type::kMemReply: peer.memory.push_back(copy<MemReply>(bytes)); break;
         case Type::kEventReply:
           peer.event_replies.push_back(copy<EventReply>(bytes));

@@ -97,6 +97,43 @@ TEST(a_gpu_has_the_share_of_its_profile) {
   CHECK(std::memcmp(gpus[0].device_uuid, gpus[1].device_uuid, 16) == 0);
 }
 
+MigReply cut_anew(Simulation* s, uint32_t asker, MigVerb verb, uint32_t value,
+                  uint32_t start = kNone32) {
+  s->send(asker, Type::kMigChange,
+          MigChange{{}, 1, 0, static_cast<uint32_t>(verb), value, start});
+  return s->peers[asker].cuts.back();
+}
+
+MigStatus status_of(const MigReply& reply) { return static_cast<MigStatus>(reply.status); }
+
+TEST(a_device_is_cut_anew_and_new_clients_are_on_what_there_is_then) {
+  Simulation s(cut("1g.18gb"));
+  const uint32_t asker = s.greet(9, kQueryOnly);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kDestroy, 1)) == MigStatus::kInUse);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kDestroyCompute, 1)) == MigStatus::kDone);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kDestroyCompute, 1)) == MigStatus::kNotFound);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kDestroy, 1)) == MigStatus::kDone);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kDestroy, 1)) == MigStatus::kNotFound);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kCreate, 77)) == MigStatus::kNotFound);
+  const MigReply made = cut_anew(&s, asker, MigVerb::kCreate, 9, 4);  // 3g.71gb
+  CHECK(status_of(made) == MigStatus::kDone);
+  CHECK_EQ(made.gpu_instance, 1u);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kCreate, 9, 4)) == MigStatus::kNoRoom);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kSetMode, 0)) == MigStatus::kInUse);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kCreateCompute, 1)) == MigStatus::kDone);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kCreateCompute, 1)) == MigStatus::kNoRoom);
+
+  const uint32_t worker = join_on(&s, 1, 0);
+  CHECK_EQ(reserve(&s, worker, 0, uint64_t{20} << 30), uint32_t{kSuccess});
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kDestroyCompute, 1)) == MigStatus::kInUse);
+}
+
+TEST(a_device_without_mig_is_not_cut) {
+  Simulation s(tiny_settings());
+  const uint32_t asker = s.greet(9, kQueryOnly);
+  CHECK(status_of(cut_anew(&s, asker, MigVerb::kSetMode, 1)) == MigStatus::kNoMig);
+}
+
 TEST(instances_run_side_by_side_and_contexts_on_one_take_turns) {
   Simulation s(cut("1g.18gb,1g.18gb"));
   const uint32_t a = join_on(&s, 1, 0), b = join_on(&s, 2, 1), c = join_on(&s, 3, 1);
