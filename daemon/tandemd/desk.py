@@ -16,6 +16,7 @@ from pathlib import Path
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.config import Privacy
+from tandemd.core.claims import part_sms_of
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
@@ -27,7 +28,7 @@ from tandemd.core.explain_space import space_lines
 from tandemd.core.layouts import parse_layout
 from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState
-from tandemd.core.partition import part_sms_of, parts_of
+from tandemd.core.partition import parts_of
 from tandemd.core.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler

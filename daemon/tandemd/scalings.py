@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tandem import _native
 from tandemd.core.events import ScalingTold
 from tandemd.core.model import Bound, Process, Usage
-from tandemd.core.scaling import Curve
+from tandemd.core.scaling import SHARED, Curve
 from tandemd.edges.worker import Worker
 from tandemd.window_scaling import UntoldError, recorded_of, tell_scaling
 
@@ -94,8 +94,7 @@ class Scalings:
         watch.is_asked, watch.next_ns = False, now_ns + ANEW_NS
         is_alone = one.has_own_sms or _shared_part(watch.before, one.process.usage) <= MOST_SHARED
         if not is_alone:
-            doubt = "others used its SMs while it was recorded"
-            self._told.append((process_id, None, doubt))
+            self._told.append((process_id, None, SHARED))
             return
         taken, mix = dict(watch.taken), one.process.mix
         assumed = mix.shares[Bound.MEMORY] if mix else 0.0
@@ -103,7 +102,12 @@ class Scalings:
         def tell() -> None:
             try:
                 told = tell_scaling(
-                    recorded_of(window), one.sms, one.sm_count, gamma=assumed, probes=taken
+                    recorded_of(window),
+                    one.sms,
+                    one.sm_count,
+                    usual_ns=one.process.usage.iteration_ns,
+                    gamma=assumed,
+                    probes=taken,
                 )
             except UntoldError as why:
                 self._told.append((process_id, None, str(why)))

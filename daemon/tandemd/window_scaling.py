@@ -12,6 +12,7 @@ from tandemd.core.scaling import Curve, curve_of, points_of
 MOST_GRIDLESS = 0.5  # of the time of its kernels: of graphs it is not known what they consist of
 MOST_UNTIMED = 0.1  # of its operations on the GPU
 MOST_WRONG = 0.25  # of the record's length: what is told of it may differ by so much
+MOST_UNUSUAL = 1.5  # of the usual length: a longer iteration waited for something
 _BISECTIONS = 12  # gamma to 1 / 4096
 _TELLING = 0.02  # by so much the length has to depend on gamma
 
@@ -70,6 +71,7 @@ def tell_scaling(
     sms: int,
     sm_count: int,
     *,
+    usual_ns: int = 0,
     gamma: float = 0.0,
     probes: Mapping[int, int] = MappingProxyType({}),
 ) -> Curve:
@@ -81,6 +83,7 @@ def tell_scaling(
         window: one or more whole iterations.
         sms: that its kernels could use.
         sm_count: where the curve ends.
+        usual_ns: how long its iterations usually are; 0 = not known.
         gamma: how little SMs mean to its kernels, 0..1, where nothing was probed.
         probes: the length of an iteration, nanoseconds, on other numbers of SMs.
 
@@ -93,6 +96,11 @@ def tell_scaling(
     own = record.scaling([sms])
     _check(own)
     recorded_ns = round(own.recorded_ns / window.iterations)
+    if recorded_ns > MOST_UNUSUAL * usual_ns > 0:
+        raise UntoldError(
+            f"the iteration recorded took {recorded_ns / 1e6:.3g} ms, and {usual_ns / 1e6:.3g} ms "
+            "are usual"
+        )
     fitted = _probed(record, probes, recorded_ns)
     gamma = gamma if fitted is None else fitted
     points = points_of(sm_count, sms)

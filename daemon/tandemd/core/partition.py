@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tandemd.core.model import Job, Options
+from tandemd.core.claims import claim_of, jobs_on, part_sms_of
+from tandemd.core.model import Job
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.sizing import Claim, sizes
-from tandemd.core.sm_counts import asked_sms, given_sms
+from tandemd.core.sizing import sizes
+from tandemd.core.sm_counts import given_sms
 from tandemd.core.space import owed_share
-
-_MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,20 +30,14 @@ class Part:
     measured_ns: int  # an iteration of its slowest process on that GPU takes; 0 = not known
 
 
-def part_sms_of(gpu: int, options: Options) -> int:
-    """The smallest part of a GPU that there is, in SMs; 0 = not known."""
-    count = options.sm_counts.get(gpu, 0)
-    return -(-count // _MOST_PARTS)
-
-
 def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
     """Of every job that has a process there, in order of arrival."""
     options = scheduler.options
-    jobs = sorted(_on(gpu, scheduler.jobs.values()), key=lambda job: job.arrival)
+    jobs = jobs_on(gpu, scheduler.jobs.values())
     part_sms = part_sms_of(gpu, options)
     if not part_sms:
         return []
-    claims = [_claim(job, gpu, options) for job in jobs]
+    claims = [claim_of(job, gpu, options) for job in jobs]
     found = sizes(claims, options.sm_counts[gpu] // part_sms, part_sms)
     return [
         Part(
@@ -63,21 +55,6 @@ def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
         )
         for job, claim, size in zip(jobs, claims, found, strict=True)
     ]
-
-
-def _on(gpu: int, jobs: Iterable[Job]) -> list[Job]:
-    return [job for job in jobs if any(gpu in p.gpus for p in job.processes.values())]
-
-
-def _claim(job: Job, gpu: int, options: Options) -> Claim:
-    return Claim(
-        name=job.display_name,
-        job_class=job.spec.job_class,
-        asked_sms=asked_sms(job, gpu, options),
-        curve=job.scaling,
-        doubt=job.scaling_doubt,
-        slo_ns=job.spec.slo_p99_ns,
-    )
 
 
 def _owed(scheduler: Scheduler, job: Job) -> float:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 MOST_POINTS = 16  # of a curve; GPUs with as many SMs have a point each, others a tenth of them
 _TENTHS = 10
+SHARED = "others used its SMs while it was recorded"  # why there is no curve
 GAIN = 1.05  # a step that gains less is none
 
 

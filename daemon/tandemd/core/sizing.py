@@ -3,10 +3,10 @@
 gpu-let's rule (Choi et al., USENIX ATC 2022): a job gets the fewer of what its knee says, p_eff,
 and what its limit takes at its rate, p_req, in the smallest number of equal parts that holds that.
 Who says a number itself gets that. Of whom nothing is known shares what is left, one part at least.
-Where all of it is more than there is, jobs of class latency come first and the others are scaled
-down alike. What is left goes to jobs of class latency whose limit takes more than their knee, as
-none of ours can be on two GPUs; then to those of whom nothing is known, and if there is nobody, to
-those below class latency whom it speeds up most.
+Where all of it is more than there is, jobs of class latency come first, then who says a number, and
+those who come alike are scaled down alike. What is left goes to jobs of class latency whose limit
+takes more than their knee, as none of ours can be on two GPUs; then to those of whom nothing is
+known, and if there is nobody, to those below class latency whom it speeds up most.
 """
 
 from __future__ import annotations
@@ -81,14 +81,10 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
 
 
 def _fitted(claims: Sequence[Claim], wanted: Sequence[Size], parts: int) -> list[Size]:
-    """Of more than there is: class latency first, and within what is left all alike."""
+    """Of more than there is: class latency first, in a class who asks, and who is alike alike."""
     found, left = list(wanted), parts
-    for is_latency in (True, False):
-        places = [
-            i
-            for i, claim in enumerate(claims)
-            if (claim.job_class is JobClass.LATENCY) == is_latency and wanted[i].parts
-        ]
+    for tier in sorted({_tier(claim) for claim in claims}):
+        places = [i for i, c in enumerate(claims) if _tier(c) == tier and wanted[i].parts]
         whole = {i: wanted[i].parts for i in places}
         for i, size in _scaled(whole, left).items():
             left -= size
@@ -96,6 +92,10 @@ def _fitted(claims: Sequence[Claim], wanted: Sequence[Size], parts: int) -> list
                 why = f"{wanted[i].why}; all such wishes together are too many, it gets fewer"
                 found[i] = replace(wanted[i], parts=size, why=why)
     return found
+
+
+def _tier(claim: Claim) -> tuple[bool, bool]:
+    return claim.job_class is not JobClass.LATENCY, not claim.asked_sms
 
 
 def _scaled(whole: Mapping[int, int], room: int) -> dict[int, int]:

@@ -82,6 +82,10 @@ def test_of_more_than_there_is_latency_comes_first_and_the_others_are_scaled():
     assert "fewer" not in found[0].why
 
 
+def test_who_says_a_number_comes_before_who_only_has_use_for_some():
+    assert parts_of(claim("a", asked_sms=96), claim("b", curve=curve(16))) == [12, 4]
+
+
 def test_without_curves_the_same_jobs_are_sized_otherwise():
     jobs = [("l", LATENCY, 4), ("b", BATCH, 16)]
     sized = parts_of(*(claim(n, job_class=c, curve=curve(k)) for n, c, k in jobs))

@@ -110,6 +110,12 @@ def test_what_does_not_tell_says_why(window, why):
         tell_scaling(window, SMS, SMS)
 
 
+def test_an_iteration_that_waited_for_something_tells_nothing():
+    with pytest.raises(UntoldError, match="took 4 ms, and 2 ms are usual"):
+        tell_scaling(recorded(), SMS, SMS, usual_ns=2 * MS)
+    assert tell_scaling(recorded(), SMS, SMS, usual_ns=3 * MS).recorded_ns == 4 * MS
+
+
 def test_operations_without_a_duration_are_not_taken_for_nothing():
     launches = b"".join(record(0, LAUNCH, ns=ms * MS, blocks=8) for ms in (4, 0))
 

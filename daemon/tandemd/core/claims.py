@@ -1,0 +1,36 @@
+"""What is known of the use that the jobs on a GPU have for its SMs, as sizing.py takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandemd.core.model import Job, Options
+from tandemd.core.sizing import Claim
+from tandemd.core.sm_counts import asked_sms
+
+_OF_LIMIT = 0.9  # a 99th percentile is longer than the usual iteration
+_MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a time
+
+
+def part_sms_of(gpu: int, options: Options) -> int:
+    """The smallest part of a GPU that there is, in SMs; 0 = not known."""
+    count = options.sm_counts.get(gpu, 0)
+    return -(-count // _MOST_PARTS)
+
+
+def jobs_on(gpu: int, jobs: Iterable[Job]) -> list[Job]:
+    """Those that have a process there, in order of arrival."""
+    here = (job for job in jobs if any(gpu in p.gpus for p in job.processes.values()))
+    return sorted(here, key=lambda job: job.arrival)
+
+
+def claim_of(job: Job, gpu: int, options: Options) -> Claim:
+    """What is known of its use for SMs. Its limit is kept with some room, as the tuner does."""
+    return Claim(
+        name=job.display_name,
+        job_class=job.spec.job_class,
+        asked_sms=asked_sms(job, gpu, options),
+        curve=job.scaling,
+        doubt=job.scaling_doubt,
+        slo_ns=round(job.spec.slo_p99_ns * _OF_LIMIT),
+    )
