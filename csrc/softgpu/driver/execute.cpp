@@ -81,7 +81,7 @@ thread_local ExecutingSms t_sms;
 thread_local uint64_t t_start_ns;
 
 static CUresult run_ptx(const Work& work) {
-  PtxRun run(work, t_sms.count, t_start_ns);
+  PtxRun run(work, t_sms, t_start_ns);
   CUresult result = CUDA_SUCCESS;
   // Both ways out of the guard are possible: an error of the kernel, or a fault.
   const CUresult fault = guarded([&] { result = run.run(); });

@@ -56,7 +56,10 @@ uint64_t special_value(const Warp& warp, Special which, uint32_t lane) {
     case Special::kMaskLe: return (2u << lane) - 1;
     case Special::kMaskGt: return ~((2u << lane) - 1);
     case Special::kMaskGe: return ~((1u << lane) - 1);
-    case Special::kSmid: return block.number % launch.sm_count;
+    case Special::kSmid: {
+      const auto nth = static_cast<uint32_t>(block.number % launch.sm_count);
+      return launch.sms ? launch.sms[nth] : nth;
+    }
     case Special::kNsmid: return launch.sm_count;
     case Special::kGridid: return launch.number;
     case Special::kWorkspaceLow: return reinterpret_cast<uint64_t>(block.workspace);

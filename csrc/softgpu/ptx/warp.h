@@ -87,6 +87,7 @@ struct Launch {
   uint64_t resident = 1;     // blocks that the device has side by side
   bool cooperative = false;  // all blocks are; they may meet
   uint32_t cluster[3] = {1, 1, 1};  // blocks of one
+  const uint32_t* sms = nullptr;    // those that it may use; null: 0 to sm_count - 1
 };
 
 // What %envreg1 and 2 lead a cooperative kernel to: cooperative groups count arrivals in `barrier`.

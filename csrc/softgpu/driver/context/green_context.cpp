@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <unordered_set>
 
 #include "api.h"
@@ -25,6 +26,13 @@ std::unordered_set<const void*>& descriptors() {
 std::unordered_set<const void*>& green_contexts() {  // the live ones
   static auto* const set = new std::unordered_set<const void*>;
   return *set;
+}
+
+// Drivers of which mode mps+green must not make use: without green contexts, and one whose sets are not
+// what they look like.
+std::string_view green_setting() {
+  const char* setting = getenv("TANDEM_SOFTGPU_GREEN");
+  return setting ? setting : "";
 }
 
 SmSet all_sms(const Call& call, int device) {
@@ -135,6 +143,9 @@ GreenContext* make_green(Call& call, const Descriptor& descriptor, Context* prim
   green->workqueue_config = descriptor.workqueue_config;
   for (uint32_t i = 0; i < green->resource.sms.size(); ++i) {
     if (green->resource.sms[i]) green->sms.push_back(i);
+  }
+  if (green_setting() == "shared") {
+    for (uint32_t i = 0; i < green->sms.size(); ++i) green->sms[i] = i;
   }
   green->view = new Context;
   green->view->device = primary->device;
@@ -286,6 +297,7 @@ SOFTGPU_API cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice
   Call call(Call::kNothing);
   if (call.error) return call.error;
   constexpr unsigned kKnown = CU_GREEN_CTX_DEFAULT_STREAM;
+  if (green_setting() == "none") return CUDA_ERROR_NOT_SUPPORTED;
   if (!out || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (device < 0 || static_cast<uint32_t>(device) >= call.rt.device.device_count) {
     return CUDA_ERROR_INVALID_DEVICE;

@@ -138,7 +138,7 @@ static const ptx::Program* program_of(const Work& work) {
   return nullptr;
 }
 
-PtxRun::PtxRun(const Work& work, uint32_t sm_count, uint64_t start_ns) {
+PtxRun::PtxRun(const Work& work, const ExecutingSms& sms, uint64_t start_ns) {
   static std::atomic<uint64_t> launches{0};
   ptx::Launch launch{};
   launch.program = program_of(work);
@@ -150,7 +150,8 @@ PtxRun::PtxRun(const Work& work, uint32_t sm_count, uint64_t start_ns) {
   }
   launch.params = work.payload.data();
   launch.dynamic_shared_bytes = work.shared_bytes;
-  launch.sm_count = std::max(1u, sm_count);
+  launch.sm_count = std::max(1u, sms.count);
+  launch.sms = sms.count ? sms.index : nullptr;
   launch.number = ++launches;
   launch.start_ns = start_ns;
   launch.resident = uint64_t{launch.sm_count} * work.blocks_per_sm;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "execute.h"
 #include "objects.h"
 
 namespace softgpu {
@@ -41,7 +42,7 @@ extern thread_local ExecutedCost t_cost;
 // Runs the work's kernel; called under the guard of execute.cpp through `guarded`.
 class PtxRun {
  public:
-  PtxRun(const Work& work, uint32_t sm_count, uint64_t start_ns);
+  PtxRun(const Work& work, const ExecutingSms& sms, uint64_t start_ns);
   ~PtxRun();
   PtxRun(const PtxRun&) = delete;
   PtxRun& operator=(const PtxRun&) = delete;
