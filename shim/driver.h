@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "old_cuda.h"
+#include "through.h"
 
 namespace tandem::shim {
 
@@ -80,6 +81,12 @@ constexpr bool contains(const char* text, const char* part) {
     static constexpr bool kPerThread = ends_with(#symbol, "_ptsz") || ends_with(#symbol, "_ptds"); \
     template <class... A>                                                             \
     static CUresult real(A... arguments) {                                            \
+      if constexpr (partition::name_a_stream<A...>) {                                 \
+        if (partition::is_on()) {                                                     \
+          return partition::hand_over<partition::how(#symbol), kPerThread>(           \
+              handed_to().symbol, arguments...);                                      \
+        }                                                                             \
+      }                                                                               \
       return handed_to().symbol(arguments...);                                           \
     }                                                                                 \
   };

@@ -24,7 +24,7 @@ from tandemd.watchdog_config import WatchdogTable
 DEFAULT_FILE = Path("/etc/tandem/config.toml")
 
 ClassName = Literal["latency", "normal", "batch"]
-Mode = Literal["auto", "time", "mps"]
+Mode = Literal["auto", "time", "mps", "mps+green"]
 LaneOrder = Literal["fifo", "srtf", "fair", "pack"]
 Privacy = Literal["open", "hide-cmdline", "own-only"]
 

@@ -40,12 +40,14 @@ from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode, has_own_mps
 from tandemd.edges.mps import MpsControl
 from tandemd.edges.rpc import RpcServer
+from tandemd.edges.set_proof import Proof, prove
 from tandemd.host import Host
 from tandemd.loop import Loop
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
 RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
+OVERLAPPING = ("mps", "mps+green")  # modes for which there has to be MPS
 STOP_S = 5.0  # a thread that does not end within this is left to the exit
 FRESH_S = 2.0
 
@@ -60,6 +62,7 @@ class Daemon:
         self._config = config
         self._directory = directory
         self._soft_clock = soft_clock
+        self._proved: dict[int, Proof] = {}  # by GPU; tried once in the life of the daemon
         self._built: Future[None] = Future()
         self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
         self._threads: list[threading.Thread] = []
@@ -175,6 +178,8 @@ class Daemon:
             options = replace(
                 scheduler.options,
                 mps_gpus=found.mps_gpus,
+                splits=found.splits,
+                unproved=found.unproved,
                 mig_gpus=found.mig_gpus,
                 sm_counts=found.sm_counts,
                 why_not=found.why_not,
@@ -272,12 +277,29 @@ class Daemon:
 
     def _options(self, config: Config) -> Options:
         gpus = self._inventory.gpus()
+        mps_gpus = self._mps_gpus(config)
+        proofs = self._proofs(config, mps_gpus)
         return replace(
-            config.options(self._mps_gpus(config), {gpu.index: gpu.sm_count for gpu in gpus}),
+            config.options(mps_gpus, {gpu.index: gpu.sm_count for gpu in gpus}),
+            splits={gpu: proof.split for gpu, proof in proofs.items() if proof.split},
+            unproved={gpu: proof.problem for gpu, proof in proofs.items() if proof.problem},
             mig_gpus=frozenset(gpu.index for gpu in gpus if gpu.instance),
             why_not=self._why_not,
             gpu_names={gpu.index: gpu.name for gpu in gpus if gpu.instance},
         )
+
+    def _proofs(self, config: Config, mps_gpus: frozenset[int]) -> dict[int, Proof]:
+        """What sets of SMs are worth on each GPU for which they are asked."""
+        asking = [
+            gpu
+            for gpu in self._inventory.gpus()
+            if gpu.index in mps_gpus and config.mode_of(gpu.index, gpu.uuid_text) == "mps+green"
+        ]
+        surroundings = self._mps.variables() if self._mps else {}
+        for gpu in asking:
+            if gpu.index not in self._proved:
+                self._proved[gpu.index] = prove(gpu, {**os.environ, **surroundings})
+        return {gpu.index: self._proved[gpu.index] for gpu in asking}
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         info = self._sessions.info.get(action.process_id)
@@ -303,7 +325,7 @@ class Daemon:
             said = config.mode_of(gpu.index, gpu.uuid_text)
             is_found = said != "time" and found_mode(gpu, os.environ) == "mps"
             is_ours = self._mps is not None and self._mps.directory is not None
-            return gpu.instance is None and (is_found or (said == "mps" and is_ours))
+            return gpu.instance is None and (is_found or (said in OVERLAPPING and is_ours))
 
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
 
@@ -313,7 +335,7 @@ class Daemon:
         def asks(gpu: Gpu) -> bool:
             said = self._config.mode_of(gpu.index, gpu.uuid_text)
             is_whole = gpu.instance is None
-            return said == "mps" and is_whole and not has_own_mps(gpu, os.environ)
+            return said in OVERLAPPING and is_whole and not has_own_mps(gpu, os.environ)
 
         gpus = self._inventory.gpus()
         cut = {gpu.instance.gpu for gpu in gpus if gpu.instance}
@@ -333,14 +355,15 @@ class Daemon:
         return control
 
     def _tell_of_mps(self, what: str) -> None:
-        mps_gpus = self._mps_gpus(self._config)
+        facts = self._options(self._config)
+        mps_gpus = facts.mps_gpus
 
         def apply() -> None:
             scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
             gpus = mps_gpus | scheduler.options.mps_gpus
             self._loop.handle(SubstrateFailed(now_ns=now_ns, gpus=gpus, what=what))
             if mps_gpus != scheduler.options.mps_gpus:
-                options = replace(scheduler.options, mps_gpus=mps_gpus)
+                options = replace(scheduler.options, mps_gpus=mps_gpus, splits=facts.splits)
                 for action in scheduler.change_options(options, now_ns=now_ns):
                     self._loop.perform(action)
 
@@ -350,7 +373,7 @@ class Daemon:
         """Where MPS is, for a job that it is for: one of another user only if root started it."""
         options = self._loop.scheduler.options
         meant = gpus or frozenset(options.sm_counts)
-        is_mps = options.mode_of(meant).startswith("mps")
+        is_mps = options.overlaps(meant)
         if self._mps is None or not is_mps or self._unserved(uid, gpus):
             return {}
         return self._mps.variables()

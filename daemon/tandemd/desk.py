@@ -481,7 +481,7 @@ class Desk:
 
     def _check_sm_is_live(self, job: Job) -> None:
         mode = self._loop.scheduler.options.mode_of(gpus_of(job))
-        if SUBSTRATES[mode].divides_space:
+        if not SUBSTRATES[mode].is_live:
             raise StateError(
                 f"sm of {job.display_name} is fixed while it runs, for its gpu is in mode {mode}; "
                 "start it anew with `tandem run --sm`"

@@ -16,6 +16,7 @@
 #include "observe.h"
 #include "place.h"
 #include "session.h"
+#include "streams.h"
 #include "use.h"
 
 namespace tandem::shim::handlers {
@@ -52,7 +53,9 @@ CUresult create_context(CUcontext* out, A... rest) {
 
 template <class Call>
 CUresult retain_primary(CUcontext* out, CUdevice device) {
-  return make_context(device, [&] { return Call::real(out, device); });
+  const CUresult result = make_context(device, [&] { return Call::real(out, device); });
+  if (result == CUDA_SUCCESS) partition::note_retained(device);
+  return result;
 }
 
 template <class Call>
@@ -65,6 +68,7 @@ CUresult destroy_context(CUcontext context) {
   if (result == CUDA_SUCCESS) {
     note_context_destroyed(reinterpret_cast<uint64_t>(context));
     forget_context_number(reinterpret_cast<uint64_t>(context));
+    partition::forget_context(context);
   }
   return result;
 }
@@ -91,9 +95,11 @@ template <class Call>
 CUresult reset_device(CUdevice device) {
   const swap::Use use;
   const uint64_t number = doomed::doom_primary(device);
+  partition::before_release(device, contains(Call::kName, "Reset"));
   const CUresult result = destroying_primary(device, [&] { return Call::real(device); });
-  doomed::finish(number, nullptr, static_cast<uint32_t>(device),
-                   result == CUDA_SUCCESS && !primary_is_active(device));
+  const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(device);
+  if (result == CUDA_SUCCESS) partition::after_release(device, is_gone);
+  doomed::finish(number, nullptr, static_cast<uint32_t>(device), is_gone);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "observe.h"
 #include "segments.h"
 #include "slots.h"
+#include "streams.h"
 
 namespace tandem::shim::handlers {
 
@@ -40,7 +41,10 @@ template <class Call>
 CUresult destroy_stream(CUstream stream) {
   retire_stream(stream);
   const CUresult result = Call::real(stream);
-  if (result == CUDA_SUCCESS) note_stream_destroyed(stream);
+  if (result == CUDA_SUCCESS) {
+    partition::forget_stream(stream);
+    note_stream_destroyed(stream);
+  }
   return result;
 }
 // The streams outlive the green context, detached; nothing may be put into them any more.

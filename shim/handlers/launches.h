@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "observe.h"
 #include "slots.h"
+#include "streams.h"
 #include "submit.h"
 
 namespace tandem::shim::handlers {
@@ -96,6 +97,9 @@ template <class Call>
 CUresult launch_on_devices(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigned flags) {
   const auto real = [&] { return Call::real(launches, count, flags); };
   if (!launches || !count) return real();
+  if (partition::is_on()) {
+    for (unsigned i = 0; i < count; ++i) partition::keep_home(launches[i].hStream);
+  }
   const auto describe = [&](unsigned i) {
     const CUDA_LAUNCH_PARAMS& launch = launches[i];
     Submission submission = describe_launch<Call>(

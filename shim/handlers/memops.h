@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "callback.h"
 #include "driver.h"
 #include "observe.h"
 #include "slots.h"
@@ -19,6 +20,21 @@
 
 namespace tandem::shim::handlers {
 
+template <class Call>
+CUresult host_function(CUstream stream, CUstreamCallback function, void* user, unsigned flags) {
+  const auto ordered_as = [&](auto real) {
+    return ordered(shm::RecordKind::kHostFunc, normalise(stream, Call::kPerThread),
+                   reinterpret_cast<uint64_t>(function), real);
+  };
+  auto* kept = partition::is_on() && function
+                   ? partition::keep_callback(function, user, stream)
+                   : nullptr;
+  if (!kept) return ordered_as([&] { return Call::real(stream, function, user, flags); });
+  const CUresult result =
+      ordered_as([&] { return Call::real(stream, &partition::Callback::call, kept, flags); });
+  if (result != CUDA_SUCCESS) std::free(kept);
+  return result;
+}
 template <class Call, class Function, class... Rest>
 CUresult host_function(CUstream stream, Function function, Rest... rest) {
   return ordered(shm::RecordKind::kHostFunc, normalise(stream, Call::kPerThread),

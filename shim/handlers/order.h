@@ -11,6 +11,7 @@
 #include "observe.h"
 #include "pool_rows.h"
 #include "slots.h"
+#include "streams.h"
 
 namespace tandem::shim::handlers {
 
@@ -62,6 +63,13 @@ CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
       any_capture() ? g_channel.load(std::memory_order_acquire) : nullptr, named);
   return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
+}
+// A setting of the first stream that is named.
+template <class Call, class... Rest>
+CUresult set_stream(CUstream stream, Rest... rest) {
+  const CUresult result = Call::real(stream, rest...);
+  if (result == CUDA_SUCCESS) partition::copy_settings(stream);
+  return result;
 }
 // An event of all streams of a context. In the record it is one of its legacy stream, which comes
 // nearest: that too waits for the others and makes them wait. Of a green context it is not known which.

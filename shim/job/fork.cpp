@@ -13,6 +13,7 @@
 #include "ring_writer.h"
 #include "sample_writer.h"
 #include "session.h"
+#include "streams.h"
 #include "swappable.h"
 #include "thread_state.h"
 #include "ties.h"
@@ -41,6 +42,7 @@ void become_child() {
   reset_context_numbers();
   g_thread = ThreadState{};
   forget_captures();
+  partition::start_afresh();
   tracing::become_child();
   // Off stays off; otherwise begin again at the next call that needs a context.
   if (g_session.load() != SessionState::kOff) g_session.store(SessionState::kFresh);

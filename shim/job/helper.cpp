@@ -25,6 +25,7 @@
 #include "segments.h"
 #include "session.h"
 #include "slots.h"
+#include "streams.h"
 #include "thread_state.h"
 #include "ties.h"
 #include "timing.h"
@@ -181,6 +182,7 @@ Round look_after(Channel& channel) {
   if (!g_stopping.load()) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) look_after_slot(channel, i, now_ns, &round);
     if (collect_timings()) round.at_least(Load::kDraining);
+    if (partition::look_after(channel)) round.at_least(Load::kOpen);
   }
   g_in_driver.store(false);
   tune_linger(channel);

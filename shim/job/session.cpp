@@ -10,6 +10,7 @@
 #include "log.h"
 #include "memory.h"
 #include "regions.h"
+#include "streams.h"
 #include "ties.h"
 
 namespace tandem::shim {
@@ -116,6 +117,8 @@ void start_session_on(CUdevice device) {
 bool attach(int timeout_ms) {
   Channel* channel = attach_to_daemon(g_settings, g_hello, timeout_ms);
   if (!channel) return false;
+  partition::obey(channel->command->memory.sm_set,
+                  g_session.load(std::memory_order_relaxed) == SessionState::kStarting);
   swap::begin_counting_pools();
   auto& shared = channel->state->memory;
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);

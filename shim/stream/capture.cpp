@@ -5,6 +5,7 @@
 #include "faults.h"
 #include "relaxed.h"
 #include "slots.h"
+#include "streams.h"
 #include "thread_state.h"
 
 namespace tandem::shim {
@@ -100,7 +101,8 @@ bool is_capturing(CUstream stream) {
   if (!g_driver.cuStreamIsCapturing) return false;
   const RelaxedCapture relaxed;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = g_driver.cuStreamIsCapturing(stream, &status);
+  const partition::Stream looked_at(stream, partition::How::kLook);
+  const CUresult result = g_driver.cuStreamIsCapturing(looked_at.real(), &status);
   return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -4,6 +4,7 @@
 
 #include "driver.h"
 #include "slots.h"
+#include "streams.h"
 
 namespace tandem::shim {
 namespace {
@@ -77,7 +78,9 @@ bool put_event(StreamSlot& slot, CUstream stream, uint64_t value) {
 bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
   StreamSlot& slot = channel.streams[index];
   if (slot.mark_by == MarkBy::kUndecided) decide(channel, index);
-  const CUstream stream = as_stream(slot.stream.load(std::memory_order_relaxed));
+  const partition::Stream held(as_stream(slot.stream.load(std::memory_order_relaxed)),
+                               partition::How::kHold);
+  const CUstream stream = held.real();
   if (slot.mark_by == MarkBy::kMemoryOperation) {
     if (g_driver.cuStreamWriteValue64_v2(stream, slot.done_address, value,
                                          CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS) {

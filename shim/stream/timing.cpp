@@ -5,6 +5,7 @@
 #include "channel.h"
 #include "driver.h"
 #include "relaxed.h"
+#include "streams.h"
 #include "wait.h"
 
 namespace tandem::shim {
@@ -45,6 +46,11 @@ bool make_events(TimingPair& pair, uint64_t context) {
   return true;
 }
 
+bool record(CUevent event, CUstream handle) {
+  const partition::Stream stream(handle, partition::How::kHold);
+  return g_driver.cuEventRecord(event, stream.real()) == CUDA_SUCCESS;
+}
+
 // A pair of this context, else one never used.
 TimingPair* take_pair(uint64_t context) {
   const uint64_t choices[] = {context, 0};
@@ -66,8 +72,7 @@ TimingPair* begin_timing(uint64_t context, CUstream stream) {
   TimingPair* pair = take_pair(context);
   if (!pair) return nullptr;
   const RelaxedCapture relaxed;
-  if (make_events(*pair, context) && g_driver.cuEventRecord(pair->begin, stream) == CUDA_SUCCESS)
-    return pair;
+  if (make_events(*pair, context) && record(pair->begin, stream)) return pair;
   set(*pair, PairState::kFree);
   return nullptr;
 }
@@ -76,7 +81,7 @@ void end_timing(TimingPair* pair, CUstream stream, Duration* duration, bool take
   const RelaxedCapture relaxed;
   pair->duration = duration;
   pair->age = duration->age.load(std::memory_order_relaxed);
-  const bool complete = taken && g_driver.cuEventRecord(pair->end, stream) == CUDA_SUCCESS;
+  const bool complete = taken && record(pair->end, stream);
   set(*pair, complete ? PairState::kPending : PairState::kFree);
 }
 

@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "mutex.h"
 #include "relaxed.h"
+#include "streams.h"
 #include "tracing.h"
 
 namespace tandem::shim::tracing {
@@ -110,6 +111,11 @@ void drop_from(List& list, CUcontext context, CUdevice device) {
   list = kept;
 }
 
+bool record(CUevent event, CUstream handle) {
+  const partition::Stream stream(handle, partition::How::kHold);
+  return g_driver.cuEventRecord(event, stream.real()) == CUDA_SUCCESS;
+}
+
 }  // namespace
 
 EventPair* begin_device_time(CUstream stream) {
@@ -122,15 +128,14 @@ EventPair* begin_device_time(CUstream stream) {
   const RelaxedCapture relaxed;
   EventPair* pair = take_pair(context);
   if (!pair) return nullptr;
-  if (g_driver.cuEventRecord(pair->begin, stream) == CUDA_SUCCESS) return pair;
+  if (record(pair->begin, stream)) return pair;
   put(g_idle, pair);
   return nullptr;
 }
 
 void end_device_time(EventPair* pair, CUstream stream, bool taken) {
   const RelaxedCapture relaxed;
-  if (!taken || g_driver.cuEventRecord(pair->end, stream) != CUDA_SUCCESS)
-    return put(g_idle, pair);
+  if (!taken || !record(pair->end, stream)) return put(g_idle, pair);
   pair->call = current_call();
   mark_timed();
   put(g_pending, pair);

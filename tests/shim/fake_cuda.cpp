@@ -153,6 +153,8 @@ FAKE(cuStreamGetFlags)(CUstream, unsigned* flags) {
   return CUDA_SUCCESS;
 }
 FAKE(cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus* status) {
+  count("cuStreamIsCapturing");
+  if (!status) return CUDA_ERROR_INVALID_VALUE;
   *status = stream && stream == g_any_capture.load() ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                                      : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;

@@ -49,7 +49,7 @@ def unfit(group: Group, options: Options, *, followed: str) -> tuple[tuple[bool,
     """
     count = len(group.processes)
     return (
-        (options.mode_of(group.gpus) != "mps", "kernels of two processes overlap only under mps"),
+        (not options.overlaps(group.gpus), "kernels of two processes overlap only under mps"),
         (group.job_class is JobClass.LATENCY, "jobs of the latency class do not wait for others"),
         (count != 1, f"it has {count} processes, and the {followed} followed"),
         (len(group.gpus) != 1, "it is on several gpus"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tandemd.core.curves import Curve
 from tandemd.core.latency import RequestKind
-from tandemd.core.model import JobClass, JobSpec, Mix, Usage
+from tandemd.core.model import JobClass, JobSpec, Mix, SmSet, Usage
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.watchdog.finding import Finding
 
@@ -453,6 +453,14 @@ class DropFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetSms:
+    """Which SMs the process is to use; its work goes there from one submission to the next."""
+
+    process_id: int
+    set: SmSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
     """The class the process is treated as."""
 
@@ -522,6 +530,7 @@ Action = (
     | TakeBack
     | DropPool
     | DropFile
+    | SetSms
     | SetClass
     | SetLinger
     | ForgetProcess

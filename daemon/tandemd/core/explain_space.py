@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tandemd.core.explain_sets import set_lines
 from tandemd.core.minima import gpus_of
 from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
@@ -16,8 +17,9 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
         return []
     options = scheduler.options
     lines = [why] if (why := unfit(job.spec, group.gpus, options)) else []
+    lines += set_lines(job, group, options)
     asked = said(job.spec)
-    if not asked:
+    if not asked or job.set:
         return lines
     if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
         lines.append(f"sm {asked} of the SMs, as `tandem run` set it when the job started")

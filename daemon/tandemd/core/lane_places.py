@@ -365,7 +365,7 @@ def _settle(standing: Standing, options: Options) -> bool:
         _limit_turn(standing, is_new=group.barred)
     group.barred = not runs
     group.memory_limit_bytes = _limit_of(standing)
-    group.is_beside = options.mode_of(group.gpus) == "mps"
+    group.is_beside = options.overlaps(group.gpus)
     return before != (group.barred, group.memory_limit_bytes, group.is_beside)
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 from tandemd.core.curves import Curve
 from tandemd.core.latency import Latency
 from tandemd.core.scaling import Curve as ScalingCurve
+from tandemd.core.sets import Span
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
@@ -153,6 +154,14 @@ class Mix:
         if self.untimed > self.MOST_UNTIMED * self.operations:
             return Bound.UNKNOWN
         return next((b for b in Bound if self.shares[b] > 0.5), Bound.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How the driver splits the SMs of a GPU for everybody alike; what is over is in no group."""
+
+    groups: int
+    group_sms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +303,8 @@ class Job:
     spec: JobSpec
     state: JobState = JobState.STARTING
     paused: bool = False
+    groups_wanted: int = 0  # of its GPU's SMs, in mode mps+green; 0 = what is left, with others
+    set: Span | None = None  # where that is, on its first GPU; None: sets mean nothing there
     lease_patience_ns: int = 0  # so long its allocations wait at least, whatever was asked for
     home: GroupKey | None = None  # the group that its own became part of
     is_minimum_kept: bool = True  # `memory_min_bytes` is promised, where it is
@@ -503,6 +514,8 @@ class Options:
     forecast_gaps: bool = True  # else every window is the configured one
     classify_kernels: bool = True  # else what bounds anybody's work counts as unknown
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
+    splits: Mapping[int, Split] = field(default_factory=dict)  # of those in mode mps+green
+    unproved: Mapping[int, str] = field(default_factory=dict)  # why others have no sets
     mig_gpus: frozenset[int] = frozenset()  # that are instances of MIG
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
     # Of each GPU: mode -> why it cannot work there; empty or missing: it can, or nobody knows.
@@ -535,7 +548,14 @@ class Options:
         used = frozenset(gpus)
         if used and used <= self.mig_gpus:
             return "mig"
-        return "mps" if used and used <= self.mps_gpus else "time"
+        if used and used <= self.splits.keys():
+            return "mps+green"
+        return "mps" if self.overlaps(used) else "time"
+
+    def overlaps(self, gpus: Iterable[int]) -> bool:
+        """Whether kernels of several processes run side by side on all of these GPUs."""
+        used = frozenset(gpus)
+        return bool(used) and used <= self.mps_gpus
 
     def hindrance(self, gpu: int, mode: str) -> str:
         """Why this mode cannot work on a GPU; empty: nothing is known to keep it from that."""

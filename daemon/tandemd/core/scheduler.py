@@ -76,6 +76,7 @@ from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
 from tandemd.core.refusals import refusals_since
 from tandemd.core.residency import Island, Residency
+from tandemd.core.set_places import SetPlaces, groups_asked
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
 from tandemd.core.sm_counts import take_scaling
@@ -107,6 +108,7 @@ class Scheduler:
         self.phases = PhaseGate()
         self.lanes = LanePlaces()
         self.tuning = Tuning()
+        self.sets = SetPlaces()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -178,6 +180,8 @@ class Scheduler:
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
             actions += self.lanes.tell(self.processes)  # behind the gates
+        if self.options.splits or self.sets.is_used:
+            actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
         wakes_before_ns = self._memory_wakes_ns
         if views:
             actions += self._move_memory(views, now_ns)
@@ -191,7 +195,7 @@ class Scheduler:
     @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        pacers = (self.shifts, self.phases, self.lanes)
+        pacers = (self.shifts, self.phases, self.lanes, self.sets)
         parts = (self.memory, self.residency, self.checkpoints, *pacers)
         wishes = [part.wake_at_ns for part in parts]
         return [at_ns for at_ns in wishes if at_ns is not None]
@@ -421,6 +425,7 @@ class Scheduler:
             case JobUpdated():
                 old, job.spec = job.spec, replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
+                self._ask_for_groups(job, old)
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
@@ -436,6 +441,12 @@ class Scheduler:
                 self._move(job, stimulus, event.now_ns, actions)
             case _:
                 assert_never(event)
+
+    def _ask_for_groups(self, job: Job, old: JobSpec) -> None:
+        if (old.sm_count, old.sm_percent) == (job.spec.sm_count, job.spec.sm_percent):
+            return
+        splits = [self.options.splits[gpu] for gpu in gpus_of(job) & self.options.splits.keys()]
+        job.groups_wanted = max((groups_asked(job.spec, split) for split in splits), default=0)
 
     def _change_policy(self, name: str) -> None:
         self.policy = policy_named(name)
@@ -492,6 +503,8 @@ class Scheduler:
         self.residency.watch(process, job)
         self.checkpoints.watch(process, job)
         self._bind(group, event.now_ns)
+        if split := self.options.splits.get(event.gpu):
+            job.groups_wanted = job.groups_wanted or groups_asked(job.spec, split)
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()
         self._keep_minima(event.now_ns)
@@ -528,6 +541,7 @@ class Scheduler:
         self._gates.pop(process.process_id, None)
         self.memory.forget(process, now_ns, self.options)
         self.lanes.forget(process, now_ns, self.options)
+        self.sets.forget(process.process_id)
 
     def _share_of(self, event: ProcessAttached, job: Job) -> int:
         """A share in bytes, as its process says, who knows the GPU: no more than is true."""

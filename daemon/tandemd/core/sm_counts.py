@@ -13,6 +13,8 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
     count = options.sm_counts.get(gpu, 0)
     if not SUBSTRATES[options.mode_of([gpu])].divides_space:
         return count
+    if job.set is not None and gpu in options.splits:
+        return job.set.count * options.splits[gpu].group_sms
     share = said_share(job.spec, [gpu], options)
     return max(1, round(count * share)) if share and count else count
 

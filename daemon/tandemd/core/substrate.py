@@ -11,6 +11,7 @@ from typing import Protocol
 from tandemd.core.model import JobSpec
 from tandemd.core.substrates.mig import Mig
 from tandemd.core.substrates.mps import Mps
+from tandemd.core.substrates.mps_green import MpsGreen
 from tandemd.core.substrates.time_slices import TimeSlices
 
 
@@ -27,7 +28,11 @@ class Substrate(Protocol):
 
     @property
     def divides_space(self) -> bool:
-        """`--sm` is a part of the SMs, fixed when a process starts; else a share of time."""
+        """`--sm` is a part of the SMs; else a share of time."""
+
+    @property
+    def is_live(self) -> bool:
+        """What `--sm` said can be changed while the job runs."""
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
         """What the environment of a job has to say when it starts. `sm_count`: 0 = not known."""
@@ -36,5 +41,6 @@ class Substrate(Protocol):
 SUBSTRATES: dict[str, Substrate] = {
     "time": TimeSlices(),
     "mps": Mps(),
+    "mps+green": MpsGreen(),
     "mig": Mig(),
 }

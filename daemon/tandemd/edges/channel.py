@@ -29,12 +29,13 @@ from tandemd.core.events import (
     SetMemoryWait,
     SetPhaseLimit,
     SetPresence,
+    SetSms,
     SetStepLimit,
     SetWindow,
     TakeBack,
 )
 from tandemd.core.homes import HomeAction
-from tandemd.core.model import JobClass
+from tandemd.core.model import JobClass, SmSet
 
 STALE_NS = 2_000_000_000  # a daemon that has not ticked for so long counts as hung
 
@@ -144,6 +145,7 @@ class Channels:
                 | TakeBack()
                 | DropPool()
                 | DropFile()
+                | SetSms()
                 | SetClass()
                 | SetLinger()
             ):
@@ -168,6 +170,7 @@ class Channels:
         | TakeBack
         | DropPool
         | DropFile
+        | SetSms
         | SetClass
         | SetLinger,
     ) -> None:
@@ -183,13 +186,25 @@ class Channels:
                 SetMemoryLimit() | SetMemoryLease() | SetMemoryWait() | SetMemoryPlace() | SetLane()
             ):
                 _tell_memory(pages, action)
-            case SetClass():
-                channel.job_class = action.job_class
-                pages.set_class(job_class=int(action.job_class))
-            case SetLinger():
-                pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
+            case SetSms() | SetClass() | SetLinger():
+                self._set_manners(channel, action)
             case MoveMemory() | CopyPool() | OfferFile() | TakeBack() | DropPool() | DropFile():
                 self._move(action)
+
+    def _set_manners(self, channel: Channel, action: SetSms | SetClass | SetLinger) -> None:
+        match action:
+            case SetSms(set=sms):
+                self._set_sms(channel, sms)
+            case SetClass(job_class=job_class):
+                channel.job_class = job_class
+                channel.pages.set_class(job_class=int(job_class))
+            case SetLinger():
+                channel.pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
+
+    def _set_sms(self, channel: Channel, sms: SmSet) -> None:
+        channel.pages.set_sms(first=sms.first, count=sms.count, group_sms=sms.group_sms)
+        if channel.welcomed:  # a process that sleeps looks at its page when it hears something
+            self._send(channel.process_id, _native.encode_swap(), ())
 
     def _move(self, move: MoveMemory | HomeAction) -> None:
         if not isinstance(move, MoveMemory):

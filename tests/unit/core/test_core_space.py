@@ -271,7 +271,7 @@ def test_a_held_job_is_owed_nothing_meanwhile():
         ({"isolation": "mig"}, {257}, None),
         ({"isolation": "time"}, {257}, "isolation time, and gpu 1:0 is in mode mig"),
         ({"sm_count": 17}, {257}, "it asks for 17 SMs, and gpu 1:0 has 16"),
-        ({"isolation": "mps+green"}, {1}, "does not have isolation mps+green"),
+        ({"isolation": "mps+green"}, {1}, "isolation mps+green, and gpu 1 is in mode mps"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):

@@ -54,5 +54,5 @@ def test_a_mode_that_is_none_is_refused(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text('[gpu."*"]\nmode = "mpx"\n')
 
-    with pytest.raises(UsageError, match="'auto', 'time' or 'mps'"):
+    with pytest.raises(UsageError, match=r"'auto', 'time', 'mps' or 'mps\+green'"):
         load(path)

@@ -29,7 +29,7 @@ class SideBySide:
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
         """The most general reason against it."""
-        if options.mode_of(group.gpus | other.gpus) != "mps":
+        if not options.overlaps(group.gpus | other.gpus):
             return Judgement(fits=False, why="kernels of two processes overlap only under mps")
         if group.key[0] != other.key[0]:
             return Judgement(fits=False, why="under mps only jobs of one user run side by side")

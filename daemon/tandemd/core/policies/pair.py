@@ -39,7 +39,7 @@ class Complements:
         return (
             options.classify_kernels
             and group.job_class is not JobClass.LATENCY
-            and options.mode_of(group.gpus) == "mps"
+            and options.overlaps(group.gpus)
         )
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
@@ -60,7 +60,7 @@ def _of_place(group: Group, other: Group, options: Options) -> str | None:
     """What keeps them apart whatever they do."""
     if not options.classify_kernels:
         return "what bounds kernels is not looked at (scheduler.classify_kernels)"
-    if options.mode_of(group.gpus | other.gpus) != "mps":
+    if not options.overlaps(group.gpus | other.gpus):
         return "kernels of two processes overlap only under mps"
     if group.key[0] != other.key[0]:
         return "under mps only jobs of one user run side by side"

@@ -17,6 +17,7 @@ class Mig:
     )
     warning = ""
     divides_space = False
+    is_live = True
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
         """None: which instance a job gets, `CUDA_VISIBLE_DEVICES` says."""

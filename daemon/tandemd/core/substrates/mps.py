@@ -17,6 +17,7 @@ class Mps:
     description = "mode mps: kernels of several processes of one user run side by side"
     warning = "under mps a fatal fault of one job ends all jobs of its user on this gpu"
     divides_space = True
+    is_live = False
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
         """The part of the SMs, and that work of class batch comes behind other work."""

@@ -11,6 +11,7 @@ class TimeSlices:
     description = "mode time: kernels of two processes never overlap"
     warning = ""
     divides_space = False
+    is_live = True
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
         """None."""

@@ -1,0 +1,226 @@
+"""Whether two processes that split the SMs of a GPU alike get sets that have no SM in common.
+
+A program: `python -m tandem._set_probe` prints one JSON object, with how many groups there are, how
+many SMs are in each, and what is wrong, if anything is. It starts two of itself, as clients of the
+MPS that its environment names, each with a green context over one half of the groups and a kernel
+that writes down the SM that every block ran on (PTX's `%smid`). They are processes of their own
+because a sick driver may hang or kill them. The GPU is the first that CUDA_VISIBLE_DEVICES lets
+them see; of a software GPU they get a device process of their own, so that nobody's clock waits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+TIMEOUT_S = 20.0
+MOST_GROUPS = 256
+RESOURCE_BYTES = 144  # of a CUdevResource
+SM_COUNT_AT = 96  # where its number of SMs is
+SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
+DEFAULT_STREAM, NON_BLOCKING = 1, 1
+BLOCKS_PER_SM = 16
+KERNEL = b"""
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry where_am_i(.param .u64 out) {
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [out];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %smid;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r2;
+  ret;
+}
+\0"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came out."""
+
+    groups: int = 0
+    group_sms: int = 0
+    problem: str = ""  # empty: sets of two processes are disjoint
+
+
+Said = dict[str, Any]  # of one of the two: JSON
+
+
+class _DriverError(Exception):
+    """A call failed, or is not there."""
+
+
+def main() -> None:
+    """Probe, or be one of the two that are probed."""
+    if sys.argv[1:]:
+        _client(int(sys.argv[1]))
+        return
+    sys.stdout.write(json.dumps(asdict(probe(os.environ))) + "\n")
+
+
+def probe(environment: Mapping[str, str]) -> Found:
+    """Start the two; blocks for `TIMEOUT_S` at most. Never raises."""
+    with tempfile.TemporaryDirectory(prefix="tandem-probe-") as place:
+        own = {k: v for k, v in environment.items() if k not in ("LD_PRELOAD", "TANDEM_JOB_ID")}
+        own |= {"TANDEM_SOFTGPU_DIR": place, "TANDEM_SOFTGPU_CLOCK": "real"}
+        own |= {"TANDEM_SOFTGPU_START_CLIENTS": "0", "TANDEM_SOFTGPU_LINGER_MS": "0"}
+        for name in ("TANDEM_SOFTGPU_TIMELINE", "TANDEM_SOFTGPU_FAULTS"):
+            own.pop(name, None)
+        command = [sys.executable, "-m", "tandem._set_probe"]
+        clients = [
+            subprocess.Popen(
+                [*command, str(half)],
+                env=own,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            for half in (0, 1)
+        ]
+        return _judge(clients)
+
+
+def _judge(clients: list[subprocess.Popen[str]]) -> Found:
+    try:
+        # Both have their green contexts before the first one launches anything.
+        splits: list[Said] = [json.loads(_out(client).readline() or "{}") for client in clients]
+        answers: list[Said] = [
+            json.loads(client.communicate("go\n", timeout=TIMEOUT_S)[0] or "{}")
+            for client in clients
+        ]
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        answers, splits = [{}, {}], [{}, {}]
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+    return _compared(splits, answers)
+
+
+def _out(client: subprocess.Popen[str]) -> IO[str]:
+    assert client.stdout is not None
+    return client.stdout
+
+
+def _compared(splits: list[Said], answers: list[Said]) -> Found:
+    for said in (*splits, *answers):
+        if "problem" in said:
+            return Found(problem=str(said["problem"]))
+    if not all(splits) or not all(answers):
+        return Found(problem="a process that was to have a set of SMs ended, or did not answer")
+    if splits[0] != splits[1]:
+        return Found(problem=f"two processes get different splits: {splits[0]} and {splits[1]}")
+    first, second = (set(answer["sms"]) for answer in answers)
+    found = Found(groups=splits[0]["groups"], group_sms=splits[0]["group_sms"])
+    if both := sorted(first & second):
+        return Found(problem=f"sets that should be disjoint share SMs, such as {both[0]}")
+    if max(len(first), len(second)) > -(-found.groups // 2) * found.group_sms:
+        return Found(problem="a set has more SMs than it was made of")
+    return found
+
+
+def _client(half: int) -> None:
+    def say(what: Mapping[str, object]) -> None:
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+    try:
+        driver = _Driver()
+        groups = driver.split()
+        group_sms = _sms_of(groups[0])
+        middle = len(groups) // 2
+        driver.enter(groups[:middle] if half == 0 else groups[middle:])
+        say({"groups": len(groups), "group_sms": group_sms})
+        sys.stdin.readline()
+        say({"sms": driver.sms_seen(BLOCKS_PER_SM * group_sms * len(groups))})
+    except _DriverError as error:
+        say({"problem": str(error)})
+
+
+class _Driver:
+    """As much of the driver as the probe needs."""
+
+    def __init__(self) -> None:
+        try:
+            self._library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise _DriverError(str(error)) from error
+        self._device = ctypes.c_int(0)
+        self._stream = ctypes.c_void_p()
+        self._call("cuInit", 0)
+        self._call("cuDeviceGet", ctypes.byref(self._device), 0)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        try:
+            function = self._library[name]
+        except AttributeError:
+            raise _DriverError(f"the driver has no {name}") from None
+        if (result := function(*arguments)) != 0:
+            raise _DriverError(f"{name} failed with error {result}")
+
+    def split(self) -> list[bytes]:
+        """All groups of as few SMs as the driver makes."""
+        whole = ctypes.create_string_buffer(RESOURCE_BYTES)
+        rest = ctypes.create_string_buffer(RESOURCE_BYTES)
+        found = ctypes.create_string_buffer(MOST_GROUPS * RESOURCE_BYTES)
+        count = ctypes.c_uint(0)
+        split = "cuDevSmResourceSplitByCount"
+        self._call("cuDeviceGetDevResource", self._device, whole, SM_RESOURCE)
+        self._call(split, None, ctypes.byref(count), whole, None, 0, 1)
+        if not 2 <= count.value <= MOST_GROUPS:
+            raise _DriverError(f"the driver splits the SMs into {count.value} groups")
+        self._call(split, found, ctypes.byref(count), whole, rest, 0, 1)
+        size = RESOURCE_BYTES
+        return [found.raw[i * size : (i + 1) * size] for i in range(count.value)]
+
+    def enter(self, groups: list[bytes]) -> None:
+        """Make a green context over these groups, and a stream in it."""
+        description, green = ctypes.c_void_p(), ctypes.c_void_p()
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+        self._call("cuCtxSetCurrent", context)
+        self._call(
+            "cuDevResourceGenerateDesc",
+            ctypes.byref(description),
+            ctypes.create_string_buffer(b"".join(groups)),
+            len(groups),
+        )
+        made = ctypes.byref(green)
+        self._call("cuGreenCtxCreate", made, description, self._device, DEFAULT_STREAM)
+        self._call("cuGreenCtxStreamCreate", ctypes.byref(self._stream), green, NON_BLOCKING, 0)
+
+    def sms_seen(self, blocks: int) -> list[int]:
+        """The SMs that so many blocks ran on."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        at, seen = ctypes.c_uint64(), (ctypes.c_uint32 * blocks)()
+        size = ctypes.c_size_t(ctypes.sizeof(seen))
+        self._call("cuModuleLoadData", ctypes.byref(module), KERNEL)
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, b"where_am_i")
+        self._call("cuMemAlloc_v2", ctypes.byref(at), size)
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(at))
+        shape = (blocks, 1, 1, 32, 1, 1, 0)
+        self._call("cuLaunchKernel", function, *shape, self._stream, arguments, None)
+        self._call("cuStreamSynchronize", self._stream)
+        self._call("cuMemcpyDtoH_v2", seen, at, size)
+        return sorted(set(seen))
+
+
+def _sms_of(group: bytes) -> int:
+    return int.from_bytes(group[SM_COUNT_AT : SM_COUNT_AT + 4], sys.byteorder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""On which SMs a job is, and which of its work is not, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandemd.core.model import Group, Job, Options, SmSet, StayReason
+from tandemd.core.sets import Span
+from tandemd.core.space import said
+
+_WHY = {
+    StayReason.LEGACY: "the legacy default stream",
+    StayReason.PER_THREAD: "per-thread default streams",
+    StayReason.BLOCKING: "made without CU_STREAM_NON_BLOCKING: {}",
+    StayReason.ELSEWHERE: "in contexts of the job's own: {}",
+    StayReason.CAPTURING: "capturing a graph, and going when that is done: {}",
+    StayReason.REFUSED: "refused by the driver: {}",
+}
+
+
+def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
+    """Nothing where sets mean nothing; why not, where they were asked for and are not to be had."""
+    for gpu in sorted(group.gpus & options.unproved.keys()):
+        yield (
+            f"mode mps+green is not to be had on gpu {options.name_of(gpu)}, which is in mode mps: "
+            f"{options.unproved[gpu]}"
+        )
+    if job.set is None:
+        return
+    split = next(options.splits[gpu] for gpu in sorted(group.gpus & options.splits.keys()))
+    asked = said(job.spec)
+    yield f"{_is_on(job.set, split.group_sms)}, {_for(job, asked)}"
+    if 0 < job.set.count < job.groups_wanted:
+        yield (
+            f"that is less than the {job.groups_wanted} groups it asks for: jobs ask for more than "
+            f"the {split.groups} that there are"
+        )
+    yield from _on_its_way(job, split.group_sms)
+    yield from _staying(job)
+
+
+def _is_on(span: Span, group_sms: int) -> str:
+    last = span.end - 1
+    which = f"group {span.first}" if span.count == 1 else f"groups {span.first} to {last}"
+    return f"its set is {span.count * group_sms} SMs: {which} of {group_sms} SMs each"
+
+
+def _for(job: Job, asked: str) -> str:
+    return f"for sm {asked}" if job.groups_wanted else "what the others leave, and shared"
+
+
+def _on_its_way(job: Job, group_sms: int) -> Iterator[str]:
+    assert job.set is not None
+    told = SmSet(job.set.first, job.set.count, group_sms)
+    behind = [p for p in job.processes.values() if p.usage.in_set != told]
+    if behind and any(process.usage.following_streams for process in behind):
+        yield "work of it may still run where it was before, or others may still be there"
+
+
+def _staying(job: Job) -> Iterator[str]:
+    """What is not in the set."""
+    rows = [process.usage.staying_streams for process in job.processes.values()]
+    counts = [sum(column) for column in zip(*rows, strict=True)]
+    parts = [_WHY[reason].format(counts[reason]) for reason in StayReason if counts[reason]]
+    following = sum(process.usage.following_streams for process in job.processes.values())
+    yield f"streams in it: {following}"
+    if parts:
+        yield f"streams on the whole gpu: {'; '.join(parts)}"

@@ -1,0 +1,160 @@
+"""Tells every process which set of SMs is its own: the one its job is placed on (sets.py).
+
+Rules
+1. A job's set is decided when jobs come, go or ask for another size.
+2. A process is told its new set once nobody else is in there: whoever has to leave is told first,
+   and says when nothing of it runs where it was. Until then it gets what of the new set is its own
+   already. Who has no work to finish leaves at once.
+3. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
+   all, for it has to be somewhere. For so long kernels of two jobs may share SMs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tandemd.core.events import SetSms
+from tandemd.core.model import Job, JobSpec, Options, Process, SmSet, Split
+from tandemd.core.sets import Span, place
+
+
+@dataclass(slots=True)
+class _Seat:
+    """What one process was told."""
+
+    gpu: int
+    told: SmSet
+    waits_since_ns: int | None = None  # for others to leave where it is to go
+
+
+def groups_asked(spec: JobSpec, split: Split) -> int:
+    """How many groups `--sm` comes to on that GPU; 0 = it does not say."""
+    if spec.sm_count:
+        return min(split.groups, -(-spec.sm_count // split.group_sms))
+    if spec.sm_percent:
+        return max(1, min(split.groups, round(spec.sm_percent * split.groups / 100)))
+    return 0
+
+
+class SetPlaces:
+    """Belongs to the scheduler."""
+
+    def __init__(self) -> None:
+        self.wake_at_ns: int | None = None
+        self._seats: dict[int, _Seat] = {}  # by process
+        self._key: object = None  # what the last decision was made from
+        self._spans: dict[int, dict[int, Span]] = {}  # GPU -> job -> where it is to be
+
+    @property
+    def is_used(self) -> bool:
+        """Somebody was told a set."""
+        return bool(self._seats)
+
+    def forget(self, process_id: int) -> None:
+        """It is gone."""
+        self._seats.pop(process_id, None)
+
+    def decide(
+        self,
+        processes: Mapping[int, Process],
+        jobs: Mapping[int, Job],
+        options: Options,
+        now_ns: int,
+    ) -> list[SetSms]:
+        """What is to be told now."""
+        key = (
+            options.splits,
+            [(p.process_id, p.gpu, jobs[p.job_id].groups_wanted) for p in processes.values()],
+        )
+        if key == self._key and self.wake_at_ns is None:
+            return []  # nobody came, went or asks for another size, and nobody waits
+        self._key, self.wake_at_ns = key, None
+        for job in jobs.values():
+            job.set = None
+        self._spans = {gpu: self._spans.get(gpu, {}) for gpu in options.splits}
+        actions: list[SetSms] = []
+        for gpu, split in sorted(options.splits.items()):
+            here = [p for p in processes.values() if p.gpu == gpu]
+            self._place(gpu, split, here, jobs)
+            actions += self._seat(gpu, split, here, options, now_ns)
+        return actions + list(self._dissolve(processes, options))
+
+    def _place(
+        self, gpu: int, split: Split, here: Iterable[Process], jobs: Mapping[int, Job]
+    ) -> None:
+        asking = {p.job_id: jobs[p.job_id].groups_wanted for p in here}
+        wanted = {str(job): asking[job] for job in sorted(asking, key=lambda j: jobs[j].arrival)}
+        held = self._spans.get(gpu, {})
+        found = place(wanted, {str(job): span for job, span in held.items()}, split.groups)
+        self._spans[gpu] = {int(job): span for job, span in found.items()}
+        for job_id, span in self._spans[gpu].items():
+            jobs[job_id].set = jobs[job_id].set or span
+
+    def _seat(
+        self, gpu: int, split: Split, here: list[Process], options: Options, now_ns: int
+    ) -> Iterator[SetSms]:
+        spans = self._spans[gpu]
+        occupied = {p.process_id: list(self._occupied(p)) for p in here}
+        for process in here:
+            target = spans[process.job_id]
+            seat = self._seats.get(process.process_id)
+            # Jobs that share what is left are in nobody's way there.
+            others = [
+                span
+                for other in here
+                if spans[other.job_id] != target
+                for span in occupied[other.process_id]
+            ]
+            span = self._next(process, seat, target, others, options, now_ns)
+            told = SmSet(span.first, span.count, split.group_sms)
+            if seat is None:
+                seat = self._seats[process.process_id] = _Seat(gpu, told)
+            elif seat.told == told:
+                continue
+            seat.told = told  # what it gives up counts as its own until it says that it has left
+            occupied[process.process_id].append(span)
+            yield SetSms(process_id=process.process_id, set=told)
+
+    def _next(
+        self,
+        process: Process,
+        seat: _Seat | None,
+        target: Span,
+        others: list[Span],
+        options: Options,
+        now_ns: int,
+    ) -> Span:
+        """Where it is to be now, on the way to where it is to be."""
+        is_free = not any(other.overlap(target) for other in others)
+        if seat is None or is_free:
+            if seat is not None:
+                seat.waits_since_ns = None
+            return target
+        if seat.waits_since_ns is None:
+            seat.waits_since_ns = now_ns
+        until_ns = seat.waits_since_ns + options.drain_ns
+        if now_ns >= until_ns:
+            return target
+        self.wake_at_ns = min(until_ns, self.wake_at_ns or until_ns)
+        told = Span(seat.told.first, seat.told.count) if seat.told.count else target
+        first, end = max(told.first, target.first), min(told.end, target.end)
+        return Span(first, end - first) if end > first else told
+
+    def _occupied(self, process: Process) -> Iterator[Span]:
+        """Where it may have work, now or soon."""
+        seat, is_in = self._seats.get(process.process_id), process.usage.in_set
+        if seat is None:
+            return
+        if seat.told.count:
+            yield Span(seat.told.first, seat.told.count)
+        if is_in and is_in != seat.told and is_in.count:
+            yield Span(is_in.first, is_in.count)
+
+    def _dissolve(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
+        """Those whose GPU has no sets any more have it whole."""
+        for process_id, seat in list(self._seats.items()):
+            if seat.gpu in options.splits or process_id not in processes:
+                continue
+            del self._seats[process_id]
+            yield SetSms(process_id=process_id, set=SmSet(0, 0, seat.told.group_sms))

@@ -1,0 +1,470 @@
+#include "streams.h"
+
+#include <pthread.h>
+
+#include "capture.h"
+#include "driver.h"
+#include "mutex.h"
+#include "relaxed.h"
+#include "sets.h"
+#include "slots.h"
+#include "stream_lock.h"
+
+namespace tandem::shim::partition {
+
+std::atomic<bool> g_on{false};
+
+// A handle that work was submitted to. Rows never move, and are used again for other handles.
+struct Row {
+  std::atomic<uint64_t> handle;   // kFree, kGone, or the handle; release behind the rest
+  std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kCapturing comes and goes
+  std::atomic<uint32_t> lookers;  // inside calls that wait or ask. seq_cst, as `real` is: see drop_one
+  std::atomic<CUstream> real;     // written by who holds `lock`
+  StreamLock lock;
+  // Under `lock`:
+  uint32_t word;  // the set it is in, as the daemon says it; 0 = none yet: the whole device
+  std::atomic<uint32_t> seen;  // the word that it last acted on; others only look
+  CUcontext context;
+  CUevent left;   // behind its work in the sets before
+  bool is_leaving;  // `left` has not been reached yet
+  // Under g_mutex:
+  int set;                  // that `real` is in, or is about to be
+  int set_before;           // still has work, or may have; kWhole: none that matters
+  CUstream streams[kSets];  // made so far
+};
+
+namespace {
+
+constexpr uint64_t kFree = 0, kGone = 1;  // no handles: those are default streams
+constexpr uint32_t kRows = 1024;
+constexpr uint32_t kProbes = 32;
+constexpr uint32_t kNobody = ~uint32_t{0};
+constexpr uint32_t kDevices = 64;
+
+Row g_rows[kRows];
+// Orders who adds and drops rows and sets. Taken inside a row's lock, never around one.
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<const std::atomic<uint32_t>*> g_told{nullptr};  // in a command page; those stay mapped
+std::atomic<uint64_t> g_switches{0};
+std::atomic<bool> g_default_used[2];  // by kLegacy and kPerThread
+std::atomic<uint32_t> g_rowless{0};   // handles that found no place
+std::atomic<uint32_t> g_retained[kDevices];  // times the job holds each device's primary context
+CUdevice g_device = 0;        // whose primary context has the sets; under g_mutex
+CUcontext g_primary = nullptr;  // likewise; null = not known
+
+uint32_t told() {
+  const std::atomic<uint32_t>* word = g_told.load(std::memory_order_acquire);
+  return word ? word->load(std::memory_order_relaxed) : 0;
+}
+
+uint32_t place_of(uint64_t handle) {
+  return static_cast<uint32_t>((handle >> 4) * 0x9e3779b97f4a7c15u >> 54) % kRows;
+}
+
+Row* find(uint64_t handle) {
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    Row& row = g_rows[(place_of(handle) + i) % kRows];
+    const uint64_t held = row.handle.load(std::memory_order_acquire);
+    if (__builtin_expect(held == handle, 1)) return &row;
+    if (held == kFree) return nullptr;
+  }
+  return nullptr;
+}
+
+Row* vacant(uint64_t handle) {
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    Row& row = g_rows[(place_of(handle) + i) % kRows];
+    if (row.handle.load(std::memory_order_relaxed) <= kGone) return &row;
+  }
+  return nullptr;
+}
+
+// The current context is the job's again when this ends.
+class InContext {
+ public:
+  explicit InContext(CUcontext context)
+      : entered_(g_driver.cuCtxPushCurrent_v2 && g_driver.cuCtxPopCurrent_v2 &&
+                 g_driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {}
+  ~InContext() {
+    CUcontext same = nullptr;
+    if (entered_) g_driver.cuCtxPopCurrent_v2(&same);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+  [[nodiscard]] bool entered() const { return entered_; }
+
+ private:
+  bool entered_;
+};
+
+// The primary context of the current device, if it is alive: asking must not make it.
+bool learn_primary(CUdevice device) {
+  if (g_primary) return device == g_device;
+  unsigned flags = 0;
+  int is_active = 0;
+  if (!g_driver.cuDevicePrimaryCtxGetState || !g_driver.cuDevicePrimaryCtxRetain ||
+      !g_driver.cuDevicePrimaryCtxRelease_v2 ||
+      g_driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS ||
+      !is_active || g_driver.cuDevicePrimaryCtxRetain(&g_primary, device) != CUDA_SUCCESS) {
+    g_primary = nullptr;
+    return false;
+  }
+  g_driver.cuDevicePrimaryCtxRelease_v2(device);
+  g_device = device;
+  return true;
+}
+
+uint32_t staying(shm::StayReason reason) { return 1 + static_cast<uint32_t>(reason); }
+
+// 1 + why it stays where it is; 0: it goes.
+uint32_t why_it_stays(CUstream handle, CUcontext* context) {
+  CUgreenCtx green = nullptr;
+  unsigned flags = 0;
+  CUdevice device = 0;
+  if (!g_driver.cuStreamGetCtx_v2 || !g_driver.cuStreamGetFlags || !g_driver.cuCtxGetDevice ||
+      g_driver.cuStreamGetCtx_v2(handle, context, &green) != CUDA_SUCCESS ||
+      g_driver.cuStreamGetFlags(handle, &flags) != CUDA_SUCCESS) {
+    return staying(shm::StayReason::kRefused);
+  }
+  const InContext home(*context);
+  if (green || !home.entered() || g_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      !learn_primary(device) || *context != g_primary) {
+    return staying(shm::StayReason::kElsewhere);
+  }
+  return flags & CU_STREAM_NON_BLOCKING ? 0 : staying(shm::StayReason::kBlocking);
+}
+
+// Null for a handle of no stream: the driver will refuse the call.
+Row* add(CUstream handle) {
+  const RelaxedCapture relaxed;
+  const auto number = reinterpret_cast<uint64_t>(handle);
+  CUcontext context = nullptr;
+  if (!g_driver.cuStreamGetCtx || g_driver.cuStreamGetCtx(handle, &context) != CUDA_SUCCESS)
+    return nullptr;
+  const HoldsMutex held(&g_mutex);
+  if (Row* row = find(number)) return row;
+  Row* row = vacant(number);
+  if (!row) {
+    g_rowless.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  row->stays.store(why_it_stays(handle, &context), std::memory_order_relaxed);
+  row->real.store(handle);
+  row->word = 0;
+  row->seen.store(0, std::memory_order_relaxed);
+  row->context = context;
+  row->left = nullptr;
+  row->is_leaving = false;
+  row->set = row->set_before = kWhole;
+  for (CUstream& stream : row->streams) stream = nullptr;
+  row->handle.store(number, std::memory_order_release);
+  return row;
+}
+
+bool is_handle(uint64_t handle) { return handle > kGone; }
+
+template <class Do>
+void each_row(Do what) {
+  for (Row& row : g_rows) {
+    if (is_handle(row.handle.load(std::memory_order_acquire))) what(row);
+  }
+}
+
+// Nothing runs in the set any more, and nobody waits for one of its streams.
+bool is_unused(int set) {
+  bool unused = true;
+  each_row([&](Row& row) {
+    if (!row.streams[set]) return;
+    if (row.set == set || row.set_before == set || row.lookers.load() != 0) unused = false;
+  });
+  return unused;
+}
+
+void destroy_streams(int set) {
+  each_row([&](Row& row) {
+    if (row.streams[set]) g_driver.cuStreamDestroy_v2(row.streams[set]);
+    row.streams[set] = nullptr;
+  });
+}
+
+// Makes room for another set. Who looks counts itself before it reads `real`, which has not been a stream
+// of this set since before its row was seen here to have left it: all seq_cst, so one of both sees the other.
+void drop_one() {
+  for (int set = 0; set < kSets; ++set) {
+    if (!has_set(set) || !is_unused(set)) continue;
+    destroy_streams(set);
+    drop_set(set);
+    return;
+  }
+}
+
+// The row's stream in a set, and says that the row is about to be there; null: it cannot be had.
+CUstream stream_in(Row& row, uint32_t word) {
+  const HoldsMutex held(&g_mutex);
+  const auto handle = reinterpret_cast<CUstream>(row.handle.load(std::memory_order_relaxed));
+  if (shm::set_of(word).count != 0 && is_full()) drop_one();
+  const int set = set_number(word, g_device);
+  if (set == kNoSet) return nullptr;
+  CUstream stream = handle;
+  if (set != kWhole) {
+    int priority = 0;
+    if (g_driver.cuStreamGetPriority) g_driver.cuStreamGetPriority(handle, &priority);
+    if (!row.streams[set]) {
+      row.streams[set] = make_stream(set, priority);
+      if (row.streams[set] && g_driver.cuStreamCopyAttributes)
+        g_driver.cuStreamCopyAttributes(row.streams[set], handle);
+    }
+    stream = row.streams[set];
+  }
+  if (!stream) return nullptr;
+  row.set_before = row.set;
+  row.set = set;
+  return stream;
+}
+
+void settle_in(Row& row, bool went) {
+  const HoldsMutex held(&g_mutex);
+  if (!went) row.set = row.set_before;
+}
+
+// All that comes after this in `next` waits for all that is in the stream now.
+bool join(Row& row, CUstream next) {
+  if (!row.left && g_driver.cuEventCreate(&row.left, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    row.left = nullptr;
+    return false;
+  }
+  return g_driver.cuEventRecord(row.left, row.real.load()) == CUDA_SUCCESS &&
+         g_driver.cuStreamWaitEvent(next, row.left, CU_EVENT_WAIT_DEFAULT) == CUDA_SUCCESS;
+}
+
+bool go(Row& row, uint32_t word) {
+  const InContext home(row.context);
+  CUstream next = home.entered() ? stream_in(row, word) : nullptr;
+  if (!next) return false;
+  const bool went = next == row.real.load() || join(row, next);
+  settle_in(row, went);
+  if (!went) return false;
+  row.real.store(next);
+  row.word = word;
+  row.is_leaving = true;
+  g_switches.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+// Caller holds the row's lock. Cold: a stream gets here when it is told another set, or captures.
+__attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
+  if (word == 0) return;  // a daemon that has not said anything yet
+  const RelaxedCapture relaxed;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (any_capture() && g_driver.cuStreamIsCapturing)
+    g_driver.cuStreamIsCapturing(row.real.load(), &status);
+  if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
+    row.stays.store(staying(shm::StayReason::kCapturing), std::memory_order_relaxed);
+    return;
+  }
+  const bool is_there = word == row.word || go(row, word);
+  row.stays.store(is_there ? 0 : staying(shm::StayReason::kRefused), std::memory_order_relaxed);
+  row.seen.store(word, std::memory_order_relaxed);
+}
+
+bool may_go(const Row& row) {
+  const uint32_t stays = row.stays.load(std::memory_order_relaxed);
+  return stays == 0 || stays >= staying(shm::StayReason::kCapturing);
+}
+
+// What the old sets had is done. Caller holds the row's lock.
+void look_at_leaving(Row& row) {
+  if (!row.is_leaving) return;
+  if (row.left && g_driver.cuEventQuery(row.left) == CUDA_ERROR_NOT_READY) return;
+  row.is_leaving = false;
+  const HoldsMutex held(&g_mutex);
+  row.set_before = kWhole;
+}
+
+// Whether the stream is where it is to be, and has left where it was.
+bool look_after_row(Row& row, uint32_t word) {
+  if (!may_go(row)) return true;
+  if (row.seen.load(std::memory_order_relaxed) == word && !row.is_leaving) return true;
+  if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
+  if (row.seen.load(std::memory_order_relaxed) != word) follow(row, word);
+  const InContext home(row.context);
+  look_at_leaving(row);
+  const bool is_there = row.seen.load(std::memory_order_relaxed) == word && !row.is_leaving;
+  row.lock.unlock();
+  return is_there;
+}
+
+// Caller holds the row's lock; the driver's streams behind the handle are destroyed, not the handle's own.
+void empty(Row& row) {
+  const HoldsMutex held(&g_mutex);
+  for (CUstream& stream : row.streams) {
+    if (stream) g_driver.cuStreamDestroy_v2(stream);
+    stream = nullptr;
+  }
+  if (row.left) g_driver.cuEventDestroy_v2(row.left);
+  row.left = nullptr;
+  row.handle.store(kGone, std::memory_order_release);
+}
+
+void send_home(Row& row) {
+  row.lock.lock();
+  if (row.set != kWhole) go(row, shm::word_of({0, 0, 1}));
+  row.seen.store(kNobody, std::memory_order_relaxed);
+  row.lock.unlock();
+}
+
+void note_default(uint64_t stream) {
+  std::atomic<bool>& used = g_default_used[stream == kPerThreadStream];
+  if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void Stream::enter(How how, bool per_thread) {
+  const uint64_t handle = normalise(handle_, per_thread);
+  if (how == How::kPlain) return;
+  if (is_default_stream(handle)) {
+    if (how == How::kFollow) note_default(handle);
+    return;
+  }
+  Row* row = find(handle);
+  if (__builtin_expect(!row, 0) && how == How::kFollow) row = add(handle_);
+  if (!row || __builtin_expect(!may_go(*row), 0)) return;
+  row_ = row;
+  if (how == How::kLook) {
+    row->lookers.fetch_add(1);
+  } else {
+    row->lock.lock();
+    locked_ = true;
+    const uint32_t word = told();
+    if (how == How::kFollow &&
+        __builtin_expect(word != row->seen.load(std::memory_order_relaxed), 0)) {
+      follow(*row, word);
+    }
+  }
+  real_ = row->real.load();
+}
+
+void Stream::leave() {
+  if (locked_) row_->lock.unlock();
+  else row_->lookers.fetch_sub(1);
+}
+
+void obey(const std::atomic<uint32_t>& sm_set, bool is_first) {
+  if (is_first && sm_set.load(std::memory_order_relaxed) != 0)
+    g_on.store(true, std::memory_order_relaxed);
+  g_told.store(&sm_set, std::memory_order_release);
+}
+
+bool look_after(Channel& channel) {
+  if (!is_on()) return false;
+  shm::StateSets* shown = &channel.state->sets;
+  const uint32_t word = told();
+  uint32_t following = 0, counts[shm::kStayReasonCount] = {};
+  bool are_all_there = true;
+  each_row([&](Row& row) {
+    are_all_there &= word == 0 || look_after_row(row, word);
+    const uint32_t stays = row.stays.load(std::memory_order_relaxed);
+    if (stays == 0) ++following;
+    else ++counts[stays - 1];
+  });
+  for (uint32_t i = 0; i < 2; ++i) counts[i] += g_default_used[i].load(std::memory_order_relaxed);
+  counts[static_cast<uint32_t>(shm::StayReason::kRefused)] +=
+      g_rowless.load(std::memory_order_relaxed);
+  shown->following.store(following, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < shm::kStayReasonCount; ++i)
+    shown->staying[i].store(counts[i], std::memory_order_relaxed);
+  shown->switches.store(g_switches.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  if (are_all_there && shown->in.load(std::memory_order_relaxed) != word) {
+    shown->in.store(word, std::memory_order_release);
+    ring_doorbell(channel);
+  }
+  return !are_all_there;
+}
+
+void copy_settings(CUstream handle) {
+  if (!is_on() || !g_driver.cuStreamCopyAttributes) return;
+  Row* row = find(reinterpret_cast<uint64_t>(handle));
+  if (!row) return;
+  const HoldsMutex held(&g_mutex);
+  for (const CUstream stream : row->streams) {
+    if (stream) g_driver.cuStreamCopyAttributes(stream, handle);
+  }
+}
+
+void keep_home(CUstream handle) {
+  if (!is_on() || is_default_stream(reinterpret_cast<uint64_t>(handle))) return;
+  Row* row = find(reinterpret_cast<uint64_t>(handle));
+  if (!row) row = add(handle);
+  if (!row || !may_go(*row)) return;
+  send_home(*row);
+  row->stays.store(staying(shm::StayReason::kElsewhere), std::memory_order_relaxed);
+}
+
+void forget_stream(CUstream handle) {
+  if (!is_on()) return;
+  Row* row = find(reinterpret_cast<uint64_t>(handle));
+  if (!row) return;
+  row->lock.lock();
+  empty(*row);
+  row->lock.unlock();
+}
+
+void forget_context(CUcontext context) {
+  if (!is_on()) return;
+  const HoldsMutex held(&g_mutex);
+  each_row([&](Row& row) {
+    if (row.context == context) row.handle.store(kGone, std::memory_order_release);
+  });
+}
+
+void note_retained(CUdevice device) {
+  if (device >= 0 && static_cast<uint32_t>(device) < kDevices)
+    g_retained[device].fetch_add(1, std::memory_order_relaxed);
+}
+
+void before_release(CUdevice device, bool is_reset) {
+  if (device < 0 || static_cast<uint32_t>(device) >= kDevices) return;
+  const bool is_last = g_retained[device].load(std::memory_order_relaxed) <= 1;
+  if (!is_on() || !g_primary || device != g_device || !(is_reset || is_last)) return;
+  each_row([](Row& row) {
+    if (may_go(row)) send_home(row);
+  });
+  const HoldsMutex held(&g_mutex);
+  for (int set = 0; set < kSets; ++set) {
+    if (!has_set(set)) continue;
+    destroy_streams(set);
+    drop_set(set);
+  }
+}
+
+void after_release(CUdevice device, bool is_gone) {
+  if (device < 0 || static_cast<uint32_t>(device) >= kDevices) return;
+  if (is_gone) g_retained[device].store(0, std::memory_order_relaxed);
+  else if (g_retained[device].load(std::memory_order_relaxed) != 0)
+    g_retained[device].fetch_sub(1, std::memory_order_relaxed);
+  if (!is_on() || !is_gone || device != g_device) return;
+  if (g_primary) forget_context(g_primary);
+  const HoldsMutex held(&g_mutex);
+  g_primary = nullptr;
+  forget_sets();
+}
+
+void start_afresh() {
+  g_on.store(false, std::memory_order_relaxed);
+  g_mutex = PTHREAD_MUTEX_INITIALIZER;
+  for (Row& row : g_rows) {
+    row.handle.store(kFree, std::memory_order_relaxed);
+    row.lookers.store(0);
+    row.lock.start_afresh();
+  }
+  for (std::atomic<uint32_t>& retained : g_retained) retained.store(0, std::memory_order_relaxed);
+  g_told.store(nullptr, std::memory_order_relaxed);
+  g_switches.store(0, std::memory_order_relaxed);
+  g_rowless.store(0, std::memory_order_relaxed);
+  for (std::atomic<bool>& used : g_default_used) used.store(false, std::memory_order_relaxed);
+  g_primary = nullptr;
+  forget_sets();
+}
+
+}  // namespace tandem::shim::partition

@@ -1,0 +1,93 @@
+// The streams of a job that go where the daemon tells the process to. The job keeps its handle; behind it
+// is one stream of the driver's for each set of SMs that it has been in, and the handle's own for the
+// whole device.
+//
+// Rules
+// 1. Only non-blocking streams of the primary context go: those of green contexts are like them. All
+//    others, the default ones above all, stay on the whole device, and are counted by why.
+// 2. A stream goes between two submissions, be it that the next one finds another word, be it that the
+//    helper does: an event behind all that the old stream has is awaited by the new one first. Work in
+//    flight is not touched, and nothing that comes later runs outside of the set, or too early.
+// 3. One that captures stays until the capture has ended. One that the driver refuses to move stays
+//    where it is until it is told another set.
+// 4. A call that adds to a stream has it to itself meanwhile. One that waits or asks does not: what it is
+//    about is there before it begins.
+// 5. Nothing of all this happens in a process that was told no set when it attached first.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "channel.h"
+
+namespace tandem::shim::partition {
+
+// Set by the thread that attaches first, before anything is submitted, for good. Relaxed: one load a
+// call, and nothing else where it is off.
+extern std::atomic<bool> g_on;
+inline bool is_on() { return __builtin_expect(g_on.load(std::memory_order_relaxed), 0); }
+
+enum class How : uint8_t {
+  kPlain,   // is about the handle itself
+  kLook,    // waits, or asks
+  kHold,    // adds to the stream, wherever that is
+  kFollow,  // adds to it, and it goes where it is to be first
+};
+
+struct Row;
+
+// The driver's stream behind a handle, for one call. Any thread; not while it holds another.
+class Stream {
+ public:
+  // `per_thread`: what NULL means.
+  Stream(CUstream handle, How how, bool per_thread = false) : handle_(handle), real_(handle) {
+    if (is_on()) enter(how, per_thread);
+  }
+  ~Stream() {
+    if (__builtin_expect(row_ != nullptr, 0)) leave();
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] CUstream real() const { return real_; }
+  [[nodiscard]] CUstream handle() const { return handle_; }
+
+ private:
+  void enter(How how, bool per_thread);
+  void leave();
+
+  CUstream handle_, real_;
+  Row* row_ = nullptr;
+  bool locked_ = false;
+};
+
+// The page of a daemon that was attached to. What an earlier one said last counts until this one says
+// something. First: whether there are sets at all.
+void obey(const std::atomic<uint32_t>& sm_set, bool is_first);
+
+// Helper, every round: has streams go that nothing is submitted to, and tells the daemon what is so. True:
+// some have not gone, or have work where they were.
+bool look_after(Channel& channel);
+
+// What the job sets of its stream, each of the driver's gets as well.
+void copy_settings(CUstream handle);
+
+// The stream takes part in something that cannot go along: it is and stays on the whole device.
+void keep_home(CUstream handle);
+
+// The stream is destroyed: those behind its handle are, too.
+void forget_stream(CUstream handle);
+// The context is destroyed, with its streams.
+void forget_context(CUcontext context);
+
+// A green context holds its primary one. Before the job lets go of that for the last time, or resets it,
+// all streams go home and no green context is left.
+void note_retained(CUdevice device);
+void before_release(CUdevice device, bool is_reset);
+void after_release(CUdevice device, bool is_gone);
+
+void start_afresh();  // in a forked child, which has no context
+
+}  // namespace tandem::shim::partition

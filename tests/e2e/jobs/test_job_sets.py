@@ -1,0 +1,130 @@
+"""Jobs on sets of SMs of their own: where their kernels run, and that they can be moved live."""
+
+import pytest
+
+GROUP_SMS = 8
+SPREADING = "__import__('spreading')"
+
+
+def started(fresh_place, mode):
+    fresh_place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
+    config = fresh_place.folder / "config.toml"
+    config.write_text(f'[gpu."*"]\nmode = "{mode}"\n')
+    fresh_place.start_daemon("--config", str(config))
+    return fresh_place
+
+
+@pytest.fixture
+def place(fresh_place, mode):
+    return started(fresh_place, mode)
+
+
+@pytest.fixture
+def mode():
+    return "mps+green"
+
+
+def working(place, name, *options, **how):
+    job = place.job(name, "-p", "latency", *options)
+    words = "".join(f", {key}={value}" for key, value in how.items())
+    job.do(f"{SPREADING}.begin(gpu{words})")
+    return job
+
+
+def sms(text):
+    """`0-3,8` as numbers."""
+    found = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def used(place, job, since_ns=0, name="vadd"):
+    """The SMs on which kernels of a job began since then."""
+    rows = [row for row in place.ran(job.pid) if row["kind"] == "kernel" and name in row["name"]]
+    return set().union(*(sms(row["sm_set"]) for row in rows if row["t_start_ns"] >= since_ns))
+
+
+def test_kernels_stay_in_their_sets(place):
+    jobs = [
+        working(place, "half", "--sm", "50%"),
+        working(place, "quarter", "--sm", "32"),
+        working(place, "rest"),
+    ]
+
+    for job in jobs:
+        job.start(f"{SPREADING}.run(5)")
+    assert all(job.result() for job in jobs)
+
+    half, quarter, rest = (used(place, job) for job in jobs)
+    assert (len(half), len(quarter), len(rest)) == (64, 32, 32)
+    assert len(half | quarter | rest) == 128
+
+
+@pytest.mark.parametrize("mode", ["mps", "mps+green"])
+def test_with_percentages_they_share_sms_and_with_sets_they_do_not(place, mode):
+    jobs = [working(place, "a", "--sm", "75%"), working(place, "b", "--sm", "75%")]
+
+    for job in jobs:
+        job.start(f"{SPREADING}.run(5)")
+    assert all(job.result() for job in jobs)
+
+    assert bool(used(place, jobs[0]) & used(place, jobs[1])) is (mode == "mps")
+
+
+def test_a_set_is_changed_while_its_job_runs(place):
+    first, second = working(place, "a", "--sm", "50%"), working(place, "b", "--sm", "50%")
+    for job in (first, second):
+        job.do(f"{SPREADING}.submit(20)")
+
+    place.tandem("set", "a", "sm=75%")
+    place.tandem("set", "b", "sm=25%")
+    at_ns = first.do("now_ns()") + 50_000_000
+    first.do("waiting.pause(60)")
+    for job in (first, second):
+        job.start(f"{SPREADING}.run(20)")
+
+    assert all(job.result() for job in (first, second))
+    assert (len(used(place, first, at_ns)), len(used(place, second, at_ns))) == (96, 32)
+    assert not used(place, first, at_ns) & used(place, second, at_ns)
+    assert len(used(place, first)) == 96
+
+
+def test_what_stays_on_the_whole_gpu_is_named(place):
+    job = working(place, "a", "--sm", "25%")
+    job.do(f"{SPREADING}.run(1)")
+    job.do(f"{SPREADING}.begin(gpu, flags=0)")
+    job.do(f"{SPREADING}.run(1)")
+    job.do("compute()")
+
+    told = place.tandem("explain", "a")
+
+    assert "its set is 32 SMs: groups 0 to 3 of 8 SMs each, for sm 25%" in told
+    assert "streams in it: 2" in told
+    assert (
+        "streams on the whole gpu: the legacy default stream; "
+        "made without CU_STREAM_NON_BLOCKING: 2" in told
+    )
+    assert len(used(place, job, name="affine")) > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("none", "cuGreenCtxCreate failed with error 801"),
+        ("shared", "sets that should be disjoint share SMs, such as 0"),
+    ],
+)
+def test_without_proof_jobs_get_static_percentages(fresh_place, setting, why):
+    fresh_place.env |= {"TANDEM_SOFTGPU_GREEN": setting}
+    place = started(fresh_place, "mps+green")
+
+    job = working(place, "a", "--sm", "50%")
+
+    assert job.do(f"{SPREADING}.run(2)")
+    assert {row["sms"] for row in place.ran(job.pid) if "vadd" in row["name"]} == {66}
+    assert f"mode mps+green is not to be had on gpu 0, which is in mode mps: {why}" in (
+        place.tandem("explain", "a")
+    )
+    assert why in (place.folder / "log").read_text()
