@@ -25,7 +25,8 @@ _HEADER = (
 def write(history: MemoryHistory, file: TextIO, *, partitions: Sequence[Partition] = ()) -> None:
     """Write the page; also of a history without any job."""
     axis = axis_of(history)
-    rows = [_row(curve) for curve in history.curves]
+    names = {gpu.index: gpu.name for gpu in history.gpus}
+    rows = [_row(curve, names.get(curve.gpu, str(curve.gpu))) for curve in history.curves]
     empty = [] if rows else ["No job has used a GPU in this time."]
     page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         title="Memory and SMs of all jobs" if partitions else "Memory of all jobs",
@@ -75,7 +76,8 @@ def _section(gpu: Gpu, curves: Sequence[MemoryCurve], axis: Axis) -> Iterator[st
     moments = moments_of(curves, axis.end_ns)
     held = [("held", lambda m: m.resident_bytes)]
     away = [("away", lambda m: m.swapped_bytes), ("wanted", lambda m: m.waiting_bytes)]
-    yield f"<h2>gpu {gpu.index}: {escape(plain(gpu.product_name))}, mode {escape(gpu.mode)}</h2>"
+    title = f"gpu {gpu.name}: {plain(gpu.product_name)}, mode {gpu.mode}"
+    yield f"<h2>{escape(title)}</h2>"
     yield f'<div class="keys">{"".join(_keys(curves))}</div>'
     yield _figure(
         f"On the GPU; the line is its {format_bytes(gpu.memory_total_bytes)}",
@@ -134,11 +136,11 @@ def _data(gpu: Gpu, curves: Sequence[MemoryCurve], moments: Sequence[Moment], ax
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no end of the script
 
 
-def _row(curve: MemoryCurve) -> tuple[Cell, ...]:
+def _row(curve: MemoryCurve, gpu: str) -> tuple[Cell, ...]:
     points, swaps = curve.points, swaps_of(curve)
     return (
         name_of(curve),
-        str(curve.gpu),
+        gpu,
         size(max(point.resident_bytes for point in points)),
         size(max(point.swapped_bytes for point in points)),
         size(max(point.filed_bytes for point in points)),

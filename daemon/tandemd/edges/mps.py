@@ -141,6 +141,9 @@ class MpsControl:
             return
         control.quit()
         self._reap()
+        end_s = time.monotonic() + ANSWER_S  # that of a daemon before us is no child of ours
+        while time.monotonic() < end_s and control.servers() is not None:
+            time.sleep(POLL_S)
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""
