@@ -1,6 +1,7 @@
 """Work in streams of a job's own, whose order and place can be seen: what a job under test runs."""
 
 import ctypes
+import random
 
 from cuda.bindings import driver as cu
 from gpu import ok
@@ -57,3 +58,38 @@ def run(times=1):
     """To the end; whether it came out right."""
     works["work"].submit(times)
     return works["work"].is_right()
+
+
+def mixed(gpu, seed, steps=40):
+    """Random work on one word, handed from stream to stream; whether it came out right."""
+    chance = random.Random(seed)
+    streams = works.setdefault(
+        "mixed", [ok(cu.cuStreamCreate(flags)) for flags in (NON_BLOCKING,) * 3 + (BLOCKING,)]
+    )
+    word, expected, at = gpu.word(seed), seed, streams[0]
+    event = ok(cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+    for step in range(steps):
+        factor, addend = chance.choice((3, 5, 7)), step + 1
+        what = chance.choice(("stay", "stay", "hand", "capture", "wait", "copy"))
+        if what == "hand":
+            ok(cu.cuEventRecord(event, at))
+            at = chance.choice(streams)
+            ok(cu.cuStreamWaitEvent(at, event, 0))
+        if what == "wait":
+            ok(cu.cuStreamSynchronize(at))
+        if what == "copy":
+            other = ok(cu.cuMemAllocAsync(4, at))
+            ok(cu.cuMemcpyDtoDAsync(other, word, 4, at))
+            gpu.affine(word, 0, 0, stream=at)
+            ok(cu.cuMemcpyDtoDAsync(word, other, 4, at))
+            ok(cu.cuMemFreeAsync(other, at))
+        if what == "capture":
+            ok(cu.cuStreamBeginCapture(at, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        gpu.affine(word, factor, addend, stream=at, slow=chance.random() < 0.2)
+        if what == "capture":
+            graph = ok(cu.cuStreamEndCapture(at))
+            executable = ok(cu.cuGraphInstantiate(graph, 0))
+            ok(cu.cuGraphLaunch(executable, at))
+        expected = (expected * factor + addend) % 2**32
+    ok(cu.cuStreamSynchronize(at))
+    return gpu.read(word)[0] == expected

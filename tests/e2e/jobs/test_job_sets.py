@@ -1,8 +1,11 @@
 """Jobs on sets of SMs of their own: where their kernels run, and that they can be moved live."""
 
+import os
+import random
+
 import pytest
 
-GROUP_SMS = 8
+ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a bench asks for more
 SPREADING = "__import__('spreading')"
 
 
@@ -128,3 +131,17 @@ def test_without_proof_jobs_get_static_percentages(fresh_place, setting, why):
         place.tandem("explain", "a")
     )
     assert why in (place.folder / "log").read_text()
+
+
+def test_random_work_comes_out_right_while_sets_change(place):
+    first, second = working(place, "a", "--sm", "50%"), working(place, "b")
+    chance = random.Random(8)
+
+    with place.client() as client:
+        for seed in range(ROUNDS):
+            for job in (first, second):
+                job.start(f"{SPREADING}.mixed(gpu, {seed})")
+            client.set("a", sm=f"{chance.randint(1, 15) * 100 // 16}%")
+            assert [job.result() for job in (first, second)] == [True, True], f"seed {seed}"
+
+    assert used(place, first, name="affine")

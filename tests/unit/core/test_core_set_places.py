@@ -1,0 +1,89 @@
+"""What processes are told of their sets: in which order, and until when."""
+
+from talk import MS, Talk
+
+from tandemd.core.events import SetSms
+from tandemd.core.model import Options, SmSet, Split
+from tandemd.core.sets import Span
+
+DRAIN_NS = 250 * MS
+
+
+def talking(**options):
+    splits = {"splits": {0: Split(groups=16, group_sms=8)}, "mps_gpus": frozenset({0})}
+    return Talk(Options(sm_counts={0: 132}, drain_ns=DRAIN_NS, **(splits | options)))
+
+
+def told(actions):
+    found = [action for action in actions if isinstance(action, SetSms)]
+    return {action.process_id: (action.set.first, action.set.count) for action in found}
+
+
+def is_in(talk, process_id, first, count):
+    return told(talk.sample(process_id, in_set=SmSet(first, count, 8)))
+
+
+def two_halves():
+    talk = talking()
+    assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 8)}
+    assert told(talk.attach(2, job_id=2, sm_count=64)) == {2: (8, 8)}
+    is_in(talk, 1, 0, 8)
+    is_in(talk, 2, 8, 8)
+    return talk
+
+
+def test_alone_it_has_all_groups_and_gives_them_up_for_who_asks():
+    talk = talking()
+    assert told(talk.attach(1, job_id=1)) == {1: (0, 16)}
+
+    assert told(talk.attach(2, job_id=2, sm_percent=25)) == {1: (0, 12), 2: (12, 4)}
+    assert talk.core.jobs[2].set == Span(12, 4)
+
+
+def test_who_is_to_get_groups_waits_until_others_have_left_them():
+    talk = two_halves()
+
+    assert told(talk.update(1, sm_percent=25)) == {1: (0, 4)}
+    assert told(talk.update(2, sm_percent=75)) == {}
+    assert talk.core.jobs[2].set == Span(4, 12)
+
+    assert is_in(talk, 1, 0, 4) == {2: (4, 12)}
+
+
+def test_nobody_waits_for_long():
+    talk = two_halves()
+    talk.update(1, sm_percent=25)
+    talk.update(2, sm_percent=75)
+
+    assert told(talk.tick(DRAIN_NS / MS - 1)) == {}
+    assert told(talk.tick(2)) == {2: (4, 12)}
+
+
+def test_one_that_is_gone_leaves_its_groups_at_once():
+    talk = two_halves()
+    talk.attach(3, job_id=3)  # nothing is left: the others get less
+
+    assert talk.core.jobs[3].set.count == 1
+    assert told(talk.leave(1))
+
+
+def test_on_a_gpu_without_sets_nobody_is_told_any():
+    talk = talking(splits={})
+
+    assert told(talk.attach(1, job_id=1, sm_percent=50)) == {}
+    assert talk.core.jobs[1].set is None
+
+
+def test_when_the_gpu_has_no_sets_any_more_everybody_has_it_whole():
+    talk = two_halves()
+
+    actions = talk.core.change_options(Options(mps_gpus=frozenset({0})), now_ns=talk.now_ns)
+
+    assert told(actions) == {1: (0, 0), 2: (0, 0)}
+    assert talk.core.jobs[1].set is None
+
+
+def test_processes_of_one_job_share_its_set():
+    talk = two_halves()
+
+    assert told(talk.attach(3, job_id=1)) == {3: (0, 8)}
