@@ -22,7 +22,10 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     if not asked or job.set:
         return lines
     if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
-        lines.append(f"sm {asked} of the SMs, as `tandem run` set it when the job started")
+        lines.append(
+            f"sm {asked} of the SMs, as `tandem run` set it when the job started, unless the job "
+            "brought a percentage of its own"
+        )
         return [*lines, *_too_much_of_mps(scheduler, group)]
     if why_not := why_no_share(group, scheduler.policy, options):
         return [*lines, f"sm {asked} has no effect: {why_not}"]

