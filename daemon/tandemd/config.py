@@ -57,6 +57,8 @@ class SchedulerTable(_Table):
     find_iterations: bool = True
     forecast_gaps: bool = True
     classify_kernels: bool = True
+    size_sets: bool = True
+    probe_sets: bool = True
     lane_order: LaneOrder = "fifo"
 
     @field_validator("policy")
@@ -211,6 +213,8 @@ class Config(_Table):
             find_iterations=table.find_iterations,
             forecast_gaps=table.forecast_gaps,
             classify_kernels=table.classify_kernels,
+            size_sets=table.size_sets,
+            probe_sets=table.probe_sets,
             lane_order=table.lane_order,
             mps_gpus=mps_gpus,
             sm_counts=sm_counts,

@@ -30,7 +30,7 @@ from tandemd.core.events import (
     WakeAt,
 )
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.sm_counts import given_sms
+from tandemd.core.sm_counts import given_sms, has_own_sms
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.curves import Curves
 from tandemd.edges.attach import AttachServer
@@ -252,7 +252,7 @@ class Loop:
                 process=process,
                 sms=given_sms(job, process.gpu, options),
                 sm_count=options.sm_counts.get(process.gpu, 0),
-                has_own_sms=False,
+                has_own_sms=has_own_sms(job, self.scheduler.jobs.values(), process.gpu),
             )
             for job, process in self.scheduler.to_scale()
             if process.usage.iterations

@@ -39,6 +39,7 @@ class _Watch:
     """What was asked for one process."""
 
     sms: int
+    has_moved: bool = False  # it had other SMs before
     asked_ns: int = 0
     is_asked: bool = False
     next_ns: int = 0
@@ -74,6 +75,7 @@ class Scalings:
         watch = self._watches.setdefault(one.process.process_id, _Watch(sms=one.sms))
         if one.sms != watch.sms:  # what was asked for may be of both
             watch.sms, watch.is_asked, watch.next_ns = one.sms, False, now_ns
+            watch.has_moved = True
         if watch.is_asked:
             self._take(one, watch, now_ns)
         elif now_ns >= watch.next_ns and one.sms:
@@ -99,13 +101,15 @@ class Scalings:
         taken, mix = dict(watch.taken), one.process.mix
         assumed = mix.shares[Bound.MEMORY] if mix else 0.0
 
+        usual_ns = one.process.usage.iteration_ns
+        recorded = recorded_of(window, usual_ns=usual_ns, are_stale=watch.has_moved)
+
         def tell() -> None:
             try:
                 told = tell_scaling(
-                    recorded_of(window),
+                    recorded,
                     one.sms,
                     one.sm_count,
-                    usual_ns=one.process.usage.iteration_ns,
                     gamma=assumed,
                     probes=taken,
                 )

@@ -19,7 +19,12 @@ _TELLING = 0.02  # by so much the length has to depend on gamma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A stretch of what a process did; `_native.Window` says what the fields are."""
+    """A stretch of what a process did; `_native.Window` says what most fields are.
+
+    `usual_ns`: how long its iterations usually are; 0 = not known. `are_stale`: its SMs have
+    changed since it began, and durations of its kernels are averages over all of its life, so that
+    how long they take together is told by the iteration alone.
+    """
 
     begin_ns: int
     end_ns: int
@@ -27,9 +32,11 @@ class Recorded:
     lost: int
     is_cut: bool
     records: bytes
+    usual_ns: int = 0
+    are_stale: bool = False
 
 
-def recorded_of(window: _native.Window) -> Recorded:
+def recorded_of(window: _native.Window, *, usual_ns: int, are_stale: bool) -> Recorded:
     """The same, of the poller's."""
     return Recorded(
         begin_ns=window.begin_ns,
@@ -38,6 +45,8 @@ def recorded_of(window: _native.Window) -> Recorded:
         lost=window.lost,
         is_cut=window.is_cut,
         records=window.records,
+        usual_ns=usual_ns,
+        are_stale=are_stale,
     )
 
 
@@ -71,7 +80,6 @@ def tell_scaling(
     sms: int,
     sm_count: int,
     *,
-    usual_ns: int = 0,
     gamma: float = 0.0,
     probes: Mapping[int, int] = MappingProxyType({}),
 ) -> Curve:
@@ -83,7 +91,6 @@ def tell_scaling(
         window: one or more whole iterations.
         sms: that its kernels could use.
         sm_count: where the curve ends.
-        usual_ns: how long its iterations usually are; 0 = not known.
         gamma: how little SMs mean to its kernels, 0..1, where nothing was probed.
         probes: the length of an iteration, nanoseconds, on other numbers of SMs.
 
@@ -94,12 +101,12 @@ def tell_scaling(
         raise UntoldError("no iteration of it was recorded whole")
     record = _Record(window, _native.RecordedOperations(window.records), sms)
     own = record.scaling([sms])
-    _check(own)
+    _check(own, are_stale=window.are_stale)
     recorded_ns = round(own.recorded_ns / window.iterations)
-    if recorded_ns > MOST_UNUSUAL * usual_ns > 0:
+    if recorded_ns > MOST_UNUSUAL * window.usual_ns > 0:
         raise UntoldError(
-            f"the iteration recorded took {recorded_ns / 1e6:.3g} ms, and {usual_ns / 1e6:.3g} ms "
-            "are usual"
+            f"the iteration recorded took {recorded_ns / 1e6:.3g} ms, "
+            f"and {window.usual_ns / 1e6:.3g} ms are usual"
         )
     fitted = _probed(record, probes, recorded_ns)
     gamma = gamma if fitted is None else fitted
@@ -123,7 +130,7 @@ def _probed(record: _Record, probes: Mapping[int, int], recorded_ns: int) -> flo
     return _fitted(lambda gamma: record.slower(far, gamma), others[far] / recorded_ns)
 
 
-def _check(own: _native.Scaling) -> None:
+def _check(own: _native.Scaling, *, are_stale: bool) -> None:
     """Whether what is told of the record's own number of SMs is the record."""
     if not own.kernel_ns:
         raise UntoldError("it has no kernels")
@@ -135,7 +142,7 @@ def _check(own: _native.Scaling) -> None:
     if own.untimed > MOST_UNTIMED * own.operations:
         raise UntoldError(f"how long {own.untimed} of its operations take is not known")
     wrong = abs(own.reconstructed_ns - own.recorded_ns) / max(1, own.recorded_ns)
-    if wrong > MOST_WRONG:
+    if wrong > MOST_WRONG and not are_stale:
         raise UntoldError(
             f"an iteration of {own.recorded_ns / 1e6:.3g} ms is reconstructed with "
             f"{own.reconstructed_ns / 1e6:.3g} ms"

@@ -14,6 +14,8 @@ _MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a ti
 
 def part_sms_of(gpu: int, options: Options) -> int:
     """The smallest part of a GPU that there is, in SMs; 0 = not known."""
+    if split := options.splits.get(gpu):
+        return split.group_sms
     count = options.sm_counts.get(gpu, 0)
     return -(-count // _MOST_PARTS)
 

@@ -513,6 +513,8 @@ class Options:
     find_iterations: bool = True  # else only those that jobs mark themselves count
     forecast_gaps: bool = True  # else every window is the configured one
     classify_kernels: bool = True  # else what bounds anybody's work counts as unknown
+    size_sets: bool = True  # of SMs, by how jobs scale; else only `--sm` and others do
+    probe_sets: bool = True  # jobs are recorded on fewer SMs for a moment, to see how they scale
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
     splits: Mapping[int, Split] = field(default_factory=dict)  # of those in mode mps+green
     unproved: Mapping[int, str] = field(default_factory=dict)  # why others have no sets

@@ -38,7 +38,9 @@ def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
     if not part_sms:
         return []
     claims = [claim_of(job, gpu, options) for job in jobs]
-    found = sizes(claims, options.sm_counts[gpu] // part_sms, part_sms)
+    split = options.splits.get(gpu)
+    parts = split.groups if split else options.sm_counts[gpu] // part_sms
+    found = sizes(claims, parts, part_sms)
     return [
         Part(
             job=job,

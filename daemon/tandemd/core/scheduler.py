@@ -74,11 +74,13 @@ from tandemd.core.model import (
 )
 from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
+from tandemd.core.probes import Probes
 from tandemd.core.refusals import refusals_since
 from tandemd.core.residency import Island, Residency
 from tandemd.core.set_places import SetPlaces, groups_asked
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
+from tandemd.core.sized_sets import SizedSets
 from tandemd.core.sm_counts import take_scaling
 from tandemd.core.space import unfit, weigh
 from tandemd.core.spec_words import changes_of, describe
@@ -109,6 +111,8 @@ class Scheduler:
         self.lanes = LanePlaces()
         self.tuning = Tuning()
         self.sets = SetPlaces()
+        self.probes = Probes()
+        self.sized_sets = SizedSets()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -180,6 +184,10 @@ class Scheduler:
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
             actions += self.lanes.tell(self.processes)  # behind the gates
+        if self.options.splits:
+            self.probes.decide(self.jobs, self.options, now_ns)
+            probed = self.probes.gpus
+            self.sized_sets.decide(self.jobs, self.options, now_ns, probed=probed)
         if self.options.splits or self.sets.is_used:
             actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
         wakes_before_ns = self._memory_wakes_ns
@@ -195,7 +203,7 @@ class Scheduler:
     @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        pacers = (self.shifts, self.phases, self.lanes, self.sets)
+        pacers = (self.shifts, self.phases, self.lanes, self.sets, self.probes)
         parts = (self.memory, self.residency, self.checkpoints, *pacers)
         wishes = [part.wake_at_ns for part in parts]
         return [at_ns for at_ns in wishes if at_ns is not None]

@@ -1,5 +1,7 @@
 """How jobs scale with SMs, told by the daemon from their records, and how right that is."""
 
+from pathlib import Path
+
 import pytest
 from bench import partition_scaling
 from running_job import HERE, until
@@ -38,6 +40,58 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     explained = place.tandem("explain", "train")
     assert "ms on 4, beyond which more gain little (predicted from one on 8 SMs" in explained
     assert "beside the others on gpu 0 3 SMs would fit it" in explained
+
+
+@pytest.fixture(scope="module")
+def wide_image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "sizing.so"
+    softgpu.compile_kernels(Path(partition_scaling.__file__).parent / "partition_scaling.cu", path)
+    return path
+
+
+def given_in_sets(place, image, **options):
+    """SMs of a job with small grids and of one with large ones, once all is told of both."""
+    gpu = {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
+    place.env |= gpu | {"TEST_IMAGE": str(image)}
+    _, config = place.configured(**options)
+    with Path(config).open("a") as file:
+        file.write('[gpu."*"]\nmode = "mps+green"\n')
+    place.start_daemon("--config", config)
+    jobs = {"small": (100, 400), "large": (4000, 100)}
+    trainers = {name: place.job(name, "-p", "latency") for name in jobs}
+
+    def train():
+        for name, (blocks, iterations) in jobs.items():
+            trainers[name].start(f"__import__('sizing').train(gpu, {blocks}, {iterations})")
+        return [trainer.result() for trainer in trainers.values()]
+
+    def is_told():
+        train()
+        curves = [part_of(place, name).scaling for name in jobs]
+        return options or (all(curves) and curves[1].source == "probed")
+
+    until(is_told, what="curves of both")
+    train()
+    return {name: part_of(place, name) for name in jobs}
+
+
+@pytest.mark.slow
+def test_jobs_get_sets_of_the_size_that_their_probed_curves_call_for(fresh_place, wide_image):
+    found = given_in_sets(fresh_place, wide_image)
+
+    assert {name: part.given_sms for name, part in found.items()} == {"small": 16, "large": 112}
+    assert found["large"].scaling.gamma < 0.05
+    told = fresh_place.tandem("explain", "large")
+    assert "SMs for one iteration, to see how it scales" in told
+    assert "ms were predicted" in told
+    assert "it gets 14 of 16 groups of SMs" in told
+
+
+@pytest.mark.slow
+def test_jobs_share_all_sms_where_sizing_is_off(fresh_place, wide_image):
+    found = given_in_sets(fresh_place, wide_image, size_sets="false", probe_sets="false")
+
+    assert {name: part.given_sms for name, part in found.items()} == {"small": 128, "large": 128}
 
 
 @pytest.mark.slow

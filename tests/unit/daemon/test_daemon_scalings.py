@@ -112,8 +112,16 @@ def test_what_does_not_tell_says_why(window, why):
 
 def test_an_iteration_that_waited_for_something_tells_nothing():
     with pytest.raises(UntoldError, match="took 4 ms, and 2 ms are usual"):
-        tell_scaling(recorded(), SMS, SMS, usual_ns=2 * MS)
-    assert tell_scaling(recorded(), SMS, SMS, usual_ns=3 * MS).recorded_ns == 4 * MS
+        tell_scaling(replace(recorded(), usual_ns=2 * MS), SMS, SMS)
+    assert tell_scaling(replace(recorded(), usual_ns=3 * MS), SMS, SMS).recorded_ns == 4 * MS
+
+
+def test_durations_from_before_its_sms_changed_are_not_held_against_it():
+    stale = recorded(known_ms=1)
+
+    curve = tell_scaling(replace(stale, are_stale=True), SMS, SMS)
+
+    assert curve.at(4) == pytest.approx(8 * MS, rel=0.01)
 
 
 def test_operations_without_a_duration_are_not_taken_for_nothing():

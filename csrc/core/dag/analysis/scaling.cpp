@@ -10,8 +10,8 @@
 namespace tandem::dag::analysis {
 namespace {
 
-constexpr double kMostKernels = 2, kMostTransfers = 8;  // of Scales
-constexpr int kBisections = 10;
+constexpr double kMostKernels = 16, kMostTransfers = 8;  // of Scales
+constexpr int kBisections = 14;
 
 // What each kernel of the window would have taken alone: its time in the schedule, counted by the SMs
 // that those before it left.

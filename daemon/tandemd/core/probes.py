@@ -1,0 +1,145 @@
+"""Short probes of how jobs scale, where their SMs can change while they run (mode mps+green).
+
+A curve that was told from one number of SMs does not know how little SMs mean to a job's kernels.
+So a job is given fewer for as long as it takes to record an iteration there, and then has again
+what it had. The record tells the rest (window_scaling.py), as it does when somebody else changes
+the number. As a trial of sharing turns (trials.py) a probe is remembered, and not made again soon.
+
+Rules
+A job that shares its SMs with others cannot be recorded at all: it is given some of its own first.
+
+1. One probe on a GPU at a time, and none of a job whose number a person has fixed.
+2. None of a job whose limit it might miss: also if its kernels need all the SMs that they can get,
+   an iteration on the fewer ones has to be within half of its limit.
+3. It ends with the record, after `PATIENCE_NS`, or when somebody else gives the job another number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandemd.core.claims import jobs_on
+from tandemd.core.model import Job, Options, Split
+from tandemd.core.scaling import SHARED
+from tandemd.core.space import said
+
+PATIENCE_NS = 5_000_000_000
+RETRY_NS = 5_000_000_000
+REMEMBER_NS = 600_000_000_000
+MOST_OF_LIMIT = 0.5
+PART = 3  # a probe is on one part of so many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Probe:
+    """Under way."""
+
+    gpu: int
+    groups: int  # that the job has meanwhile
+    before: int  # that it asked for
+    sms: int
+    until_ns: int
+
+
+class Probes:
+    """Belongs to the scheduler."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, _Probe] = {}  # job -> its probe
+        self._not_before_ns: dict[int, int] = {}  # job -> when it may have one again
+        self._failures: dict[int, int] = {}  # job -> probes in a row that told nothing
+
+    @property
+    def wake_at_ns(self) -> int | None:
+        """When a probe is given up."""
+        return min((probe.until_ns for probe in self._running.values()), default=None)
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """Where one is under way."""
+        return frozenset(probe.gpu for probe in self._running.values())
+
+    def decide(self, jobs: Mapping[int, Job], options: Options, now_ns: int) -> None:
+        """End probes and begin others: sets what jobs ask for."""
+        for kept in (self._not_before_ns, self._failures):
+            for job_id in kept.keys() - jobs.keys():
+                del kept[job_id]
+        for job_id, probe in list(self._running.items()):
+            self._end(jobs.get(job_id), job_id, probe, now_ns)
+        if not options.probe_sets:
+            return
+        for gpu, split in sorted(options.splits.items()):
+            if gpu not in self.gpus:
+                self._begin(gpu, split, jobs, now_ns)
+
+    def _end(self, job: Job | None, job_id: int, probe: _Probe, now_ns: int) -> None:
+        is_over = job is None or job.groups_wanted != probe.groups or now_ns >= probe.until_ns
+        curve = job.scaling if job else None
+        is_told = curve is not None and curve.recorded_sms == probe.sms
+        if not (is_over or is_told):
+            return
+        del self._running[job_id]
+        if job is None:
+            return
+        self._pause(job, is_told=is_told, now_ns=now_ns)
+        if job.groups_wanted != probe.groups:
+            return
+        job.groups_wanted = probe.before
+        if curve is not None and is_told:
+            foretold_ns = max(p.foretold_ns for p in job.processes.values())
+            told = f", {foretold_ns / 1e6:.3g} ms were predicted" if foretold_ns else ""
+            took = f"an iteration took {curve.recorded_ns / 1e6:.3g} ms{told}"
+            job.tell(now_ns, f"its probe on {probe.sms} SMs is over: {took}")
+        else:
+            job.tell(now_ns, f"its probe on {probe.sms} SMs is given up: nothing was recorded")
+
+    def _pause(self, job: Job, *, is_told: bool, now_ns: int) -> None:
+        """One that told nothing is tried again later and later."""
+        failures = 0 if is_told else self._failures.get(job.job_id, 0) + 1
+        self._failures[job.job_id] = failures
+        is_probed = is_told and job.scaling is not None and job.scaling.source == "probed"
+        pause_ns = REMEMBER_NS if is_probed else min(REMEMBER_NS, RETRY_NS << failures)
+        self._not_before_ns[job.job_id] = now_ns + pause_ns
+
+    def _begin(self, gpu: int, split: Split, jobs: Mapping[int, Job], now_ns: int) -> None:
+        for job in jobs_on(gpu, jobs.values()):
+            groups = _fewer(job, split)
+            if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
+                continue
+            sms = groups * split.group_sms
+            self._running[job.job_id] = _Probe(
+                gpu=gpu,
+                groups=groups,
+                before=job.groups_wanted,
+                sms=sms,
+                until_ns=now_ns + PATIENCE_NS,
+            )
+            job.groups_wanted = groups
+            job.tell(now_ns, f"it has {sms} SMs for one iteration, to see how it scales")
+            return
+
+
+def _fewer(job: Job, split: Split) -> int:
+    """On how many groups it may be probed; 0 = it may not."""
+    curve = job.scaling
+    if job.set is None or said(job.spec):
+        return 0
+    groups = job.set.count // PART
+    if curve is None:
+        return groups if job.scaling_doubt == SHARED else 0
+    if curve.source != "predicted":
+        return 0
+    limit_ns = job.spec.slo_p99_ns
+    if not groups or (
+        limit_ns and _longest_ns(job, groups * split.group_sms) > MOST_OF_LIMIT * limit_ns
+    ):
+        return 0
+    return groups
+
+
+def _longest_ns(job: Job, sms: int) -> float:
+    """An iteration there, if its kernels need all the SMs they can get."""
+    curve = job.scaling
+    assert curve is not None
+    return max(curve.at(sms), curve.recorded_ns * max(1.0, curve.recorded_sms / sms))

@@ -1,0 +1,209 @@
+"""Sets of SMs by how jobs scale, and the probes that tell how they do."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandemd.core.events import ScalingTold
+from tandemd.core.model import Job, JobClass, JobSpec, Options, Process, Split, Usage
+from tandemd.core.probes import PATIENCE_NS, REMEMBER_NS, RETRY_NS, Probes
+from tandemd.core.scaling import SHARED, Curve
+from tandemd.core.sets import Span
+from tandemd.core.sized_sets import SizedSets
+from tandemd.core.sm_counts import given_sms, has_own_sms, take_scaling
+
+GROUPS, GROUP_SMS = 16, 8
+OPTIONS = Options(
+    splits={0: Split(GROUPS, GROUP_SMS)},
+    sm_counts={0: 132},
+    mps_gpus=frozenset({0}),
+)
+COUNTS = tuple(range(8, 129, 8))
+S = 1_000_000_000
+
+
+def curve(knee, *, recorded_sms=128, source="predicted", iteration_ns=1_000_000):
+    """Scales evenly up to so many groups."""
+    times = tuple(iteration_ns * GROUPS // min(n, knee) for n in range(1, GROUPS + 1))
+    return Curve(
+        sm_counts=COUNTS,
+        iteration_ns=times,
+        source=source,
+        recorded_sms=recorded_sms,
+        recorded_ns=times[recorded_sms // GROUP_SMS - 1],
+    )
+
+
+def make(number, scaling=None, *, groups=GROUPS, **spec):
+    job = Job(
+        job_id=number,
+        uid=1,
+        arrival=number,
+        created_ns=0,
+        registered=True,
+        spec=JobSpec(**spec),
+    )
+    process = Process(process_id=number, job_id=number, gpu=0, usage=Usage(process_id=number))
+    process.scaling, process.scaling_doubt = scaling, "" if scaling else "graphs only"
+    job.processes[number] = process
+    job.set = Span(0, groups)
+    return job
+
+
+def by_id(*jobs):
+    return {job.job_id: job for job in jobs}
+
+
+def wanted(jobs):
+    return [job.groups_wanted for job in jobs.values()]
+
+
+def told(job):
+    return " | ".join(line for _, line in job.story)
+
+
+def test_jobs_get_the_groups_that_their_curves_call_for_and_none_without():
+    jobs = by_id(make(1, curve(4), job_class=JobClass.LATENCY), make(2, curve(16)))
+    off = by_id(make(1, curve(4), job_class=JobClass.LATENCY), make(2, curve(16)))
+
+    SizedSets().decide(jobs, OPTIONS, 0)
+    SizedSets().decide(off, replace(OPTIONS, size_sets=False), 0)
+
+    assert wanted(jobs) == [4, 12]
+    assert wanted(off) == [0, 0]
+    assert "it gets 4 of 16 groups of SMs: beyond 32 SMs more gain little" in told(jobs[1])
+
+
+def test_a_job_alone_has_all_of_it_again():
+    jobs = by_id(make(1, curve(4)), make(2, curve(16)))
+    sized = SizedSets()
+    sized.decide(jobs, OPTIONS, 0)
+
+    del jobs[2]
+    sized.decide(jobs, OPTIONS, 1)
+
+    assert wanted(jobs) == [0]
+    assert "it gets the SMs that are left: it is alone" in told(jobs[1])
+
+
+def test_what_a_person_fixed_and_what_others_change_stays():
+    jobs = by_id(make(1, curve(4), sm_percent=50), make(2, curve(16)))
+    jobs[1].groups_wanted = 8
+    sized = SizedSets()
+    sized.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [8, 8]
+
+    jobs[2].groups_wanted = 5
+    sized.decide(jobs, OPTIONS, 1)
+    assert wanted(jobs) == [8, 5]
+    jobs[2].processes[2].scaling = curve(2)
+    sized.decide(jobs, OPTIONS, 2)
+
+    assert wanted(jobs) == [8, 2]
+
+
+def test_a_probe_gives_fewer_groups_for_one_record_and_then_back():
+    jobs, probes = by_id(make(1, curve(8), groups=12)), Probes()
+
+    probes.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [4]
+    assert probes.wake_at_ns == PATIENCE_NS
+    probes.decide(jobs, OPTIONS, 1)
+    assert wanted(jobs) == [4]
+    there = curve(16, recorded_sms=32, source="probed")
+    take_scaling(jobs[1].processes[1], ScalingTold(now_ns=2, process_id=1, curve=there, doubt=""))
+    probes.decide(jobs, OPTIONS, 2)
+
+    assert wanted(jobs) == [0]
+    assert "its probe on 32 SMs is over: an iteration took 4 ms, 4 ms were predicted" in told(
+        jobs[1]
+    )
+    probes.decide(jobs, OPTIONS, REMEMBER_NS - 1)
+    assert wanted(jobs) == [0]
+
+
+def test_a_job_that_shares_its_sms_is_given_some_of_its_own_to_be_recorded():
+    sharing = make(1)
+    sharing.processes[1].scaling_doubt = SHARED
+    jobs = by_id(sharing, make(2))
+
+    Probes().decide(jobs, OPTIONS, 0)
+
+    assert wanted(jobs) == [5, 0]
+
+
+def test_a_set_is_a_jobs_own_where_nobody_elses_overlaps_it():
+    jobs = [make(1, groups=4), make(2, groups=4), make(3, groups=16)]
+    jobs[1].set = Span(4, 4)
+    jobs[2].processes.clear()
+
+    assert has_own_sms(jobs[0], jobs, 0)
+    jobs[1].set = Span(3, 4)
+    assert not has_own_sms(jobs[0], jobs, 0)
+
+
+def test_a_probe_that_records_nothing_is_given_up_and_not_tried_again_soon():
+    jobs, probes = by_id(make(1, curve(8))), Probes()
+    probes.decide(jobs, OPTIONS, 0)
+
+    probes.decide(jobs, OPTIONS, PATIENCE_NS)
+
+    assert wanted(jobs) == [0]
+    assert "nothing was recorded" in told(jobs[1])
+    probes.decide(jobs, OPTIONS, PATIENCE_NS + 2 * RETRY_NS - 1)
+    assert wanted(jobs) == [0]
+    probes.decide(jobs, OPTIONS, PATIENCE_NS + 2 * RETRY_NS)
+    assert wanted(jobs) == [5]
+
+
+def test_a_probe_ends_where_somebody_else_decides():
+    jobs, probes = by_id(make(1, curve(8))), Probes()
+    probes.decide(jobs, OPTIONS, 0)
+    jobs[1].groups_wanted = 9
+
+    probes.decide(jobs, OPTIONS, 1)
+
+    assert wanted(jobs) == [9]
+    assert probes.wake_at_ns is None
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        make(1),
+        make(1, curve(8, source="probed")),
+        make(1, curve(8), sm_count=64),
+        make(1, curve(8), groups=2),
+        make(1, curve(8), job_class=JobClass.LATENCY, slo_p99_ns=6_000_000),  # 6.4 ms at worst
+    ],
+    ids=["no curve", "probed", "fixed", "few groups", "near its limit"],
+)
+def test_who_is_not_probed(job):
+    jobs = by_id(job)
+
+    Probes().decide(jobs, OPTIONS, 0)
+
+    assert wanted(jobs) == [0]
+
+
+def test_one_job_at_a_time_is_probed_and_none_where_that_is_off():
+    jobs, probes = by_id(make(1, curve(8)), make(2, curve(8))), Probes()
+
+    Probes().decide(jobs, replace(OPTIONS, probe_sets=False), 0)
+    assert wanted(jobs) == [0, 0]
+    probes.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [5, 0]
+    probes.decide(jobs, OPTIONS, 1)
+    assert wanted(jobs) == [5, 0]
+    del jobs[1]
+    probes.decide(jobs, OPTIONS, 2)
+
+    assert wanted(jobs) == [5]
+
+
+def test_how_many_sms_a_job_has_is_known_when_it_is_in_its_set():
+    job = make(1, groups=4)
+
+    assert given_sms(job, 0, OPTIONS) == 32
+    job.set = None
+    assert given_sms(job, 0, OPTIONS) == 0
