@@ -27,7 +27,7 @@ from tandemd.core.explain_scaling import scaling_lines
 from tandemd.core.explain_space import space_lines
 from tandemd.core.layouts import parse_layout
 from tandemd.core.minima import gpus_of, share_bytes
-from tandemd.core.model import Job, JobClass, JobSpec, JobState
+from tandemd.core.model import Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.partition import parts_of
 from tandemd.core.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
@@ -554,6 +554,7 @@ class Desk:
             moved_bytes=job.moved_bytes,
             moved_ns=job.moved_ns,
             steps=job.steps,
+            set_sms=_set_sms(job, core.options),
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
             refused_by=job.refused_by,
@@ -590,3 +591,9 @@ def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
     group = core.group_of(job)
     standing = core.lanes.of(group) if group else None
     return place_in_line(standing) if standing else (0, 0)
+
+
+def _set_sms(job: Job, options: Options) -> int:
+    """How many SMs are in its set; 0 = it has none."""
+    splits = [options.splits[gpu] for gpu in sorted(gpus_of(job) & options.splits.keys())]
+    return job.set.count * splits[0].group_sms if job.set is not None and splits else 0

@@ -70,6 +70,7 @@ class JobView:
     p99_ns: int  # of these
     owed: float  # what its --sm comes to as a share of time; 0 = nothing
     findings: tuple[FindingView, ...]
+    set_sms: int = 0  # of its set of SMs; 0 = it has none
     warnings: tuple[str, ...] = ()  # what was just set and has no effect, and why
 
     @property

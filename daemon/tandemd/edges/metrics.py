@@ -92,6 +92,11 @@ def _slo(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (), job.spec.slo_p99_ns / 1e9
 
 
+def _set_sms(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.set_sms:
+        yield (), job.set_sms
+
+
 def _findings(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     standing = {view.finding.rule for view in job.findings}
     for rule in RULES:
@@ -123,6 +128,12 @@ JOB_METRICS = (
         kind="gauge",
         help="part of the GPU time of those it takes turns with that its --sm owes it",
         series=_owed,
+    ),
+    JobMetric(
+        name="tandem_partition_sm_count",
+        kind="gauge",
+        help="SMs of the set that it is on; no series without one",
+        series=_set_sms,
     ),
     JobMetric(
         name="tandem_job_request_p99_seconds",

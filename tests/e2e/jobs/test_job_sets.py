@@ -102,7 +102,9 @@ def test_what_stays_on_the_whole_gpu_is_named(place):
     job.do("compute()")
 
     told = place.tandem("explain", "a")
+    metrics = place.tandem("metrics")
 
+    assert 'tandem_partition_sm_count{class="latency"' in metrics
     assert "its set is 32 SMs: groups 0 to 3 of 8 SMs each, for sm 25%" in told
     assert "streams in it: 2" in told
     assert (

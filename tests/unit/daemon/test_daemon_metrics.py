@@ -63,6 +63,7 @@ JOB = JobView(
     requests=120,
     p99_ns=45_000_000,
     owed=0.3,
+    set_sms=64,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
 )
 GPU = GpuView(
@@ -102,6 +103,7 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_job_iterations_total", **ITS) == 7
     assert value("tandem_job_share_ratio", **ITS) == 0.25
     assert value("tandem_job_share_target_ratio", **ITS) == 0.3
+    assert value("tandem_partition_sm_count", **ITS) == 64
     assert value("tandem_job_request_p99_seconds", **ITS) == 0.045
     assert value("tandem_job_slo_seconds", **ITS) == 0.05
 
