@@ -561,7 +561,8 @@ class Options:
 
     def hindrance(self, gpu: int, mode: str) -> str:
         """Why this mode cannot work on a GPU; empty: nothing is known to keep it from that."""
-        return self.why_not.get(gpu, {}).get(mode, "")
+        unproved = self.unproved.get(gpu, "") if mode == "mps+green" else ""
+        return self.why_not.get(gpu, {}).get(mode, "") or unproved
 
     def name_of(self, gpu: int) -> str:
         """As people call it."""

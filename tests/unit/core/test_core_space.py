@@ -296,6 +296,10 @@ def test_what_keeps_a_mode_from_working_is_the_reason_it_is_refused_for():
     assert why in unfit(JobSpec(isolation="mps"), frozenset({0}), options)
     assert why not in unfit(JobSpec(isolation="mps"), frozenset({1}), options)
 
+    options = Options(sm_counts=SMS, unproved={0: "two processes shared SM 3"})
+    assert "shared SM 3" in unfit(JobSpec(isolation="mps+green"), frozenset({0}), options)
+    assert "shared SM 3" not in unfit(JobSpec(isolation="mps"), frozenset({0}), options)
+
 
 def test_a_job_is_told_that_the_mode_it_came_to_does_not_let_jobs_share():
     why = "compute mode exclusive-process: a second job gets no context"
