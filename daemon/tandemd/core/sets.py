@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-MOST_STEPS = 5_000  # of one search; beyond, jobs move that need not
+MOST_STEPS = 64  # of a decision, on the thread that all jobs wait for; beyond, more jobs move
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def fit(wanted: Mapping[str, int], groups: int) -> dict[str, int]:
 
 
 def place(wanted: Mapping[str, int], held: Mapping[str, Span], groups: int) -> dict[str, Span]:
-    """Where each job is to be: disjoint, but for those that share; as few as possible move.
+    """Where each job is to be: disjoint, but for those that share; few move.
 
     Args:
         wanted: groups by job, in order of arrival; 0 = what is left, shared.
@@ -85,8 +85,10 @@ def _fewest_moves(
     for moves in range(len(could_stay) + 1):
         for moving in combinations(reversed(could_stay), moves):  # who came last moves first
             staying = {job: held[job] for job in could_stay if job not in moving}
-            if are_apart(staying.values(), groups) and search.succeeds(staying):
+            if search.succeeds(staying):
                 return search.spans
+            if search.is_over:
+                return _in_a_row(sizes, held)
     return _in_a_row(sizes, held)
 
 
@@ -111,24 +113,32 @@ def _in_a_row(sizes: Mapping[str, int], held: Mapping[str, Span]) -> dict[str, S
 
 
 class _Search:
-    """Room for some jobs beside others that stay; depth first."""
+    """Room for some jobs beside others that stay; depth first, `MOST_STEPS` for all of them."""
 
     def __init__(self, sizes: Mapping[str, int], held: Mapping[str, Span], groups: int) -> None:
         self.spans: dict[str, Span] = {}
         self._sizes, self._held, self._groups = sizes, held, groups
         self._steps = 0
 
+    @property
+    def is_over(self) -> bool:
+        """It gives up."""
+        return self._steps >= MOST_STEPS
+
     def succeeds(self, staying: Mapping[str, Span]) -> bool:
+        self._steps += 1
+        if not are_apart(staying.values(), self._groups):
+            return False
         self.spans = dict(staying)
         others = [job for job in self._sizes if job not in staying]
         return self._finds_room(sorted(others, key=lambda job: -self._sizes[job]))
 
     def _finds_room(self, jobs: list[str]) -> bool:
-        self._steps += 1
         if not jobs:
             return True
-        if self._steps > MOST_STEPS:
+        if self.is_over:
             return False
+        self._steps += 1
         job, *others = jobs
         for span in self._candidates(job):
             self.spans[job] = span

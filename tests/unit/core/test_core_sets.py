@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections import Counter
 
 import pytest
 
@@ -73,6 +75,24 @@ def test_what_is_left_is_in_one_piece() -> None:
     found = place({"a": 4, "b": 4, "c": 0}, held, 16)
 
     assert found["c"].count == 8
+
+
+@pytest.mark.parametrize("groups", [24, 66])
+def test_a_decision_is_short_however_jobs_are_spread(groups: int) -> None:
+    """At every other place one of one group: hundreds of thousands of ways to make room."""
+    held = {f"j{i}": Span(2 * i, 1) for i in range(groups // 2)}
+    wanted = {**dict.fromkeys(held, 1), "new": groups // 2}
+    counts = Counter[str]()  # deterministic, unlike time
+
+    sys.setprofile(lambda _frame, event, _arg: counts.update((event,)))
+    try:
+        found = place(wanted, held, groups)
+    finally:
+        sys.setprofile(None)
+
+    assert counts["call"] < 400 * groups
+    assert found["new"].count == groups // 2
+    assert are_apart(found.values(), groups)
 
 
 def test_random_jobs_never_overlap_and_stay_where_nothing_changes() -> None:
