@@ -9,6 +9,7 @@ on one CPU that nothing else of the measurement uses. Figures are smallest of se
     latency_peer     the same beside a latency job whose presence word moves all the time but never
                      lies ahead: the cost of looking, not the wait, which is meant
     latency_class    the same as the latency job itself, whose own presence has to be moved
+    in_a_set         as full, with a set of SMs: the stream behind the handle is another one
     usual_segments   as full, with segments of the usual length: launches and their share of markers
     tandemd          a batch job under the real daemon, as it comes
 """
@@ -31,6 +32,7 @@ FULL_GROUPS = 160  # where the budget is tight
 LAUNCHES = 32 * GROUPS  # at least, a run
 ADDED_LIMIT_NS = 25
 LATENCY_ACTIVE_LIMIT_NS = 120
+IN_A_SET_LIMIT_NS = 10
 
 Rounds = dict[str, list[list[float]]]
 
@@ -40,6 +42,7 @@ ATTACHED = {
     "latency_peer": Treatment(segment_ns=LONG_SEGMENT_NS),
     "latency_class": Treatment(job_class=LATENCY_CLASS, segment_ns=LONG_SEGMENT_NS, has_peer=False),
     "usual_segments": Treatment(has_peer=False),
+    "in_a_set": Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False, has_set=True),
 }
 
 
@@ -60,6 +63,7 @@ def run() -> dict[str, Any]:
         "latency_active_added_ns": bar(
             figures["latency_active_added_ns"], LATENCY_ACTIVE_LIMIT_NS, doubt=doubt
         ),
+        "set_ns": bar(figures["set_ns"], IN_A_SET_LIMIT_NS, doubt=doubt),
     }
     print(f"launch, smallest of {ROUNDS} interleaved medians, on CPU {cpu}")
     show(figures, "ns")
@@ -98,7 +102,7 @@ def _attached(
     place: Stage, listener: socket.socket, rounds: Rounds, wanted: Treatment, cpu: int
 ) -> None:
     """Run the program once under the hand-moved daemon."""
-    groups = FULL_GROUPS if wanted is ATTACHED["full"] else GROUPS
+    groups = FULL_GROUPS if wanted in (ATTACHED["full"], ATTACHED["in_a_set"]) else GROUPS
     command = _command(place, cpu, groups)
     with place.running(command, place.shimmed()) as child, one_job(listener, wanted) as job:
         if wanted.has_peer:
@@ -124,6 +128,7 @@ def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
         "latency_active_added_ns": max(added["latency_peer"], added["latency_class"]),
         "marker_ns": _added(found["full"], "_query") - full,
         "usual_segments_marker_share_ns": added["usual_segments"] - full,
+        "set_ns": added["in_a_set"] - full,  # what the set adds to the rest
         "noise_ns": added["alone"],  # the same function twice: 0 but for the noise
         "rdtsc_ns": smallest_median(found["alone"]["rdtsc"]),
     }

@@ -27,6 +27,7 @@ STALE_NS = 2_000_000_000
 BUSY_UNTIL_OFFSET = 8  # of shm::PresencePage
 WAITING_THREADS_OFFSET = 192  # of shm::StatePage
 LATENCY_CLASS, BATCH_CLASS = 1, 3
+GROUP_SMS = 8  # of the software GPU's h200
 LONG_SEGMENT_NS = 100_000_000  # so long that no launch closes one
 USUAL_SEGMENT_NS = 100_000
 
@@ -38,6 +39,7 @@ class Treatment:
     job_class: int = BATCH_CLASS
     segment_ns: int = USUAL_SEGMENT_NS
     has_peer: bool = True
+    has_set: bool = False  # of SMs: four of the groups into which the device is split
     swappable: bool = False  # its memory may be moved, so it is virtual memory
     detects: bool = True  # whether the poller looks for anything in the telemetry
 
@@ -57,6 +59,8 @@ class OneJob:
         self.process.set_window(segments=0, segment_ns=treatment.segment_ns)
         self.process.set_flags(honour_presence=True, telemetry=True)
         self.process.set_presence_mask(mask=1 if treatment.has_peer else 0)
+        if treatment.has_set:
+            self.process.set_sms(first=0, count=4, group_sms=GROUP_SMS)
         self._state = mmap.mmap(self.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
         self.records = 0  # that the job wrote, once closed
         self.poller = _native.Poller(detects=treatment.detects)

@@ -201,6 +201,7 @@ void drop_one() {
 // The row's stream in a set, and says that the row is about to be there; null: it cannot be had.
 CUstream stream_in(Row& row, uint32_t word) {
   const HoldsMutex held(&g_mutex);
+  if (row.context != g_primary) return nullptr;
   const auto handle = reinterpret_cast<CUstream>(row.handle.load(std::memory_order_relaxed));
   if (shm::set_of(word).count != 0 && is_full()) drop_one();
   const int set = set_number(word, g_device);
