@@ -147,9 +147,6 @@ def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
     modes = {gpu: options.mode_of([gpu]) for gpu in gpus}
     if not spec.isolation or spec.isolation in modes.values():
         return None
-    if spec.isolation not in SUBSTRATES:
-        there_are = " and ".join(SUBSTRATES)
-        return f"this version does not have isolation {spec.isolation}; there are {there_are}"
     gpu = gpus[0]
     hindrance = options.hindrance(gpu, spec.isolation)
     return (
