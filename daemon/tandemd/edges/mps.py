@@ -109,7 +109,10 @@ class MpsControl:
         """Watch until `stop`."""
         pause_s, early_left = self._look_s, 0
         while not self._stopping.is_set():
-            if early_left:
+            if self.directory is None:  # whoever comes: an attempt to start it is none of theirs
+                early_left = 0
+                self._stopping.wait(pause_s)
+            elif early_left:
                 self._stopping.wait(min(EARLY_S, pause_s))
             elif self._came.wait(pause_s):
                 self._came.clear()
@@ -182,12 +185,17 @@ class MpsControl:
         return is_there
 
     def _start(self) -> bool:
-        if self._uid != 0 and _mps.takes_files(self._environment, timeout_s=ANSWER_S):
-            if self._begin("-f", "-p", "3", "-a", str(self._file())):
-                return True
-            log.warning("mps does not start from a file, trying it without")
+        try:
+            if self._uid != 0 and _mps.takes_files(self._environment, timeout_s=ANSWER_S):
+                if self._begin("-f", "-p", "3", "-a", str(self._file())):
+                    return True
+                log.warning("mps does not start from a file, trying it without")
+                self._give_up()
+            return self._begin("-f")
+        except OSError as error:
+            log.warning("mps cannot be started, continuing without it", reason=str(error))
             self._give_up()
-        return self._begin("-f")
+            return False
 
     def _file(self) -> Path:
         """One server for our own jobs; "MPS v3 Configuration File" has the keys."""
@@ -200,21 +208,17 @@ class MpsControl:
 
     def _begin(self, *words: str) -> bool:
         logs = self._own / "log"
-        try:
-            logs.mkdir(parents=True, exist_ok=True)
-            self._own.chmod(0o755)  # its clients look for the pipe there
-            self._child = subprocess.Popen(
-                [PROGRAM, *words],
-                env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a ctrl-c is for us: its clients may live on
-            )
-            (self._own / STARTED).write_text(f"{self._child.pid}\n")
-        except OSError as error:
-            log.warning("mps cannot be started, continuing without it", reason=str(error))
-            return False
+        logs.mkdir(parents=True, exist_ok=True)
+        self._own.chmod(0o755)  # its clients look for the pipe there
+        self._child = subprocess.Popen(
+            [PROGRAM, *words],
+            env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a ctrl-c is for us: its clients may live on
+        )
+        (self._own / STARTED).write_text(f"{self._child.pid}\n")
         end_s = time.monotonic() + START_S
         while time.monotonic() < end_s and self._child.poll() is None:
             if self._is_up():

@@ -217,6 +217,31 @@ def test_without_the_program_there_is_no_mps(folder):
     assert mps.control.variables() == {}
 
 
+class Pauses(threading.Event):
+    """Notes how long it is to be waited for, does not wait, and is set after eight times."""
+
+    def __init__(self):
+        super().__init__()
+        self.noted_s = []
+
+    def wait(self, timeout=None):
+        self.noted_s.append(timeout)
+        if len(self.noted_s) == 8:
+            self.set()
+        return self.is_set()
+
+
+def test_whoever_comes_what_does_not_start_is_tried_ever_more_rarely(folder):
+    mps = Supervised(folder, look_s=2, PATH="/nowhere")
+    assert not mps.control.open()
+    mps.control._stopping = pauses = Pauses()
+    mps.control.newcomer()
+
+    mps.control.run()
+
+    assert pauses.noted_s == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
 @pytest.fixture
 def newer(folder):
     """A machine whose control program has the new interface, for a daemon that is not root's."""
@@ -274,3 +299,14 @@ def test_a_root_daemon_has_the_interface_that_serves_users_in_turns(folder, newe
 
     assert not (root.own / "mps.toml").exists()
     (root.own / "servers").touch()
+
+
+@pytest.mark.parametrize("name", ["file/mps", "n" * 300])
+def test_without_a_place_for_its_pipe_there_is_no_mps(folder, newer, name):
+    assert newer.control.open()  # for what ends it
+    (folder / "file").touch()
+    mps = Supervised(folder, uid=1000, **newer.environment | {PIPES: str(folder / name)})
+
+    assert not mps.control.open()
+
+    assert mps.control.directory is None
