@@ -2,8 +2,10 @@
 
 import os
 import random
+import signal
 
 import pytest
+from running_job import until
 
 ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a bench asks for more
 SPREADING = "__import__('spreading')"
@@ -147,3 +149,19 @@ def test_random_work_comes_out_right_while_sets_change(place):
             assert [job.result() for job in (first, second)] == [True, True], f"seed {seed}"
 
     assert used(place, first, name="affine")
+
+
+def test_without_its_daemon_a_job_stays_in_its_set_and_goes_on_with_the_next(place):
+    job = working(place, "a", "--sm", "25%")
+    assert job.do(f"{SPREADING}.run(2)")
+    was = used(place, job)
+
+    place.stop_daemon(signal.SIGKILL)
+    assert job.do(f"{SPREADING}.run(2)")
+    assert used(place, job) == was
+    place.start_daemon("--config", str(place.folder / "config.toml"))
+    until(lambda: "a" in place.tandem("ps"), what="it is back")
+    place.tandem("set", "a", "sm=50%")
+
+    assert job.do(f"{SPREADING}.run(2)")
+    assert len(used(place, job)) == 2 * len(was)
