@@ -23,10 +23,17 @@ class Foresight:
 
     model: Interference = field(default_factory=Interference)
     _slowdowns: dict[tuple[GroupKey, GroupKey], float | None] = field(default_factory=dict)
+    _costs: dict[tuple[GroupKey, GroupKey], float] = field(default_factory=dict)
+
+    @property
+    def is_taught(self) -> bool:
+        """Something was measured; else nothing is foretold."""
+        return self.model.count > 0
 
     def forget(self) -> None:
         """Other groups are there, or what their work is has changed."""
         self._slowdowns.clear()
+        self._costs.clear()
 
     def learn(self, measured: Iterable[Measured], members: Iterable[Group]) -> None:
         """Take in what trials have measured of these groups."""
@@ -42,7 +49,7 @@ class Foresight:
 
         Nothing is known before anything was measured, or of work of which nobody knows what it is.
         """
-        if not self.model.count:
+        if not self.is_taught:
             return None
         pair = (group.key, beside.key)
         if pair not in self._slowdowns:
@@ -56,8 +63,12 @@ class Foresight:
 
     def cost(self, group: Group, beside: Group) -> float:
         """Ranks those who might join: the least goes first; 0 while nothing is known."""
-        slowdowns = [self.slowdown(group, beside), self.slowdown(beside, group)]
-        return FINE * round(sum(each - 1 for each in slowdowns if each is not None) / FINE)
+        pair = (group.key, beside.key)
+        if pair not in self._costs:
+            slowdowns = [self.slowdown(group, beside), self.slowdown(beside, group)]
+            more = sum(each - 1 for each in slowdowns if each is not None)
+            self._costs[pair] = FINE * round(more / FINE)
+        return self._costs[pair]
 
     def endangered(self, group: Group, beside: Group) -> Group | None:
         """Which of the two would miss an objective by that; None: neither, as far as is known."""

@@ -297,12 +297,19 @@ class Turns:
             and not group.dozing
             and companions.may_join(group, holder, options)
             and not self.trials.is_apart(group, holder, now_ns)
-            and self.foresight.endangered(group, holder) is None
         )
-        return min(waiting, key=lambda g: self._rank_beside(g, holder, policy), default=None)
+        if not self.foresight.is_taught:
+            return min(waiting, key=lambda g: (policy.order(g), g.arrival), default=None)
+        return self._best_beside(holder, waiting, policy)
 
-    def _rank_beside(self, group: Group, holder: Group, policy: Policy) -> tuple[float, float, int]:
-        return (self.foresight.cost(group, holder), policy.order(group), group.arrival)
+    def _best_beside(self, holder: Group, waiting: Iterable[Group], policy: Policy) -> Group | None:
+        foresight = self.foresight
+        safe = (group for group in waiting if foresight.endangered(group, holder) is None)
+
+        def rank(group: Group) -> tuple[float, float, int]:
+            return (foresight.cost(group, holder), policy.order(group), group.arrival)
+
+        return min(safe, key=rank, default=None)
 
     def _look_at_trials(self, now_ns: int) -> None:
         """What they have measured teaches what to expect of others."""
