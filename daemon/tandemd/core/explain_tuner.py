@@ -19,7 +19,8 @@ def tuner_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
     wish = tuning.wishes.get(job.job_id)
     if wish is not None:
         stands = _stands(job, divides_space=_divides_space(scheduler, group))
-        lines.append(f"tuner: it would have {wish.size}%, since {wish.why}; {stands}")
+        unit = " groups of SMs" if job.set else "%"
+        lines.append(f"tuner: it would have {wish.size}{unit}, since {wish.why}; {stands}")
     if why := tuning.reasons.get(job.job_id):
         lines.append(f"tuner: its newest change was made since {why}")
     residual = tuning.residual(job.job_id)
@@ -30,12 +31,18 @@ def tuner_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
 
 
 def _lever(scheduler: Scheduler, job: Job, group: Group) -> str:
-    policy, options = scheduler.policy, scheduler.options
+    if job.set is not None:
+        stays = f", for --sm said {said(job.spec)}, and stays there" if said(job.spec) else ""
+        return f"it is on {job.set.count} groups of SMs{stays}"
     if _divides_space(scheduler, group):
         return "its part of the SMs is fixed while it runs"
+    return _lever_of_time(scheduler, job, group)
+
+
+def _lever_of_time(scheduler: Scheduler, job: Job, group: Group) -> str:
     if said(job.spec):
         return f"its share of time is what --sm said, {said(job.spec)}, and stays"
-    if why_not := why_no_share(group, policy, options):
+    if why_not := why_no_share(group, scheduler.policy, scheduler.options):
         return f"can do nothing for it: {why_not}"
     if group.tuned_share:
         return f"its share of time is {group.owed_share:.0%}"
@@ -43,7 +50,8 @@ def _lever(scheduler: Scheduler, job: Job, group: Group) -> str:
 
 
 def _divides_space(scheduler: Scheduler, group: Group) -> bool:
-    return SUBSTRATES[scheduler.options.mode_of(group.gpus)].divides_space
+    substrate = SUBSTRATES[scheduler.options.mode_of(group.gpus)]
+    return substrate.divides_space and not substrate.is_live
 
 
 def _stands(job: Job, *, divides_space: bool) -> str:

@@ -1,8 +1,9 @@
 """Joins the tuner to jobs and islands: what requests take goes in, sizes come out.
 
 Where jobs take turns a size is a share of the time, in percent: what fair queueing then counts the
-job's group by (space.py). A share that a person said stands, and so does what cannot change while a
-job runs, its part of the SMs under MPS: then it is said what would be given.
+job's group by (space.py). In mode mps+green it is a number of groups of SMs (sets.py). A size that
+a person said stands, and so does what cannot change while a job runs, its part of the SMs under
+MPS: then it is said what would be given.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Tuning:
     wishes: dict[int, Change] = field(default_factory=dict)  # by job: what is fixed, and should not
     reasons: dict[int, str] = field(default_factory=dict)  # by job: of its newest change
     _models: dict[frozenset[int], Interference] = field(default_factory=dict)
+    _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs are its doing
     _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
 
     def take(self, event: RequestsServed, job: Job) -> None:
@@ -88,10 +90,21 @@ class Tuning:
             return False
         self.wishes.pop(change.job_id, None)
         self.reasons[change.job_id] = change.why
+        job = group.jobs[change.job_id]
+        if job.set is not None:
+            return self._regroup(job, change, now_ns)
         if group.tuned_share == change.size / 100:
             return False
         group.tuned_share = change.size / 100
         group.tell(now_ns, f"tuner: its share of time is {change.size}% now: {change.why}")
+        return True
+
+    def _regroup(self, job: Job, change: Change, now_ns: int) -> bool:
+        if job.groups_wanted == change.size:
+            return False
+        job.groups_wanted = change.size
+        self._regrouped.add(job.job_id)
+        job.tell(now_ns, f"tuner: it is to have {change.size} groups of SMs: {change.why}")
         return True
 
     def _give_up(self, islands: Islands) -> None:
@@ -100,18 +113,25 @@ class Tuning:
             self.tuners, self.wishes, self.reasons, self._bound = {}, {}, {}, {}
             for group in (group for members in islands.values() for group in members):
                 group.tuned_share = 0.0
+                for job in group.jobs.values():
+                    if job.job_id in self._regrouped and not said(job.spec):
+                        job.groups_wanted = 0
+            self._regrouped.clear()
 
 
 def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict[int, Sizes]:
-    """What the jobs of an island with an objective have and may have, in percent.
+    """What the jobs of an island with an objective have and may have.
 
-    Of the time; under MPS of the SMs, which is fixed. Of jobs that take no turns: nothing.
+    Percent of the time; groups of SMs where sets are told; under MPS percent of the SMs, which is
+    fixed. Of jobs that have neither: nothing.
     """
     groups = list(members)
     found: dict[int, Sizes] = {}
     for group in groups:
         bound = [job for job in group.jobs.values() if job.spec.slo_p99_ns]
-        if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+        if options.mode_of(group.gpus) == "mps+green":
+            found |= {job.job_id: _groups_of_sms(job, groups, options) for job in bound if job.set}
+        elif SUBSTRATES[options.mode_of(group.gpus)].divides_space:
             found |= {job.job_id: _part_of_sms(job, group, options) for job in bound}
         elif bound and why_no_share(group, policy, options) is None:
             sizes = _share_of_time(group, groups, policy, options)
@@ -122,6 +142,20 @@ def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict
 def _part_of_sms(job: Job, group: Group, options: Options) -> Sizes:
     now = round(100 * said_share(job.spec, group.gpus, options)) or 100
     return Sizes(now=now, least=STEP, most=100, step=STEP, is_fixed=True)
+
+
+def _groups_of_sms(job: Job, groups: Iterable[Group], options: Options) -> Sizes:
+    """Who shares what others leave counts as if it had its part of that."""
+    split = min((options.splits[p.gpu] for p in job.processes.values()), key=lambda s: s.groups)
+    others = [other for other in _jobs_of(groups) if other is not job]
+    sharing = sum(not other.groups_wanted for other in others)
+    promised = sum(other.groups_wanted for other in others)
+    most = split.groups - promised - bool(sharing)
+    if job.scaling is not None:
+        most = min(most, -(-job.scaling.knee() // split.group_sms))
+    held = job.set.count if job.set else 0
+    now = held if job.groups_wanted else max(1, held // (1 + sharing))
+    return Sizes(now=now, least=1, most=max(1, most), step=1, is_fixed=bool(said(job.spec)))
 
 
 def _share_of_time(

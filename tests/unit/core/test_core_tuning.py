@@ -1,14 +1,17 @@
 """The tuner in the scheduler: requests in, shares of time out, by conversations."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
-from tandemd.core.events import RequestsServed
+from tandemd.core.events import RequestsServed, ScalingTold, SetSms
 from tandemd.core.explain import explain
 from tandemd.core.latency import RequestKind, percentile_ns
-from tandemd.core.model import Options
+from tandemd.core.model import Options, Split
+from tandemd.core.scaling import Curve
+from tandemd.core.sets import Span
 
 SLO_MS, WINDOW_MS = 60, 250
 SERVER, OTHERS = 1, (2, 3)
@@ -240,3 +243,87 @@ def test_a_phase_with_the_size_that_it_has_already_changes_nothing():
     talk.sample(SERVER, phase_hash=9)
 
     assert group(talk).tuned_share == share > 0
+
+
+def green(**options):
+    """Eight groups of 16 SMs, on which kernels of several processes run side by side."""
+    options |= {"policy": "pair", "splits": {0: Split(groups=8, group_sms=16)}}
+    return talking(mps_gpus=frozenset({0}), sm_counts={0: 128}, **options)
+
+
+def sets(talk):
+    return {p: talk.core.jobs[p].set for p in talk.core.jobs}
+
+
+def test_where_sets_are_told_a_size_is_a_number_of_groups_told_in_the_same_moment():
+    talk = green()
+    attach_all(talk)
+    assert sets(talk) == dict.fromkeys((1, 2, 3), Span(0, 8))  # all share all of it
+
+    served(talk, SERVER, *[78] * 30)
+
+    assert talk.of(SetSms)  # to the server or to who has to leave, in answer to that event
+    assert sets(talk)[SERVER].count == 3  # its part of what three share is 2
+    assert not sets(talk)[SERVER].overlap(sets(talk)[2])
+    assert "tuner: it is on 3 groups of SMs" in lines(talk)
+    assert "it is to have 3 groups of SMs: its p99 is 30% above" in " ".join(
+        line for _, line in talk.core.jobs[SERVER].story
+    )
+
+
+def test_who_comes_gets_no_group_of_a_tuned_job_unless_all_are_sized_anew():
+    talk = green(size_sets=False)
+    attach_all(talk)
+    served(talk, SERVER, *[78] * 30)
+    held = sets(talk)[SERVER]
+
+    talk.attach(5, NORMAL)
+
+    assert sets(talk)[SERVER] == held
+    assert talk.of(SetSms, 5)
+    assert not sets(talk)[5].overlap(held)
+
+
+def test_groups_grow_to_the_knee_and_leave_the_others_one():
+    talk = green()
+    attach_all(talk)
+    for _ in range(20):
+        talk.now_ns += WINDOW_MS * MS
+        served(talk, SERVER, *[78] * 30)
+    assert sets(talk)[SERVER].count == 7
+
+    curve = Curve(sm_counts=(16, 64, 128), iteration_ns=(80 * MS, 20 * MS, 20 * MS))
+    knee = ScalingTold(now_ns=talk.now_ns, process_id=SERVER, curve=curve, doubt="")
+    other = green()
+    attach_all(other)
+    other.say(knee)
+    for _ in range(20):
+        other.now_ns += WINDOW_MS * MS
+        served(other, SERVER, *[78] * 30)
+    assert sets(other)[SERVER].count == 4
+
+
+def test_groups_that_a_person_asked_for_stay_and_the_wish_is_told():
+    talk = green()
+    attach_all(talk, sm_count=32)
+
+    served(talk, SERVER, *[78] * 30)
+
+    assert sets(talk)[SERVER].count == 2
+    told = lines(talk)
+    assert "it is on 2 groups of SMs, for --sm said 32 SMs, and stays there" in told
+    assert "it would have 3 groups of SMs" in told
+    assert "until `tandem set j-1 sm=none`" in told
+
+
+def test_without_the_tuner_from_now_on_groups_are_shared_again():
+    talk = green()
+    attach_all(talk)
+    served(talk, SERVER, *[78] * 30)
+    assert sets(talk)[SERVER].count == 3
+
+    options = replace(talk.core.options, tuner=False)
+    talk.core.change_options(options, now_ns=talk.now_ns)
+
+    assert talk.core.jobs[SERVER].groups_wanted == 0
+    assert sets(talk) == dict.fromkeys((1, 2, 3), Span(0, 8))
