@@ -391,6 +391,10 @@ class Scaling:
     def untimed(self) -> int:
         """Of these, that are taken to last no time."""
 
+    @property
+    def is_crowded(self) -> bool:
+        """More kernels could run at a time, on some number of SMs, than is told of (32)."""
+
 @final
 class RecordedOperations:
     """What the telemetry records of one process mean; records as Window has them.

@@ -102,7 +102,8 @@ void add_dag_records(py::module_& module) {
       .def_readonly("kernel_ns", &Scaling::kernel_ns)
       .def_readonly("gridless_ns", &Scaling::gridless_ns)
       .def_readonly("operations", &Scaling::operations)
-      .def_readonly("untimed", &Scaling::untimed);
+      .def_readonly("untimed", &Scaling::untimed)
+      .def_readonly("is_crowded", &Scaling::is_crowded);
   py::class_<RecordedOperations>(module, "RecordedOperations", py::is_final())
       .def(py::init<const py::bytes&>(), arg("records"))
       .def("analyse", &RecordedOperations::analyse, py::call_guard<py::gil_scoped_release>())

@@ -61,13 +61,16 @@ class _Record:
     sms: int
 
     def scaling(self, sm_counts: list[int], gamma: float = 0.0) -> _native.Scaling:
-        return self.operations.scaling(
+        found = self.operations.scaling(
             begin_ns=self.window.begin_ns,
             end_ns=self.window.end_ns,
             sms=self.sms,
             sm_counts=sm_counts,
             gamma=gamma,
         )
+        if found.is_crowded:
+            raise UntoldError("more than 32 of its kernels could run at a time")
+        return found
 
     def slower(self, sms: int, gamma: float) -> float:
         """How many times as long an iteration is on `sms`."""

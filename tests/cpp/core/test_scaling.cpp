@@ -14,10 +14,10 @@ namespace {
 
 constexpr uint32_t kSms = 100;
 
-// A job with one thread and two streams; times in ns.
+// A job with one thread; times in ns.
 class Job {
  public:
-  Job() {
+  explicit Job(size_t streams = 2) : streams_(streams) {
     const uint32_t context = builder_.order().add_context();
     thread_ = builder_.order().add_thread(context);
     for (uint32_t& stream : streams_)
@@ -68,7 +68,7 @@ class Job {
 
   Builder builder_;
   uint32_t thread_;
-  uint32_t streams_[2];
+  std::vector<uint32_t> streams_;
   uint64_t now_ns_ = 1000;
 };
 
@@ -178,6 +178,30 @@ TEST(a_kernel_without_a_grid_wants_all_sms) {
   CHECK_EQ(found.kernel_ns, 60000u);
   CHECK_EQ(found.gridless_ns, 50000u);
   CHECK(are(found.length_ns, {60000, 120000}));
+}
+
+TEST(so_many_kernels_at_once_tell_nothing) {
+  for (const uint32_t streams : {32u, 33u}) {
+    Job job(streams);
+    for (uint32_t stream = 0; stream < streams; ++stream) job.launch(100, 10000, stream);
+    job.wait(10000);
+
+    const Scaling found = job.scaling({100});
+    CHECK_EQ(found.is_crowded, streams > 32);
+    CHECK_EQ(found.length_ns.size(), 1u);
+    CHECK_EQ(found.kernel_ns, streams * 10000u);
+  }
+}
+
+TEST(kernels_that_only_pile_up_on_few_sms_tell_nothing_of_these) {
+  Job job(100);
+  for (uint32_t stream = 0; stream < 100; ++stream) {
+    job.launch(1000, 1000, stream);
+    job.think(1000);
+  }
+
+  CHECK(!job.scaling({100, 95}).is_crowded);
+  CHECK(job.scaling({100, 1}).is_crowded);
 }
 
 TEST(nothing_takes_no_time) {

@@ -16,9 +16,9 @@ MS = 1_000_000
 SMS = 8
 
 
-def record(at_ns, kind, *, ns=0, blocks=0):
+def record(at_ns, kind, *, ns=0, blocks=0, stream=0x1000):
     low = OF_STREAM if kind == SYNC else 0
-    return RECORD.pack(at_ns, kind, 1, 0, 5, 0x1000, 0xA, 0, blocks, 1024, ns, 1 << 32 | low)
+    return RECORD.pack(at_ns, kind, 1, 0, 5, stream, 0xA, 0, blocks, 1024, ns, 1 << 32 | low)
 
 
 def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1):
@@ -94,6 +94,14 @@ def test_what_would_be_the_same_with_any_gamma_tells_none():
     assert tell_scaling(few, SMS, SMS, probes={4: 4 * MS}).source == "predicted"
 
 
+def crowded(streams):
+    """One kernel in each stream, all at once."""
+    launches = (
+        record(MS, LAUNCH, ns=MS, blocks=1, stream=stream) for stream in range(3, streams + 3)
+    )
+    return replace(recorded(length_ms=1), records=b"".join(launches))
+
+
 @pytest.mark.parametrize(
     ("window", "why"),
     [
@@ -102,6 +110,7 @@ def test_what_would_be_the_same_with_any_gamma_tells_none():
         (replace(recorded(), is_cut=True), "no iteration of it was recorded whole"),
         (replace(recorded(), records=b""), "it has no kernels"),
         (recorded(kind=GRAPH), "100% of its GPU time are graphs"),
+        (crowded(33), "more than 32 of its kernels could run at a time"),
         (recorded(known_ms=1), "an iteration of 4 ms is reconstructed with 1 ms"),
     ],
 )

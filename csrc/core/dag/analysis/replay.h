@@ -32,7 +32,8 @@ class Replay {
   // The number of the thread in `rests_ns`, which says how long each thinks when it has done its last.
   static size_t thread_of(const Operation& op) { return op.thread == kNone ? 0 : op.thread + 1; }
 
-  // How much longer twice in a row takes than once.
+  // How much longer twice in a row takes than once; HUGE_VAL: more than kMostAtOnce kernels could run
+  // at a time.
   double length_ns(uint32_t sms, double gamma, const Scales& scales) const;
 
  private:

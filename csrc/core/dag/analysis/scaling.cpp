@@ -1,6 +1,8 @@
 #include "dag/analysis/scaling.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -14,8 +16,8 @@ constexpr double kMostKernels = 16, kMostTransfers = 8;  // of Scales
 constexpr int kBisections = 14;
 
 // What each kernel of the window would have taken alone: its time in the schedule, counted by the SMs
-// that those before it left.
-std::vector<double> works_ns(const Window& window, const Schedule& schedule,
+// that those before it left. Nothing: more than kMostAtOnce were under way.
+std::optional<std::vector<double>> works_ns(const Window& window, const Schedule& schedule,
                              const Recording& recording, const SmLimits& limits) {
   struct Change {
     uint64_t at_ns;
@@ -41,6 +43,7 @@ std::vector<double> works_ns(const Window& window, const Schedule& schedule,
       out[kernel.task] += kernel.rate * static_cast<double>(change.at_ns - now_ns);
     now_ns = change.at_ns;
     if (change.begins) {
+      if (running.size() == kMostAtOnce) return std::nullopt;
       running.push_back({change.task, grid_of(window.op(window.first + change.task)), 0, 0});
     } else {
       running.erase(std::find_if(running.begin(), running.end(), [&](const Running& kernel) {
@@ -58,9 +61,8 @@ double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_
       minus(minus(until_ns, since_ns), held_between(recording.held, since_ns, until_ns)));
 }
 
-Replay replay_of(const Window& window, const Recording& recording, const SmLimits& limits) {
-  const std::vector<double> works =
-      works_ns(window, reconstruct(window, window.first, {}), recording, limits);
+Replay replay_of(const Window& window, const Recording& recording,
+                 const std::vector<double>& works, const SmLimits& limits) {
   std::vector<Task> tasks(window.size());
   std::vector<uint64_t> free_ns;  // since when each thread thinks
   for (size_t i = 0; i < window.size(); ++i) {
@@ -122,7 +124,11 @@ Scaling scaling(const Window& window, const Recording& recording,
   Scaling out;
   count(window, &out);
   out.recorded_ns = whole_ns(thought_ns(recording, recording.begin_ns, recording.end_ns));
-  const Replay replay = replay_of(window, recording, limits);
+  out.length_ns.resize(sm_counts.size());
+  const auto works = works_ns(window, reconstruct(window, window.first, {}), recording, limits);
+  out.is_crowded = !works;
+  if (out.is_crowded) return out;
+  const Replay replay = replay_of(window, recording, *works, limits);
   const double recorded_ns = static_cast<double>(out.recorded_ns);
   Scales scales;
   const auto length_ns = [&](const Scales& tried) {
@@ -134,8 +140,11 @@ Scaling scaling(const Window& window, const Recording& recording,
   scales.kernels = factor_for(recorded_ns, kMostKernels, [&](double tried) {
     return length_ns({tried, scales.transfers});
   });
-  for (const uint32_t sms : sm_counts)
-    out.length_ns.push_back(whole_ns(replay.length_ns(sms, gamma, scales)));
+  for (size_t i = 0; i < sm_counts.size(); ++i) {
+    const double told_ns = replay.length_ns(sm_counts[i], gamma, scales);
+    out.is_crowded |= told_ns == HUGE_VAL;
+    out.length_ns[i] = whole_ns(told_ns);
+  }
   return out;
 }
 

@@ -45,10 +45,11 @@ struct Scaling {
   uint64_t gridless_ns = 0;  // of that, where the grid is not known: all SMs are taken to matter
   uint64_t operations = 0;   // on the GPU
   uint64_t untimed = 0;      // of these, that are taken to last 0 ns
+  bool is_crowded = false;   // more than kMostAtOnce kernels could run at a time: no length is told
 };
 
 // `sm_counts` > 0 each; `gamma` of all kernels, 0 to 1. Takes time in proportion to the window's nodes
-// and edges, for each number of SMs, and to the streams that are busy at a time.
+// and edges, for each number of SMs, and to the kernels that may run at a time.
 Scaling scaling(const Window& window, const Recording& recording,
                 const std::vector<uint32_t>& sm_counts, double gamma, const SmLimits& limits = {});
 

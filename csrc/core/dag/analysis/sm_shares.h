@@ -10,6 +10,11 @@
 
 namespace tandem::dag::analysis {
 
+// Kernels that may run at a time, at most. More work queues a GPU does not have
+// (CUDA_DEVICE_MAX_CONNECTIONS, CUDA C++ Programming Guide): what runs beside what is then not what
+// streams say. And whoever begins or ends changes the rate of all.
+constexpr size_t kMostAtOnce = 32;
+
 inline Grid grid_of(const Operation& op) { return {op.blocks, op.block_threads}; }
 
 // A kernel that runs, or would if there were an SM for it.
