@@ -31,6 +31,11 @@ struct InstanceInfo {
   unsigned id, profile;
   Placement placement;
 };
+struct ComputeInfo {
+  Handle device, instance;
+  unsigned id, profile;
+  Placement placement;
+};
 struct ProfileInfo {
   unsigned id, p2p, slices, instances, sm_count, copy_engines, decoders, encoders, jpeg, ofa;
   unsigned long long memory_mib;
@@ -365,6 +370,20 @@ NVML_API nvmlGpuInstanceGetComputeInstances(Handle handle, unsigned profile, Han
   if (const int bad = named_instance(handle, kInstanceBit, &index, &instance)) return bad;
   *count = instance.is_usable;
   if (instance.is_usable) *out = instance_handle(index, instance.gpu_instance, kComputeBit);
+  return kSuccess;
+}
+
+NVML_API nvmlComputeInstanceGetInfo_v2(Handle handle, ComputeInfo* out) {
+  size_t index = 0;
+  DeviceFigures instance;
+  if (const int bad = named_instance(handle, kComputeBit, &index, &instance)) return bad;
+  const MigProfile* profile = profile_by_id(instance, instance.mig_profile);
+  if (!profile || !instance.is_usable) return kUnknown;
+  if (!out) return kInvalidArgument;
+  const unsigned slices = profile->compute_slices;
+  const auto* const number = std::find(kSlicesOf.begin(), kSlicesOf.end(), slices);
+  *out = {handle_of(index), instance_handle(index, instance.gpu_instance), 0,
+          static_cast<unsigned>(number - kSlicesOf.begin()), {0, slices}};
   return kSuccess;
 }
 

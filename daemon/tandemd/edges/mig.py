@@ -1,15 +1,16 @@
 """Cuts a GPU anew through NVML: all of it, or it is as it was before.
 
 What NVML calls a profile has a number (a place in a table), an id (what instances are made of) and
-a name. Every GPU instance is made with one compute instance of its whole size. See NVIDIA's "MIG
-User Guide" and NVML's reference, "Multi Instance GPU Management".
+a name. A new GPU instance is made with one compute instance of its whole size; one that is brought
+back has those that it had. See NVIDIA's "MIG User Guide" and NVML's reference, "Multi Instance GPU
+Management".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -31,11 +32,25 @@ class _Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Compute:
+    profile: int  # its id
+    start: int  # its first slice of those of its GPU instance
+    size: int  # slices
+    handle: object = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Instance:
     profile: _Profile
     number: int
     start: int  # its first memory slice
+    computes: tuple[_Compute, ...]
     handle: object
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """What tells it from others, also when there is another handle."""
+        return self.number, self.profile.id, self.start
 
 
 class MigLayouts:
@@ -99,15 +114,15 @@ class MigLayouts:
         planned = self.plan(layout)
         device = self._device(layout.gpu)
         wanted = self._wanted(device, layout)
-        before = self._instances(device) if planned.turned != "on" else []
-        if planned.turned == "on":
-            self._turn(device, layout.gpu, is_on=True)
+        before = self._instances(device) if self._is_on(device, layout.gpu) else []
         try:
+            if planned.turned == "on":
+                self._turn(device, layout.gpu, is_on=True)
             self._replace(device, before, wanted)
             if planned.turned == "off":
                 self._turn(device, layout.gpu, is_on=False)
         except (AccessError, CapacityError, StateError) as error:
-            self._bring_back(device, before, layout.gpu, was_off=planned.turned == "on")
+            self._bring_back(device, before, layout.gpu, planned.turned)
             raise type(error)(f"{error}; gpu {layout.gpu} is as it was before") from error
         made = self._instances(device) if wanted else []
         names = tuple(_name(self._index(device), one) for one in made)
@@ -121,29 +136,40 @@ class MigLayouts:
             with self._errors(f"{profile.name} cannot be created"):
                 self._create(device, profile)
 
-    def _bring_back(
-        self, device: object, before: list[_Instance], gpu: str, *, was_off: bool
-    ) -> None:
-        """Nothing is created before all that there was has been destroyed: what is left tells."""
-        places = {(one.number, one.profile.id, one.start) for one in before}
+    def _bring_back(self, device: object, before: list[_Instance], gpu: str, turned: str) -> None:
         try:
-            for instance in self._instances(device):
-                if (instance.number, instance.profile.id, instance.start) not in places:
-                    self._destroy(instance)
-            left = {one.start: one for one in self._instances(device)}
-            for instance in before:
-                if instance.start not in left:
-                    self._create(device, instance.profile, start=instance.start)
-                elif not self._computes(left[instance.start]):
-                    self._create_compute(left[instance.start].handle, instance.profile)
-            if was_off:
-                self._turn(device, gpu, is_on=False)
-        except (self._nvml.NVMLError, StateError, AccessError) as error:
-            names = [_name(self._index(device), one) for one in self._instances(device)]
+            if turned == "off":
+                self._turn_back(device, gpu, is_on=True)
+            if self._is_on(device, gpu):
+                self._restore(device, before)
+            if turned == "on":
+                self._turn_back(device, gpu, is_on=False)
+        except (self._nvml.NVMLError, AccessError, CapacityError, StateError) as error:
+            names: list[str] = []
+            with suppress(self._nvml.NVMLError):
+                names += [_name(self._index(device), one) for one in self._instances(device)]
             raise StateError(
                 f"gpu {gpu} could neither be cut nor brought back ({error}): "
                 f"its instances are now {', '.join(names) or 'none'}"
             ) from error
+
+    def _restore(self, device: object, before: list[_Instance]) -> None:
+        """Nothing is created before all that there was has been destroyed: what is left tells."""
+        places = {one.place for one in before}
+        for instance in self._instances(device):
+            if instance.place not in places:
+                self._destroy(instance)
+        left = {one.start: one for one in self._instances(device)}
+        for instance in before:
+            there = left.get(instance.start)
+            handle = there.handle if there else self._create_at(device, instance)
+            found = there.computes if there else ()
+            for compute in found:
+                if compute not in instance.computes:
+                    self._nvml.nvmlComputeInstanceDestroy(compute.handle)
+            for compute in instance.computes:
+                if compute not in found:
+                    self._create_compute(handle, compute, instance.profile)
 
     def _device(self, name: str) -> object:
         nvml = self._nvml
@@ -169,9 +195,15 @@ class MigLayouts:
             self._nvml.nvmlDeviceSetMigMode(device, int(is_on))
             if bool(self._nvml.nvmlDeviceGetMigMode(device)[0]) is not is_on:
                 raise StateError(
-                    f"MIG of gpu {gpu} is turned {word} by the next reset of the gpu "
-                    f"(nvidia-smi --gpu-reset -i {gpu}); say the same again afterwards"
+                    f"MIG of gpu {gpu} is turned {word} only by a reset of the gpu: "
+                    f"nvidia-smi -i {gpu} -mig {int(is_on)}, nvidia-smi -i {gpu} --gpu-reset, "
+                    "and then the same again"
                 )
+
+    def _turn_back(self, device: object, gpu: str, *, is_on: bool) -> None:
+        # The second is what the next reset makes of it.
+        if any(bool(mode) is not is_on for mode in self._nvml.nvmlDeviceGetMigMode(device)):
+            self._turn(device, gpu, is_on=is_on)
 
     def _profiles(self, device: object) -> Mapping[str, _Profile]:
         nvml, found = self._nvml, {}
@@ -220,6 +252,7 @@ class MigLayouts:
                     profile=profile,
                     number=int(info.id),
                     start=int(info.placement.start),
+                    computes=tuple(self._computes(handle)),
                     handle=handle,
                 )
         return [found[number] for number in sorted(found)]
@@ -232,40 +265,47 @@ class MigLayouts:
                     instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
                 )
 
-    def _computes(self, instance: _Instance) -> list[object]:
-        """Its compute instances."""
-        nvml, found = self._nvml, []
-        for profile in self._compute_profiles(instance.handle):
+    def _computes(self, instance: object) -> Iterator[_Compute]:
+        nvml = self._nvml
+        for profile in self._compute_profiles(instance):
             handles = (nvml.c_nvmlComputeInstance_t * profile.instanceCount)()
             count = nvml.c_uint(profile.instanceCount)
             nvml.nvmlGpuInstanceGetComputeInstances(
-                instance.handle, profile.id, handles, nvml.byref(count)
+                instance, profile.id, handles, nvml.byref(count)
             )
-            found += handles[: count.value]
-        return found
+            for handle in handles[: count.value]:
+                place = nvml.nvmlComputeInstanceGetInfo_v2(handle).placement
+                start, size = int(place.start), int(place.size)
+                yield _Compute(profile=int(profile.id), start=start, size=size, handle=handle)
 
     def _destroy(self, instance: _Instance) -> None:
-        for compute in self._computes(instance):
-            self._nvml.nvmlComputeInstanceDestroy(compute)
+        for compute in instance.computes:
+            self._nvml.nvmlComputeInstanceDestroy(compute.handle)
         self._nvml.nvmlGpuInstanceDestroy(instance.handle)
 
-    def _create(self, device: object, profile: _Profile, start: int | None = None) -> None:
-        nvml = self._nvml
-        if start is None:
-            instance = nvml.nvmlDeviceCreateGpuInstance(device, profile.id)
-        else:
-            place = nvml.c_nvmlGpuInstancePlacement_t(start=start)
-            made_at = nvml.nvmlDeviceCreateGpuInstanceWithPlacement
-            instance = made_at(device, profile.id, nvml.byref(place))
-        self._create_compute(instance, profile)
-
-    def _create_compute(self, instance: object, profile: _Profile) -> None:
+    def _create(self, device: object, profile: _Profile) -> None:
+        instance = self._nvml.nvmlDeviceCreateGpuInstance(device, profile.id)
         whole = [
             one for one in self._compute_profiles(instance) if one.sliceCount == profile.slices
         ]
         if not whole:
             raise StateError(f"{profile.name} has no compute profile of {profile.slices} slices")
         self._nvml.nvmlGpuInstanceCreateComputeInstance(instance, whole[0].id)
+
+    def _create_at(self, device: object, instance: _Instance) -> object:
+        place = self._nvml.c_nvmlGpuInstancePlacement_t(start=instance.start)
+        made_at = self._nvml.nvmlDeviceCreateGpuInstanceWithPlacement
+        made: object = made_at(device, instance.profile.id, self._nvml.byref(place))
+        return made
+
+    def _create_compute(self, instance: object, compute: _Compute, of: _Profile) -> None:
+        nvml = self._nvml
+        if compute.size == of.slices:  # its place is known, and older drivers cannot be told it
+            nvml.nvmlGpuInstanceCreateComputeInstance(instance, compute.profile)
+            return
+        place = nvml.c_nvmlComputeInstancePlacement_t(start=compute.start, size=compute.size)
+        made_at = nvml.nvmlGpuInstanceCreateComputeInstanceWithPlacement
+        made_at(instance, compute.profile, nvml.byref(place))
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

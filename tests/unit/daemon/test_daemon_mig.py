@@ -1,0 +1,82 @@
+"""Cutting a GPU anew: what could not be done leaves it as it was."""
+
+import sys
+
+import pytest
+from fake_nvml import FakeNvml
+
+from tandem.errors import AccessError, CapacityError, StateError
+from tandemd.core.layouts import parse_layout
+from tandemd.edges.mig import MigLayouts
+
+TOO_MUCH = "0=3g.71gb,3g.71gb,1g.18gb"
+
+
+@pytest.fixture
+def cutting(monkeypatch):
+    """Cuts the GPU of a fake NVML."""
+
+    def cut(nvml, layout):
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        return MigLayouts().apply(parse_layout(layout))
+
+    return cut
+
+
+@pytest.mark.parametrize("computes", [(), ((3, 0),), ((1, 0), (2, 1)), ((1, 2),)])
+def test_compute_instances_come_back_as_they_were(cutting, computes):
+    nvml = FakeNvml()
+    nvml.have("1g.18gb", 6, (1, 0))
+    nvml.have("3g.71gb", 0, *computes)
+    before = nvml.layout()
+
+    with pytest.raises(CapacityError, match=r"1g.18gb cannot be created.*as it was before"):
+        cutting(nvml, TOO_MUCH)
+
+    assert nvml.layout() == before
+
+
+def test_compute_instances_beside_one_in_use_come_back(cutting):
+    nvml = FakeNvml()
+    instance = nvml.have("3g.71gb", 4, (1, 0), (1, 1), (1, 2))
+    instance.computes[1].is_used = True
+    before = nvml.layout()
+
+    with pytest.raises(StateError, match=r"it is in use.*as it was before"):
+        cutting(nvml, "0=7g.141gb")
+
+    assert nvml.layout() == before
+    assert instance in nvml.instances
+
+
+@pytest.mark.parametrize(("mode", "layout"), [(0, "0=3g.71gb"), (1, "0=off")])
+def test_a_mode_that_waits_for_a_reset_is_not_left_waiting(cutting, mode, layout):
+    nvml = FakeNvml(mode=mode, waits_for_reset=True)
+    if mode:
+        nvml.have("3g.71gb", 0, (1, 0), (2, 1))
+    before = nvml.layout()
+
+    with pytest.raises(StateError, match=rf"-mig {1 - mode}, .* --gpu-reset.*as it was before"):
+        cutting(nvml, layout)
+
+    assert nvml.mode == [mode, mode]
+    assert nvml.layout() == before
+
+
+def test_one_that_the_driver_does_not_let_in_is_told_so(cutting):
+    with pytest.raises(AccessError, match=r"root alone.*as it was before"):
+        cutting(FakeNvml(mode=0, is_root=False), "0=3g.71gb")
+
+
+def test_mig_that_is_off_is_turned_off_again_where_a_layout_does_not_fit(cutting):
+    nvml = FakeNvml(mode=0)
+
+    with pytest.raises(CapacityError, match=r"as it was before"):
+        cutting(nvml, TOO_MUCH)
+
+    assert nvml.mode == [0, 0]
+    assert nvml.instances == []
+
+
+def test_what_is_off_already_stays_off(cutting):
+    assert cutting(FakeNvml(mode=0), "0=off").turned == ""
