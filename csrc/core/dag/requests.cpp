@@ -48,6 +48,7 @@ void RequestFinder::lose() {
   work_.lose();
   open_.clear();
   asking_ = false;
+  cut_ = true;
   waited_until_ns_ = 0;
 }
 
@@ -62,13 +63,14 @@ void RequestFinder::ask(uint64_t begin_ns) {
   const uint64_t until_ns = active_until_ns();
   const bool after_a_rest = until_ns < begin_ns && begin_ns - until_ns >= idle_ns_;
   if (kind_ == RequestKind::kBurst && after_a_rest) end_burst();
-  if (asking_) return;
+  if (asking_ || cut_) return;
   asking_ = true;
   begin_ns_ = begin_ns;
 }
 
 void RequestFinder::end_burst() {
   const uint64_t until_ns = active_until_ns();
+  cut_ = false;
   if (std::exchange(asking_, false) && until_ns > begin_ns_)
     add(RequestKind::kBurst, until_ns - begin_ns_);
 }
@@ -76,6 +78,7 @@ void RequestFinder::end_burst() {
 void RequestFinder::mark(const shm::Record& record) {
   if (record.flags == kStepMark) {
     prefer(RequestKind::kStep);
+    cut_ = false;
     if (std::exchange(asking_, false) && record.ticks > begin_ns_)
       add(RequestKind::kStep, record.ticks - begin_ns_);
   } else if (record.flags == kBeginMark) {

@@ -34,7 +34,8 @@ class RequestFinder {
   void take(const shm::Record& record);
   // It has nothing on the GPU at `now_ns`, and no thread of it waits.
   void rest(uint64_t now_ns);
-  // Records are missing before the next one: what goes on now is not measured.
+  // Records are missing before the next one: what goes on now is not measured, nor what is left of
+  // it, which is until the next rest or mark.
   void lose();
 
   RequestKind kind() const { return kind_; }
@@ -60,6 +61,7 @@ class RequestFinder {
   GapFinder work_;
   bool asking_ = false;        // a burst or step is under way,
   uint64_t begin_ns_ = 0;      // since then
+  bool cut_ = false;           // one whose beginning is not known may be under way
   uint64_t waited_until_ns_ = 0;
   std::vector<Open> open_;     // oldest first
   std::vector<uint64_t> durations_;

@@ -113,6 +113,41 @@ TEST(over_lost_records_nothing_is_measured) {
   CHECK(finder.take_durations().empty());
 }
 
+TEST(what_is_left_of_a_burst_after_lost_records_is_no_burst) {
+  RequestFinder finder = after({launch(10 * kMs, 95 * kMs)});
+  finder.lose();
+  finder.take(launch(105 * kMs, 2 * kMs));
+  finder.take(launch(106 * kMs, 4 * kMs));  // until 111 ms
+  finder.rest(111 * kMs + kIdleNs);
+  CHECK(finder.take_durations().empty());
+
+  finder.take(launch(150 * kMs, 7 * kMs));
+  finder.rest(200 * kMs);
+  CHECK(finder.take_durations() == Durations{7 * kMs});
+}
+
+TEST(the_first_burst_after_a_rest_counts_although_records_were_lost_before) {
+  RequestFinder finder = after({launch(10 * kMs, 95 * kMs)});
+  finder.lose();
+  finder.take(launch(105 * kMs, 2 * kMs));
+  finder.take(launch(120 * kMs, 3 * kMs));  // after 13 ms of rest
+  finder.rest(200 * kMs);
+  CHECK(finder.take_durations() == Durations{3 * kMs});
+}
+
+TEST(what_is_left_of_a_step_after_lost_records_is_no_step) {
+  RequestFinder finder = after({mark(kStep, 5 * kMs), launch(10 * kMs, 95 * kMs)});
+  finder.lose();
+  finder.take(launch(105 * kMs, 1 * kMs));
+  finder.take(launch(108 * kMs, 1 * kMs));  // a rest does not end a step
+  finder.take(mark(kStep, 110 * kMs));
+  CHECK(finder.take_durations().empty());
+
+  finder.take(launch(120 * kMs, 1 * kMs));
+  finder.take(mark(kStep, 150 * kMs));
+  CHECK(finder.take_durations() == Durations{30 * kMs});
+}
+
 TEST(what_nobody_takes_is_bounded) {
   RequestFinder finder(kIdleNs);
   for (uint64_t i = 1; i <= 3 * RequestFinder::kMostKept; ++i) {
