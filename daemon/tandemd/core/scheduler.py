@@ -613,6 +613,8 @@ class Scheduler:
             old, process.usage = process.usage, usage
             self._note_memory(process, old, job, event.now_ns)
             self.memory.take(process, old, event.now_ns)
+            if old.phase_hash != usage.phase_hash:
+                self.tuning.note_phase(job.job_id)
             jobs[job.job_id] = job
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
             key = job.group_key

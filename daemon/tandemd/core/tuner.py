@@ -13,18 +13,19 @@ Rules
    r settles within `band` of `band`: at nine tenths of the objective, not at the objective.
 3. A size that missed is remembered, and the job does not shrink to it again. So with constant load
    there are at most as many changes as there are sizes, and then none.
-4. What is remembered holds for what it was found in: a phase, a set of neighbours, a load. When one
-   of these is another, it is forgotten (load, neighbours) or put aside (phase): a phase that comes
+4. What is remembered holds for what it was found in: a phase, a policy, a set of neighbours, a
+   load. When one of these is another, it is forgotten or (phase) put aside: a phase that comes
    again, and lasts, gets the size it ended with. The load is another when with the *same* size
    another number of requests is answered: with another size that may be the size's doing.
 5. What a person fixed (`--sm`) stays; the tuner says what it would do.
+6. Jobs that have one size together shrink together: when all of them may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 
 from tandemd.core.latency import percentile_ns
 
@@ -54,6 +55,7 @@ class Sizes:
     most: int  # its knee, or all that nobody else was promised
     step: int
     is_fixed: bool = False  # by a person, or because it cannot change while the job runs
+    together: frozenset[int] = frozenset()  # the jobs that have it as one; empty: this one has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,15 +111,23 @@ class Tuner:
     def __init__(self) -> None:
         self._watches: dict[int, _Watch] = {}
         self._neighbours: frozenset[int] = frozenset()
+        self._policy = ""
         self._changed_ns = 0
+        self._full_since_ns = inf  # when the oldest window began that has enough requests
+        self._is_sure = False  # some window need not wait for its end
 
-    def seat(self, slos_ns: Mapping[int, int], jobs: Collection[int], now_ns: int) -> bool:
-        """The jobs on the GPU, and the objectives of those that have one; whether any is news."""
+    def seat(
+        self, slos_ns: Mapping[int, int], jobs: Collection[int], now_ns: int, policy: str = ""
+    ) -> bool:
+        """The jobs on the GPU, and the objectives of those that have one; whether any is news.
+
+        So is another policy: what requests took under the one before says nothing of this one.
+        """
         neighbours = frozenset(jobs)
         known = {job_id: watch.slo_ns for job_id, watch in self._watches.items()}
-        if neighbours == self._neighbours and known == dict(slos_ns):
+        if (neighbours, policy, known) == (self._neighbours, self._policy, dict(slos_ns)):
             return False
-        self._neighbours = neighbours
+        self._neighbours, self._policy = neighbours, policy
         for job_id in self._watches.keys() - slos_ns.keys():
             del self._watches[job_id]
         for job_id, slo_ns in slos_ns.items():
@@ -126,6 +136,7 @@ class Tuner:
             )
             watch.slo_ns = slo_ns
             _unlearn(watch, now_ns)
+        self._note_windows()
         return True
 
     def take(self, job_id: int, durations_ns: Iterable[int], now_ns: int) -> None:
@@ -141,20 +152,31 @@ class Tuner:
             if is_news and len(watch.durations_ns) < MOST_REQUESTS:
                 watch.durations_ns.append(duration_ns)
                 watch.missed += duration_ns > watch.slo_ns
+        if len(watch.durations_ns) >= LEAST_REQUESTS:
+            self._full_since_ns = min(self._full_since_ns, watch.began_ns)
+            self._is_sure |= _is_sure(watch)
 
-    def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> Change | None:
-        """A job is in another phase; one that is known, and lasts, gets its size at once."""
+    def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> bool:
+        """Whether a job is in another phase, which is known, and lasts; then `resume`."""
         watch = self._watches.get(job_id)
         if watch is None or phase == watch.phase:
-            return None
+            return False
         if phase not in watch.learned and len(watch.learned) >= MOST_PHASES:
-            return None
+            return False
         watch.phase_lasted_ns[watch.phase] = now_ns - watch.phase_since_ns
         watch.phase, watch.phase_since_ns = phase, now_ns
-        size = watch.here.size
-        if not size or watch.phase_lasted_ns.get(phase, 0) < window_ns:
-            return None
+        return bool(watch.here.size) and watch.phase_lasted_ns.get(phase, 0) >= window_ns
+
+    def resume(self, job_id: int, sizes: Mapping[int, Sizes], now_ns: int) -> Change | None:
+        """Back to the size that its phase ended with, as far as there is room for that now."""
+        watch, has = self._watches[job_id], sizes.get(job_id)
         watch.begin(now_ns)
+        if has is None or has.is_fixed:
+            return None
+        size = min(watch.here.size, max(has.now, has.most))
+        if size == has.now or (size < has.now and size <= self._floor(job_id, has)):
+            return None
+        self._begin_anew(job_id, has, size, now_ns)
         return Change(job_id=job_id, size=size, why="it is in a phase again that ended with this")
 
     def residual(self, job_id: int) -> float | None:
@@ -163,11 +185,21 @@ class Tuner:
         return watch.residual if watch else None
 
     def is_due(self, settings: Settings, now_ns: int) -> bool:
-        """Some window is over."""
-        return any(_is_over(watch, settings, now_ns) for watch in self._watches.values())
+        """Some window may be over; constant time."""
+        return self._is_sure or now_ns - self._full_since_ns >= settings.window_ns
 
     def decide(self, sizes: Mapping[int, Sizes], settings: Settings, now_ns: int) -> list[Change]:
-        """End windows that are over; the change that follows, behind what is only a wish."""
+        """End windows that are over; the change that follows, behind what is only a wish.
+
+        Whoever is not in `sizes` can have none now: what its requests took is forgotten.
+        """
+        for job_id in self._watches.keys() - sizes.keys():
+            _unlearn(self._watches[job_id], now_ns)
+        found = self._changes(sizes, settings, now_ns)
+        self._note_windows()
+        return found
+
+    def _changes(self, sizes: Mapping[int, Sizes], settings: Settings, now_ns: int) -> list[Change]:
         ended = {
             job_id: watch.residual
             for job_id, watch in self._watches.items()
@@ -177,15 +209,14 @@ class Tuner:
         residuals = {j: r for j, r in residuals.items() if r >= 0 or not self._watches[j].drains}
         urgent = sorted((job_id for job_id, r in residuals.items()), key=lambda j: residuals[j])
         grown = [_grow(j, residuals[j], sizes[j]) for j in urgent if residuals[j] < 0]
-        shrunk = [self._shrink(j, residuals[j], sizes[j]) for j in reversed(urgent)]
+        shrunk = [
+            self._shrink(j, residuals[j], sizes[j], settings, now_ns) for j in reversed(urgent)
+        ]
         found = [change for change in (*grown, *shrunk) if change is not None]
         change = next((one for one in found if not one.is_wish), None)
         if change is None:
             return found
-        self._changed_ns = now_ns
-        self._watches[change.job_id].here.size = change.size
-        for watch in self._watches.values():
-            watch.begin(now_ns)
+        self._begin_anew(change.job_id, sizes[change.job_id], change.size, now_ns)
         return [*(one for one in found if one.is_wish), change]
 
     def _end(self, watch: _Watch, sizes: Sizes, settings: Settings, now_ns: int) -> bool:
@@ -206,22 +237,59 @@ class Tuner:
         watch.begin(now_ns)
         return True
 
-    def _shrink(self, job_id: int, residual: float, sizes: Sizes) -> Change | None:
-        watch = self._watches[job_id]
+    def _shrink(
+        self, job_id: int, residual: float, sizes: Sizes, settings: Settings, now_ns: int
+    ) -> Change | None:
         size = max(sizes.least, sizes.now - sizes.step)
-        if watch.calm < CALM_WINDOWS or not watch.here.floor < size < sizes.now:
+        if not self._floor(job_id, sizes) < size < sizes.now:
             return None
-        watch.calm = 0
+        watches = self._watches_of(job_id, sizes)
+        if not all(_is_calm(watch, settings, now_ns) for watch in watches):
+            return None
+        for watch in watches:
+            watch.calm = 0
         why = f"its p99 is {residual:.0%} below its objective"
         return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
 
+    def _watches_of(self, job_id: int, sizes: Sizes) -> list[_Watch]:
+        """Of all that have this size together."""
+        jobs = sizes.together or (job_id,)
+        return [self._watches[one] for one in jobs if one in self._watches]
+
+    def _floor(self, job_id: int, sizes: Sizes) -> int:
+        """The greatest size that any of those missed with that have it together."""
+        return max(watch.here.floor for watch in self._watches_of(job_id, sizes))
+
+    def _begin_anew(self, job_id: int, sizes: Sizes, size: int, now_ns: int) -> None:
+        """A change is made: what requests took before it says nothing any more."""
+        self._changed_ns = now_ns
+        for watch in self._watches_of(job_id, sizes):
+            watch.here.size = size
+        for watch in self._watches.values():
+            watch.begin(now_ns)
+
+    def _note_windows(self) -> None:
+        """Windows have begun anew; of those that are going on none is over."""
+        full = (w for w in self._watches.values() if len(w.durations_ns) >= LEAST_REQUESTS)
+        self._full_since_ns = min((watch.began_ns for watch in full), default=inf)
+        self._is_sure = False
+
 
 def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
-    count = len(watch.durations_ns)
-    if count < LEAST_REQUESTS:
+    if len(watch.durations_ns) < LEAST_REQUESTS:
         return False
-    is_sure = watch.missed > max(1.0, 0.01 * max(count, watch.usual))
-    return is_sure or now_ns - watch.began_ns >= settings.window_ns
+    return _is_sure(watch) or now_ns - watch.began_ns >= settings.window_ns
+
+
+def _is_sure(watch: _Watch) -> bool:
+    """Its p99 will miss the objective, whatever comes until the window ends."""
+    return watch.missed > max(1.0, 0.01 * max(len(watch.durations_ns), watch.usual))
+
+
+def _is_calm(watch: _Watch, settings: Settings, now_ns: int) -> bool:
+    """It had much to spare for some windows, or asked for nothing for as long."""
+    is_silent = now_ns - watch.began_ns >= CALM_WINDOWS * settings.window_ns
+    return watch.calm >= CALM_WINDOWS or (is_silent and not watch.durations_ns)
 
 
 def _falls(durations_ns: Sequence[int]) -> bool:

@@ -22,6 +22,7 @@ from tandemd.core.tuner import Change, Settings, Sizes, Tuner
 Islands = Mapping[frozenset[int], list[Group]]
 
 STEP = 5  # percent
+FINEST = 1e-9  # percent: sums of shares are no finer
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class Tuning:
     _models: dict[frozenset[int], Interference] = field(default_factory=dict)
     _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs are its doing
     _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
+    _moved: set[int] = field(default_factory=set)  # jobs that may be in another phase
 
     def take(self, event: RequestsServed, job: Job) -> None:
         """Requests of a process of the job ended."""
@@ -43,6 +45,10 @@ class Tuning:
             job.latency.add(event.durations_ns, event.now_ns)
             for tuner in self.tuners.values():
                 tuner.take(job.job_id, event.durations_ns, event.now_ns)
+
+    def note_phase(self, job_id: int) -> None:
+        """A process of the job is in another phase."""
+        self._moved.add(job_id)
 
     def seat(self, islands: Islands, options: Options, now_ns: int) -> None:
         """Jobs came or went, or what they are to have changed: all windows begin anew there."""
@@ -55,7 +61,7 @@ class Tuning:
             jobs = _jobs_of(members)
             bound = self._bound[gpus] = [job for job in jobs if job.spec.slo_p99_ns]
             slos_ns = {job.job_id: job.spec.slo_p99_ns for job in bound}
-            self.tuners[gpus].seat(slos_ns, [job.job_id for job in jobs], now_ns)
+            self.tuners[gpus].seat(slos_ns, [job.job_id for job in jobs], now_ns, options.policy)
         living = {job.job_id for members in islands.values() for job in _jobs_of(members)}
         self.wishes = {job_id: wish for job_id, wish in self.wishes.items() if job_id in living}
         self.reasons = {job_id: why for job_id, why in self.reasons.items() if job_id in living}
@@ -63,15 +69,22 @@ class Tuning:
     def decide(self, islands: Islands, policy: Policy, options: Options, now_ns: int) -> bool:
         """End windows that are over; whether somebody has another size now."""
         settings = Settings(window_ns=options.tuner_window_ns, band=options.tuner_band)
-        changes: list[tuple[frozenset[int], Change]] = []
+        moved, self._moved = self._moved, set()
+        applied = False
         for gpus, tuner in self.tuners.items():
-            found = (_enter(tuner, job, settings, now_ns) for job in self._bound.get(gpus, ()))
-            changes += [(gpus, change) for change in found if change is not None]
-            if tuner.is_due(settings, now_ns) and gpus in islands:
-                sizes = sizes_on(islands[gpus], policy, options)
-                changes += [(gpus, each) for each in tuner.decide(sizes, settings, now_ns)]
-        applied = [self._apply(change, islands[gpus], now_ns) for gpus, change in changes]
-        return any(applied)
+            members = islands.get(gpus, [])
+            for job in self._bound.get(gpus, ()) if moved else ():
+                is_back = job.job_id in moved and tuner.enter(
+                    job.job_id, _phase_of(job), settings.window_ns, now_ns
+                )
+                sizes = sizes_on(members, policy, options) if is_back else {}
+                change = tuner.resume(job.job_id, sizes, now_ns) if is_back else None
+                applied |= change is not None and self._apply(change, members, now_ns)
+            if tuner.is_due(settings, now_ns):
+                sizes = sizes_on(members, policy, options)
+                for change in tuner.decide(sizes, settings, now_ns):
+                    applied |= self._apply(change, members, now_ns)
+        return applied
 
     def model_of(self, gpus: frozenset[int]) -> Interference:
         """How much jobs slow each other down there; it stays when the jobs have gone."""
@@ -111,6 +124,7 @@ class Tuning:
         """Off from now on: nobody keeps what it gave."""
         if self.tuners:
             self.tuners, self.wishes, self.reasons, self._bound = {}, {}, {}, {}
+            self._moved.clear()
             for group in (group for members in islands.values() for group in members):
                 group.tuned_share = 0.0
                 for job in group.jobs.values():
@@ -126,6 +140,12 @@ def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict
     fixed. Of jobs that have neither: nothing.
     """
     groups = list(members)
+    tiers: dict[int, _Tier] = {}
+    for group in groups:
+        if why_no_share(group, policy, options) is None:
+            tier = tiers.setdefault(policy.tier(group), _Tier())
+            tier.weight += group.weight
+            tier.promised += share_of(group, options)
     found: dict[int, Sizes] = {}
     for group in groups:
         bound = [job for job in group.jobs.values() if job.spec.slo_p99_ns]
@@ -134,9 +154,17 @@ def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict
         elif SUBSTRATES[options.mode_of(group.gpus)].divides_space:
             found |= {job.job_id: _part_of_sms(job, group, options) for job in bound}
         elif bound and why_no_share(group, policy, options) is None:
-            sizes = _share_of_time(group, groups, policy, options)
+            sizes = _share_of_time(group, bound, tiers[policy.tier(group)], options)
             found |= dict.fromkeys((job.job_id for job in bound), sizes)
     return found
+
+
+@dataclass(slots=True)
+class _Tier:
+    """Those who take turns with each other, together."""
+
+    weight: float = 0.0
+    promised: float = 0.0  # of the time
 
 
 def _part_of_sms(job: Job, group: Group, options: Options) -> Sizes:
@@ -158,31 +186,24 @@ def _groups_of_sms(job: Job, groups: Iterable[Group], options: Options) -> Sizes
     return Sizes(now=now, least=1, most=max(1, most), step=1, is_fixed=bool(said(job.spec)))
 
 
-def _share_of_time(
-    group: Group, groups: Iterable[Group], policy: Policy, options: Options
-) -> Sizes:
-    tier = [
-        other
-        for other in groups
-        if policy.tier(other) == policy.tier(group) and why_no_share(other, policy, options) is None
-    ]
-    now = group.owed_share or group.weight / sum(other.weight for other in tier)
-    promised = sum(share_of(other, options) for other in tier if other is not group)
+def _share_of_time(group: Group, bound: Iterable[Job], tier: _Tier, options: Options) -> Sizes:
+    now = group.owed_share or group.weight / tier.weight
+    others = tier.promised - share_of(group, options)
     is_fixed = any(said(job.spec) for job in group.jobs.values())
     return Sizes(
         now=round(100 * now),
         least=STEP,
-        most=int(100 * (most_promised(options) - promised)),
+        most=int(100 * (most_promised(options) - others) + FINEST),
         step=STEP,
         is_fixed=is_fixed,
+        together=frozenset(job.job_id for job in bound),
     )
 
 
-def _enter(tuner: Tuner, job: Job, settings: Settings, now_ns: int) -> Change | None:
+def _phase_of(job: Job) -> int:
+    """Of the first of its processes that is in one; 0 = none is."""
     phases = (process.usage.phase_hash for process in job.processes.values())
-    phase = next((phase for phase in phases if phase), 0)
-    change = tuner.enter(job.job_id, phase, settings.window_ns, now_ns)
-    return None if said(job.spec) else change
+    return next((phase for phase in phases if phase), 0)
 
 
 def _jobs_of(members: Iterable[Group]) -> list[Job]:

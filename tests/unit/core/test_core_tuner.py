@@ -49,6 +49,13 @@ class Server:
         self.changes += changes
         return changes
 
+    def enter(self, phase, after_s=0):
+        """The change that follows from another phase, if any does."""
+        now_ns = self.now_ns + after_s * SECOND
+        if not self.tuner.enter(JOB, phase, SETTINGS.window_ns, now_ns):
+            return None
+        return self.tuner.resume(JOB, {JOB: self.sizes}, now_ns)
+
     @property
     def sizes(self):
         return Sizes(now=self.size, least=1, most=self.most, step=1, is_fixed=self.is_fixed)
@@ -156,17 +163,48 @@ def test_other_neighbours_are_another_matter():
 
 
 def test_a_phase_that_comes_again_and_lasts_gets_its_size_at_once():
-    server, window_ns = serving(size=8), SETTINGS.window_ns
+    server = serving(size=8)
     server.run(20)
-    assert server.tuner.enter(JOB, 5, window_ns, server.now_ns) is None  # seen for the first time
+    assert server.enter(5) is None  # seen for the first time
     server.work_ms = 45.0
     server.run(30)
     assert server.size == 10
 
-    back = server.tuner.enter(JOB, 0, window_ns, server.now_ns)
-    again = server.tuner.enter(JOB, 5, window_ns, server.now_ns + SECOND)
+    back = server.enter(0)
+    server.size = back.size
+    again = server.enter(5, after_s=1)
 
     assert (back.size, again.size) == (8, 10)
+
+
+def test_a_phase_that_comes_again_gets_no_more_than_there_is_and_nothing_that_is_fixed():
+    server = serving(size=10)
+    server.run(20)
+    server.enter(5)
+    server.size = 4
+    server.run(3)
+
+    server.most, server.is_fixed = 9, True
+    assert server.enter(0) is None
+    server.enter(5, after_s=20)
+    server.is_fixed = False
+
+    assert server.enter(0, after_s=40).size == 9
+
+
+def test_a_phase_that_comes_again_is_a_change_and_begins_the_windows_of_all():
+    server = serving(size=8)
+    server.tuner.seat({JOB: SLO_NS, OTHER: SLO_NS}, [JOB, OTHER], server.now_ns)
+    server.run(20)
+    server.enter(5)
+    server.size = 4
+    server.tuner.take(OTHER, [150 * MS] * 30, server.now_ns + SECOND)
+    assert server.tuner.is_due(SETTINGS, server.now_ns + SECOND)
+
+    assert server.enter(0, after_s=1).size == 8
+
+    sizes = {JOB: server.sizes, OTHER: server.sizes}
+    assert server.tuner.decide(sizes, SETTINGS, server.now_ns + SECOND) == []
 
 
 def test_phases_shorter_than_a_window_are_no_reason_for_another_size():
@@ -175,7 +213,7 @@ def test_phases_shorter_than_a_window_are_no_reason_for_another_size():
     for _ in range(1000):
         for phase in (6, 5):
             server.run(0.01)
-            assert server.tuner.enter(JOB, phase, SETTINGS.window_ns, server.now_ns) is None
+            assert server.enter(phase) is None
 
 
 def test_of_two_that_miss_the_one_that_misses_by_more_grows():
@@ -229,7 +267,7 @@ def test_jobs_without_an_objective_are_left_alone():
     tuner.seat({}, [JOB], SECOND)
     tuner.take(JOB, [900 * MS] * 100, 2 * SECOND)
 
-    assert tuner.enter(JOB, 3, SETTINGS.window_ns, SECOND) is None
+    assert not tuner.enter(JOB, 3, SETTINGS.window_ns, SECOND)
     assert tuner.residual(JOB) is None
     assert not tuner.is_due(SETTINGS, 9 * SECOND)
 
@@ -248,7 +286,64 @@ def test_of_very_many_phases_the_rest_counts_as_one_that_was():
     server = serving(size=8)
     for phase in range(1, 2 * MOST_PHASES):
         server.run(3)
-        server.tuner.enter(JOB, phase, SETTINGS.window_ns, server.now_ns)
+        server.enter(phase)
 
-    assert server.tuner.enter(JOB, 0, SETTINGS.window_ns, server.now_ns).size == 8
-    assert server.tuner.enter(JOB, 2 * MOST_PHASES, SETTINGS.window_ns, server.now_ns) is None
+    server.size = 9
+    assert server.enter(0).size == 8
+    assert server.enter(2 * MOST_PHASES) is None
+
+
+def test_who_can_have_no_size_is_forgotten_and_asked_no_more():
+    server = serving(size=4)
+    server.tuner.take(JOB, [200 * MS] * 30, server.now_ns + SECOND)
+    assert server.tuner.is_due(SETTINGS, server.now_ns + SECOND)
+
+    assert server.tuner.decide({}, SETTINGS, server.now_ns + SECOND) == []
+
+    assert not server.tuner.is_due(SETTINGS, server.now_ns + 60 * SECOND)
+
+
+def test_what_requests_took_under_another_policy_says_nothing():
+    tuner, sizes = Tuner(), {JOB: Sizes(now=5, least=1, most=20, step=1)}
+    tuner.seat({JOB: SLO_NS}, [JOB], SECOND, "priority")
+    tuner.take(JOB, [10 * MS, *[200 * MS] * (LEAST_REQUESTS - 2)], 2 * SECOND)
+
+    assert tuner.seat({JOB: SLO_NS}, [JOB], 3 * SECOND, "fair")
+    tuner.take(JOB, [200 * MS], 4 * SECOND)
+
+    assert not tuner.is_due(SETTINGS, 60 * SECOND)
+    assert tuner.decide(sizes, SETTINGS, 60 * SECOND) == []
+
+
+def both(tuner, seconds, size, needs):
+    """Two jobs with one size, each of which misses below what it needs; the sizes they get."""
+    now_ns, sizes = SECOND, []
+    for _ in range(seconds * 10):
+        now_ns += SECOND // 10
+        for job_id, need in needs.items():
+            if need:
+                tuner.take(
+                    job_id, [int(0.6 * SLO_NS if size >= need else 1.2 * SLO_NS)] * 10, now_ns
+                )
+        has = Sizes(now=size, least=5, most=95, step=5, together=frozenset(needs))
+        for change in tuner.decide(dict.fromkeys(needs, has), SETTINGS, now_ns):
+            size = change.size
+            sizes.append(size)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        ({JOB: 40, OTHER: 10}, [35, 40]),
+        ({JOB: 40, OTHER: 0}, [35, 40]),  # the other asks for nothing
+        ({JOB: 10, OTHER: 30}, [35, 30, 25, 30]),
+    ],
+)
+def test_jobs_with_one_size_shrink_together_and_not_below_what_one_of_them_needs(needs, expected):
+    tuner = Tuner()
+    tuner.seat(dict.fromkeys(needs, SLO_NS), list(needs), SECOND)
+
+    sizes = both(tuner, 300, 40, needs)
+
+    assert sizes == expected

@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
+from tandemd.core import tuning
 from tandemd.core.events import RequestsServed, ScalingTold, SetSms
 from tandemd.core.explain import explain
 from tandemd.core.latency import RequestKind, percentile_ns
 from tandemd.core.model import Options, Split
 from tandemd.core.scaling import Curve
 from tandemd.core.sets import Span
+from tandemd.core.tuning import sizes_on
 
 SLO_MS, WINDOW_MS = 60, 250
 SERVER, OTHERS = 1, (2, 3)
@@ -175,6 +177,49 @@ def test_who_takes_no_turns_cannot_be_helped_by_shares_of_time_and_is_told_so():
     assert "can do nothing for it: under priority its class takes no turns" in lines(talk)
 
 
+def test_who_takes_no_turns_costs_no_decision_more_than_once(monkeypatch):
+    talk = talking(policy="priority")
+    talk.attach(SERVER, LATENCY, slo_p99_ns=SLO_MS * MS)
+    talk.attach(2, BATCH, slo_p99_ns=SLO_MS * MS)
+    counted = []
+    monkeypatch.setattr(tuning, "sizes_on", lambda *of: counted.append(of) or sizes_on(*of))
+
+    served(talk, SERVER, *[130] * 30)
+    for _ in range(20):
+        talk.tick(after_ms=WINDOW_MS)
+
+    assert len(counted) == 1
+
+
+def test_what_requests_took_under_the_policy_before_decides_nothing():
+    talk = talking(policy="priority")
+    attach_all(talk)
+    served(talk, SERVER, *[10] * 7, *[200] * 12)
+
+    talk.policy("fair")
+    served(talk, SERVER, 10)
+    talk.tick(after_ms=500)
+
+    assert group(talk).tuned_share == 0
+
+
+def test_jobs_of_a_group_settle_on_what_the_one_needs_that_needs_more():
+    talk = talking()
+    talk.attach(SERVER, NORMAL, slo_p99_ns=SLO_MS * MS, group="g")
+    talk.attach(5, NORMAL, slo_p99_ns=SLO_MS * MS, group="g")
+    for process_id in OTHERS:
+        talk.attach(process_id, NORMAL)
+    shares = []
+    for _ in range(60):
+        shares.append(round(100 * group(talk).owed_share))
+        served(talk, SERVER, *[40 if shares[-1] >= 40 else 70] * 30)
+        served(talk, 5, *[20] * 30)
+        talk.tick(after_ms=WINDOW_MS)
+
+    assert len(set(shares[-40:])) == 1
+    assert shares[-1] >= 40
+
+
 def test_under_mps_a_part_of_the_sms_is_only_a_wish():
     talk = talking(mps_gpus=frozenset({0}), sm_counts={0: 132})
     talk.attach(SERVER, NORMAL, slo_p99_ns=SLO_MS * MS, sm_percent=40)
@@ -209,6 +254,21 @@ def test_a_phase_that_comes_again_gets_its_share_in_the_same_moment():
 
     assert group(talk).tuned_share == grown
     assert "it is in a phase again" in lines(talk)
+
+
+def test_under_mps_a_phase_that_comes_again_changes_nothing():
+    talk = talking(mps_gpus=frozenset({0}), sm_counts={0: 132})
+    attach_all(talk)
+    for number in (7, 9, 7):
+        for _ in range(3):
+            talk.sample(SERVER, after_ms=WINDOW_MS, phase_hash=number)
+            served(talk, SERVER, *[55] * 30)
+            talk.tick()
+
+    talk.sample(SERVER, phase_hash=9)
+
+    assert group(talk).tuned_share == 0
+    assert "share of time" not in " ".join(line for _, line in talk.core.jobs[SERVER].story)
 
 
 def test_jobs_without_an_objective_hear_nothing_of_the_tuner():
