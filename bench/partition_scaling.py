@@ -119,20 +119,17 @@ def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
     with (
         place.daemon("--clock", "softgpu", env=env),
         _trainer(place, [*command, str(image), workload], env) as child,
+        Client(directory=env["TANDEM_RUNTIME_DIR"]) as client,
         ThreadPoolExecutor(1) as pool,
     ):
-        asked = pool.submit(_windows, env["TANDEM_RUNTIME_DIR"], workload)
+        client.status()  # connects while the daemon has nothing else to do
+        asked = pool.submit(client.windows, workload, patience_s=PATIENCE_S)
         while not asked.done():
             _round(child)
         for window in asked.result():
             if window.iterations:
                 return _window(window)
         raise NotMeasuredError(f"no iteration of {workload} was recorded")
-
-
-def _windows(directory: str, workload: str) -> list[_results.Window]:
-    with Client(directory=directory) as client:
-        return client.windows(workload, patience_s=PATIENCE_S)
 
 
 def _window(found: _results.Window) -> Recorded:

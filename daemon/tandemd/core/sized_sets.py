@@ -20,6 +20,7 @@ class SizedSets:
 
     def __init__(self) -> None:
         self._keys: dict[int, object] = {}  # GPU -> what the last decision was made from
+        self._seen: dict[int, object] = {}  # GPU -> what that was told from
 
     def decide(
         self,
@@ -31,13 +32,18 @@ class SizedSets:
     ) -> None:
         """Set what each job is to ask for; not on GPUs where a job is `probed` (probes.py)."""
         self._keys = {gpu: self._keys.get(gpu) for gpu in options.splits}
+        self._seen = {gpu: self._seen.get(gpu) for gpu in options.splits}
         if not options.size_sets:
             return
         for gpu, split in sorted(options.splits.items()):
             here = jobs_on(gpu, jobs.values())
+            seen = [(split, job.job_id, job.spec, job.scaling) for job in here]
+            if gpu in probed or seen == self._seen.get(gpu):
+                continue  # in most rounds nothing is new
+            self._seen[gpu] = seen
             claims = [claim_of(job, gpu, options) for job in here]
             key = (split, [(job.job_id, _told(c)) for job, c in zip(here, claims, strict=True)])
-            if key != self._keys[gpu] and gpu not in probed:
+            if key != self._keys[gpu]:
                 self._keys[gpu] = key
                 _share_out(here, claims, split, now_ns)
 

@@ -20,8 +20,11 @@ def image(tmp_path_factory):
 
 def part_of(place, job):
     with place.client() as client:
-        (found,) = (j for gpu in client.partitions() for j in gpu.jobs if j.display_name == job)
-    return found
+        return parts_of(client)[job]
+
+
+def parts_of(client):
+    return {job.display_name: job for gpu in client.partitions() for job in gpu.jobs}
 
 
 def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
@@ -67,12 +70,14 @@ def given_in_sets(place, image, **options):
 
     def is_told():
         train()
-        curves = [part_of(place, name).scaling for name in jobs]
+        curves = [part.scaling for part in parts_of(client).values()]
         return options or (all(curves) and curves[1].source == "probed")
 
-    until(is_told, what="curves of both")
-    train()
-    return {name: part_of(place, name) for name in jobs}
+    with place.client() as client:
+        client.status()  # connects while the daemon has nothing else to do
+        until(is_told, what="curves of both")
+        train()
+        return parts_of(client)
 
 
 @pytest.mark.slow
