@@ -2,7 +2,8 @@
 
 An iteration that was recorded on another number of SMs than one before is a probe of what was
 predicted from that, whoever changed the number: how little SMs mean to the job's kernels (gamma) is
-then fitted, so that the newer record explains the older one.
+then fitted, so that the newer record explains the older one; not longer than the job does the same:
+another length on as many SMs as before makes all that was recorded before a thing of the past.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tandemd.core.events import ScalingTold
 from tandemd.core.model import Bound, Process, Usage
 from tandemd.core.scaling import SHARED, Curve
 from tandemd.edges.worker import Worker
-from tandemd.window_scaling import UntoldError, recorded_of, tell_scaling
+from tandemd.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
 
 ANEW_NS = 10_000_000_000  # between two records of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not
@@ -41,10 +42,22 @@ class _Watch:
     sms: int
     has_moved: bool = False  # it had other SMs before
     asked_ns: int = 0
+    asked_after: int = 0  # iterations: without more of them there is nothing to record
     is_asked: bool = False
+    is_telling: bool = False  # a record waits for the worker, or is with it
     next_ns: int = 0
     before: Usage | None = None
     taken: dict[int, int] = field(default_factory=dict)  # SMs: an iteration's length, recorded
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What became of one record."""
+
+    process_id: int
+    sms: int
+    curve: Curve | None
+    doubt: str
 
 
 @dataclass(slots=True)
@@ -54,7 +67,7 @@ class Scalings:
     poller: _native.Poller
     worker: Worker
     _watches: dict[int, _Watch] = field(default_factory=dict)
-    _told: deque[tuple[int, Curve | None, str]] = field(default_factory=deque)
+    _told: deque[_Told] = field(default_factory=deque)
 
     def look(self, wanted: Iterable[Wanted], now_ns: int) -> Iterator[ScalingTold]:
         """Ask for records that are missing or old, and say what those that ended tell."""
@@ -64,27 +77,31 @@ class Scalings:
         for one in found.values():
             self._look_at(one, now_ns)
         while self._told:
-            process_id, curve, doubt = self._told.popleft()
-            if (watch := self._watches.get(process_id)) is not None:
-                watch.next_ns = now_ns + (RETRY_NS if curve is None else ANEW_NS)
-                if curve is not None:
-                    watch.taken[curve.recorded_sms] = curve.recorded_ns
-                yield ScalingTold(now_ns=now_ns, process_id=process_id, curve=curve, doubt=doubt)
+            told = self._told.popleft()
+            if (watch := self._watches.get(told.process_id)) is not None:
+                _note(told, watch, now_ns)
+                yield ScalingTold(
+                    now_ns=now_ns, process_id=told.process_id, curve=told.curve, doubt=told.doubt
+                )
 
     def _look_at(self, one: Wanted, now_ns: int) -> None:
+        usage = one.process.usage
         watch = self._watches.setdefault(one.process.process_id, _Watch(sms=one.sms))
         if one.sms != watch.sms:  # what was asked for may be of both
             watch.sms, watch.is_asked, watch.next_ns = one.sms, False, now_ns
-            watch.has_moved = True
+            watch.has_moved, watch.asked_after = True, 0
         if watch.is_asked:
             self._take(one, watch, now_ns)
-        elif now_ns >= watch.next_ns and one.sms:
+        elif watch.is_telling:
+            return  # each holds a record
+        elif now_ns >= watch.next_ns and one.sms and usage.iterations != watch.asked_after:
             self._ask(one.process, watch, now_ns)
 
     def _ask(self, process: Process, watch: _Watch, now_ns: int) -> None:
         with suppress(KeyError):  # it has left
             self.poller.want_window(process_id=process.process_id)
             watch.asked_ns, watch.is_asked, watch.before = now_ns, True, process.usage
+            watch.asked_after = process.usage.iterations
 
     def _take(self, one: Wanted, watch: _Watch, now_ns: int) -> None:
         process_id = one.process.process_id
@@ -93,10 +110,10 @@ class Scalings:
             if window is not None and window.end_ns > watch.asked_ns:
                 watch.is_asked = False  # somebody else's, which had begun before
             return
-        watch.is_asked, watch.next_ns = False, now_ns + ANEW_NS
+        watch.is_asked, watch.is_telling = False, True
         is_alone = one.has_own_sms or _shared_part(watch.before, one.process.usage) <= MOST_SHARED
         if not is_alone:
-            self._told.append((process_id, None, SHARED))
+            self._told.append(_Told(process_id, one.sms, None, SHARED))
             return
         taken, mix = dict(watch.taken), one.process.mix
         assumed = mix.shares[Bound.MEMORY] if mix else 0.0
@@ -105,21 +122,27 @@ class Scalings:
         recorded = recorded_of(window, usual_ns=usual_ns, are_stale=watch.has_moved)
 
         def tell() -> None:
+            curve, doubt = None, "its record could not be read"
             try:
-                told = tell_scaling(
-                    recorded,
-                    one.sms,
-                    one.sm_count,
-                    gamma=assumed,
-                    probes=taken,
-                )
+                curve = tell_scaling(recorded, one.sms, one.sm_count, gamma=assumed, probes=taken)
             except UntoldError as why:
-                self._told.append((process_id, None, str(why)))
-            else:
-                self._told.append((process_id, told, ""))
-            self.poller.wake()
+                doubt = str(why)
+            finally:  # whatever happens, the next one may come
+                self._told.append(_Told(process_id, one.sms, curve, "" if curve else doubt))
+                self.poller.wake()
 
         self.worker.do(tell)
+
+
+def _note(told: _Told, watch: _Watch, now_ns: int) -> None:
+    watch.is_telling = False
+    if told.sms == watch.sms:  # else a record of those it has now is wanted at once
+        watch.next_ns = now_ns + (RETRY_NS if told.curve is None else ANEW_NS)
+    if told.curve is not None:
+        sms, length_ns = told.curve.recorded_sms, told.curve.recorded_ns
+        if not is_same_work(length_ns, watch.taken.get(sms)):
+            watch.taken.clear()
+        watch.taken[sms] = length_ns
 
 
 def _shared_part(before: Usage | None, after: Usage) -> float:

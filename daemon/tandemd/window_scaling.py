@@ -12,6 +12,7 @@ from tandemd.core.scaling import Curve, curve_of, points_of
 MOST_GRIDLESS = 0.5  # of the time of its kernels: of graphs it is not known what they consist of
 MOST_UNTIMED = 0.1  # of its operations on the GPU
 MOST_WRONG = 0.25  # of the record's length: what is told of it may differ by so much
+MOST_CHANGED = 0.25  # of an iteration's length: beyond, the job does something else than before
 MOST_UNUSUAL = 1.5  # of the usual length: a longer iteration waited for something
 _BISECTIONS = 12  # gamma to 1 / 4096
 _TELLING = 0.02  # by so much the length has to depend on gamma
@@ -95,7 +96,8 @@ def tell_scaling(
         sms: that its kernels could use.
         sm_count: where the curve ends.
         gamma: how little SMs mean to its kernels, 0..1, where nothing was probed.
-        probes: the length of an iteration, nanoseconds, on other numbers of SMs.
+        probes: the length of an iteration, nanoseconds, by numbers of SMs: what was recorded
+            before. If that of `sms` is another one, the others do not count either.
 
     Raises:
         UntoldError: it does not tell, and why.
@@ -124,10 +126,15 @@ def tell_scaling(
     )
 
 
+def is_same_work(length_ns: int, before_ns: int | None) -> bool:
+    """Whether iterations on the same SMs may be of the same work; `before_ns` None: unknown."""
+    return before_ns is None or abs(length_ns - before_ns) <= MOST_CHANGED * before_ns
+
+
 def _probed(record: _Record, probes: Mapping[int, int], recorded_ns: int) -> float | None:
     """The gamma that the farthest probe tells, the most telling; None: none does."""
     others = {other: ns for other, ns in probes.items() if other != record.sms}
-    if not others or not recorded_ns:
+    if not others or not recorded_ns or not is_same_work(recorded_ns, probes.get(record.sms)):
         return None
     far = max(others, key=lambda other: max(other / record.sms, record.sms / other))
     return _fitted(lambda gamma: record.slower(far, gamma), others[far] / recorded_ns)

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -67,8 +68,12 @@ def wanted(sms=SMS, **usage):
     return Wanted(process=process, sms=sms, sm_count=SMS, has_own_sms=False)
 
 
-def look(scalings, at_ms, one=None):
-    return list(scalings.look([one or wanted()], at_ms * MS))
+def look(scalings, at_ms, one=None, *, goes_on=True):
+    """`goes_on`: it iterates all the time."""
+    one = one or wanted()
+    if goes_on and one.process.usage.iterations:
+        one.process.usage = replace(one.process.usage, iterations=at_ms)
+    return list(scalings.look([one], at_ms * MS))
 
 
 def test_an_iteration_tells_the_time_on_fewer_sms():
@@ -81,11 +86,17 @@ def test_an_iteration_tells_the_time_on_fewer_sms():
 
 
 def test_another_number_of_sms_is_a_probe_of_how_little_they_mean():
-    curve = tell_scaling(recorded(length_ms=4), SMS, SMS, probes={2: 8 * MS, 8: 1})
+    curve = tell_scaling(recorded(length_ms=4), SMS, SMS, probes={2: 8 * MS, 8: 4 * MS})
 
     assert curve.source == "probed"
     assert curve.gamma == pytest.approx(0.5, abs=0.01)
     assert curve.at(2) == pytest.approx(8 * MS, rel=0.01)
+
+
+def test_what_took_another_time_on_as_many_sms_before_was_other_work():
+    probes = {2: 8 * MS, 8: 3 * MS}
+
+    assert tell_scaling(recorded(length_ms=4), SMS, SMS, probes=probes).source == "predicted"
 
 
 def test_what_would_be_the_same_with_any_gamma_tells_none():
@@ -152,6 +163,59 @@ def test_a_process_is_recorded_once_in_a_while(scalings, poller):
     assert poller.asked == 1
     look(scalings, 8 + ANEW_NS // MS)
     assert poller.asked == 2
+
+
+def test_a_process_that_does_nothing_is_not_recorded_again(scalings, poller):
+    look(scalings, 1, goes_on=False)
+    poller.newest = recorded(begin_ms=3, iterations=0)
+
+    (told,) = look(scalings, 8, goes_on=False)
+
+    assert told.doubt == "no iteration of it was recorded whole"
+    look(scalings, 8 + RETRY_NS // MS, goes_on=False)
+    assert poller.asked == 1
+    look(scalings, 9 + RETRY_NS // MS)
+    assert poller.asked == 2
+
+
+def test_a_record_at_most_of_each_process_waits_for_the_worker(poller):
+    errands, anew_ms = [], ANEW_NS // MS
+    scalings = Scalings(poller, Mock(do=errands.append))
+    for round_ in range(1, 20):
+        poller.newest = recorded(round_ * anew_ms - 5)
+        look(scalings, round_ * anew_ms, wanted(sms=2))
+    assert len(errands) == 1
+
+    errands.pop()()
+    (told,) = look(scalings, 20 * anew_ms, wanted(sms=5))
+    look(scalings, 20 * anew_ms + 1, wanted(sms=5))  # of those it has now at once
+    poller.newest = recorded(20 * anew_ms + 2)
+    look(scalings, 20 * anew_ms + 9, wanted(sms=5))
+
+    assert told.curve.recorded_sms == 2
+    assert len(errands) == 1
+
+
+def test_a_record_that_cannot_be_read_does_not_end_it(scalings, poller):
+    look(scalings, 1)
+    poller.newest = replace(recorded(begin_ms=3), records=b"?")
+
+    (told,) = look(scalings, 8)
+
+    assert told.doubt == "its record could not be read"
+    look(scalings, 8 + RETRY_NS // MS)
+    assert poller.asked == 2
+
+
+def test_other_work_makes_earlier_records_a_thing_of_the_past(scalings, poller):
+    found = []
+    for at_s, sms, length_ms in ((0, 8, 4), (1, 2, 8), (2, 8, 6), (3, 2, 24)):
+        look(scalings, at_s * 1000 + 1, wanted(sms=sms))
+        poller.newest = recorded(at_s * 1000 + 2, length_ms, known_ms=length_ms)
+        (told,) = look(scalings, at_s * 1000 + 50, wanted(sms=sms))
+        found.append((told.curve.source, round(told.curve.gamma, 1)))
+
+    assert found == [("predicted", 0), ("probed", 0.5), ("predicted", 0), ("probed", 0)]
 
 
 def test_nothing_is_recorded_without_iterations_or_without_knowing_the_sms(scalings, poller):
