@@ -6,6 +6,7 @@ MPS that its environment names, each with a green context over one half of the g
 that writes down the SM that every block ran on (PTX's `%smid`). They are processes of their own
 because a sick driver may hang or kill them. The GPU is the first that CUDA_VISIBLE_DEVICES lets
 them see; of a software GPU they get a device process of their own, so that nobody's clock waits.
+The two end with the program, however that ends.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import IO, Any
+from typing import Any
 
 TIMEOUT_S = 20.0
+END_S = 1.0  # of one that was killed; a sick driver may keep it
+PR_SET_PDEATHSIG = 1
 MOST_GROUPS = 256
 RESOURCE_BYTES = 144  # of a CUdevResource
 SM_COUNT_AT = 96  # where its number of SMs is
@@ -65,6 +72,7 @@ class _DriverError(Exception):
 def main() -> None:
     """Probe, or be one of the two that are probed."""
     if sys.argv[1:]:
+        _end_with(int(sys.argv[2]))
         _client(int(sys.argv[1]))
         return
     sys.stdout.write(json.dumps(asdict(probe(os.environ))) + "\n")
@@ -81,7 +89,7 @@ def probe(environment: Mapping[str, str]) -> Found:
         command = [sys.executable, "-m", "tandem._set_probe"]
         clients = [
             subprocess.Popen(
-                [*command, str(half)],
+                [*command, str(half), str(os.getpid())],
                 env=own,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -90,15 +98,15 @@ def probe(environment: Mapping[str, str]) -> Found:
             )
             for half in (0, 1)
         ]
-        return _judge(clients)
+        return _judge(clients, time.monotonic() + TIMEOUT_S)
 
 
-def _judge(clients: list[subprocess.Popen[str]]) -> Found:
+def _judge(clients: list[subprocess.Popen[str]], end_s: float) -> Found:
     try:
         # Both have their green contexts before the first one launches anything.
-        splits: list[Said] = [json.loads(_out(client).readline() or "{}") for client in clients]
+        splits: list[Said] = [json.loads(_line(client, end_s) or "{}") for client in clients]
         answers: list[Said] = [
-            json.loads(client.communicate("go\n", timeout=TIMEOUT_S)[0] or "{}")
+            json.loads(client.communicate("go\n", timeout=_left_s(end_s))[0] or "{}")
             for client in clients
         ]
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -106,13 +114,33 @@ def _judge(clients: list[subprocess.Popen[str]]) -> Found:
     finally:
         for client in clients:
             client.kill()
-            client.wait()
+        for client in clients:
+            with suppress(subprocess.TimeoutExpired):
+                client.wait(END_S)
     return _compared(splits, answers)
 
 
-def _out(client: subprocess.Popen[str]) -> IO[str]:
+def _line(client: subprocess.Popen[str], end_s: float) -> str:
+    """What it says next; empty: it has ended, or says nothing in time."""
     assert client.stdout is not None
-    return client.stdout
+    pipe, said = client.stdout.fileno(), b""
+    while not said.endswith(b"\n"):
+        ready, _, _ = select.select([pipe], [], [], _left_s(end_s))
+        if not ready or not (piece := os.read(pipe, select.PIPE_BUF)):
+            return ""
+        said += piece
+    return said.decode()
+
+
+def _left_s(end_s: float) -> float:
+    return max(0.0, end_s - time.monotonic())
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel end this process when that one ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)  # it has ended already
 
 
 def _compared(splits: list[Said], answers: list[Said]) -> Found:
