@@ -7,6 +7,7 @@ three waiting for a turn is part of it (csrc/core/dag/requests.h).
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,29 +28,34 @@ class RequestKind(IntEnum):
 
 @dataclass(slots=True)
 class Latency:
-    """The newest requests of one job: at most MOST, none older than SPAN_NS."""
+    """The newest requests of one job: at most MOST, none older than SPAN_NS.
+
+    They are kept in order of their durations, too: decisions about turns ask for the percentile.
+    """
 
     kind: RequestKind = RequestKind.BURST
-    _p99_ns: int | None = None  # None: to be counted anew
-    _ended: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=MOST))
+    _ended: deque[tuple[int, int]] = field(default_factory=deque)
+    _sorted_ns: list[int] = field(default_factory=list)
 
     def add(self, durations_ns: Iterable[int], now_ns: int) -> None:
         """Requests that ended just now."""
-        self._p99_ns = None
-        self._ended.extend((now_ns, duration_ns) for duration_ns in durations_ns)
+        for duration_ns in durations_ns:
+            if len(self._ended) == MOST:
+                self._drop()
+            self._ended.append((now_ns, duration_ns))
+            insort(self._sorted_ns, duration_ns)
         self.age(now_ns)
 
     def age(self, now_ns: int) -> None:
         """Forget what is too old."""
         while self._ended and now_ns - self._ended[0][0] > SPAN_NS:
-            self._ended.popleft()
-            self._p99_ns = None
+            self._drop()
 
     def restart(self, kind: RequestKind) -> None:
         """They are told in another way from now on: the two are not compared."""
         self.kind = kind
         self._ended.clear()
-        self._p99_ns = None
+        self._sorted_ns.clear()
 
     @property
     def count(self) -> int:
@@ -59,9 +65,7 @@ class Latency:
     @property
     def p99_ns(self) -> int:
         """99 of 100 requests took no longer; 0 = there was none."""
-        if self._p99_ns is None:
-            self._p99_ns = percentile_ns([duration_ns for _, duration_ns in self._ended], 0.99)
-        return self._p99_ns
+        return _at(self._sorted_ns, 0.99)
 
     @property
     def rate(self) -> float:
@@ -71,12 +75,19 @@ class Latency:
         span_ns = self._ended[-1][0] - self._ended[0][0]
         return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
 
+    def _drop(self) -> None:
+        """The oldest."""
+        _, duration_ns = self._ended.popleft()
+        del self._sorted_ns[bisect_left(self._sorted_ns, duration_ns)]
+
 
 def percentile_ns(durations_ns: Sequence[int], part: float) -> int:
     """The least of them that so great a part does not exceed (nearest rank); 0 of none.
 
     Of fewer than 100 the 99th percentile is the longest.
     """
-    if not durations_ns:
-        return 0
-    return sorted(durations_ns)[max(0, ceil(part * len(durations_ns)) - 1)]
+    return _at(sorted(durations_ns), part)
+
+
+def _at(sorted_ns: Sequence[int], part: float) -> int:
+    return sorted_ns[max(0, ceil(part * len(sorted_ns)) - 1)] if sorted_ns else 0

@@ -1,8 +1,12 @@
 """What the requests of a job take, as the daemon knows it."""
 
+from collections import deque
+from random import Random
+
 import pytest
 from talk import BATCH, LATENCY, MS, Talk
 
+from tandemd.core import latency as latency_module
 from tandemd.core.events import RequestsServed
 from tandemd.core.explain import explain
 from tandemd.core.latency import MOST, SPAN_NS, Latency, RequestKind, percentile_ns
@@ -40,6 +44,18 @@ def test_old_requests_are_forgotten_and_there_are_never_too_many():
     latency.age(2 * SPAN_NS + 1)
 
     assert (latency.count, latency.p99_ns) == (0, 0)
+
+
+def test_the_percentile_is_that_of_what_is_kept_whatever_came_and_went(monkeypatch):
+    latency, kept, chance = Latency(), deque(maxlen=MOST), Random(5)
+    monkeypatch.setattr(latency_module, "percentile_ns", None)  # nothing is sorted anew
+    for now_ns in range(0, 4 * SPAN_NS, SPAN_NS // 10):
+        durations_ns = [chance.randrange(1000) for _ in range(chance.randrange(1000))]
+        latency.add(durations_ns, now_ns)
+        kept.extend((now_ns, duration_ns) for duration_ns in durations_ns)
+        young = [duration_ns for at_ns, duration_ns in kept if now_ns - at_ns <= SPAN_NS]
+
+        assert (latency.count, latency.p99_ns) == (len(young), percentile_ns(young, 0.99))
 
 
 def test_requests_that_are_marked_are_not_mixed_with_bursts():
