@@ -105,6 +105,10 @@ class Interference:
         self.weights = solve(self._matrix, self._vector)
         self.count += 1
 
+    def frozen(self) -> Interference:
+        """The same, which learns no more: for other threads."""
+        return Interference(weights=self.weights, count=self.count)
+
     @property
     def error(self) -> float | None:
         """Mean of |predicted - measured| / measured, each predicted before it was learnt."""

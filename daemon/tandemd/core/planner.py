@@ -5,13 +5,14 @@ those the one with most progress. Few jobs are planned exhaustively, more of the
 objective gets the smallest room that does, or moves in with another one where that saves room, and
 all others share what is left.
 
-Another plan is gone by at once where jobs came or went, and else only where it was better by
-`BETTER` in `WINDOWS` looks in a row.
+The daemon tells plans (`tandem partition plan`) and goes by none. For whoever does, so far the
+simulation in bench/partition_mixes.py, `Planner` goes by another plan at once where jobs came or
+went, and else only where it was better by `BETTER` in `WINDOWS` looks in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, inf
@@ -19,6 +20,8 @@ from math import comb, inf
 from tandemd.core.plans import Part, Plan, Scene, Valued, Worker
 
 MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
+FEW = 16  # jobs; of more, best fit does not try everything either,
+SPARES = (0, 2, 8)  # but to keep so many groups
 BETTER = 0.07  # of the progress that is
 WINDOWS = 2
 _DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
@@ -86,22 +89,24 @@ def _count(jobs: int, groups: int) -> float:
 
 
 def _fits(scene: Scene) -> Iterator[Plan]:
-    """Best fit, with more and more groups kept for those without an objective."""
-    for spare in range(scene.gpu.groups):
-        plan = _fit(scene, spare)
+    """Best fit, with more and more groups kept for those without an objective, or to share less."""
+    workers = scene.workers.values()
+    needs = {w.name: _need(w, scene) for w in workers if w.slo_ns or w.groups}
+    groups = scene.gpu.groups
+    spares = range(groups) if len(workers) <= FEW else SPARES
+    for spare in (spare for spare in spares if spare < groups):
+        plan = _fit(needs, scene, spare)
         if plan is not None:
             yield plan
 
 
-def _fit(scene: Scene, spare: int) -> Plan | None:
-    """None: there is not so much room."""
-    workers = scene.workers.values()
-    needs = {w.name: _need(w, scene) for w in workers if w.slo_ns or w.groups}
+def _fit(needs: Mapping[str, int], scene: Scene, spare: int) -> Plan | None:
+    """`needs`: groups of each job that has an objective. None: there is not so much room."""
     parts: list[Part] = []
     for name in sorted(needs, key=lambda one: needs[one], reverse=True):
         room = scene.gpu.groups - spare - sum(part.groups for part in parts)
         parts = _house(name, needs[name], parts, room, scene)
-    rest = tuple(worker.name for worker in workers if worker.name not in needs)
+    rest = tuple(name for name in scene.workers if name not in needs)
     left = scene.gpu.groups - sum(part.groups for part in parts)
     if left < 0 or (rest and left < 1):
         return None

@@ -6,7 +6,7 @@ work of which nobody knows what it is bound by as if neither it nor a neighbour 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tandemd.core.foresight import features
@@ -23,11 +23,11 @@ UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Jobs of an island, ready to be planned for; of the loop's thread no more."""
+    """Jobs of an island, ready to be planned for: copies, for any thread."""
 
     scene: Scene
     mode: str
-    jobs: tuple[Job, ...]  # in the order of the scene
+    titles: Mapping[str, str]  # what people called the jobs, by name
     measured_p99_ns: dict[str, int]  # of the jobs whose requests are known
     model_count: int  # measurements behind what is foretold of neighbours
     model_error: float | None  # of these
@@ -56,9 +56,9 @@ def outlook(
     doubts: list[str] = []
     workers = [_worker(job, group, gpu, options, doubts) for job, group in jobs]
     return Outlook(
-        scene=Scene({worker.name: worker for worker in workers}, gpu, model),
+        scene=Scene({worker.name: worker for worker in workers}, gpu, model.frozen()),
         mode=options.mode_of(gpus),
-        jobs=tuple(job for job, _ in jobs),
+        titles={job.display_name: job.spec.name for job, _ in jobs},
         measured_p99_ns={j.display_name: j.latency.p99_ns for j, _ in jobs if j.latency.count},
         model_count=model.count,
         model_error=model.error,

@@ -46,13 +46,13 @@ def _plan(valued: Valued, seen: Outlook) -> pb.Plan:
 
 
 def _job(name: str, part: Part, forecast: Forecast, seen: Outlook) -> pb.PlannedJob:
-    spec = next(job.spec for job in seen.jobs if job.display_name == name)
+    worker = seen.scene.workers[name]
     p99 = Duration()
     p99.FromNanoseconds(int(forecast.p99_ns) if isfinite(forecast.p99_ns) else 0)
-    has_requests = seen.scene.workers[name].rate or spec.slo_p99_ns
+    has_requests = worker.rate or worker.slo_ns
     return pb.PlannedJob(
         job=name,
-        display_name=spec.name,
+        display_name=seen.titles[name],
         sms=part.groups * seen.scene.gpu.sms_of_group,
         shares_with=[other for other in part.members if other != name],
         progress_ratio=forecast.progress,

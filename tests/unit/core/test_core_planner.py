@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tandemd.core.interference import Features, Interference
-from tandemd.core.planner import BETTER, Planner, alternatives, best, candidates
+from tandemd.core.planner import BETTER, SPARES, Planner, alternatives, best, candidates
 from tandemd.core.plans import Gpu, Part, Scene, Worker
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -47,6 +47,16 @@ def test_two_of_which_neither_fills_the_gpu_run_side_by_side():
     assert found.kind == "space"
     assert parts(found) == {("a",): 4, ("b",): 4}
     assert found.progress == pytest.approx(2)
+
+
+@pytest.mark.parametrize("rest", [0, 5])
+def test_of_many_jobs_few_plans_are_looked_at(rest):
+    served = [worker(f"s{i}", knee=2, slo_ns=SECOND, rate=1.0) for i in range(50)]
+    others = [worker(f"r{i}") for i in range(rest)]
+
+    plans = list(candidates(scene(*served, *others)))
+
+    assert 2 <= len(plans) <= 1 + len(SPARES)  # and to share nothing but time
 
 
 def test_two_that_slow_each_other_down_had_better_take_turns():

@@ -4,7 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
-from tandemd.core.interference import Interference
+from tandemd.core.interference import Features, Interference, Neighbour
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import Bound, Mix, Options
 from tandemd.core.planning import how_to, outlook
@@ -87,6 +87,19 @@ def test_the_plans_are_the_planners(talk):
 
     assert [valued.kind for valued in found.alternatives()] == ["space", "time"]
     assert found.taking_turns() == found.alternatives()[1]
+
+
+def test_what_happens_later_does_not_change_what_was_seen(talk):
+    talk.attach(1, NORMAL, name="resnet")
+    model = Interference()
+    found = seen(talk, model)
+    weights = found.scene.model.weights
+
+    model.learn(Neighbour(Features(sm=1.0)), Neighbour(Features(sm=1.0)), 3.0)
+    talk.update(1, name="another")
+
+    assert model.weights != weights == found.scene.model.weights
+    assert found.titles == {"j-1": "resnet"}
 
 
 def test_where_nobody_is_there_are_no_plans(talk):
