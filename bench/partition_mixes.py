@@ -181,15 +181,31 @@ def arrivals(rates: Mapping[str, float], span_s: float, seed: int) -> list[tuple
     return sorted(found)
 
 
-def missed_parts(machine: Machine) -> dict[str, float]:
-    """Of the requests of each network; who waits still counts by how long it has."""
+def ends_of(machine: Machine) -> list[tuple[str, float, float]]:
+    """Name, came, ended of all requests that came; who waits still has waited until now."""
     waiting = [
         *(each for room in machine.rooms for each in waiting_in(room)),
         *((r.batch.name, came_s) for r in machine.rooms if r.batch for came_s in r.batch.came_s),
     ]
-    ends = [*machine.done, *((name, came_s, machine.now_s) for name, came_s in waiting)]
+    return [*machine.done, *((name, came_s, machine.now_s) for name, came_s in waiting)]
+
+
+def late_and_all(machine: Machine) -> tuple[Counter[str], Counter[str]]:
+    """Requests of each network that missed, and all that came."""
+    ends = ends_of(machine)
     late = Counter(name for name, came, end in ends if (end - came) * 1e3 > NAMED[name].slo_ms)
-    total = Counter(name for name, _, _ in ends)
+    return late, Counter(name for name, _, _ in ends)
+
+
+def missed_part(machine: Machine) -> float:
+    """Of all requests."""
+    late, total = late_and_all(machine)
+    return late.total() / total.total()
+
+
+def missed_parts(machine: Machine) -> dict[str, float]:
+    """Of the requests of each network."""
+    late, total = late_and_all(machine)
     return {name: late[name] / total[name] for name in total}
 
 
@@ -338,6 +354,7 @@ class Tuned:
                 least=1,
                 most=room.groups + max([0, *(spare[id(r)] for r in rooms if r is not room)]),
                 step=1,
+                together=frozenset(map(_number, room.members)),
             )
             for room in rooms
             for name in room.members
@@ -385,9 +402,7 @@ def fluctuate(
         begin_s = number * PERIOD_S
         for window in range(int(PERIOD_S / WINDOW_S)):
             _play_window(tuned, come, begin_s, window * WINDOW_S)
-    done = tuned.machine.done
-    late = sum((end - came) * 1e3 > NAMED[name].slo_ms for name, came, end in done)
-    return late / len(done), tuned.changes
+    return missed_part(tuned.machine), tuned.changes
 
 
 def _play_window(

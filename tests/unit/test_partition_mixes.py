@@ -112,6 +112,7 @@ def test_of_each_network_is_told_how_many_missed_who_waits_included():
     made.done = [("lenet", 0.0, 0.004), ("lenet", 0.0, 0.002), ("vgg16", 0.0, 0.1)]
 
     assert mixes.missed_parts(made) == {"vgg16": 0.0, "lenet": 1 / 4}
+    assert mixes.missed_part(made) == 1 / 5
 
 
 def test_the_planner_moves_out_who_cannot_wait_for_long_batches():
