@@ -85,7 +85,7 @@ def _measure(place: Stage, cpu: int) -> dict[str, Rounds]:
             _plain(place, found["passthrough"], {**batch, "TANDEM_DISABLE": "1"}, cpu)
             with listening(place.attach_socket) as listener:
                 for name, wanted in ATTACHED.items():
-                    _attached(place, listener, found[name], wanted, cpu)
+                    attached(place, listener, found[name], wanted, cpu)
         with place.daemon():
             for number in range(1, ROUNDS + 1):
                 progress(f"with tandemd, round {number} of {ROUNDS}")
@@ -98,7 +98,7 @@ def _plain(place: Stage, rounds: Rounds, env: Mapping[str, str], cpu: int) -> No
         read_round(child, rounds)
 
 
-def _attached(
+def attached(
     place: Stage, listener: socket.socket, rounds: Rounds, wanted: Treatment, cpu: int
 ) -> None:
     """Run the program once under the hand-moved daemon."""
@@ -118,7 +118,7 @@ def _command(place: Stage, cpu: int, groups: int) -> list[str]:
 
 
 def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
-    added = {name: _added(rounds, "") for name, rounds in found.items()}
+    added = {name: added_ns(rounds) for name, rounds in found.items()}
     full = added["full"]
     figures = {
         "alone_ns": smallest_median(found["alone"]["bare"]),  # a process without the shim
@@ -126,7 +126,7 @@ def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
         "full_ns": smallest_median(found["full"]["found"]),
         "added_ns": full,
         "latency_active_added_ns": max(added["latency_peer"], added["latency_class"]),
-        "marker_ns": _added(found["full"], "_query") - full,
+        "marker_ns": added_ns(found["full"], "_query") - full,
         "usual_segments_marker_share_ns": added["usual_segments"] - full,
         "set_ns": added["in_a_set"] - full,  # what the set adds to the rest
         "noise_ns": added["alone"],  # the same function twice: 0 but for the noise
@@ -137,5 +137,6 @@ def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-def _added(rounds: Rounds, suffix: str) -> float:
+def added_ns(rounds: Rounds, suffix: str = "") -> float:
+    """What a launch costs more as a program finds it than bare: of the quietest rounds."""
     return smallest_median(rounds[f"found{suffix}"]) - smallest_median(rounds[f"bare{suffix}"])

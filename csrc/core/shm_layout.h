@@ -348,7 +348,7 @@ enum class StayReason : uint32_t {
   kPerThread = 1,  // a default stream of a thread
   kBlocking = 2,   // made without CU_STREAM_NON_BLOCKING
   kElsewhere = 3,  // of another context than the primary one, or of a green context of the job's own
-  kCapturing = 4,  // goes there once the capture has ended
+  kCapturing = 4,  // has captured: what is in graphs cannot go
   kRefused = 5,    // the driver would not, or there are too many
 };
 inline constexpr uint32_t kStayReasonCount = 6;

@@ -19,6 +19,7 @@ namespace tandem::shim::handlers {
 template <class Call, class... A>
 CUresult begin_capture(CUstream stream, A... rest) {
   const uint64_t named = normalise(stream, Call::kPerThread);
+  partition::keep_home(as_stream(named), shm::StayReason::kCapturing);
   Channel* channel = g_channel.load(std::memory_order_acquire);
   const OwnedStream owned(channel, named);
   const bool has_segment = owned.slot() != kNoSlot && !channel->observe;
@@ -40,11 +41,10 @@ CUresult end_capture(CUstream stream, A... rest) {
 template <class Call>
 CUresult destroy_stream(CUstream stream) {
   retire_stream(stream);
+  partition::Ending ending(stream);
   const CUresult result = Call::real(stream);
-  if (result == CUDA_SUCCESS) {
-    partition::forget_stream(stream);
-    note_stream_destroyed(stream);
-  }
+  ending.end(result == CUDA_SUCCESS);
+  if (result == CUDA_SUCCESS) note_stream_destroyed(stream);
   return result;
 }
 // The streams outlive the green context, detached; nothing may be put into them any more.

@@ -98,7 +98,7 @@ CUresult launch_on_devices(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigne
   const auto real = [&] { return Call::real(launches, count, flags); };
   if (!launches || !count) return real();
   if (partition::is_on()) {
-    for (unsigned i = 0; i < count; ++i) partition::keep_home(launches[i].hStream);
+    for (unsigned i = 0; i < count; ++i) partition::keep_home(launches[i].hStream, shm::StayReason::kElsewhere);
   }
   const auto describe = [&](unsigned i) {
     const CUDA_LAUNCH_PARAMS& launch = launches[i];

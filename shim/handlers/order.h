@@ -59,6 +59,7 @@ template <class Call>
 CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   const uint64_t named = normalise(stream, Call::kPerThread);
   // It may join a capture now, as in begin_capture.
+  if (any_capture()) partition::keep_home(as_stream(named), shm::StayReason::kCapturing);
   const OwnedStream owned(
       any_capture() ? g_channel.load(std::memory_order_acquire) : nullptr, named);
   return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),

@@ -103,6 +103,7 @@ void start_session_on(CUdevice device) {
   start_clock();
   resolve_shares(device);
   make_hello(device);
+  partition::attach_on(device);
   attach(kFirstAttachMs);
   if (start_helper()) {
     g_session.store(SessionState::kStarted, std::memory_order_release);

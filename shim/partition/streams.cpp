@@ -16,8 +16,8 @@ std::atomic<bool> g_on{false};
 
 // A handle that work was submitted to. Rows never move, and are used again for other handles.
 struct Row {
-  std::atomic<uint64_t> handle;   // kFree, kGone, or the handle; release behind the rest
-  std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kCapturing comes and goes
+  std::atomic<uint64_t> handle;   // kFree, kGone, kEnding, or the handle; release behind the rest
+  std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kRefused comes and goes
   std::atomic<uint32_t> lookers;  // inside calls that wait or ask. seq_cst, as `real` is: see drop_one
   std::atomic<CUstream> real;     // written by who holds `lock`
   StreamLock lock;
@@ -35,7 +35,7 @@ struct Row {
 
 namespace {
 
-constexpr uint64_t kFree = 0, kGone = 1;  // no handles: those are default streams
+constexpr uint64_t kFree = 0, kGone = 1, kEnding = 2;  // no handles: those are default streams
 constexpr uint32_t kRows = 1024;
 constexpr uint32_t kProbes = 32;
 constexpr uint32_t kNobody = ~uint32_t{0};
@@ -49,8 +49,8 @@ std::atomic<uint64_t> g_switches{0};
 std::atomic<bool> g_default_used[2];  // by kLegacy and kPerThread
 std::atomic<uint32_t> g_rowless{0};   // handles that found no place
 std::atomic<uint32_t> g_retained[kDevices];  // times the job holds each device's primary context
-CUdevice g_device = 0;        // whose primary context has the sets; under g_mutex
-CUcontext g_primary = nullptr;  // likewise; null = not known
+CUdevice g_device = 0;          // that the process attached on: whose primary context has the sets
+CUcontext g_primary = nullptr;  // that; null = not known. Under g_mutex
 
 uint32_t told() {
   const std::atomic<uint32_t>* word = g_told.load(std::memory_order_acquire);
@@ -99,7 +99,7 @@ class InContext {
 
 // The primary context of the current device, if it is alive: asking must not make it.
 bool learn_primary(CUdevice device) {
-  if (g_primary) return device == g_device;
+  if (device != g_device || g_primary) return device == g_device;
   unsigned flags = 0;
   int is_active = 0;
   if (!g_driver.cuDevicePrimaryCtxGetState || !g_driver.cuDevicePrimaryCtxRetain ||
@@ -110,7 +110,6 @@ bool learn_primary(CUdevice device) {
     return false;
   }
   g_driver.cuDevicePrimaryCtxRelease_v2(device);
-  g_device = device;
   return true;
 }
 
@@ -161,6 +160,7 @@ Row* add(CUstream handle) {
   return row;
 }
 
+// One that is being destroyed has its streams still.
 bool is_handle(uint64_t handle) { return handle > kGone; }
 
 template <class Do>
@@ -252,14 +252,19 @@ bool go(Row& row, uint32_t word) {
   return true;
 }
 
-// Caller holds the row's lock. Cold: a stream gets here when it is told another set, or captures.
+// Caller holds the row's lock. Asks the driver: there are captures begun before this process attached.
+bool captures(const Row& row) {
+  const RelaxedCapture relaxed;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (g_driver.cuStreamIsCapturing) g_driver.cuStreamIsCapturing(row.real.load(), &status);
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Caller holds the row's lock. Cold: a stream gets here when it is told another set.
 __attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
   if (word == 0) return;  // a daemon that has not said anything yet
   const RelaxedCapture relaxed;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (any_capture() && g_driver.cuStreamIsCapturing)
-    g_driver.cuStreamIsCapturing(row.real.load(), &status);
-  if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
+  if (captures(row)) {
     row.stays.store(staying(shm::StayReason::kCapturing), std::memory_order_relaxed);
     return;
   }
@@ -270,7 +275,7 @@ __attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
 
 bool may_go(const Row& row) {
   const uint32_t stays = row.stays.load(std::memory_order_relaxed);
-  return stays == 0 || stays >= staying(shm::StayReason::kCapturing);
+  return stays == 0 || stays == staying(shm::StayReason::kRefused);
 }
 
 // What the old sets had is done. Caller holds the row's lock.
@@ -307,10 +312,14 @@ void empty(Row& row) {
   row.handle.store(kGone, std::memory_order_release);
 }
 
-void send_home(Row& row) {
+// Unless it was destroyed meanwhile.
+void send_home(Row& row, uint64_t handle, shm::StayReason* for_good) {
   row.lock.lock();
-  if (row.set != kWhole) go(row, shm::word_of({0, 0, 1}));
-  row.seen.store(kNobody, std::memory_order_relaxed);
+  if (row.handle.load(std::memory_order_relaxed) == handle) {
+    if (row.set != kWhole && !captures(row)) go(row, shm::word_of({0, 0, 1}));
+    row.seen.store(kNobody, std::memory_order_relaxed);
+    if (for_good) row.stays.store(staying(*for_good), std::memory_order_relaxed);
+  }
   row.lock.unlock();
 }
 
@@ -335,7 +344,13 @@ void Stream::enter(How how, bool per_thread) {
   if (how == How::kLook) {
     row->lookers.fetch_add(1);
   } else {
-    row->lock.lock();
+    if (how != How::kHoldIfFree) row->lock.lock();
+    else if (!row->lock.try_lock()) return forgo();
+    if (__builtin_expect(row->handle.load(std::memory_order_relaxed) != handle, 0)) {
+      row->lock.unlock();  // destroyed meanwhile
+      row_ = nullptr;
+      return;
+    }
     locked_ = true;
     const uint32_t word = told();
     if (how == How::kFollow &&
@@ -346,10 +361,17 @@ void Stream::enter(How how, bool per_thread) {
   real_ = row->real.load();
 }
 
+void Stream::forgo() {
+  row_ = nullptr;
+  is_free_ = false;
+}
+
 void Stream::leave() {
   if (locked_) row_->lock.unlock();
   else row_->lookers.fetch_sub(1);
 }
+
+void attach_on(CUdevice device) { g_device = device; }
 
 void obey(const std::atomic<uint32_t>& sm_set, bool is_first) {
   if (is_first && sm_set.load(std::memory_order_relaxed) != 0)
@@ -393,22 +415,26 @@ void copy_settings(CUstream handle) {
   }
 }
 
-void keep_home(CUstream handle) {
+void keep_home(CUstream handle, shm::StayReason reason) {
   if (!is_on() || is_default_stream(reinterpret_cast<uint64_t>(handle))) return;
   Row* row = find(reinterpret_cast<uint64_t>(handle));
   if (!row) row = add(handle);
-  if (!row || !may_go(*row)) return;
-  send_home(*row);
-  row->stays.store(staying(shm::StayReason::kElsewhere), std::memory_order_relaxed);
+  if (row && may_go(*row)) send_home(*row, reinterpret_cast<uint64_t>(handle), &reason);
 }
 
-void forget_stream(CUstream handle) {
+Ending::Ending(CUstream handle) : handle_(handle) {
   if (!is_on()) return;
-  Row* row = find(reinterpret_cast<uint64_t>(handle));
-  if (!row) return;
-  row->lock.lock();
-  empty(*row);
-  row->lock.unlock();
+  row_ = find(reinterpret_cast<uint64_t>(handle));
+  if (!row_) return;
+  row_->lock.lock();
+  row_->handle.store(kEnding, std::memory_order_relaxed);
+}
+
+void Ending::end(bool is_gone) {
+  if (!row_) return;
+  if (is_gone) empty(*row_);
+  else row_->handle.store(reinterpret_cast<uint64_t>(handle_), std::memory_order_release);
+  row_->lock.unlock();
 }
 
 void forget_context(CUcontext context) {
@@ -429,7 +455,7 @@ void before_release(CUdevice device, bool is_reset) {
   const bool is_last = g_retained[device].load(std::memory_order_relaxed) <= 1;
   if (!is_on() || !g_primary || device != g_device || !(is_reset || is_last)) return;
   each_row([](Row& row) {
-    if (may_go(row)) send_home(row);
+    if (may_go(row)) send_home(row, row.handle.load(std::memory_order_relaxed), nullptr);
   });
   const HoldsMutex held(&g_mutex);
   for (int set = 0; set < kSets; ++set) {

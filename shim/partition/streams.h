@@ -8,8 +8,9 @@
 // 2. A stream goes between two submissions, be it that the next one finds another word, be it that the
 //    helper does: an event behind all that the old stream has is awaited by the new one first. Work in
 //    flight is not touched, and nothing that comes later runs outside of the set, or too early.
-// 3. One that captures stays until the capture has ended. One that the driver refuses to move stays
-//    where it is until it is told another set.
+// 3. One that captures, or joins a capture, is on the whole device from then on: what it captures would
+//    stay in the context of its set for ever ("Graph Management": a node keeps the context it was made
+//    in). One that the driver refuses to move stays where it is until it is told another set.
 // 4. A call that adds to a stream has it to itself meanwhile. One that waits or asks does not: what it is
 //    about is there before it begins.
 // 5. Nothing of all this happens in a process that was told no set when it attached first.
@@ -33,6 +34,7 @@ enum class How : uint8_t {
   kPlain,   // is about the handle itself
   kLook,    // waits, or asks
   kHold,    // adds to the stream, wherever that is
+  kHoldIfFree,  // the same, if nobody else does
   kFollow,  // adds to it, and it goes where it is to be first
 };
 
@@ -53,15 +55,21 @@ class Stream {
 
   [[nodiscard]] CUstream real() const { return real_; }
   [[nodiscard]] CUstream handle() const { return handle_; }
+  [[nodiscard]] bool is_free() const { return is_free_; }  // false: of kHoldIfFree, nothing is to be added
 
  private:
   void enter(How how, bool per_thread);
+  void forgo();
   void leave();
 
   CUstream handle_, real_;
   Row* row_ = nullptr;
   bool locked_ = false;
+  bool is_free_ = true;
 };
+
+// The device that the process attached on, before `obey`: that of sets.
+void attach_on(CUdevice device);
 
 // The page of a daemon that was attached to. What an earlier one said last counts until this one says
 // something. First: whether there are sets at all.
@@ -75,10 +83,21 @@ bool look_after(Channel& channel);
 void copy_settings(CUstream handle);
 
 // The stream takes part in something that cannot go along: it is and stays on the whole device.
-void keep_home(CUstream handle);
+void keep_home(CUstream handle, shm::StayReason reason);
 
-// The stream is destroyed: those behind its handle are, too.
-void forget_stream(CUstream handle);
+// From before the driver destroys a stream, whose handle may be another one's at once, until it has
+// answered: then those behind the handle are destroyed, too, or all is as before.
+class Ending {
+ public:
+  explicit Ending(CUstream handle);
+  void end(bool is_gone);  // once
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+ private:
+  CUstream handle_;
+  Row* row_ = nullptr;
+};
 // The context is destroyed, with its streams.
 void forget_context(CUcontext context);
 

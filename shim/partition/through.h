@@ -93,6 +93,7 @@ CUstream stream_named(First first, Rest... rest) {
 
 template <How kHow, bool kPerThread, class Function, class... A>
 CUresult hand_over(Function function, A... arguments) {
+  if constexpr (kHow == How::kPlain) return function(arguments...);  // it may name several
   const Stream stream(stream_named(arguments...), kHow, kPerThread);
   return function(Handed<A>(arguments, stream).value...);
 }

@@ -79,7 +79,8 @@ bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
   StreamSlot& slot = channel.streams[index];
   if (slot.mark_by == MarkBy::kUndecided) decide(channel, index);
   const partition::Stream held(as_stream(slot.stream.load(std::memory_order_relaxed)),
-                               partition::How::kHold);
+                               partition::How::kHoldIfFree);
+  if (!held.is_free()) return false;  // whoever adds to it may be inside the driver for long
   const CUstream stream = held.real();
   if (slot.mark_by == MarkBy::kMemoryOperation) {
     if (g_driver.cuStreamWriteValue64_v2(stream, slot.done_address, value,

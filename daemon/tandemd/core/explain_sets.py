@@ -13,7 +13,7 @@ _WHY = {
     StayReason.PER_THREAD: "per-thread default streams",
     StayReason.BLOCKING: "made without CU_STREAM_NON_BLOCKING: {}",
     StayReason.ELSEWHERE: "in contexts of the job's own: {}",
-    StayReason.CAPTURING: "capturing a graph, and going when that is done: {}",
+    StayReason.CAPTURING: "which captured graphs, whose work keeps its SMs: {}",
     StayReason.REFUSED: "refused by the driver: {}",
 }
 

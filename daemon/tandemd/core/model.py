@@ -82,7 +82,7 @@ class StayReason(IntEnum):
     PER_THREAD = 1
     BLOCKING = 2
     ELSEWHERE = 3  # in another context than the primary one
-    CAPTURING = 4  # goes once the capture has ended
+    CAPTURING = 4  # has captured: what is in graphs cannot go
     REFUSED = 5  # the driver would not
 
 

@@ -60,6 +60,29 @@ def run(times=1):
     return works["work"].is_right()
 
 
+def captured(gpu):
+    """Work of a graph that a stream captured which had work before; whether it came out right."""
+    work = works["work"]
+    stream = work.streams[0]
+    work.submit()
+    ok(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    work.submit()
+    graph = ok(cu.cuGraphInstantiate(ok(cu.cuStreamEndCapture(stream)), 0))
+    ok(cu.cuGraphLaunch(graph, stream))
+    return work.is_right()
+
+
+def copied_setting():
+    """A setting of one stream, copied to another; as the other has it then."""
+    source, target = works["work"].streams
+    policy = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+    value = cu.CUstreamAttrValue()
+    value.syncPolicy = cu.CUsynchronizationPolicy.CU_SYNC_POLICY_BLOCKING_SYNC
+    ok(cu.cuStreamSetAttribute(source, policy, value))
+    ok(cu.cuStreamCopyAttributes(target, source))
+    return ok(cu.cuStreamGetAttribute(target, policy)).syncPolicy == value.syncPolicy
+
+
 def mixed(gpu, seed, steps=40):
     """Random work on one word, handed from stream to stream; whether it came out right."""
     chance = random.Random(seed)
@@ -71,6 +94,8 @@ def mixed(gpu, seed, steps=40):
     for step in range(steps):
         factor, addend = chance.choice((3, 5, 7)), step + 1
         what = chance.choice(("stay", "stay", "hand", "capture", "wait", "copy"))
+        if what == "capture" and at is not streams[2]:
+            what = "stay"  # one that captured goes nowhere any more
         if what == "hand":
             ok(cu.cuEventRecord(event, at))
             at = chance.choice(streams)

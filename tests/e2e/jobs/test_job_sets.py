@@ -116,6 +116,26 @@ def test_what_stays_on_the_whole_gpu_is_named(place):
     assert len(used(place, job, name="affine")) > 0
 
 
+def test_a_stream_that_captures_is_on_the_whole_gpu_from_then_on(place):
+    job = working(place, "a", "--sm", "25%")
+    job.do(f"{SPREADING}.run(1)")
+
+    assert job.do(f"{SPREADING}.captured(gpu)")
+    job.do("compute()")
+
+    told = place.tandem("explain", "a")
+    assert "streams in it: 1" in told
+    assert "which captured graphs, whose work keeps its SMs: 1" in told
+    assert max(row["sms"] for row in place.ran(job.pid) if "vadd" in row["name"]) > 32
+
+
+def test_settings_are_copied_from_stream_to_stream(place):
+    job = working(place, "a", "--sm", "25%")
+    job.do(f"{SPREADING}.run(1)")
+
+    assert job.do(f"{SPREADING}.copied_setting()")
+
+
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
