@@ -31,6 +31,7 @@ from tandemd.core.latency import percentile_ns
 
 LEAST_REQUESTS = 20  # of fewer a percentile says nothing
 CALM_WINDOWS = 3
+UNUSUAL = 50  # times as many may come in a window as are there, where nobody knows
 RATE_CHANGE = 0.25  # of the rate of requests that is another load,
 RATE_SIGMAS = 4  # if it is no chance: arrivals are counted as if they came by themselves
 MOST_REQUESTS = 4096  # of a window; more do not make its percentile better
@@ -85,7 +86,7 @@ class _Watch:
     began_ns: int  # the window
     phase: int = 0
     phase_lasted_ns: dict[int, int] = field(default_factory=dict)
-    usual: int = 0  # requests of a whole one
+    usual: int = 0  # requests of a whole one, at the rate of the newest; 0 = there was none
     durations_ns: list[int] = field(default_factory=list)
     missed: int = 0
     calm: int = 0
@@ -224,8 +225,7 @@ class Tuner:
         if not _is_over(watch, settings, now_ns):
             return False
         lasted_ns, count = max(1, now_ns - watch.began_ns), len(watch.durations_ns)
-        if lasted_ns >= settings.window_ns:
-            watch.usual = count * settings.window_ns // lasted_ns
+        watch.usual = count * settings.window_ns // lasted_ns
         _note_rate(watch, sizes.now, count, lasted_ns)
         p99_ns = percentile_ns(watch.durations_ns, 0.99)
         watch.residual = (watch.slo_ns - p99_ns) / watch.slo_ns
@@ -282,8 +282,9 @@ def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
 
 
 def _is_sure(watch: _Watch) -> bool:
-    """Its p99 will miss the objective, whatever comes until the window ends."""
-    return watch.missed > max(1.0, 0.01 * max(len(watch.durations_ns), watch.usual))
+    """Its p99 will miss the objective, if no more come than usual until the window ends."""
+    count = len(watch.durations_ns)
+    return watch.missed > max(1.0, 0.01 * max(count, watch.usual or UNUSUAL * count))
 
 
 def _is_calm(watch: _Watch, settings: Settings, now_ns: int) -> bool:

@@ -243,6 +243,33 @@ def test_what_is_fixed_does_not_keep_others_from_growing():
     assert (change.job_id, change.size) == (JOB, 6)
 
 
+def served(server, durations_ms, seconds):
+    """The changes once these have ended, evenly in so long."""
+    for duration_ms in durations_ms:
+        server.now_ns += int(seconds * SECOND / len(durations_ms))
+        server.tuner.take(JOB, [duration_ms * MS], server.now_ns)
+    return server.tuner.decide({JOB: server.sizes}, SETTINGS, server.now_ns)
+
+
+FEW_MISS = [90] * 37 + [110] * 3
+
+
+@pytest.mark.parametrize(("durations_ms", "expected"), [(FEW_MISS, 0), ([110] * 40, 1)])
+def test_a_first_window_is_cut_short_only_if_most_miss(durations_ms, expected):
+    server = serving()
+
+    assert len(served(server, durations_ms, seconds=0.2)) == expected
+
+
+def test_a_window_is_cut_short_by_as_many_misses_as_are_too_many_at_the_newest_rate():
+    server = serving()
+    served(server, [90] * 40, seconds=2)
+    assert len(served(server, FEW_MISS, seconds=0.2)) == 1  # of 40
+
+    assert len(served(server, [110] * 400, seconds=0.4)) == 1
+    assert len(served(server, FEW_MISS, seconds=0.4)) == 0  # of hundreds that are to be expected
+
+
 def test_requests_that_began_before_a_change_tell_nothing_of_it():
     server = serving(size=4)
     server.run(1)
