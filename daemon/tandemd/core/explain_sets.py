@@ -53,7 +53,13 @@ def _on_its_way(job: Job, group_sms: int) -> Iterator[str]:
     assert job.set is not None
     told = SmSet(job.set.first, job.set.count, group_sms)
     behind = [p for p in job.processes.values() if p.usage.in_set != told]
-    if behind and any(process.usage.following_streams for process in behind):
+    if any(process.usage.in_set is None for process in behind):
+        yield (
+            "it is not in its set yet, but on the whole gpu: what was running before mode "
+            "mps+green was on, or with a shim that knows no sets, stays there until it is started "
+            "anew"
+        )
+    elif any(process.usage.following_streams for process in behind):
         yield "work of it may still run where it was before, or others may still be there"
 
 

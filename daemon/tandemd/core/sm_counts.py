@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tandemd.core.events import ScalingTold
 from tandemd.core.model import Job, Options, Process
 from tandemd.core.set_places import groups_asked
+from tandemd.core.sets import Span
 from tandemd.core.space import said_share
 from tandemd.core.substrate import SUBSTRATES
 
@@ -23,20 +24,34 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
 
 
 def _in_set(job: Job, gpu: int) -> int:
-    """Groups of its set; 0 also while some process of it is not there yet."""
-    sets = [p.usage.in_set for p in job.processes.values() if gpu in p.gpus]
-    if job.set is None or any(one and one.count not in (0, job.set.count) for one in sets):
+    """Groups of its set; 0 also while some process of it is not there yet, or never will be."""
+    here = [process for process in job.processes.values() if gpu in process.gpus]
+    if job.set is None or any(_span_of(process) != job.set for process in here):
         return 0
     return job.set.count
 
 
+def _span_of(process: Process) -> Span | None:
+    """Where what can be told a set is; None: not known, or on the whole GPU."""
+    is_in = process.usage.in_set
+    return Span(is_in.first, is_in.count) if is_in and is_in.count else None
+
+
 def has_own_sms(job: Job, jobs: Iterable[Job], gpu: int) -> bool:
-    """It has a set there that is nobody else's."""
-    return job.set is not None and not any(
-        other is not job and other.set is not None and other.set.overlap(job.set)
+    """It is in a set there, and nothing of anybody else is, can come, or has the whole GPU."""
+    return _in_set(job, gpu) > 0 and not any(
+        _may_use(job.set, other, process)
         for other in jobs
-        if any(gpu in process.gpus for process in other.processes.values())
+        for process in other.processes.values()
+        if other is not job and gpu in process.gpus
     )
+
+
+def _may_use(span: Span | None, other: Job, process: Process) -> bool:
+    is_in, is_to_be = _span_of(process), other.set
+    if span is None or is_in is None or is_to_be is None or any(process.usage.staying_streams):
+        return True
+    return bool(span.overlap(is_in) or span.overlap(is_to_be))
 
 
 def asked_sms(job: Job, gpu: int, options: Options) -> int:

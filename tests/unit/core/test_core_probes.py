@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tandemd.core.events import ScalingTold
-from tandemd.core.model import Job, JobClass, JobSpec, Options, Process, Split, Usage
+from tandemd.core.model import Job, JobClass, JobSpec, Options, Process, SmSet, Split, Usage
 from tandemd.core.probes import PATIENCE_NS, REMEMBER_NS, RETRY_NS, Probes
 from tandemd.core.scaling import SHARED, Curve
 from tandemd.core.sets import Span
@@ -46,8 +46,16 @@ def make(number, scaling=None, *, groups=GROUPS, **spec):
     process = Process(process_id=number, job_id=number, gpu=0, usage=Usage(process_id=number))
     process.scaling, process.scaling_doubt = scaling, "" if scaling else "graphs only"
     job.processes[number] = process
-    job.set = Span(0, groups)
+    put(job, Span(0, groups))
     return job
+
+
+def put(job, span):
+    """It is to be there, and is."""
+    job.set = span
+    for process in job.processes.values():
+        is_in = SmSet(span.first, span.count, GROUP_SMS)
+        process.usage = replace(process.usage, in_set=is_in)
 
 
 def by_id(*jobs):
@@ -134,12 +142,37 @@ def test_a_job_that_shares_its_sms_is_given_some_of_its_own_to_be_recorded():
 
 def test_a_set_is_a_jobs_own_where_nobody_elses_overlaps_it():
     jobs = [make(1, groups=4), make(2, groups=4), make(3, groups=16)]
-    jobs[1].set = Span(4, 4)
+    put(jobs[1], Span(4, 4))
     jobs[2].processes.clear()
 
     assert has_own_sms(jobs[0], jobs, 0)
-    jobs[1].set = Span(3, 4)
+    jobs[1].set = Span(3, 4)  # to come
     assert not has_own_sms(jobs[0], jobs, 0)
+    put(jobs[1], Span(3, 4))
+    jobs[1].set = Span(4, 4)  # to go
+    assert not has_own_sms(jobs[0], jobs, 0)
+
+
+@pytest.mark.parametrize("whose", [0, 1])
+@pytest.mark.parametrize("usage", [{"in_set": None}, {"in_set": SmSet(0, 0, GROUP_SMS)}])
+def test_who_has_the_whole_gpu_is_in_no_set_and_in_all_of_others(whose, usage):
+    jobs = [make(1, groups=4), make(2)]
+    put(jobs[1], Span(4, 4))
+    process = jobs[whose].processes[whose + 1]
+    process.usage = replace(process.usage, **usage)
+
+    assert not has_own_sms(jobs[0], jobs, 0)
+    assert [given_sms(job, 0, OPTIONS) > 0 for job in jobs] == [whose != 0, whose != 1]
+
+
+def test_work_of_others_that_stays_on_the_whole_gpu_is_in_its_set():
+    jobs = [make(1, groups=4), make(2)]
+    put(jobs[1], Span(4, 4))
+    process = jobs[1].processes[2]
+    process.usage = replace(process.usage, staying_streams=(1, 0, 0, 0, 0, 0))
+
+    assert not has_own_sms(jobs[0], jobs, 0)
+    assert has_own_sms(jobs[1], jobs, 0)
 
 
 def test_a_probe_that_records_nothing_is_given_up_and_not_tried_again_soon():
