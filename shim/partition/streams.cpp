@@ -26,7 +26,7 @@ struct Row {
   std::atomic<uint32_t> seen;  // the word that it last acted on; others only look
   CUcontext context;
   CUevent left;   // behind its work in the sets before
-  bool is_leaving;  // `left` has not been reached yet
+  std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only look. Relaxed
   // Under g_mutex:
   int set;                  // that `real` is in, or is about to be
   int set_before;           // still has work, or may have; kWhole: none that matters
@@ -153,7 +153,7 @@ Row* add(CUstream handle) {
   row->seen.store(0, std::memory_order_relaxed);
   row->context = context;
   row->left = nullptr;
-  row->is_leaving = false;
+  row->is_leaving.store(false, std::memory_order_relaxed);
   row->set = row->set_before = kWhole;
   for (CUstream& stream : row->streams) stream = nullptr;
   row->handle.store(number, std::memory_order_release);
@@ -247,7 +247,7 @@ bool go(Row& row, uint32_t word) {
   if (!went) return false;
   row.real.store(next);
   row.word = word;
-  row.is_leaving = true;
+  row.is_leaving.store(true, std::memory_order_relaxed);
   g_switches.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -280,24 +280,30 @@ bool may_go(const Row& row) {
 
 // What the old sets had is done. Caller holds the row's lock.
 void look_at_leaving(Row& row) {
-  if (!row.is_leaving) return;
+  if (!row.is_leaving.load(std::memory_order_relaxed)) return;
   if (row.left && g_driver.cuEventQuery(row.left) == CUDA_ERROR_NOT_READY) return;
-  row.is_leaving = false;
+  row.is_leaving.store(false, std::memory_order_relaxed);
   const HoldsMutex held(&g_mutex);
   row.set_before = kWhole;
 }
 
 // Whether the stream is where it is to be, and has left where it was.
+bool is_there(const Row& row, uint32_t word) {
+  return row.seen.load(std::memory_order_relaxed) == word &&
+         !row.is_leaving.load(std::memory_order_relaxed);
+}
+
+// Likewise, after having it go there.
 bool look_after_row(Row& row, uint32_t word) {
   if (!may_go(row)) return true;
-  if (row.seen.load(std::memory_order_relaxed) == word && !row.is_leaving) return true;
+  if (is_there(row, word)) return true;
   if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
   if (row.seen.load(std::memory_order_relaxed) != word) follow(row, word);
   const InContext home(row.context);
   look_at_leaving(row);
-  const bool is_there = row.seen.load(std::memory_order_relaxed) == word && !row.is_leaving;
+  const bool now_there = is_there(row, word);
   row.lock.unlock();
-  return is_there;
+  return now_there;
 }
 
 // Caller holds the row's lock; the driver's streams behind the handle are destroyed, not the handle's own.

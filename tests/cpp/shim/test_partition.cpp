@@ -1,0 +1,281 @@
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "pages.h"
+#include "sets.h"
+#include "streams.h"
+#include "through.h"
+
+using namespace pages;
+
+namespace {
+
+constexpr unsigned kGroups = 16, kGroupSms = 8;
+
+// A driver that knows what is ordered before what: of each stream, up to which launch of its handle.
+struct Model {
+  std::mutex mutex;
+  std::map<CUstream, CUstream> handle;     // of every stream there is
+  std::map<CUstream, CUgreenCtx> context;  // of those of green contexts
+  std::map<CUgreenCtx, uint32_t> groups;   // first | count << 16, of those that live
+  std::map<CUstream, uint64_t> behind;     // its next work comes after so many launches
+  std::map<CUevent, uint64_t> events;      // likewise
+  std::map<CUstream, uint64_t> launches;   // so far, by handle
+  std::set<CUstream> capturing;
+  uint64_t disordered = 0, homeless = 0, next = 0x10000, last_groups = 0;
+  CUdevResourceDesc described = nullptr;
+};
+Model* g_model;
+
+template <class T>
+T fresh() {
+  return reinterpret_cast<T>(g_model->next += 0x100);
+}
+
+CUresult launch(CUstream stream) {
+  const std::lock_guard<std::mutex> held(g_model->mutex);
+  const auto known = g_model->handle.find(stream);
+  if (known == g_model->handle.end()) return ++g_model->homeless, CUDA_ERROR_INVALID_HANDLE;
+  const auto context = g_model->context.find(stream);
+  if (context != g_model->context.end() && !g_model->groups.count(context->second)) ++g_model->homeless;
+  uint64_t& count = g_model->launches[known->second];
+  if (g_model->behind[stream] != count) ++g_model->disordered;
+  g_model->behind[stream] = ++count;
+  g_model->last_groups = context == g_model->context.end() ? 0 : g_model->groups[context->second];
+  return CUDA_SUCCESS;
+}
+
+void make_model_driver() {
+  make_driver();
+  g_driver.cuStreamGetCtx = [](CUstream stream, CUcontext* context) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    return *context = reinterpret_cast<CUcontext>(0x1000l),
+           g_model->handle.count(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  };
+  g_driver.cuStreamGetCtx_v2 = [](CUstream, CUcontext* context, CUgreenCtx* green) {
+    *context = reinterpret_cast<CUcontext>(0x1000l), *green = nullptr;
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuStreamGetFlags = [](CUstream, unsigned* flags) {
+    return *flags = CU_STREAM_NON_BLOCKING, CUDA_SUCCESS;
+  };
+  g_driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+  g_driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+  g_driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int* active) {
+    return *active = 1, CUDA_SUCCESS;
+  };
+  g_driver.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
+    return *context = reinterpret_cast<CUcontext>(0x1000l), CUDA_SUCCESS;
+  };
+  g_driver.cuDevicePrimaryCtxRelease_v2 = [](CUdevice) { return CUDA_SUCCESS; };
+  g_driver.cuDeviceGetDevResource = [](CUdevice, CUdevResource* all, CUdevResourceType) {
+    return all->sm.smCount = kGroups * kGroupSms, CUDA_SUCCESS;
+  };
+  g_driver.cuDevSmResourceSplitByCount = [](CUdevResource* groups, unsigned* count,
+                                            const CUdevResource*, CUdevResource*, unsigned,
+                                            unsigned) {
+    *count = kGroups;
+    for (unsigned i = 0; groups && i < kGroups; ++i) groups[i].sm.smCount = kGroupSms;
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuDevResourceGenerateDesc = [](CUdevResourceDesc* out, CUdevResource*, unsigned count) {
+    return *out = reinterpret_cast<CUdevResourceDesc>(uint64_t{count}), CUDA_SUCCESS;
+  };
+  g_driver.cuGreenCtxCreate = [](CUgreenCtx* out, CUdevResourceDesc count, CUdevice, unsigned) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    *out = fresh<CUgreenCtx>();
+    g_model->groups[*out] = static_cast<uint32_t>(reinterpret_cast<uint64_t>(count));
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuGreenCtxDestroy = [](CUgreenCtx green) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    return g_model->groups.erase(green) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  };
+  static thread_local CUstream whose;
+  g_driver.cuStreamGetPriority = [](CUstream stream, int* priority) {
+    whose = stream;  // what is made next is for it
+    return *priority = 0, CUDA_SUCCESS;
+  };
+  g_driver.cuGreenCtxStreamCreate = [](CUstream* out, CUgreenCtx green, unsigned, int) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    *out = fresh<CUstream>();
+    g_model->handle[*out] = whose;
+    g_model->context[*out] = green;
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuStreamCopyAttributes = [](CUstream, CUstream) { return CUDA_SUCCESS; };
+  g_driver.cuStreamDestroy_v2 = [](CUstream stream) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    g_model->context.erase(stream);
+    return g_model->handle.erase(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  };
+  g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  g_driver.cuEventRecord = [](CUevent event, CUstream stream) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    return g_model->events[event] = g_model->behind[stream], CUDA_SUCCESS;
+  };
+  g_driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    uint64_t& behind = g_model->behind[stream];
+    return behind = std::max(behind, g_model->events[event]), CUDA_SUCCESS;
+  };
+  g_driver.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    *status = g_model->capturing.count(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                               : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+}
+
+// A process that was told a set when it attached.
+struct Process {
+  explicit Process(shm::SmSet set) {
+    static std::vector<std::unique_ptr<Model>> models;  // kept, as the pages are
+    g_model = models.emplace_back(std::make_unique<Model>()).get();
+    partition::start_afresh();
+    make_model_driver();
+    channel = make_channel();
+    partition::attach_on(0);
+    tell(set);
+    partition::obey(channel->command->memory.sm_set, true);
+  }
+  void tell(shm::SmSet set) { command_of(channel).memory.sm_set = shm::word_of(set); }
+  CUstream stream() {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    const auto handle = fresh<CUstream>();
+    return g_model->handle[handle] = handle;
+  }
+  Channel* channel;
+};
+
+shm::SmSet groups(uint32_t first, uint32_t count) { return {first, count, kGroupSms}; }
+
+CUresult submit(CUstream handle) {
+  return partition::hand_over<partition::How::kFollow, false>(&launch, handle);
+}
+
+}  // namespace
+
+TEST(a_stream_follows_its_set_between_two_submissions_and_keeps_its_order) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  CHECK_EQ(g_model->last_groups, 4u);
+  process.tell(groups(8, 2));
+  submit(stream);
+  CHECK_EQ(g_model->last_groups, 2u);
+  process.tell(groups(0, 0));  // the whole device
+  submit(stream);
+  CHECK_EQ(g_model->last_groups, 0u);
+  CHECK_EQ(g_model->disordered, 0u);
+}
+
+TEST(without_a_set_at_first_nothing_is_behind_a_handle) {
+  Process process({0, 0, 0});
+  const CUstream stream = process.stream();
+  process.tell(groups(0, 4));
+  CHECK_EQ(submit(stream), CUDA_SUCCESS);
+  CHECK(g_model->context.empty());
+}
+
+TEST(a_stream_that_captures_goes_home_before_and_stays) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  partition::keep_home(stream, shm::StayReason::kCapturing);
+  process.tell(groups(8, 2));
+  for (int i = 0; i < 3; ++i) {
+    submit(stream);
+    CHECK_EQ(g_model->last_groups, 0u);
+    partition::look_after(*process.channel);
+  }
+  CHECK_EQ(g_model->disordered, 0u);
+  CHECK_EQ(process.channel->state->sets.staying[4].load(), 1u);
+}
+
+// The driver may give the handle out anew as soon as the stream is gone.
+TEST(a_handle_that_is_given_out_anew_has_nothing_of_the_old_stream) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  {
+    partition::Ending ending(stream);
+    const partition::Stream other(stream, partition::How::kLook);
+    CHECK(other.real() == stream);
+    ending.end(true);
+  }
+  CHECK(g_model->context.empty());
+}
+
+TEST(a_stream_that_could_not_be_destroyed_is_where_it_was) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  partition::Ending(stream).end(false);
+  submit(stream);
+  CHECK_EQ(g_model->last_groups, 4u);
+  CHECK_EQ(g_model->disordered, 0u);
+}
+
+TEST(what_a_call_of_settings_names_reaches_the_driver_as_it_is) {
+  Process process(groups(0, 4));
+  const CUstream to = process.stream(), from = process.stream();
+  submit(to), submit(from);
+  static CUstream seen[2];
+  const auto copy = +[](CUstream target, CUstream source) {
+    return seen[0] = target, seen[1] = source, CUDA_SUCCESS;
+  };
+  partition::hand_over<partition::how("cuStreamCopyAttributes"), false>(copy, to, from);
+  CHECK(seen[0] == to && seen[1] == from);
+}
+
+TEST(who_only_adds_if_nobody_else_does_never_waits) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  const partition::Stream held(stream, partition::How::kHold);
+  const partition::Stream tried(stream, partition::How::kHoldIfFree);
+  CHECK(!tried.is_free());
+}
+
+// More sets than a process keeps, two threads on the same streams, and the helper.
+TEST(whatever_is_told_meanwhile_no_order_is_lost_and_no_set_is_used_that_is_gone) {
+  constexpr int kSteps = 3000, kStreams = 3;
+  Process process(groups(0, 4));
+  std::vector<CUstream> streams;
+  for (int i = 0; i < kStreams; ++i) streams.push_back(process.stream());
+  std::atomic<bool> stop{false};
+  const auto work = [&](unsigned seed) {
+    std::minstd_rand chance(seed);
+    for (int i = 0; i < kSteps; ++i) {
+      const CUstream stream = streams[chance() % kStreams];
+      if (chance() % 8 == 0) const partition::Stream looked(stream, partition::How::kLook);
+      else submit(stream);
+    }
+  };
+  std::thread helper([&] {
+    while (!stop) partition::look_after(*process.channel);
+  });
+  std::thread daemon([&] {
+    std::minstd_rand chance(3);
+    while (!stop) {
+      const uint32_t first = static_cast<uint32_t>(chance() % kGroups);
+      process.tell(groups(first, 1 + static_cast<uint32_t>(chance() % (kGroups - first))));
+      std::this_thread::yield();
+    }
+  });
+  std::thread first(work, 1), second(work, 2);
+  first.join(), second.join();
+  stop = true;
+  helper.join(), daemon.join();
+  CHECK_EQ(g_model->disordered, 0u);
+  CHECK_EQ(g_model->homeless, 0u);
+  CHECK(process.channel->state->sets.switches.load() > 0);
+}
