@@ -39,6 +39,7 @@ class _Probe:
     groups: int  # that the job has meanwhile
     before: int  # that it asked for
     sms: int
+    is_second: bool  # there was a curve, so that this is another number of SMs
     until_ns: int
 
 
@@ -82,7 +83,7 @@ class Probes:
         del self._running[job_id]
         if job is None:
             return
-        self._pause(job, is_told=is_told, now_ns=now_ns)
+        self._pause(job, is_told=is_told, is_known=is_told and probe.is_second, now_ns=now_ns)
         if job.groups_wanted != probe.groups:
             return
         job.groups_wanted = probe.before
@@ -94,12 +95,14 @@ class Probes:
         else:
             job.tell(now_ns, f"its probe on {probe.sms} SMs is given up: nothing was recorded")
 
-    def _pause(self, job: Job, *, is_told: bool, now_ns: int) -> None:
-        """One that told nothing is tried again later and later."""
+    def _pause(self, job: Job, *, is_told: bool, is_known: bool, now_ns: int) -> None:
+        """One that told nothing is tried again later and later.
+
+        `is_known`: all that a probe can tell, if only that it does not matter.
+        """
         failures = 0 if is_told else self._failures.get(job.job_id, 0) + 1
         self._failures[job.job_id] = failures
-        is_probed = is_told and job.scaling is not None and job.scaling.source == "probed"
-        pause_ns = REMEMBER_NS if is_probed else min(REMEMBER_NS, RETRY_NS << failures)
+        pause_ns = REMEMBER_NS if is_known else min(REMEMBER_NS, RETRY_NS << failures)
         self._not_before_ns[job.job_id] = now_ns + pause_ns
 
     def _begin(self, gpu: int, split: Split, jobs: Mapping[int, Job], now_ns: int) -> None:
@@ -113,6 +116,7 @@ class Probes:
                 groups=groups,
                 before=job.groups_wanted,
                 sms=sms,
+                is_second=job.scaling is not None,
                 until_ns=now_ns + PATIENCE_NS,
             )
             job.groups_wanted = groups
@@ -128,7 +132,7 @@ def _fewer(job: Job, split: Split) -> int:
     groups = job.set.count // PART
     if curve is None:
         return groups if job.scaling_doubt == SHARED else 0
-    if curve.source != "predicted":
+    if curve.source != "predicted" or curve.recorded_sms == groups * split.group_sms:
         return 0
     limit_ns = job.spec.slo_p99_ns
     if not groups or (

@@ -175,6 +175,41 @@ def test_work_of_others_that_stays_on_the_whole_gpu_is_in_its_set():
     assert has_own_sms(jobs[1], jobs, 0)
 
 
+@pytest.mark.parametrize("source", ["predicted", "probed"])
+def test_whatever_a_probe_tells_a_minute_of_constant_load_sees_one(source):
+    """Of kernels that a third of the SMs hold nothing can be fitted: it stays "predicted"."""
+    jobs, probes, begun = by_id(make(1, curve(2))), Probes(), 0
+    process = jobs[1].processes[1]
+    for second in range(60):
+        probes.decide(jobs, OPTIONS, second * S)
+        if on := jobs[1].groups_wanted:
+            begun += 1
+        there = curve(
+            2, recorded_sms=(on or GROUPS) * GROUP_SMS, source=source if on else "predicted"
+        )
+        event = ScalingTold(now_ns=second * S, process_id=1, curve=there, doubt="")
+        take_scaling(process, event)
+        probes.decide(jobs, OPTIONS, second * S + 1)
+
+    assert begun == 1
+
+
+def test_a_job_without_a_curve_is_probed_again_once_it_has_one_and_where_that_is_news():
+    jobs, probes = by_id(make(1)), Probes()
+    jobs[1].processes[1].scaling_doubt = SHARED
+    probes.decide(jobs, OPTIONS, 0)
+    jobs[1].processes[1].scaling = curve(8, recorded_sms=5 * GROUP_SMS)
+    probes.decide(jobs, OPTIONS, 1)
+    assert wanted(jobs) == [0]
+
+    probes.decide(jobs, OPTIONS, 1 + RETRY_NS)
+    assert wanted(jobs) == [0]  # a third would be the same five
+    put(jobs[1], Span(0, 9))
+    probes.decide(jobs, OPTIONS, 2 + RETRY_NS)
+
+    assert wanted(jobs) == [3]
+
+
 def test_a_probe_that_records_nothing_is_given_up_and_not_tried_again_soon():
     jobs, probes = by_id(make(1, curve(8))), Probes()
     probes.decide(jobs, OPTIONS, 0)

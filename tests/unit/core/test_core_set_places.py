@@ -3,6 +3,7 @@
 from talk import MS, Talk
 
 from tandemd.core.events import SetSms
+from tandemd.core.explain_space import space_lines
 from tandemd.core.model import Options, SmSet, Split
 from tandemd.core.sets import Span
 
@@ -48,6 +49,18 @@ def test_who_is_to_get_groups_waits_until_others_have_left_them():
     assert talk.core.jobs[2].set == Span(4, 12)
 
     assert is_in(talk, 1, 0, 4) == {2: (4, 12)}
+
+
+def test_who_is_on_the_whole_gpu_all_the_same_is_told_so():
+    talk = talking()
+    talk.attach(1, job_id=1, sm_percent=50)
+
+    def told_lines():
+        return " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
+
+    assert "it is not in its set yet, but on the whole gpu" in told_lines()
+    is_in(talk, 1, 0, 8)
+    assert "on the whole gpu:" not in told_lines()
 
 
 def test_nobody_waits_for_long():
