@@ -9,7 +9,7 @@ on one CPU that nothing else of the measurement uses. Figures are smallest of se
     latency_peer     the same beside a latency job whose presence word moves all the time but never
                      lies ahead: the cost of looking, not the wait, which is meant
     latency_class    the same as the latency job itself, whose own presence has to be moved
-    in_a_set         as full, with a set of SMs: the stream behind the handle is another one
+    in_a_set         as full, with a set of SMs: each launch looks whether its stream is there
     usual_segments   as full, with segments of the usual length: launches and their share of markers
     tandemd          a batch job under the real daemon, as it comes
 """

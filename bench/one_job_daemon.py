@@ -39,7 +39,7 @@ class Treatment:
     job_class: int = BATCH_CLASS
     segment_ns: int = USUAL_SEGMENT_NS
     has_peer: bool = True
-    has_set: bool = False  # of SMs: four of the groups into which the device is split
+    has_set: bool = False  # of all SMs: a stream of fewer costs the driver more
     swappable: bool = False  # its memory may be moved, so it is virtual memory
     detects: bool = True  # whether the poller looks for anything in the telemetry
 
@@ -60,7 +60,7 @@ class OneJob:
         self.process.set_flags(honour_presence=True, telemetry=True)
         self.process.set_presence_mask(mask=1 if treatment.has_peer else 0)
         if treatment.has_set:
-            self.process.set_sms(first=0, count=4, group_sms=GROUP_SMS)
+            self.process.set_sms(first=0, count=0, group_sms=GROUP_SMS)
         self._state = mmap.mmap(self.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
         self.records = 0  # that the job wrote, once closed
         self.poller = _native.Poller(detects=treatment.detects)

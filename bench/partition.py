@@ -1,0 +1,21 @@
+"""Jobs on parts of a GPU: how right curves are, what sets cost, what the planner brings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.partition_launch import measure as launch
+from bench.partition_mixes import measure as mixes
+from bench.partition_scaling import measure as scaling
+from bench.parts import Parts, measured
+
+PARTS: Parts = {
+    "launch": launch,
+    "scaling": scaling,
+    "mixes": mixes,
+}
+
+
+def run() -> dict[str, Any]:
+    """Measure every part."""
+    return measured("partition", PARTS)
