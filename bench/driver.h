@@ -71,7 +71,8 @@ struct Ready {
   CUfunction noop, work, eight;
 };
 
-static inline Ready make_ready(const char* path) {
+// The image in the primary context of device 0, which is current then.
+static inline CUmodule make_module(const char* path) {
   check(DRIVER(cuInit, "cuInit")(0), "cuInit");
   CUdevice device;
   check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
@@ -91,6 +92,11 @@ static inline Ready make_ready(const char* path) {
   fclose(file);
   CUmodule module;
   check(DRIVER(cuModuleLoadData, "cuModuleLoadData")(&module, image), "cuModuleLoadData");
+  return module;
+}
+
+static inline Ready make_ready(const char* path) {
+  const CUmodule module = make_module(path);
   Ready ready;
   check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.noop, module, "noop"), "noop");
   check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&ready.work, module, "work"), "work");
