@@ -30,6 +30,8 @@ ASIDE = {
     "look_up_slot(": "another stream than the thread's last",
     "monotonic_ns(": "a machine whose counter cannot serve as a clock",
     "move_busy_ahead(": "a latency job's first work after it was idle",
+    "partition::Stream::enter(": "a job that was told a set of SMs",
+    "partition::Stream::leave(": "a job that was told a set of SMs",
     "put_shared(": "threads beyond the sixteenth",
     "sample_launch(": "while the daemon samples",
     "show_idle_if_so(": "a submission that blocks the caller",

@@ -10,6 +10,7 @@ from tandem import softgpu
 
 pytestmark = pytest.mark.slow
 
+UNKNOWN = "what bounds its work is not known"
 TRAINERS = {"crunch": "crunch", "smooth": "smooth", "other": "smooth"}  # name, kernel
 ITERATIONS = 30  # of 1 ms
 FIRST_NS = 3_000_000  # until somebody has the turn all gates are open
@@ -72,8 +73,8 @@ def test_trainers_bound_by_different_things_run_side_by_side_and_no_others(fresh
     by_priority_ns, by_priority = train(place, jobs)
     off = {"policy": "'pair'", "classify_kernels": "false"}
     unclassified_ns, unclassified = train_under(place, jobs, "is not looked at", **off)
-    train_under(place, jobs, "is not known", policy="'pair'")
-    until(lambda: not told(place, "is not known") or not train(place, jobs), what="recordings")
+    train_under(place, jobs, UNKNOWN, policy="'pair'")
+    until(lambda: not told(place, UNKNOWN) or not train(place, jobs), what="recordings")
     paired_ns, paired = train(place, jobs)
 
     for ran in (by_priority, unclassified):
