@@ -46,7 +46,9 @@ def _is_on(span: Span, group_sms: int) -> str:
 
 
 def _for(job: Job, asked: str) -> str:
-    return f"for sm {asked}" if job.groups_wanted else "what the others leave, and shared"
+    if not job.groups_wanted:
+        return "what the others leave, and shared"
+    return f"for sm {asked}" if asked else "by how it scales and what its requests take"
 
 
 def _on_its_way(job: Job, group_sms: int) -> Iterator[str]:

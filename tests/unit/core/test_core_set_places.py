@@ -100,3 +100,19 @@ def test_processes_of_one_job_share_its_set():
     talk = two_halves()
 
     assert told(talk.attach(3, job_id=1)) == {3: (0, 8)}
+
+
+def test_why_it_has_so_many_is_said():
+    talk = talking()
+    talk.attach(1, job_id=1)
+    job = talk.core.jobs[1]
+
+    def lines():
+        return " ".join(space_lines(talk.core, job, got=1.0))
+
+    assert "what the others leave, and shared" in lines()
+    talk.update(1, sm_percent=25)
+    assert "for sm 25%" in lines()
+    talk.update(1, sm_percent=0)
+    job.groups_wanted = 4  # as sizing and the tuner do
+    assert "by how it scales and what its requests take" in lines()
