@@ -82,10 +82,13 @@ def probe(environment: Mapping[str, str]) -> Found:
     """Start the two; blocks for `TIMEOUT_S` at most. Never raises."""
     with tempfile.TemporaryDirectory(prefix="tandem-probe-") as place:
         own = {k: v for k, v in environment.items() if k not in ("LD_PRELOAD", "TANDEM_JOB_ID")}
-        own |= {"TANDEM_SOFTGPU_DIR": place, "TANDEM_SOFTGPU_CLOCK": "real"}
-        own |= {"TANDEM_SOFTGPU_START_CLIENTS": "0", "TANDEM_SOFTGPU_LINGER_MS": "0"}
-        for name in ("TANDEM_SOFTGPU_TIMELINE", "TANDEM_SOFTGPU_FAULTS"):
-            own.pop(name, None)
+        if "CUDA_MPS_PIPE_DIRECTORY" not in own:
+            # A software GPU that is in mode mps by itself: another one like it. Where there is a
+            # server only the device that it has will do.
+            own |= {"TANDEM_SOFTGPU_DIR": place, "TANDEM_SOFTGPU_CLOCK": "real"}
+            own |= {"TANDEM_SOFTGPU_START_CLIENTS": "0", "TANDEM_SOFTGPU_LINGER_MS": "0"}
+            for name in ("TANDEM_SOFTGPU_TIMELINE", "TANDEM_SOFTGPU_FAULTS"):
+                own.pop(name, None)
         command = [sys.executable, "-m", "tandem._set_probe"]
         clients = [
             subprocess.Popen(

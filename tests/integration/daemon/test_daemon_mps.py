@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem import softgpu
+from tandem import _set_probe, softgpu
 from tandemd.edges.mps import PIPES, PROGRAM, MpsControl
 
 PATIENCE_S = 20
@@ -116,6 +116,16 @@ def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
     assert mps.ask("get_default_active_thread_percentage") == "100.0\n"
     mps.stop()
     assert mps.ask("get_server_list") is None
+
+
+def test_sets_are_proved_on_the_device_that_the_server_has(folder):
+    mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200")
+    assert mps.control.open()
+
+    found = _set_probe.probe(mps.environment | mps.control.variables())
+
+    assert (found.groups, found.group_sms, found.problem) == (16, 8, "")
+    mps.stop()
 
 
 def test_one_that_runs_already_is_used_and_left_running(folder):
