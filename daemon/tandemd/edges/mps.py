@@ -11,6 +11,7 @@ beside the pipe that it need not leave it running when it ends.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 import time
@@ -217,6 +218,7 @@ class MpsControl:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a ctrl-c is for us: its clients may live on
+            preexec_fn=_unblock_signals,
         )
         (self._own / STARTED).write_text(f"{self._child.pid}\n")
         end_s = time.monotonic() + START_S
@@ -256,3 +258,8 @@ class MpsControl:
 
     def _devices(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ",".join(self._gpus)} if self._gpus else {}
+
+
+def _unblock_signals() -> None:
+    """The daemon waits for its own; blocked, they would be so in MPS's servers, and end none."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

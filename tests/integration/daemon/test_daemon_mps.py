@@ -118,6 +118,20 @@ def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
     assert mps.ask("get_server_list") is None
 
 
+def test_its_servers_end_with_it_though_the_daemon_blocks_signals(mps):
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        assert mps.control.open()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    client_of(mps.own).close()
+    assert mps.ask("get_server_list")
+
+    mps.stop()
+
+    assert mps.ask("get_server_list") is None
+
+
 def test_sets_are_proved_on_the_device_that_the_server_has(folder):
     mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200")
     assert mps.control.open()
