@@ -148,8 +148,10 @@ def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
     if not spec.isolation or spec.isolation in modes.values():
         return None
     gpu = gpus[0]
-    hindrance = options.hindrance(gpu, spec.isolation)
+    way_out = f"; {_REMEDIES[spec.isolation]}, or drop --isolation"
+    if hindrance := options.hindrance(gpu, spec.isolation):
+        way_out = f": {hindrance}; drop --isolation, or see `tandem doctor`"
     return (
         f"it asks for isolation {spec.isolation}, and gpu {options.name_of(gpu)} is in mode "
-        f"{modes[gpu]}; {hindrance or _REMEDIES[spec.isolation]}, or drop --isolation"
+        f"{modes[gpu]}{way_out}"
     )
