@@ -95,7 +95,7 @@ class Bounds:
         self._next_ns[process_id] = now_ns + RETRY_NS
         if window is None or sample is None or not _belong(window, sample, recording):
             return None
-        if _shared_part(recording.before, process.usage) > MOST_SHARED:
+        if process.usage.shared_part_since(recording.before) > MOST_SHARED:
             return None
         mix = mix_of(window, sample, self.gpus.get(process.gpu))
         if not mix.operations:
@@ -107,12 +107,6 @@ class Bounds:
 def _belong(window: _native.Window, sample: _native.Sample, recording: _Recording) -> bool:
     """Whether both are of this recording; others ask for windows and samples, too."""
     return sample.number == recording.number and window.begin_ns >= recording.asked_ns
-
-
-def _shared_part(before: Usage, after: Usage) -> float:
-    """Of the GPU time in between."""
-    shared_ns = after.shared_ns - before.shared_ns
-    return shared_ns / max(1, shared_ns + after.exclusive_ns - before.exclusive_ns)
 
 
 def mix_of(window: _native.Window, sample: _native.Sample, gpu: Gpu | None) -> Mix:

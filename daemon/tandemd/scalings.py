@@ -111,7 +111,7 @@ class Scalings:
                 watch.is_asked = False  # somebody else's, which had begun before
             return
         watch.is_asked, watch.is_telling = False, True
-        is_alone = one.has_own_sms or _shared_part(watch.before, one.process.usage) <= MOST_SHARED
+        is_alone = one.has_own_sms or _is_alone(watch.before, one.process.usage)
         if not is_alone:
             self._told.append(_Told(process_id, one.sms, None, SHARED))
             return
@@ -145,9 +145,5 @@ def _note(told: _Told, watch: _Watch, now_ns: int) -> None:
         watch.taken[sms] = length_ns
 
 
-def _shared_part(before: Usage | None, after: Usage) -> float:
-    """Of the GPU time in between."""
-    if before is None:
-        return 1.0
-    shared_ns = after.shared_ns - before.shared_ns
-    return shared_ns / max(1, shared_ns + after.exclusive_ns - before.exclusive_ns)
+def _is_alone(before: Usage | None, after: Usage) -> bool:
+    return before is not None and after.shared_part_since(before) <= MOST_SHARED
