@@ -5,6 +5,7 @@
 #include <random>
 
 #include "check.h"
+#include "dag/analysis/held.h"
 #include "dag/builder.h"
 
 using namespace tandem::dag;
@@ -166,6 +167,40 @@ TEST(time_in_which_it_was_held_does_not_count) {
   const Scaling found = job.scaling({100, 50}, 0, {{2000, 5000}});
   CHECK_EQ(found.recorded_ns, 52000u);
   CHECK(are(found.length_ns, {52000, 102000}));
+}
+
+// As by its full window: in turns with others that is how a job waits for its own work.
+TEST(time_in_which_it_was_held_while_its_own_work_ran_counts) {
+  Job job;
+  job.launch(1000, 50000);
+  job.think(45000);
+  job.launch(1000, 50000);
+  job.wait(55000);
+
+  const Scaling found = job.scaling({100, 50}, 0, {{1000, 46000}});
+  CHECK_EQ(found.recorded_ns, 100000u);
+  CHECK_EQ(found.reconstructed_ns, 100000u);
+  CHECK(are(found.length_ns, {100000, 200000}));
+}
+
+// The turn of another begins when its own work has ended.
+TEST(of_time_in_which_it_was_held_only_what_is_behind_its_own_work_does_not_count) {
+  Job job;
+  job.launch(1000, 50000);
+  job.think(80000);
+  job.launch(1000, 50000);
+  job.wait(50000);
+
+  const Scaling found = job.scaling({100, 50}, 0, {{1000, 11000}, {21000, 81000}});
+  CHECK_EQ(found.recorded_ns, 100000u);
+  CHECK(are(found.length_ns, {100000, 200000}));
+}
+
+TEST(what_lies_in_none_of_other_spans_is_cut_out_of_each) {
+  const std::vector<Times> left = without({{0, 10}, {20, 30}, {40, 50}}, {{2, 4}, {6, 22}, {28, 60}});
+  std::vector<uint64_t> ends;
+  for (const auto& [start_ns, end_ns] : left) ends.insert(ends.end(), {start_ns, end_ns});
+  CHECK(ends == (std::vector<uint64_t>{0, 2, 4, 6, 22, 28}));
 }
 
 TEST(a_kernel_without_a_grid_wants_all_sms) {

@@ -45,6 +45,25 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     assert "beside the others on gpu 0 3 SMs would fit it" in explained
 
 
+def test_curves_are_told_of_jobs_that_take_turns(place):
+    trainers = [place.job(name) for name in ("one", "other")]
+
+    def train():
+        for trainer in trainers:
+            trainer.start(TRAIN.replace("8)", "40)"))
+        assert all(trainer.result() for trainer in trainers)
+
+    def curves():
+        train()
+        return [part_of(place, trainer.name).scaling for trainer in trainers]
+
+    until(lambda: all(curves()), what="curves of both")
+
+    for curve in curves():
+        assert curve.knee_sms == 4
+        assert curve.recorded_ns == pytest.approx(1_000_000, rel=0.25)  # alone, but for its turns
+
+
 @pytest.fixture(scope="module")
 def wide_image(tmp_path_factory):
     path = tmp_path_factory.mktemp("kernels") / "sizing.so"

@@ -32,4 +32,19 @@ inline uint64_t held_between(const std::vector<Times>& held, uint64_t start_ns, 
   return sum_ns;
 }
 
+// What of them lies in none of `others`; both are as united() makes them.
+inline std::vector<Times> without(const std::vector<Times>& spans, const std::vector<Times>& others) {
+  std::vector<Times> out;
+  auto other = others.begin();
+  for (Times span : spans) {
+    while (other != others.end() && other->end_ns <= span.start_ns) ++other;
+    for (auto next = other; next != others.end() && next->start_ns < span.end_ns; ++next) {
+      if (next->start_ns > span.start_ns) out.push_back({span.start_ns, next->start_ns});
+      span.start_ns = std::min(span.end_ns, next->end_ns);
+    }
+    if (span.end_ns > span.start_ns) out.push_back(span);
+  }
+  return out;
+}
+
 }  // namespace tandem::dag::analysis

@@ -55,6 +55,17 @@ std::optional<std::vector<double>> works_ns(const Window& window, const Schedule
   return out;
 }
 
+// Times in which it was held back and nothing of its own was on the GPU. While something is, being held
+// costs nothing: of who runs ahead, its full window says no more than that.
+std::vector<Times> lost(const Window& window, const Schedule& schedule,
+                        const std::vector<Times>& held) {
+  if (held.empty()) return {};
+  std::vector<Times> busy;
+  for (NodeId id = window.first; id < window.last; ++id)
+    if (runs_on_gpu(window.op(id).kind)) busy.push_back(schedule.at(id));
+  return without(held, united(std::move(busy)));
+}
+
 // Of its time on the host since `since_ns`, what it was not held back.
 double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_ns) {
   return static_cast<double>(
@@ -123,9 +134,12 @@ Scaling scaling(const Window& window, const Recording& recording,
                 const std::vector<uint32_t>& sm_counts, double gamma, const SmLimits& limits) {
   Scaling out;
   count(window, &out);
-  out.recorded_ns = whole_ns(thought_ns(recording, recording.begin_ns, recording.end_ns));
+  const Schedule schedule = reconstruct(window, window.first, {});
+  const auto lost_ns = held_between(lost(window, schedule, recording.held), recording.begin_ns,
+                                    recording.end_ns);
+  out.recorded_ns = minus(minus(recording.end_ns, recording.begin_ns), lost_ns);
   out.length_ns.resize(sm_counts.size());
-  const auto works = works_ns(window, reconstruct(window, window.first, {}), recording, limits);
+  const auto works = works_ns(window, schedule, recording, limits);
   out.is_crowded = !works;
   if (out.is_crowded) return out;
   const Replay replay = replay_of(window, recording, *works, limits);

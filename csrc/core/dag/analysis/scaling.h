@@ -3,7 +3,7 @@
 // The window is done again, event by event, as Daydream (Zhu et al., USENIX ATC 2020) does a trace:
 //   host    a thread hands its next operation over when it has thought as long as in the record:
 //           since its last one, or since what it waited for had ended. Time in which it was held back
-//           does not count
+//           does not count; the record is shorter by it where nothing of the job's was on the GPU then
 //   order   an operation begins when those that order edges lead from have ended
 //   SMs     kernels that may run take SMs in the order in which they became ready: each what it
 //           demands (waves.h) or what is left; who gets none waits. Whenever one begins or ends, all
@@ -39,7 +39,7 @@ struct Recording {
 
 struct Scaling {
   std::vector<uint64_t> length_ns;  // of the window, for each number of SMs asked for
-  uint64_t recorded_ns = 0;  // the record's own length, without what was held back
+  uint64_t recorded_ns = 0;  // the record's own length, but for being held back with an idle GPU
   uint64_t reconstructed_ns = 0;  // the same by its parts, before kernels were scaled
   uint64_t kernel_ns = 0;    // predicted or measured time of kernels and graphs in it
   uint64_t gridless_ns = 0;  // of that, where the grid is not known: all SMs are taken to matter
