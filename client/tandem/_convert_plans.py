@@ -12,6 +12,7 @@ def plans(message: pb.Plans) -> list[GpuPlans]:
             gpu=_convert.gpu(one.gpu),
             plans=tuple(map(_plan, one.plans)),
             notes=tuple(one.notes),
+            planner=one.planner,
         )
         for one in message.gpus
     ]
@@ -23,6 +24,7 @@ def _plan(message: pb.Plan) -> Plan:
         needs=message.needs,
         progress=message.progress,
         missed=message.missed,
+        in_force=message.in_force,
         jobs=tuple(map(_job, message.jobs)),
     )
 

@@ -213,15 +213,17 @@ class Plan:
     progress: float  # of all together, by weight: 0 to their number
     missed: int  # objectives
     jobs: tuple[PlannedJob, ...]
+    in_force: bool = False  # jobs share the GPU so now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlans:
-    """The best plan of each kind for the jobs on a GPU, best first."""
+    """The plan in force on a GPU, if one is, and the best of each kind, best first."""
 
     gpu: Gpu
     plans: tuple[Plan, ...]
     notes: tuple[str, ...]  # what is not known, and how far earlier forecasts were off
+    planner: str = ""  # why the plan in force is, or why there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,7 @@ class GpuTable(_Table):
 class PartitionTable(_Table):
     """`[partition]`."""
 
+    planner: Literal["off", "on"] = "off"
     tuner: Literal["off", "on"] = "off"
     window_s: float = Field(default=2, ge=0.1, le=600)
     dead_band: float = Field(default=0.1, ge=0.01, le=0.4)
@@ -218,6 +219,7 @@ class Config(_Table):
             lane_order=table.lane_order,
             mps_gpus=mps_gpus,
             sm_counts=sm_counts,
+            planner=self.partition.planner == "on",
             tuner=self.partition.tuner == "on",
             tuner_window_ns=int(self.partition.window_s * 1e9),
             tuner_band=self.partition.dead_band,

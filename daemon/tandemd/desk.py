@@ -30,6 +30,7 @@ from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.partition import parts_of
 from tandemd.core.planning import Outlook, outlook
+from tandemd.core.plans import Plan
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, unfit
@@ -366,7 +367,7 @@ class Desk:
         """How the jobs on each GPU that the caller may see might share it."""
         core = self._loop.scheduler
 
-        def answer() -> dict[int, Outlook]:
+        def answer() -> tuple[dict[int, Outlook], dict[int, tuple[Plan, str]]]:
             found = {
                 gpus: outlook(
                     (g for g in members if all(self._may_see(uid, j) for j in g.jobs.values())),
@@ -376,10 +377,18 @@ class Desk:
                 )
                 for gpus, members in core.islands.items()
             }
-            return {gpu: seen for gpus, seen in found.items() if seen for gpu in gpus}
+            told = {
+                gpu: core.divisions.in_force(gpus, core.options) for gpus in found for gpu in gpus
+            }
+            return {gpu: seen for gpus, seen in found.items() if seen for gpu in gpus}, told
 
-        views, outlooks = self.gpus(), self._loop.ask(answer)
-        return [PlansView.of(view, outlooks.get(view.gpu.index)) for view in views]
+        views, (outlooks, told) = self.gpus(), self._loop.ask(answer)
+        nothing: tuple[Plan, str] = ((), "")
+        return [
+            PlansView.of(view, outlooks.get(gpu), *told.get(gpu, nothing))
+            for view in views
+            for gpu in [view.gpu.index]
+        ]
 
     def metrics(self, uid: int) -> MetricsView:
         """All that can be counted of the living jobs the caller may see, and of the GPUs."""

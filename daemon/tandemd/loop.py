@@ -25,10 +25,14 @@ from tandemd.core.events import (
     ChargeGroup,
     CheckpointProcess,
     Event,
+    FindPlan,
+    PlanFound,
     Ticked,
     UsageSampled,
     WakeAt,
 )
+from tandemd.core.planner import alternatives
+from tandemd.core.plans import Valued
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.sm_counts import given_sms, has_own_sms
 from tandemd.core.watchdog.watchdog import Watchdog
@@ -83,6 +87,7 @@ class Loop:
         self.bounds = Bounds(poller)
         self.curves = Curves(poller)
         self.scalings = Scalings(poller, Worker("scalings", at_once=clock.is_virtual))
+        self.plans = Worker("plans", at_once=clock.is_virtual)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.checkpoint: Callable[[CheckpointProcess], None] | None = None
@@ -174,15 +179,38 @@ class Loop:
             case ChargeGroup(process_ids=process_ids, group=group):
                 for process_id in process_ids:
                     self.poller.regroup(process_id=process_id, group=group)
-            case AnnounceJob(job_id=job_id, kind=kind):
-                change = Change(at_ns=self.last_round_ns, kind=kind, job_id=job_id)
-                for watcher in list(self.watchers):
-                    watcher(change)
+            case AnnounceJob():
+                self._announce(action)
             case CheckpointProcess():
                 if self.checkpoint is not None:
                     self.checkpoint(action)
+            case FindPlan():
+                self.plans.do(lambda: self._find_plan(action))
             case _:
                 self.channels.perform(action)
+
+    def _announce(self, action: AnnounceJob) -> None:
+        change = Change(at_ns=self.last_round_ns, kind=action.kind, job_id=action.job_id)
+        for watcher in list(self.watchers):
+            watcher(change)
+
+    def _find_plan(self, question: FindPlan) -> None:
+        """On the worker's thread."""
+        found: tuple[Valued, ...] = ()
+        try:
+            found = tuple(alternatives(question.scene))
+        finally:  # whatever happens, the next question may come
+
+            def answer() -> None:
+                event = PlanFound(
+                    now_ns=self.clock.now_ns(),
+                    gpus=question.gpus,
+                    number=question.number,
+                    found=found,
+                )
+                self.handle(event)
+
+            self.post(answer)
 
     def _wait_real(self) -> bool:
         timeout_ns = QUIET_ROUND_NS

@@ -1159,6 +1159,7 @@ class Plan(google.protobuf.message.Message):
     PROGRESS_FIELD_NUMBER: builtins.int
     MISSED_FIELD_NUMBER: builtins.int
     JOBS_FIELD_NUMBER: builtins.int
+    IN_FORCE_FIELD_NUMBER: builtins.int
     kind: builtins.str
     """time, space, time and space"""
     needs: builtins.str
@@ -1167,6 +1168,8 @@ class Plan(google.protobuf.message.Message):
     """of all together, by weight: 0 to their number"""
     missed: builtins.int
     """objectives"""
+    in_force: builtins.bool
+    """jobs share the GPU so now"""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PlannedJob]: ...
     def __init__(
@@ -1177,8 +1180,9 @@ class Plan(google.protobuf.message.Message):
         progress: builtins.float = ...,
         missed: builtins.int = ...,
         jobs: collections.abc.Iterable[global___PlannedJob] | None = ...,
+        in_force: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "kind", b"kind", "missed", b"missed", "needs", b"needs", "progress", b"progress"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["in_force", b"in_force", "jobs", b"jobs", "kind", b"kind", "missed", b"missed", "needs", b"needs", "progress", b"progress"]) -> None: ...
 
 global___Plan = Plan
 
@@ -1189,6 +1193,9 @@ class GpuPlans(google.protobuf.message.Message):
     GPU_FIELD_NUMBER: builtins.int
     PLANS_FIELD_NUMBER: builtins.int
     NOTES_FIELD_NUMBER: builtins.int
+    PLANNER_FIELD_NUMBER: builtins.int
+    planner: builtins.str
+    """why the plan in force is, or why there is none"""
     @property
     def gpu(self) -> global___Gpu: ...
     @property
@@ -1203,9 +1210,10 @@ class GpuPlans(google.protobuf.message.Message):
         gpu: global___Gpu | None = ...,
         plans: collections.abc.Iterable[global___Plan] | None = ...,
         notes: collections.abc.Iterable[builtins.str] | None = ...,
+        planner: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu", b"gpu"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["gpu", b"gpu", "notes", b"notes", "plans", b"plans"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["gpu", b"gpu", "notes", b"notes", "planner", b"planner", "plans", b"plans"]) -> None: ...
 
 global___GpuPlans = GpuPlans
 

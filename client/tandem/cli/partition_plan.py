@@ -14,11 +14,11 @@ _RIGHT = ("SMS", "PROGRESS", "P99", "SLOWER")
 def plan(*, as_json: bool) -> None:
     """Say how the jobs on each GPU had best share it, and what is to be expected; do nothing.
 
-    The best way to share time, space and both, best first: the fewest objectives missed, then the
-    most progress of all jobs together. PROGRESS 1 is what a job gets done alone on the whole GPU,
-    P99 what its requests take, with a ! where that misses its --slo, and SLOWER how much longer its
-    iterations are because of the jobs on other SMs. Below: what is not known, and how far forecasts
-    were off.
+    First the plan in force, where partition.planner is on. Then the best way to share time, space
+    and both, best first: the fewest objectives missed, then the most progress of all jobs together.
+    PROGRESS 1 is what a job gets done alone on the whole GPU, P99 what its requests take, with a !
+    where that misses its --slo, and SLOWER how much longer its iterations are because of the jobs
+    on other SMs. Below: what is not known, and how far forecasts were off.
 
     \b
     Examples:
@@ -41,13 +41,17 @@ def _show(found: GpuPlans) -> None:
     for number, one in enumerate(found.plans, 1):
         click.echo(printable(f"{number}. {_title(one)}"))
         print_table(_HEADER, [_row(job) for job in one.jobs], right=_RIGHT)
+    if found.planner:
+        click.echo(printable(f"  {found.planner}"))
     for note in found.notes:
         click.echo(printable(f"  {note}"))
 
 
 def _title(one: Plan) -> str:
-    missed = f", {one.missed} objectives missed" if one.missed else ""
-    return f"{one.kind}: {one.progress:.2f} of progress{missed}; {one.needs}"
+    count = f"{one.missed} objective{'s' if one.missed > 1 else ''}"
+    missed = f", {count} missed" if one.missed else ""
+    how = "in force" if one.in_force else one.needs
+    return f"{one.kind}: {one.progress:.2f} of progress{missed}; {how}"
 
 
 def _row(job: PlannedJob) -> tuple[str, ...]:

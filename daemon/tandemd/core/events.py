@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tandemd.core.curves import Curve
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import JobClass, JobSpec, Mix, SmSet, Usage
+from tandemd.core.plans import Scene, Valued
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.watchdog.finding import Finding
 
@@ -233,6 +234,16 @@ class PoolCopied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFound:
+    """The answer to `FindPlan`."""
+
+    now_ns: int
+    gpus: frozenset[int]
+    number: int  # of the question
+    found: tuple[Valued, ...]  # the best plan of each kind, best first; empty: it failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubstrateFailed:
     """Something that jobs on these GPUs ran on has ended, or is there again; `what` says which."""
 
@@ -264,6 +275,7 @@ Event = (
     | JobPaused
     | JobResumed
     | PolicyChanged
+    | PlanFound
     | SubstrateFailed
     | Ticked
 )
@@ -461,6 +473,15 @@ class SetSms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindPlan:
+    """Say how these jobs had best share a GPU: send `PlanFound`. It takes milliseconds."""
+
+    gpus: frozenset[int]  # whose jobs they are
+    number: int
+    scene: Scene  # for any thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
     """The class the process is treated as."""
 
@@ -531,6 +552,7 @@ Action = (
     | DropPool
     | DropFile
     | SetSms
+    | FindPlan
     | SetClass
     | SetLinger
     | ForgetProcess

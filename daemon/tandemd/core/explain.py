@@ -17,6 +17,7 @@ from tandemd.core.explain_memory import (
 )
 from tandemd.core.explain_pairs import pair_lines, partner_of
 from tandemd.core.explain_phases import explain_standing, phase_lines
+from tandemd.core.explain_plan import plan_lines
 from tandemd.core.explain_requests import request_lines
 from tandemd.core.explain_tuner import tuner_lines
 from tandemd.core.explain_turns import explain_held, turn_lines, waits_for_turn
@@ -58,6 +59,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         *memory_facts(job, scheduler.options, scheduler.memory.line.capacity_bytes),
     ]
     lines += request_lines(job, now_ns)
+    lines += plan_lines(scheduler, job, now_ns)
     lines += tuner_lines(scheduler, job, group)
     lines += turn_lines(scheduler, group)
     lines += curve_lines(group, scheduler, now_ns)

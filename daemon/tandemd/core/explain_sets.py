@@ -46,6 +46,8 @@ def _is_on(span: Span, group_sms: int) -> str:
 
 
 def _for(job: Job, asked: str) -> str:
+    if job.part:
+        return f"by plan, and for sm {asked}" if asked else "by plan"
     if not job.groups_wanted:
         return "what the others leave, and shared"
     return f"for sm {asked}" if asked else "by how it scales and what its requests take"

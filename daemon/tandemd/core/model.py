@@ -310,6 +310,7 @@ class Job:
     paused: bool = False
     groups_wanted: int = 0  # of its GPU's SMs, in mode mps+green; 0 = what is left, with others
     set: Span | None = None  # where that is, on its first GPU; None: sets mean nothing there
+    part: int = 0  # of a plan (divisions.py): with whom it shares these and takes turns; 0 = none
     lease_patience_ns: int = 0  # so long its allocations wait at least, whatever was asked for
     home: GroupKey | None = None  # the group that its own became part of
     is_minimum_kept: bool = True  # `memory_min_bytes` is promised, where it is
@@ -528,6 +529,7 @@ class Options:
     # Of each GPU: mode -> why it cannot work there; empty or missing: it can, or nobody knows.
     why_not: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     gpu_names: Mapping[int, str] = field(default_factory=dict)  # of those not called by their index
+    planner: bool = False  # jobs share time, space or both by plan (divisions.py)
     tuner: bool = False  # sizes follow what requests take (tuner.py)
     tuner_window_ns: int = 2_000_000_000
     tuner_band: float = 0.1  # of an objective, that is neither too much nor too little

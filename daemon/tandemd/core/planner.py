@@ -5,9 +5,9 @@ those the one with most progress. Few jobs are planned exhaustively, more of the
 objective gets the smallest room that does, or moves in with another one where that saves room, and
 all others share what is left.
 
-The daemon tells plans (`tandem partition plan`) and goes by none. For whoever does, so far the
-simulation in bench/partition_mixes.py, `Planner` goes by another plan at once where jobs came or
-went, and else only where it was better by `BETTER` in `WINDOWS` looks in a row.
+`Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
+went or what was said of one is another, and else only where it was clearly better in `WINDOWS`
+looks in a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, inf
 
-from tandemd.core.plans import Part, Plan, Scene, Valued, Worker
+from tandemd.core.plans import Part, Plan, Scene, Valued, Worker, objectives
 
 MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
 FEW = 16  # jobs; of more, best fit does not try everything either,
@@ -42,12 +42,26 @@ def alternatives(scene: Scene) -> list[Valued]:
 
 
 def candidates(scene: Scene) -> Iterator[Plan]:
-    """Plans worth a look: all if they are few. To share nothing but time is always among them."""
+    """Plans worth a look: all if they are few. There is one at least.
+
+    To share nothing but time is among them, unless a person fixed a part of the SMs; and then, too,
+    where such parts are more than there is.
+    """
     names, groups = tuple(scene.workers), scene.gpu.groups
-    yield (Part(groups, names),)
-    if groups < 2 or len(names) < 2:
-        return
-    yield from _all(scene) if _count(len(names), groups) <= MOST_EXHAUSTIVE else _fits(scene)
+    in_time = (Part(groups, names),)
+    fixed = any(w.groups not in (0, groups) for w in scene.workers.values())
+    is_open = not (scene.gpu.keeps_sizes and fixed)
+    if is_open:
+        yield in_time
+    found: Iterator[Plan] = iter(())
+    if groups > 1 and len(names) > 1:
+        found = _all(scene) if _count(len(names), groups) <= MOST_EXHAUSTIVE else _fits(scene)
+    first = next(found, None)
+    if first is not None:
+        yield first
+        yield from found
+    elif not is_open:
+        yield in_time
 
 
 def _all(scene: Scene) -> Iterator[Plan]:
@@ -156,7 +170,7 @@ class Planner:
     """Holds on to a plan until another one is better for some time. Belongs to one thread."""
 
     current: Valued | None = None
-    _names: frozenset[str] = frozenset()
+    _said: object = None  # of all jobs, when the plan was made
     _better: int = 0  # looks in a row
 
     def look(self, scene: Scene) -> str:
@@ -164,22 +178,32 @@ class Planner:
 
         Call it when jobs came or went, and once a window.
         """
-        names, before = frozenset(scene.workers), self.current
-        if not names:
-            self.current, self._names, self._better = None, names, 0
+        return self.take(scene, best(scene) if scene.workers else None)
+
+    def take(self, scene: Scene, found: Valued | None) -> str:
+        """The same, where the best plan of the scene was found elsewhere; None: nobody is there."""
+        said, before = _said(scene), self.current
+        if found is None:
+            self.current, self._said, self._better = None, said, 0
             return ""
-        found = best(scene)
-        if before is None or names != self._names:
-            self.current, self._names, self._better = found, names, 0
-            return "other jobs are there"
+        if before is None or said != self._said:
+            self.current, self._said, self._better = found, said, 0
+            return "other jobs are there, or something else was said of one"
         now = self.current = scene.value(before.plan)
         self._better = self._better + 1 if _is_clearly_better(found, now) else 0
         if self._better < WINDOWS:
             return ""
         self.current, self._better = found, 0
         if found.missed < now.missed:
-            return f"it misses {found.missed} objectives and not {now.missed}"
+            return f"it is to miss {objectives(found.missed)} and not {now.missed}"
         return f"it promises {found.progress:.2f} of progress and not {now.progress:.2f}"
+
+
+def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
+    """What plans depend on that is not measured."""
+    gpu, workers = scene.gpu, scene.workers.values()
+    of_gpu = (gpu.groups, gpu.sms_of_group, gpu.can_mix, gpu.keeps_sizes)
+    return frozenset((w.name, w.weight, w.slo_ns, w.groups, w.share, *of_gpu) for w in workers)
 
 
 def _is_clearly_better(found: Valued, now: Valued) -> bool:

@@ -2,11 +2,14 @@
 
 What is not known is assumed, and said: work without a scaling curve counts as if it filled the GPU,
 work of which nobody knows what it is bound by as if neither it nor a neighbour minded the other.
+
+The host's pauses between iterations are told from what requests take that hardly wait, and of jobs
+without requests from the GPU time of their iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tandemd.core.foresight import features
@@ -14,16 +17,22 @@ from tandemd.core.interference import Features, Interference
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
+from tandemd.core.set_places import groups_asked
+from tandemd.core.sm_counts import given_sms
 from tandemd.core.space import said_share
 from tandemd.core.words import span_of
 
 MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
 UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
+ENOUGH = 10  # iterations; of fewer it is not told what each takes of the GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Jobs of an island, ready to be planned for: copies, for any thread."""
+    """Jobs of an island, ready to be planned for: copies, for any thread.
+
+    What of it is in force is not known here: who goes by plans says so (divisions.py).
+    """
 
     scene: Scene
     mode: str
@@ -47,11 +56,9 @@ def outlook(
     members: Iterable[Group], gpus: frozenset[int], options: Options, model: Interference
 ) -> Outlook | None:
     """Of all jobs that have a process there; None: how many SMs there are is not known."""
-    sms = min((options.sm_counts.get(gpu, 0) for gpu in gpus), default=0)
-    if not sms:
+    gpu = _gpu(gpus, options)
+    if gpu is None:
         return None
-    group_sms = -(-sms // MOST_GROUPS)
-    gpu = Gpu(groups=sms // group_sms, sms_of_group=group_sms, turn_ns=options.quantum_ns)
     jobs = [(job, group) for group in members for job in group.jobs.values() if job.processes]
     doubts: list[str] = []
     workers = [_worker(job, group, gpu, options, doubts) for job, group in jobs]
@@ -66,28 +73,85 @@ def outlook(
     )
 
 
-def _worker(job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str]) -> Worker:
-    all_sms, curve, name = gpu.groups * gpu.sms_of_group, job.scaling, job.display_name
-    solo_ns = curve.at(all_sms) if curve else float(_iteration_ns(job) or UNKNOWN_NS)
-    if curve is None:
-        each = span_of(int(solo_ns)) if _iteration_ns(job) else "of unknown length"
-        doubts.append(
-            f"{name}: {job.scaling_doubt}: its iterations ({each}) count as if they filled the gpu"
+def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:
+    mode, turn_ns = options.mode_of(gpus), options.quantum_ns
+    if mode == "mps+green":
+        split = min((options.splits[gpu] for gpu in gpus), key=lambda one: one.groups)
+        return Gpu(
+            groups=split.groups, sms_of_group=split.group_sms, turn_ns=turn_ns, keeps_sizes=True
         )
-    needs = features(group)
+    sms = min((options.sm_counts.get(gpu, 0) for gpu in gpus), default=0)
+    if not sms:
+        return None
+    if mode == "mig":  # on an instance jobs take turns, whatever would be better
+        return Gpu(groups=1, sms_of_group=sms, turn_ns=turn_ns)
+    group_sms = -(-sms // MOST_GROUPS)
+    return Gpu(
+        groups=sms // group_sms, sms_of_group=group_sms, turn_ns=turn_ns, can_mix=mode != "mps"
+    )
+
+
+def _worker(job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str]) -> Worker:
+    name, needs = job.display_name, features(group)
     if needs is None:
         doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
+    solo_ns, at, now_ns = _length(job, group, gpu, options, doubts)
     said = said_share(job.spec, group.gpus, options)
     return Worker(
         name=name,
         solo_ns=solo_ns,
-        at=curve.at if curve else lambda sms: solo_ns * all_sms / sms,
+        at=at,
         features=needs or Features(),
         weight=float(options.weight(job.spec.job_class)),
         slo_ns=job.spec.slo_p99_ns,
         rate=job.latency.rate,
-        groups=max(1, round(said * gpu.groups)) if said else 0,
+        pause_ns=_pause_ns(job, now_ns),
+        groups=_groups(job, group, gpu, options, said),
+        share=said,
     )
+
+
+def _groups(job: Job, group: Group, gpu: Gpu, options: Options, said: float) -> int:
+    """That a person fixed; 0 = any number."""
+    if options.mode_of(group.gpus) == "mps+green":
+        splits = [options.splits[at] for at in group.gpus]
+        return min(gpu.groups, max(groups_asked(job.spec, split) for split in splits))
+    return max(1, round(said * gpu.groups)) if said else 0
+
+
+def _length(
+    job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str]
+) -> tuple[float, Callable[[int], float], float]:
+    """An iteration alone on the whole GPU, on so many SMs, and on those that it has now."""
+    all_sms, curve = gpu.groups * gpu.sms_of_group, job.scaling
+    if curve is not None:
+        given = min((given_sms(job, at, options) for at in group.gpus), default=0)
+        return curve.at(all_sms), curve.at, curve.at(given or all_sms)
+    known_ns = _iteration_ns(job) or job.latency.quick_ns
+    each = span_of(known_ns) if known_ns else "of unknown length"
+    doubts.append(
+        f"{job.display_name}: {job.scaling_doubt}: its iterations ({each}) count as if they "
+        "filled the gpu"
+    )
+    solo_ns = float(known_ns or UNKNOWN_NS)
+    pause_ns = _pause_ns(job, solo_ns)
+    return solo_ns, lambda sms: pause_ns + (solo_ns - pause_ns) * all_sms / sms, solo_ns
+
+
+def _pause_ns(job: Job, now_ns: float) -> float:
+    """Of an iteration that takes `now_ns` where the job is; 0 where nobody knows.
+
+    A request's own time is at most what one takes that hardly waits. Who has none needs the GPU
+    time of an iteration, which is known of who did not share the GPU: else it is an estimate.
+    """
+    if job.latency.rate:
+        return max(0.0, now_ns - job.latency.quick_ns)
+    usages = [process.usage for process in job.processes.values()]
+    known = [u for u in usages if u.iterations >= ENOUGH and u.shared_ns <= u.exclusive_ns / 10]
+    if not known or len(known) < len(usages):
+        return 0.0
+    spent_ns = max((u.exclusive_ns + u.shared_ns) / u.iterations for u in known)
+    return max(0.0, now_ns - spent_ns) if spent_ns else 0.0
 
 
 def _iteration_ns(job: Job) -> int:
@@ -98,9 +162,11 @@ def _iteration_ns(job: Job) -> int:
 def how_to(kind: str, mode: str) -> str:
     """What it takes to go by a plan of this kind on a GPU in this mode."""
     if kind == "time":
-        return "is how jobs share it" if mode == "time" else "needs mode time"
-    if mode == "time":
-        return 'needs mode mps (gpu."*".mode)'
+        return "is how jobs share it" if mode in ("time", "mig") else "is had while they take turns"
+    if mode == "mps+green":
+        return 'is had with partition.planner = "on"'
+    if kind == "time and space":
+        return 'needs mode mps+green, with partition.planner = "on"'
     if mode == "mps":
         return "needs jobs to be started anew with these --sm"
-    return "can be had while they run" if mode == "mps+green" else "is not for instances of MIG"
+    return 'needs mode mps (gpu."*".mode)'

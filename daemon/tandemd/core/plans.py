@@ -9,10 +9,14 @@ of one that answers requests at a rate, the part of them that it answers.
 
     iteration   on the SMs of its part, by the job's scaling curve, times the greatest slowdown by a
                 job of another part (interference.py)
+    pauses      of the host between iterations take nobody's turn: of a request they are no part,
+                and of an iteration they pass while others have the SMs
     requests    come to a part by chance, and are answered in order of arrival; p99 is that of a
                 queue with one server (M/G/1) whose waits are taken to be exponential, as they are
                 under load (Kingman 1962), behind a turn that is under way
-    the rest    what requests leave of a part goes to its other jobs by weight
+    the rest    what requests leave of a part goes to its other jobs: who said a share of the time
+                has that, the others the rest by weight; what one has no use for goes to the others
+                (max-min fairness; Bertsekas and Gallager, Data Networks, section 6.5)
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from dataclasses import dataclass, field
 from math import inf, log
 
 from tandemd.core.interference import Features, Interference, Neighbour
+
+LEAST_REST = 0.05  # of the time, to those who said no share, however much others said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,9 @@ class Worker:
     weight: float = 1.0
     slo_ns: int = 0  # of the p99 of its requests; 0 = none
     rate: float = 0.0  # requests a second; 0 = it does what it can
+    pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's
     groups: int = 0  # that a person fixed; 0 = any number
+    share: float = 0.0  # of the time, that a person said, where all take turns; 0 = nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +54,7 @@ class Gpu:
     sms_of_group: int
     turn_ns: float = 10_000_000  # that a job without requests keeps its part at most
     can_mix: bool = True  # several jobs may take turns on a part beside others
+    keeps_sizes: bool = False  # what a person fixed is a part of its own, and no share of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +127,35 @@ class Scene:
         """Of the members of a part, beside other parts."""
         slowdowns = self._slowdowns(part, others)
         sms = part.groups * self.gpu.sms_of_group
-        takes_ns = {name: self.workers[name].at(sms) * slowdowns[name] for name in part.members}
+        takes_ns = {name: self._takes_ns(name, sms) * slowdowns[name] for name in part.members}
         asked = [(self.workers[n].rate, takes_ns[n]) for n in part.members if self.workers[n].rate]
         use = sum(rate * ns / 1e9 for rate, ns in asked)
         wait_ns = _p99_wait_ns(asked, use) + self._turn_ns(takes_ns)
-        left, weights = max(0.0, 1 - use), self._weight_without_rate(part)
+        grants = self._grants(part, max(0.0, 1 - use), takes_ns)
         for name in part.members:
             worker = self.workers[name]
             if worker.rate:
                 progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_ns
             else:
-                mine = left * worker.weight / weights
-                progress = mine * worker.solo_ns / takes_ns[name]
-                p99_ns = takes_ns[name] / mine if mine else inf
+                p99_ns = takes_ns[name] / grants[name] if grants[name] else inf
+                progress = worker.solo_ns / p99_ns
             yield name, Forecast(progress=progress, p99_ns=p99_ns, slowdown=slowdowns[name])
+
+    def _takes_ns(self, name: str, sms: int) -> float:
+        """Of the time of a part, by an iteration or a request."""
+        worker = self.workers[name]
+        return max(1.0, worker.at(sms) - worker.pause_ns)
+
+    def _grants(self, part: Part, left: float, takes_ns: Mapping[str, float]) -> dict[str, float]:
+        """What each job without requests gets of the part's time, 0..1."""
+        workers = [self.workers[name] for name in part.members if not self.workers[name].rate]
+        shared = _by_shares(workers) if part.groups == self.gpu.groups else {}
+        weights = shared or {worker.name: worker.weight for worker in workers}
+        demands = {
+            worker.name: takes_ns[worker.name] / (takes_ns[worker.name] + worker.pause_ns)
+            for worker in workers
+        }
+        return _max_min(left, weights, demands)
 
     def _slowdowns(self, part: Part, others: Sequence[Part]) -> dict[str, float]:
         beside = [
@@ -148,9 +172,31 @@ class Scene:
         others = [ns for name, ns in takes_ns.items() if not self.workers[name].rate]
         return min(self.gpu.turn_ns, max(others, default=0.0))
 
-    def _weight_without_rate(self, part: Part) -> float:
-        workers = [self.workers[name] for name in part.members]
-        return sum(worker.weight for worker in workers if not worker.rate)
+
+def objectives(count: int) -> str:
+    """So many, for people."""
+    return f"{count} objective{'s' if count != 1 else ''}"
+
+
+def _by_shares(workers: Sequence[Worker]) -> dict[str, float]:
+    """Weights where somebody said a share of the time; empty: nobody did."""
+    asked = sum(worker.share for worker in workers)
+    if not asked:
+        return {}
+    silent = sum(worker.weight for worker in workers if not worker.share)
+    rest = max(LEAST_REST, 1 - asked) if silent else 0.0
+    return {w.name: w.share or rest * w.weight / silent for w in workers}
+
+
+def _max_min(
+    left: float, weights: Mapping[str, float], demands: Mapping[str, float]
+) -> dict[str, float]:
+    """`left` divided by weight; what one has no use for goes to the others."""
+    given: dict[str, float] = {}
+    for name in sorted(weights, key=lambda one: demands[one] / weights[one]):  # the modest first
+        waiting = sum(weights[other] for other in weights if other not in given)
+        given[name] = min(demands[name], (left - sum(given.values())) * weights[name] / waiting)
+    return given
 
 
 def _p99_wait_ns(asked: Sequence[tuple[float, float]], use: float) -> float:

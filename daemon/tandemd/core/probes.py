@@ -106,7 +106,11 @@ class Probes:
         self._not_before_ns[job.job_id] = now_ns + pause_ns
 
     def _begin(self, gpu: int, split: Split, jobs: Mapping[int, Job], now_ns: int) -> None:
-        for job in jobs_on(gpu, jobs.values()):
+        here = jobs_on(gpu, jobs.values())
+        parts = [job.part for job in here if job.part]
+        for job in here:
+            if parts.count(job.part) > 1:
+                continue  # it takes turns with those of its part, and would not be alone
             groups = _fewer(job, split)
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
                 continue

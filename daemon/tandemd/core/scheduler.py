@@ -19,6 +19,7 @@ from tandemd.core import lane_places
 from tandemd.core.audit import take_audit
 from tandemd.core.checkpoints import Checkpoints
 from tandemd.core.companions import Pace
+from tandemd.core.divisions import Divisions, Ring, rings_of
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
@@ -39,6 +40,7 @@ from tandemd.core.events import (
     JobUpdated,
     MemoryAudited,
     OpenGates,
+    PlanFound,
     PolicyChanged,
     PoolCopied,
     PoolRefused,
@@ -102,7 +104,8 @@ class Scheduler:
         self.groups: dict[GroupKey, Group] = {}
         self.processes: dict[int, Process] = {}
         self.islands: dict[frozenset[int], list[Group]] = {}
-        self.turns: dict[frozenset[int], Turns] = {}
+        self.rings: dict[Ring, list[Group]] = {}  # who takes turns: an island's, if none is divided
+        self.turns: dict[Ring, Turns] = {}
         self.memory = MemoryPlaces(self.processes, self.jobs)
         self.residency = Residency(self.memory.line)
         self.checkpoints = Checkpoints()
@@ -111,15 +114,14 @@ class Scheduler:
         self.lanes = LanePlaces()
         self.tuning = Tuning()
         self.sets = SetPlaces()
-        self.probes = Probes()
-        self.sized_sets = SizedSets()
+        self.probes, self.sized_sets = Probes(), SizedSets()
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
-        self._home: dict[GroupKey, frozenset[int]] = {}  # group -> its island
-        self._touched: set[frozenset[int]] = set()  # islands of which a fact changed
-        self._wakes: dict[frozenset[int], int | None] = {}  # when each wants to decide again
-        self._overdue: set[tuple[frozenset[int], int]] = set()  # island, tier
+        self._home: dict[GroupKey, Ring] = {}
+        self._touched: set[Ring] = set()  # of which a fact changed
+        self._wakes: dict[Ring, int | None] = {}  # when each wants to decide again
+        self._overdue: set[tuple[Ring, int]] = set()  # ring, tier
         self._bold: set[int] = set()  # processes told not to honour presence
         self._arrivals = 0
         self._group_numbers = 0
@@ -166,8 +168,8 @@ class Scheduler:
                 self._extend_process(event, actions)
             case JobRegistered() | JobExited() | JobUpdated() | JobPaused() | JobResumed():
                 self._change_job(event, actions)
-            case PolicyChanged():
-                self._change_policy(event.policy)
+            case PolicyChanged() | PlanFound():
+                self._change_rules(event)
             case _:
                 assert_never(event)
         return actions
@@ -180,6 +182,7 @@ class Scheduler:
             self._structure_changed = self.tuning.decide(
                 self.islands, self.policy, self.options, now_ns
             )
+        self._structure_changed |= self.divisions.is_due(now_ns)
         views = self._review_memory(now_ns) if self.residency.is_used else []
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
@@ -187,9 +190,11 @@ class Scheduler:
         if self.options.splits:
             self.probes.decide(self.jobs, self.options, now_ns)
             probed = self.probes.gpus
-            self.sized_sets.decide(self.jobs, self.options, now_ns, probed=probed)
+            planned = self.divisions.planned_gpus
+            self.sized_sets.decide(self.jobs, self.options, now_ns, probed=probed, planned=planned)
         if self.options.splits or self.sets.is_used:
             actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
+        actions += self.divisions.take_questions()
         wakes_before_ns = self._memory_wakes_ns
         if views:
             actions += self._move_memory(views, now_ns)
@@ -218,9 +223,9 @@ class Scheduler:
             _refresh(group, now_ns, self.options)
             if group.wants and not wanted:
                 self._forget_old_credit(group)
-            gpus = self._home[group.key]
-            self.turns[gpus].note(group)
-            self._touched.add(gpus)
+            ring = self._home[group.key]
+            self.turns[ring].note(group)
+            self._touched.add(ring)
         return views
 
     def _move_memory(self, islands: list[Island], now_ns: int) -> list[Action]:
@@ -232,11 +237,12 @@ class Scheduler:
         return list(moves)
 
     def _views(self) -> list[Island]:
+        """Where memory moves, nobody is divided (divisions.py): all take turns in one ring."""
         return [
             Island(
                 gpus=gpus,
                 members=members,
-                turns=self.turns[gpus],
+                turns=next(turns for ring, turns in self.turns.items() if ring[0] == gpus),
                 policy=self.policy,
                 options=self.options,
             )
@@ -247,6 +253,11 @@ class Scheduler:
         """Go on with other settings, the policy included (a re-read configuration)."""
         self.options = options
         return self.handle(PolicyChanged(now_ns=now_ns, policy=options.policy))
+
+    @property
+    def divisions(self) -> Divisions:
+        """How GPUs are divided by plan."""
+        return self.tuning.divisions
 
     def job(self, job_id: int) -> Job:
         """A living or finished job.
@@ -264,9 +275,9 @@ class Scheduler:
         return self.groups.get(job.group_key)
 
     def island_of(self, group: Group) -> tuple[list[Group], Turns] | None:
-        """The groups it competes with, itself included, and their turn; None without processes."""
-        gpus = self._home.get(group.key)
-        return None if gpus is None else (self.islands[gpus], self.turns[gpus])
+        """The groups it takes turns with, itself included, and the turn; None without processes."""
+        ring = self._home.get(group.key)
+        return None if ring is None else (self.rings[ring], self.turns[ring])
 
     def to_classify(self) -> list[tuple[Process, bool]]:
         """Processes of which the policy wants to know what bounds their work.
@@ -274,18 +285,27 @@ class Scheduler:
         And whether each has its GPU to itself now. Not while they share a turn: what is recorded
         then does not tell.
         """
-        companions = self.policy.companions
-        if companions is None or not self.options.mps_gpus:
+        if not self.options.mps_gpus:
             return []
         return [
-            (process, self.turns[gpus].is_alone(group))
-            for gpus, members in self.islands.items()
-            if len(members) > 1
+            (process, self._is_alone(group, ring))
+            for ring, members in self.rings.items()
+            if len(self.islands[ring[0]]) > 1
             for group in members
-            if companions.wants_bound(group, self.options)
-            and not self.turns[gpus].is_shared_by(group)
+            if self._wants_bound(group) and not self.turns[ring].is_shared_by(group)
             for process in group.processes.values()
         ]
+
+    def _wants_bound(self, group: Group) -> bool:
+        options, companions = self.options, self.policy.companions
+        if options.planner and options.classify_kernels and options.overlaps(group.gpus):
+            return True  # plans depend on whom it slows down
+        return companions is not None and companions.wants_bound(group, options)
+
+    def _is_alone(self, group: Group, ring: Ring) -> bool:
+        """It has the turn, and nothing of anybody else is on the GPU."""
+        others = (other for other in self.islands[ring[0]] if other is not group)
+        return self.turns[ring].is_alone(group) and not any(other.busy for other in others)
 
     def to_record(self) -> list[Process]:
         """Processes whose memory curves decide when their iterations begin."""
@@ -340,8 +360,8 @@ class Scheduler:
             assert group.jobs, f"group {group.key} has no job"
             assert not (group.is_closed and True in gates), f"paused group {group.title} is open"
         assert self._told.keys() == self._gates.keys() == self.processes.keys()
-        for gpus, members in self.islands.items():
-            turns = self.turns[gpus]
+        for ring, members in self.rings.items():
+            turns = self.turns[ring]
             keys = {group.key for group in members}
             assert turns.holder is None or turns.holder in keys, "a gone group holds the turn"
             assert turns.companion is None or turns.companion in keys, "a gone group has a part"
@@ -456,9 +476,12 @@ class Scheduler:
         splits = [self.options.splits[gpu] for gpu in gpus_of(job) & self.options.splits.keys()]
         job.groups_wanted = max((groups_asked(job.spec, split) for split in splits), default=0)
 
-    def _change_policy(self, name: str) -> None:
-        self.policy = policy_named(name)
-        self.options = replace(self.options, policy=name)
+    def _change_rules(self, event: PolicyChanged | PlanFound) -> None:
+        if isinstance(event, PlanFound):
+            self._structure_changed |= self.divisions.take(event, self.islands)
+            return
+        self.policy = policy_named(event.policy)
+        self.options = replace(self.options, policy=event.policy)
         self.turns.clear()
         if not self.policy.by_lanes:
             self.lanes.give_up(self.groups.values())
@@ -583,6 +606,7 @@ class Scheduler:
         self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)
         if not job.processes:
+            job.part = 0
             self._move(job, Stimulus.LEFT, event.now_ns, actions)
         self._end_if_over(job, event.now_ns, actions)
 
@@ -652,12 +676,12 @@ class Scheduler:
             self._structure_changed = True  # the windows of others depend on it
         if self._structure_changed:
             return  # everybody will be looked at
-        gpus = self._home[group.key]
-        turns = self.turns[gpus]
+        ring = self._home[group.key]
+        turns = self.turns[ring]
         turns.note(group)
         stepped &= group.reopened_steps is not None or turns.holder == group.key
         if (wanted, was_busy) != (group.wants, group.busy) or stepped:
-            self._touched.add(gpus)
+            self._touched.add(ring)
 
     def _forget_old_credit(self, group: Group) -> None:
         """Idle time is not saved up: at most two quanta before the others."""
@@ -740,6 +764,7 @@ class Scheduler:
                 process.curve, process.curve_ns = event.curve, event.now_ns
             case RequestsServed():
                 self.tuning.take(event, job)
+                self.divisions.served(job, event.durations_ns, event.now_ns)
             case ScalingTold():
                 take_scaling(process, event)
 
@@ -791,10 +816,10 @@ class Scheduler:
     def _note_kept(self, groups: list[Group], now_ns: int) -> None:
         for group in groups:
             _refresh(group, now_ns, self.options)
-            gpus = self._home.get(group.key)
-            if gpus in self.turns and not self._structure_changed:
-                self.turns[gpus].note(group)
-                self._touched.add(gpus)
+            ring = self._home.get(group.key)
+            if ring in self.turns and not self._structure_changed:
+                self.turns[ring].note(group)
+                self._touched.add(ring)
 
     def _settle_lanes(self, now_ns: int) -> None:
         if self.policy.by_lanes:
@@ -846,34 +871,36 @@ class Scheduler:
 
     def _seat(self, now_ns: int) -> None:
         self.islands = islands_of(self.groups.values())
-        self.turns = {gpus: self.turns.get(gpus) or Turns() for gpus in self.islands}
-        self._home = {g.key: gpus for gpus, members in self.islands.items() for g in members}
+        self.divisions.seat(self.islands, self.policy, self.options, now_ns)
+        self.rings = rings_of(self.islands)
+        self.turns = {ring: self.turns.get(ring) or Turns() for ring in self.rings}
+        self._home = {g.key: ring for ring, members in self.rings.items() for g in members}
         self._wakes = {}
         self.tuning.seat(self.islands, self.options, now_ns)
-        for gpus, members in self.islands.items():
+        for ring, members in self.rings.items():
             weigh(members, self.policy, self.options)
-            self.turns[gpus].foresight.model = self.tuning.model_of(gpus)
-            self.turns[gpus].seat(members, self.policy)
+            self.turns[ring].foresight.model = self.tuning.model_of(ring[0])
+            self.turns[ring].seat(members, self.policy)
 
     def _decide(self, now_ns: int) -> list[Verdict]:
-        """Let the islands decide for which something changed, or whose time has come.
+        """Let the rings decide for which something changed, or whose time has come.
 
-        GPU time passes no faster than real time, so a quantum cannot end before the island wakes.
+        GPU time passes no faster than real time, so a quantum cannot end before its ring wakes.
         """
         verdicts = []
-        for gpus, turns in self.turns.items():
-            wake_at_ns = self._wakes.get(gpus)
+        for ring, turns in self.turns.items():
+            wake_at_ns = self._wakes.get(ring)
             due = wake_at_ns is not None and now_ns >= wake_at_ns
-            if not (self._structure_changed or due or gpus in self._touched):
+            if not (self._structure_changed or due or ring in self._touched):
                 continue
             verdict = turns.decide(policy=self.policy, options=self.options, now_ns=now_ns)
-            self._wakes[gpus] = verdict.wake_at_ns
+            self._wakes[ring] = verdict.wake_at_ns
             verdicts.append(verdict)
         self._touched.clear()
         return verdicts
 
     def _tell_settings(self, actions: list[Action]) -> None:
-        for members in self.islands.values():
+        for members in self.rings.values():
             views = Views(members, policy=self.policy, options=self.options)
             for group in members:
                 for process_id, settings in settings_for(group, views, options=self.options):
@@ -887,14 +914,14 @@ class Scheduler:
 
         Apart from the other settings, since it changes while the jobs do not.
         """
-        overdue = {(gpus, tier) for gpus, t in self.turns.items() for tier in t.overdue_tiers}
+        overdue = {(ring, tier) for ring, t in self.turns.items() for tier in t.overdue_tiers}
         if not whole and overdue == self._overdue:
             return
         self._overdue = overdue
         bold = {
             process_id
-            for gpus, tier in overdue
-            for group in self.turns[gpus].members_of(tier)
+            for ring, tier in overdue
+            for group in self.turns[ring].members_of(tier)
             for process_id in group.processes
         }
         was_bold, self._bold = self._bold & self.processes.keys(), bold

@@ -37,6 +37,16 @@ def groups_asked(spec: JobSpec, split: Split) -> int:
     return 0
 
 
+def _seat_of(job: Job) -> tuple[int, int]:
+    """What its place depends on."""
+    return job.part, job.groups_wanted
+
+
+def _name_of(job: Job) -> str:
+    """Alike of jobs that share their groups: those of one part, but for who is to have others."""
+    return f"{job.part}:{job.groups_wanted}" if job.part else str(job.job_id)
+
+
 class SetPlaces:
     """Belongs to the scheduler."""
 
@@ -65,7 +75,7 @@ class SetPlaces:
         """What is to be told now."""
         key = (
             options.splits,
-            [(p.process_id, p.gpu, jobs[p.job_id].groups_wanted) for p in processes.values()],
+            [(p.process_id, p.gpu, *_seat_of(jobs[p.job_id])) for p in processes.values()],
         )
         if key == self._key and self.wake_at_ns is None:
             return []  # nobody came, went or asks for another size, and nobody waits
@@ -83,11 +93,16 @@ class SetPlaces:
     def _place(
         self, gpu: int, split: Split, here: Iterable[Process], jobs: Mapping[int, Job]
     ) -> None:
-        asking = {p.job_id: jobs[p.job_id].groups_wanted for p in here}
-        wanted = {str(job): asking[job] for job in sorted(asking, key=lambda j: jobs[j].arrival)}
-        held = self._spans.get(gpu, {})
-        found = place(wanted, {str(job): span for job, span in held.items()}, split.groups)
-        self._spans[gpu] = {int(job): span for job, span in found.items()}
+        asking = sorted({p.job_id for p in here}, key=lambda job_id: jobs[job_id].arrival)
+        names = {job_id: _name_of(jobs[job_id]) for job_id in asking}
+        wanted: dict[str, int] = {}
+        held: dict[str, Span] = {}
+        for job_id, name in names.items():
+            wanted.setdefault(name, jobs[job_id].groups_wanted)
+            if (span := self._spans.get(gpu, {}).get(job_id)) is not None:
+                held.setdefault(name, span)
+        found = place(wanted, held, split.groups)
+        self._spans[gpu] = {job_id: found[name] for job_id, name in names.items()}
         for job_id, span in self._spans[gpu].items():
             jobs[job_id].set = jobs[job_id].set or span
 

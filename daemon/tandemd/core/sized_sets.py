@@ -29,13 +29,21 @@ class SizedSets:
         now_ns: int,
         *,
         probed: Collection[int] = (),
+        planned: Collection[int] = (),
     ) -> None:
-        """Set what each job is to ask for; not on GPUs where a job is `probed` (probes.py)."""
+        """Set what each job is to ask for.
+
+        Not on GPUs where a job is `probed` (probes.py), or that are divided as `planned`
+        (divisions.py).
+        """
         self._keys = {gpu: self._keys.get(gpu) for gpu in options.splits}
         self._seen = {gpu: self._seen.get(gpu) for gpu in options.splits}
         if not options.size_sets:
             return
         for gpu, split in sorted(options.splits.items()):
+            if gpu in planned:
+                self._seen[gpu] = self._keys[gpu] = None
+                continue
             here = jobs_on(gpu, jobs.values())
             seen = [(split, job.job_id, job.spec, job.scaling) for job in here]
             if gpu in probed or seen == self._seen.get(gpu):

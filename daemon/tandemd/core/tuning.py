@@ -1,9 +1,10 @@
 """Joins the tuner to jobs and islands: what requests take goes in, sizes come out.
 
 Where jobs take turns a size is a share of the time, in percent: what fair queueing then counts the
-job's group by (space.py). In mode mps+green it is a number of groups of SMs (sets.py). A size that
-a person said stands, and so does what cannot change while a job runs, its part of the SMs under
-MPS: then it is said what would be given.
+job's group by (space.py). In mode mps+green it is a number of groups of SMs (sets.py); where these
+are divided by plan that of the job's part, and another part gives or takes the rest (exchange.py).
+A size that a person said stands, and so does what cannot change while a job runs, its part of the
+SMs under MPS: then it is said what would be given.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tandemd.core.divisions import Division, Divisions
 from tandemd.core.events import RequestsServed
+from tandemd.core.exchange import Ease, EaseOf, room
 from tandemd.core.interference import Interference
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.policy import Policy
@@ -36,6 +39,10 @@ class Tuning:
     _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs are its doing
     _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
     _moved: set[int] = field(default_factory=set)  # jobs that may be in another phase
+    divisions: Divisions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.divisions = Divisions(self.model_of)
 
     def take(self, event: RequestsServed, job: Job) -> None:
         """Requests of a process of the job ended."""
@@ -61,7 +68,9 @@ class Tuning:
             jobs = _jobs_of(members)
             bound = self._bound[gpus] = [job for job in jobs if job.spec.slo_p99_ns]
             slos_ns = {job.job_id: job.spec.slo_p99_ns for job in bound}
-            self.tuners[gpus].seat(slos_ns, [job.job_id for job in jobs], now_ns, options.policy)
+            division = self.divisions.by_island.get(gpus)
+            under = f"{options.policy}, plan {division.changes}" if division else options.policy
+            self.tuners[gpus].seat(slos_ns, [job.job_id for job in jobs], now_ns, under)
         living = {job.job_id for members in islands.values() for job in _jobs_of(members)}
         self.wishes = {job_id: wish for job_id, wish in self.wishes.items() if job_id in living}
         self.reasons = {job_id: why for job_id, why in self.reasons.items() if job_id in living}
@@ -77,13 +86,13 @@ class Tuning:
                 is_back = job.job_id in moved and tuner.enter(
                     job.job_id, _phase_of(job), settings.window_ns, now_ns
                 )
-                sizes = sizes_on(members, policy, options) if is_back else {}
+                sizes = self._sizes(gpus, members, policy, options) if is_back else {}
                 change = tuner.resume(job.job_id, sizes, now_ns) if is_back else None
-                applied |= change is not None and self._apply(change, members, now_ns)
+                applied |= change is not None and self._apply(change, members, options, now_ns)
             if tuner.is_due(settings, now_ns):
-                sizes = sizes_on(members, policy, options)
+                sizes = self._sizes(gpus, members, policy, options)
                 for change in tuner.decide(sizes, settings, now_ns):
-                    applied |= self._apply(change, members, now_ns)
+                    applied |= self._apply(change, members, options, now_ns)
         return applied
 
     def model_of(self, gpus: frozenset[int]) -> Interference:
@@ -95,7 +104,31 @@ class Tuning:
         found = (tuner.residual(job_id) for tuner in self.tuners.values())
         return next((residual for residual in found if residual is not None), None)
 
-    def _apply(self, change: Change, members: Iterable[Group], now_ns: int) -> bool:
+    def _sizes(
+        self, gpus: frozenset[int], members: list[Group], policy: Policy, options: Options
+    ) -> dict[int, Sizes]:
+        division = self.divisions.by_island.get(gpus)
+        if division is None or len(division.plan) < 2:
+            return sizes_on(members, policy, options)
+        return planned_sizes(division, _jobs_of(members), self._ease(_jobs_of(members), options))
+
+    def _ease(self, jobs: Iterable[Job], options: Options) -> EaseOf:
+        """How little each would mind having less."""
+        known = {job.display_name: job for job in jobs}
+
+        def ease(name: str) -> Ease:
+            job = known.get(name)
+            if job is None or said(job.spec):
+                return Ease.NEEDS
+            if not job.spec.slo_p99_ns:
+                return Ease.FREE
+            residual = self.residual(job.job_id)
+            has_much = residual is not None and residual > 2 * options.tuner_band
+            return Ease.SPARES if has_much else Ease.NEEDS
+
+        return ease
+
+    def _apply(self, change: Change, members: list[Group], options: Options, now_ns: int) -> bool:
         """Set the size of the job's group; False: it was only a wish."""
         group = next(group for group in members if change.job_id in group.jobs)
         if change.is_wish:
@@ -104,6 +137,8 @@ class Tuning:
         self.wishes.pop(change.job_id, None)
         self.reasons[change.job_id] = change.why
         job = group.jobs[change.job_id]
+        if job.part:
+            return self._exchange(job, change, members, options, now_ns)
         if job.set is not None:
             return self._regroup(job, change, now_ns)
         if group.tuned_share == change.size / 100:
@@ -111,6 +146,15 @@ class Tuning:
         group.tuned_share = change.size / 100
         group.tell(now_ns, f"tuner: its share of time is {change.size}% now: {change.why}")
         return True
+
+    def _exchange(
+        self, job: Job, change: Change, members: list[Group], options: Options, now_ns: int
+    ) -> bool:
+        ease = self._ease(_jobs_of(members), options)
+        is_done = self.divisions.resize(job, change.size, ease, members, options, now_ns)
+        if is_done:
+            job.tell(now_ns, f"tuner: its part has {change.size} groups of SMs now: {change.why}")
+        return is_done
 
     def _regroup(self, job: Job, change: Change, now_ns: int) -> bool:
         if job.groups_wanted == change.size:
@@ -124,6 +168,7 @@ class Tuning:
         """Off from now on: nobody keeps what it gave."""
         if self.tuners:
             self.tuners, self.wishes, self.reasons, self._bound = {}, {}, {}, {}
+            self.divisions.revert(islands)
             self._moved.clear()
             for group in (group for members in islands.values() for group in members):
                 group.tuned_share = 0.0
@@ -156,6 +201,25 @@ def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict
         elif bound and why_no_share(group, policy, options) is None:
             sizes = _share_of_time(group, bound, tiers[policy.tier(group)], options)
             found |= dict.fromkeys((job.job_id for job in bound), sizes)
+    return found
+
+
+def planned_sizes(division: Division, jobs: Iterable[Job], ease: EaseOf) -> dict[int, Sizes]:
+    """The same where an island is divided by plan: what one part gets another one has to give."""
+    known = {job.display_name: job for job in jobs}
+    found: dict[int, Sizes] = {}
+    for part in division.plan:
+        members = [known[name] for name in part.members if name in known]
+        bound = frozenset(job.job_id for job in members if job.spec.slo_p99_ns)
+        sizes = Sizes(
+            now=part.groups,
+            least=1,
+            most=part.groups + room(division.plan, part, ease),
+            step=1,
+            is_fixed=any(said(job.spec) for job in members),
+            together=bound,
+        )
+        found |= dict.fromkeys(bound, sizes)
     return found
 
 

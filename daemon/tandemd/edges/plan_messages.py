@@ -26,13 +26,17 @@ def _of_gpu(view: PlansView) -> pb.GpuPlans:
         return pb.GpuPlans(gpu=gpu_message(view.gpu))
     return pb.GpuPlans(
         gpu=gpu_message(view.gpu),
-        plans=[_plan(valued, seen) for valued in view.plans],
+        plans=[
+            _plan(valued, seen, is_in_force=valued.plan == view.in_force) for valued in view.plans
+        ],
         notes=[*_compared(seen), *seen.doubts],
+        planner=view.planner,
     )
 
 
-def _plan(valued: Valued, seen: Outlook) -> pb.Plan:
+def _plan(valued: Valued, seen: Outlook, *, is_in_force: bool) -> pb.Plan:
     return pb.Plan(
+        in_force=is_in_force,
         kind=valued.kind,
         needs=how_to(valued.kind, seen.mode),
         progress=valued.progress,

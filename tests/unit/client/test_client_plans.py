@@ -27,11 +27,24 @@ def test_plans_are_told_as_they_are(capsys):
     partition_plan._show(found)
 
     told = capsys.readouterr().out
-    assert "1. time and space: 1.50 of progress, 1 objectives missed; mode mps" in told
+    assert "1. time and space: 1.50 of progress, 1 objective missed; mode mps" in told
     row, other = (line.split() for line in told.splitlines() if line.startswith("j-"))
     assert row == ["j-1", "llama", "64", "-", "1.00", "60", "ms!", "20%"]
     assert other == ["j-2", "-", "68", "j-3", "0.45", "-", "-"]
     assert told.endswith("  j-2: nobody knows\n")
+
+
+def test_the_plan_in_force_is_told_as_such_and_why(capsys):
+    planned = message()
+    planned.gpus[0].plans[0].in_force = True
+    planned.gpus[0].planner = "other jobs are there"
+    (found,) = _convert_plans.plans(planned)
+
+    partition_plan._show(found)
+
+    told = capsys.readouterr().out
+    assert "1 objective missed; in force\n" in told
+    assert "\n  other jobs are there\n" in told
 
 
 def test_of_a_gpu_without_jobs_it_is_said_that_nobody_is_there(capsys):

@@ -284,9 +284,9 @@ def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
     assert "10 GiB" in talk.lines(1)
     talk.rests(3, after_ms=2)
     talk.tick(after_ms=50)
-    assert talk.core.turns[frozenset({0})].holder is None
+    assert talk.core.turns[frozenset({0}), 0].holder is None
     talk.leave(3)
-    assert talk.core.turns[frozenset({0})].holder == (1000, "j:1")
+    assert talk.core.turns[frozenset({0}), 0].holder == (1000, "j:1")
 
 
 def test_who_waits_is_told_for_how_long_still():
@@ -452,7 +452,7 @@ def test_memory_goes_to_who_was_promised_it_where_there_is_less_than_was_counted
         talk.sample(1, steps=steps)
     talk.waits(1)  # it has drained, and too much is held for anybody to have the turn
     talk.tick(after_ms=500)
-    assert talk.core.turns[frozenset({0})].holder is None
+    assert talk.core.turns[frozenset({0}), 0].holder is None
     assert talk.target_gib(1) < 36
 
 

@@ -1,0 +1,56 @@
+"""Groups of SMs that parts of a plan give to each other, once requests tell what the plan did not.
+
+A plan leaves no group over, so what one part gets another one gives: first those whose jobs have no
+objective, then those whose jobs all keep theirs with much to spare. What a part gives back goes the
+same way: to jobs without an objective, else to the smallest part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from tandemd.core.plans import Part, Plan
+
+
+class Ease(IntEnum):
+    """How little a job minds having a group less."""
+
+    NEEDS = 0  # its objective, or a person, wants what it has
+    SPARES = 1  # it keeps its objective with much to spare
+    FREE = 2  # it has no objective
+
+
+EaseOf = Callable[[str], Ease]
+
+
+def room(plan: Plan, own: Part, ease: EaseOf) -> int:
+    """How many groups another part gives to this one, at once: 0 or 1."""
+    return int(any(_gives(other, ease) for other in plan if other is not own))
+
+
+def resized(plan: Plan, own: Part, groups: int, ease: EaseOf) -> Plan:
+    """The same with so many groups for one of its parts, where another gives or takes the rest."""
+    others = [part for part in plan if part is not own]
+    more = groups - own.groups
+    if more > 0:
+        others = [part for part in others if _gives(part, ease) and part.groups > more]
+        partner = max(others, key=lambda part: (_ease(part, ease), part.groups), default=None)
+    else:
+        partner = max(
+            others,
+            key=lambda part: (_ease(part, ease) is Ease.FREE, -part.groups),
+            default=None,
+        )
+    if partner is None or groups < 1:
+        return plan
+    sizes = {own.members: groups, partner.members: partner.groups - more}
+    return tuple(Part(sizes.get(part.members, part.groups), part.members) for part in plan)
+
+
+def _ease(part: Part, ease: EaseOf) -> Ease:
+    return min(map(ease, part.members))
+
+
+def _gives(part: Part, ease: EaseOf) -> bool:
+    return part.groups > 1 and _ease(part, ease) > Ease.NEEDS

@@ -1,0 +1,96 @@
+"""Which plan a job is placed by, why, and what came of it against what was foretold, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+
+from tandemd.core.divisions import Division
+from tandemd.core.kept_plans import Measured
+from tandemd.core.model import Job
+from tandemd.core.plans import Forecast, Scene, Valued, objectives
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.words import span_of
+
+
+def plan_lines(scheduler: Scheduler, job: Job, now_ns: int) -> list[str]:
+    """Nothing of a job for which nothing is planned."""
+    division = scheduler.divisions.of(job)
+    if division is None:
+        return []
+    if division.why_not:
+        why_not = f"plan: time, all take turns: {division.why_not}"
+        return [why_not, *_came(division, job, now_ns)]
+    if division.valued is None:
+        return ["plan: none yet: it is being made"]
+    return [
+        f"plan: {division.valued.kind}: {_where(division, job)}, since {division.why}",
+        *_came(division, job, now_ns),
+        *_not_taken(division),
+        *_before(division, job),
+    ]
+
+
+def _where(division: Division, job: Job) -> str:
+    part = division.part_of(job.display_name)
+    if part is None or division.seen is None:
+        return "all take turns on all SMs"
+    others = [name for name in part.members if name != job.display_name]
+    what = f"{part.groups * division.seen.scene.gpu.sms_of_group} SMs"
+    return f"{what}, in turns with {', '.join(others)}" if others else f"{what} of its own"
+
+
+def _came(division: Division, job: Job, now_ns: int) -> Iterator[str]:
+    """Of the plan in force."""
+    name, seen = job.display_name, division.seen
+    if division.valued is None or seen is None or name not in division.valued.forecasts:
+        return
+    measured = division.tally.measured([job], seen.scene.workers, now_ns)
+    yield f"plan: {_compared(division.valued.forecasts[name], measured, name, seen.scene)}"
+    slowdown = division.valued.forecasts[name].slowdown
+    if slowdown > 1:
+        yield f"plan: jobs on other SMs are to make its iterations {slowdown - 1:.0%} longer"
+
+
+def _compared(foretold: Forecast, measured: Mapping[str, Measured], name: str, scene: Scene) -> str:
+    found = measured.get(name)
+    figures = [f"progress {foretold.progress:.2f} is foretold"]
+    figures[0] += f" and {found.progress:.2f} measured" if found else ""
+    if scene.workers[name].rate:
+        figures.append(f"p99 {_span(foretold.p99_ns)} is foretold")
+        figures[1] += f" and {span_of(found.p99_ns)} measured" if found and found.p99_ns else ""
+    over = f", over {span_of(found.over_ns)}" if found else "; nothing is measured yet"
+    return ", ".join(figures) + over
+
+
+def _not_taken(division: Division) -> Iterator[str]:
+    """Of each other kind the best, and what is less good about it."""
+    now = division.valued
+    assert now is not None
+    for other in division.others:
+        if other.kind != now.kind:
+            yield f"plan: not {other.kind}: {_against(other, now)}"
+
+
+def _against(other: Valued, now: Valued) -> str:
+    if other.missed != now.missed:
+        return f"it is to miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
+    return f"it promises {other.progress:.2f} of progress, and this one {now.progress:.2f}"
+
+
+def _before(division: Division, job: Job) -> Iterator[str]:
+    """What came of plans that were."""
+    name = job.display_name
+    for kept in reversed(division.kept):
+        found, foretold = kept.measured.get(name), kept.valued.forecasts.get(name)
+        if found is None or foretold is None:
+            continue
+        p99 = f", p99 {_span(foretold.p99_ns)} and {span_of(found.p99_ns)}" if found.p99_ns else ""
+        yield (
+            f"plan before: {kept.valued.kind}: progress {foretold.progress:.2f} was foretold and "
+            f"{found.progress:.2f} measured{p99}, over {span_of(found.over_ns)}"
+        )
+
+
+def _span(duration_ns: float) -> str:
+    return span_of(int(duration_ns)) if isfinite(duration_ns) else "without end"

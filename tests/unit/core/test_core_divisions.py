@@ -1,0 +1,370 @@
+"""The planner in the scheduler: plans in, parts and turns out, by conversations."""
+
+from dataclasses import replace
+
+import pytest
+from talk import BATCH, LATENCY, MS, NORMAL, Talk
+
+from tandemd.core.events import FindPlan, PlanFound, RequestsServed, ScalingTold
+from tandemd.core.explain import explain
+from tandemd.core.latency import RequestKind
+from tandemd.core.model import Options, Split
+from tandemd.core.planner import WINDOWS, alternatives
+from tandemd.core.scaling import Curve
+from tandemd.core.sets import Span
+
+WINDOW_MS = 1000
+HERE = frozenset({0})
+GREEN = Options(
+    policy="fair",
+    planner=True,
+    tuner_window_ns=WINDOW_MS * MS,
+    quantum_ns=5 * MS,
+    mps_gpus=HERE,
+    splits={0: Split(groups=8, group_sms=16)},
+    sm_counts={0: 128},
+    probe_sets=False,
+)
+
+
+def curve(iteration_ms, knee):
+    """As fast on `knee` groups as on all eight, and slower in proportion on fewer."""
+    counts = tuple(range(16, 129, 16))
+    times = tuple(int(iteration_ms * MS * max(1.0, knee * 16 / sms)) for sms in counts)
+    return Curve(sm_counts=counts, iteration_ns=times, recorded_sms=128, recorded_ns=times[-1])
+
+
+class Planned(Talk):
+    """Answers questions for plans, as the loop does, unless somebody says not to."""
+
+    answers = True
+
+    def say(self, event):
+        actions = super().say(event)
+        for question in self.of(FindPlan) if self.answers else ():
+            answer = PlanFound(
+                now_ns=self.now_ns,
+                gpus=question.gpus,
+                number=question.number,
+                found=tuple(alternatives(question.scene)),
+            )
+            actions = [*actions, *super().say(answer)]
+        self.actions = actions
+        return actions
+
+    def come(self, process_id, job_class=NORMAL, *, ms=10, knee=8, **spec):
+        """A job whose curve is known from before it came."""
+        self.attach(process_id, job_class, **spec)
+        self.tell(process_id, ms=ms, knee=knee)
+
+    def tell(self, process_id, *, ms, knee):
+        told = curve(ms, knee)
+        event = ScalingTold(now_ns=self.now_ns, process_id=process_id, curve=told, doubt="")
+        self.say(event)
+
+    def windows(self, count=1):
+        for _ in range(count):
+            self.tick(after_ms=WINDOW_MS)
+
+    def serves(self, process_id, *durations_ms):
+        for duration_ms in durations_ms:
+            self.now_ns += int(duration_ms * MS)
+            ended = RequestsServed(
+                now_ns=self.now_ns,
+                process_id=process_id,
+                kind=RequestKind.MARKED,
+                durations_ns=(int(duration_ms * MS),),
+            )
+            self.say(ended)
+
+    @property
+    def parts(self):
+        """Groups of each job; jobs of one part are together."""
+        division = self.core.divisions.by_island[HERE]
+        return {part.members: part.groups for part in division.plan}
+
+    @property
+    def sets(self):
+        return {job_id: job.set for job_id, job in self.core.jobs.items()}
+
+    def lines(self, job_id):
+        return " | ".join(explain(self.core, self.core.jobs[job_id], self.now_ns).lines)
+
+
+def three(options=GREEN):
+    """A large one, and two that need little, but two groups each for what they promise."""
+    talk = Planned(options)
+    talk.come(1, knee=6)
+    talk.come(2, ms=4, knee=2, slo_p99_ns=10 * MS)
+    talk.come(3, ms=4, knee=2, slo_p99_ns=10 * MS)
+    for _ in range(12):
+        for server in (2, 3):
+            talk.serves(server, 4)
+        talk.now_ns += 100 * MS
+    talk.windows(WINDOWS + 1)
+    return talk
+
+
+def test_jobs_are_placed_as_planned_and_those_of_one_part_share_its_set():
+    talk = three()
+
+    assert talk.parts == {("j-1",): 6, ("j-2", "j-3"): 2}
+    assert talk.sets[1].count == 6
+    assert talk.sets[2] == talk.sets[3]
+    assert talk.sets[2].count == 2
+    assert not talk.sets[1].overlap(talk.sets[2])
+
+
+def test_without_the_planner_sizes_are_those_of_the_knees_and_nobody_shares_a_set():
+    talk = three(replace(GREEN, planner=False))
+
+    assert len({span.first for span in talk.sets.values()}) == 3
+    assert not talk.core.divisions.by_island
+    assert "plan:" not in talk.lines(1)
+
+
+def test_those_of_one_part_take_turns_and_those_of_others_do_not():
+    talk = three()
+    for process_id in (1, 2, 3):
+        talk.waits(process_id)
+    talk.works(1)
+
+    assert talk.is_open(1)
+    assert sum(talk.is_open(server) for server in (2, 3)) == 1
+
+    without = three(replace(GREEN, planner=False))
+    for process_id in (1, 2, 3):
+        without.waits(process_id)
+    assert len(without.open_processes()) == 1  # by turns of all three
+
+
+def test_who_comes_takes_turns_in_the_largest_part_until_there_is_a_plan():
+    talk = three()
+    before, talk.answers = talk.sets, False
+
+    talk.attach(4, BATCH)
+
+    assert talk.parts == {("j-1", "j-4"): 6, ("j-2", "j-3"): 2}
+    assert talk.sets == before | {4: before[1]}
+    talk.waits(1)
+    talk.waits(4)
+    talk.works(1)
+    assert talk.is_open(1)
+    assert not talk.is_open(4)
+
+
+def test_an_answer_to_an_older_question_is_of_no_use():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.answers = False
+    talk.attach(2)
+    (question,) = talk.of(FindPlan)
+    talk.leave(1)
+    before = talk.parts
+
+    found = tuple(alternatives(question.scene))
+    talk.say(PlanFound(now_ns=talk.now_ns, gpus=HERE, number=question.number, found=found))
+
+    assert talk.parts == before
+    assert [name for members in talk.parts for name in members] != ["j-1", "j-2"]
+
+
+def test_who_goes_leaves_its_groups_to_the_others_at_once():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.come(2, knee=4)
+    talk.windows(WINDOWS + 1)
+    assert talk.parts == {("j-1",): 4, ("j-2",): 4}
+
+    talk.leave(2)
+
+    assert talk.sets == {1: Span(0, 8)}
+
+
+def test_a_better_plan_is_gone_by_after_some_windows_and_not_before():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.come(2, knee=4)
+    talk.windows(WINDOWS + 1)
+    talk.tell(1, ms=10, knee=6)
+    talk.tell(2, ms=10, knee=2)
+
+    talk.windows(WINDOWS - 1)
+    assert talk.parts == {("j-1",): 4, ("j-2",): 4}
+    talk.windows()
+
+    assert talk.parts == {("j-1",): 6, ("j-2",): 2}
+    told = " | ".join(line for _, line in talk.core.jobs[1].story)
+    assert "planned: 6 groups of SMs of its own: it promises 2.00 of progress and not" in told
+
+
+def test_what_a_person_said_stays_and_counts_at_once():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.come(2, knee=4)
+    talk.windows(WINDOWS + 1)
+
+    talk.update(1, sm_count=16)
+
+    assert talk.parts == {("j-1",): 1, ("j-2",): 7}
+    assert talk.sets[1].count == 1
+
+
+def test_from_now_on_without_the_planner_all_is_as_it_would_be_without_it():
+    talk = three()
+    options = replace(talk.core.options, planner=False, size_sets=False)
+
+    talk.core.change_options(options, now_ns=talk.now_ns)
+
+    assert set(talk.sets.values()) == {Span(0, 8)}
+    assert len(talk.core.rings) == 1
+    talk.core.change_options(replace(options, size_sets=True), now_ns=talk.now_ns)
+    assert len(set(talk.sets.values())) == 3
+
+
+def said(talk, job_id=1):
+    return next(line for line in talk.lines(job_id).split(" | ") if line.startswith("plan: "))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"mps_gpus": frozenset(), "splits": {}}, "in mode time a plan in space needs mode mps"),
+        ({"splits": {}}, "in mode mps a plan in space needs jobs to be started anew"),
+        ({"policy": "lanes"}, "under lanes memory or phases decide"),
+        ({"swappable_classes": frozenset({NORMAL})}, "memory of j-1 may be moved to the host"),
+    ],
+)
+def test_where_something_keeps_them_from_running_side_by_side_all_take_turns(options, why):
+    talk = Planned(replace(GREEN, **options))
+    talk.come(1, knee=4)
+    talk.come(2, knee=4)
+    talk.windows(WINDOWS + 1)
+
+    assert said(talk) == f"plan: time, all take turns: {said(talk).partition('turns: ')[2]}"
+    assert why in said(talk)
+    assert len(talk.core.rings) == 1
+    assert {job.part for job in talk.core.jobs.values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "why"),
+    [
+        ([{"uid": 1}, {"uid": 2}], "only jobs of one user run side by side"),
+        ([{"group": "both"}, {"group": "both"}], "are one group, and run as one"),
+    ],
+)
+def test_jobs_that_cannot_run_side_by_side_take_turns(jobs, why):
+    talk = Planned(GREEN)
+    for number, job in enumerate(jobs, 1):
+        talk.come(number, knee=4, **job)
+    talk.windows(WINDOWS + 1)
+
+    assert why in said(talk)
+    assert len(talk.core.rings) == 1
+
+
+def test_streams_that_stay_on_the_whole_gpu_end_a_plan_in_space():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.come(2, knee=4)
+    talk.windows(WINDOWS + 1)
+    assert len(talk.core.rings) == 2
+
+    talk.sample(1, staying_streams=(1, 0, 0, 0, 0, 0))
+    talk.windows()
+
+    assert "streams of j-1 stay on the whole gpu" in said(talk)
+    assert len(talk.core.rings) == 1
+
+
+def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
+    talk = three()
+    for _ in range(20):
+        talk.serves(2, 4)
+        talk.now_ns += 100 * MS
+    talk.sample(1, iterations=300)
+
+    large, server = talk.lines(1), talk.lines(2)
+
+    assert "plan: time and space: 96 SMs of its own, since " in large
+    assert "plan: time and space: 32 SMs, in turns with j-3, since " in server
+    assert "plan: not time: it is to miss 2 objectives, and this one none" in large
+    assert "plan: not space: it promises " in large
+    assert "plan: progress 1.00 is foretold and " in large
+    assert "ms is foretold and 4.0 ms measured" in server
+
+
+def test_what_came_of_a_plan_is_remembered_when_another_one_is_in_force():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.come(2, knee=4)
+    talk.windows(WINDOWS + 1)
+    talk.sample(1, iterations=100, after_ms=2000)
+
+    talk.come(3, LATENCY, knee=4)
+
+    assert (
+        "plan before: space: progress 1.00 was foretold and 0.20 measured, over 5.0 s"
+        in talk.lines(1)
+    )
+
+
+def missing(talk, job_id, *, by_ms):
+    """A window's requests that take too long."""
+    talk.serves(job_id, *[by_ms] * 30)
+
+
+def test_the_tuner_takes_groups_from_the_part_that_minds_least_and_the_plan_stays():
+    options = replace(GREEN, tuner=True)
+    talk = Planned(options)
+    talk.come(1, ms=8, knee=2, slo_p99_ns=60 * MS)
+    talk.come(2, knee=6)
+    talk.come(3, ms=8, knee=2, slo_p99_ns=60 * MS, group="other")
+    for _ in range(12):
+        for server in (1, 3):
+            talk.serves(server, 8)
+        talk.now_ns += 20 * MS
+    talk.windows(WINDOWS + 1)
+    mine = next(members for members in talk.parts if "j-1" in members)
+    before = talk.parts
+
+    missing(talk, 1, by_ms=78)
+
+    after = talk.parts
+    assert after[mine] == before[mine] + 1
+    assert after["j-2",] == before["j-2",] - 1
+    assert sum(after.values()) == 8
+    assert "tuner: its part has" in " | ".join(line for _, line in talk.core.jobs[1].story)
+
+    talk.core.change_options(replace(options, tuner=False), now_ns=talk.now_ns)
+    assert talk.parts == before
+
+
+def test_a_window_with_a_change_of_the_tuner_has_none_of_the_plan():
+    talk = three(replace(GREEN, tuner=True))
+    division = talk.core.divisions.by_island[HERE]
+
+    before, look_at_ns, asked = division.plan, division.look_at_ns, division.asked
+    missing(talk, 2, by_ms=20)
+
+    assert division.plan != before
+    assert division.look_at_ns > look_at_ns
+    assert division.asked == asked
+
+
+def test_nothing_changes_while_nothing_changes():
+    talk = three(replace(GREEN, tuner=True))
+
+    def go_on():
+        for _ in range(30):
+            for _ in range(10):
+                talk.serves(2, 4)
+                talk.serves(3, 4)
+                talk.now_ns += 100 * MS
+            talk.windows()
+        return talk.parts, talk.core.divisions.by_island[HERE].changes
+
+    settled = go_on()  # the tuner gives back what requests do not need
+
+    assert go_on() == settled
