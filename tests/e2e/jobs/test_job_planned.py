@@ -1,0 +1,119 @@
+"""Jobs placed by plan, on sets of SMs and in turns; on the virtual clock."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from bench import partition_scaling
+from running_job import until
+
+from tandem import softgpu
+
+pytestmark = pytest.mark.slow
+
+BLOCKS = {"large": 4000, "small": 100, "other": 100}  # of each kernel; 8 are on an SM
+GROUP_SMS, SMS = 8, 128
+PATIENCE_S = 120.0
+FIGURES = re.compile(r"plan: progress ([\d.]+) is foretold and ([\d.]+) measured")
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "sizing.so"
+    softgpu.compile_kernels(Path(partition_scaling.__file__).parent / "partition_scaling.cu", path)
+    return path
+
+
+def started(place, image, planner):
+    """Three trainers that never end, under a policy by which all take turns."""
+    place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
+    place.env |= {"TEST_IMAGE": str(image)}
+    config = place.folder / "config.toml"
+    config.write_text(
+        '[scheduler]\npolicy = "fair"\nprobe_sets = false\n[gpu."*"]\nmode = "mps+green"\n'
+        f'[partition]\nplanner = "{planner}"\nwindow_s = 0.1\n'
+    )
+    place.start_daemon("--config", str(config))
+    jobs = {name: place.job(name) for name in BLOCKS}
+    for name, job in jobs.items():
+        train = f"__import__('sizing').train(gpu, {BLOCKS[name]}, 20)"
+        job.start(f"for_ever(lambda: {train})")
+        assert job.result() == "going"
+    return jobs
+
+
+def given(place):
+    with place.client() as client:
+        return {job.display_name: job.given_sms for gpu in client.partitions() for job in gpu.jobs}
+
+
+def figures(told):
+    """Progress as foretold and as measured; None: not yet."""
+    found = FIGURES.search(told)
+    return tuple(map(float, found.groups())) if found else None
+
+
+def overlaps(place, jobs, since_ns):
+    """Whether kernels of two jobs ran at the same time since then."""
+    rows = [row for job in jobs for row in place.ran(job.pid) if row["t_start_ns"] >= since_ns]
+    rows.sort(key=lambda row: row["t_start_ns"])
+    return any(
+        after["t_start_ns"] < before["t_end_ns"] and after["pid"] != before["pid"]
+        for before, after in pairwise(rows)
+    )
+
+
+def run_on(place, jobs):
+    """Whether kernels overlap from now on, once what ran before has ended."""
+    now_ns = max(row["t_end_ns"] for job in jobs for row in place.ran(job.pid))
+    settled_ns = now_ns + 50_000_000
+
+    def have_gone_on():
+        ends_ns = (max(row["t_end_ns"] for row in place.ran(job.pid)) for job in jobs)
+        return min(ends_ns) > settled_ns + 50_000_000
+
+    until(have_gone_on, what="all ran on", within_s=PATIENCE_S)
+    return overlaps(place, jobs, settled_ns)
+
+
+def test_jobs_run_side_by_side_as_planned_and_explain_says_what_came_of_it(fresh_place, image):
+    place = fresh_place
+    jobs = started(place, image, "on")
+
+    def is_placed():
+        return "plan: space: " in place.tandem("explain", "large")
+
+    until(is_placed, what="a plan in space", within_s=PATIENCE_S)
+    assert run_on(place, jobs.values())
+
+    def is_measured():
+        return all(figures(place.tandem("explain", name)) for name in BLOCKS)
+
+    until(is_measured, what="something is measured", within_s=PATIENCE_S)
+
+    sizes = given(place)
+    assert sum(sizes.values()) == SMS
+    assert sizes["large"] >= SMS - 4 * GROUP_SMS
+    for name in BLOCKS:
+        told = place.tandem("explain", name)
+        foretold, measured = figures(told)
+        assert measured == pytest.approx(foretold, rel=0.25)
+        assert "plan: not time: it promises " in told
+    assert re.search(r"1\. space: .* of progress; in force\n", place.tandem("partition", "plan"))
+
+
+def test_without_the_planner_they_take_turns(fresh_place, image):
+    place = fresh_place
+    jobs = started(place, image, "off")
+
+    def is_known():
+        return all("an iteration takes" in place.tandem("explain", name) for name in BLOCKS)
+
+    until(is_known, what="how all scale", within_s=PATIENCE_S)
+    assert not run_on(place, jobs.values())
+
+    told = place.tandem("partition", "plan")
+    assert "no plan is gone by: partition.planner is off" in told
+    assert "in force" not in told
+    assert "plan: " not in place.tandem("explain", "large")
