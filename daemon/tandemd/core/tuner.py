@@ -15,8 +15,9 @@ Rules
    there are at most as many changes as there are sizes, and then none.
 4. What is remembered holds for what it was found in: a phase, a policy, a set of neighbours, a
    load. When one of these is another, it is forgotten or (phase) put aside: a phase that comes
-   again, and lasts, gets the size it ended with. The load is another when with the *same* size
-   another number of requests is answered: with another size that may be the size's doing.
+   again, and lasts, gets the size it ended with. The load is another when in the same phase and
+   with the *same* size another number of requests is answered: with another size that may be the
+   size's doing.
 5. What a person fixed (`--sm`) stays; the tuner says what it would do.
 6. Jobs that have one size together shrink together: when all of them may.
 """
@@ -75,6 +76,8 @@ class _Learned:
 
     floor: int = 0  # the greatest size that missed
     size: int = 0  # it had last
+    rates: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size: requests a
+    # second, and of how many that was told
 
 
 @dataclass(slots=True)
@@ -90,8 +93,6 @@ class _Watch:
     durations_ns: list[int] = field(default_factory=list)
     missed: int = 0
     calm: int = 0
-    rates: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size: requests a
-    # second, and of how many that was told
     residual: float | None = None  # of the last whole window
     drains: bool = False  # in that window requests took less and less
     learned: dict[int, _Learned] = field(default_factory=dict)  # by phase
@@ -309,17 +310,15 @@ def _grow(job_id: int, residual: float, sizes: Sizes) -> Change | None:
 
 def _note_rate(watch: _Watch, size: int, count: int, lasted_ns: int) -> None:
     rate = count / (lasted_ns / 1e9)
-    known, counted = watch.rates.setdefault(size, (rate, count))
+    known, counted = watch.here.rates.setdefault(size, (rate, count))
     chance = RATE_SIGMAS * sqrt(1 / count + 1 / counted)
     if abs(rate - known) > max(RATE_CHANGE, chance) * known:
-        watch.learned.clear()
-        watch.rates = {size: (rate, count)}
+        watch.learned[watch.phase] = _Learned(rates={size: (rate, count)})
         watch.calm = 0
 
 
 def _unlearn(watch: _Watch, now_ns: int) -> None:
     watch.learned.clear()
-    watch.rates.clear()
     watch.phase_lasted_ns.clear()
     watch.calm, watch.residual = 0, None
     watch.begin(now_ns)

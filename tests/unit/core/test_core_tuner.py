@@ -177,6 +177,17 @@ def test_a_phase_that_comes_again_and_lasts_gets_its_size_at_once():
     assert (back.size, again.size) == (8, 10)
 
 
+def test_another_rate_in_another_phase_is_no_other_load():
+    server = serving(size=8)
+    server.run(20)
+    server.enter(5)
+    server.rate = 20.0
+    server.run(20)
+    server.size = 10
+
+    assert server.enter(0).size == 8  # what its phase has learnt is remembered
+
+
 def test_a_phase_that_comes_again_gets_no_more_than_there_is_and_nothing_that_is_fixed():
     server = serving(size=10)
     server.run(20)
