@@ -192,9 +192,10 @@ std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id) {
 
 std::optional<std::pair<uint32_t, std::vector<uint64_t>>> take_requests(Poller& poller,
                                                                        uint64_t process_id,
-                                                                       uint64_t idle_ns) {
+                                                                       uint64_t idle_ns,
+                                                                       uint64_t limit_ns) {
   const py::gil_scoped_release released;
-  std::optional<daemon::Requests> found = poller.take_requests(process_id, idle_ns);
+  std::optional<daemon::Requests> found = poller.take_requests(process_id, idle_ns, limit_ns);
   if (!found) return std::nullopt;
   return std::make_pair(static_cast<uint32_t>(found->kind), std::move(found->durations_ns));
 }
@@ -321,7 +322,8 @@ void add_poller(py::module_& module) {
       .def("begin_sample", &begin_sample, py::kw_only(), arg("process_id"), arg("launches"),
            arg("with_window") = false, arg("timeout_ns"))
       .def("take_sample", &take_sample, py::kw_only(), arg("process_id"))
-      .def("take_requests", &take_requests, py::kw_only(), arg("process_id"), arg("idle_ns"));
+      .def("take_requests", &take_requests, py::kw_only(), arg("process_id"), arg("idle_ns"),
+           arg("limit_ns"));
 }
 
 }  // namespace tandem::bindings

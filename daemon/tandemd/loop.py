@@ -268,7 +268,9 @@ class Loop:
             self.histories.look(jobs, (*jobs, *finished), now_ns)
 
     def _told_by_telemetry(self, now_ns: int) -> Iterator[Event]:
-        yield from list(requests.look(self.poller, self.scheduler.jobs.values(), now_ns))
+        jobs, options = self.scheduler.jobs.values(), self.scheduler.options
+        # A tuner that heard of a miss only with the next sample could not be quick.
+        yield from list(requests.look(self.poller, jobs, now_ns, misses_are_news=options.tuner))
         yield from self.bounds.look(self.scheduler.to_classify(), now_ns)
         yield from self.curves.look(self.scheduler.to_record(), now_ns)
         yield from self.scalings.look(self._to_scale(), now_ns)

@@ -12,13 +12,22 @@ from tandemd.core.model import Job, JobClass
 IDLE_NS = 1_000_000  # who asks nothing of the GPU for so long has ended a burst (idle_grace_ns)
 
 
-def look(poller: _native.Poller, jobs: Iterable[Job], now_ns: int) -> Iterator[RequestsServed]:
-    """The requests of jobs of the latency class, or with an objective, that ended meanwhile."""
+def look(
+    poller: _native.Poller, jobs: Iterable[Job], now_ns: int, *, misses_are_news: bool
+) -> Iterator[RequestsServed]:
+    """The requests of jobs of the latency class, or with an objective, that ended meanwhile.
+
+    `misses_are_news`: somebody wants to know at once when one took longer than its objective.
+    """
     for job in jobs:
         if job.spec.job_class is not JobClass.LATENCY and not job.spec.slo_p99_ns:
             continue
         for process_id in job.processes:
-            found = poller.take_requests(process_id=process_id, idle_ns=IDLE_NS)
+            found = poller.take_requests(
+                process_id=process_id,
+                idle_ns=IDLE_NS,
+                limit_ns=job.spec.slo_p99_ns if misses_are_news else 0,
+            )
             if found is not None and found[1]:
                 yield RequestsServed(
                     now_ns=now_ns,

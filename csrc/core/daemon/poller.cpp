@@ -143,9 +143,10 @@ std::optional<Sample> Poller::take_sample(uint64_t process_id) {
   return watcher_.take_sample(process_id);
 }
 
-std::optional<Requests> Poller::take_requests(uint64_t process_id, uint64_t idle_ns) {
+std::optional<Requests> Poller::take_requests(uint64_t process_id, uint64_t idle_ns,
+                                              uint64_t limit_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return watcher_.take_requests(process_id, idle_ns);
+  return watcher_.take_requests(process_id, idle_ns, limit_ns);
 }
 
 // Returns what it cost.

@@ -61,7 +61,7 @@ class Poller {
   std::vector<RecordBuffer::Run> take_records(size_t limit);
   bool want_window(uint64_t process_id);
   std::shared_ptr<const Window> window(uint64_t process_id) const;
-  std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns);
+  std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);
 
   // As those of the Watcher; limits.until_ns is of the clock of the rounds.
   std::optional<uint32_t> begin_sample(uint64_t process_id, const SampleLimits& limits);

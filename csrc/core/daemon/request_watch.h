@@ -27,6 +27,9 @@ class RequestWatch {
   void look(const Snapshot& snapshot, uint64_t now_ns);
   Requests told() { return {finder_.kind(), finder_.take_durations()}; }
 
+  void limit(uint64_t limit_ns) { finder_.limit(limit_ns); }
+  uint64_t overruns() const { return finder_.overruns(); }
+
  private:
   dag::RequestFinder finder_;
   RoundByTime round_;

@@ -96,12 +96,13 @@ bool Watcher::round(uint64_t now_ns) {
   active_ = somebody_lacks_memory_ = false;
   for (const auto& watched : watched_) {
     const Snapshot before = watched->snapshot;
+    const uint64_t overruns_before = overruns(*watched);
     watched->looker.look(*watched->pages, now_ns, &watched->snapshot);
     read_records(*watched, now_ns, recording);
     Snapshot& after = watched->snapshot;
     if (after.iterations != before.iterations) after.iteration_bytes = after.device_bytes;
     if (watched->sampler) watched->sampler->look(*watched->pages, watched->window.wanted(), now_ns);
-    changed |= notable(before, after) ||
+    changed |= notable(before, after) || overruns(*watched) != overruns_before ||
                (room_matters && after.device_bytes != before.device_bytes);
     somebody_lacks_memory_ |= after.memory_ticket != 0;
     active_ |= after.busy || after.waiting_threads != 0 || after.memory_ticket != 0;
@@ -212,10 +213,16 @@ std::shared_ptr<const Window> Watcher::window(uint64_t process_id) const {
   return watched ? watched->window.newest() : nullptr;
 }
 
-std::optional<Requests> Watcher::take_requests(uint64_t process_id, uint64_t idle_ns) {
+uint64_t Watcher::overruns(const Watched& watched) {
+  return watched.requests ? watched.requests->overruns() : 0;
+}
+
+std::optional<Requests> Watcher::take_requests(uint64_t process_id, uint64_t idle_ns,
+                                               uint64_t limit_ns) {
   Watched* watched = find(process_id);
   if (!watched) return std::nullopt;
   if (!watched->requests) watched->requests = std::make_unique<RequestWatch>(idle_ns);
+  watched->requests->limit(limit_ns);
   return watched->requests->told();
 }
 

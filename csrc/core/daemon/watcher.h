@@ -48,8 +48,9 @@ class Watcher {
   std::shared_ptr<const Window> window(uint64_t process_id) const;
 
   // The requests of the process that ended since the last call. From the first call on they are looked
-  // for: idle is who asks nothing of the GPU for `idle_ns`. Nothing if the process is not watched.
-  std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns);
+  // for: idle is who asks nothing of the GPU for `idle_ns`. One that takes longer than `limit_ns` is
+  // notable; 0 = none is. Nothing if the process is not watched.
+  std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);
 
   void stamp(uint64_t tick_ns) const;
   std::vector<Snapshot> snapshots() const;  // by process_id
@@ -100,6 +101,7 @@ class Watcher {
   void read_records(Watched& watched, uint64_t now_ns, bool recording);
   void detect(Watched& watched, uint32_t ring, const RingReader::Result& result) const;
   void tell(Watched& watched, uint64_t now_ns) const;
+  static uint64_t overruns(const Watched& watched);
   static void choose_gaps(Watched& watched);
   static void add_work(const shm::Record& record, Snapshot* snapshot);
 

@@ -111,6 +111,7 @@ void RequestFinder::add(RequestKind kind, uint64_t duration_ns) {
   if (kind != kind_) return;
   if (durations_.size() == kMostKept) durations_.erase(durations_.begin());
   durations_.push_back(duration_ns);
+  if (limit_ns_ != 0 && duration_ns > limit_ns_) ++overruns_;
 }
 
 }  // namespace tandem::dag

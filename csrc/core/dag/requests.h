@@ -34,6 +34,8 @@ class RequestFinder {
   void take(const shm::Record& record);
   // It has nothing on the GPU at `now_ns`, and no thread of it waits.
   void rest(uint64_t now_ns);
+  // One that takes longer is an overrun; 0 = none is.
+  void limit(uint64_t limit_ns) { limit_ns_ = limit_ns; }
   // Records are missing before the next one: what goes on now is not measured, nor what is left of
   // it, which is until the next rest or mark.
   void lose();
@@ -41,6 +43,7 @@ class RequestFinder {
   RequestKind kind() const { return kind_; }
   // The durations since the last call, in order of their ends.
   std::vector<uint64_t> take_durations();
+  uint64_t overruns() const { return overruns_; }  // since it began to look
 
  private:
   struct Open {
@@ -57,6 +60,8 @@ class RequestFinder {
   uint64_t active_until_ns() const;
 
   const uint64_t idle_ns_;
+  uint64_t limit_ns_ = 0;
+  uint64_t overruns_ = 0;
   RequestKind kind_ = RequestKind::kBurst;
   GapFinder work_;
   bool asking_ = false;        // a burst or step is under way,

@@ -352,15 +352,33 @@ TEST(requests_are_told_over_all_threads_once_somebody_asked) {
   job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
   job.record(1'000'000, 0, 400'000);
   watcher.round(2'000'000);
-  CHECK(watcher.take_requests(1, 1'000'000)->durations_ns.empty());  // nobody had asked before
+  CHECK(watcher.take_requests(1, 1'000'000, 0)->durations_ns.empty());  // nobody had asked before
 
   job.record(10'000'000, 1, 300'000);
   job.record(10'100'000, 0, 400'000);
   job.record(10'600'000, 1, 100'000);  // of the same stream: one after the other
   watcher.round(20'000'000);
 
-  const auto requests = watcher.take_requests(1, 1'000'000);
+  const auto requests = watcher.take_requests(1, 1'000'000, 0);
   CHECK(requests->durations_ns == std::vector<uint64_t>{800'000});
   CHECK(requests->kind == tandem::dag::RequestKind::kBurst);
-  CHECK(!watcher.take_requests(2, 1'000'000));
+  CHECK(!watcher.take_requests(2, 1'000'000, 0));
+}
+
+TEST(a_request_that_takes_longer_than_its_limit_is_notable) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
+  watcher.round(1'000'000);
+  const auto burst_makes_news = [&](uint64_t at_ns, uint64_t limit_ns) {
+    (void)watcher.take_requests(1, 1'000'000, limit_ns);
+    job.record(at_ns, 0, 400'000);
+    return watcher.round(at_ns + 5'000'000);
+  };
+
+  CHECK(!burst_makes_news(10'000'000, 0));
+  CHECK(!burst_makes_news(20'000'000, 500'000));
+  CHECK(burst_makes_news(30'000'000, 300'000));
+  CHECK(!watcher.round(36'000'000));  // news once
 }
