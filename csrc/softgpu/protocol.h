@@ -47,6 +47,7 @@ inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint64_t kNever = UINT64_MAX;
 inline constexpr uint32_t kNone32 = UINT32_MAX;
 inline constexpr uint32_t kObserverPatienceMs = 2000;
+inline constexpr uint32_t kObserverNapMs = 250;  // the most real time that one waits for virtual time
 
 enum class Type : uint16_t {
   kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,

@@ -15,6 +15,8 @@ uint64_t softgpu_now_ns(void);
 int softgpu_clock_is_virtual(void);
 
 // Block the calling thread until the device's clock has reached deadline_ns (sleep on the real one).
+// An observer may come back earlier: it has others to answer, who keep real time, and virtual time
+// creeps where kernels take their bodies long.
 void softgpu_wait_until_ns(uint64_t deadline_ns);
 
 // The calling thread is about to block outside the driver (a futex, a socket, a join): do not wait

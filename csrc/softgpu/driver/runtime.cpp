@@ -32,6 +32,8 @@ using proto::Type;
 // Virtual time that the first of several polls lets pass.
 constexpr uint64_t kPollQuantumNs = 1'000;
 
+constexpr std::chrono::milliseconds kNap{proto::kObserverNapMs};
+
 Runtime* g_runtime = nullptr;  // replaced only in a forked child, by its single thread
 
 uint64_t monotonic_ns() {
@@ -122,6 +124,7 @@ CUresult Runtime::start(uint32_t flags) {
     mps = MpsMembership();  // the limits are those of MPS only
   }
   life = Life::kReady;
+  observes_ = flags & proto::kObserver;
   last_time_ns_ = device.now_ns;
   if (const char* limit = getenv("TANDEM_SOFTGPU_QUEUE")) {
     queue_limit_ = static_cast<uint32_t>(std::max(1L, strtol(limit, nullptr, 10)));
@@ -416,7 +419,13 @@ void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
   flush();
   settle_after(-1);
   if (life != Life::kReady) wake_satisfied();
+  const bool only_time = !interest.ops && interest.count == proto::kNever;
+  const bool naps = observes_ && is_virtual() && only_time;
   while (!self.woken) {
+    if (naps) {
+      if (self.changed.wait_for(lock, kNap) == std::cv_status::timeout) break;
+      continue;
+    }
     if (is_virtual() || deadline_ns == proto::kNever) {
       self.changed.wait(lock);
       continue;
@@ -428,6 +437,7 @@ void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
     }
   }
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &self));
+  if (!self.woken) thread_begins(lock);  // from a nap, of which the device knows nothing
 }
 
 void Runtime::wake_satisfied() {

@@ -186,6 +186,7 @@ class Runtime {
   Op* take_executable(Bodies which);
   void lose();
 
+  bool observes_ = false;
   int fd_ = -1;
   int wake_fd_ = -1;  // tells the connection thread of a batch to flush (real clock)
   bool flush_armed_ = false;

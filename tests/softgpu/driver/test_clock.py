@@ -104,3 +104,20 @@ ok(cu.cuStreamSynchronize(s))
     assert len({row["pid"] for row in rows}) == 2
     for earlier, later in pairwise(rows):
         assert earlier["t_end_ns"] <= later["t_start_ns"]
+
+
+def test_an_observer_does_not_wait_for_as_long_as_time_stands_still(gpu):
+    worker = gpu.start(SLOW + "print('computes', flush=True); input()")
+    assert worker.stdout.readline() == "computes\n"
+
+    out = gpu.run(
+        """
+libcuda.softgpu_observe()
+at = libcuda.softgpu_now_ns() + 10_000_000
+libcuda.softgpu_wait_until_ns(at)
+print(libcuda.softgpu_now_ns() < at)
+"""
+    )
+
+    assert out == "True"  # the worker computes still, so there is no other time
+    worker.communicate("\n", timeout=60)
