@@ -476,6 +476,10 @@ class Window:
         """It goes on after the last record."""
 
     @property
+    def shared_ns(self) -> int:
+        """Of it, in which other groups were busy on its GPU, too, as far as polls saw it."""
+
+    @property
     def records(self) -> bytes:
         """Packed shm::Record, by when their calls had effect; `ticks` are nanoseconds."""
 

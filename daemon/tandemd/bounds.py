@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from tandem import _native
 from tandemd.core.events import WorkClassified
-from tandemd.core.model import Bound, Mix, Process, Usage
+from tandemd.core.model import Bound, Mix, Process
 from tandemd.edges.gpus import Gpu
 
 ANEW_NS = 10_000_000_000  # between two recordings of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not
-MOST_SHARED = 0.1  # of its GPU time during a recording, beside others: at a turn's edges
+MOST_SHARED = 0.1  # of a recording, beside others: at a turn's edges
 _PATIENCE_NS = 6_000_000_000
 _MOST_LAUNCHES = 65536
 _SAMPLE_NS = 5_000_000_000  # as long as a window may take without an iteration
@@ -35,7 +35,6 @@ _CLASSES = {
 class _Recording:
     asked_ns: int
     number: int  # of the sample
-    before: Usage
     window: _native.Window | None = None
     sample: _native.Sample | None = None
 
@@ -77,9 +76,7 @@ class Bounds:
                 with_window=True,
                 timeout_ns=_SAMPLE_NS,
             )
-            self._recordings[process_id] = _Recording(
-                asked_ns=now_ns, number=number, before=process.usage
-            )
+            self._recordings[process_id] = _Recording(asked_ns=now_ns, number=number)
 
     def _end(self, recording: _Recording, process: Process, now_ns: int) -> Mix | None:
         """What it tells, once it is whole; None also if it is of no use."""
@@ -95,7 +92,7 @@ class Bounds:
         self._next_ns[process_id] = now_ns + RETRY_NS
         if window is None or sample is None or not _belong(window, sample, recording):
             return None
-        if process.usage.shared_part_since(recording.before) > MOST_SHARED:
+        if window.shared_ns > MOST_SHARED * (window.end_ns - window.begin_ns):
             return None
         mix = mix_of(window, sample, self.gpus.get(process.gpu))
         if not mix.operations:

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from tandem import _native
 from tandemd.core.events import ScalingTold
-from tandemd.core.model import Bound, Process, Usage
+from tandemd.core.model import Bound, Process
 from tandemd.core.scaling import SHARED, Curve
 from tandemd.edges.worker import Worker
 from tandemd.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
 
 ANEW_NS = 10_000_000_000  # between two records of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not
-MOST_SHARED = 0.1  # of its GPU time meanwhile, beside others that may use its SMs
+MOST_SHARED = 0.1  # of a record, beside others that may use its SMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,6 @@ class _Watch:
     is_asked: bool = False
     is_telling: bool = False  # a record waits for the worker, or is with it
     next_ns: int = 0
-    before: Usage | None = None
     taken: dict[int, int] = field(default_factory=dict)  # SMs: an iteration's length, recorded
 
 
@@ -100,7 +99,7 @@ class Scalings:
     def _ask(self, process: Process, watch: _Watch, now_ns: int) -> None:
         with suppress(KeyError):  # it has left
             self.poller.want_window(process_id=process.process_id)
-            watch.asked_ns, watch.is_asked, watch.before = now_ns, True, process.usage
+            watch.asked_ns, watch.is_asked = now_ns, True
             watch.asked_after = process.usage.iterations
 
     def _take(self, one: Wanted, watch: _Watch, now_ns: int) -> None:
@@ -111,8 +110,8 @@ class Scalings:
                 watch.is_asked = False  # somebody else's, which had begun before
             return
         watch.is_asked, watch.is_telling = False, True
-        is_alone = one.has_own_sms or _is_alone(watch.before, one.process.usage)
-        if not is_alone:
+        is_alone = window.shared_ns <= MOST_SHARED * (window.end_ns - window.begin_ns)
+        if not (one.has_own_sms or is_alone):
             self._told.append(_Told(process_id, one.sms, None, SHARED))
             return
         taken, mix = dict(watch.taken), one.process.mix
@@ -143,7 +142,3 @@ def _note(told: _Told, watch: _Watch, now_ns: int) -> None:
         if not is_same_work(length_ns, watch.taken.get(sms)):
             watch.taken.clear()
         watch.taken[sms] = length_ns
-
-
-def _is_alone(before: Usage | None, after: Usage) -> bool:
-    return before is not None and after.shared_part_since(before) <= MOST_SHARED

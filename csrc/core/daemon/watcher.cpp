@@ -89,7 +89,7 @@ void Watcher::put(std::unique_ptr<Watched> watched) {
 }
 
 bool Watcher::round(uint64_t now_ns) {
-  charge_since(now_ns > last_round_ns_ ? now_ns - last_round_ns_ : 0);
+  charge_until(std::max(now_ns, last_round_ns_));
   const bool recording = records_.wanted(now_ns);
   bool changed = false;
   const bool room_matters = somebody_lacks_memory_;
@@ -111,18 +111,19 @@ bool Watcher::round(uint64_t now_ns) {
   return changed;
 }
 
-void Watcher::charge_since(uint64_t interval_ns) {
+void Watcher::charge_until(uint64_t now_ns) {
   if (!active_) return;
   std::vector<Claim> claims;
   for (const auto& w : watched_) {
     if (w->snapshot.busy) claims.push_back({w->gpu, w->group, 0, 0});
   }
-  charge(interval_ns, claims.data(), claims.size());
+  charge(now_ns - last_round_ns_, claims.data(), claims.size());
   auto claim = claims.begin();
   for (const auto& w : watched_) {
     if (!w->snapshot.busy) continue;
     w->snapshot.exclusive_ns += claim->exclusive_ns;
     w->snapshot.shared_ns += claim->shared_ns;
+    if (claim->shared_ns != 0) w->window.share(last_round_ns_, now_ns);
     ++claim;
   }
 }

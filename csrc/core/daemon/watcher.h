@@ -97,7 +97,7 @@ class Watcher {
   Watched* find(uint64_t process_id) const;   // null then
   std::unique_ptr<Watched> take(uint64_t process_id);
   void put(std::unique_ptr<Watched> watched);
-  void charge_since(uint64_t interval_ns);
+  void charge_until(uint64_t now_ns);
   void read_records(Watched& watched, uint64_t now_ns, bool recording);
   void detect(Watched& watched, uint32_t ring, const RingReader::Result& result) const;
   void tell(Watched& watched, uint64_t now_ns) const;

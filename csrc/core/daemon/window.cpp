@@ -23,6 +23,7 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   taking_->memory = memory;
   taking_->records.reserve(kMaxRecords);  // or the round in which it has to grow would take long
   ordered_ = 0;
+  shared_.clear();
   looked_ = has_begun_ = false;
 }
 
@@ -38,6 +39,26 @@ void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) 
   kept.insert(kept.end(), records, records + std::min(count, room));
   taking_->is_cut |= count > room;
   taking_->lost += lost;
+}
+
+void WindowTaker::share(uint64_t begin_ns, uint64_t end_ns) {
+  if (!taking_) return;
+  const bool goes_on = !shared_.empty() && shared_.back().end_ns >= begin_ns;
+  if (goes_on || shared_.size() == kMostStretches) {
+    shared_.back().end_ns = end_ns;
+  } else {
+    shared_.push_back({begin_ns, end_ns});
+  }
+}
+
+uint64_t WindowTaker::shared_within(uint64_t begin_ns, uint64_t end_ns) const {
+  uint64_t sum_ns = 0;
+  for (const Stretch& stretch : shared_) {
+    const uint64_t from_ns = std::max(stretch.begin_ns, begin_ns);
+    const uint64_t to_ns = std::min(stretch.end_ns, end_ns);
+    if (from_ns < to_ns) sum_ns += to_ns - from_ns;
+  }
+  return sum_ns;
 }
 
 void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns) {
@@ -85,6 +106,7 @@ void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
   if (kept.capacity() > 2 * kept.size()) kept.shrink_to_fit();
   taking_->iterations = iterations - seen_;
   taking_->end_ns = end_ns;
+  taking_->shared_ns = shared_within(taking_->begin_ns, end_ns);
   newest_ = std::move(taking_);
 }
 

@@ -242,11 +242,6 @@ class Usage:
         """What it holds of the GPU now."""
         return self.device_bytes - self.swapped_bytes
 
-    def shared_part_since(self, before: Usage) -> float:
-        """Of the GPU time since then, 0..1, what passed while other groups were busy, too."""
-        shared_ns = self.shared_ns - before.shared_ns
-        return shared_ns / max(1, shared_ns + self.exclusive_ns - before.exclusive_ns)
-
     def waited_ns(self, now_ns: int) -> tuple[int, ...]:
         """Time its threads waited, by WaitReason, the wait in progress included."""
         waited = list(self.wait_total_ns)

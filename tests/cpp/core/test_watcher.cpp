@@ -90,6 +90,30 @@ TEST(an_interval_is_charged_to_who_was_busy_when_it_began) {
   CHECK_EQ(snapshots[1].shared_ns, 500u);
 }
 
+TEST(a_window_knows_what_of_it_ran_beside_others) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(first.channel->pages(), 1, 0);
+  watcher.add(second.channel->pages(), 2, 0);
+  first.shim.set_slot(0, 1, 0);
+  watcher.round(1000);
+  watcher.want_window(1);
+  watcher.round(2000);
+  second.shim.set_slot(0, 1, 0);
+  watcher.round(4000);
+  second.shim.set_slot(0, 1, 1);
+  watcher.round(4600);  // both until now
+  const uint64_t late_ns = 1000 + WindowTaker::kLongestNs;
+  watcher.round(late_ns);  // no iteration ended
+
+  const auto window = watcher.window(1);
+
+  CHECK_EQ(window->begin_ns, 1000u);
+  CHECK_EQ(window->end_ns, late_ns);
+  CHECK_EQ(window->shared_ns, 600u);
+}
+
 TEST(predicted_times_of_launches_add_up_and_a_liars_end_at_a_bound) {
   Job job(1);
   Watcher watcher;

@@ -59,6 +59,41 @@ TEST(a_window_is_one_iteration_from_end_to_end) {
   CHECK(!taker.wanted());
 }
 
+TEST(a_window_says_how_much_of_it_was_shared) {
+  WindowTaker taker;
+  taker.share(0, 90);  // nobody asked yet
+  taker.want(100);
+  taker.share(100, 130);
+  round(taker, {110}, 7, 90, 130);
+  taker.share(130, 150);  // goes on, into the window
+  round(taker, {140}, 8, 145, 170);
+  taker.share(180, 200);
+  round(taker, {190}, 8, 145, 200);
+  taker.share(210, 230);  // and beyond it
+  round(taker, {220}, 9, 215, 230);
+
+  CHECK_EQ(taker.newest()->shared_ns, (150u - 145u) + (200u - 180u) + (215u - 210u));
+
+  taker.want(300);
+  round(taker, {310}, 9, 215, 320);
+  round(taker, {340}, 10, 330, 350);
+  round(taker, {370}, 11, 360, 370);
+  CHECK_EQ(taker.newest()->shared_ns, 0u);
+}
+
+TEST(of_many_stretches_no_shared_time_is_lost) {
+  WindowTaker taker;
+  taker.want(0);
+  round(taker, {}, 1, 0, 0);
+  round(taker, {}, 2, 1, 2);
+  for (uint64_t at_ns = 10; at_ns < 10'000; at_ns += 10) taker.share(at_ns, at_ns + 4);
+  round(taker, {}, 3, 10'000, 10'000);
+
+  const uint64_t shared_ns = taker.newest()->shared_ns;
+  CHECK(shared_ns >= 999u * 4);
+  CHECK(shared_ns <= 9'994u);
+}
+
 // Rounds bring what threads did one after the other, and waits that began long before.
 TEST(records_are_in_the_order_that_sorting_them_at_once_gives) {
   for (uint32_t seed = 0; seed < 50; ++seed) {

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from running_job import HERE, until
+from running_job import HERE, start_together, until
 from test_job_pairs import explained, overlap_ns
 
 from tandem import softgpu
@@ -26,12 +26,12 @@ def image(tmp_path_factory):
 
 def train(jobs, *, together, marks=True):
     """So many iterations of each: how long all of it took, the sums, the most that was in use."""
-    ends = []
-    for name in NAMES:
-        jobs[name].start(f"curving.train(gpu, {ITERATIONS}, marks={marks})")
-        if not together:
-            ends.append(jobs[name].result())
-    ends = ends or [jobs[name].result() for name in NAMES]
+    train_one = f"curving.train(gpu, {ITERATIONS}, marks={marks})"
+    if together:
+        start_together({jobs[name]: train_one for name in NAMES})
+        ends = [jobs[name].result() for name in NAMES]
+    else:
+        ends = [jobs[name].do(train_one) for name in NAMES]
     begins, finals, sums, used = zip(*ends, strict=True)
     return max(finals) - min(begins), sums, max(used)
 
@@ -50,8 +50,7 @@ def test_trainers_that_do_not_fit_together_run_side_by_side_when_shifted(fresh_p
     place.daemon.send_signal(signal.SIGHUP)
     until(lambda: "policy priority" in explained(place, "tick")[1], what="the other policy")
     serial_ns, last_sums, _ = train(jobs, together=False)
-    for name in NAMES:
-        jobs[name].start(f"curving.refused(gpu, {ITERATIONS})")
+    start_together({jobs[name]: f"curving.refused(gpu, {ITERATIONS})" for name in NAMES})
     unshifted = [jobs[name].result() for name in NAMES]
 
     assert 2 * PEAK_BYTES > TOTAL_BYTES
@@ -73,8 +72,7 @@ def test_iterations_that_are_not_marked_are_shifted_where_their_ends_are_found(f
     place.start_daemon(*place.configured(policy="'curves'"))
     jobs = {name: place.job(name) for name in NAMES}
     for name in NAMES:  # one after the other, until iterations were found and recorded
-        jobs[name].start(f"curving.train(gpu, {ITERATIONS}, marks=False)")
-        jobs[name].result()
+        jobs[name].do(f"curving.train(gpu, {ITERATIONS}, marks=False)")
 
     shifted_ns, sums, used = train(jobs, together=True, marks=False)
     ran = {name: place.ran(job.pid) for name, job in jobs.items()}

@@ -1,6 +1,7 @@
 """Jobs that would deadlock if they were held for good, with the real daemon."""
 
 import pytest
+from running_job import start_together
 
 DRAIN_MS, QUANTUM_MS, ROUNDS = 40, 10, 1
 
@@ -72,8 +73,9 @@ def ranks(place, share, *options):
     share(first, second)
     rival.start("for_ever(lambda: waiting.short(gpu))")
     rival.result()
-    first.start(f"waiting.reduce(gpu, 0, {ROUNDS})")
-    second.start(f"waiting.reduce(gpu, 1, {ROUNDS})")
+    start_together(
+        {j: f"waiting.reduce(gpu, {i}, {ROUNDS})" for i, j in enumerate((first, second))}
+    )
     return max(first.result(), second.result())
 
 

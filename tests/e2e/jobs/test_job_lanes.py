@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from running_job import until
+from running_job import start_together, until
 from test_job_pairs import overlap_ns
 
 MIB = 1 << 20
@@ -109,8 +109,11 @@ def test_lanes_run_side_by_side_where_kernels_of_two_jobs_can(fresh_place, lanes
         if share_a_lane:
             job.start("t.run(10)")  # the other one comes when the first iteration has ended
     come = [[job.result() for _ in range(3)] for job in jobs]
-    for job in jobs:
-        job.start("t.run(10)")
+    if share_a_lane:
+        for job in jobs:
+            job.start("t.run(10)")
+    else:
+        start_together(dict.fromkeys(jobs, "t.run(10)"))
     assert come == [["ready", None, None]] * 2
     assert all(job.result() is True for job in jobs for _ in range(1 + share_a_lane))
 

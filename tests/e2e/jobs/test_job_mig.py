@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from running_job import until
+from running_job import start_together, until
 
 SMALL, LARGE = "0:1", "0:2"  # as `tandem gpus` calls them
 # Kernels of milliseconds: 100 blocks that read 100 MB each.
@@ -55,8 +55,7 @@ def test_instances_are_listed_with_their_memory_and_sms(cut):
 def test_jobs_on_two_instances_run_at_once_and_on_one_they_take_turns(cut, apart):
     uuid = json.loads(cut.tandem("gpus", "--json"))[0 if apart else 1]["uuid"]
     one, other = cut.job("one", "-i", LARGE), cut.job("other", "-i", uuid)
-    for job in (one, other):
-        job.start(LONG)
+    start_together({one: LONG, other: LONG})
 
     assert overlap(cut, one, other) is apart
 

@@ -4,7 +4,7 @@ import signal
 from itertools import chain
 
 import pytest
-from running_job import HERE, until
+from running_job import HERE, start_together, until
 
 from tandem import softgpu
 
@@ -45,8 +45,9 @@ def overlap_ns(ran, *names):
 
 def train(place, jobs):
     """All at once; how long until the last is done, and the kernels of each meanwhile."""
-    for name, job in jobs.items():
-        job.start(f"pairing.train(gpu, {TRAINERS[name]!r}, {ITERATIONS})")
+    start_together(
+        {j: f"pairing.train(gpu, {TRAINERS[n]!r}, {ITERATIONS})" for n, j in jobs.items()}
+    )
     times = [job.result() for job in jobs.values()]
     begin_ns, end_ns = min(b for b, _ in times), max(e for _, e in times)
     settled_ns = begin_ns + FIRST_NS

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from running_job import HERE, WAITING, until
+from running_job import HERE, WAITING, start_together, until
 
 from tandem import softgpu
 
@@ -48,8 +48,7 @@ def together_ns(one, one_kernel, other, other_kernel):
 
 def test_peaks_of_trainers_that_run_side_by_side_do_not_coincide(start):
     place, jobs = start("phases")
-    for job in jobs.values():
-        job.start(f"curving.train(gpu, {ITERATIONS})")
+    start_together(dict.fromkeys(jobs.values(), f"curving.train(gpu, {ITERATIONS})"))
     ends = [jobs[name].result() for name in NAMES]
     tick, tock = (place.ran(jobs[name].pid) for name in NAMES)
 

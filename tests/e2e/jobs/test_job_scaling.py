@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from bench import partition_scaling
-from running_job import HERE, until
+from running_job import HERE, start_together, until
 
 from tandem import softgpu
 
@@ -83,8 +83,12 @@ def given_in_sets(place, image, **options):
     trainers = {name: place.job(name, "-p", "latency") for name in jobs}
 
     def train():
-        for name, (blocks, iterations) in jobs.items():
-            trainers[name].start(f"__import__('sizing').train(gpu, {blocks}, {iterations})")
+        start_together(
+            {
+                trainers[name]: f"__import__('sizing').train(gpu, {blocks}, {iterations})"
+                for name, (blocks, iterations) in jobs.items()
+            }
+        )
         return [trainer.result() for trainer in trainers.values()]
 
     def is_told():

@@ -5,7 +5,7 @@ import random
 import signal
 
 import pytest
-from running_job import until
+from running_job import start_together, until
 
 ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a bench asks for more
 SPREADING = "__import__('spreading')"
@@ -58,8 +58,7 @@ def test_kernels_stay_in_their_sets(place):
         working(place, "rest"),
     ]
 
-    for job in jobs:
-        job.start(f"{SPREADING}.run(5)")
+    start_together(dict.fromkeys(jobs, f"{SPREADING}.run(5)"))
     assert all(job.result() for job in jobs)
 
     half, quarter, rest = (used(place, job) for job in jobs)
@@ -71,8 +70,7 @@ def test_kernels_stay_in_their_sets(place):
 def test_with_percentages_they_share_sms_and_with_sets_they_do_not(place, mode):
     jobs = [working(place, "a", "--sm", "75%"), working(place, "b", "--sm", "75%")]
 
-    for job in jobs:
-        job.start(f"{SPREADING}.run(5)")
+    start_together(dict.fromkeys(jobs, f"{SPREADING}.run(5)"))
     assert all(job.result() for job in jobs)
 
     assert bool(used(place, jobs[0]) & used(place, jobs[1])) is (mode == "mps")
@@ -87,8 +85,7 @@ def test_a_set_is_changed_while_its_job_runs(place):
     place.tandem("set", "b", "sm=25%")
     at_ns = first.do("now_ns()") + 50_000_000
     first.do("waiting.pause(60)")
-    for job in (first, second):
-        job.start(f"{SPREADING}.run(20)")
+    start_together(dict.fromkeys((first, second), f"{SPREADING}.run(20)"))
 
     assert all(job.result() for job in (first, second))
     assert (len(used(place, first, at_ns)), len(used(place, second, at_ns))) == (96, 32)

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from running_job import until
+from running_job import start_together, until
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,7 @@ def take(jobs, megabytes):
 def test_two_trainers_of_which_one_would_run_out_of_memory_both_finish(place):
     jobs = jobs_beside_a_filler(place, 2, "--swappable")
     take(jobs, 34)
-    for job in jobs:
-        job.start(f"t.train({ITERATIONS})")
+    start_together(dict.fromkeys(jobs, f"t.train({ITERATIONS})"))
     with place.client() as client:
         until(lambda: "passing its turn on takes" in explained(client), what="it is explained")
     assert all(begin < end for begin, end in (job.result() for job in jobs))
@@ -65,8 +64,7 @@ def test_what_fits_beside_the_one_that_computes_moves_meanwhile(place):
     jobs = jobs_beside_a_filler(place, 3, "--swappable")
     room = 1024 * MIB - place.used_bytes()
     take(jobs, size)
-    for job in jobs:
-        job.start(f"t.train({ITERATIONS})")
+    start_together(dict.fromkeys(jobs, f"t.train({ITERATIONS})"))
     for job in jobs:
         job.result()
     assert [job.do("t.is_right()") for job in jobs] == [True] * 3

@@ -29,9 +29,9 @@ class Poller:
     def window(self, *, process_id):
         return self.newest
 
-    def end(self, begin_ns, end_ns, number=None):
+    def end(self, begin_ns, end_ns, number=None, shared_ns=0):
         self.sample = SimpleNamespace(number=number or self.begun)
-        self.newest = SimpleNamespace(begin_ns=begin_ns, end_ns=end_ns)
+        self.newest = SimpleNamespace(begin_ns=begin_ns, end_ns=end_ns, shared_ns=shared_ns)
 
 
 @pytest.fixture
@@ -83,11 +83,10 @@ def test_what_does_not_tell_is_left_out_and_soon_tried_again(process, shares, fl
     poller = Poller()
     bounds = Bounds(poller)
     look(bounds, process, 1)
-    if flaw == "beside others":
-        process.usage = Usage(process_id=1, busy=True, exclusive_ns=5 * MS, shared_ns=MS)
     shares[1] = 0 if flaw == "nothing in it" else 20
     begin_ms, number = 0 if flaw == "too early" else 3, 9 if flaw == "not its sample" else 1
-    poller.end(begin_ms * MS, 5 * MS, number=number)
+    shared_ns = MS // 4 if flaw == "beside others" else MS // 5
+    poller.end(begin_ms * MS, 5 * MS, number=number, shared_ns=shared_ns)
 
     assert look(bounds, process, 6) == []
     look(bounds, process, 6 + RETRY_NS // MS)

@@ -1,7 +1,7 @@
 """When iterations are recorded to tell how jobs scale, and what the records tell."""
 
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from unittest.mock import Mock
 
 import pytest
@@ -22,15 +22,23 @@ def record(at_ns, kind, *, ns=0, blocks=0, stream=0x1000):
     return RECORD.pack(at_ns, kind, 1, 0, 5, stream, 0xA, 0, blocks, 1024, ns, 1 << 32 | low)
 
 
-def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1):
+@dataclass(frozen=True, kw_only=True)
+class Window(Recorded):
+    """As `_native.Window`."""
+
+    shared_ns: int = 0
+
+
+def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1, shared_ms=0):
     """An iteration of one kernel of 80 blocks, of which two are on an SM at a time."""
     begin_ns, length_ns = begin_ms * MS, length_ms * MS
-    return Recorded(
+    return Window(
         begin_ns=begin_ns,
         end_ns=begin_ns + length_ns,
         iterations=iterations,
         lost=0,
         is_cut=False,
+        shared_ns=shared_ms * MS,
         records=record(begin_ns, kind, ns=known_ms * MS, blocks=80)
         + record(begin_ns + length_ns, SYNC, ns=length_ns),
     )
@@ -229,18 +237,13 @@ def test_nothing_is_recorded_without_iterations_or_without_knowing_the_sms(scali
 
 def test_a_record_beside_others_is_told_only_if_they_had_other_sms(scalings, poller):
     look(scalings, 1)
-    poller.newest = recorded(begin_ms=3)
-    beside = wanted(shared_ns=2 * MS, exclusive_ns=2 * MS)
+    poller.newest = recorded(begin_ms=3, shared_ms=2)
 
-    (told,) = look(scalings, 8, beside)
+    (told,) = look(scalings, 8)
     assert (told.curve, told.doubt) == (None, "others used its SMs while it was recorded")
-    look(scalings, 8 + RETRY_NS // MS, beside)
-    poller.newest = recorded(begin_ms=8 + RETRY_NS // MS)
-    (told,) = look(
-        scalings,
-        20 + RETRY_NS // MS,
-        replace(wanted(shared_ns=20 * MS, exclusive_ns=2 * MS), has_own_sms=True),
-    )
+    look(scalings, 8 + RETRY_NS // MS)
+    poller.newest = recorded(begin_ms=8 + RETRY_NS // MS, shared_ms=2)
+    (told,) = look(scalings, 20 + RETRY_NS // MS, replace(wanted(), has_own_sms=True))
 
     assert told.curve is not None
 
