@@ -32,7 +32,7 @@ PERCENTAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 PROBED = 30  # percent: of the probe
 ERROR_LIMIT = 0.12  # mean of a workload's errors
 UNTELLABLE = ("bandwidth",)  # without a probe
-PATIENCE_S = 20.0  # with a recorded iteration
+PATIENCE_S = 60.0  # with a recorded iteration; of real time, of which a busy machine has less
 
 Times = Mapping[int, Mapping[str, float]]  # percentage, workload: an iteration, ns
 

@@ -236,7 +236,7 @@ class Place:
             self.daemon.wait(DEADLINE_S)
 
 
-def until(fact, *, what, within_s=20.0):
+def until(fact, *, what, within_s=60.0):
     """Wait for something another process does; its order in time is not what is tested."""
     deadline = time.monotonic() + within_s
     while not fact():
