@@ -10,8 +10,10 @@ share has the grain that suits it.
 
 What the simulated GPU does, and the planner does not know: a part answers one batch after the
 other; while several parts are busy, layers that bandwidth bounds get as much longer as the
-bandwidth asked for exceeds what there is. The planner has scaling curves, requests counted in
-windows, and a model of slowdowns that has learnt from pairs that ran side by side.
+bandwidth asked for exceeds what there is. The planner has scaling curves, the rates at which
+requests were answered in the last window, and a model of slowdowns that has learnt from pairs that
+ran side by side. It takes requests of a part to be answered in order of arrival, as the daemon's
+turns do; here that is not so.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from typing import Any
 
 from bench.bars import bar, progress
 from bench.partition_models import NETWORKS, Card
+from tandemd.core.exchange import Ease, least, on_offer, resized
 from tandemd.core.interference import Features, Interference, Neighbour
+from tandemd.core.latency import Latency
 from tandemd.core.planner import Planner, best
 from tandemd.core.plans import Gpu, Part, Plan, Scene, Worker
 from tandemd.core.scaling import Curve
@@ -310,13 +314,14 @@ def rates_of(mix: Sequence[float], factor: float) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Tuned:
-    """The daemon's part under changing load: plans by what windows count, sizes by the tuner."""
+    """The daemon's part under changing load: plans by the rates of windows, sizes by the tuner."""
 
     machine: Machine
     grain_ms: float
     model: Interference
     planner: Planner = field(default_factory=Planner)
     tuner: Tuner = field(default_factory=Tuner)
+    latencies: Mapping[str, Latency] = field(default_factory=lambda: {n: Latency() for n in NAMED})
     seen: int = 0  # of what is done
     changes: int = 0
 
@@ -326,15 +331,19 @@ class Tuned:
         slos_ns = {i: int(network.slo_ms * MS_NS) for i, network in enumerate(NETWORKS)}
         self.tuner.seat(slos_ns, list(slos_ns), 0)
 
-    def window(self, counted: Mapping[str, int], span_s: float) -> None:
-        """A window is over: so many batches of each have come."""
-        self._plan({name: count / span_s for name, count in counted.items()})
+    def window(self) -> None:
+        """A window is over: the rates are those of the requests answered in it."""
+        span_ns, now_ns = int(WINDOW_S * 1e9), int(self.machine.now_s * 1e9)
+        found = {n: latency.rate_of_last(span_ns, now_ns) for n, latency in self.latencies.items()}
+        self._plan(found)
 
     def look(self) -> None:
         """Tell the tuner of what was answered, and do what it says."""
         now_ns = int(self.machine.now_s * 1e9)
         for name, came_s, end_s in self.machine.done[self.seen :]:
-            self.tuner.take(_number(name), [int((end_s - came_s) * 1e9)], int(end_s * 1e9))
+            took_ns, end_ns = int((end_s - came_s) * 1e9), int(end_s * 1e9)
+            self.tuner.take(_number(name), [took_ns], end_ns)
+            self.latencies[name].add([took_ns], end_ns)
         self.seen = len(self.machine.done)
         settings = Settings(window_ns=int(WINDOW_S * 1e9))
         if self.tuner.is_due(settings, now_ns):
@@ -350,42 +359,34 @@ class Tuned:
             self.changes += 1
 
     def _sizes(self) -> dict[int, Sizes]:
-        """A part takes groups from the one that has most to spare, as the tuner has found."""
-        rooms = self.machine.rooms
-        spare = {id(room): self._spare(room) for room in rooms}
+        """What another part can give is what one may get, as in the daemon."""
         return {
             _number(name): Sizes(
-                now=room.groups,
-                least=1,
-                most=room.groups + max([0, *(spare[id(r)] for r in rooms if r is not room)]),
+                now=part.groups,
+                least=least(self.plan, part, self._ease),
+                most=part.groups + on_offer(self.plan, part, self._ease),
                 step=1,
-                together=frozenset(map(_number, room.members)),
+                together=frozenset(map(_number, part.members)),
             )
-            for room in rooms
-            for name in room.members
+            for part in self.plan
+            for name in part.members
         }
 
-    def _spare(self, room: Room) -> int:
-        residuals = [self.tuner.residual(_number(name)) for name in room.members]
-        calm = all(residual is not None and residual > 0.2 for residual in residuals)
-        return int(calm and room.groups > 1)
+    def _ease(self, name: str) -> Ease:
+        residual = self.tuner.residual(_number(name))
+        return Ease.SPARES if residual is not None and residual > 0.2 else Ease.NEEDS
 
     def _resize(self, number: int, size: int) -> None:
-        name = NETWORKS[number].name
-        room = next(room for room in self.machine.rooms if name in room.members)
-        others = [other for other in self.machine.rooms if other is not room]
-        if not others:
-            return
-        grown = size > room.groups
-        rank = (lambda r: self._spare(r) * r.groups) if grown else (lambda r: -r.groups)
-        partner = max(others, key=rank)
-        if grown and not self._spare(partner):
-            return
-        moved = size - room.groups
-        sizes = {id(room): size, id(partner): partner.groups - moved}
-        parts = [Part(sizes.get(id(r), r.groups), r.members) for r in self.machine.rooms]
-        self.machine.divide(tuple(parts))
-        self.changes += 1
+        own = next(part for part in self.plan if NETWORKS[number].name in part.members)
+        plan = resized(self.plan, own, size, self._ease)
+        if plan != self.plan:
+            self.machine.divide(plan)
+            self.changes += 1
+
+    @property
+    def plan(self) -> Plan:
+        """In force."""
+        return tuple(Part(one.groups, one.members) for one in self.machine.rooms)
 
 
 def _number(name: str) -> int:
@@ -413,16 +414,14 @@ def fluctuate(
 def _play_window(
     tuned: Tuned, come: Sequence[tuple[float, str]], begin_s: float, from_s: float
 ) -> None:
-    counted = dict.fromkeys((network.name for network in NETWORKS), 0)
     for at_s, name in come:
         if from_s <= at_s < from_s + WINDOW_S:
             tuned.machine.run_until(begin_s + at_s)
             tuned.machine.come(name)
             tuned.look()
-            counted[name] += 1
     tuned.machine.run_until(begin_s + from_s + WINDOW_S)
     tuned.look()
-    tuned.window(counted, WINDOW_S)
+    tuned.window()
 
 
 def measure() -> dict[str, Any]:

@@ -22,6 +22,7 @@ def _part(message: pb.JobPart) -> JobPart:
         job=message.job,
         display_name=message.display_name,
         priority=_convert.class_word(getattr(message, "class")),
+        asked=message.asked,
         asked_sms=message.asked_sms or None,
         given_sms=message.given_sms or None,
         owed_ratio=message.owed_ratio or None,

@@ -169,7 +169,8 @@ class JobPart:
     job: str
     display_name: str
     priority: str
-    asked_sms: int | None
+    asked: str  # `30%`, `40 SMs`; empty: nothing
+    asked_sms: int | None  # what that comes to
     given_sms: int | None  # that its kernels may use
     owed_ratio: float | None  # of the time of those it takes turns with
     required_sms: int | None  # keep its limit

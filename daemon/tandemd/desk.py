@@ -374,6 +374,7 @@ class Desk:
                     gpus,
                     core.options,
                     core.tuning.model_of(gpus),
+                    self._loop.clock.now_ns(),
                 )
                 for gpus, members in core.islands.items()
             }

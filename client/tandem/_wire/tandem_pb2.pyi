@@ -262,7 +262,7 @@ class JobStatus(google.protobuf.message.Message):
     resident_bytes: builtins.int
     swapped_bytes: builtins.int
     gpu_time_estimated: builtins.bool
-    """part of it was split between jobs that ran together"""
+    """over 1 % of it was split between jobs that ran together"""
     launches: builtins.int
     steps: builtins.int
     share_ratio: builtins.float
@@ -1006,6 +1006,7 @@ class JobPart(google.protobuf.message.Message):
     DOUBT_FIELD_NUMBER: builtins.int
     MEASURED_NS_FIELD_NUMBER: builtins.int
     PREDICTED_NS_FIELD_NUMBER: builtins.int
+    ASKED_FIELD_NUMBER: builtins.int
     job: builtins.str
     display_name: builtins.str
     asked_sms: builtins.int
@@ -1026,6 +1027,8 @@ class JobPart(google.protobuf.message.Message):
     """how long its iterations are now; 0 = not known"""
     predicted_ns: builtins.int
     """was said before of as many SMs as it has; 0 = nothing"""
+    asked: builtins.str
+    """what asked_sms was said as: "30%", "40 SMs"; empty: nothing was"""
     @property
     def scaling(self) -> global___ScalingCurve: ...
     def __init__(
@@ -1043,9 +1046,10 @@ class JobPart(google.protobuf.message.Message):
         doubt: builtins.str = ...,
         measured_ns: builtins.int = ...,
         predicted_ns: builtins.int = ...,
+        asked: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["scaling", b"scaling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["asked_sms", b"asked_sms", "class", b"class", "display_name", b"display_name", "doubt", b"doubt", "given_sms", b"given_sms", "job", b"job", "measured_ns", b"measured_ns", "owed_ratio", b"owed_ratio", "predicted_ns", b"predicted_ns", "proposed_sms", b"proposed_sms", "required_sms", b"required_sms", "scaling", b"scaling", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["asked", b"asked", "asked_sms", b"asked_sms", "class", b"class", "display_name", b"display_name", "doubt", b"doubt", "given_sms", b"given_sms", "job", b"job", "measured_ns", b"measured_ns", "owed_ratio", b"owed_ratio", "predicted_ns", b"predicted_ns", "proposed_sms", b"proposed_sms", "required_sms", b"required_sms", "scaling", b"scaling", "why", b"why"]) -> None: ...
 
 global___JobPart = JobPart
 

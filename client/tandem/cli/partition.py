@@ -35,9 +35,10 @@ def show(*, as_json: bool) -> None:
     """Show how each GPU is divided, and how many SMs its jobs have use for.
 
     SM is what a job asks for, HAS how many SMs its kernels may use. Beyond KNEE more SMs gain it
-    little, LIMIT of them keep its --slo, and FITS is what it would get by both, beside the others;
-    `rest` is what others leave. PREDICTED was said of as many SMs as it has before it ran on them,
-    ITERATION is how long its iterations are. Below: what is not known of a job, and why.
+    little, LIMIT of them keep its --slo, and FITS is what it would get by both, beside the others,
+    and of SMs that nobody else has use for; `rest` is what others leave. PREDICTED was said of as
+    many SMs as it has before it ran on them, ITERATION is how long its iterations are. Below: what
+    is not known of a job, and why.
 
     \b
     Examples:
@@ -69,7 +70,7 @@ def _row(job: JobPart) -> tuple[str, ...]:
         job.job,
         job.display_name or "-",
         job.priority,
-        f"{job.asked_sms or '-'}",
+        job.asked.removesuffix(" SMs") or "-",
         f"{job.given_sms or '-'}{share}",
         f"{job.scaling.knee_sms}" if job.scaling else "-",
         f"{job.required_sms or '-'}",

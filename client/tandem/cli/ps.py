@@ -26,11 +26,11 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
 
     BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job
     where that is a share of time. P99 is what 99 of 100 requests took no longer than in the last
-    half minute, and behind a slash what --slo asks for. A ~ before GPU-TIME says that part of it
-    was split between jobs that ran together. WAIT is the total since the job began. A + behind MEM
-    is what an allocation of the job waits for. SWAP is memory that was moved to the host, in its
-    memory or in files; - says that a job's memory stays on the GPU. FINDINGS are what the watchdog
-    found; `tandem explain` tells more.
+    half minute, and behind a slash what --slo asks for. A ~ before GPU-TIME says that over
+    1 % of it was split between jobs that ran together. WAIT is the total since the job began. A +
+    behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to the
+    host, in its memory or in files; - says that a job's memory stays on the GPU. FINDINGS are what
+    the watchdog found; `tandem explain` tells more.
 
     \b
     Examples:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tandemd.core.model import Job, Options
 from tandemd.core.sizing import Claim
 from tandemd.core.sm_counts import asked_sms
+from tandemd.core.space import said
 
 _OF_LIMIT = 0.9  # a 99th percentile is longer than the usual iteration
 _MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a time
@@ -32,6 +33,7 @@ def claim_of(job: Job, gpu: int, options: Options) -> Claim:
         name=job.display_name,
         job_class=job.spec.job_class,
         asked_sms=asked_sms(job, gpu, options),
+        asked=said(job.spec),
         curve=job.scaling,
         doubt=job.scaling_doubt,
         slo_ns=round(job.spec.slo_p99_ns * _OF_LIMIT),

@@ -194,7 +194,7 @@ class Divisions:
         if not is_news and (division.is_open or now_ns < division.look_at_ns):
             return
         division.key, division.look_at_ns = key, now_ns + options.tuner_window_ns
-        seen = outlook(members, gpus, options, self._model_of(gpus))
+        seen = outlook(members, gpus, options, self._model_of(gpus), now_ns)
         if seen is None:
             division.why_not = "how many SMs it has is not known"
             return

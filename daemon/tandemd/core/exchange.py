@@ -1,8 +1,9 @@
 """Groups of SMs that parts of a plan give to each other, once requests tell what the plan did not.
 
 A plan leaves no group over, so what one part gets another one gives: first those whose jobs have no
-objective, then those whose jobs all keep theirs with much to spare. What a part gives back goes the
-same way: to jobs without an objective, else to the smallest part.
+objective, then those whose jobs all keep theirs with much to spare. A part gives back what it does
+not need where jobs without an objective have use for it; else nobody gained by that, and it would
+have to get it again when its requests come faster.
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ class Ease(IntEnum):
 EaseOf = Callable[[str], Ease]
 
 
-def room(plan: Plan, own: Part, ease: EaseOf) -> int:
+def on_offer(plan: Plan, own: Part, ease: EaseOf) -> int:
     """How many groups another part gives to this one, at once: 0 or 1."""
     return int(any(_gives(other, ease) for other in plan if other is not own))
+
+
+def least(plan: Plan, own: Part, ease: EaseOf) -> int:
+    """How few groups a part may come down to: those it has, where nobody has use for any."""
+    others = (part for part in plan if part is not own)
+    return 1 if any(_ease(part, ease) is Ease.FREE for part in others) else own.groups
 
 
 def resized(plan: Plan, own: Part, groups: int, ease: EaseOf) -> Plan:
@@ -37,11 +44,8 @@ def resized(plan: Plan, own: Part, groups: int, ease: EaseOf) -> Plan:
         others = [part for part in others if _gives(part, ease) and part.groups > more]
         partner = max(others, key=lambda part: (_ease(part, ease), part.groups), default=None)
     else:
-        partner = max(
-            others,
-            key=lambda part: (_ease(part, ease) is Ease.FREE, -part.groups),
-            default=None,
-        )
+        others = [part for part in others if _ease(part, ease) is Ease.FREE]
+        partner = min(others, key=lambda part: part.groups, default=None)
     if partner is None or groups < 1:
         return plan
     sizes = {own.members: groups, partner.members: partner.groups - more}

@@ -7,15 +7,16 @@ three waiting for a turn is part of it (csrc/core/dag/requests.h).
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from math import ceil
+from math import ceil, inf
 
 SPAN_NS = 30_000_000_000  # so old a request may be
 MOST = 4096
+ENOUGH = 20  # of a short time: of fewer it is no rate
 
 
 class RequestKind(IntEnum):
@@ -79,6 +80,11 @@ class Latency:
             return 0.0
         span_ns = self._ended[-1][0] - self._ended[0][0]
         return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
+
+    def rate_of_last(self, span_ns: int, now_ns: int) -> float:
+        """The same of the newest alone, where these are enough to tell; else of all."""
+        recent = len(self._ended) - bisect_right(self._ended, (now_ns - span_ns, inf))
+        return recent / (span_ns / 1e9) if recent >= ENOUGH else self.rate
 
     def _drop(self) -> None:
         """The oldest."""

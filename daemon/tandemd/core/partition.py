@@ -18,7 +18,8 @@ class Part:
     """A job's part of one GPU."""
 
     job: Job
-    asked_sms: int  # 0 = it says nothing
+    asked: str  # `30%`, `40 SMs`; empty: it says nothing
+    asked_sms: int  # what that comes to; 0 = it says nothing
     given_sms: int  # 0 = not known
     owed_share: float  # of the time of those it takes turns with; 0 = nothing
     required_sms: int  # keep its limit; 0 = it has none, or no number does
@@ -44,6 +45,7 @@ def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
     return [
         Part(
             job=job,
+            asked=claim.asked,
             asked_sms=claim.asked_sms,
             given_sms=given_sms(job, gpu, options),
             owed_share=_owed(scheduler, job),

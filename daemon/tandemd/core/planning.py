@@ -53,7 +53,11 @@ class Outlook:
 
 
 def outlook(
-    members: Iterable[Group], gpus: frozenset[int], options: Options, model: Interference
+    members: Iterable[Group],
+    gpus: frozenset[int],
+    options: Options,
+    model: Interference,
+    now_ns: int,
 ) -> Outlook | None:
     """Of all jobs that have a process there; None: how many SMs there are is not known."""
     gpu = _gpu(gpus, options)
@@ -61,7 +65,7 @@ def outlook(
         return None
     jobs = [(job, group) for group in members for job in group.jobs.values() if job.processes]
     doubts: list[str] = []
-    workers = [_worker(job, group, gpu, options, doubts) for job, group in jobs]
+    workers = [_worker(job, group, gpu, options, doubts, now_ns) for job, group in jobs]
     return Outlook(
         scene=Scene({worker.name: worker for worker in workers}, gpu, model.frozen()),
         mode=options.mode_of(gpus),
@@ -91,11 +95,13 @@ def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:
     )
 
 
-def _worker(job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str]) -> Worker:
+def _worker(
+    job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str], now_ns: int
+) -> Worker:
     name, needs = job.display_name, features(group)
     if needs is None:
         doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
-    solo_ns, at, now_ns = _length(job, group, gpu, options, doubts)
+    solo_ns, at, here_ns = _length(job, group, gpu, options, doubts)
     said = said_share(job.spec, group.gpus, options)
     return Worker(
         name=name,
@@ -104,8 +110,8 @@ def _worker(job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str
         features=needs or Features(),
         weight=float(options.weight(job.spec.job_class)),
         slo_ns=job.spec.slo_p99_ns,
-        rate=job.latency.rate,
-        pause_ns=_pause_ns(job, now_ns),
+        rate=job.latency.rate_of_last(options.tuner_window_ns, now_ns),
+        pause_ns=_pause_ns(job, here_ns),
         groups=_groups(job, group, gpu, options, said),
         share=said,
     )
@@ -138,20 +144,20 @@ def _length(
     return solo_ns, lambda sms: pause_ns + (solo_ns - pause_ns) * all_sms / sms, solo_ns
 
 
-def _pause_ns(job: Job, now_ns: float) -> float:
-    """Of an iteration that takes `now_ns` where the job is; 0 where nobody knows.
+def _pause_ns(job: Job, here_ns: float) -> float:
+    """Of an iteration that takes `here_ns` where the job is; 0 where nobody knows.
 
     A request's own time is at most what one takes that hardly waits. Who has none needs the GPU
     time of an iteration, which is known of who did not share the GPU: else it is an estimate.
     """
     if job.latency.rate:
-        return max(0.0, now_ns - job.latency.quick_ns)
+        return max(0.0, here_ns - job.latency.quick_ns)
     usages = [process.usage for process in job.processes.values()]
     known = [u for u in usages if u.iterations >= ENOUGH and u.shared_ns <= u.exclusive_ns / 10]
     if not known or len(known) < len(usages):
         return 0.0
     spent_ns = max((u.exclusive_ns + u.shared_ns) / u.iterations for u in known)
-    return max(0.0, now_ns - spent_ns) if spent_ns else 0.0
+    return max(0.0, here_ns - spent_ns) if spent_ns else 0.0
 
 
 def _iteration_ns(job: Job) -> int:

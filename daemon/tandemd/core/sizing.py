@@ -25,6 +25,7 @@ class Claim:
     name: str
     job_class: JobClass = JobClass.NORMAL
     asked_sms: int = 0  # 0 = it says nothing
+    asked: str = ""  # the same in its own words
     curve: Curve | None = None
     doubt: str = ""  # why there is no curve
     slo_ns: int = 0  # 0 = it has no limit
@@ -61,7 +62,9 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
     curve = claim.curve
     if claim.asked_sms:
         held = min(parts, -(-claim.asked_sms // part_sms))
-        return Size(name=claim.name, parts=held, why=f"it asks for {claim.asked_sms} SMs")
+        return Size(
+            name=claim.name, parts=held, why=f"it asks for {claim.asked or claim.asked_sms}"
+        )
     if curve is None:
         return Size(name=claim.name, parts=0, why=f"how it scales is not known: {claim.doubt}")
     efficient = curve.knee()
@@ -144,7 +147,13 @@ def _with_the_rest(
         if best is None or gains[best] <= 0:
             break
         out[best] = replace(out[best], parts=out[best].parts + 1)
-    return out
+    return [_with_more(size, found[i].parts, part_sms) for i, size in enumerate(out)]
+
+
+def _with_more(size: Size, before: int, part_sms: int) -> Size:
+    """Why it is more than its knee or its limit calls for."""
+    more = (size.parts - before) * part_sms
+    return replace(size, why=f"{size.why}; {more} more are left over") if more else size
 
 
 def _gain(claim: Claim, sms: int, part_sms: int) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tandemd.core.divisions import Division, Divisions
 from tandemd.core.events import RequestsServed
-from tandemd.core.exchange import Ease, EaseOf, room
+from tandemd.core.exchange import Ease, EaseOf, least, on_offer
 from tandemd.core.interference import Interference
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.policy import Policy
@@ -213,8 +213,8 @@ def planned_sizes(division: Division, jobs: Iterable[Job], ease: EaseOf) -> dict
         bound = frozenset(job.job_id for job in members if job.spec.slo_p99_ns)
         sizes = Sizes(
             now=part.groups,
-            least=1,
-            most=part.groups + room(division.plan, part, ease),
+            least=least(division.plan, part, ease),
+            most=part.groups + on_offer(division.plan, part, ease),
             step=1,
             is_fixed=any(said(job.spec) for job in members),
             together=bound,

@@ -88,7 +88,7 @@ def _status(view: JobView) -> pb.JobStatus:
         swapped_bytes=_int64(sum(process.swapped_bytes for process in view.processes)),
         filed_bytes=_int64(sum(process.filed_bytes for process in view.processes)),
         gpu_time=_duration(view.gpu_ns),
-        gpu_time_estimated=view.shared_ns > 0,
+        gpu_time_estimated=view.shared_ns > view.gpu_ns // 100,
         wait_time=_duration(sum(view.waits_ns)),
         launches=view.launches,
         steps=view.steps,

@@ -30,6 +30,7 @@ def _part_message(part: Part) -> pb.JobPart:
     message = pb.JobPart(
         job=part.job.display_name,
         display_name=spec.name,
+        asked=part.asked,
         asked_sms=part.asked_sms,
         given_sms=part.given_sms,
         owed_ratio=part.owed_share,

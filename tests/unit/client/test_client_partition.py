@@ -33,6 +33,7 @@ NOTHING = JobPart(
     job="j-2",
     display_name="",
     priority="batch",
+    asked="",
     asked_sms=None,
     given_sms=132,
     owed_ratio=None,
@@ -48,6 +49,7 @@ KNOWN = JobPart(
     job="j-1",
     display_name="tr\x1bain",
     priority="latency",
+    asked="50%",
     asked_sms=66,
     given_sms=66,
     owed_ratio=0.5,
@@ -98,7 +100,7 @@ def test_every_gpu_has_its_jobs_and_every_job_its_reason(show):
         *("PREDICTED", "ITERATION"),
     ]
     has = ["66", "(50%", "of", "time)", "132", "100", "66", "3.9", "ms", "4", "ms"]
-    assert lines[2].split() == ["j-1", "tr?ain", "latency", "66", *has]
+    assert lines[2].split() == ["j-1", "tr?ain", "latency", "50%", *has]
     assert lines[3].split() == ["j-2", "-", "batch", "-", "132", "-", "-", "rest", "-", "-"]
     assert lines[4].endswith("66 SMs (probed from an iteration on 66 SMs, fitted with gamma 0.25)")
     assert "no iteration of it was recorded whole" in lines[5]

@@ -229,6 +229,7 @@ PART = JobPart(
     job="j-2",
     display_name="</script><b>x",
     priority="batch",
+    asked="",
     asked_sms=None,
     given_sms=66,
     owed_ratio=None,

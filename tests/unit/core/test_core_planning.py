@@ -6,7 +6,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
 from tandemd.core.interference import Features, Interference, Neighbour
 from tandemd.core.latency import RequestKind
-from tandemd.core.model import Bound, Mix, Options
+from tandemd.core.model import Bound, Mix, Options, Split
 from tandemd.core.planning import how_to, outlook
 from tandemd.core.scaling import Curve
 
@@ -21,7 +21,7 @@ def talk():
 
 def seen(talk, model=None):
     model = model or Interference()
-    return outlook(talk.core.islands[HERE], HERE, talk.core.options, model)
+    return outlook(talk.core.islands[HERE], HERE, talk.core.options, model, talk.now_ns)
 
 
 def tell(talk, process_id, curve):
@@ -104,7 +104,7 @@ def test_what_happens_later_does_not_change_what_was_seen(talk):
 
 def test_where_nobody_is_there_are_no_plans(talk):
     talk.attach(1, NORMAL)
-    found = outlook([], HERE, talk.core.options, Interference())
+    found = outlook([], HERE, talk.core.options, Interference(), 0)
 
     assert (found.alternatives(), found.taking_turns()) == ([], None)
 
@@ -122,3 +122,102 @@ def test_every_mode_says_what_a_plan_takes(mode):
 
     assert all(answers.values())
     assert (answers["time"] == "is how jobs share it") == (mode in ("time", "mig"))
+
+
+def serve(talk, process_id, *, ms, every_ms, times=30):
+    """Requests of so many milliseconds, one each."""
+    for _ in range(times):
+        talk.now_ns += every_ms * MS
+        ended = RequestsServed(
+            now_ns=talk.now_ns,
+            process_id=process_id,
+            kind=RequestKind.MARKED,
+            durations_ns=(ms * MS,),
+        )
+        talk.say(ended)
+
+
+def test_pauses_of_the_host_are_no_part_of_what_a_request_takes(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=50 * MS)
+    paced = Curve(sm_counts=(66, 132), iteration_ns=(104 * MS, 100 * MS))
+    tell(talk, 1, paced)
+    serve(talk, 1, ms=4, every_ms=100)
+
+    found = seen(talk)
+
+    assert found.scene.workers["j-1"].pause_ns == 96 * MS
+    forecast = found.taking_turns().forecasts["j-1"]
+    assert forecast.p99_ns < 10 * MS  # and not as long as it takes until the next one comes
+    assert forecast.progress == 1
+
+
+def test_two_that_pause_most_of_the_time_hardly_wait_for_each_other(talk):
+    for process_id in (1, 2):
+        talk.attach(process_id, NORMAL)
+        tell(talk, process_id, Curve(sm_counts=(132,), iteration_ns=(100 * MS,)))
+        talk.sample(process_id, iterations=50, exclusive_ns=50 * 20 * MS)
+
+    in_turns = seen(talk).taking_turns()
+
+    assert seen(talk).scene.workers["j-1"].pause_ns == 80 * MS
+    assert in_turns.progress == pytest.approx(2)
+    talk.sample(1, 2, shared_ns=50 * 20 * MS)  # then it is an estimate
+    assert seen(talk).scene.workers["j-1"].pause_ns == 0
+    assert seen(talk).taking_turns().progress == pytest.approx(1)
+
+
+def test_rates_are_those_of_the_last_window_where_it_has_enough(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=50 * MS)
+    serve(talk, 1, ms=4, every_ms=400)
+    slow = seen(talk).scene.workers["j-1"].rate
+    serve(talk, 1, ms=4, every_ms=20, times=100)
+
+    assert slow == pytest.approx(2.5)
+    assert seen(talk).scene.workers["j-1"].rate == pytest.approx(50)
+
+
+def test_where_all_take_turns_shares_count_as_they_do_in_turns(talk):
+    talk.attach(1, NORMAL, sm_percent=30)
+    talk.attach(2, NORMAL)
+    talk.attach(3, BATCH)
+    for process_id in (1, 2, 3):
+        tell(talk, process_id, Curve(sm_counts=(132,), iteration_ns=(10 * MS,)))
+
+    forecasts = seen(talk).taking_turns().forecasts
+
+    progress = {name: round(forecast.progress, 3) for name, forecast in forecasts.items()}
+    assert progress == {"j-1": 0.3, "j-2": 0.56, "j-3": 0.14}
+
+
+def test_on_an_instance_of_mig_nothing_but_turns_is_planned():
+    talk = Talk(Options(sm_counts={0: 132}, mig_gpus=HERE))
+    for process_id in (1, 2):
+        talk.attach(process_id, NORMAL)
+        tell(talk, process_id, CURVE)
+
+    (only,) = seen(talk).alternatives()
+
+    assert only.kind == "time"
+    assert how_to(only.kind, seen(talk).mode) == "is how jobs share it"
+
+
+def test_under_percentages_nobody_takes_turns_beside_others():
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE))
+    for process_id in (1, 2, 3):
+        talk.attach(process_id, NORMAL)
+        tell(talk, process_id, CURVE)
+
+    assert {valued.kind for valued in seen(talk).alternatives()} == {"space", "time"}
+
+
+def test_where_sets_are_told_what_a_person_fixed_is_no_share_of_the_time():
+    split = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split))
+    talk.attach(1, NORMAL, sm_count=40)
+    talk.attach(2, NORMAL)
+
+    found = seen(talk)
+
+    assert found.scene.workers["j-1"].groups == 5
+    assert {valued.kind for valued in found.alternatives()} == {"space"}
+    assert found.taking_turns() is not None  # what it would be, for who compares

@@ -86,6 +86,15 @@ def test_who_says_a_number_comes_before_who_only_has_use_for_some():
     assert parts_of(claim("a", asked_sms=96), claim("b", curve=curve(16))) == [12, 4]
 
 
+def test_what_is_left_over_is_told_where_it_makes_more_of_a_size_than_its_knee():
+    slow = Curve(sm_counts=(16, 64, 128), iteration_ns=(400, 102, 100))
+
+    (only,) = sizes([claim("a", curve=slow)], 16, 8)
+
+    assert (only.efficient_sms, only.parts) == (64, 16)
+    assert only.why == "beyond 64 SMs more gain little; 64 more are left over"
+
+
 def test_without_curves_the_same_jobs_are_sized_otherwise():
     jobs = [("l", LATENCY, 4), ("b", BATCH, 16)]
     sized = parts_of(*(claim(n, job_class=c, curve=curve(k)) for n, c, k in jobs))
