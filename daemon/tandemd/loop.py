@@ -282,7 +282,7 @@ class Loop:
                 process=process,
                 sms=given_sms(job, process.gpu, options),
                 sm_count=options.sm_counts.get(process.gpu, 0),
-                has_own_sms=has_own_sms(job, self.scheduler.jobs.values(), process.gpu),
+                has_own_sms=has_own_sms(job, self.scheduler.others_at_once(job), process.gpu),
             )
             for job, process in self.scheduler.to_scale()
             if process.usage.iterations

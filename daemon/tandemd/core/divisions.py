@@ -73,7 +73,8 @@ class Divisions:
         """`model_of`: how much jobs slow each other down on the GPUs of an island."""
         self.by_island: dict[frozenset[int], Division] = {}
         self._model_of = model_of
-        self._parts = 0  # numbered so far
+        self._parts = 0  # numbered so far,
+        self._asked = 0  # and questions: of all islands, so that an answer is to one alone
         self._questions: list[FindPlan] = []
 
     @property
@@ -201,7 +202,8 @@ class Divisions:
         division.seen = _in_time_alone(seen) if why_not else seen
         if is_news:
             self._house(division, members, why_not)
-        division.asked, division.is_open = division.asked + 1, True
+        self._asked += 1
+        division.asked, division.is_open = self._asked, True
         scene = division.seen.scene
         self._questions.append(FindPlan(gpus=gpus, number=division.asked, scene=scene))
 

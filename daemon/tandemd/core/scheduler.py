@@ -315,6 +315,25 @@ class Scheduler:
         """Processes of which it matters how they scale with SMs: all that are on a GPU."""
         return [(job, p) for job in self.jobs.values() for p in job.processes.values()]
 
+    def others_at_once(self, job: Job) -> Iterator[Job]:
+        """The jobs of which kernels may run at the same time as its own, as far as turns tell."""
+        for other in self.jobs.values():
+            if other is not job and not self._take_turns(job, other):
+                yield other
+
+    def _take_turns(self, job: Job, other: Job) -> bool:
+        """With each other, so that one begins when the other's work has ended."""
+        pair = [self.group_of(job), self.group_of(other)]
+        groups = [group for group in pair if group is not None and not group.undrainable]
+        homes = {self._home.get(group.key) for group in groups}
+        return (
+            len(groups) == 2
+            and len(homes) == 1
+            and groups[0] is not groups[1]
+            and self.policy.companions is None
+            and not any(map(self.policy.always_open, groups))
+        )
+
     def objection_to(
         self, spec: JobSpec, job: Job | None = None, gpus: frozenset[int] = frozenset()
     ) -> str | None:

@@ -37,11 +37,11 @@ def _span_of(process: Process) -> Span | None:
     return Span(is_in.first, is_in.count) if is_in and is_in.count else None
 
 
-def has_own_sms(job: Job, jobs: Iterable[Job], gpu: int) -> bool:
-    """It is in a set there, and nothing of anybody else is, can come, or has the whole GPU."""
+def has_own_sms(job: Job, others: Iterable[Job], gpu: int) -> bool:
+    """It is in a set there, and nothing of these is, can come, or has the whole GPU."""
     return _in_set(job, gpu) > 0 and not any(
         _may_use(job.set, other, process)
-        for other in jobs
+        for other in others
         for process in other.processes.values()
         if other is not job and gpu in process.gpus
     )

@@ -138,6 +138,34 @@ def test_those_of_one_part_take_turns_and_those_of_others_do_not():
     assert len(without.open_processes()) == 1  # by turns of all three
 
 
+def test_kernels_of_those_who_take_turns_never_run_at_once_and_so_can_be_recorded():
+    talk = three()
+    at_once = {
+        job_id: {other.job_id for other in talk.core.others_at_once(job)}
+        for job_id, job in talk.core.jobs.items()
+    }
+    assert at_once == {1: {2, 3}, 2: {1}, 3: {1}}
+
+    talk.policy("priority")
+    talk.update(3, job_class=LATENCY, slo_p99_ns=10 * MS)
+
+    assert talk.core.jobs[3] in talk.core.others_at_once(talk.core.jobs[2])
+
+
+def test_an_answer_to_a_question_of_those_who_have_gone_is_not_taken_for_another():
+    talk = Planned(GREEN)
+    talk.answers = False
+    talk.attach(1)
+    (old,) = talk.of(FindPlan)
+    talk.leave(1)
+    talk.attach(2)
+
+    found = tuple(alternatives(old.scene))
+    talk.say(PlanFound(now_ns=talk.now_ns, gpus=HERE, number=old.number, found=found))
+
+    assert talk.parts == {}
+
+
 def test_who_comes_takes_turns_in_the_largest_part_until_there_is_a_plan():
     talk = three()
     before, talk.answers = talk.sets, False
