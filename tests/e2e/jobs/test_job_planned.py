@@ -1,6 +1,7 @@
 """Jobs placed by plan, on sets of SMs and in turns; on the virtual clock."""
 
 import re
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,8 +26,9 @@ def image(tmp_path_factory):
     return path
 
 
+@contextmanager
 def started(place, image, planner):
-    """Three trainers that never end, under a policy by which all take turns."""
+    """Three trainers that never end, under a policy by which all take turns, and who asks."""
     place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
     place.env |= {"TEST_IMAGE": str(image)}
     config = place.folder / "config.toml"
@@ -35,17 +37,22 @@ def started(place, image, planner):
         f'[partition]\nplanner = "{planner}"\nwindow_s = 0.1\n'
     )
     place.start_daemon("--config", str(config))
-    jobs = {name: place.job(name) for name in BLOCKS}
-    for name, job in jobs.items():
-        train = f"__import__('sizing').train(gpu, {BLOCKS[name]}, 20)"
-        job.start(f"for_ever(lambda: {train})")
-        assert job.result() == "going"
-    return jobs
-
-
-def given(place):
     with place.client() as client:
-        return {job.display_name: job.given_sms for gpu in client.partitions() for job in gpu.jobs}
+        client.status()  # connects while the daemon has nothing else to do
+        jobs = {name: place.job(name) for name in BLOCKS}
+        for name, job in jobs.items():
+            train = f"__import__('sizing').train(gpu, {BLOCKS[name]}, 20)"
+            job.start(f"for_ever(lambda: {train})")
+            assert job.result() == "going"
+        yield client, list(jobs.values())
+
+
+def given(client):
+    return {job.display_name: job.given_sms for gpu in client.partitions() for job in gpu.jobs}
+
+
+def explained(client, name):
+    return "\n".join(client.explain(name).lines)
 
 
 def figures(told):
@@ -78,42 +85,40 @@ def run_on(place, jobs):
 
 
 def test_jobs_run_side_by_side_as_planned_and_explain_says_what_came_of_it(fresh_place, image):
-    place = fresh_place
-    jobs = started(place, image, "on")
+    with started(fresh_place, image, "on") as (client, jobs):
 
-    def is_placed():
-        return "plan: space: " in place.tandem("explain", "large")
+        def is_placed():
+            return "plan: space: " in explained(client, "large")
 
-    until(is_placed, what="a plan in space", within_s=PATIENCE_S)
-    assert run_on(place, jobs.values())
+        until(is_placed, what="a plan in space", within_s=PATIENCE_S)
+        assert run_on(fresh_place, jobs)
 
-    def is_measured():
-        return all(figures(place.tandem("explain", name)) for name in BLOCKS)
+        def is_measured():
+            return all(figures(explained(client, name)) for name in BLOCKS)
 
-    until(is_measured, what="something is measured", within_s=PATIENCE_S)
+        until(is_measured, what="something is measured", within_s=PATIENCE_S)
+        sizes, told = given(client), {name: explained(client, name) for name in BLOCKS}
+        ((best, *_),) = (gpu.plans for gpu in client.plans())
 
-    sizes = given(place)
     assert sum(sizes.values()) == SMS
     assert sizes["large"] >= SMS - 4 * GROUP_SMS
     for name in BLOCKS:
-        told = place.tandem("explain", name)
-        foretold, measured = figures(told)
+        foretold, measured = figures(told[name])
         assert measured == pytest.approx(foretold, rel=0.25)
-        assert "plan: not time: it promises " in told
-    assert re.search(r"1\. space: .* of progress; in force\n", place.tandem("partition", "plan"))
+        assert "plan: not time: it promises " in told[name]
+    assert (best.kind, best.in_force) == ("space", True)
 
 
 def test_without_the_planner_they_take_turns(fresh_place, image):
-    place = fresh_place
-    jobs = started(place, image, "off")
+    with started(fresh_place, image, "off") as (client, jobs):
 
-    def is_known():
-        return all("an iteration takes" in place.tandem("explain", name) for name in BLOCKS)
+        def is_known():
+            return all("an iteration takes" in explained(client, name) for name in BLOCKS)
 
-    until(is_known, what="how all scale", within_s=PATIENCE_S)
-    assert not run_on(place, jobs.values())
+        until(is_known, what="how all scale", within_s=PATIENCE_S)
+        assert not run_on(fresh_place, jobs)
+        told, (plans,) = explained(client, "large"), client.plans()
 
-    told = place.tandem("partition", "plan")
-    assert "no plan is gone by: partition.planner is off" in told
-    assert "in force" not in told
-    assert "plan: " not in place.tandem("explain", "large")
+    assert plans.planner == "no plan is gone by: partition.planner is off"
+    assert not any(plan.in_force for plan in plans.plans)
+    assert "plan: " not in told
