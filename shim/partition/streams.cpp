@@ -4,6 +4,7 @@
 
 #include "capture.h"
 #include "driver.h"
+#include "faults.h"
 #include "mutex.h"
 #include "relaxed.h"
 #include "sets.h"
@@ -230,6 +231,7 @@ void settle_in(Row& row, bool went) {
 
 // All that comes after this in `next` waits for all that is in the stream now.
 bool join(Row& row, CUstream next) {
+  if (planted(Fault::kForgetJoin)) return true;
   if (!row.left && g_driver.cuEventCreate(&row.left, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     row.left = nullptr;
     return false;

@@ -108,6 +108,7 @@ std::string come_to(const Step& step) {
 }
 
 void perform(const Step& step) {
+  if (g_says_steps && is_call(step.verb)) tell("step\n");
   const std::string line = std::to_string(step.index) + come_to(step) + "\n";
   const bool asks = g_held && is_call(step.verb);
   if (asks && tell("done " + std::to_string(step.index) + "\n") == 'o') g_held = false;
@@ -261,6 +262,7 @@ void open_driver() {
   g_wait_begin = reinterpret_cast<void (*)()>(dlsym(g_driver, "softgpu_wait_begin"));
   g_wait_end = reinterpret_cast<void (*)()>(dlsym(g_driver, "softgpu_wait_end"));
   if (const char* control = std::getenv("PROOF_CONTROL_FD")) g_control = std::atoi(control);
+  g_says_steps = g_control >= 0 && std::getenv("PROOF_SAYS_STEPS");
   g_daemon_needs_time = g_wait_begin && std::getenv("PROOF_DAEMON_NEEDS_TIME");
 }
 

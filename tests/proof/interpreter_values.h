@@ -33,6 +33,7 @@ inline pid_t g_peer_pid = -1;
 inline unsigned char* g_slots;  // shared with it
 inline int g_slots_fd = -1;
 inline int g_control = -1;  // to the daemon, where there is one
+inline bool g_says_steps = false;  // the daemon wants to hear before each call
 inline std::atomic<bool> g_held{false};
 inline bool g_daemon_needs_time = false;  // of the virtual clock
 inline pthread_mutex_t g_control_lock = PTHREAD_MUTEX_INITIALIZER;

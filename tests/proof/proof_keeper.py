@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import random
 import select
 import signal
 import socket
@@ -42,6 +43,7 @@ class Watched:
     capturing: int = 0
     device_bytes: int = 0
     is_attached: bool = False
+    switches: int = 0  # of streams, to another set of SMs
 
 
 def conduct(
@@ -72,11 +74,27 @@ def wait_for_end(child: subprocess.Popen[bytes], patience_s: float) -> str:
     return f"ended with {code}" if code else ""
 
 
+GROUPS, GROUP_SMS = 16, 8  # of the profile h200
+CALLS = 3  # of so many one finds another set than the one before it, on average
+
+
+def any_set(chance: random.Random) -> dict[str, int]:
+    """Some groups of SMs, or the whole device."""
+    first = chance.randrange(GROUPS)
+    return {
+        "first": first,
+        "count": chance.randint(0, GROUPS - first),
+        "group_sms": GROUP_SMS,
+    }
+
+
 class Keeper:
     """The daemon of one managed run: shuts the gate when asked, opens it when somebody waits."""
 
-    def __init__(self, folder: Path, *, is_virtual: bool) -> None:
-        """With its socket in that folder."""
+    def __init__(
+        self, folder: Path, *, is_virtual: bool, sets: random.Random | None = None
+    ) -> None:
+        """With its socket in that folder; with `sets` the job's set of SMs changes at random."""
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self._daemon = FakeDaemon(folder)
@@ -84,6 +102,7 @@ class Keeper:
         self._job: Attached | None = None
         self._others: list[Attached] = []  # the second process, whose gate stays open
         self._seen = Watched()
+        self._sets = sets
         self._is_shut = False
         self._now_ns = 0  # on the job's clock, as its helper last said
 
@@ -117,7 +136,9 @@ class Keeper:
 
     def _attach(self) -> None:
         clock = VIRTUAL if self._is_virtual else MONOTONIC
-        job = self._daemon.attach(clock=clock, hold=self._is_shut and not self._job)
+        hold = self._is_shut and not self._job
+        sms = any_set(self._sets) if self._sets else None
+        job = self._daemon.attach(clock=clock, hold=hold, sms=sms)
         job.process.set_stale(stale_ns=LONGEST_STALE_NS)
         if self._job:
             self._others.append(job)
@@ -129,7 +150,9 @@ class Keeper:
         self._seen.is_attached = True
 
     def _answer(self, verb: str, step: str = "") -> bytes:
-        if verb == "hold":
+        if verb == "step":
+            self._move()
+        elif verb == "hold":
             self._shut(shut=True)
         elif verb == "done":
             if not self._is_shut:
@@ -142,6 +165,10 @@ class Keeper:
         elif verb == "end":
             self._look_back()
         return b"k"
+
+    def _move(self) -> None:
+        if self._job and self._sets and self._sets.randrange(CALLS) == 0:
+            self._job.process.set_sms(**any_set(self._sets))
 
     def _shut(self, *, shut: bool) -> None:
         self._is_shut = shut
@@ -171,6 +198,7 @@ class Keeper:
         seen.capturing = snapshot.capturing
         seen.device_bytes = snapshot.device_bytes
         seen.slots = _live_slots(self._job)
+        seen.switches = snapshot.set_switches
 
 
 def _live_slots(job: Attached) -> list[int]:

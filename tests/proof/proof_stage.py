@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shlex
 import shutil
 import subprocess
@@ -45,11 +46,18 @@ class Stage:
     """A folder with the interpreter and the kernels, where programs run one after another."""
 
     def __init__(
-        self, shim: Path | None = None, *, on_gpu: bool = False, under_tandemd: bool = False
+        self,
+        shim: Path | None = None,
+        *,
+        on_gpu: bool = False,
+        under_tandemd: bool = False,
+        in_sets: bool = False,
     ) -> None:
         """With `on_gpu` on the machine's own driver, where no timeline says what ran.
 
-        With `under_tandemd` managed runs have a daemon process each, which says less of them.
+        With `under_tandemd` managed runs have a daemon process each, which says less of them. With
+        `in_sets` the software GPU is under MPS, and the set of SMs of a managed run changes at
+        random between its calls, in the same way whenever the program is the same.
         """
         self.folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short: sockets live in it
         self.shim = shim or ROOT / "client/tandem/libtandem.so"
@@ -67,7 +75,7 @@ class Stage:
         subprocess.run(
             [*compiler, source, "-o", str(self._interpreter), "-ldl", "-pthread"], check=True
         )
-        self._on_gpu, self._under_tandemd = on_gpu, under_tandemd
+        self._on_gpu, self._under_tandemd, self._in_sets = on_gpu, under_tandemd, in_sets
         if on_gpu:
             _compile_for_gpu(HERE / "kernels.cu", self._image)
         else:
@@ -83,7 +91,9 @@ class Stage:
     def managed(self, program: Program) -> Outcome:
         if self._under_tandemd:
             return self._run(program, Master(self.folder / f"run{self._runs}"))
-        return self._run(program, Keeper(self.folder / "run", is_virtual=not self._on_gpu))
+        sets = random.Random(program.text()) if self._in_sets else None
+        keeper = Keeper(self.folder / "run", is_virtual=not self._on_gpu, sets=sets)
+        return self._run(program, keeper)
 
     def _run(self, program: Program, keeper: Keeper | Master | None) -> Outcome:
         self._runs += 1
@@ -95,13 +105,16 @@ class Stage:
             env = softgpu.environment(env, folder=place)
         if keeper:
             env |= {"LD_PRELOAD": str(self.shim), "TANDEM_RUNTIME_DIR": str(keeper.folder)}
-            env |= self.extra
+            env |= self.extra | ({"PROOF_SAYS_STEPS": "1"} if self._in_sets else {})
         if self._on_gpu:
             outcome = self._interpret(place, env, keeper)
         else:
-            with _device(place, program.devices):
+            kind = {"profile": "h200", "mode": "mps"} if self._in_sets else {"profile": "tiny"}
+            with _device(place, program.devices, kind):
                 outcome = self._interpret(place, env, keeper)
             outcome.work = _work(place / "timeline")
+            if self._in_sets:  # a stream's work is in one of the driver's for each set
+                outcome.work = [sorted(stamp for stream in outcome.work for stamp in stream)]
         shutil.rmtree(place)
         return outcome
 
@@ -131,10 +144,10 @@ def _compile_for_gpu(source: Path, image: Path) -> None:
 
 
 @contextmanager
-def _device(place: Path, devices: int) -> Iterator[None]:
+def _device(place: Path, devices: int, kind: Mapping[str, str]) -> Iterator[None]:
     """A device process, as our own child: gone when we say so."""
     read, write = os.pipe()
-    options = {"dir": place, "profile": "tiny", "clock": "virtual", "linger-ms": 0}
+    options = {"dir": place, **kind, "clock": "virtual", "linger-ms": 0}
     options |= {"timeline": place / "timeline", "devices": devices, "ready-fd": write}
     flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with (place / "log").open("w") as log:

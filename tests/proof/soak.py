@@ -1,8 +1,8 @@
 """Many random programs, bare and managed; writes what they came to as JSON.
 
     python tests/proof/soak.py [--programs 10000] [--seed 1] [--seconds N] [--gpu] [--result FILE]
-                               [--first N] [--processes N] [--tandemd]
-    python tests/proof/soak.py --replay FAILED.json
+                               [--first N] [--processes N] [--tandemd] [--sets]
+    python tests/proof/soak.py --replay FAILED.json [--sets]
 
 Program N of seed S is always the same. One that differs is made shorter, printed as a list of calls
 and written to build/proof/, from where it can be replayed.
@@ -47,6 +47,7 @@ class Tally:
     programs: int = 0
     differences: int = 0
     waited: int = 0
+    switches: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     subjects: Counter[str] = field(default_factory=Counter)  # that succeeded
@@ -56,6 +57,7 @@ class Tally:
         self.programs += other.programs
         self.differences += other.differences
         self.waited += other.waited
+        self.switches += other.switches
         self.calls += other.calls
         self.codes += other.codes
         self.subjects += other.subjects
@@ -64,6 +66,7 @@ class Tally:
     def count(self, program: Program, bare: Outcome, managed: Outcome) -> None:
         self.programs += 1
         self.waited += len(managed.watched.waited) if managed.watched else 0
+        self.switches += managed.watched.switches if managed.watched else 0
         reached = coverage.succeeded(program, bare)
         self.subjects += coverage.subjects(reached)
         known = coverage.handlers()
@@ -80,7 +83,7 @@ class Soaker:
     def __init__(self, wanted: argparse.Namespace, give_up: float) -> None:
         self._wanted = wanted
         self._give_up = give_up  # on time.monotonic()
-        self._stage = Stage(on_gpu=wanted.gpu, under_tandemd=wanted.tandemd)
+        self._stage = stage_of(wanted)
 
     def close(self) -> None:
         self._stage.close()
@@ -115,16 +118,23 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="then begin no more")
     parser.add_argument("--gpu", action="store_true", help="on the machine's own driver")
     parser.add_argument("--tandemd", action="store_true", help="a daemon process for each run")
+    parser.add_argument("--sets", action="store_true", help="of SMs, which change at random")
     parser.add_argument("--processes", type=int, help="side by side; one on a GPU")
     arguments = parser.parse_args()
+    if arguments.sets and arguments.tandemd:
+        parser.error("--sets: tandemd does not change sets at random; leave out --tandemd")
     if arguments.replay:
-        with closing(Stage(on_gpu=arguments.gpu, under_tandemd=arguments.tandemd)) as stage:
+        with closing(stage_of(arguments)) as stage:
             return replay(stage, program_of(arguments.replay.read_text()))
     result = soak(arguments)
     if arguments.result:
         arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))
     return 0 if result["differences"] == 0 else 1
+
+
+def stage_of(wanted: argparse.Namespace) -> Stage:
+    return Stage(on_gpu=wanted.gpu, under_tandemd=wanted.tandemd, in_sets=wanted.sets)
 
 
 def replay(stage: Stage, program: Program) -> int:
@@ -156,6 +166,7 @@ def soak(wanted: argparse.Namespace) -> dict[str, object]:
         "differences": total.differences,
         "calls": total.calls.total(),
         "threads_held_at_the_gate": total.waited,
+        "streams_switched_to_other_sms": total.switches,
         "succeeded_by_subject": dict(sorted(total.subjects.items())),
         "handlers_reached": sorted(total.handlers),
         "handlers": len(set(coverage.handlers().values())),

@@ -12,6 +12,7 @@ import ninja_build  # found through proof_stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the first one compiles a shim
 
+IN_SETS = {"kForgetJoin"}  # found where sets of SMs change
 FAULTS = re.findall(r"^FAULT\((\w+), ", (ROOT / "shim/faults.def").read_text(), re.M)
 PROGRAMS = 100  # within which each is found
 
@@ -22,6 +23,9 @@ class Faulty:
     def __init__(self, stage):
         self._stage = stage
         self._bare = {}
+
+    def close(self):
+        self._stage.close()
 
     def find(self, fault):
         """How many programs it took, or None, and what gave it away."""
@@ -38,22 +42,26 @@ class Faulty:
 
 
 @pytest.fixture(scope="module")
-def faulty():
-    stage = Stage(shim=ninja_build.build(["shim-faults"])["shim-faults"])
-    yield Faulty(stage)
-    stage.close()
+def faulty_in():
+    """By whether sets of SMs change."""
+    shim = ninja_build.build(["shim-faults"])["shim-faults"]
+    found = {in_sets: Faulty(Stage(shim=shim, in_sets=in_sets)) for in_sets in (False, True)}
+    yield found
+    for one in found.values():
+        one.close()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(faulty, fault):
-    number, found = faulty.find(fault)
+def test_a_planted_fault_is_found(faulty_in, fault):
+    number, found = faulty_in[fault in IN_SETS].find(fault)
 
     assert number is not None
     print(f"{fault}: program {number}: {found[0]}")
 
 
-def test_without_a_fault_that_build_differs_in_nothing(faulty):
-    program, _ = faulty.find("none")
+@pytest.mark.parametrize("in_sets", [False, True])
+def test_without_a_fault_that_build_differs_in_nothing(faulty_in, in_sets):
+    program, _ = faulty_in[in_sets].find("none")
 
     assert program is None
 

@@ -57,6 +57,19 @@ def test_programs_with_much_in_them_come_to_the_same_and_reach_every_subject(sta
     assert coverage.SUBJECTS.keys() == reached.keys()
 
 
+def test_random_programs_come_to_the_same_while_their_set_of_sms_changes():
+    switches = 0
+    with closing(Stage(in_sets=True)) as stage:
+        for number in range(8):
+            codes, tidily = random_codes(random.Random(f"sets-{number}"))
+            program = build(codes, tidily=tidily)
+            bare, managed = stage.bare(program), stage.managed(program)
+            assert not differences(program, bare, managed), str(program)
+            switches += managed.watched.switches
+
+    assert switches >= 8
+
+
 @given(codes=CODES)
 def test_a_program_is_data(codes):
     program = build(codes)

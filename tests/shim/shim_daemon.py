@@ -177,8 +177,9 @@ class FakeDaemon:
         job_class: int = 2,
         peers: Sequence[Attached] = (),
         clock: int = MONOTONIC,
+        sms: Mapping[str, int] | None = None,
     ) -> Attached:
-        """Take the next process in; it hears of `peers` before its welcome."""
+        """Take the next process in; it hears of `peers` before its welcome, and of its set."""
         connection, hello = self.accept()
         for index, peer in enumerate(peers):
             peer.introduce_to(connection, index)
@@ -189,6 +190,8 @@ class FakeDaemon:
         process.set_stale(stale_ns=3_600 * 10**9)  # a debugger's pause is no hung daemon
         process.stamp(tick_ns=monotonic_ns() if clock == MONOTONIC else 0)
         process.set_gate(hold=hold)
+        if sms is not None:
+            process.set_sms(**sms)
         self.welcome(connection, process, clock=clock)
         return Attached(connection, hello, process)
 
