@@ -323,6 +323,6 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", 16 << 20),  # a window
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 2000),  # how long an attempt may take: the daemon may be busy
     ("grpc.max_reconnect_backoff_ms", 500),
 )
