@@ -19,10 +19,11 @@ from typing import IO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shim"))
 
-from shim_daemon import MONOTONIC, SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
+from shim_daemon import HEADER_BYTES, MONOTONIC, SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
 
 PATIENCE_S = 20  # of real time, for a program of some milliseconds
 LONGEST_STALE_NS = 10**10  # that a shim believes
+HELPER_TICK_AT = HEADER_BYTES + 8  # shm::StateControl::helper_tick_ns
 SLOTS_BYTES, LIVE = 256 * 64, 1  # shm::kSlotCount, shm::SlotState::kLive
 # Answers the program until it says that it has ended; False when it does not. Gets its process id.
 Serve = Callable[[socket.socket, int], bool]
@@ -104,7 +105,6 @@ class Keeper:
         self._seen = Watched()
         self._sets = sets
         self._is_shut = False
-        self._now_ns = 0  # on the job's clock, as its helper last said
 
     def watch(
         self, command: Sequence[str], env: Mapping[str, str], out: IO[str], err: IO[str]
@@ -145,7 +145,7 @@ class Keeper:
             return
         self._job = job
         if self._is_virtual:
-            job.now_ns = lambda: self._now_ns
+            job.now_ns = _clock_of(job)
         job.keep_records()
         self._seen.is_attached = True
 
@@ -179,7 +179,6 @@ class Keeper:
         if self._job is None:
             return
         snapshot = self._job.snapshot()
-        self._now_ns = snapshot.helper_tick_ns
         if snapshot.waiting_threads:
             self._shut(shut=False)
 
@@ -199,6 +198,16 @@ class Keeper:
         seen.device_bytes = snapshot.device_bytes
         seen.slots = _live_slots(self._job)
         seen.switches = snapshot.set_switches
+
+
+def _clock_of(job: Attached) -> Callable[[], int]:
+    """The job's clock, as its helper last said.
+
+    A look at the job is a heartbeat with this time. Without any the gate would go stale while
+    virtual time runs, as when a second process takes long to start.
+    """
+    page = mmap.mmap(job.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
+    return lambda: int.from_bytes(page[HELPER_TICK_AT : HELPER_TICK_AT + 8], "little")
 
 
 def _live_slots(job: Attached) -> list[int]:
