@@ -47,9 +47,26 @@ def _came(division: Division, job: Job, now_ns: int) -> Iterator[str]:
         return
     measured = division.tally.measured([job], seen.scene.workers, now_ns)
     yield f"plan: {_compared(division.valued.forecasts[name], measured, name, seen.scene)}"
-    slowdown = division.valued.forecasts[name].slowdown
-    if slowdown > 1:
-        yield f"plan: jobs on other SMs are to make its iterations {slowdown - 1:.0%} longer"
+    yield from _slowdown(division, name, measured.get(name))
+
+
+def _slowdown(division: Division, name: str, measured: Measured | None) -> Iterator[str]:
+    """By jobs on other SMs; measured where nobody else is on its own, and it does what it can."""
+    assert division.valued is not None
+    assert division.seen is not None
+    foretold, part = division.valued.forecasts[name], division.part_of(name)
+    if part is None:
+        return
+    told = (
+        f"plan: beside the jobs on other SMs iterations are to take {foretold.slowdown:.2f} times"
+    )
+    is_alone = part.members == (name,) and not division.seen.scene.workers[name].rate
+    if measured and is_alone:
+        # Progress is what is foretold of it with this slowdown, and less the more it really is.
+        found = foretold.slowdown * foretold.progress / measured.progress
+        yield f"{told} as long, and take {found:.2f}"
+    elif foretold.slowdown > 1:
+        yield f"{told} as long"
 
 
 def _compared(foretold: Forecast, measured: Mapping[str, Measured], name: str, scene: Scene) -> str:

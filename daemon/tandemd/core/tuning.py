@@ -211,16 +211,27 @@ def planned_sizes(division: Division, jobs: Iterable[Job], ease: EaseOf) -> dict
     for part in division.plan:
         members = [known[name] for name in part.members if name in known]
         bound = frozenset(job.job_id for job in members if job.spec.slo_p99_ns)
+        offered = on_offer(division.plan, part, ease)
         sizes = Sizes(
             now=part.groups,
             least=least(division.plan, part, ease),
-            most=part.groups + on_offer(division.plan, part, ease),
+            most=max(part.groups, min(_knee(division, members), part.groups + offered)),
             step=1,
             is_fixed=any(said(job.spec) for job in members),
             together=bound,
         )
         found |= dict.fromkeys(bound, sizes)
     return found
+
+
+def _knee(division: Division, members: Iterable[Job]) -> int:
+    """Groups beyond which none of them gains by more; all, where of one that is not known."""
+    assert division.seen is not None
+    gpu, curves = division.seen.scene.gpu, [job.scaling for job in members]
+    known = [curve for curve in curves if curve is not None]
+    if not known or len(known) < len(curves):
+        return gpu.groups
+    return max(-(-curve.knee() // gpu.sms_of_group) for curve in known)
 
 
 @dataclass(slots=True)

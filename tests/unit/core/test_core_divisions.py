@@ -317,6 +317,9 @@ def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
 
     assert "plan: time and space: 96 SMs of its own, since " in large
     assert "plan: time and space: 32 SMs, in turns with j-3, since " in server
+    assert (
+        "plan: beside the jobs on other SMs iterations are to take 1.00 times as long, and" in large
+    )
     assert "plan: not time: it is to miss 2 objectives, and this one none" in large
     assert "plan: not space: it promises " in large
     assert "plan: progress 1.00 is foretold and " in large
@@ -355,6 +358,7 @@ def test_the_tuner_takes_groups_from_the_part_that_minds_least_and_the_plan_stay
         talk.now_ns += 20 * MS
     talk.windows(WINDOWS + 1)
     mine = next(members for members in talk.parts if "j-1" in members)
+    talk.tell(1, ms=8, knee=4)
     before = talk.parts
 
     missing(talk, 1, by_ms=78)
@@ -369,10 +373,23 @@ def test_the_tuner_takes_groups_from_the_part_that_minds_least_and_the_plan_stay
     assert talk.parts == before
 
 
+def test_no_part_grows_beyond_the_knee_of_its_jobs():
+    talk = Planned(replace(GREEN, tuner=True))
+    talk.come(1, ms=8, knee=2, slo_p99_ns=60 * MS)
+    talk.come(2, knee=6)
+    talk.windows(WINDOWS + 1)
+    assert talk.parts == {("j-1",): 2, ("j-2",): 6}
+
+    missing(talk, 1, by_ms=78)
+
+    assert talk.parts == {("j-1",): 2, ("j-2",): 6}
+
+
 def test_a_window_with_a_change_of_the_tuner_has_none_of_the_plan():
     talk = three(replace(GREEN, tuner=True))
     division = talk.core.divisions.by_island[HERE]
 
+    talk.tell(2, ms=4, knee=4)
     before, look_at_ns, asked = division.plan, division.look_at_ns, division.asked
     missing(talk, 2, by_ms=20)
 
