@@ -476,8 +476,12 @@ class Window:
         """It goes on after the last record."""
 
     @property
+    def busy_ns(self) -> int:
+        """Of it, in which the process was busy, as far as polls saw it."""
+
+    @property
     def shared_ns(self) -> int:
-        """Of it, in which other groups were busy on its GPU, too, as far as polls saw it."""
+        """And of that, in which other groups were busy on its GPU, too."""
 
     @property
     def records(self) -> bytes:

@@ -156,6 +156,7 @@ void add_window(py::module_& module) {
       .def_readonly("iterations", &Window::iterations)
       .def_readonly("lost", &Window::lost)
       .def_readonly("is_cut", &Window::is_cut)
+      .def_readonly("busy_ns", &Window::busy_ns)
       .def_readonly("shared_ns", &Window::shared_ns)
       .def_property_readonly("records", &records_of)
       .def("launches", &launches_of, py::arg("sample"),

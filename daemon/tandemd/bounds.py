@@ -17,7 +17,7 @@ from tandemd.edges.gpus import Gpu
 
 ANEW_NS = 10_000_000_000  # between two recordings of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not
-MOST_SHARED = 0.1  # of a recording, beside others: at a turn's edges
+MOST_SHARED = 0.1  # of its GPU time in a recording, beside others: at a turn's edges
 _PATIENCE_NS = 6_000_000_000
 _MOST_LAUNCHES = 65536
 _SAMPLE_NS = 5_000_000_000  # as long as a window may take without an iteration
@@ -92,7 +92,7 @@ class Bounds:
         self._next_ns[process_id] = now_ns + RETRY_NS
         if window is None or sample is None or not _belong(window, sample, recording):
             return None
-        if window.shared_ns > MOST_SHARED * (window.end_ns - window.begin_ns):
+        if window.shared_ns > MOST_SHARED * window.busy_ns:
             return None
         mix = mix_of(window, sample, self.gpus.get(process.gpu))
         if not mix.operations:

@@ -22,7 +22,7 @@ from tandemd.window_scaling import UntoldError, is_same_work, recorded_of, tell_
 
 ANEW_NS = 10_000_000_000  # between two records of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not
-MOST_SHARED = 0.1  # of a record, beside others that may use its SMs
+MOST_SHARED = 0.1  # of its GPU time in a record, beside others that may use its SMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class Scalings:
                 watch.is_asked = False  # somebody else's, which had begun before
             return
         watch.is_asked, watch.is_telling = False, True
-        is_alone = window.shared_ns <= MOST_SHARED * (window.end_ns - window.begin_ns)
+        is_alone = window.shared_ns <= MOST_SHARED * window.busy_ns
         if not (one.has_own_sms or is_alone):
             self._told.append(_Told(process_id, one.sms, None, SHARED))
             return

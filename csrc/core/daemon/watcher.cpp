@@ -123,7 +123,7 @@ void Watcher::charge_until(uint64_t now_ns) {
     if (!w->snapshot.busy) continue;
     w->snapshot.exclusive_ns += claim->exclusive_ns;
     w->snapshot.shared_ns += claim->shared_ns;
-    if (claim->shared_ns != 0) w->window.share(last_round_ns_, now_ns);
+    w->window.charge(last_round_ns_, now_ns, claim->shared_ns != 0);
     ++claim;
   }
 }

@@ -23,7 +23,7 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   taking_->memory = memory;
   taking_->records.reserve(kMaxRecords);  // or the round in which it has to grow would take long
   ordered_ = 0;
-  shared_.clear();
+  busy_.clear();
   looked_ = has_begun_ = false;
 }
 
@@ -41,24 +41,26 @@ void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) 
   taking_->lost += lost;
 }
 
-void WindowTaker::share(uint64_t begin_ns, uint64_t end_ns) {
-  if (!taking_) return;
-  const bool goes_on = !shared_.empty() && shared_.back().end_ns >= begin_ns;
-  if (goes_on || shared_.size() == kMostStretches) {
-    shared_.back().end_ns = end_ns;
+void WindowTaker::charge(uint64_t begin_ns, uint64_t end_ns, bool is_shared) {
+  if (!taking_ || begin_ns == end_ns) return;
+  Stretch* const last = busy_.empty() ? nullptr : &busy_.back();
+  const bool goes_on = last && last->end_ns == begin_ns && last->is_shared == is_shared;
+  if (goes_on || busy_.size() == kMostStretches) {
+    last->end_ns = end_ns;
+    last->is_shared |= is_shared;
   } else {
-    shared_.push_back({begin_ns, end_ns});
+    busy_.push_back({begin_ns, end_ns, is_shared});
   }
 }
 
-uint64_t WindowTaker::shared_within(uint64_t begin_ns, uint64_t end_ns) const {
-  uint64_t sum_ns = 0;
-  for (const Stretch& stretch : shared_) {
-    const uint64_t from_ns = std::max(stretch.begin_ns, begin_ns);
-    const uint64_t to_ns = std::min(stretch.end_ns, end_ns);
-    if (from_ns < to_ns) sum_ns += to_ns - from_ns;
+void WindowTaker::count_busy() {
+  for (const Stretch& stretch : busy_) {
+    const uint64_t from_ns = std::max(stretch.begin_ns, taking_->begin_ns);
+    const uint64_t to_ns = std::min(stretch.end_ns, taking_->end_ns);
+    if (from_ns >= to_ns) continue;
+    taking_->busy_ns += to_ns - from_ns;
+    if (stretch.is_shared) taking_->shared_ns += to_ns - from_ns;
   }
-  return sum_ns;
 }
 
 void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns) {
@@ -93,6 +95,8 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   if (taking_->lost != 0 || taking_->is_cut) taking_->memory = {};
   kept.erase(kept.begin(), first);
   ordered_ = kept.size();
+  const auto is_past = [end_ns](const Stretch& stretch) { return stretch.end_ns <= end_ns; };
+  busy_.erase(std::remove_if(busy_.begin(), busy_.end(), is_past), busy_.end());
   taking_->begin_ns = end_ns;
   taking_->first_iteration = iterations;
   taking_->lost = 0;
@@ -106,7 +110,7 @@ void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
   if (kept.capacity() > 2 * kept.size()) kept.shrink_to_fit();
   taking_->iterations = iterations - seen_;
   taking_->end_ns = end_ns;
-  taking_->shared_ns = shared_within(taking_->begin_ns, end_ns);
+  count_busy();
   newest_ = std::move(taking_);
 }
 

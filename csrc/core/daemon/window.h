@@ -19,7 +19,8 @@ struct Window {
   uint64_t iterations = 0;       // whole ones in it; 0 = none is known
   uint64_t lost = 0;             // records that were overwritten before they were read
   bool is_cut = false;           // it went on after the last record kept
-  uint64_t shared_ns = 0;        // of it, in which other groups were busy, too, as rounds saw it
+  uint64_t busy_ns = 0;          // of it, in which the process was busy, as rounds saw it,
+  uint64_t shared_ns = 0;        // and other groups with it
   std::vector<shm::Record> records;  // by dag::in_order; ticks are ns
   LiveMemory memory;             // before the first of them
 };
@@ -39,8 +40,8 @@ class WindowTaker {
   // Each round: what was read, with ticks in ns, and then how many iterations have ended so far and
   // when the newest did.
   void take(const shm::Record* records, size_t count, uint64_t lost);
-  // It and other groups were busy then. Stretches come in order.
-  void share(uint64_t begin_ns, uint64_t end_ns);
+  // The process was busy then, and others with it or not. Stretches come in order.
+  void charge(uint64_t begin_ns, uint64_t end_ns, bool is_shared);
   void look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns);
 
   // The newest one that is complete; null if there is none.
@@ -49,17 +50,18 @@ class WindowTaker {
  private:
   void begin(uint64_t iterations, uint64_t end_ns);
   void finish(uint64_t iterations, uint64_t end_ns);
-  uint64_t shared_within(uint64_t begin_ns, uint64_t end_ns) const;
+  void count_busy();
 
   struct Stretch {
     uint64_t begin_ns, end_ns;
+    bool is_shared;
   };
 
-  // Of more stretches those that come last are told as one, pauses between them with them.
-  static constexpr size_t kMostStretches = 256;
+  // Of more stretches those that come last are one, which is shared if one of them was.
+  static constexpr size_t kMostStretches = 4096;
 
   std::unique_ptr<Window> taking_;
-  std::vector<Stretch> shared_;
+  std::vector<Stretch> busy_;
   size_t ordered_ = 0;  // of the records, from the first on
   uint64_t wanted_ns_ = 0;
   uint64_t seen_ = 0;        // ends of iterations when it was asked for, or when the window began

@@ -112,6 +112,7 @@ TEST(a_window_knows_what_of_it_ran_beside_others) {
   CHECK_EQ(window->begin_ns, 1000u);
   CHECK_EQ(window->end_ns, late_ns);
   CHECK_EQ(window->shared_ns, 600u);
+  CHECK_EQ(window->busy_ns, late_ns - 1000u);
 }
 
 TEST(predicted_times_of_launches_add_up_and_a_liars_end_at_a_bound) {

@@ -59,26 +59,29 @@ TEST(a_window_is_one_iteration_from_end_to_end) {
   CHECK(!taker.wanted());
 }
 
-TEST(a_window_says_how_much_of_it_was_shared) {
+TEST(a_window_says_how_long_the_process_was_busy_in_it_and_how_long_beside_others) {
   WindowTaker taker;
-  taker.share(0, 90);  // nobody asked yet
+  taker.charge(0, 90, true);  // nobody asked yet
   taker.want(100);
-  taker.share(100, 130);
+  taker.charge(100, 130, true);
   round(taker, {110}, 7, 90, 130);
-  taker.share(130, 150);  // goes on, into the window
+  taker.charge(130, 150, true);  // goes on, into the window
   round(taker, {140}, 8, 145, 170);
-  taker.share(180, 200);
+  taker.charge(170, 180, false);
+  taker.charge(180, 200, true);
   round(taker, {190}, 8, 145, 200);
-  taker.share(210, 230);  // and beyond it
+  taker.charge(210, 230, true);  // and beyond it
   round(taker, {220}, 9, 215, 230);
 
-  CHECK_EQ(taker.newest()->shared_ns, (150u - 145u) + (200u - 180u) + (215u - 210u));
+  const uint64_t shared_ns = (150 - 145) + (200 - 180) + (215 - 210);
+  CHECK_EQ(taker.newest()->shared_ns, shared_ns);
+  CHECK_EQ(taker.newest()->busy_ns, shared_ns + 10);
 
   taker.want(300);
   round(taker, {310}, 9, 215, 320);
   round(taker, {340}, 10, 330, 350);
   round(taker, {370}, 11, 360, 370);
-  CHECK_EQ(taker.newest()->shared_ns, 0u);
+  CHECK_EQ(taker.newest()->busy_ns, 0u);
 }
 
 TEST(of_many_stretches_no_shared_time_is_lost) {
@@ -86,12 +89,25 @@ TEST(of_many_stretches_no_shared_time_is_lost) {
   taker.want(0);
   round(taker, {}, 1, 0, 0);
   round(taker, {}, 2, 1, 2);
-  for (uint64_t at_ns = 10; at_ns < 10'000; at_ns += 10) taker.share(at_ns, at_ns + 4);
-  round(taker, {}, 3, 10'000, 10'000);
+  for (uint64_t at_ns = 10; at_ns < 100'000; at_ns += 10) taker.charge(at_ns, at_ns + 4, true);
+  round(taker, {}, 3, 100'000, 100'000);
 
   const uint64_t shared_ns = taker.newest()->shared_ns;
-  CHECK(shared_ns >= 999u * 4);
-  CHECK(shared_ns <= 9'994u);
+  CHECK(shared_ns >= 9'999u * 4);
+  CHECK(shared_ns <= 99'994u);
+}
+
+TEST(what_came_before_the_window_leaves_room_for_what_is_in_it) {
+  WindowTaker taker;
+  taker.want(0);
+  round(taker, {}, 1, 0, 0);
+  for (uint64_t at_ns = 10; at_ns < 100'000; at_ns += 10) taker.charge(at_ns, at_ns + 4, true);
+  round(taker, {}, 2, 100'000, 100'000);
+  taker.charge(100'000, 100'100, false);
+  round(taker, {}, 3, 100'100, 100'100);
+
+  CHECK_EQ(taker.newest()->busy_ns, 100u);
+  CHECK_EQ(taker.newest()->shared_ns, 0u);
 }
 
 // Rounds bring what threads did one after the other, and waits that began long before.

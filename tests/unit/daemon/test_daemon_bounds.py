@@ -31,7 +31,9 @@ class Poller:
 
     def end(self, begin_ns, end_ns, number=None, shared_ns=0):
         self.sample = SimpleNamespace(number=number or self.begun)
-        self.newest = SimpleNamespace(begin_ns=begin_ns, end_ns=end_ns, shared_ns=shared_ns)
+        self.newest = SimpleNamespace(
+            begin_ns=begin_ns, end_ns=end_ns, busy_ns=MS, shared_ns=shared_ns
+        )
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def test_what_does_not_tell_is_left_out_and_soon_tried_again(process, shares, fl
     look(bounds, process, 1)
     shares[1] = 0 if flaw == "nothing in it" else 20
     begin_ms, number = 0 if flaw == "too early" else 3, 9 if flaw == "not its sample" else 1
-    shared_ns = MS // 4 if flaw == "beside others" else MS // 5
+    shared_ns = MS // 9 if flaw == "beside others" else MS // 10  # of 1 ms on the GPU
     poller.end(begin_ms * MS, 5 * MS, number=number, shared_ns=shared_ns)
 
     assert look(bounds, process, 6) == []

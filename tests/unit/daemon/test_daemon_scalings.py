@@ -26,6 +26,7 @@ def record(at_ns, kind, *, ns=0, blocks=0, stream=0x1000):
 class Window(Recorded):
     """As `_native.Window`."""
 
+    busy_ns: int = MS  # of an iteration that is much longer
     shared_ns: int = 0
 
 
@@ -38,7 +39,7 @@ def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1, 
         iterations=iterations,
         lost=0,
         is_cut=False,
-        shared_ns=shared_ms * MS,
+        shared_ns=round(shared_ms * MS),
         records=record(begin_ns, kind, ns=known_ms * MS, blocks=80)
         + record(begin_ns + length_ns, SYNC, ns=length_ns),
     )
@@ -237,12 +238,12 @@ def test_nothing_is_recorded_without_iterations_or_without_knowing_the_sms(scali
 
 def test_a_record_beside_others_is_told_only_if_they_had_other_sms(scalings, poller):
     look(scalings, 1)
-    poller.newest = recorded(begin_ms=3, shared_ms=2)
+    poller.newest = recorded(begin_ms=3, shared_ms=0.11)
 
     (told,) = look(scalings, 8)
     assert (told.curve, told.doubt) == (None, "others used its SMs while it was recorded")
     look(scalings, 8 + RETRY_NS // MS)
-    poller.newest = recorded(begin_ms=8 + RETRY_NS // MS, shared_ms=2)
+    poller.newest = recorded(begin_ms=8 + RETRY_NS // MS, shared_ms=1)
     (told,) = look(scalings, 20 + RETRY_NS // MS, replace(wanted(), has_own_sms=True))
 
     assert told.curve is not None
