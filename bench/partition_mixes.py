@@ -30,7 +30,7 @@ from typing import Any
 from bench.bars import bar, progress
 from bench.partition_models import NETWORKS, Card
 from tandemd.core.exchange import Ease, least, on_offer, resized
-from tandemd.core.interference import Features, Interference, Neighbour
+from tandemd.core.interference import Features, Interference, Neighbour, Trial
 from tandemd.core.latency import Latency
 from tandemd.core.planner import Planner, best
 from tandemd.core.plans import Gpu, Part, Plan, Scene, Worker
@@ -239,7 +239,7 @@ def taught(grain_ms: float = GRAINS_MS[-1]) -> Interference:
         own, beside = (
             Neighbour(features_of(name, limits[name]), half / GROUPS) for name in (one, other)
         )
-        model.learn(own, beside, slowdowns(busy)[0])
+        model.learn(Trial(own=own, others=(beside,), factor=slowdowns(busy)[0]))
     return model
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tandemd.core.interference import Features, Interference, Neighbour, features_of
+from tandemd.core.interference import Features, Interference, Neighbour, Trial, features_of
 from tandemd.core.model import Group, GroupKey
 from tandemd.core.trials import Measured
 
@@ -22,6 +22,7 @@ class Foresight:
     """Of one island. What it says of two groups it keeps until it learns more, or `forget`."""
 
     model: Interference = field(default_factory=Interference)
+    learnt: list[Trial] = field(default_factory=list)  # until somebody takes them
     _slowdowns: dict[tuple[GroupKey, GroupKey], float | None] = field(default_factory=dict)
     _costs: dict[tuple[GroupKey, GroupKey], float] = field(default_factory=dict)
 
@@ -41,8 +42,16 @@ class Foresight:
         known: dict[GroupKey, Features | None] = {g.key: features(g) for g in members}
         for one in measured:
             own, other = known.get(one.key), known.get(one.beside)
-            if own is not None and other is not None:
-                self.model.learn(Neighbour(own), Neighbour(other), one.factor)
+            if own is None or other is None:
+                continue
+            trial = Trial(own=Neighbour(own), others=(Neighbour(other),), factor=one.factor)
+            if self.model.learn(trial):
+                self.learnt.append(trial)
+
+    def take_learnt(self) -> tuple[Trial, ...]:
+        """What was learnt since the last call."""
+        learnt, self.learnt = tuple(self.learnt), []
+        return learnt
 
     def slowdown(self, group: Group, beside: Group) -> float | None:
         """How many times as long it is to take beside the other; None: nobody knows.

@@ -2,9 +2,13 @@
 
 As gpu-let's (Choi et al., USENIX ATC 2022, section 4.4): the factor by which a job's iteration gets
 longer is linear in what it and its neighbour need, each scaled by the part of the SMs that it has,
-at least 1, and of several neighbours the greatest counts. There the features are utilisations of L2
-and DRAM, read from hardware counters. Here they are what telemetry tells: the parts of its own GPU
-time in which a job's kernels fill the SMs, move bytes, or copy (core.model.Mix).
+and at least 1. There the features are utilisations of L2 and DRAM, read from hardware counters.
+Here they are what telemetry tells: the parts of its own GPU time in which a job's kernels fill the
+SMs, move bytes, or copy (core.model.Mix).
+
+gpu-let has two on a GPU. Here there may be more, and what neighbours need adds up, for they need it
+at the same time; what a crowd costs beyond that sum has a coefficient of its own. So pairs and
+triples teach one model, and what pairs have taught foretells triples that nobody has tried yet.
 
 The coefficients are found by ridge regression around `PRIOR`, from every measured factor, older
 ones counting less. Until something was measured the prior is all there is, and `error` says so.
@@ -20,9 +24,17 @@ from tandemd.core.model import Bound, Mix
 
 # What each feature is, and its coefficient before anything was measured. The four of sm and memory
 # are gpu-let's of L2 and DRAM on an RTX 2080 Ti, as published with its code: a place to start from.
-# Two jobs that copy share one link: half of it each is twice the time.
-TERMS = ("sm of its own", "sm beside it", "memory of its own", "memory beside it", "copies at once")
-PRIOR = (0.1129, 0.7160, 0.3549, 0.0882, 1.0, 0.8954)  # the last is the constant
+# Two jobs that copy share one link: half of it each is twice the time. Of crowds nothing was
+# published: they begin as the sum of pairs.
+TERMS = (
+    "sm of its own",
+    "sm beside it",
+    "memory of its own",
+    "memory beside it",
+    "copies at once",
+    "neighbours but the first",
+)
+PRIOR = (0.1129, 0.7160, 0.3549, 0.0882, 1.0, 0.0, 0.8954)  # the last is the constant
 RIDGE = 0.1  # the prior counts as much as so much of a measurement
 FORGET = 0.995  # an older measurement counts so much of the next
 REMEMBERED = 64  # errors
@@ -59,42 +71,67 @@ class Neighbour:
     part: float = 1.0
 
 
-def terms(own: Neighbour, other: Neighbour) -> tuple[float, ...]:
-    """The features of a pair, the constant last. Whoever is idle half of the time is half there."""
-    mine, theirs, there = own.features, other.features, other.features.busy
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A factor that was measured: the time of an iteration beside `others` over that alone."""
+
+    own: Neighbour
+    others: tuple[Neighbour, ...]
+    factor: float
+
+
+def terms(own: Neighbour, others: Sequence[Neighbour]) -> tuple[float, ...]:
+    """The features of a job and its neighbours, one at least; the constant last.
+
+    Whoever is idle half of the time is half there.
+    """
+    mine = own.features
+    sm = memory = copy = there = most = 0.0
+    for other in others:
+        theirs = other.features
+        sm += theirs.sm * other.part * theirs.busy
+        memory += theirs.memory * other.part * theirs.busy
+        copy += theirs.copy * theirs.busy
+        there += theirs.busy
+        most = max(most, theirs.busy)
     return (
         mine.sm * own.part,
-        theirs.sm * other.part * there,
+        sm,
         mine.memory * own.part,
-        theirs.memory * other.part * there,
-        mine.copy * theirs.copy * there,
+        memory,
+        mine.copy * copy,
+        there - most,
         1.0,
     )
 
 
 @dataclass(slots=True)
 class Interference:
-    """The model of one GPU. Belongs to one thread; it is not kept when the daemon ends."""
+    """The model of one GPU. Belongs to one thread."""
 
     weights: tuple[float, ...] = PRIOR
     count: int = 0  # measurements so far
+    recalled: int = 0  # of these, from before the daemon started
     _matrix: list[list[float]] = field(
         default_factory=lambda: [[RIDGE * (i == j) for j in range(len(PRIOR))] for i in _RANGE]
     )
     _vector: list[float] = field(default_factory=lambda: [RIDGE * weight for weight in PRIOR])
     _errors: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
-    def factor(self, own: Neighbour, others: Iterable[Neighbour]) -> float:
-        """How many times as long an iteration takes beside `others` as alone, 1 at least."""
-        predicted = (_dot(self.weights, terms(own, other)) for other in others)
-        return max((1.0, *predicted))
+    def factor(self, own: Neighbour, others: Sequence[Neighbour]) -> float:
+        """How many times as long an iteration takes beside `others` as alone, 1 at least.
 
-    def learn(self, own: Neighbour, other: Neighbour, factor: float) -> None:
-        """A factor was measured: iteration time beside `other` over that alone."""
-        if not 0 < factor <= MOST_FACTOR:
-            return
-        self._errors.append(abs(self.factor(own, [other]) - factor) / factor)
-        row = terms(own, other)
+        `others`: who runs at the same time. 1 where there are none.
+        """
+        return max(1.0, _dot(self.weights, terms(own, others))) if others else 1.0
+
+    def learn(self, trial: Trial) -> bool:
+        """Take in what was measured; False: it cannot be interference, and teaches nothing."""
+        factor = trial.factor
+        if not (0 < factor <= MOST_FACTOR and trial.others):
+            return False
+        self._errors.append(abs(self.factor(trial.own, trial.others) - factor) / factor)
+        row = terms(trial.own, trial.others)
         for i in _RANGE:
             # The prior stays what it is: only what was measured grows old.
             prior = RIDGE * PRIOR[i]
@@ -104,10 +141,15 @@ class Interference:
                 self._matrix[i][j] = FORGET * (self._matrix[i][j] - base) + base + row[i] * row[j]
         self.weights = solve(self._matrix, self._vector)
         self.count += 1
+        return True
+
+    def recall(self, trials: Iterable[Trial]) -> None:
+        """Take in what was measured before the daemon started, the oldest first."""
+        self.recalled += sum([self.learn(trial) for trial in trials])
 
     def frozen(self) -> Interference:
         """The same, which learns no more: for other threads."""
-        return Interference(weights=self.weights, count=self.count)
+        return Interference(weights=self.weights, count=self.count, recalled=self.recalled)
 
     @property
     def error(self) -> float | None:

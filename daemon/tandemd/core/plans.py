@@ -7,8 +7,8 @@ lies between is both, as gpu-lets are (Choi et al., USENIX ATC 2022, section 4).
 Progress is counted as core/trials.py counts it: 1 is what a job gets done alone on the whole GPU;
 of one that answers requests at a rate, the part of them that it answers.
 
-    iteration   on the SMs of its part, by the job's scaling curve, times the greatest slowdown by a
-                job of another part (interference.py)
+    iteration   on the SMs of its part, by the job's scaling curve, times the slowdown by the jobs
+                of other parts, of each the one that slows it down most (interference.py)
     pauses      of the host between iterations take nobody's turn: of a request they are no part,
                 and of an iteration they pass while others have the SMs
     requests    come to a part by chance, and are answered in order of arrival; p99 is that of a
@@ -158,14 +158,23 @@ class Scene:
         return _max_min(left, weights, demands)
 
     def _slowdowns(self, part: Part, others: Sequence[Part]) -> dict[str, float]:
-        beside = [
-            Neighbour(self.workers[name].features, other.groups / self.gpu.groups)
-            for other in others
-            for name in other.members
-        ]
         share = part.groups / self.gpu.groups
         owns = {name: Neighbour(self.workers[name].features, share) for name in part.members}
-        return {name: self.model.factor(own, beside) for name, own in owns.items()}
+        return {
+            name: self.model.factor(own, self._beside(own, others)) for name, own in owns.items()
+        }
+
+    def _beside(self, own: Neighbour, others: Sequence[Part]) -> list[Neighbour]:
+        """Of each other part the job that slows it down most: one of a part runs at a time."""
+        found = []
+        for other in others:
+            share = other.groups / self.gpu.groups
+            them = [Neighbour(self.workers[name].features, share) for name in other.members]
+            worst = (
+                max(them, key=lambda one: self.model.factor(own, [one])) if them[1:] else them[0]
+            )
+            found.append(worst)
+        return found
 
     def _turn_ns(self, takes_ns: Mapping[str, float]) -> float:
         """That a job which does what it can has begun."""

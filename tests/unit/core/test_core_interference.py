@@ -12,6 +12,7 @@ from tandemd.core.interference import (
     Features,
     Interference,
     Neighbour,
+    Trial,
     features_of,
     solve,
     terms,
@@ -31,31 +32,42 @@ def some(chance):
     return Neighbour(features, part=chance.uniform(0.1, 1))
 
 
-def planted(weights, own, other):
-    return sum(a * b for a, b in zip(weights, terms(own, other), strict=True))
+def planted(weights, own, *others):
+    return sum(a * b for a, b in zip(weights, terms(own, others), strict=True))
 
 
-def taught(weights, count, noise=0.0):
-    """A model that saw so many pairs of a GPU where these are the weights."""
-    model, chance = Interference(), Random(3)
-    while model.count < count:
-        own, other = some(chance), some(chance)
-        factor = planted(weights, own, other) * (1 + chance.uniform(-noise, noise))
+def trial(factor, own, *others):
+    return Trial(own=own, others=others, factor=factor)
+
+
+def teach(model, weights, count, *, noise=0.0, most=2, seed=3):
+    """So many trials of `most` jobs at most on a GPU where these are the weights."""
+    chance, until = Random(seed), model.count + count
+    while model.count < until:
+        own, *others = (some(chance) for _ in range(chance.randint(2, most)))
+        factor = planted(weights, own, *others) * (1 + chance.uniform(-noise, noise))
         if factor >= 1:
-            model.learn(own, other, factor)
+            model.learn(trial(factor, own, *others))
     return model
 
 
-@pytest.mark.parametrize("weights", [PRIOR, (0.3, 0.2, 0.5, 0.9, 2.0, 1.0)])
-def test_planted_weights_are_found(weights):
-    model = taught(weights, 600)
+def taught(weights, count, noise=0.0, most=2):
+    return teach(Interference(), weights, count, noise=noise, most=most)
+
+
+PLANTED = (0.3, 0.2, 0.5, 0.9, 2.0, 0.4, 1.0)  # a crowd costs 0.4 more than the sum of pairs
+
+
+@pytest.mark.parametrize("weights", [PRIOR, PLANTED])
+def test_planted_weights_are_found_from_pairs_and_triples(weights):
+    model = taught(weights, 600, most=3)
 
     assert model.weights == pytest.approx(weights, abs=0.05)
     assert model.error < 0.01
 
 
 def test_the_error_told_is_about_the_noise_of_what_was_measured():
-    model = taught((0.3, 0.2, 0.5, 0.9, 2.0, 1.0), 400, noise=0.2)
+    model = taught(PLANTED, 400, noise=0.2)
 
     assert 0.05 < model.error < 0.2
 
@@ -70,10 +82,10 @@ def test_before_anything_was_measured_the_prior_is_all_there_is():
 def test_it_learns_which_pairs_go_together():
     model = Interference()
     for _ in range(40):
-        model.learn(MEMORY, MEMORY, 2.0)
-        model.learn(MEMORY, COMPUTE, 1.1)
-        model.learn(COMPUTE, MEMORY, 1.1)
-        model.learn(COMPUTE, COMPUTE, 1.9)
+        model.learn(trial(2.0, MEMORY, MEMORY))
+        model.learn(trial(1.1, MEMORY, COMPUTE))
+        model.learn(trial(1.1, COMPUTE, MEMORY))
+        model.learn(trial(1.9, COMPUTE, COMPUTE))
 
     assert model.factor(MEMORY, [COMPUTE]) < model.factor(MEMORY, [MEMORY])
 
@@ -84,21 +96,50 @@ def test_who_copies_beside_who_copies_shares_the_link():
     assert model.factor(COPY, [COPY]) > model.factor(COPY, [COMPUTE])
 
 
-def test_nobody_gets_faster_and_of_several_neighbours_the_worst_counts():
-    model = taught((0.3, 0.2, 0.5, 0.9, 2.0, 1.0), 400)
+def test_nobody_gets_faster_and_who_is_idle_does_not_count():
+    model = taught(PLANTED, 400, most=3)
 
     assert model.factor(COMPUTE, []) == 1
     assert model.factor(COMPUTE, [IDLE, MEMORY]) == model.factor(COMPUTE, [MEMORY])
     assert Interference().factor(Neighbour(Features()), [Neighbour(Features())]) == 1
 
 
+def test_what_two_neighbours_need_adds_up():
+    model, half = Interference(), Neighbour(Features(sm=0.5, memory=0.2), part=0.5)
+    both = Neighbour(Features(sm=0.5, memory=0.2))
+
+    beside_two = model.factor(COMPUTE, [half, half])
+
+    assert beside_two == pytest.approx(model.factor(COMPUTE, [both]))
+    assert beside_two > model.factor(COMPUTE, [half])
+
+
+def test_only_triples_tell_what_a_crowd_costs():
+    pairs, triples = taught(PLANTED, 600), taught(PLANTED, 600, most=3)
+    wanted = planted(PLANTED, COMPUTE, MEMORY, COPY)
+
+    assert triples.factor(COMPUTE, [MEMORY, COPY]) == pytest.approx(wanted, abs=0.05)
+    assert pairs.factor(COMPUTE, [MEMORY, COPY]) == pytest.approx(wanted - 0.4, abs=0.05)
+
+
+def test_what_is_recalled_is_as_good_as_what_was_just_measured():
+    chance, before, after = Random(5), Interference(), Interference()
+    trials = [trial(chance.uniform(1, 3), some(chance), some(chance)) for _ in range(50)]
+    for each in trials:
+        before.learn(each)
+
+    after.recall([*trials, trial(0.0, COMPUTE, MEMORY)])
+
+    assert (after.weights, after.error) == (before.weights, before.error)
+    assert (after.count, after.recalled, before.recalled) == (50, 50, 0)
+    assert after.frozen().recalled == 50
+
+
 def test_what_changed_on_the_machine_is_found_again():
-    before, after = (0.3, 0.2, 0.5, 0.9, 2.0, 1.0), (0.1, 0.9, 0.1, 0.2, 0.5, 1.0)
-    model, chance = taught(before, 600), Random(11)
-    for _ in range(2000):
-        own, other = some(chance), some(chance)
-        if (factor := planted(after, own, other)) >= 1:
-            model.learn(own, other, factor)
+    after = (0.1, 0.9, 0.1, 0.2, 0.5, 0.1, 1.0)
+    model = taught(PLANTED, 600, most=3)
+
+    teach(model, after, 2000, most=3, seed=11)
 
     assert model.weights == pytest.approx(after, abs=0.05)
 
@@ -107,8 +148,8 @@ def test_what_changed_on_the_machine_is_found_again():
 def test_factors_that_cannot_be_interference_are_not_learnt(factor):
     model = Interference()
 
-    model.learn(COMPUTE, MEMORY, factor)
-
+    assert not model.learn(trial(factor, COMPUTE, MEMORY))
+    assert not model.learn(trial(2.0, COMPUTE))
     assert (model.count, model.weights) == (0, PRIOR)
 
 

@@ -10,7 +10,7 @@ from tandemd.core.plans import Gpu, Part, Scene, Worker
 
 MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16
-QUIET = Interference(weights=(0, 0, 0, 0, 0, 1))  # nobody slows anybody down
+QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down
 
 
 def worker(name, solo_ms=10.0, knee=GROUPS, **facts):
@@ -61,7 +61,7 @@ def test_of_many_jobs_few_plans_are_looked_at(rest):
 
 def test_two_that_slow_each_other_down_had_better_take_turns():
     features = Features(sm=1.0, memory=1.0)
-    model = Interference(weights=(0, 0, 1.5, 1.5, 0, 1))
+    model = Interference(weights=(0, 0, 1.5, 1.5, 0, 0, 1))
     jobs = [worker(name, knee=4, features=features) for name in "ab"]
 
     assert best(scene(*jobs, model=model)).kind == "time"

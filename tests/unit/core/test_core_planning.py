@@ -4,7 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
-from tandemd.core.interference import Features, Interference, Neighbour
+from tandemd.core.interference import Features, Interference, Neighbour, Trial
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import Bound, Mix, Options, Split
 from tandemd.core.planning import how_to, outlook
@@ -95,7 +95,8 @@ def test_what_happens_later_does_not_change_what_was_seen(talk):
     found = seen(talk, model)
     weights = found.scene.model.weights
 
-    model.learn(Neighbour(Features(sm=1.0)), Neighbour(Features(sm=1.0)), 3.0)
+    busy = Neighbour(Features(sm=1.0))
+    model.learn(Trial(own=busy, others=(busy,), factor=3.0))
     talk.update(1, name="another")
 
     assert model.weights != weights == found.scene.model.weights
