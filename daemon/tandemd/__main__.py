@@ -18,7 +18,8 @@ from tandemd.config import Config, load
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
 from tandemd.edges.notify import notify, watchdog_period_s
-from tandemd.runtime import RuntimeDir, runtime_dir
+from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
+from tandemd.state_file import state_path
 
 EPILOG = """\
 examples:
@@ -119,7 +120,16 @@ def serve(options: argparse.Namespace) -> None:
     config = configured(options)
     path = options.runtime_dir or runtime_dir(os.environ, uid=os.geteuid())
     directory = RuntimeDir(path)
-    daemon = Daemon(config=config, directory=directory, soft_clock=options.clock == "softgpu")
+    is_named = options.runtime_dir is not None or bool(os.environ.get(RUNTIME_DIR_VARIABLE))
+    state = state_path(
+        config.daemon.state,
+        os.environ,
+        uid=os.geteuid(),
+        own_runtime_dir=path.absolute() if is_named else None,
+    )
+    daemon = Daemon(
+        config=config, directory=directory, soft_clock=options.clock == "softgpu", state=state
+    )
     daemon.start()
     policy = config.scheduler.policy
     log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())

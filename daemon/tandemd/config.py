@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_duration
+from tandemd import state_file
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.limits import Limits
@@ -39,6 +40,16 @@ class DaemonTable(_Table):
     privacy: Privacy = "hide-cmdline"
     admin_group: str = "tandem-admin"
     max_processes_per_uid: int = Field(default=8192, ge=1)
+    state: str = state_file.AUTO
+
+    @field_validator("state")
+    @classmethod
+    def _is_file(cls, said: str) -> str:
+        if said not in (state_file.AUTO, state_file.NOWHERE) and not Path(said).is_absolute():
+            raise ValueError(
+                f'\'{said}\' is neither "auto" nor "none" nor the whole path of a file'
+            )
+        return said
 
 
 class SchedulerTable(_Table):

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
@@ -43,6 +44,7 @@ from tandemd.edges.rpc import RpcServer
 from tandemd.edges.set_proof import Proof, prove
 from tandemd.host import Host
 from tandemd.loop import Loop
+from tandemd.remembered import Remembered
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
@@ -57,11 +59,15 @@ log = structlog.get_logger(__name__)
 class Daemon:
     """Everything that runs. Made, started and stopped by the main thread."""
 
-    def __init__(self, *, config: Config, directory: RuntimeDir, soft_clock: bool) -> None:
+    def __init__(
+        self, *, config: Config, directory: RuntimeDir, soft_clock: bool, state: Path | None = None
+    ) -> None:
+        """`state`: the file for what is to outlive it; None: nothing is."""
         self.failure: BaseException | None = None
         self._config = config
         self._directory = directory
         self._soft_clock = soft_clock
+        self._state = state
         self._proved: dict[int, Proof] = {}  # by GPU; tried once in the life of the daemon
         self._built: Future[None] = Future()
         self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
@@ -132,6 +138,7 @@ class Daemon:
                 thread.join(STOP_S)
         if self._built.done() and self._built.exception() is None:
             self._checkpointer.close(RESTORE_S)
+            self._loop.remembered.close(STOP_S)
         self._directory.clean()
 
     def is_alive(self) -> bool:
@@ -238,7 +245,13 @@ class Daemon:
             node_of=lambda process_id: self._nodes.get(scheduler.processes[process_id].gpu),
         )
         channels = Channels(send=lambda *packet: self._sessions.send(*packet), homes=homes)
-        self._loop = Loop(scheduler=scheduler, clock=clock, poller=poller, channels=channels)
+        self._loop = Loop(
+            scheduler=scheduler,
+            clock=clock,
+            poller=poller,
+            channels=channels,
+            remembered=Remembered(self._state, at_once=clock.is_virtual),
+        )
         self._loop.watchdog.change(self._config.watchdog.watch())
         self._gpu_index = GpuIndex(())
         self._regard_gpus()
@@ -250,6 +263,8 @@ class Daemon:
             gpu_index=self._gpu_index,
             clock_kind=CLOCK_VIRTUAL if clock.is_virtual else CLOCK_MONOTONIC,
         )
+        self._sessions.remembered = self._loop.remembered
+        self._loop.watchers.add(lambda change: self._sessions.remember(change.job_id))
         self._checkpointer = Checkpointer(
             post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual
         )
@@ -274,6 +289,7 @@ class Daemon:
         self._loop.scheduler.memory.line.capacity_bytes = capacity_bytes
         self._loop.watchdog.capacity_bytes = dict(capacity_bytes)
         self._loop.bounds.gpus = {gpu.index: gpu for gpu in gpus}
+        self._loop.scheduler.tuning.recalled = self._loop.remembered.trials_on(gpus)
 
     def _options(self, config: Config) -> Options:
         gpus = self._inventory.gpus()

@@ -26,6 +26,7 @@ from tandemd.core.events import (
     CheckpointProcess,
     Event,
     FindPlan,
+    KeepTrials,
     PlanFound,
     Ticked,
     UsageSampled,
@@ -43,6 +44,7 @@ from tandemd.edges.clock import Calendar, Clock
 from tandemd.edges.worker import Worker
 from tandemd.history import Histories
 from tandemd.recent import Recent
+from tandemd.remembered import Remembered
 from tandemd.scalings import Scalings, Wanted
 from tandemd.structure import Structures
 from tandemd.usages import usage_of
@@ -74,7 +76,9 @@ class Loop:
         clock: Clock,
         poller: _native.Poller,
         channels: Channels,
+        remembered: Remembered | None = None,
     ) -> None:
+        self.remembered = remembered or Remembered(None, at_once=True)
         self.scheduler = scheduler
         self.clock = clock
         self.calendar = Calendar(clock)
@@ -90,7 +94,7 @@ class Loop:
         self.plans = Worker("plans", at_once=clock.is_virtual)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
-        self.checkpoint: Callable[[CheckpointProcess], None] | None = None
+        self.checkpoint: Callable[[CheckpointProcess], None] = lambda _: None
         self.started_ns = 0
         self.last_round_ns = 0
         self._posted: deque[Callable[[], None]] = deque()
@@ -181,9 +185,10 @@ class Loop:
                     self.poller.regroup(process_id=process_id, group=group)
             case AnnounceJob():
                 self._announce(action)
+            case KeepTrials(gpu=gpu, trials=trials):
+                self.remembered.keep_trials(gpu, trials)
             case CheckpointProcess():
-                if self.checkpoint is not None:
-                    self.checkpoint(action)
+                self.checkpoint(action)
             case FindPlan():
                 self.plans.do(lambda: self._find_plan(action))
             case _:

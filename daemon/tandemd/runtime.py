@@ -14,11 +14,12 @@ LOGIN_SOCKET = "login.sock"
 RPC_SOCKET = "tandemd.sock"
 LOCK_FILE = "tandemd.lock"
 SUN_PATH_BYTES = 108
+RUNTIME_DIR_VARIABLE = "TANDEM_RUNTIME_DIR"  # for a daemon that is not the usual one
 
 
 def runtime_dir(environ: Mapping[str, str], *, uid: int) -> Path:
     """Where a daemon of this uid listens, in the order all parts of Tandem use."""
-    for variable in ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY"):
+    for variable in (RUNTIME_DIR_VARIABLE, "RUNTIME_DIRECTORY"):
         if named := environ.get(variable, "").split(":")[0]:
             return Path(named)
     if value := environ.get("XDG_RUNTIME_DIR"):

@@ -1,8 +1,9 @@
 """From packets on the attach socket to events of the core, and the answers.
 
-Belongs to the loop's thread. A claimed job id is honoured when it is free (a job from before a
-restart) or owned by the same uid; otherwise the process becomes a job of its own, for a variable
-inherited through `sudo` should not leave it unscheduled.
+Belongs to the loop's thread. A claimed job id is honoured when it is free or owned by the same uid,
+by what the kernel says of the peer; a job from before a restart is still its owner's, and has what
+it had then. Otherwise the process becomes a job of its own, for a variable inherited through `sudo`
+should not leave it unscheduled.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tandemd.core.events import (
     GpuAdded,
     HandleShared,
     JobExited,
+    JobPaused,
     JobRegistered,
     ProcessAttached,
     ProcessExited,
@@ -42,6 +44,7 @@ from tandemd.edges.attach import (
 from tandemd.edges.channel import Channels
 from tandemd.edges.gpus import INSTANCE_MARK, GpuIndex
 from tandemd.limits import Limits
+from tandemd.remembered import Remembered
 from tandemd.usages import usage_of
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
@@ -86,6 +89,7 @@ class Sessions:
         self.surroundings: Callable[[int, frozenset[int]], dict[str, str]] = lambda *_: {}
         # Why what runs there would not serve it; empty: it does, or nothing has to.
         self.unserved: Callable[[int, frozenset[int]], str] = lambda *_: ""
+        self.remembered = Remembered(None, at_once=True)  # from before the daemon started: nothing
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
         self._scheduler = scheduler
@@ -183,6 +187,9 @@ class Sessions:
         for hear in self.on_attach:
             hear()
         self._channels.open(process_id, pages)
+        spec, known = self._spec(uid, hello), None
+        if job_id not in self._scheduler.jobs:
+            spec, known = self.remembered.take_back(job_id, spec)
         gpu = self._gpu_index.of(hello.device_uuids)
         self.note(
             ProcessAttached(
@@ -191,13 +198,17 @@ class Sessions:
                 job_id=job_id,
                 uid=uid,
                 gpu=gpu,
-                spec=self._spec(uid, hello),
+                spec=spec,
                 takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
                 gives_back=bool(hello.abilities & _native.ABILITY_HOST_BACK),
             ),
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),
         )
+        if known is not None:
+            self.commands[job_id] = known.command
+            if known.paused:
+                self.note(JobPaused(now_ns=now_ns, job_id=job_id))
         group = self._scheduler.groups[self._scheduler.jobs[job_id].group_key]
         self._poller.add(pages, group=group.number, gpu=gpu)
 
@@ -256,6 +267,14 @@ class Sessions:
         self.info.pop(process_id, None)
         log.info("detached", pid=connection.peer.pid)
 
+    def remember(self, job_id: int) -> None:
+        """Something about a job has changed, which a daemon that is started anew is to know."""
+        job = self._scheduler.jobs.get(job_id)
+        if job is None:
+            self.remembered.forget_job(job_id)
+        else:
+            self.remembered.keep_job(job, self.commands.get(job_id, ""))
+
     def forget_commands(self) -> None:
         """Drop the command lines of jobs the core no longer knows."""
         known = self._scheduler.jobs.keys() | self._scheduler.finished.keys()
@@ -275,17 +294,20 @@ class Sessions:
     def _job_for(self, uid: int, claimed: int) -> int:
         if claimed == 0 or claimed >= 2**63:
             return self._new_job_id()
-        job = self._scheduler.jobs.get(claimed)
+        job = self._scheduler.jobs.get(claimed) or self.remembered.claim_of(claimed)
         if job is None or job.uid == uid:
             return claimed
         log.warning("job id of another uid, continuing as a new job", uid=uid, owner=job.uid)
         return self._new_job_id()
 
     def _new_job_id(self) -> int:
-        while self._next_job_id in self._scheduler.jobs:
+        while self._is_taken(self._next_job_id):
             self._next_job_id += 1
         self._next_job_id += 1
         return self._next_job_id - 1
+
+    def _is_taken(self, job_id: int) -> bool:
+        return job_id in self._scheduler.jobs or self.remembered.claim_of(job_id) is not None
 
     def _spec(self, uid: int, packet: _native.Hello | _native.Register) -> JobSpec:
         request, promise, (sm_count, isolation) = packet.request, packet.promise, packet.space

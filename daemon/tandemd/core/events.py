@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tandemd.core.curves import Curve
+from tandemd.core.interference import Trial
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import JobClass, JobSpec, Mix, SmSet, Usage
 from tandemd.core.plans import Scene, Valued
@@ -525,6 +526,14 @@ class AnnounceJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepTrials:
+    """Remember what was measured on the GPU, also when the daemon has ended."""
+
+    gpu: int
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
     """Send `Ticked` no later than this; replaces any earlier wish."""
 
@@ -558,5 +567,6 @@ Action = (
     | ForgetProcess
     | ChargeGroup
     | AnnounceJob
+    | KeepTrials
     | WakeAt
 )

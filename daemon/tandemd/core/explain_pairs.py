@@ -52,9 +52,11 @@ def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:
     """Nothing before anything was measured on the GPU."""
     slowdown, model = turns.foresight.slowdown(group, other), turns.foresight.model
     if slowdown is not None and model.error is not None:
+        earlier = f" ({model.recalled} from before the daemon started)" if model.recalled else ""
         yield (
             f"an iteration of it is to take {slowdown:.2f} times as long beside {other.title}: "
-            f"told from {model.count} measurements here, each foretold {model.error:.0%} off"
+            f"told from {model.count} measurements on such a gpu{earlier}, "
+            f"each foretold {model.error:.0%} off"
         )
 
 

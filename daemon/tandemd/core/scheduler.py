@@ -38,6 +38,7 @@ from tandemd.core.events import (
     JobRegistered,
     JobResumed,
     JobUpdated,
+    KeepTrials,
     MemoryAudited,
     OpenGates,
     PlanFound,
@@ -864,6 +865,7 @@ class Scheduler:
         if whole:
             self._seat(now_ns)
         verdicts = self._decide(now_ns)
+        actions += self._keep_trials()
         if not verdicts and not whole:
             return
         self._structure_changed = False
@@ -917,6 +919,13 @@ class Scheduler:
             verdicts.append(verdict)
         self._touched.clear()
         return verdicts
+
+    def _keep_trials(self) -> Iterator[Action]:
+        """What was just learnt where jobs use one GPU: of several it is of no kind of GPU."""
+        for (gpus, _), turns in self.turns.items():
+            learnt = turns.foresight.take_learnt()
+            if learnt and len(gpus) == 1:
+                yield KeepTrials(gpu=min(gpus), trials=learnt)
 
     def _tell_settings(self, actions: list[Action]) -> None:
         for members in self.rings.values():

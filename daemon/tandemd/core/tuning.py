@@ -9,13 +9,13 @@ SMs under MPS: then it is said what would be given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandemd.core.divisions import Division, Divisions
 from tandemd.core.events import RequestsServed
 from tandemd.core.exchange import Ease, EaseOf, least, on_offer
-from tandemd.core.interference import Interference
+from tandemd.core.interference import Interference, Trial
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.policy import Policy
 from tandemd.core.space import most_promised, said, said_share, share_of, why_no_share
@@ -35,6 +35,8 @@ class Tuning:
     tuners: dict[frozenset[int], Tuner] = field(default_factory=dict)  # by island
     wishes: dict[int, Change] = field(default_factory=dict)  # by job: what is fixed, and should not
     reasons: dict[int, str] = field(default_factory=dict)  # by job: of its newest change
+    # By GPU, the oldest first: what was measured on such a GPU before the daemon started.
+    recalled: Mapping[int, Sequence[Trial]] = field(default_factory=dict)
     _models: dict[frozenset[int], Interference] = field(default_factory=dict)
     _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs are its doing
     _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
@@ -97,7 +99,12 @@ class Tuning:
 
     def model_of(self, gpus: frozenset[int]) -> Interference:
         """How much jobs slow each other down there; it stays when the jobs have gone."""
-        return self._models.setdefault(gpus, Interference())
+        model = self._models.get(gpus)
+        if model is None:
+            model = self._models[gpus] = Interference()
+            if len(gpus) == 1:
+                model.recall(self.recalled.get(min(gpus), ()))
+        return model
 
     def residual(self, job_id: int) -> float | None:
         """Of the last whole window of a job; None: there was none."""

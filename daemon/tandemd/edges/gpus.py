@@ -50,6 +50,7 @@ class Gpu:
     index: int
     uuid: bytes  # 16 bytes, as CUuuid
     product_name: str = ""
+    driver: str = ""  # its version
     memory_total_bytes: int = 0
     memory_used_bytes: int = 0
     sm_count: int = 0  # 0 = not known
@@ -66,6 +67,11 @@ class Gpu:
     def uuid_text(self) -> str:
         """`GPU-00112233-4455-6677-8899-aabbccddeeff`, or `MIG-..`, as NVML says it."""
         return f"{'MIG' if self.instance else 'GPU'}-{uuid.UUID(bytes=self.uuid)}"
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What figures that were measured on it hold for: such a GPU, under this driver."""
+        return (self.product_name, self.driver)
 
     @property
     def is_software(self) -> bool:
@@ -198,6 +204,7 @@ class NvmlInventory:
             index=instance.index,
             uuid=uuid_bytes(_text(nvml.nvmlDeviceGetUUID(handle))),
             product_name=_text(nvml.nvmlDeviceGetName(handle)),
+            driver=whole.driver,
             memory_total_bytes=memory_bytes,
             sm_count=int(nvml.nvmlDeviceGetAttributes_v2(handle).multiprocessorCount),
             bandwidth_bytes_per_s=int(whole.bandwidth_bytes_per_s * min(1.0, part)),
@@ -211,11 +218,18 @@ class NvmlInventory:
             index=index,
             uuid=uuid_bytes(_text(nvml.nvmlDeviceGetUUID(handle))),
             product_name=_text(nvml.nvmlDeviceGetName(handle)),
+            driver=self._driver(),
             memory_total_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             sm_count=self._sm_count(handle),
             bandwidth_bytes_per_s=self._bandwidth(handle),
             numa_node=self._numa_node(handle),
         )
+
+    def _driver(self) -> str:
+        try:
+            return _text(self._nvml.nvmlSystemGetDriverVersion())
+        except (self._nvml.NVMLError, AttributeError):
+            return ""
 
     def _used_bytes(self, handle: object) -> int:
         try:

@@ -7,11 +7,12 @@ from waiting import CLOCK, NON_BLOCKING
 import tandem
 
 BLOCKS, THREADS, KERNELS = 32, 256, 10  # of each kernel; in an iteration
+MOST_BLOCKS = 64  # fill the GPU
 BUFFERS = {"smooth": 2, "crunch": 1}
-BYTES = {"smooth": 4 * BLOCKS * THREADS, "crunch": 4 * THREADS}
+BYTES = {"smooth": 4 * MOST_BLOCKS * THREADS, "crunch": 4 * THREADS}
 
 
-def train(gpu, kernel: str, iterations: int) -> tuple[int, int]:
+def train(gpu, kernel: str, iterations: int, blocks: int = BLOCKS) -> tuple[int, int]:
     """Begin and end, in nanoseconds of the device's clock."""
     if not hasattr(gpu, "buffers"):
         gpu.buffers = tuple(ok(cu.cuMemAlloc(BYTES[kernel])) for _ in range(BUFFERS[kernel]))
@@ -20,7 +21,7 @@ def train(gpu, kernel: str, iterations: int) -> tuple[int, int]:
     begin_ns = CLOCK.softgpu_now_ns()
     for _ in range(iterations):
         for _ in range(KERNELS):
-            how = {"grid": BLOCKS, "block": THREADS, "stream": gpu.stream}
+            how = {"grid": blocks, "block": THREADS, "stream": gpu.stream}
             ok(gpu.launch(kernel, gpu.buffers, types, **how))
         ok(cu.cuStreamSynchronize(gpu.stream))
         tandem.step()

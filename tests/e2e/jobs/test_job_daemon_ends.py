@@ -54,4 +54,7 @@ def test_a_restarted_daemon_takes_the_job_back_under_its_name(place, held):
             what="it attaches again",
         )
         assert [job.display_name for job in client.jobs()] == ["held"]
-    assert held.do("compute()") == [31]
+        held.start("compute()")
+        until(lambda: WAITING in client.explain("held").lines, what="it is paused as it was")
+        client.resume("held")
+    assert held.result() == [31]

@@ -3,7 +3,7 @@
 import pytest
 from talk import MS, NORMAL, Talk
 
-from tandemd.core.events import RequestsServed, WorkClassified
+from tandemd.core.events import KeepTrials, RequestsServed, WorkClassified
 from tandemd.core.explain import explain
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import Bound, Mix, Options
@@ -138,6 +138,30 @@ def test_what_was_learnt_stays_with_the_gpu_when_its_jobs_have_gone(talk):
         classify(talk, process_id, bound)
 
     assert companion(talk) == THIRD
+
+
+def test_what_is_measured_is_to_be_kept_and_recalled_it_decides_as_before(talk):
+    teach(talk, second=1.9, third=1.1)
+    talk.works(1)
+    (kept,) = [action for action in talk.actions if isinstance(action, KeepTrials)]
+    assert companion(talk) == THIRD
+
+    again = having_recalled(kept.trials)
+
+    assert (kept.gpu, len(kept.trials)) == (0, 160)
+    assert companion(again) == THIRD
+    assert "160 measurements on such a gpu (160 from before the daemon started)" in told(again)
+    assert companion(having_recalled(())) == SECOND
+
+
+def having_recalled(trials):
+    """Of a daemon that was started when the jobs were there already."""
+    talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
+    talk.core.tuning.recalled = {0: trials}
+    for process_id, bound in ((1, Bound.COMPUTE), (2, Bound.MEMORY), (3, Bound.COPY)):
+        talk.attach(process_id, NORMAL)
+        classify(talk, process_id, bound)
+    return talk
 
 
 def iterate(talk, *processes, after_ms):

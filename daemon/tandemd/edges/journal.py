@@ -1,0 +1,285 @@
+"""The state file: what outlives the daemon, in SQLite.
+
+Facts are kept, never what was computed from them: another version of the daemon may make something
+else of the same measurements. Each is a value in JSON beside the columns that it is looked up by,
+so that a field more or less needs no other schema. What cannot be read is left out, not repaired.
+
+`PRAGMA user_version` counts the steps of MIGRATIONS that a file has been through. A step is never
+changed once it was released; a newer schema is a step more.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+
+from tandemd.core.interference import Trial
+
+APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
+BUSY_S = 1.0  # for so long another daemon may be writing
+MOST_TRIALS = 1024  # of a kind of GPU; older ones count for less than a hundredth of the newest
+MOST_KINDS = 16  # of GPUs, those with the newest trials
+MOST_JOBS = 8192  # the youngest
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE trials (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            gpu TEXT NOT NULL,
+            driver TEXT NOT NULL,
+            trial TEXT NOT NULL
+        )""",
+        "CREATE INDEX trials_by_gpu ON trials (gpu, driver, id)",
+    ),
+    (
+        """CREATE TABLE jobs (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            job_id INTEGER NOT NULL UNIQUE,
+            uid INTEGER NOT NULL,
+            boot TEXT NOT NULL,
+            job TEXT NOT NULL
+        )""",
+    ),
+)
+
+Kind = tuple[str, str]  # of GPU: its product name, and the version of its driver
+
+
+class JournalError(Exception):
+    """The file cannot be used; the text says why, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTrial:
+    """What was measured on a kind of GPU."""
+
+    kind: Kind
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptJob:
+    """What a living job was to have."""
+
+    job_id: int
+    uid: int
+    spec: Mapping[str, object]  # fields of its JobSpec, as this or another version knows them
+    paused: bool
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneJob:
+    """It has ended."""
+
+    job_id: int
+
+
+Note = KeptTrial | KeptJob | GoneJob
+
+
+class _JobText(msgspec.Struct):
+    """What is in the last column of a job."""
+
+    spec: dict[str, object]
+    paused: bool = False
+    command: str = ""
+
+
+class Journal:
+    """One file. For one thread at a time; several daemons may have the same one."""
+
+    def __init__(self, path: Path, boot: str = "") -> None:
+        """Open it, after making it (0600) if it is not there; bring its schema up to date.
+
+        `boot` names the time since the machine was started: no job is older than that.
+
+        Raises:
+            JournalError: it cannot be made, read or written, is broken, or is not for this version.
+        """
+        self.path = path
+        self._boot = boot
+        try:
+            _make(path)
+            self._database = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                _open(self._database)
+                self._drop_old()
+            except BaseException:
+                self._database.close()
+                raise
+        except OSError as error:
+            raise JournalError(
+                f"{error.strerror or error}; make its directory writable, or name another file in "
+                "daemon.state"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise JournalError(
+                f"{error}; if it is broken, move it away, and a new one is made"
+            ) from error
+
+    def trials(self) -> dict[Kind, tuple[Trial, ...]]:
+        """What was measured on each kind of GPU, the oldest first.
+
+        Raises:
+            sqlite3.Error: it cannot be read.
+        """
+        decoder = msgspec.json.Decoder(Trial)
+        found: dict[Kind, list[Trial]] = {}
+        rows = self._database.execute("SELECT gpu, driver, trial FROM trials ORDER BY id")
+        for gpu, driver, text in rows:
+            try:
+                trial = decoder.decode(text)
+            except msgspec.DecodeError:
+                continue  # of another version, say
+            found.setdefault((gpu, driver), []).append(trial)
+        return {kind: tuple(trials) for kind, trials in found.items()}
+
+    def jobs(self) -> dict[int, KeptJob]:
+        """By number: those that lived when a daemon had them last.
+
+        Raises:
+            sqlite3.Error: it cannot be read.
+        """
+        decoder = msgspec.json.Decoder(_JobText)
+        found: dict[int, KeptJob] = {}
+        for job_id, uid, text in self._database.execute("SELECT job_id, uid, job FROM jobs"):
+            try:
+                job = decoder.decode(text)
+            except msgspec.DecodeError:
+                continue
+            found[job_id] = KeptJob(
+                job_id=job_id, uid=uid, spec=job.spec, paused=job.paused, command=job.command
+            )
+        return found
+
+    def write(self, notes: Iterable[Note]) -> None:
+        """Take all of these in, or none.
+
+        Raises:
+            sqlite3.Error: it cannot be written.
+        """
+        with _whole(self._database):
+            kinds: set[Kind] = set()
+            for note in notes:
+                match note:
+                    case KeptTrial():
+                        self._insert(note)
+                        kinds.add(note.kind)
+                    case KeptJob():
+                        self._replace(note)
+                    case GoneJob(job_id=job_id):
+                        self._database.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+                    case _:
+                        assert_never(note)
+            for kind in kinds:
+                self._drop_beyond(kind)
+
+    def close(self) -> None:
+        """Nothing may be asked of it any more."""
+        self._database.close()
+
+    def _insert(self, note: KeptTrial) -> None:
+        row = (*note.kind, msgspec.json.encode(note.trial).decode())
+        self._database.execute("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", row)
+
+    def _replace(self, job: KeptJob) -> None:
+        kept = _JobText(spec=dict(job.spec), paused=job.paused, command=job.command)
+        text = msgspec.json.encode(kept).decode()
+        self._database.execute(
+            "INSERT INTO jobs (job_id, uid, boot, job) VALUES (?, ?, ?, ?) ON CONFLICT (job_id) "
+            "DO UPDATE SET uid = excluded.uid, boot = excluded.boot, job = excluded.job",
+            (job.job_id, job.uid, self._boot, text),
+        )
+
+    def _drop_beyond(self, kind: Kind) -> None:
+        newest = "SELECT id FROM trials WHERE gpu = ? AND driver = ? ORDER BY id DESC LIMIT ?"
+        self._database.execute(
+            f"DELETE FROM trials WHERE gpu = ? AND driver = ? AND id NOT IN ({newest})",
+            (*kind, *kind, MOST_TRIALS),
+        )
+
+    def _drop_old(self) -> None:
+        newest = "SELECT gpu, driver FROM trials GROUP BY gpu, driver ORDER BY max(id) DESC LIMIT ?"
+        self._database.execute(
+            f"DELETE FROM trials WHERE (gpu, driver) NOT IN ({newest})", (MOST_KINDS,)
+        )
+        # Jobs may end while no daemon is there to see it.
+        newest = "SELECT id FROM jobs WHERE boot = ? ORDER BY id DESC LIMIT ?"
+        self._database.execute(
+            f"DELETE FROM jobs WHERE id NOT IN ({newest})", (self._boot, MOST_JOBS)
+        )
+
+
+def _make(path: Path) -> None:
+    """Sure that there is a file, and that nobody else reads or exchanges it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    try:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+            raise JournalError(
+                f"it is no file, or that of uid {facts.st_uid} and not of uid {os.geteuid()}; "
+                "name another in daemon.state"
+            )
+        os.fchmod(fd, 0o600)  # SQLite makes the files beside it alike
+    finally:
+        os.close(fd)
+
+
+def _open(database: sqlite3.Connection) -> None:
+    """Check whose it is before anything in it is touched."""
+    if (problem := _pragma(database, "quick_check(1)")) != "ok":
+        raise sqlite3.DatabaseError(str(problem))
+    version, is_new = _version(database), _pragma(database, "page_count") == 0
+    if not is_new and _pragma(database, "application_id") != APPLICATION_ID:
+        raise JournalError("it is a database of another program; name another in daemon.state")
+    if version > len(MIGRATIONS):
+        raise JournalError(
+            f"a newer tandemd has written it (schema {version}, this one knows {len(MIGRATIONS)}); "
+            "start that one, or name another file in daemon.state"
+        )
+    # Readers and a writer do not wait for each other, and nothing is synced but the log as a whole:
+    # a machine that crashes may lose the newest notes, and nothing else (sqlite.org/wal.html).
+    _pragma(database, "journal_mode=WAL")
+    _pragma(database, "synchronous=NORMAL")
+    with _whole(database):
+        for step in MIGRATIONS[_version(database) :]:  # anew: another daemon may have been faster
+            for statement in step:
+                database.execute(statement)
+        _pragma(database, f"application_id={APPLICATION_ID}")
+        _pragma(database, f"user_version={len(MIGRATIONS)}")
+
+
+def _pragma(database: sqlite3.Connection, words: str) -> object:
+    row = database.execute(f"PRAGMA {words}").fetchone()
+    return None if row is None else row[0]
+
+
+def _version(database: sqlite3.Connection) -> int:
+    version = _pragma(database, "user_version")
+    assert isinstance(version, int)
+    return version
+
+
+@contextmanager
+def _whole(database: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, and nobody else writes meanwhile."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")

@@ -1,0 +1,230 @@
+"""The state file: what comes back from it, and what becomes of one that cannot be used."""
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tandemd import state_file
+from tandemd.core.interference import Features, Neighbour, Trial
+from tandemd.edges import journal
+from tandemd.edges.gpus import Gpu
+from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, Journal, KeptTrial
+from tandemd.remembered import Remembered
+
+CARD, OTHER = ("NVIDIA H200", "580.65"), ("NVIDIA H200", "590.10")
+GPU = Gpu(index=3, uuid=bytes(16), product_name=CARD[0], driver=CARD[1])
+
+
+def trial(factor, **others):
+    beside = tuple(Neighbour(Features(memory=each), part=0.5) for each in others.values())
+    return Trial(own=Neighbour(Features(sm=0.1 + 0.2)), others=beside, factor=factor)
+
+
+def kept(factor, kind=CARD):
+    return KeptTrial(kind=kind, trial=trial(factor, one=0.3))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "tandem" / "state.db"
+
+
+@pytest.fixture
+def file(path):
+    """One that the test may fill."""
+    Journal(path).close()
+    return sqlite3.connect(path, isolation_level=None)
+
+
+def warned(path):
+    """What the daemon says of such a file, once, and goes on without."""
+    with capture_logs() as logs:
+        found = Remembered(path, at_once=True)
+        assert found.trials_on([GPU]) == {3: ()}
+        found.keep_trials(3, [trial(1.5, one=0.3)])
+        found.close(1)
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["event"].endswith("continuing without it")
+    assert line["file"] == str(path)
+    return line["reason"]
+
+
+def test_what_was_kept_comes_back_by_kind_of_gpu_as_it_was(path):
+    before = Remembered(path, at_once=True)
+    before.trials_on([GPU])
+    trials = [trial(1.7, one=0.3), trial(2.5, one=0.3, other=1 / 3)]
+    before.keep_trials(3, trials)
+    before.keep_trials(9, trials)  # of no kind that is known
+    before.close(1)
+
+    after = Remembered(path, at_once=True)
+
+    another = Gpu(index=0, uuid=bytes(16), product_name=OTHER[0], driver=OTHER[1])
+    assert after.trials_on([GPU, another]) == {3: tuple(trials), 0: ()}
+
+
+def test_only_the_newest_of_a_kind_are_kept(path, monkeypatch):
+    monkeypatch.setattr(journal, "MOST_TRIALS", 3)
+    book = Journal(path)
+    book.write([kept(9, OTHER)])
+
+    book.write([kept(factor) for factor in range(1, 6)])
+
+    found = {kind: [t.factor for t in trials] for kind, trials in book.trials().items()}
+    assert found == {OTHER: [9], CARD: [3, 4, 5]}
+
+
+def test_only_kinds_with_the_newest_trials_are_kept(path, monkeypatch):
+    monkeypatch.setattr(journal, "MOST_KINDS", 2)
+    book = Journal(path)
+    for driver in "abca":
+        book.write([kept(1, ("gpu", driver))])
+    book.close()
+
+    assert Journal(path).trials().keys() == {("gpu", "a"), ("gpu", "c")}
+
+
+def test_it_is_nobody_elses_business(path):
+    path.parent.mkdir()
+    path.touch(mode=0o666)
+    path.chmod(0o666)
+    book = Journal(path)
+    book.write([kept(1)])
+
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
+    book.close()
+    assert [each.name for each in path.parent.iterdir()] == ["state.db"]
+
+
+def test_notes_that_come_together_are_written_together_or_not_at_all(path):
+    book = Journal(path)
+
+    with pytest.raises(sqlite3.Error):
+        book.write([kept(1), KeptTrial(kind=(None, ""), trial=trial(1))])
+
+    assert book.trials() == {}
+
+
+def test_a_row_that_cannot_be_read_is_left_out(path, file):
+    for text in ("{", "[]", '{"factor": "two"}', "null"):
+        file.execute("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", (*CARD, text))
+    book = Journal(path)
+    book.write([kept(2)])
+
+    assert book.trials() == {CARD: (trial(2, one=0.3),)}
+
+
+def test_a_broken_file_is_told_once_and_left_alone(path):
+    path.parent.mkdir()
+    path.write_bytes(b"no database at all" * 100)
+
+    assert "move it away" in warned(path)
+    assert path.read_bytes().startswith(b"no database")
+
+
+def test_a_file_that_is_cut_short_is_told(path, file):
+    rows = [("", "", "x" * 99)] * 200
+    file.executemany("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", rows)
+    file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    file.close()
+    path.write_bytes(path.read_bytes()[:-8192])
+
+    assert "move it away" in warned(path)
+
+
+def test_a_newer_file_is_told_and_not_touched(path, file):
+    file.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+
+    assert "a newer tandemd has written it" in warned(path)
+    assert file.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 1,)
+
+
+def test_the_database_of_another_program_is_told_and_not_touched(path):
+    path.parent.mkdir()
+    theirs = sqlite3.connect(path)
+    theirs.execute("CREATE TABLE trials (theirs)")
+    theirs.commit()
+
+    assert "another program" in warned(path)
+    assert theirs.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,)
+
+
+def test_a_place_where_nothing_can_be_made_is_told(path):
+    path.parent.touch()
+
+    assert "name another file in daemon.state" in warned(path)
+
+
+def test_what_is_no_file_is_told(path):
+    path.mkdir(parents=True)
+    assert "name another" in warned(path)
+
+    link = path.with_name("link")
+    link.symlink_to(path)
+    assert "name another" in warned(link)
+
+
+def test_a_file_that_cannot_be_written_any_more_is_told_once(path, file):
+    remembered = Remembered(path, at_once=True)
+    remembered.trials_on([GPU])
+    file.execute("DROP TABLE trials")
+
+    with capture_logs() as logs:
+        remembered.keep_trials(3, [trial(1, one=0.5)])
+        remembered.keep_trials(3, [trial(1, one=0.5)])
+
+    assert [line["event"] for line in logs] == [
+        "the state file cannot be written, continuing without it"
+    ]
+
+
+def test_it_is_written_by_a_thread_of_its_own(path):
+    remembered = Remembered(path, at_once=False)
+    remembered.trials_on([GPU])
+    for factor in range(1, 51):
+        remembered.keep_trials(3, [trial(factor)])
+    remembered.close(30)
+
+    assert [each.factor for each in Journal(path).trials()[CARD]] == list(range(1, 51))
+
+
+def test_two_daemons_may_have_the_same_file(path):
+    books = [Journal(path), Journal(path)]
+    for book in books * 2:
+        book.write([kept(1)])
+
+    assert len(books[0].trials()[CARD]) == 4
+
+
+def test_a_daemon_without_a_file_keeps_nothing():
+    remembered = Remembered(None, at_once=True)
+    remembered.keep_trials(3, [trial(1)])
+    remembered.close(1)
+
+    assert remembered.trials_on([GPU]) == {3: ()}
+
+
+@pytest.mark.parametrize(
+    ("said", "environ", "uid", "own", "wanted"),
+    [
+        ("none", {"STATE_DIRECTORY": "/s"}, 0, None, None),
+        ("/x/y", {"STATE_DIRECTORY": "/s"}, 0, "/own", "/x/y"),
+        ("auto", {"STATE_DIRECTORY": "/s:/t", "HOME": "/h"}, 7, "/own", "/s/state.db"),
+        ("auto", {"HOME": "/h"}, 0, "/own", "/own/state.db"),
+        ("auto", {"HOME": "/root"}, 0, None, "/var/lib/tandem/state.db"),
+        ("auto", {"HOME": "/h"}, 7, None, "/h/.local/state/tandem/state.db"),
+        ("auto", {"HOME": "/h", "XDG_STATE_HOME": "/x"}, 7, None, "/x/tandem/state.db"),
+        ("auto", {}, 7, None, None),
+    ],
+)
+def test_where_it_is(said, environ, uid, own, wanted):
+    own_dir = Path(own) if own else None
+
+    found = state_file.state_path(said, environ, uid=uid, own_runtime_dir=own_dir)
+
+    assert found == (Path(wanted) if wanted else None)
