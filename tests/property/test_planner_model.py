@@ -4,13 +4,13 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tandemd.core.interference import Interference
+from tandemd.core.interference import PRIOR, Interference
 from tandemd.core.planner import BETTER, WINDOWS, Planner, best
 from tandemd.core.plans import Gpu, Scene, Worker
 
 MS = 1_000_000
 GROUPS, SMS = 6, 8
-QUIET = Interference(weights=(0, 0, 0, 0, 0, 1))
+QUIET = Interference(weights=(0,) * (len(PRIOR) - 1) + (1,))
 
 
 def worker(name, knee, ms, rate, slo_ms):
