@@ -3,8 +3,9 @@
 What is not known is assumed, and said: work without a scaling curve counts as if it filled the GPU,
 work of which nobody knows what it is bound by as if neither it nor a neighbour minded the other.
 
-The host's pauses between iterations are told from what requests take that hardly wait, and of jobs
-without requests from the GPU time of their iterations.
+What a request takes by itself is told from those that hardly wait: where that is less than an
+iteration, the rest of it is a pause of the host, and else it is several iterations. Of jobs without
+requests pauses are told from the GPU time of their iterations.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ def _worker(
         weight=float(options.weight(job.spec.job_class)),
         slo_ns=job.spec.slo_p99_ns,
         rate=job.latency.rate_of_last(options.tuner_window_ns, now_ns),
+        times=max(1.0, job.latency.quick_ns / here_ns),
         pause_ns=_pause_ns(job, here_ns),
         groups=_groups(job, group, gpu, options, said),
         share=said,

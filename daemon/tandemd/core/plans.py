@@ -41,6 +41,7 @@ class Worker:
     weight: float = 1.0
     slo_ns: int = 0  # of the p99 of its requests; 0 = none
     rate: float = 0.0  # requests a second; 0 = it does what it can
+    times: float = 1.0  # as long as an iteration a request takes, pauses not counted
     pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's
     groups: int = 0  # that a person fixed; 0 = any number
     share: float = 0.0  # of the time, that a person said, where all take turns; 0 = nothing
@@ -144,12 +145,13 @@ class Scene:
     def _takes_ns(self, name: str, sms: int) -> float:
         """Of the time of a part, by an iteration or a request."""
         worker = self.workers[name]
-        return max(1.0, worker.at(sms) - worker.pause_ns)
+        times = worker.times if worker.rate else 1.0
+        return max(1.0, times * (worker.at(sms) - worker.pause_ns))
 
     def _grants(self, part: Part, left: float, takes_ns: Mapping[str, float]) -> dict[str, float]:
         """What each job without requests gets of the part's time, 0..1."""
         workers = [self.workers[name] for name in part.members if not self.workers[name].rate]
-        shared = _by_shares(workers) if part.groups == self.gpu.groups else {}
+        shared = _by_shares(workers, left) if part.groups == self.gpu.groups else {}
         weights = shared or {worker.name: worker.weight for worker in workers}
         demands = {
             worker.name: takes_ns[worker.name] / (takes_ns[worker.name] + worker.pause_ns)
@@ -187,13 +189,13 @@ def objectives(count: int) -> str:
     return f"{count} objective{'s' if count != 1 else ''}"
 
 
-def _by_shares(workers: Sequence[Worker]) -> dict[str, float]:
-    """Weights where somebody said a share of the time; empty: nobody did."""
+def _by_shares(workers: Sequence[Worker], left: float) -> dict[str, float]:
+    """Weights where somebody said a share, of all the time; empty: nobody did."""
     asked = sum(worker.share for worker in workers)
     if not asked:
         return {}
     silent = sum(worker.weight for worker in workers if not worker.share)
-    rest = max(LEAST_REST, 1 - asked) if silent else 0.0
+    rest = max(LEAST_REST, left - asked) if silent else 0.0
     return {w.name: w.share or rest * w.weight / silent for w in workers}
 
 

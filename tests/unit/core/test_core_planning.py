@@ -152,6 +152,17 @@ def test_pauses_of_the_host_are_no_part_of_what_a_request_takes(talk):
     assert forecast.progress == 1
 
 
+def test_a_request_of_several_iterations_takes_so_many_times_as_long(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=50 * MS)
+    tell(talk, 1, CURVE)
+    serve(talk, 1, ms=30, every_ms=1000)
+
+    worker = seen(talk).scene.workers["j-1"]
+
+    assert (worker.pause_ns, worker.times) == (0, 3)
+    assert 30 * MS <= seen(talk).taking_turns().forecasts["j-1"].p99_ns < 50 * MS
+
+
 def test_two_that_pause_most_of_the_time_hardly_wait_for_each_other(talk):
     for process_id in (1, 2):
         talk.attach(process_id, NORMAL)
@@ -188,6 +199,20 @@ def test_where_all_take_turns_shares_count_as_they_do_in_turns(talk):
 
     progress = {name: round(forecast.progress, 3) for name, forecast in forecasts.items()}
     assert progress == {"j-1": 0.3, "j-2": 0.56, "j-3": 0.14}
+
+
+def test_a_share_is_one_of_all_the_time_and_not_of_what_requests_leave(talk):
+    talk.attach(1, NORMAL, sm_percent=30)
+    talk.attach(2, NORMAL)
+    talk.attach(3, NORMAL, slo_p99_ns=50 * MS)
+    for process_id in (1, 2, 3):
+        tell(talk, process_id, Curve(sm_counts=(132,), iteration_ns=(10 * MS,)))
+    serve(talk, 3, ms=10, every_ms=50, times=50)
+
+    forecasts = seen(talk).taking_turns().forecasts
+
+    assert forecasts["j-1"].progress == pytest.approx(0.3)
+    assert forecasts["j-2"].progress == pytest.approx(0.5, rel=0.05)  # of 126 SMs
 
 
 def test_on_an_instance_of_mig_nothing_but_turns_is_planned():
