@@ -107,6 +107,7 @@ class Twins(RuleBasedStateMachine):
         for gpus, turns in self.quick.turns.items():
             assert turns.holder == self.whole.turns[gpus].holder
             assert turns.companion == self.whole.turns[gpus].companion
+            assert turns.third is None
             self.check_pair(gpus)
         for key, group in self.quick.groups.items():
             assert facts(group) == facts(self.whole.groups[key])

@@ -45,6 +45,7 @@ class WholeTurns:
     reached_ns: float = 0.0
     holder: GroupKey | None = None
     companion: GroupKey | None = None
+    third: GroupKey | None = None  # without measurements there is none
     turn_served_ns: int = 0  # the holder's served time when its turn began
     breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
     breath_until_ns: int = 0

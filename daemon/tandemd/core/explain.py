@@ -15,7 +15,7 @@ from tandemd.core.explain_memory import (
     memory_facts,
     paused_memory,
 )
-from tandemd.core.explain_pairs import pair_lines, partner_of
+from tandemd.core.explain_pairs import pair_lines, partners_of
 from tandemd.core.explain_phases import explain_standing, phase_lines
 from tandemd.core.explain_plan import plan_lines
 from tandemd.core.explain_requests import request_lines
@@ -116,8 +116,8 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
         return f"its window of {_segments(scheduler.options, narrow)} is full"
     if job.state is JobState.RUNNING:
         own = " and it is its turn" if turns.holder == group.key and len(island) > 1 else ""
-        partner = partner_of(group, island, turns)
-        own = f" and it shares its turn with {partner.title}" if partner else own
+        partners = " and ".join(each.title for each in partners_of(group, island, turns))
+        own = f" and it shares its turn with {partners}" if partners else own
         return f"runs: its gate is open{own}"
     return "idle: attached, no work on the gpu; its gate is " + ("open" if group.open else "closed")
 

@@ -9,12 +9,12 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns import Turns
 
 
-def partner_of(group: Group, island: list[Group], turns: Turns) -> Group | None:
+def partners_of(group: Group, island: list[Group], turns: Turns) -> list[Group]:
     """Who holds the turn together with it now."""
     if not turns.is_shared_by(group):
-        return None
-    pair = (turns.holder, turns.companion)
-    return next((g for g in island if g is not group and g.key in pair), None)
+        return []
+    on_turn = (turns.holder, turns.companion, turns.third)
+    return [other for other in island if other is not group and other.key in on_turn]
 
 
 def pair_lines(
@@ -26,21 +26,23 @@ def pair_lines(
         return
     if companions.wants_bound(group, options):
         yield from (_mix(process.mix) for process in group.processes.values())
-    partner = partner_of(group, island, turns)
-    if partner is not None:
+    partners = partners_of(group, island, turns)
+    for partner in partners:
         why = companions.judge(group, partner, options).why
         yield (
             f"shares its turn with {partner.title}: {why}; gpu time of both at once is split "
-            "between them: estimated" + _tried(turns.trials.told(group, partner, now_ns))
+            "between them: estimated" + _tried(turns.trials.told((group, partner), now_ns))
         )
         yield from _foretold(group, partner, turns)
+    if len(partners) > 1:
+        yield from _foretold_of_three(group, partners, turns, now_ns)
     for other in island:
-        if other is group or other is partner:
+        if other is group or other in partners:
             continue
         judgement = companions.judge(group, other, options)
-        apart = judgement.fits and turns.trials.is_apart(group, other, now_ns)
+        apart = judgement.fits and turns.trials.is_apart((group, other), now_ns)
         verb = "may share" if judgement.fits and not apart else "takes"
-        told = turns.trials.told(group, other, now_ns) if judgement.fits else ""
+        told = turns.trials.told((group, other), now_ns) if judgement.fits else ""
         endangered = turns.foresight.endangered(group, other) if judgement.fits else None
         if endangered is not None:
             verb, told = "takes", f"{endangered.title} is to miss its objective beside the other"
@@ -57,6 +59,19 @@ def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:
             f"an iteration of it is to take {slowdown:.2f} times as long beside {other.title}: "
             f"told from {model.count} measurements on such a gpu{earlier}, "
             f"each foretold {model.error:.0%} off"
+        )
+
+
+def _foretold_of_three(
+    group: Group, partners: list[Group], turns: Turns, now_ns: int
+) -> Iterator[str]:
+    foresight = turns.foresight
+    slowdown, done = foresight.slowdown(group, *partners), foresight.done(group, *partners)
+    if slowdown is not None and done is not None:
+        yield (
+            f"beside both at once an iteration of it is to take {slowdown:.2f} times as long; the "
+            f"three are to get {done:.2f} times as much done as in turns"
+            + _tried(turns.trials.told((group, *partners), now_ns))
         )
 
 

@@ -127,6 +127,6 @@ def _bound_ns(
         return bound_ns
     quantum_ns = max(quantum_ns, *(g.turn_ns for g in rivals), 0)  # passing it on may cost much
     rounds = sum(max(1, int(rival.weight / group.weight)) for rival in rivals)
-    if turns.companion is not None:
-        quantum_ns *= 2  # half of the time is charged to the companion
+    # A part of the time is charged to each who holds the turn, too.
+    quantum_ns *= 1 + sum(key is not None for key in (turns.companion, turns.third))
     return min(bound_ns, rounds * (quantum_ns + options.drain_ns))

@@ -2,7 +2,8 @@
 
 Progress that was measured in trials (trials.py) teaches the model of the GPU (interference.py).
 From then on, of those who may share a turn, those go first that are to slow each other down least;
-and nobody joins who would make a job with an objective miss it.
+and nobody joins who would make a job with an objective miss it. A third joins only where it is
+foretold that the three get more done than the two.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from tandemd.core.trials import Measured
 FINE = 0.1  # predictions that differ by less are alike
 
 
+GAIN = 1.05  # a third that is to add less adds nothing (as steps of a scaling curve)
+
+
 @dataclass(slots=True)
 class Foresight:
-    """Of one island. What it says of two groups it keeps until it learns more, or `forget`."""
+    """Of one island. What it says of some groups it keeps until it learns more, or `forget`."""
 
     model: Interference = field(default_factory=Interference)
     learnt: list[Trial] = field(default_factory=list)  # until somebody takes them
-    _slowdowns: dict[tuple[GroupKey, GroupKey], float | None] = field(default_factory=dict)
+    _slowdowns: dict[tuple[GroupKey, ...], float | None] = field(default_factory=dict)
     _costs: dict[tuple[GroupKey, GroupKey], float] = field(default_factory=dict)
 
     @property
@@ -41,10 +45,11 @@ class Foresight:
         self.forget()
         known: dict[GroupKey, Features | None] = {g.key: features(g) for g in members}
         for one in measured:
-            own, other = known.get(one.key), known.get(one.beside)
-            if own is None or other is None:
+            own, others = known.get(one.key), [known.get(key) for key in one.beside]
+            beside = tuple(Neighbour(other) for other in others if other is not None)
+            if own is None or len(beside) < len(others):
                 continue
-            trial = Trial(own=Neighbour(own), others=(Neighbour(other),), factor=one.factor)
+            trial = Trial(own=Neighbour(own), others=beside, factor=one.factor)
             if self.model.learn(trial):
                 self.learnt.append(trial)
 
@@ -53,22 +58,33 @@ class Foresight:
         learnt, self.learnt = tuple(self.learnt), []
         return learnt
 
-    def slowdown(self, group: Group, beside: Group) -> float | None:
-        """How many times as long it is to take beside the other; None: nobody knows.
+    def slowdown(self, group: Group, *beside: Group) -> float | None:
+        """How many times as long it is to take beside the others; None: nobody knows.
 
         Nothing is known before anything was measured, or of work of which nobody knows what it is.
         """
         if not self.is_taught:
             return None
-        pair = (group.key, beside.key)
-        if pair not in self._slowdowns:
-            own, other = features(group), features(beside)
-            self._slowdowns[pair] = (
-                None
-                if own is None or other is None
-                else self.model.factor(Neighbour(own), [Neighbour(other)])
+        asked = (group.key, *sorted(other.key for other in beside))
+        if asked not in self._slowdowns:
+            own, others = features(group), [features(other) for other in beside]
+            them = [Neighbour(other) for other in others if other is not None]
+            is_unknown = own is None or len(them) < len(others)
+            self._slowdowns[asked] = (
+                None if own is None or is_unknown else self.model.factor(Neighbour(own), them)
             )
-        return self._slowdowns[pair]
+        return self._slowdowns[asked]
+
+    def done(self, *groups: Group) -> float | None:
+        """What they are to get done together, as trials count it: 1 is one after the other."""
+        slowdowns = [self.slowdown(one, *_but(one, groups)) for one in groups]
+        known = [slowdown for slowdown in slowdowns if slowdown is not None]
+        return sum(1 / each for each in known) if len(known) == len(groups) else None
+
+    def adds(self, third: Group, *pair: Group) -> bool:
+        """With the third more is to be done than by the pair; False: also where nobody knows."""
+        more, without = self.done(third, *pair), self.done(*pair)
+        return more is not None and without is not None and more >= GAIN * without
 
     def cost(self, group: Group, beside: Group) -> float:
         """Ranks those who might join: the least goes first; 0 while nothing is known."""
@@ -79,15 +95,19 @@ class Foresight:
             self._costs[pair] = FINE * round(more / FINE)
         return self._costs[pair]
 
-    def endangered(self, group: Group, beside: Group) -> Group | None:
-        """Which of the two would miss an objective by that; None: neither, as far as is known."""
-        for one, other in ((group, beside), (beside, group)):
+    def endangered(self, *groups: Group) -> Group | None:
+        """Which of them would miss an objective together; None: none, as far as is known."""
+        for one in groups:
             if not any(job.spec.slo_p99_ns for job in one.jobs.values()):
                 continue
-            slowdown = self.slowdown(one, other)
+            slowdown = self.slowdown(one, *_but(one, groups))
             if slowdown is not None and _misses(one, slowdown):
                 return one
         return None
+
+
+def _but(one: Group, groups: Iterable[Group]) -> list[Group]:
+    return [group for group in groups if group is not one]
 
 
 def features(group: Group) -> Features | None:

@@ -6,9 +6,10 @@ and at least 1. There the features are utilisations of L2 and DRAM, read from ha
 Here they are what telemetry tells: the parts of its own GPU time in which a job's kernels fill the
 SMs, move bytes, or copy (core.model.Mix).
 
-gpu-let has two on a GPU. Here there may be more, and what neighbours need adds up, for they need it
-at the same time; what a crowd costs beyond that sum has a coefficient of its own. So pairs and
-triples teach one model, and what pairs have taught foretells triples that nobody has tried yet.
+gpu-let has two on a GPU. Here there may be more, and what each neighbour alone would cost adds up:
+    factor - 1 = sum over neighbours of (what a pair's factor is - 1) + crowd * (neighbours - 1)
+That is linear, too. So pairs and triples teach one model, what pairs have taught foretells triples
+that nobody has tried yet, and what a crowd costs beyond the sum only triples tell.
 
 The coefficients are found by ridge regression around `PRIOR`, from every measured factor, older
 ones counting less. Until something was measured the prior is all there is, and `error` says so.
@@ -81,9 +82,10 @@ class Trial:
 
 
 def terms(own: Neighbour, others: Sequence[Neighbour]) -> tuple[float, ...]:
-    """The features of a job and its neighbours, one at least; the constant last.
+    """The features of a job and its neighbours, one at least, added up over these.
 
-    Whoever is idle half of the time is half there.
+    The last is that of the constant: how many there are, but for the first only in so far as they
+    are busy. Whoever is idle half of the time is half there.
     """
     mine = own.features
     sm = memory = copy = there = most = 0.0
@@ -94,14 +96,15 @@ def terms(own: Neighbour, others: Sequence[Neighbour]) -> tuple[float, ...]:
         copy += theirs.copy * theirs.busy
         there += theirs.busy
         most = max(most, theirs.busy)
+    count = 1 + there - most
     return (
-        mine.sm * own.part,
+        mine.sm * own.part * count,
         sm,
-        mine.memory * own.part,
+        mine.memory * own.part * count,
         memory,
         mine.copy * copy,
-        there - most,
-        1.0,
+        count - 1,
+        count,
     )
 
 
@@ -123,7 +126,10 @@ class Interference:
 
         `others`: who runs at the same time. 1 where there are none.
         """
-        return max(1.0, _dot(self.weights, terms(own, others))) if others else 1.0
+        if not others:
+            return 1.0
+        row = terms(own, others)
+        return max(1.0, _dot(self.weights, row) - (row[-1] - 1))
 
     def learn(self, trial: Trial) -> bool:
         """Take in what was measured; False: it cannot be interference, and teaches nothing."""
@@ -132,10 +138,11 @@ class Interference:
             return False
         self._errors.append(abs(self.factor(trial.own, trial.others) - factor) / factor)
         row = terms(trial.own, trial.others)
+        total = factor + row[-1] - 1  # of the factors of pairs, and the crowd
         for i in _RANGE:
             # The prior stays what it is: only what was measured grows old.
             prior = RIDGE * PRIOR[i]
-            self._vector[i] = FORGET * (self._vector[i] - prior) + prior + row[i] * factor
+            self._vector[i] = FORGET * (self._vector[i] - prior) + prior + row[i] * total
             for j in _RANGE:
                 base = RIDGE * (i == j)
                 self._matrix[i][j] = FORGET * (self._matrix[i][j] - base) + base + row[i] * row[j]

@@ -111,7 +111,9 @@ class Island:
 
     def has_turn(self, group: Group) -> bool:
         """It need not wait for others to have its memory."""
-        return self.takes_no_turns(group) or group.key in (self.turns.holder, self.turns.companion)
+        turns = self.turns
+        on_turn = (turns.holder, turns.companion, turns.third)
+        return self.takes_no_turns(group) or group.key in on_turn
 
     def takes_no_turns(self, group: Group) -> bool:
         """Its gate is open whatever others do."""

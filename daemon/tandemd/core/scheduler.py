@@ -386,6 +386,10 @@ class Scheduler:
             assert turns.holder is None or turns.holder in keys, "a gone group holds the turn"
             assert turns.companion is None or turns.companion in keys, "a gone group has a part"
             assert turns.companion is None or turns.companion != turns.holder, "its own companion"
+            assert turns.third is None or turns.third in keys, "a gone group has a part"
+            two = (turns.holder, turns.companion)
+            assert turns.third is None or turns.third not in two, "one of two is the third, too"
+            assert turns.third is None or None not in two, "a third without two"
         for job in self.jobs.values():
             assert job.state is not JobState.EXITED
             assert self.groups[job.group_key].jobs[job.job_id] is job, "it is in another group"

@@ -1,4 +1,4 @@
-"""Whether two jobs that share a turn get more done than one after the other: tried, kept or undone.
+"""Whether jobs that share a turn get more done than one after the other: tried, kept or undone.
 
 As Gandiva packs jobs (Xiao et al., OSDI 2018, section 3.3): let them run together, compare the sum
 of their progress with that of taking turns, undo it where there is no gain, and remember that for a
@@ -11,6 +11,8 @@ whose iterations are not known is not judged.
 
 A pair that is kept is judged again and again. What an iteration takes alone grows old meanwhile, as
 does what bounds it: so every `ANEW_NS` the two take turns until both have been measured again.
+
+Three are tried in the same way, and have to get more done than any two of them that were tried.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ class _Alone:
 
 
 @dataclass(slots=True)
-class _Pair:
-    """What two groups did while they held the turn together."""
+class _Together:
+    """What two or three groups did while they held the turn together."""
 
-    since_ns: int  # when both were measured alone
+    since_ns: int  # when all were measured alone
     time_ns: int = 0
     steps: dict[GroupKey, int] = field(default_factory=dict)
     gain: float | None = None  # of the last whole trial
@@ -61,10 +63,10 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A trial's result for one of the two: how many times as long its iterations took."""
+    """A trial's result for one of them: how many times as long its iterations took."""
 
     key: GroupKey
-    beside: GroupKey
+    beside: tuple[GroupKey, ...]
     factor: float
 
 
@@ -74,7 +76,7 @@ class Trials:
     def __init__(self) -> None:
         self.measured: list[Measured] = []  # until somebody takes them
         self._alone: dict[GroupKey, _Alone] = {}
-        self._pairs: dict[frozenset[GroupKey], _Pair] = {}
+        self._tried: dict[frozenset[GroupKey], _Together] = {}
         self._looked_ns = 0
         self._on_turn: tuple[Group, ...] = ()  # since then
         self._steps: tuple[int, ...] = ()  # theirs, then
@@ -83,14 +85,14 @@ class Trials:
         """Forget who is no longer there."""
         known = set(members)
         self._alone = {key: alone for key, alone in self._alone.items() if key in known}
-        self._pairs = {keys: pair for keys, pair in self._pairs.items() if keys <= known}
+        self._tried = {keys: tried for keys, tried in self._tried.items() if keys <= known}
         self._on_turn = tuple(group for group in self._on_turn if group.key in known)
         self._steps = tuple(group.steps for group in self._on_turn)
 
     def look(self, on_turn: tuple[Group, ...], now_ns: int) -> None:
         """Count what was done since the last look; `on_turn`: who has the GPU from now on.
 
-        One group alone, two together, or none where others' work is still draining.
+        One group alone, several together, or none where others' work is still draining.
         """
         elapsed_ns = now_ns - self._looked_ns
         before = zip(self._on_turn, self._steps, strict=True)
@@ -98,34 +100,34 @@ class Trials:
         if len(done) == 1:
             (key,) = done
             self._alone.setdefault(key, _Alone()).add(elapsed_ns, done[key])
-        elif len(done) == 2:
+        elif done:
             self._count(frozenset(done), done, elapsed_ns, now_ns)
         self._rejoin(now_ns)
         self._looked_ns, self._on_turn = now_ns, on_turn
         self._steps = tuple(group.steps for group in on_turn)
 
-    def is_apart(self, one: Group, other: Group, now_ns: int) -> bool:
+    def is_apart(self, groups: Iterable[Group], now_ns: int) -> bool:
         """They take turns for now: together they got no more done, or are measured anew."""
-        pair = self._pairs.get(frozenset((one.key, other.key)))
-        return pair is not None and (pair.parted_ns is not None or now_ns < pair.undone_until_ns)
+        tried = self._tried.get(frozenset(group.key for group in groups))
+        return tried is not None and (tried.parted_ns is not None or now_ns < tried.undone_until_ns)
 
-    def told(self, one: Group, other: Group, now_ns: int) -> str:
+    def told(self, groups: Iterable[Group], now_ns: int) -> str:
         """What came of it, in words; nothing where it was not judged yet."""
-        pair = self._pairs.get(frozenset((one.key, other.key)))
-        if pair is None or pair.gain is None:
+        tried = self._tried.get(frozenset(group.key for group in groups))
+        if tried is None or tried.gain is None:
             return ""
-        text = f"tried together they got {pair.gain:.2f} times as much done as in turns"
-        if now_ns < pair.undone_until_ns:
-            left_s = (pair.undone_until_ns - now_ns) / 1e9
+        text = f"tried together they got {tried.gain:.2f} times as much done as in turns"
+        if now_ns < tried.undone_until_ns:
+            left_s = (tried.undone_until_ns - now_ns) / 1e9
             return f"{text}, tried again in {left_s:.0f} s"
-        return text if pair.parted_ns is None else f"{text}, now measured alone again"
+        return text if tried.parted_ns is None else f"{text}, now measured alone again"
 
     def _rejoin(self, now_ns: int) -> None:
-        for keys, pair in self._pairs.items():
-            if pair.parted_ns is None:
+        for keys, tried in self._tried.items():
+            if tried.parted_ns is None:
                 continue
-            if all(map(self._step_ns, keys)) or now_ns - pair.parted_ns >= PATIENCE_NS:
-                pair.parted_ns, pair.since_ns = None, now_ns
+            if all(map(self._step_ns, keys)) or now_ns - tried.parted_ns >= PATIENCE_NS:
+                tried.parted_ns, tried.since_ns = None, now_ns
 
     def _step_ns(self, key: GroupKey) -> float:
         alone = self._alone.get(key)
@@ -134,31 +136,42 @@ class Trials:
     def _count(
         self, keys: frozenset[GroupKey], done: dict[GroupKey, int], elapsed_ns: int, now_ns: int
     ) -> None:
-        pair = self._pairs.setdefault(keys, _Pair(since_ns=now_ns))
-        pair.time_ns += elapsed_ns
+        tried = self._tried.setdefault(keys, _Together(since_ns=now_ns))
+        tried.time_ns += elapsed_ns
         for key, steps in done.items():
-            pair.steps[key] = pair.steps.get(key, 0) + steps
+            tried.steps[key] = tried.steps.get(key, 0) + steps
         step_ns = {key: self._step_ns(key) for key in keys}
-        if not all(step_ns.values()) or pair.time_ns < TRIAL_STEPS * max(step_ns.values()):
+        if not all(step_ns.values()) or tried.time_ns < TRIAL_STEPS * max(step_ns.values()):
             return
-        pair.gain = sum(pair.steps[key] * step_ns[key] for key in keys) / pair.time_ns
-        self._note_factors(pair, step_ns)
-        pair.time_ns, pair.steps = 0, {}
-        if pair.gain <= 1:
-            pair.undone_until_ns = now_ns + REMEMBER_NS
+        tried.gain = sum(tried.steps[key] * step_ns[key] for key in keys) / tried.time_ns
+        self._note_factors(tried, step_ns)
+        tried.time_ns, tried.steps = 0, {}
+        if tried.gain <= self._gain_without(keys):
+            tried.undone_until_ns = now_ns + REMEMBER_NS
             self._tell(
-                f"its trial of sharing turns is undone: {pair.gain:.2f} times as much", now_ns
+                f"its trial of sharing turns is undone: {tried.gain:.2f} times as much", now_ns
             )
-        elif now_ns - pair.since_ns >= ANEW_NS:
-            pair.parted_ns = now_ns
-            for key in keys:
-                self._alone.pop(key, None)
+        elif now_ns - tried.since_ns >= ANEW_NS:
+            self._part(keys, now_ns)
 
-    def _note_factors(self, pair: _Pair, step_ns: dict[GroupKey, float]) -> None:
-        one, other = step_ns
-        for key, beside in ((one, other), (other, one)):
-            if pair.steps[key]:
-                factor = pair.time_ns / (pair.steps[key] * step_ns[key])
+    def _gain_without(self, keys: frozenset[GroupKey]) -> float:
+        """The most that fewer of them got done, as far as that was tried."""
+        fewer = (tried.gain for some, tried in self._tried.items() if some < keys)
+        return max((1.0, *(gain for gain in fewer if gain is not None)))
+
+    def _part(self, keys: frozenset[GroupKey], now_ns: int) -> None:
+        """Let them take turns, also those of them who would share one without the others."""
+        for some, tried in self._tried.items():
+            if some <= keys:
+                tried.parted_ns = now_ns
+        for key in keys:
+            self._alone.pop(key, None)
+
+    def _note_factors(self, tried: _Together, step_ns: dict[GroupKey, float]) -> None:
+        for key in step_ns:
+            if tried.steps[key]:
+                beside = tuple(sorted(step_ns.keys() - {key}))
+                factor = tried.time_ns / (tried.steps[key] * step_ns[key])
                 self.measured.append(Measured(key=key, beside=beside, factor=factor))
 
     def _tell(self, line: str, now_ns: int) -> None:

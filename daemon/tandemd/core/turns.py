@@ -21,6 +21,8 @@ Rules
    the holder's GPU time; a companion may become the holder, and the other way round, without its
    gate moving. Two who get no more done together are parted again for a while (trials.py). What was
    measured so says who of a line goes first, and who had better not: foresight.py.
+9. A third holds the turn beside the two if it may beside each of them, and what was measured lets
+   expect that the three get more done than the two. Without measurements there is no third.
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -70,6 +72,8 @@ class Turns:
         self._holder: Group | None = None
         self.companion: GroupKey | None = None
         self._companion: Group | None = None
+        self.third: GroupKey | None = None
+        self._third: Group | None = None
         self.trials = Trials()
         self.foresight = Foresight()
         self._turn_served_ns = 0  # the holder's served time when its turn began
@@ -89,6 +93,7 @@ class Turns:
         self.foresight.forget()
         self._holder = self._roster.members.get(self.holder) if self.holder else None
         self._companion = self._roster.members.get(self.companion) if self.companion else None
+        self._third = self._roster.members.get(self.third) if self.third else None
 
     def note(self, group: Group) -> None:
         """A fact of the group changed; `decide` will look at it."""
@@ -156,12 +161,15 @@ class Turns:
         self._account(changed.values(), options, now_ns)
         for group in self._check_drains(options, now_ns, verdict):
             changed[group.key] = group
-        before = (self._holder, self._companion)
+        before = (self._holder, self._companion, self._third)
         self._give(self._choose(policy, options, now_ns), options, now_ns)
         self._accompany(policy, options, now_ns, is_new=self._holder is not before[0])
+        is_new = (self._holder, self._companion) != before[:2]
+        found = roster.wanting if is_new else changed.values()
+        self._add_third(found, policy, options, now_ns, is_new=is_new)
         if (before[0] is None) != (self._holder is None):
             self._flip_quiet(now_ns, verdict)
-        for member in (*before, self._holder, self._companion):
+        for member in (*before, *self._on_turn):
             if member is not None and member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
@@ -283,7 +291,7 @@ class Turns:
             and self._roster.takes_turns(group)
             and not self._is_idle(group, options, now_ns)
             and policy.companions.may_join(group, self._holder, options)
-            and not self.trials.is_apart(group, self._holder, now_ns)
+            and not self.trials.is_apart((group, self._holder), now_ns)
         )
 
     def _first_beside(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
@@ -296,7 +304,7 @@ class Turns:
             if group is not holder
             and not group.dozing
             and companions.may_join(group, holder, options)
-            and not self.trials.is_apart(group, holder, now_ns)
+            and not self.trials.is_apart((group, holder), now_ns)
         )
         if not self.foresight.is_taught:
             return min(waiting, key=lambda g: (policy.order(g), g.arrival), default=None)
@@ -310,6 +318,44 @@ class Turns:
             return (foresight.cost(group, holder), policy.order(group), group.arrival)
 
         return min(safe, key=rank, default=None)
+
+    def _add_third(
+        self,
+        found: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Let one of those found hold the turn beside the two, if another does not already."""
+        third = None if is_new else self._third
+        if third is not None and self._may_be_third(third, policy, options, now_ns):
+            return
+        fitting = [
+            group
+            for group in found
+            if group.wants and self._may_be_third(group, policy, options, now_ns)
+        ]
+        self._third = min(fitting, key=lambda g: (policy.order(g), g.arrival), default=None)
+        self.third = None if self._third is None else self._third.key
+
+    def _may_be_third(self, group: Group, policy: Policy, options: Options, now_ns: int) -> bool:
+        holder, companion, companions = self._holder, self._companion, policy.companions
+        if holder is None or companion is None or group is holder or group is companion:
+            return False
+        if companions is None or companions.pace is not Pace.FREE or not self.foresight.is_taught:
+            return False
+        three = (group, holder, companion)
+        return (
+            self._roster.takes_turns(group)
+            and not self._is_idle(group, options, now_ns)
+            and all(companions.may_join(group, other, options) for other in three[1:])
+            and not any(self.trials.is_apart((group, other), now_ns) for other in three[1:])
+            and not self.trials.is_apart(three, now_ns)
+            and self.foresight.adds(*three)
+            and self.foresight.endangered(*three) is None
+        )
 
     def _look_at_trials(self, now_ns: int) -> None:
         """What they have measured teaches what to expect of others."""
@@ -368,16 +414,21 @@ class Turns:
 
     def _alone_or_together(self) -> tuple[Group, ...]:
         """Who has the turn, if nothing of anybody else is on the GPU, and its gate is open."""
-        on_turn = tuple(g for g in (self._holder, self._companion) if g is not None)
+        on_turn = self._on_turn
         is_clear = all(self._has_turn(other) for other in self._roster.busy)
         return on_turn if is_clear and all(g.open and g.wants for g in on_turn) else ()
 
+    @property
+    def _on_turn(self) -> tuple[Group, ...]:
+        members = (self._holder, self._companion, self._third)
+        return tuple(member for member in members if member is not None)
+
     def _has_turn(self, group: Group) -> bool:
-        return group is self._holder or group is self._companion
+        return group is self._holder or group is self._companion or group is self._third
 
     def _plan_wake(self, policy: Policy, options: Options, now_ns: int, verdict: Verdict) -> None:
         roster, holder = self._roster, self._holder
-        on_turn = [member for member in (holder, self._companion) if member is not None]
+        on_turn = self._on_turn
         for member in on_turn:
             if not member.wants:
                 verdict.wake(member.last_wanted_ns + _grace_ns(member, options))

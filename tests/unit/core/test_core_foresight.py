@@ -40,8 +40,8 @@ def teach(talk, **factors):
     for name, factor in factors.items():
         key = keys[name]
         both = [
-            Measured(key=FIRST, beside=key, factor=factor),
-            Measured(key=key, beside=FIRST, factor=factor),
+            Measured(key=FIRST, beside=(key,), factor=factor),
+            Measured(key=key, beside=(FIRST,), factor=factor),
         ]
         turns_of(talk).foresight.learn(both * 40, talk.core.groups.values())
 
@@ -108,7 +108,7 @@ def test_of_work_that_nobody_knows_nothing_is_foretold(talk):
     assert foresight.slowdown(groups[FIRST], groups[1000, "j:4"]) is None
     assert foresight.cost(groups[FIRST], groups[1000, "j:4"]) == 0
     count = foresight.model.count
-    foresight.learn([Measured(key=FIRST, beside=(1000, "j:4"), factor=2.0)], groups.values())
+    foresight.learn([Measured(key=FIRST, beside=((1000, "j:4"),), factor=2.0)], groups.values())
     assert foresight.model.count == count
 
 

@@ -33,7 +33,8 @@ def some(chance):
 
 
 def planted(weights, own, *others):
-    return sum(a * b for a, b in zip(weights, terms(own, others), strict=True))
+    row = terms(own, others)
+    return sum(a * b for a, b in zip(weights, row, strict=True)) - (row[-1] - 1)
 
 
 def trial(factor, own, *others):
@@ -104,14 +105,14 @@ def test_nobody_gets_faster_and_who_is_idle_does_not_count():
     assert Interference().factor(Neighbour(Features()), [Neighbour(Features())]) == 1
 
 
-def test_what_two_neighbours_need_adds_up():
-    model, half = Interference(), Neighbour(Features(sm=0.5, memory=0.2), part=0.5)
-    both = Neighbour(Features(sm=0.5, memory=0.2))
+def test_what_two_neighbours_cost_adds_up():
+    model = Interference()
 
-    beside_two = model.factor(COMPUTE, [half, half])
+    beside_one, beside_other = (model.factor(COMPUTE, [each]) for each in (MEMORY, COPY))
+    beside_both = model.factor(COMPUTE, [MEMORY, COPY])
 
-    assert beside_two == pytest.approx(model.factor(COMPUTE, [both]))
-    assert beside_two > model.factor(COMPUTE, [half])
+    assert beside_both - 1 == pytest.approx(beside_one - 1 + beside_other - 1)
+    assert beside_both > max(beside_one, beside_other)
 
 
 def test_only_triples_tell_what_a_crowd_costs():
