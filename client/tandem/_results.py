@@ -61,6 +61,9 @@ class Job:
     steps: int
     share_ratio: float  # of GPU time in the last second, 0..1
     share_target_ratio: float | None  # what its sm owes it, as a share of time
+    sms: int | None = None  # of its first GPU, that its kernels may use now; None = not known
+    set_groups: tuple[int, ...] | None = None  # of SMs, by number: its set; None = it has none
+    set_group_sms: int | None = None  # SMs of each of these
     request_p99_ns: int | None = None  # of the requests of the last half minute; None = saw none
     requests: int = 0  # of how many that is
     create_time_ns: int  # since 1970

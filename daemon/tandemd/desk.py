@@ -33,6 +33,7 @@ from tandemd.core.planning import Outlook, outlook
 from tandemd.core.plans import Plan
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.sm_counts import given_sms
 from tandemd.core.space import owed_share, unfit
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
@@ -565,6 +566,8 @@ class Desk:
             moved_ns=job.moved_ns,
             steps=job.steps,
             set_sms=_set_sms(job, core.options),
+            set_groups=tuple(range(job.set.first, job.set.end)) if job.set else (),
+            sms=given_sms(job, gpus[0], core.options) if gpus else 0,
             iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
             refused_by=job.refused_by,

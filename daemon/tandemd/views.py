@@ -71,6 +71,8 @@ class JobView:
     owed: float  # what its --sm comes to as a share of time; 0 = nothing
     findings: tuple[FindingView, ...]
     set_sms: int = 0  # of its set of SMs; 0 = it has none
+    set_groups: tuple[int, ...] = ()  # of SMs, by number: that set
+    sms: int = 0  # of its first GPU, that its kernels may use now; 0 = not known
     warnings: tuple[str, ...] = ()  # what was just set and has no effect, and why
 
     @property

@@ -257,6 +257,9 @@ class JobStatus(google.protobuf.message.Message):
     REQUEST_P99_FIELD_NUMBER: builtins.int
     REQUESTS_FIELD_NUMBER: builtins.int
     SHARE_TARGET_RATIO_FIELD_NUMBER: builtins.int
+    SMS_FIELD_NUMBER: builtins.int
+    SET_GROUPS_FIELD_NUMBER: builtins.int
+    SET_GROUP_SMS_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -277,6 +280,10 @@ class JobStatus(google.protobuf.message.Message):
     """of how many; 0 = none, or nobody looks"""
     share_target_ratio: builtins.float
     """what its sm owes it as a share of time, 0..1; 0 = nothing"""
+    sms: builtins.int
+    """of its first GPU, that its kernels may use now; 0 = not known"""
+    set_group_sms: builtins.int
+    """SMs of each of these"""
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -286,6 +293,10 @@ class JobStatus(google.protobuf.message.Message):
     @property
     def request_p99(self) -> google.protobuf.duration_pb2.Duration:
         """of the requests of the last half minute"""
+
+    @property
+    def set_groups(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """of SMs that are its set, by number; none = it has none"""
 
     def __init__(
         self,
@@ -307,9 +318,12 @@ class JobStatus(google.protobuf.message.Message):
         request_p99: google.protobuf.duration_pb2.Duration | None = ...,
         requests: builtins.int = ...,
         share_target_ratio: builtins.float = ...,
+        sms: builtins.int = ...,
+        set_groups: collections.abc.Iterable[builtins.int] | None = ...,
+        set_group_sms: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 

@@ -96,6 +96,9 @@ def _status(view: JobView) -> pb.JobStatus:
         share_target_ratio=view.owed,
         request_p99=_duration(view.p99_ns),
         requests=view.requests,
+        sms=view.sms,
+        set_groups=view.set_groups,
+        set_group_sms=view.set_sms // len(view.set_groups) if view.set_groups else 0,
         findings=_findings(view.findings),
     )
 

@@ -64,6 +64,17 @@ def test_kernels_stay_in_their_sets(place):
     half, quarter, rest = (used(place, job) for job in jobs)
     assert (len(half), len(quarter), len(rest)) == (64, 32, 32)
     assert len(half | quarter | rest) == 128
+    with place.client() as client:
+        told = {job.display_name: job for job in client.jobs()}
+    assert {job.mode for job in told.values()} == {"mps+green"}
+    groups = {name: job.set_groups for name, job in told.items()}
+    assert {name: len(found) for name, found in groups.items()} == {
+        "half": 8,
+        "quarter": 4,
+        "rest": 4,
+    }
+    assert sorted(sum(groups.values(), ())) == list(range(16))
+    assert {job.set_group_sms for job in told.values()} == {8}
 
 
 @pytest.mark.parametrize("mode", ["mps", "mps+green"])
@@ -74,6 +85,14 @@ def test_with_percentages_they_share_sms_and_with_sets_they_do_not(place, mode):
     assert all(job.result() for job in jobs)
 
     assert bool(used(place, jobs[0]) & used(place, jobs[1])) is (mode == "mps")
+    wanted = ("mps", 99, True) if mode == "mps" else ("mps+green", 64, False)
+    with place.client() as client:
+        until(
+            lambda: (
+                {(job.mode, job.sms, job.set_groups is None) for job in client.jobs()} == {wanted}
+            ),
+            what=f"both are told to have {wanted}",
+        )
 
 
 def test_a_set_is_changed_while_its_job_runs(place):
