@@ -324,6 +324,7 @@ def _curve(message: pb.MemoryCurve) -> MemoryCurve:
         message.filed_bytes or repeat(0),  # of a daemon that knows no files
         message.waiting_bytes,
         message.gpu_time_ns,
+        message.sm_time_ns or repeat(0),  # of a daemon that does not count them
     )
     return MemoryCurve(
         job=message.job,
@@ -337,8 +338,11 @@ def _curve(message: pb.MemoryCurve) -> MemoryCurve:
                 filed_bytes=filed,
                 waiting_bytes=waiting,
                 gpu_time_ns=gpu_ns,
+                sm_time_ns=sm_ns,
             )
-            for at_ns, resident, swapped, filed, waiting, gpu_ns in zip(*columns, strict=False)
+            for at_ns, resident, swapped, filed, waiting, gpu_ns, sm_ns in zip(
+                *columns, strict=False
+            )
         ),
     )
 

@@ -387,6 +387,10 @@ class Scaling:
         """Of that, of what does not say its grid: taken for as large as can be."""
 
     @property
+    def demand_ns(self) -> float:
+        """The same, each by the part of the SMs that hold its whole grid."""
+
+    @property
     def operations(self) -> int:
         """On the GPU."""
 

@@ -250,6 +250,7 @@ class MemoryPoint:
     filed_bytes: int  # of these, in files
     waiting_bytes: int  # its allocations wait for
     gpu_time_ns: int  # since it began
+    sm_time_ns: int = 0  # SMs that its kernels held by how long, as records tell, since then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

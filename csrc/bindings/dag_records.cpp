@@ -101,6 +101,7 @@ void add_dag_records(py::module_& module) {
       .def_readonly("reconstructed_ns", &Scaling::reconstructed_ns)
       .def_readonly("kernel_ns", &Scaling::kernel_ns)
       .def_readonly("gridless_ns", &Scaling::gridless_ns)
+      .def_readonly("demand_ns", &Scaling::demand_ns)
       .def_readonly("operations", &Scaling::operations)
       .def_readonly("untimed", &Scaling::untimed)
       .def_readonly("is_crowded", &Scaling::is_crowded);

@@ -1,8 +1,11 @@
-"""What jobs held of each GPU's memory over the last minutes, and what they computed meanwhile.
+"""What jobs held of each GPU's memory and SMs over the last minutes, and what they computed.
 
 A job has a curve for each GPU it uses. A point says what holds from then on; one is added when the
 memory changed, at least once a second while the job computes, and when it begins to. A curve keeps
 its newest points, so that its size is bounded and a quiet job remembers hours.
+
+SMs are counted by what was submitted: its predicted GPU time, times the SMs that kernels held on
+average when an iteration was recorded (core/scaling.py). Of whom none was recorded, none are.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from tandemd.core.model import Job, Process
 STEP_NS = 100_000_000  # between two looks
 WORK_NS = 1_000_000_000  # at most, between two points of a job that computes
 MOST_POINTS = 2000  # of a curve; it may have twice as many
-_FIELDS = 6
+_FIELDS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class Point:
     filed_bytes: int  # of these, in files
     waiting_bytes: int  # its allocations wait for
     gpu_ns: int  # GPU time since it began
+    sm_ns: int = 0  # SMs that its kernels held, by how long, since it was first looked at
 
     @property
     def memory(self) -> tuple[int, int, int, int]:
@@ -75,14 +79,16 @@ class Curve:
 
     def _append(self, point: Point) -> None:
         self._newest, self._unsaid = point, None
-        self._values.extend((point.at_ns, *point.memory, point.gpu_ns))
+        self._values.extend((point.at_ns, *point.memory, point.gpu_ns, point.sm_ns))
         if len(self._values) >= 2 * MOST_POINTS * _FIELDS:
             del self._values[: MOST_POINTS * _FIELDS]
 
     def points(self) -> Iterator[Point]:
         """Oldest first."""
         for at in range(0, len(self._values), _FIELDS):
-            time_ns, resident, swapped, filed, waiting, gpu_ns = self._values[at : at + _FIELDS]
+            time_ns, resident, swapped, filed, waiting, gpu_ns, sm_ns = self._values[
+                at : at + _FIELDS
+            ]
             yield Point(
                 at_ns=time_ns,
                 resident_bytes=resident,
@@ -90,6 +96,7 @@ class Curve:
                 filed_bytes=filed,
                 waiting_bytes=waiting,
                 gpu_ns=gpu_ns,
+                sm_ns=sm_ns,
             )
         if self._unsaid is not None:
             yield self._unsaid
@@ -103,6 +110,8 @@ class Histories:
         self._looked_ns: int | None = None
         self._changed: set[int] = set()  # jobs, since then
         self._members: dict[int, tuple[int, ...]] = {}  # then: the processes of each job
+        self._work_ns: dict[int, int] = {}  # by process: what it had submitted then
+        self._sm_ns: dict[tuple[int, int], float] = {}  # by job and GPU
 
     def is_due(self, now_ns: int) -> bool:
         """Whether `look` would learn something."""
@@ -116,6 +125,10 @@ class Histories:
         kept, before_ns = set(known), self._looked_ns or 0
         self._looked_ns = now_ns
         self.curves = {key: curve for key, curve in self.curves.items() if key[0] in kept}
+        self._sm_ns = {key: sm_ns for key, sm_ns in self._sm_ns.items() if key in self.curves}
+        living = {process_id for job in jobs.values() for process_id in job.processes}
+        for process_id in self._work_ns.keys() - living:
+            del self._work_ns[process_id]
         members = {job_id: tuple(job.processes) for job_id, job in jobs.items()}
         left = (job_id for job_id, ids in self._members.items() if members.get(job_id) != ids)
         for job_id in self._changed.union(left, members.keys() - self._members.keys()):
@@ -132,10 +145,21 @@ class Histories:
             processes[process.gpu].append(process)
         for gpu, those in processes.items():
             curve = self.curves.setdefault((job_id, gpu), Curve())
-            curve.add(_point(those, now_ns), unchanged_ns=before_ns)
+            point = _point(those, now_ns, self._held_sm_ns((job_id, gpu), those))
+            curve.add(point, unchanged_ns=before_ns)
         for (whose, gpu), curve in self.curves.items():
             if whose == job_id and gpu not in processes:
                 self._end(curve, now_ns)
+
+    def _held_sm_ns(self, key: tuple[int, int], processes: Iterable[Process]) -> int:
+        """With what they have submitted since the last look."""
+        for process in processes:
+            work_ns = process.usage.work_ns
+            more_ns = work_ns - self._work_ns.get(process.process_id, work_ns)
+            self._work_ns[process.process_id] = work_ns
+            held = process.scaling.held_sms if process.scaling else 0.0
+            self._sm_ns[key] = self._sm_ns.get(key, 0.0) + max(0, more_ns) * held
+        return int(self._sm_ns.get(key, 0.0))
 
     def _end(self, curve: Curve, now_ns: int) -> None:
         newest = curve.newest
@@ -147,11 +171,12 @@ class Histories:
                 filed_bytes=0,
                 waiting_bytes=0,
                 gpu_ns=newest.gpu_ns,
+                sm_ns=newest.sm_ns,
             )
             curve.add(nothing)
 
 
-def _point(processes: list[Process], now_ns: int) -> Point:
+def _point(processes: list[Process], now_ns: int, sm_ns: int) -> Point:
     usages = [process.usage for process in processes]
     return Point(
         at_ns=now_ns,
@@ -160,4 +185,5 @@ def _point(processes: list[Process], now_ns: int) -> Point:
         filed_bytes=sum(usage.filed_bytes for usage in usages),
         waiting_bytes=sum(u.memory_wait.size_bytes for u in usages if u.memory_wait),
         gpu_ns=sum(usage.exclusive_ns + usage.shared_ns for usage in usages),
+        sm_ns=sm_ns,
     )

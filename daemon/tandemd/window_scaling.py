@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tandem import _native
@@ -116,7 +116,7 @@ def tell_scaling(
     fitted = _probed(record, probes, recorded_ns)
     gamma = gamma if fitted is None else fitted
     points = points_of(sm_count, sms)
-    return curve_of(
+    curve = curve_of(
         points,
         record.scaling(list(points), gamma).length_ns,
         recorded_sms=sms,
@@ -124,6 +124,7 @@ def tell_scaling(
         gamma=gamma,
         source="predicted" if fitted is None else "probed",
     )
+    return replace(curve, held_sms=sms * own.demand_ns / own.kernel_ns)
 
 
 def is_same_work(length_ns: int, before_ns: int | None) -> bool:

@@ -885,6 +885,7 @@ class MemoryCurve(google.protobuf.message.Message):
     WAITING_BYTES_FIELD_NUMBER: builtins.int
     GPU_TIME_NS_FIELD_NUMBER: builtins.int
     FILED_BYTES_FIELD_NUMBER: builtins.int
+    SM_TIME_NS_FIELD_NUMBER: builtins.int
     job: builtins.str
     display_name: builtins.str
     gpu: builtins.int
@@ -908,6 +909,10 @@ class MemoryCurve(google.protobuf.message.Message):
     def filed_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """of swapped_bytes, in files"""
 
+    @property
+    def sm_time_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """SMs that its kernels held by how long, since it began"""
+
     def __init__(
         self,
         *,
@@ -920,8 +925,9 @@ class MemoryCurve(google.protobuf.message.Message):
         waiting_bytes: collections.abc.Iterable[builtins.int] | None = ...,
         gpu_time_ns: collections.abc.Iterable[builtins.int] | None = ...,
         filed_bytes: collections.abc.Iterable[builtins.int] | None = ...,
+        sm_time_ns: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "filed_bytes", b"filed_bytes", "gpu", b"gpu", "gpu_time_ns", b"gpu_time_ns", "job", b"job", "resident_bytes", b"resident_bytes", "swapped_bytes", b"swapped_bytes", "times_ns", b"times_ns", "waiting_bytes", b"waiting_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "filed_bytes", b"filed_bytes", "gpu", b"gpu", "gpu_time_ns", b"gpu_time_ns", "job", b"job", "resident_bytes", b"resident_bytes", "sm_time_ns", b"sm_time_ns", "swapped_bytes", b"swapped_bytes", "times_ns", b"times_ns", "waiting_bytes", b"waiting_bytes"]) -> None: ...
 
 global___MemoryCurve = MemoryCurve
 

@@ -30,13 +30,14 @@ _DEFAULT = Path("tandem-report.html")
 )
 @json_option
 def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
-    """Draw the memory of all jobs over the last minutes, and how they scale with SMs.
+    """Draw memory and SMs of all jobs over the last minutes, and how they scale with SMs.
 
     One HTML page that needs no network: for each GPU what each job held there, what of it was on
-    the host, what allocations waited for, and below what each job computed and when its memory was
-    moved. The daemon keeps the newest 2,000 changes or more of each job, and those of ended jobs
-    for ten minutes. Then, of the jobs that live, how fast an iteration is on how many SMs, where
-    more stop paying, and what was predicted against what it is (see `tandem partition show`).
+    the host, what allocations waited for, how many SMs kernels held, and below what each job
+    computed and when its memory was moved. The daemon keeps the newest 2,000 changes or more of
+    each job, and those of ended jobs for ten minutes. Then, of the jobs that live, how fast an
+    iteration is on how many SMs, where more stop paying, and what was predicted against what it is
+    (see `tandem partition show`).
 
     \b
     Examples:

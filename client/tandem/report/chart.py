@@ -56,16 +56,18 @@ def areas(
     stacks: Sequence[tuple[str, Values]],
     *,
     capacity_bytes: int = 0,
+    label: Callable[[int], str] = format_bytes,
 ) -> str:
     """Stacked areas of each job, one `stacks` entry (class and values) upon the other.
 
-    With a capacity its line is drawn, and the scale reaches to it.
+    With a capacity its line is drawn, and the scale reaches to it. What is counted need not be
+    bytes: `label` says a value.
     """
     totals = [sum(sum(values(m)) for _, values in stacks) for m in moments]
     step_bytes = _step(max(_LEAST_LEVELS, capacity_bytes, *totals))
     levels = -(-max(1, capacity_bytes, *totals) // step_bytes)
     top_bytes = levels * step_bytes
-    parts = [_levels(levels, step_bytes), *axis.lines(_HEIGHT)]
+    parts = [_levels(levels, step_bytes, label), *axis.lines(_HEIGHT)]
     below = [0] * len(moments)
     for look, values in stacks:
         for job in range(len(values(moments[0]))):
@@ -85,7 +87,7 @@ def _step(most_bytes: int) -> int:
     return 1 << (most_bytes // _LEAST_LEVELS).bit_length() - 1
 
 
-def _levels(count: int, step_bytes: int) -> str:
+def _levels(count: int, step_bytes: int, label: Callable[[int], str]) -> str:
     levels = []
     for level in range(count + 1):
         size = level * step_bytes
@@ -93,7 +95,7 @@ def _levels(count: int, step_bytes: int) -> str:
         levels.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
             f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{format_bytes(size)}</text>"
+            f"{label(size)}</text>"
         )
     return "".join(levels)
 

@@ -11,7 +11,7 @@ from tandem._page import SORTING, STYLE, Cell, fact, hue, note, plain, size, spa
 from tandem._results import Gpu, MemoryCurve, MemoryHistory, Partition
 from tandem.report import scaling
 from tandem.report.chart import LEFT, RIGHT, WIDTH, Axis, areas, lanes, name_of
-from tandem.report.series import Moment, moments_of, swaps_of
+from tandem.report.series import Moment, moments_of, occupation_of, swaps_of
 from tandem.units import format_bytes
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -85,6 +85,11 @@ def _section(gpu: Gpu, curves: Sequence[MemoryCurve], axis: Axis) -> Iterator[st
     )
     if any(any(m.swapped_bytes) or any(m.waiting_bytes) for m in moments):
         yield _figure("On the host; pale: what allocations wait for", areas(moments, axis, away))
+    if occupied := occupation_of(curves):
+        yield _figure(
+            f"SMs that kernels held, told from records; the line is all {gpu.sm_count}",
+            areas(occupied, axis, held, capacity_bytes=gpu.sm_count, label="{} SMs".format),
+        )
     yield _figure("Computed, and below it moved", lanes(curves, axis))
     yield '<div class="about" aria-live="polite">Point at a chart.</div>'
     yield f'<script type="application/json">{_data(gpu, curves, moments, axis)}</script>'

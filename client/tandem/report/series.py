@@ -106,6 +106,40 @@ def moments_of(
     return [*moments, replace(moments[-1], at_ns=max(end_ns, moments[-1].at_ns))]
 
 
+def occupation_of(curves: Sequence[MemoryCurve], *, most: int = MOST_MOMENTS) -> list[Moment]:
+    """SMs in place of resident bytes: on average between two points of a job; none after the last.
+
+    No moment, where nothing was counted.
+    """
+    held = [_held_sms(curve) for curve in curves]
+    if not any(any(sms for _, sms in steps) for steps in held):
+        return []
+    changes = sorted((at_ns, i, sms) for i, steps in enumerate(held) for at_ns, sms in steps)
+    moments: dict[int, tuple[int, ...]] = {}
+    now = [0] * len(curves)
+    for at_ns, which, sms in changes:
+        now[which] = sms
+        moments[at_ns] = tuple(now)
+    nothing = (0,) * len(curves)
+    found = [
+        Moment(at_ns=at_ns, resident_bytes=sms, swapped_bytes=nothing, waiting_bytes=nothing)
+        for at_ns, sms in moments.items()
+    ]
+    return found if len(found) <= most else _thinned(found, most)
+
+
+def _held_sms(curve: MemoryCurve) -> list[tuple[int, int]]:
+    steps = [
+        (
+            before.time_ns,
+            round((after.sm_time_ns - before.sm_time_ns) / (after.time_ns - before.time_ns)),
+        )
+        for before, after in pairwise(curve.points)
+        if after.time_ns > before.time_ns
+    ]
+    return [*steps, (curve.points[-1].time_ns, 0)]
+
+
 def _moments(curves: Sequence[MemoryCurve]) -> Iterator[Moment]:
     changes = [(p.time_ns, i, p) for i, curve in enumerate(curves) for p in curve.points]
     changes.sort(key=itemgetter(0, 1))

@@ -34,6 +34,7 @@ class Curve:
     gamma: float = 0.0  # how little SMs mean to its kernels, 0..1: assumed, or fitted
     recorded_sms: int = 0  # it was recorded on so many
     recorded_ns: int = 0  # and an iteration took so long there
+    held_sms: float = 0.0  # of these, by its kernels: the mean over the time of these
 
     def __post_init__(self) -> None:
         counts, times = self.sm_counts, self.iteration_ns

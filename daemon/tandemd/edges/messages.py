@@ -144,6 +144,7 @@ def history_message(view: HistoryView) -> pb.MemoryHistory:
                 filed_bytes=[point.filed_bytes for point in curve.points],
                 waiting_bytes=[point.waiting_bytes for point in curve.points],
                 gpu_time_ns=[point.gpu_ns for point in curve.points],
+                sm_time_ns=[point.sm_ns for point in curve.points],
             )
             for curve in view.curves
         ],

@@ -127,6 +127,7 @@ TEST(kernels_of_two_streams_share_the_sms) {
   job.wait(10000);
 
   CHECK(are(job.scaling({100, 50, 25}).length_ns, {10000, 20000, 40000}));
+  CHECK_EQ(job.scaling({100}).demand_ns, 10000.0);  // each half of the SMs for 10 us
 }
 
 TEST(what_a_kernel_waited_for_sms_is_not_its_own) {
@@ -212,6 +213,7 @@ TEST(a_kernel_without_a_grid_wants_all_sms) {
   const Scaling found = job.scaling({100, 50});
   CHECK_EQ(found.kernel_ns, 60000u);
   CHECK_EQ(found.gridless_ns, 50000u);
+  CHECK_EQ(found.demand_ns, 60000.0);
   CHECK(are(found.length_ns, {60000, 120000}));
 }
 

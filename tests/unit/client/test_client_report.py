@@ -22,12 +22,12 @@ from tandem.cli import __main__ as cli
 from tandem.cli.trace import parse_seconds
 from tandem.errors import UsageError
 from tandem.report import chart, chrome, page
-from tandem.report.series import LOOK_NS, moments_of, since, swaps_of, work_of
+from tandem.report.series import LOOK_NS, moments_of, occupation_of, since, swaps_of, work_of
 
 GIB, S = 1 << 30, 1_000_000_000
 
 
-def point(at_s, resident=0, swapped=0, waiting=0, *, filed=0, gpu_s=0.0):
+def point(at_s, resident=0, swapped=0, waiting=0, *, filed=0, gpu_s=0.0, sm_s=0):
     return MemoryPoint(
         time_ns=int(at_s * S),
         resident_bytes=resident * GIB,
@@ -35,6 +35,7 @@ def point(at_s, resident=0, swapped=0, waiting=0, *, filed=0, gpu_s=0.0):
         filed_bytes=filed * GIB,
         waiting_bytes=waiting * GIB,
         gpu_time_ns=int(gpu_s * S),
+        sm_time_ns=sm_s * S,
     )
 
 
@@ -68,6 +69,31 @@ def test_work_is_a_share_of_the_time_it_was_seen_in():
     (work,) = work_of(MOVED)
 
     assert (work.start_ns, work.end_ns, work.share) == (0, 10 * S, 0.5)
+
+
+def test_sms_are_those_held_on_average_between_two_points():
+    wide = curve(point(0), point(10, sm_s=1000), point(20, sm_s=1000), point(30, sm_s=1320))
+    narrow = curve(point(5), point(15, sm_s=80), job="j-2")
+
+    held = [(m.at_ns // S, m.resident_bytes) for m in occupation_of([wide, narrow])]
+
+    assert held == [
+        (0, (100, 0)),
+        (5, (100, 8)),
+        (10, (0, 8)),
+        (15, (0, 0)),
+        (20, (32, 0)),
+        (30, (0, 0)),
+    ]
+
+
+def test_of_daemons_that_do_not_count_sms_none_are_drawn():
+    assert occupation_of(HISTORY.curves) == []
+    assert "SMs that kernels held" not in written(HISTORY)
+
+    counted = replace(HISTORY, curves=(curve(point(0), point(10, sm_s=50)),))
+
+    assert "SMs that kernels held, told from records; the line is all 8" in written(counted)
 
 
 def test_moments_have_what_all_jobs_hold():

@@ -1,8 +1,9 @@
 """Which points of the jobs' memory are kept, and which are not."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tandemd.core.model import MemoryWait, Usage
+from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.history import MOST_POINTS, STEP_NS, WORK_NS, Curve, Histories, Point
 
 MIB = 1 << 20
@@ -14,6 +15,8 @@ class Process:
 
     usage: Usage
     gpu: int = 0
+    process_id: int = 1
+    scaling: ScalingCurve | None = None
 
 
 @dataclass
@@ -139,6 +142,26 @@ def test_only_jobs_that_have_changed_are_looked_at():
         point(STEP_NS),
         point(2 * STEP_NS, 2 * MIB),
     ]
+
+
+def test_sms_are_counted_by_what_is_submitted_and_what_kernels_hold():
+    known = ScalingCurve(sm_counts=(8,), iteration_ns=(1,), held_sms=2.5)
+    processes = {n: Process(usage(n, work_ns=100), process_id=n, scaling=known) for n in (1, 2)}
+    job, histories = Job(processes=processes), Histories()
+
+    def sm_ns(at_ns, *work_ns, scaling=known):
+        for process, each_ns in zip(processes.values(), work_ns, strict=True):
+            process.usage = replace(process.usage, work_ns=each_ns)
+            process.scaling = scaling
+        histories.note(1)
+        return looked(histories, job, at_ns=at_ns)[1, 0].sm_ns
+
+    assert sm_ns(0, 100, 100) == 0  # what was before is not known
+    assert sm_ns(STEP_NS, 140, 100) == 100
+    assert sm_ns(2 * STEP_NS, 140, 108) == 120
+    assert sm_ns(3 * STEP_NS, 940, 908, scaling=None) == 120
+    del processes[2]
+    assert sm_ns(4 * STEP_NS, 944) == 130
 
 
 def test_looks_are_so_far_apart():

@@ -92,6 +92,14 @@ def test_an_iteration_tells_the_time_on_fewer_sms():
     assert curve.at(4) == pytest.approx(8 * MS, rel=0.01)
     assert curve.at(1) == pytest.approx(32 * MS, rel=0.01)
     assert (curve.source, curve.gamma, curve.recorded_sms) == ("predicted", 0, 8)
+    assert curve.held_sms == 8
+
+
+def test_kernels_hold_as_many_sms_as_their_blocks_need():
+    launch = record(MS, LAUNCH, ns=4 * MS, blocks=6)
+    few = replace(recorded(), records=launch + recorded().records[len(launch) :])
+
+    assert tell_scaling(few, SMS, SMS).held_sms == 3
 
 
 def test_another_number_of_sms_is_a_probe_of_how_little_they_mean():

@@ -8,6 +8,7 @@
 
 #include "dag/analysis/held.h"
 #include "dag/analysis/replay.h"
+#include "dag/analysis/sm_shares.h"
 
 namespace tandem::dag::analysis {
 namespace {
@@ -112,7 +113,7 @@ double factor_for(double wanted_ns, double most, Length length_ns) {
   return inside;
 }
 
-void count(const Window& window, Scaling* out) {
+void count(const Window& window, const SmLimits& limits, uint32_t sms, Scaling* out) {
   for (NodeId id = window.first; id < window.last; ++id) {
     const Operation& op = window.op(id);
     if (!runs_on_gpu(op.kind)) continue;
@@ -121,6 +122,8 @@ void count(const Window& window, Scaling* out) {
     if (!is_kernel(op.kind)) continue;
     out->kernel_ns = plus(out->kernel_ns, op.duration_ns);
     if (op.blocks == 0) out->gridless_ns = plus(out->gridless_ns, op.duration_ns);
+    const uint32_t demand = sm_demand(grid_of(op), limits, sms);
+    out->demand_ns += static_cast<double>(op.duration_ns) * demand / sms;
   }
 }
 
@@ -133,7 +136,7 @@ uint64_t whole_ns(double ns) {
 Scaling scaling(const Window& window, const Recording& recording,
                 const std::vector<uint32_t>& sm_counts, double gamma, const SmLimits& limits) {
   Scaling out;
-  count(window, &out);
+  count(window, limits, recording.sms, &out);
   const Schedule schedule = reconstruct(window, window.first, {});
   const auto lost_ns = held_between(lost(window, schedule, recording.held), recording.begin_ns,
                                     recording.end_ns);

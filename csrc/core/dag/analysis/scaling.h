@@ -43,6 +43,7 @@ struct Scaling {
   uint64_t reconstructed_ns = 0;  // the same by its parts, before kernels were scaled
   uint64_t kernel_ns = 0;    // predicted or measured time of kernels and graphs in it
   uint64_t gridless_ns = 0;  // of that, where the grid is not known: all SMs are taken to matter
+  double demand_ns = 0;      // of that, by the part of the SMs that hold the grid of each (waves.h)
   uint64_t operations = 0;   // on the GPU
   uint64_t untimed = 0;      // of these, that are taken to last 0 ns
   bool is_crowded = false;   // more than kMostAtOnce kernels could run at a time: no length is told
