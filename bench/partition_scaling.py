@@ -123,6 +123,7 @@ def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
         ThreadPoolExecutor(1) as pool,
     ):
         client.status()  # connects while the daemon has nothing else to do
+        _round(child)  # from then on it is known how long its kernels take
         asked = pool.submit(client.windows, workload, patience_s=PATIENCE_S)
         while not asked.done():
             _round(child)
