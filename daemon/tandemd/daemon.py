@@ -289,7 +289,7 @@ class Daemon:
         self._loop.scheduler.memory.line.capacity_bytes = capacity_bytes
         self._loop.watchdog.capacity_bytes = dict(capacity_bytes)
         self._loop.bounds.gpus = {gpu.index: gpu for gpu in gpus}
-        self._loop.scheduler.tuning.recalled = self._loop.remembered.trials_on(gpus)
+        self._loop.scheduler.tuning.recall(self._loop.remembered.trials_on(gpus))
 
     def _options(self, config: Config) -> Options:
         gpus = self._inventory.gpus()

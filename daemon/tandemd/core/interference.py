@@ -133,12 +133,17 @@ class Interference:
 
     def learn(self, trial: Trial) -> bool:
         """Take in what was measured; False: it cannot be interference, and teaches nothing."""
-        factor = trial.factor
-        if not (0 < factor <= MOST_FACTOR and trial.others):
+        if not _teaches(trial):
             return False
-        self._errors.append(abs(self.factor(trial.own, trial.others) - factor) / factor)
+        foretold = self.factor(trial.own, trial.others)
+        self._errors.append(abs(foretold - trial.factor) / trial.factor)
+        self._add(trial)
+        self.weights = solve(self._matrix, self._vector)
+        return True
+
+    def _add(self, trial: Trial) -> None:
         row = terms(trial.own, trial.others)
-        total = factor + row[-1] - 1  # of the factors of pairs, and the crowd
+        total = trial.factor + row[-1] - 1  # of the factors of pairs, and the crowd
         for i in _RANGE:
             # The prior stays what it is: only what was measured grows old.
             prior = RIDGE * PRIOR[i]
@@ -146,13 +151,18 @@ class Interference:
             for j in _RANGE:
                 base = RIDGE * (i == j)
                 self._matrix[i][j] = FORGET * (self._matrix[i][j] - base) + base + row[i] * row[j]
-        self.weights = solve(self._matrix, self._vector)
         self.count += 1
-        return True
 
     def recall(self, trials: Iterable[Trial]) -> None:
         """Take in what was measured before the daemon started, the oldest first."""
-        self.recalled += sum([self.learn(trial) for trial in trials])
+        known = [trial for trial in trials if _teaches(trial)]
+        for trial in known[:-REMEMBERED]:  # their errors would be forgotten: no need to foretell
+            self._add(trial)
+        if len(known) > REMEMBERED:
+            self.weights = solve(self._matrix, self._vector)
+        for trial in known[-REMEMBERED:]:
+            self.learn(trial)
+        self.recalled += len(known)
 
     def frozen(self) -> Interference:
         """The same, which learns no more: for other threads."""
@@ -162,6 +172,10 @@ class Interference:
     def error(self) -> float | None:
         """Mean of |predicted - measured| / measured, each predicted before it was learnt."""
         return sum(self._errors) / len(self._errors) if self._errors else None
+
+
+def _teaches(trial: Trial) -> bool:
+    return 0 < trial.factor <= MOST_FACTOR and bool(trial.others)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

@@ -35,8 +35,6 @@ class Tuning:
     tuners: dict[frozenset[int], Tuner] = field(default_factory=dict)  # by island
     wishes: dict[int, Change] = field(default_factory=dict)  # by job: what is fixed, and should not
     reasons: dict[int, str] = field(default_factory=dict)  # by job: of its newest change
-    # By GPU, the oldest first: what was measured on such a GPU before the daemon started.
-    recalled: Mapping[int, Sequence[Trial]] = field(default_factory=dict)
     _models: dict[frozenset[int], Interference] = field(default_factory=dict)
     _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs are its doing
     _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
@@ -99,12 +97,17 @@ class Tuning:
 
     def model_of(self, gpus: frozenset[int]) -> Interference:
         """How much jobs slow each other down there; it stays when the jobs have gone."""
-        model = self._models.get(gpus)
-        if model is None:
-            model = self._models[gpus] = Interference()
-            if len(gpus) == 1:
-                model.recall(self.recalled.get(min(gpus), ()))
-        return model
+        return self._models.setdefault(gpus, Interference())
+
+    def recall(self, measured: Mapping[int, Sequence[Trial]]) -> None:
+        """By GPU, the oldest first: what was measured on such a GPU before the daemon started.
+
+        A GPU whose model there is already has it. For when nobody waits yet: a thousand trials are
+        tens of milliseconds.
+        """
+        for gpu, trials in measured.items():
+            if (gpus := frozenset({gpu})) not in self._models:
+                self.model_of(gpus).recall(trials)
 
     def residual(self, job_id: int) -> float | None:
         """Of the last whole window of a job; None: there was none."""

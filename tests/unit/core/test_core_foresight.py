@@ -157,7 +157,7 @@ def test_what_is_measured_is_to_be_kept_and_recalled_it_decides_as_before(talk):
 def having_recalled(trials):
     """Of a daemon that was started when the jobs were there already."""
     talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
-    talk.core.tuning.recalled = {0: trials}
+    talk.core.tuning.recall({0: trials})
     for process_id, bound in ((1, Bound.COMPUTE), (2, Bound.MEMORY), (3, Bound.COPY)):
         talk.attach(process_id, NORMAL)
         classify(talk, process_id, bound)

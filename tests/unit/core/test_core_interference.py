@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tandemd.core.interference import (
     MOST_FACTOR,
     PRIOR,
+    REMEMBERED,
     Features,
     Interference,
     Neighbour,
@@ -123,17 +124,18 @@ def test_only_triples_tell_what_a_crowd_costs():
     assert pairs.factor(COMPUTE, [MEMORY, COPY]) == pytest.approx(wanted - 0.4, abs=0.05)
 
 
-def test_what_is_recalled_is_as_good_as_what_was_just_measured():
+@pytest.mark.parametrize("count", [0, 50, REMEMBERED, 200])
+def test_what_is_recalled_is_as_good_as_what_was_just_measured(count):
     chance, before, after = Random(5), Interference(), Interference()
-    trials = [trial(chance.uniform(1, 3), some(chance), some(chance)) for _ in range(50)]
+    trials = [trial(chance.uniform(1, 3), some(chance), some(chance)) for _ in range(count)]
     for each in trials:
         before.learn(each)
 
     after.recall([*trials, trial(0.0, COMPUTE, MEMORY)])
 
     assert (after.weights, after.error) == (before.weights, before.error)
-    assert (after.count, after.recalled, before.recalled) == (50, 50, 0)
-    assert after.frozen().recalled == 50
+    assert (after.count, after.recalled, before.recalled) == (count, count, 0)
+    assert after.frozen().recalled == count
 
 
 def test_what_changed_on_the_machine_is_found_again():

@@ -9,6 +9,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 from tandemd.core import tuning
 from tandemd.core.events import RequestsServed, ScalingTold, SetSms
 from tandemd.core.explain import explain
+from tandemd.core.interference import Features, Neighbour, Trial
 from tandemd.core.latency import RequestKind, percentile_ns
 from tandemd.core.model import Options, Split
 from tandemd.core.scaling import Curve
@@ -23,6 +24,19 @@ WORK_MS, EVERY_MS = 4, 10  # more than a third of the time, which is what each o
 def talking(*, tuner=True, **options):
     options = {"policy": "fair", "quantum_ns": 5 * MS, "tuner_window_ns": WINDOW_MS * MS} | options
     return Talk(Options(tuner=tuner, **options))
+
+
+def test_what_was_measured_before_is_taken_in_when_it_is_told_and_once():
+    own = Neighbour(Features(sm=0.5))
+    talk, trials = Talk(), [Trial(own=own, others=(own,), factor=2.0)]
+    told = talk.core.tuning
+    told.recall({0: trials})
+    told.recall({0: trials, 1: trials * 2})
+    trials.clear()
+
+    models = [told.model_of(frozenset(gpus)) for gpus in ({0}, {1}, {2}, {0, 1})]
+
+    assert [model.recalled for model in models] == [1, 2, 0, 0]
 
 
 def served(talk, process_id, *durations_ms):
