@@ -190,6 +190,8 @@ class Sessions:
         spec, known = self._spec(uid, hello), None
         if job_id not in self._scheduler.jobs:
             spec, known = self.remembered.take_back(job_id, spec)
+            if known is not None:  # before anybody hears that it is there
+                self.commands[job_id] = known.command
         gpu = self._gpu_index.of(hello.device_uuids)
         self.note(
             ProcessAttached(
@@ -205,10 +207,8 @@ class Sessions:
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),
         )
-        if known is not None:
-            self.commands[job_id] = known.command
-            if known.paused:
-                self.note(JobPaused(now_ns=now_ns, job_id=job_id))
+        if known is not None and known.paused:
+            self.note(JobPaused(now_ns=now_ns, job_id=job_id))
         group = self._scheduler.groups[self._scheduler.jobs[job_id].group_key]
         self._poller.add(pages, group=group.number, gpu=gpu)
 

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import struct
 
+import fake_shim
 import pytest
 from fake_shim import BATCH, CLASS_OFFSET, LATENCY, NORMAL
 from running_daemon import until
@@ -69,6 +71,19 @@ def test_a_paused_job_is_paused_again(daemon):
 
     assert again.is_held  # before its process has heard anything else
     assert the_job(daemon).status.state == pb.STATE_PAUSED
+
+
+def test_its_command_line_is_known_however_often_the_daemon_is_started(daemon):
+    launcher = daemon.start().connect()
+    launcher.socket.send(fake_shim.register("train.py --fast"))
+    _, body, _ = launcher.receive()
+    (job_id,) = struct.unpack_from("=Q", body)
+
+    for _ in range(3):
+        shim = daemon.shim(job_id=job_id)
+        assert the_job(daemon).command == "train.py --fast"
+        restarted(daemon)
+        shim.close()
 
 
 def test_a_job_that_has_ended_is_not_known_again(daemon, changed):
