@@ -19,7 +19,7 @@ from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
-from tandemd.state_file import state_path
+from tandemd.state_file import machine_name, state_path
 
 EPILOG = """\
 examples:
@@ -126,6 +126,7 @@ def serve(options: argparse.Namespace) -> None:
         os.environ,
         uid=os.geteuid(),
         own_runtime_dir=path.absolute() if is_named else None,
+        machine=machine_name(),
     )
     daemon = Daemon(
         config=config, directory=directory, soft_clock=options.clock == "softgpu", state=state

@@ -1,8 +1,9 @@
 """What the daemon still knows after a restart; edges/journal.py keeps it in a file.
 
 Belongs to the loop's thread. Nobody waits for the disk: what is to be kept is written by a thread
-of its own, all that came meanwhile at once. Without a file, or once it cannot be written, the
-daemon goes on as if it were for the first time.
+of its own, all that came meanwhile at once. What cannot be written is tried again with what comes
+next, for a file that says what was once is worse than none. Without a file the daemon goes on as if
+it were for the first time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import assert_never
 
 import msgspec
 import structlog
@@ -19,7 +21,16 @@ import structlog
 from tandemd.core.interference import Trial
 from tandemd.core.model import Job, JobSpec
 from tandemd.edges.gpus import Gpu
-from tandemd.edges.journal import GoneJob, Journal, JournalError, KeptJob, KeptTrial, Kind, Note
+from tandemd.edges.journal import (
+    MOST_TRIALS,
+    GoneJob,
+    Journal,
+    JournalError,
+    KeptJob,
+    KeptTrial,
+    Kind,
+    Note,
+)
 from tandemd.edges.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -32,11 +43,13 @@ class Remembered:
         """`at_once`: it is written by whoever has something to keep (virtual clock)."""
         self._journal: Journal | None = None
         self._worker = Worker("journal", at_once=at_once)
-        self._notes: deque[Note] = deque()
+        self._notes: deque[Note] = deque()  # from the loop's thread to the worker's
+        self._late = _Late()  # the worker's
+        self._was_written = True  # the last time that it was tried; the worker's
         self._kinds: dict[int, Kind] = {}  # by GPU
         self._trials: dict[Kind, tuple[Trial, ...]] = {}
         self._before: dict[int, KeptJob] = {}  # jobs that have not come back yet
-        self._jobs: dict[int, tuple[JobSpec, bool]] = {}  # as they were written; whether paused
+        self._jobs: dict[int, KeptJob] = {}  # as they were written
         if path is not None:
             self._open(path)
 
@@ -64,22 +77,16 @@ class Remembered:
 
     def keep_job(self, job: Job, command: str) -> None:
         """This is what it is to have if it comes back."""
-        now = (job.spec, job.paused)
-        if self._jobs.get(job.job_id) == now:
-            return
-        self._jobs[job.job_id] = now
-        spec: dict[str, object] = msgspec.to_builtins(job.spec)
-        self._keep(
-            [
-                KeptJob(
-                    job_id=job.job_id,
-                    uid=job.uid,
-                    spec=spec,
-                    paused=job.paused,
-                    command=command,
-                )
-            ]
+        now = KeptJob(
+            job_id=job.job_id,
+            uid=job.uid,
+            spec=msgspec.to_builtins(job.spec),
+            paused=job.paused,
+            command=command,
         )
+        if self._jobs.get(job.job_id) != now:
+            self._jobs[job.job_id] = now
+            self._keep([now])
 
     def forget_job(self, job_id: int) -> None:
         """It has ended."""
@@ -105,21 +112,52 @@ class Remembered:
             self._worker.do(self._write)
 
     def _write(self) -> None:
-        journal, notes = self._journal, []
         while self._notes:
-            notes.append(self._notes.popleft())
-        if journal is None or not notes:
+            self._late.take(self._notes.popleft())
+        notes = self._late.notes()
+        if self._journal is None or not notes:
             return  # an errand before this one took them
         try:
-            journal.write(notes)
+            self._journal.write(notes)
         except sqlite3.Error as error:
-            self._journal = None
-            _warn("the state file cannot be written, continuing without it", journal.path, error)
+            if self._was_written:
+                _warn(
+                    "the state file cannot be written, trying again with each change",
+                    self._journal.path,
+                    error,
+                )
+            self._was_written = False
+        else:
+            if not self._was_written:
+                log.info("the state file is written again", file=str(self._journal.path))
+            self._was_written = True
+            self._late = _Late()
 
     def _close(self) -> None:
+        self._write()
         journal, self._journal = self._journal, None
         if journal is not None:
             journal.close()
+
+
+class _Late:
+    """What is not in the file yet: of each job the newest only."""
+
+    def __init__(self) -> None:
+        self._trials: deque[KeptTrial] = deque(maxlen=MOST_TRIALS)
+        self._jobs: dict[int, KeptJob | GoneJob] = {}
+
+    def take(self, note: Note) -> None:
+        match note:
+            case KeptTrial():
+                self._trials.append(note)
+            case KeptJob(job_id=job_id) | GoneJob(job_id=job_id):
+                self._jobs[job_id] = note
+            case _:
+                assert_never(note)
+
+    def notes(self) -> list[Note]:
+        return [*self._trials, *self._jobs.values()]
 
 
 def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:

@@ -24,6 +24,7 @@ import msgspec
 from tandemd.core.interference import Trial
 
 APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 BUSY_S = 1.0  # for so long another daemon may be writing
 MOST_TRIALS = 1024  # of a kind of GPU; older ones count for less than a hundredth of the newest
 MOST_KINDS = 16  # of GPUs, those with the newest trials
@@ -124,9 +125,7 @@ class Journal:
                 "daemon.state"
             ) from error
         except sqlite3.DatabaseError as error:
-            raise JournalError(
-                f"{error}; if it is broken, move it away, and a new one is made"
-            ) from error
+            raise JournalError(f"{error}; {_remedy(error)}") from error
 
     def trials(self) -> dict[Kind, tuple[Trial, ...]]:
         """What was measured on each kind of GPU, the oldest first.
@@ -224,6 +223,13 @@ class Journal:
 def _make(path: Path) -> None:
     """Sure that there is a file, and that nobody else reads or exchanges it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = path.parent.stat()
+    if folder.st_uid not in (0, os.geteuid()) or folder.st_mode & OTHERS_WRITE:
+        raise JournalError(  # they could put a log beside it, which SQLite would take in
+            f"others may write to its directory (uid {folder.st_uid}, mode "
+            f"{stat.S_IMODE(folder.st_mode):04o}); `chmod go-w` it, or name a file in a directory "
+            "of your own in daemon.state"
+        )
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:
@@ -262,6 +268,22 @@ def _open(database: sqlite3.Connection) -> None:
         _pragma(database, f"user_version={len(MIGRATIONS)}")
 
 
+def _remedy(error: sqlite3.DatabaseError) -> str:
+    """What to do about it, by SQLite's primary code of it (sqlite.org/rescode.html)."""
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return (
+                f"another process had it for longer than {BUSY_S:g} s (`fuser` tells which); end "
+                "that, and start tandemd anew"
+            )
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            return "see whether its disk is full or broken, and start tandemd anew"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return "make it and its directory writable, or name another file in daemon.state"
+        case _:
+            return "if it is broken, move it away, and a new one is made"
+
+
 def _pragma(database: sqlite3.Connection, words: str) -> object:
     row = database.execute(f"PRAGMA {words}").fetchone()
     return None if row is None else row[0]
@@ -279,7 +301,7 @@ def _whole(database: sqlite3.Connection) -> Iterator[None]:
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
+        database.execute("COMMIT")
+    finally:
+        if database.in_transaction:  # after some errors SQLite has rolled it back already
+            database.execute("ROLLBACK")

@@ -1,5 +1,7 @@
 """The state file: what comes back from it, and what becomes of one that cannot be used."""
 
+import re
+import socket
 import sqlite3
 import stat
 from pathlib import Path
@@ -110,6 +112,40 @@ def test_notes_that_come_together_are_written_together_or_not_at_all(path):
     assert book.trials() == {}
 
 
+@pytest.mark.parametrize("undoes", ["ABORT", "ROLLBACK"])  # the statement, or all that came before
+def test_after_an_error_it_is_written_again(path, file, undoes):
+    book = Journal(path)
+    file.execute(
+        f"CREATE TRIGGER no BEFORE INSERT ON trials BEGIN SELECT RAISE({undoes}, 'no'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="no"):
+        book.write([kept(1)])
+    file.execute("DROP TRIGGER no")
+
+    book.write([kept(2)])
+
+    assert book.trials() == {CARD: (trial(2, one=0.3),)}
+
+
+def test_what_cannot_be_committed_does_not_stay_half_done(path, file):
+    book = Journal(path)
+    for words in (
+        "PRAGMA foreign_keys=ON",
+        "CREATE TABLE gpus (name TEXT PRIMARY KEY)",
+        "CREATE TABLE late (name REFERENCES gpus DEFERRABLE INITIALLY DEFERRED)",
+        "CREATE TRIGGER no AFTER INSERT ON trials BEGIN INSERT INTO late VALUES ('x'); END",
+    ):
+        file.execute(words)
+    book._database.execute("PRAGMA foreign_keys=ON")
+    with pytest.raises(sqlite3.IntegrityError):
+        book.write([kept(1)])
+    file.execute("DROP TRIGGER no")
+
+    book.write([kept(2)])
+
+    assert book.trials() == {CARD: (trial(2, one=0.3),)}
+
+
 def test_a_row_that_cannot_be_read_is_left_out(path, file):
     for text in ("{", "[]", '{"factor": "two"}', "null"):
         file.execute("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", (*CARD, text))
@@ -160,6 +196,52 @@ def test_a_place_where_nothing_can_be_made_is_told(path):
     assert "name another file in daemon.state" in warned(path)
 
 
+def test_a_file_that_another_process_holds_is_not_called_broken(path, file, monkeypatch):
+    monkeypatch.setattr(journal, "BUSY_S", 0)
+    file.execute("BEGIN EXCLUSIVE")
+
+    told = warned(path)
+
+    assert "another process" in told
+    assert "move it away" not in told
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "another process"),
+        (sqlite3.SQLITE_FULL, "disk is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, "disk is full"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "writable"),
+        (sqlite3.SQLITE_CANTOPEN, "writable"),
+        (sqlite3.SQLITE_CORRUPT, "move it away"),
+        (sqlite3.SQLITE_NOTADB, "move it away"),
+    ],
+)
+def test_it_is_said_what_to_do(path, monkeypatch, code, remedy):
+    error = sqlite3.DatabaseError("words of SQLite's")
+    error.sqlite_errorcode = code
+
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr(journal, "_open", fails)
+
+    told = warned(path)
+
+    assert told.startswith("words of SQLite's; ")
+    assert remedy in told
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_a_place_where_others_may_put_files_beside_it_is_refused(path, mode):
+    path.parent.mkdir()
+    path.parent.chmod(mode)
+
+    assert "others may write to its directory" in warned(path)
+    assert not path.exists()
+
+
 def test_what_is_no_file_is_told(path):
     path.mkdir(parents=True)
     assert "name another" in warned(path)
@@ -179,7 +261,7 @@ def test_a_file_that_cannot_be_written_any_more_is_told_once(path, file):
         remembered.keep_trials(3, [trial(1, one=0.5)])
 
     assert [line["event"] for line in logs] == [
-        "the state file cannot be written, continuing without it"
+        "the state file cannot be written, trying again with each change"
     ]
 
 
@@ -214,17 +296,39 @@ def test_a_daemon_without_a_file_keeps_nothing():
     [
         ("none", {"STATE_DIRECTORY": "/s"}, 0, None, None),
         ("/x/y", {"STATE_DIRECTORY": "/s"}, 0, "/own", "/x/y"),
-        ("auto", {"STATE_DIRECTORY": "/s:/t", "HOME": "/h"}, 7, "/own", "/s/state.db"),
+        ("auto", {"STATE_DIRECTORY": "/s:/t", "HOME": "/h"}, 7, "/own", "/s/state-m.db"),
+        ("auto", {"STATE_DIRECTORY": "/s:/t", "HOME": "/root"}, 0, "/own", "/s/state.db"),
         ("auto", {"HOME": "/h"}, 0, "/own", "/own/state.db"),
         ("auto", {"HOME": "/root"}, 0, None, "/var/lib/tandem/state.db"),
-        ("auto", {"HOME": "/h"}, 7, None, "/h/.local/state/tandem/state.db"),
-        ("auto", {"HOME": "/h", "XDG_STATE_HOME": "/x"}, 7, None, "/x/tandem/state.db"),
+        ("auto", {"HOME": "/h"}, 7, None, "/h/.local/state/tandem/state-m.db"),
+        ("auto", {"HOME": "/h", "XDG_STATE_HOME": "/x"}, 7, None, "/x/tandem/state-m.db"),
         ("auto", {}, 7, None, None),
     ],
 )
 def test_where_it_is(said, environ, uid, own, wanted):
     own_dir = Path(own) if own else None
 
-    found = state_file.state_path(said, environ, uid=uid, own_runtime_dir=own_dir)
+    found = state_file.state_path(said, environ, uid=uid, own_runtime_dir=own_dir, machine="m")
 
     assert found == (Path(wanted) if wanted else None)
+
+
+def test_machines_have_names_of_their_own_that_do_not_tell_their_ids(tmp_path):
+    names = []
+    for machine_id in ("0123456789abcdef" * 2, "0123456789abcdee" * 2):
+        (tmp_path / "id").write_text(f"{machine_id}\n")
+        names.append(state_file.machine_name(tmp_path / "id"))
+        assert state_file.machine_name(tmp_path / "id") == names[-1]
+        assert names[-1] not in machine_id
+
+    assert names[0] != names[1]
+    assert all(re.fullmatch("[0-9a-f]{16}", name) for name in names)
+
+
+@pytest.mark.parametrize("said", [b"", b"uninitialized\n", b"\xff", None])
+def test_a_machine_without_an_id_is_called_as_its_host(tmp_path, monkeypatch, said):
+    monkeypatch.setattr(socket, "gethostname", lambda: "node-7")
+    if said is not None:
+        (tmp_path / "id").write_bytes(said)
+
+    assert state_file.machine_name(tmp_path / "id") == "node-7"

@@ -72,6 +72,54 @@ def test_what_is_as_it_was_is_not_written_again(path):
     assert opened(path).claim_of(7).paused
 
 
+def test_what_could_not_be_written_is_written_with_the_next_change(path, monkeypatch):
+    monkeypatch.setattr(journal, "BUSY_S", 0)
+    before = opened(path)
+    for job_id in (7, 8):
+        before.keep_job(job(job_id, paused=True), "train.py")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with capture_logs() as logs:
+        before.keep_job(job(), "train.py")
+        before.keep_job(job(spec=replace(SPEC, memory_bytes=9)), "train.py")
+        before.forget_job(8)
+        other.execute("ROLLBACK")
+        before.keep_job(job(9), "")
+
+    after = opened(path)
+    assert after.claim_of(8) is None
+    assert after.claim_of(9) is not None
+    spec, kept = after.take_back(7, SPEC)
+    assert (spec.memory_bytes, kept.paused) == (9, False)
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("warning", "the state file cannot be written, trying again with each change"),
+        ("info", "the state file is written again"),
+    ]
+
+
+def test_what_could_not_be_written_is_written_in_the_end(path, monkeypatch):
+    monkeypatch.setattr(journal, "BUSY_S", 0)
+    before = opened(path)
+    before.keep_job(job(), "")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    before.forget_job(7)
+    other.execute("ROLLBACK")
+
+    before.close(1)
+
+    assert opened(path).claim_of(7) is None
+
+
+def test_a_command_that_is_told_later_is_written(path):
+    before = opened(path)
+    before.keep_job(job(), "")
+    before.keep_job(job(), "train.py")
+
+    assert opened(path).claim_of(7).command == "train.py"
+
+
 def test_a_field_that_the_other_version_did_not_know_is_as_asked_and_one_too_many_is_nothing(path):
     opened(path).keep_job(job(), "")
     file = sqlite3.connect(path)
