@@ -25,15 +25,16 @@ from tandemd.core.events import FindPlan, PlanFound
 from tandemd.core.exchange import EaseOf, resized
 from tandemd.core.interference import Interference
 from tandemd.core.kept_plans import Kept, Tally
-from tandemd.core.model import Group, Job, Options
+from tandemd.core.model import Group, Job, Options, Split
 from tandemd.core.planner import Planner
 from tandemd.core.planning import Outlook, how_to, outlook
 from tandemd.core.plans import Part, Plan, Valued
 from tandemd.core.policy import Policy
-from tandemd.core.space import said
+from tandemd.core.set_places import groups_asked
 
 Islands = Mapping[frozenset[int], list[Group]]
 Ring = tuple[frozenset[int], int]  # those who take turns: GPUs of an island, and a part; 0 = all
+Splits = Mapping[int, Split]  # by GPU
 ModelOf = Callable[[frozenset[int]], Interference]
 
 MOST_KEPT = 4  # plans that were
@@ -105,7 +106,7 @@ class Divisions:
         """Jobs came or went, what they are to have changed, or a window is over."""
         for gpus in list(self.by_island):
             if not options.planner or gpus not in islands:
-                self._dissolve(self.by_island.pop(gpus), islands.get(gpus, ()))
+                self._dissolve(self.by_island.pop(gpus), islands.get(gpus, ()), options.splits)
         for gpus, members in islands.items() if options.planner else ():
             division = self.by_island.setdefault(gpus, Division())
             self._look(gpus, division, members, policy, options, now_ns)
@@ -190,7 +191,7 @@ class Divisions:
     ) -> None:
         why_not = why_not_beside(members, gpus, policy, options)
         splits = [options.splits.get(gpu) for gpu in sorted(gpus)]
-        key = (why_not, splits, [(job.job_id, job.spec) for job in _jobs_of(members)])
+        key = (why_not, splits, [_said_of(job) for job in _jobs_of(members)])
         is_news = key != division.key
         if not is_news and (division.is_open or now_ns < division.look_at_ns):
             return
@@ -201,18 +202,20 @@ class Divisions:
             return
         division.seen = _in_time_alone(seen) if why_not else seen
         if is_news:
-            self._house(division, members, why_not)
+            self._house(division, members, why_not, options.splits)
         self._asked += 1
         division.asked, division.is_open = self._asked, True
         scene = division.seen.scene
         self._questions.append(FindPlan(gpus=gpus, number=division.asked, scene=scene))
 
-    def _house(self, division: Division, members: list[Group], why_not: str) -> None:
+    def _house(
+        self, division: Division, members: list[Group], why_not: str, splits: Splits
+    ) -> None:
         """Who has gone leaves its part; who has come takes turns in the largest, for now."""
         was_planned, division.why_not = not division.why_not, why_not
         if why_not:
             if was_planned:
-                self._dissolve(division, members)
+                self._dissolve(division, members, splits)
             return
         here = {job.display_name for job in _jobs_of(members)}
         new = here - {name for part in division.plan for name in part.members}
@@ -220,7 +223,10 @@ class Divisions:
         largest = max((p for p in stay if stay[p]), key=lambda part: part.groups, default=None)
         if largest is not None:
             stay[largest] += sorted(new)
-        division.plan = tuple(Part(part.groups, tuple(stay[part])) for part in stay if stay[part])
+        housed = tuple(Part(part.groups, tuple(stay[part])) for part in stay if stay[part])
+        if housed != division.plan:
+            division.plan = housed
+            division.planner.forget()
         self._place(division, members)
 
     def _keep(self, division: Division, members: Iterable[Group], now_ns: int) -> None:
@@ -248,18 +254,18 @@ class Divisions:
         for job in _jobs_of(members):
             part = division.part_of(job.display_name)
             job.part = numbers[frozenset(part.members)] if part else 0
-            if part is not None:
-                job.groups_wanted = part.groups
-            elif not said(job.spec):
-                job.groups_wanted = 0
+            job.groups_wanted = part.groups if part else 0  # all take turns on all there is
 
-    def _dissolve(self, division: Division, members: Iterable[Group]) -> None:
-        """Nobody keeps what a plan gave."""
+    def _dissolve(self, division: Division, members: Iterable[Group], splits: Splits) -> None:
+        """Nobody keeps what a plan gave; who said a size has that again."""
         division.plan, division.numbers = (), {}
+        division.planner.forget()
         for job in _jobs_of(members):
+            gpus = {process.gpu for process in job.processes.values()} & splits.keys()
+            asked = max((groups_asked(job.spec, splits[gpu]) for gpu in gpus), default=0)
             was_in, job.part = job.part, 0
-            if was_in and not said(job.spec):
-                job.groups_wanted = 0
+            if was_in or asked:
+                job.groups_wanted = asked
 
 
 def rings_of(islands: Islands) -> dict[Ring, list[Group]]:
@@ -317,6 +323,13 @@ def _tell(division: Division, members: Iterable[Group], now_ns: int) -> None:
             what = f"{part.groups} groups of SMs"
             what += f", in turns with {', '.join(others)}" if others else " of its own"
         job.tell(now_ns, f"planned: {what}: {division.why}")
+
+
+def _said_of(job: Job) -> tuple[object, ...]:
+    """All that a plan depends on of what was said of a job."""
+    spec = job.spec
+    sizes = (spec.sm_count, spec.sm_percent)
+    return (job.job_id, job.display_name, spec.job_class, spec.slo_p99_ns, *sizes)
 
 
 def _jobs_of(members: Iterable[Group]) -> list[Job]:

@@ -18,7 +18,7 @@ class Ease(IntEnum):
     """How little a job minds having a group less."""
 
     NEEDS = 0  # its objective, or a person, wants what it has
-    SPARES = 1  # it keeps its objective with much to spare
+    SPARES = 1  # it keeps its objective with much to spare, and has not missed with a group less
     FREE = 2  # it has no objective
 
 

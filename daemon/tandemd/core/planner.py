@@ -173,6 +173,10 @@ class Planner:
     _said: object = None  # of all jobs, when the plan was made
     _better: int = 0  # looks in a row
 
+    def forget(self) -> None:
+        """Go by the next plan that is found, whatever it is: `current` is not in force any more."""
+        self._said = None
+
     def look(self, scene: Scene) -> str:
         """Choose `current` anew; why it is another plan than before, empty: it is not.
 

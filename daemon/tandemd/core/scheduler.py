@@ -558,7 +558,8 @@ class Scheduler:
         self.residency.watch(process, job)
         self.checkpoints.watch(process, job)
         self._bind(group, event.now_ns)
-        if split := self.options.splits.get(event.gpu):
+        split = self.options.splits.get(event.gpu)
+        if split and event.gpu not in self.divisions.planned_gpus:
             job.groups_wanted = job.groups_wanted or groups_asked(job.spec, split)
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()

@@ -186,6 +186,13 @@ class Tuner:
         watch = self._watches.get(job_id)
         return watch.residual if watch else None
 
+    def can_spare(self, job_id: int, size: int, band: float) -> bool:
+        """It had much to spare in its last whole window, and has not missed with this size."""
+        watch = self._watches.get(job_id)
+        if watch is None or watch.residual is None:
+            return False
+        return watch.residual > 2 * band and watch.here.floor < size
+
     def is_due(self, settings: Settings, now_ns: int) -> bool:
         """Some window may be over; constant time."""
         return self._is_sure or now_ns - self._full_since_ns >= settings.window_ns

@@ -118,7 +118,7 @@ class Tuning:
         self, gpus: frozenset[int], members: list[Group], policy: Policy, options: Options
     ) -> dict[int, Sizes]:
         division = self.divisions.by_island.get(gpus)
-        if division is None or len(division.plan) < 2:
+        if division is None or division.why_not:
             return sizes_on(members, policy, options)
         return planned_sizes(division, _jobs_of(members), self._ease(_jobs_of(members), options))
 
@@ -132,9 +132,9 @@ class Tuning:
                 return Ease.NEEDS
             if not job.spec.slo_p99_ns:
                 return Ease.FREE
-            residual = self.residual(job.job_id)
-            has_much = residual is not None and residual > 2 * options.tuner_band
-            return Ease.SPARES if has_much else Ease.NEEDS
+            less, band = job.groups_wanted - 1, options.tuner_band
+            spares = any(t.can_spare(job.job_id, less, band) for t in self.tuners.values())
+            return Ease.SPARES if spares else Ease.NEEDS
 
         return ease
 
@@ -147,7 +147,8 @@ class Tuning:
         self.wishes.pop(change.job_id, None)
         self.reasons[change.job_id] = change.why
         job = group.jobs[change.job_id]
-        if job.part:
+        division = self.divisions.of(job)
+        if division is not None and not division.why_not:
             return self._exchange(job, change, members, options, now_ns)
         if job.set is not None:
             return self._regroup(job, change, now_ns)

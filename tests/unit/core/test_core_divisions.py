@@ -181,6 +181,99 @@ def test_who_comes_takes_turns_in_the_largest_part_until_there_is_a_plan():
     assert not talk.is_open(4)
 
 
+def side_by_side(options=GREEN, **spec):
+    """Five groups to one job, and three to the other."""
+    talk = Planned(options)
+    talk.attach(1, **spec)
+    talk.tell(1, ms=10, knee=5)
+    talk.come(2, knee=3)
+    talk.windows(WINDOWS + 1)
+    assert talk.parts == {("j-1",): 5, ("j-2",): 3}
+    return talk
+
+
+def answered(talk):
+    """The newest question, and only that."""
+    division = talk.core.divisions.by_island[HERE]
+    found = tuple(alternatives(division.seen.scene))
+    number = division.asked
+    talk.say(PlanFound(now_ns=talk.now_ns, gpus=HERE, number=number, found=found))
+
+
+def test_who_leaves_and_is_back_before_the_answer_has_its_part_again():
+    talk = Planned(GREEN)
+    talk.register(1)
+    talk.attach(1)
+    talk.tell(1, ms=10, knee=5)
+    talk.come(2, knee=3)
+    talk.windows(WINDOWS + 1)
+    before, talk.answers = talk.parts, False
+
+    talk.leave(1)
+    talk.attach(11, job_id=1)
+    talk.tell(11, ms=10, knee=5)
+    assert len(talk.parts) == 1
+    answered(talk)
+
+    assert talk.parts == before == {("j-1",): 5, ("j-2",): 3}
+
+
+def test_a_plan_is_in_force_again_when_what_stood_against_it_is_over_before_an_answer():
+    talk = side_by_side()
+    before, talk.answers = talk.parts, False
+
+    talk.attach(3, uid=1001)
+    assert talk.parts == {}
+    talk.leave(3)
+    answered(talk)
+
+    assert talk.parts == before
+    assert len(talk.core.rings) == 2
+
+
+def test_where_all_take_turns_who_said_a_size_has_no_set_of_its_own():
+    talk = side_by_side()
+
+    talk.come(3, sm_percent=100)
+
+    assert talk.parts == {("j-1", "j-2", "j-3"): 8}
+    assert set(talk.sets.values()) == {Span(0, 8)}
+
+
+def test_a_process_that_follows_asks_for_no_set_where_all_take_turns():
+    talk = side_by_side()
+    talk.come(3, sm_percent=100)
+
+    talk.attach(4, job_id=3, sm_percent=100)
+
+    assert set(talk.sets.values()) == {Span(0, 8)}
+
+
+@pytest.mark.parametrize("percent", [25, 100])
+def test_who_said_a_size_asks_for_it_again_when_nobody_goes_by_plans_any_more(percent):
+    talk = side_by_side()
+    talk.answers = False
+    talk.come(3, sm_percent=percent)
+
+    talk.attach(4, uid=1001)
+    assert talk.core.jobs[3].groups_wanted == 8 * percent // 100
+
+    talk.leave(4)
+    talk.core.change_options(replace(GREEN, planner=False), now_ns=talk.now_ns)
+    assert talk.core.jobs[3].groups_wanted == 8 * percent // 100
+
+
+def test_what_no_plan_depends_on_is_no_reason_to_look():
+    talk = side_by_side()
+    asked = talk.core.divisions.by_island[HERE].asked
+
+    talk.update(1, memory_bytes=1 << 30)
+    assert talk.core.divisions.by_island[HERE].asked == asked
+
+    talk.update(1, memory_bytes=1 << 30, job_class=BATCH)
+    assert talk.core.divisions.by_island[HERE].asked == asked + 1
+
+
 def test_an_answer_to_an_older_question_is_of_no_use():
     talk = Planned(GREEN)
     talk.come(1, knee=4)
@@ -371,6 +464,42 @@ def test_the_tuner_takes_groups_from_the_part_that_minds_least_and_the_plan_stay
 
     talk.core.change_options(replace(options, tuner=False), now_ns=talk.now_ns)
     assert talk.parts == before
+
+
+def served_by_need(talk, windows, **needs):
+    """Requests of these jobs take 7 ms on so many groups, and 12 on fewer; the plans since then."""
+    plans = []
+    for _ in range(windows):
+        for _ in range(25):
+            for name, need in needs.items():
+                job = talk.core.jobs[int(name[1:])]
+                talk.serves(job.job_id, 7 if job.set.count >= need else 12)
+            talk.now_ns += 15 * MS
+        talk.tick()
+        plans.append(talk.parts)
+    return plans
+
+
+def test_who_missed_with_a_group_less_does_not_give_it_again():
+    talk = Planned(replace(GREEN, tuner=True))
+    for job_id in (1, 2):
+        talk.come(job_id, ms=2, knee=5, slo_p99_ns=10 * MS)
+
+    plans = served_by_need(talk, 12, j1=4, j2=5)
+
+    assert {("j-1",): 3, ("j-2",): 5} in plans
+    assert all(plan == plans[6] for plan in plans[6:])
+
+
+def test_the_tuner_cuts_nobody_out_of_a_plan_in_which_all_take_turns():
+    talk = Planned(replace(GREEN, tuner=True))
+    talk.come(1, ms=2, knee=8)
+    talk.come(2, ms=7, knee=8, slo_p99_ns=10 * MS)
+
+    plans = served_by_need(talk, 12, j2=4)
+
+    assert plans == [{("j-1", "j-2"): 8}] * 12
+    assert set(talk.sets.values()) == {Span(0, 8)}
 
 
 def test_no_part_grows_beyond_the_knee_of_its_jobs():
