@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -32,6 +33,7 @@ from tandemd.core.events import (
     UsageSampled,
     WakeAt,
 )
+from tandemd.core.model import Job
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Valued
 from tandemd.core.scheduler import Scheduler
@@ -97,6 +99,7 @@ class Loop:
         self.checkpoint: Callable[[CheckpointProcess], None] = lambda _: None
         self.started_ns = 0
         self.last_round_ns = 0
+        self._failures: dict[frozenset[int], str] = {}  # to find a plan; of the worker's thread
         self._posted: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
@@ -202,20 +205,29 @@ class Loop:
     def _find_plan(self, question: FindPlan) -> None:
         """On the worker's thread."""
         found: tuple[Valued, ...] = ()
+        failure = ""
         try:
             found = tuple(alternatives(question.scene))
-        finally:  # whatever happens, the next question may come
+        except Exception as error:  # whatever happens, the next question may come
+            failure = f"{type(error).__name__}: {error}"
+            if failure != self._failures.get(question.gpus):  # else once a window
+                log.exception("no plan was found, the one before stays", gpus=[*question.gpus])
+        if failure:
+            self._failures[question.gpus] = failure
+        else:
+            self._failures.pop(question.gpus, None)
 
-            def answer() -> None:
-                event = PlanFound(
-                    now_ns=self.clock.now_ns(),
-                    gpus=question.gpus,
-                    number=question.number,
-                    found=found,
-                )
-                self.handle(event)
+        def answer() -> None:
+            event = PlanFound(
+                now_ns=self.clock.now_ns(),
+                gpus=question.gpus,
+                number=question.number,
+                found=found,
+                failure=failure,
+            )
+            self.handle(event)
 
-            self.post(answer)
+        self.post(answer)
 
     def _wait_real(self) -> bool:
         timeout_ns = QUIET_ROUND_NS
@@ -287,11 +299,15 @@ class Loop:
                 process=process,
                 sms=given_sms(job, process.gpu, options),
                 sm_count=options.sm_counts.get(process.gpu, 0),
-                has_own_sms=has_own_sms(job, self.scheduler.others_at_once(job), process.gpu),
+                has_own_sms=partial(self._has_own_sms, job, process.gpu),
             )
             for job, process in self.scheduler.to_scale()
             if process.usage.iterations
         ]
+
+    def _has_own_sms(self, job: Job, gpu: int) -> bool:
+        """Looks at every other job: to be asked only where a record has come."""
+        return has_own_sms(job, self.scheduler.others_at_once(job), gpu)
 
     def _totals_ns(self) -> dict[object, int]:
         totals_ns: dict[object, int] = {}

@@ -9,7 +9,7 @@ another length on as many SMs as before makes all that was recorded before a thi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ class Wanted:
     process: Process
     sms: int  # that it may use; 0 = not known
     sm_count: int  # of its GPU
-    has_own_sms: bool  # nobody else uses these, also while others run
+    has_own_sms: Callable[[], bool]  # nobody else uses these, also while others run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Scalings:
             return
         watch.is_asked, watch.is_telling = False, True
         is_alone = window.shared_ns <= MOST_SHARED * window.busy_ns
-        if not (one.has_own_sms or is_alone):
+        if not (is_alone or one.has_own_sms()):
             self._told.append(_Told(process_id, one.sms, None, SHARED))
             return
         taken, mix = dict(watch.taken), one.process.mix

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tandemd.core.interference import PRIOR, Interference
-from tandemd.core.planner import BETTER, WINDOWS, Planner, best
+from tandemd.core.planner import BAND, BETTER, WINDOWS, Planner, best
 from tandemd.core.plans import Gpu, Scene, Worker
 
 MS = 1_000_000
@@ -86,13 +86,23 @@ class PlannerModel(RuleBasedStateMachine):
         found = best(scene)
         if not is_news:
             now = scene.value(self.plan)
-            keeps_more = found.missed < now.missed
-            gets_more = found.missed == now.missed and found.progress > (1 + BETTER) * now.progress
-            self.better = self.better + 1 if keeps_more or gets_more else 0
+            balance = sum(self.gain(name, found, now) for name in self.jobs)
+            gets_more = balance == 0 and found.progress > (1 + BETTER) * now.progress
+            self.better = self.better + 1 if balance > 0 or gets_more else 0
             if self.better < WINDOWS:
                 return False
         self.plan, self.better = found.plan, 0
         return True
+
+    def gain(self, name, found, now):
+        """1: an objective that is missed now is kept for sure; -1: one that is kept is not."""
+        slo_ns = self.jobs[name]["slo_ms"] * MS
+        before_ns, after_ns = (each.forecasts[name].p99_ns for each in (now, found))
+        if not slo_ns:
+            return 0
+        if before_ns > slo_ns:
+            return int(after_ns <= (1 - BAND) * slo_ns)
+        return -int(after_ns > max((1 - BAND) * slo_ns, before_ns))
 
 
 TestPlannerModel = PlannerModel.TestCase

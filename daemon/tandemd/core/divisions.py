@@ -57,6 +57,7 @@ class Division:
     key: object = None  # what the newest question was asked of
     asked: int = 0  # its number
     is_open: bool = False  # it waits for its answer
+    failure: str = ""  # why the newest answer has no plan
     look_at_ns: int = 0  # again
     numbers: dict[frozenset[str], int] = field(default_factory=dict)  # of parts, by their jobs
 
@@ -123,7 +124,7 @@ class Divisions:
             return False
         seen = division.seen
         assert seen is not None
-        division.is_open = False
+        division.is_open, division.failure = False, event.failure
         if not event.found:
             return False
         division.others = event.found
@@ -146,6 +147,11 @@ class Divisions:
         """Requests of a job ended."""
         if division := self.of(job):
             division.tally.take(job, durations_ns, now_ns)
+
+    def forget(self, job: Job) -> None:
+        """Its requests are told in another way from now on."""
+        if division := self.of(job):
+            division.tally.forget(job)
 
     def revert(self, islands: Islands) -> None:
         """Back to what was planned: nobody tunes it any more."""
@@ -201,6 +207,7 @@ class Divisions:
             division.why_not = "how many SMs it has is not known"
             return
         division.seen = _in_time_alone(seen) if why_not else seen
+        division.planner.band = options.tuner_band
         if is_news:
             self._house(division, members, why_not, options.splits)
         self._asked += 1

@@ -242,6 +242,7 @@ class PlanFound:
     gpus: frozenset[int]
     number: int  # of the question
     found: tuple[Valued, ...]  # the best plan of each kind, best first; empty: it failed
+    failure: str = ""  # why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

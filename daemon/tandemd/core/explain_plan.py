@@ -22,13 +22,18 @@ def plan_lines(scheduler: Scheduler, job: Job, now_ns: int) -> list[str]:
         why_not = f"plan: time, all take turns: {division.why_not}"
         return [why_not, *_came(division, job, now_ns)]
     if division.valued is None:
-        return ["plan: none yet: it is being made"]
+        return [f"plan: none yet: {_why_none(division)}"]
     return [
         f"plan: {division.valued.kind}: {_where(division, job)}, since {division.why}",
         *_came(division, job, now_ns),
         *_not_taken(division),
+        *([f"plan: no other is looked for: {_why_none(division)}"] if division.failure else []),
         *_before(division, job),
     ]
+
+
+def _why_none(division: Division) -> str:
+    return f"none was found ({division.failure})" if division.failure else "it is being made"
 
 
 def _where(division: Division, job: Job) -> str:

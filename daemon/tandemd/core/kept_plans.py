@@ -6,6 +6,7 @@ alone; of who has some the part of those expected that was answered.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -39,7 +40,7 @@ class Tally:
 
     since_ns: int = 0
     iterations: dict[str, int] = field(default_factory=dict)  # there were at that moment
-    durations_ns: dict[str, list[int]] = field(default_factory=dict)  # MOST of each at most
+    durations_ns: dict[str, deque[int]] = field(default_factory=dict)  # the newest MOST of each
     served: dict[str, int] = field(default_factory=dict)  # requests, however many
 
     @staticmethod
@@ -50,10 +51,15 @@ class Tally:
     def take(self, job: Job, durations_ns: Iterable[int], now_ns: int) -> None:
         """Requests that ended just now; those that began before tell nothing."""
         name = job.display_name
-        known = self.durations_ns.setdefault(name, [])
+        known = self.durations_ns.setdefault(name, deque(maxlen=MOST))
         fresh = [one_ns for one_ns in durations_ns if now_ns - one_ns >= self.since_ns]
         self.served[name] = self.served.get(name, 0) + len(fresh)
-        known += fresh[: MOST - len(known)]
+        known += fresh
+
+    def forget(self, job: Job) -> None:
+        """What its requests were so far is not compared with what they are from now on."""
+        self.durations_ns.pop(job.display_name, None)
+        self.served.pop(job.display_name, None)
 
     def measured(
         self, jobs: Iterable[Job], workers: Mapping[str, Worker], now_ns: int
@@ -69,7 +75,7 @@ class Tally:
             return None
         served = self.served.get(name, 0)
         if worker.rate and served >= ENOUGH:
-            p99_ns = percentile_ns(self.durations_ns[name], 0.99)
+            p99_ns = percentile_ns(tuple(self.durations_ns[name]), 0.99)
             progress = min(1.0, served / (worker.rate * over_ns / 1e9))
             return Measured(over_ns=over_ns, progress=progress, p99_ns=p99_ns)
         ended = _iterations(job) - self.iterations.get(name, 0)

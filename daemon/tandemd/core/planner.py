@@ -7,7 +7,7 @@ all others share what is left.
 
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
 went or what was said of one is another, and else only where it was clearly better in `WINDOWS`
-looks in a row.
+looks in a row: keeps more objectives by `BAND` or more, or promises more progress by `BETTER`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
 FEW = 16  # jobs; of more, best fit does not try everything either,
 SPARES = (0, 2, 8)  # but to keep so many groups
 BETTER = 0.07  # of the progress that is
+BAND = 0.1  # of an objective: what is foretold so near to it may as well miss it
 WINDOWS = 2
 _DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
 
@@ -170,6 +171,7 @@ class Planner:
     """Holds on to a plan until another one is better for some time. Belongs to one thread."""
 
     current: Valued | None = None
+    band: float = BAND
     _said: object = None  # of all jobs, when the plan was made
     _better: int = 0  # looks in a row
 
@@ -194,7 +196,8 @@ class Planner:
             self.current, self._said, self._better = found, said, 0
             return "other jobs are there, or something else was said of one"
         now = self.current = scene.value(before.plan)
-        self._better = self._better + 1 if _is_clearly_better(found, now) else 0
+        is_better = _is_clearly_better(found, now, scene, self.band)
+        self._better = self._better + 1 if is_better else 0
         if self._better < WINDOWS:
             return ""
         self.current, self._better = found, 0
@@ -210,7 +213,16 @@ def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
     return frozenset((w.name, w.weight, w.slo_ns, w.groups, w.share, *of_gpu) for w in workers)
 
 
-def _is_clearly_better(found: Valued, now: Valued) -> bool:
-    if found.missed != now.missed:
-        return found.missed < now.missed
+def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) -> bool:
+    """What is foretold near an objective is not sure: it moves with what is measured."""
+    gained = lost = 0
+    for name, before in now.forecasts.items():
+        slo_ns, p99_ns = scene.workers[name].slo_ns, found.forecasts[name].p99_ns
+        is_sure = p99_ns <= (1 - band) * slo_ns
+        if scene.misses(name, before):
+            gained += is_sure
+        elif slo_ns:
+            lost += not is_sure and p99_ns > before.p99_ns
+    if gained != lost:
+        return gained > lost
     return found.progress > (1 + BETTER) * now.progress

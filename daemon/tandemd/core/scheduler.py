@@ -789,7 +789,6 @@ class Scheduler:
                 process.curve, process.curve_ns = event.curve, event.now_ns
             case RequestsServed():
                 self.tuning.take(event, job)
-                self.divisions.served(job, event.durations_ns, event.now_ns)
             case ScalingTold():
                 take_scaling(process, event)
 

@@ -48,8 +48,10 @@ class Tuning:
         """Requests of a process of the job ended."""
         if event.kind > job.latency.kind:
             job.latency.restart(event.kind)
+            self.divisions.forget(job)
         if event.kind is job.latency.kind:
             job.latency.add(event.durations_ns, event.now_ns)
+            self.divisions.served(job, event.durations_ns, event.now_ns)
             for tuner in self.tuners.values():
                 tuner.take(job.job_id, event.durations_ns, event.now_ns)
 

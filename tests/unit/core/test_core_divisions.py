@@ -7,7 +7,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import FindPlan, PlanFound, RequestsServed, ScalingTold
 from tandemd.core.explain import explain
-from tandemd.core.latency import RequestKind
+from tandemd.core.latency import MOST, RequestKind
 from tandemd.core.model import Options, Split
 from tandemd.core.planner import WINDOWS, alternatives
 from tandemd.core.scaling import Curve
@@ -66,13 +66,13 @@ class Planned(Talk):
         for _ in range(count):
             self.tick(after_ms=WINDOW_MS)
 
-    def serves(self, process_id, *durations_ms):
+    def serves(self, process_id, *durations_ms, kind=RequestKind.MARKED):
         for duration_ms in durations_ms:
             self.now_ns += int(duration_ms * MS)
             ended = RequestsServed(
                 now_ns=self.now_ns,
                 process_id=process_id,
-                kind=RequestKind.MARKED,
+                kind=kind,
                 durations_ns=(int(duration_ms * MS),),
             )
             self.say(ended)
@@ -417,6 +417,46 @@ def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
     assert "plan: not space: it promises " in large
     assert "plan: progress 1.00 is foretold and " in large
     assert "ms is foretold and 4.0 ms measured" in server
+
+
+def test_what_is_measured_under_a_plan_is_of_requests_of_one_kind():
+    talk = three()
+    division = talk.core.divisions.by_island[HERE]
+
+    talk.serves(2, *[40] * 20, kind=RequestKind.BURST)
+    assert 40 * MS not in division.tally.durations_ns.get("j-2", ())
+
+    other = side_by_side()
+    tally = other.core.divisions.by_island[HERE].tally
+    other.serves(1, *[40] * 20, kind=RequestKind.BURST)
+    assert len(tally.durations_ns["j-1"]) == 20
+    other.serves(1, 4)
+    assert list(tally.durations_ns["j-1"]) == [4 * MS]
+
+
+def test_the_newest_requests_under_a_plan_are_those_that_are_measured():
+    talk = side_by_side()
+    tally, job = talk.core.divisions.by_island[HERE].tally, talk.core.jobs[1]
+
+    tally.take(job, [7 * MS] * MOST, talk.now_ns + 7 * MS)
+    tally.take(job, [9 * MS] * MOST, talk.now_ns + 9 * MS)
+
+    assert set(tally.durations_ns["j-1"]) == {9 * MS}
+    assert tally.served["j-1"] == 2 * MOST
+
+
+def test_why_no_plan_was_found_is_told():
+    talk = Planned(GREEN)
+    talk.answers = False
+    talk.attach(1)
+    assert said(talk) == "plan: none yet: it is being made"
+
+    (question,) = talk.of(FindPlan)
+    why = "ZeroDivisionError: division by zero"
+    failed = PlanFound(now_ns=talk.now_ns, gpus=HERE, number=question.number, found=(), failure=why)
+    talk.say(failed)
+
+    assert said(talk) == f"plan: none yet: none was found ({why})"
 
 
 def test_what_came_of_a_plan_is_remembered_when_another_one_is_in_force():

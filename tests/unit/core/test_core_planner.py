@@ -203,6 +203,32 @@ def test_an_objective_that_is_missed_is_reason_enough():
     assert "is to miss 0 objectives and not 1" in planner.look(busier)
 
 
+def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
+    """The rate moves about one at which all in turns on all SMs just misses the objective."""
+    trainer, plans, planner = worker("trainer", 20), [], Planner()
+
+    def at_rate(rate):
+        return scene(worker("server", 4, knee=4, slo_ns=17 * MS, rate=rate), trainer)
+
+    kept = [best(at_rate(rate)).kind for rate in (8.0, 20.0)]
+    assert kept == ["time", "space"]
+    for rate in (20.0, 20.0, 8.0, 8.0) * 10:
+        planner.look(at_rate(rate))
+        plans.append(planner.current.plan)
+
+    assert len(set(plans)) == 1
+
+
+def test_what_was_chosen_is_chosen_anew_once_it_is_not_in_force():
+    planner, here = Planner(), scene(worker("a", knee=4), worker("b", knee=4))
+    planner.look(here)
+    assert planner.look(here) == ""
+
+    planner.forget()
+
+    assert planner.look(here)
+
+
 def test_jobs_that_came_or_went_are_planned_for_at_once():
     planner = Planner()
     planner.look(scene(worker("a"), worker("b")))

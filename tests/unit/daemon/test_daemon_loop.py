@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 from tandem import _native
-from tandemd.core.events import ProcessAttached, ProcessExited
+from tandemd.core.events import FindPlan, PlanFound, ProcessAttached, ProcessExited
 from tandemd.core.explain import explain
 from tandemd.core.model import JobSpec
 from tandemd.core.scheduler import Scheduler
@@ -43,3 +43,23 @@ def test_something_posted_that_fails_stops_nobody_else():
     loop._round(notable=False)
 
     assert done == [True]
+
+
+def test_a_search_for_a_plan_that_fails_is_told_once_and_the_next_question_is_asked(monkeypatch):
+    told, failures = [], []
+    clock = SimpleNamespace(is_virtual=True, now_ns=lambda: 1)  # so that a search is made at once
+    loop = Loop(scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=None)
+
+    def handle(event):
+        if isinstance(event, PlanFound):
+            failures.append(event.failure)
+
+    monkeypatch.setattr(loop, "handle", handle)
+    monkeypatch.setattr("tandemd.loop.log.exception", lambda text, **facts: told.append(text))
+    for scene in (None, None, SimpleNamespace(workers={})):
+        loop.perform(FindPlan(gpus=frozenset({0}), number=1, scene=scene))
+        loop._round(notable=False)
+
+    assert [failure.partition(":")[0] for failure in failures] == ["AttributeError"] * 3
+    assert failures[0] == failures[1] != failures[2]
+    assert len(told) == 2

@@ -74,7 +74,7 @@ def scalings(poller):
 def wanted(sms=SMS, **usage):
     usage = Usage(process_id=1, iterations=3, **usage)
     process = Process(process_id=1, job_id=1, gpu=0, usage=usage)
-    return Wanted(process=process, sms=sms, sm_count=SMS, has_own_sms=False)
+    return Wanted(process=process, sms=sms, sm_count=SMS, has_own_sms=lambda: False)
 
 
 def look(scalings, at_ms, one=None, *, goes_on=True):
@@ -252,7 +252,7 @@ def test_a_record_beside_others_is_told_only_if_they_had_other_sms(scalings, pol
     assert (told.curve, told.doubt) == (None, "others used its SMs while it was recorded")
     look(scalings, 8 + RETRY_NS // MS)
     poller.newest = recorded(begin_ms=8 + RETRY_NS // MS, shared_ms=1)
-    (told,) = look(scalings, 20 + RETRY_NS // MS, replace(wanted(), has_own_sms=True))
+    (told,) = look(scalings, 20 + RETRY_NS // MS, replace(wanted(), has_own_sms=lambda: True))
 
     assert told.curve is not None
 
