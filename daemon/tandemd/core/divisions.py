@@ -5,7 +5,7 @@ and take turns on it; those of different parts run side by side, each on SMs of 
 
 Rules
 1. What plans depend on is looked at when jobs come or go or something else is said of one, and once
-   a window. Plans are made elsewhere, for that takes milliseconds: `FindPlan` asks for one, and
+   a window. Plans are made elsewhere, for that takes up to 0.1 s: `FindPlan` asks for one, and
    `PlanFound` answers. An answer to an older question is of no use.
 2. Which plan it goes by, and for how long, is the planner's (planner.py).
 3. Until its plan is there a job that has come takes turns with those of the largest part, and who

@@ -18,6 +18,7 @@ from itertools import combinations, pairwise
 from math import comb, inf
 
 from tandemd.core.plans import Part, Plan, Scene, Valued, Worker, objectives
+from tandemd.core.search import Search
 
 MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
 FEW = 16  # jobs; of more, best fit does not try everything either,
@@ -30,13 +31,15 @@ _DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
 
 def best(scene: Scene) -> Valued:
     """The best plan; there is at least one job."""
-    return max(map(scene.value, candidates(scene)), key=lambda valued: valued.rank)
+    search = Search.through(scene)
+    return max(map(search.value, candidates(search)), key=lambda valued: valued.rank)
 
 
 def alternatives(scene: Scene) -> list[Valued]:
     """The best plan of each kind, best first; there is at least one job."""
     found: dict[str, Valued] = {}
-    for valued in map(scene.value, candidates(scene)):
+    search = Search.through(scene)
+    for valued in map(search.value, candidates(search)):
         if valued.kind not in found or valued.rank > found[valued.kind].rank:
             found[valued.kind] = valued
     return sorted(found.values(), key=lambda valued: valued.rank, reverse=True)

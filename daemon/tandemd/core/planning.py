@@ -44,7 +44,7 @@ class Outlook:
     doubts: tuple[str, ...]
 
     def alternatives(self) -> list[Valued]:
-        """The best plan of each kind, best first; none without jobs. Takes milliseconds."""
+        """The best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
         return alternatives(self.scene) if self.scene.workers else []
 
     def taking_turns(self) -> Valued | None:

@@ -21,8 +21,9 @@ of one that answers requests at a rate, the part of them that it answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf, log
 
 from tandemd.core.interference import Features, Interference, Neighbour
@@ -67,6 +68,7 @@ class Part:
 
 
 Plan = tuple[Part, ...]
+Seat = tuple[str, int]  # a job, and the groups of the part that it is in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +126,20 @@ class Scene:
         slo_ns = self.workers[name].slo_ns
         return bool(slo_ns) and forecast.p99_ns > slo_ns
 
-    def forecast(self, part: Part, others: Sequence[Part]) -> Iterator[tuple[str, Forecast]]:
+    def forecast(self, part: Part, others: Sequence[Part]) -> Iterable[tuple[str, Forecast]]:
         """Of the members of a part, beside other parts."""
-        slowdowns = self._slowdowns(part, others)
+        return self.slowed(part, tuple(self._slowdown(n, part, others) for n in part.members))
+
+    def slowed(self, part: Part, by: Sequence[float]) -> Iterable[tuple[str, Forecast]]:
+        """The same, where each member takes so many times as long as alone on these SMs."""
+        slowdowns = dict(zip(part.members, by, strict=True))
         sms = part.groups * self.gpu.sms_of_group
         takes_ns = {name: self._takes_ns(name, sms) * slowdowns[name] for name in part.members}
         asked = [(self.workers[n].rate, takes_ns[n]) for n in part.members if self.workers[n].rate]
         use = sum(rate * ns / 1e9 for rate, ns in asked)
         wait_ns = _p99_wait_ns(asked, use) + self._turn_ns(takes_ns)
         grants = self._grants(part, max(0.0, 1 - use), takes_ns)
+        found: list[tuple[str, Forecast]] = []
         for name in part.members:
             worker = self.workers[name]
             if worker.rate:
@@ -140,7 +147,9 @@ class Scene:
             else:
                 p99_ns = takes_ns[name] / grants[name] if grants[name] else inf
                 progress = worker.solo_ns / p99_ns
-            yield name, Forecast(progress=progress, p99_ns=p99_ns, slowdown=slowdowns[name])
+            forecast = Forecast(progress=progress, p99_ns=p99_ns, slowdown=slowdowns[name])
+            found.append((name, forecast))
+        return found
 
     def _takes_ns(self, name: str, sms: int) -> float:
         """Of the time of a part, by an iteration or a request."""
@@ -159,24 +168,22 @@ class Scene:
         }
         return _max_min(left, weights, demands)
 
-    def _slowdowns(self, part: Part, others: Sequence[Part]) -> dict[str, float]:
-        share = part.groups / self.gpu.groups
-        owns = {name: Neighbour(self.workers[name].features, share) for name in part.members}
-        return {
-            name: self.model.factor(own, self._beside(own, others)) for name, own in owns.items()
-        }
+    def beside(self, job: Seat, others: tuple[Seat, ...]) -> float:
+        """How many times as long one takes beside these, all of which run at the same time."""
+        own, *them = (
+            Neighbour(self.workers[name].features, groups / self.gpu.groups)
+            for name, groups in (job, *others)
+        )
+        return self.model.factor(own, them)
 
-    def _beside(self, own: Neighbour, others: Sequence[Part]) -> list[Neighbour]:
-        """Of each other part the job that slows it down most: one of a part runs at a time."""
-        found = []
-        for other in others:
-            share = other.groups / self.gpu.groups
-            them = [Neighbour(self.workers[name].features, share) for name in other.members]
-            worst = (
-                max(them, key=lambda one: self.model.factor(own, [one])) if them[1:] else them[0]
-            )
-            found.append(worst)
-        return found
+    def _slowdown(self, name: str, part: Part, others: Sequence[Part]) -> float:
+        own = (name, part.groups)
+        return self.beside(own, tuple(self.worst(own, other) for other in others))
+
+    def worst(self, own: Seat, other: Part) -> Seat:
+        """The job of another part that slows it down most: one of a part runs at a time."""
+        them = [(name, other.groups) for name in other.members]
+        return max(them, key=lambda one: self.beside(own, (one,))) if them[1:] else them[0]
 
     def _turn_ns(self, takes_ns: Mapping[str, float]) -> float:
         """That a job which does what it can has begun."""
@@ -204,9 +211,11 @@ def _max_min(
 ) -> dict[str, float]:
     """`left` divided by weight; what one has no use for goes to the others."""
     given: dict[str, float] = {}
-    for name in sorted(weights, key=lambda one: demands[one] / weights[one]):  # the modest first
-        waiting = sum(weights[other] for other in weights if other not in given)
-        given[name] = min(demands[name], (left - sum(given.values())) * weights[name] / waiting)
+    names = sorted(weights, key=lambda one: demands[one] / weights[one])  # the modest first
+    waiting = list(accumulate(weights[name] for name in reversed(names)))  # behind and with each
+    for name in names:
+        given[name] = min(demands[name], left * weights[name] / waiting.pop())
+        left -= given[name]
     return given
 
 

@@ -1,5 +1,6 @@
 """Time, space or both: what the planner makes of jobs whose figures are known."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -251,3 +252,27 @@ def test_an_objective_of_work_without_a_rate_is_that_of_an_iteration():
 
     assert found.forecasts["a"].p99_ns == pytest.approx(20 * MS)
     assert found.missed == 1
+
+
+def test_a_search_works_nothing_out_twice_and_finds_what_the_scene_says():
+    lengths, features = [], Features(sm=0.5, memory=0.5)
+    server = worker("server", knee=2, rate=20.0, slo_ns=100 * MS, features=features)
+
+    def counted(sms):
+        lengths.append(sms)
+        return server.at(sms)
+
+    jobs = [worker(name, knee=5, features=features) for name in ("a", "b", "c")]
+    here = scene(replace(server, at=counted), *jobs, model=Interference())
+    plans = list(candidates(here))
+
+    found = alternatives(here)
+    in_search = len(lengths)
+    lengths.clear()
+
+    assert all(here.value(valued.plan) == valued for valued in found)
+    assert best(here).rank == max(here.value(plan).rank for plan in plans)
+    lengths.clear()
+    for plan in plans:
+        here.value(plan)
+    assert in_search < len(lengths) / 2
