@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tandemd.core.minima import no_limit
-from tandemd.core.model import Job
+from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import said, why_no_share
+from tandemd.core.substrate import SUBSTRATES
 
 PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 
@@ -23,7 +24,7 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
     if "memory_bytes" in changed and (why := no_limit(job, scheduler.memory.line.capacity_bytes)):
         yield f"memory has no effect: {why}"
     group = scheduler.group_of(job)
-    if _asks_for_time(job, changed) and group:
+    if _asks_for_sms(job, changed) and group and not _divides_space(scheduler, group):
         why_not = why_no_share(group, scheduler.policy, scheduler.options)
         if why_not is not None:
             yield f"sm has no effect: {why_not}"
@@ -33,7 +34,12 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
             yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
 
 
-def _asks_for_time(job: Job, changed: set[str]) -> bool:
+def _divides_space(scheduler: Scheduler, group: Group) -> bool:
+    """There it changes a set, whether or not its jobs take turns."""
+    return SUBSTRATES[scheduler.options.mode_of(group.gpus)].divides_space
+
+
+def _asks_for_sms(job: Job, changed: set[str]) -> bool:
     return bool(changed & {"sm_percent", "sm_count"} and said(job.spec) and job.processes)
 
 

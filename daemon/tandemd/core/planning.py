@@ -172,7 +172,9 @@ def how_to(kind: str, mode: str) -> str:
     if kind == "time":
         return "is how jobs share it" if mode in ("time", "mig") else "is had while they take turns"
     if mode == "mps+green":
-        return 'is had with partition.planner = "on"'
+        return 'is gone by with partition.planner = "on"'
+    if mode == "mig":
+        return "needs instances of its size, which an admin makes (tandem partition apply --mig)"
     if kind == "time and space":
         return 'needs mode mps+green, with partition.planner = "on"'
     if mode == "mps":

@@ -1,12 +1,14 @@
 """What `tandem set` changes, in the story; and what of it has no effect."""
 
+from dataclasses import replace
+
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.effects import without_effect
 from tandemd.core.explain import explain
 from tandemd.core.minima import share_bytes
-from tandemd.core.model import JobSpec, Options
+from tandemd.core.model import JobSpec, Options, Split
 from tandemd.core.spec_words import changes_of
 
 GIB = 1 << 30
@@ -113,6 +115,20 @@ def test_a_share_of_time_needs_turns_that_end(policy, job_class, why):
 
     assert set_ == ([f"sm has no effect: {why}"] if why else [])
     assert taken_back == []
+
+
+@pytest.mark.parametrize("has_sets", [True, False])
+def test_a_share_of_sms_needs_no_turns(has_sets):
+    options = Options(policy="fifo", sm_counts={0: 128})
+    if has_sets:
+        splits = {0: Split(groups=8, group_sms=16)}
+        options = replace(options, mps_gpus=frozenset({0}), splits=splits)
+    talk = Talk(options)
+    talk.attach(1, BATCH)
+
+    talk.update(1, job_class=BATCH, sm_percent=30)
+
+    assert bool(told(talk, "sm_percent")) is not has_sets
 
 
 @pytest.mark.parametrize(("gib", "warned"), [(80, False), (81, True)])

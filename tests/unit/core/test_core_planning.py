@@ -123,6 +123,7 @@ def test_every_mode_says_what_a_plan_takes(mode):
 
     assert all(answers.values())
     assert (answers["time"] == "is how jobs share it") == (mode in ("time", "mig"))
+    assert ("partition apply --mig" in answers["space"]) == (mode == "mig")
 
 
 def serve(talk, process_id, *, ms, every_ms, times=30):
