@@ -118,7 +118,9 @@ class Scalings:
         assumed = mix.shares[Bound.MEMORY] if mix else 0.0
 
         usual_ns = one.process.usage.iteration_ns
-        recorded = recorded_of(window, usual_ns=usual_ns, are_stale=watch.has_moved)
+        # Its streams may have come to other SMs before anybody watched it.
+        are_stale = watch.has_moved or one.process.usage.set_switches > 0
+        recorded = recorded_of(window, usual_ns=usual_ns, are_stale=are_stale)
 
         def tell() -> None:
             curve, doubt = None, "its record could not be read"

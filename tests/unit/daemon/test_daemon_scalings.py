@@ -281,6 +281,20 @@ def test_other_sms_are_recorded_at_once_and_make_a_probe(scalings, poller):
     assert second.curve.at(8) == pytest.approx(4 * MS, rel=0.01)
 
 
+@pytest.mark.parametrize("switches", [0, 1])
+def test_durations_from_a_set_that_it_had_before_it_was_watched_are_stale(
+    scalings, poller, switches
+):
+    one = wanted(sms=2, set_switches=switches)
+    look(scalings, 1, one)
+    poller.newest = recorded(begin_ms=3, length_ms=16, known_ms=4)
+
+    (told,) = look(scalings, 20, one)
+
+    assert (told.curve is not None) is (switches > 0)
+    assert bool(told.doubt) is (switches == 0)
+
+
 def test_what_its_kernels_are_bound_by_is_assumed_until_then(scalings, poller):
     one = wanted()
     one.process.mix = Mix(shares=(0.0, 0.5, 0.5, 0.0, 0.0), operations=9, untimed=0, at_ns=1)
