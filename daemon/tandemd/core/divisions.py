@@ -327,7 +327,7 @@ def _tell(division: Division, members: Iterable[Group], now_ns: int) -> None:
         what = "all take turns on all SMs"
         if part is not None:
             others = [name for name in part.members if name != job.display_name]
-            what = f"{part.groups} groups of SMs"
+            what = f"{part.groups} group{'s' if part.groups != 1 else ''} of SMs"
             what += f", in turns with {', '.join(others)}" if others else " of its own"
         job.tell(now_ns, f"planned: {what}: {division.why}")
 

@@ -37,7 +37,8 @@ def _size_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
         for part in parts_of(scheduler, gpu):
             if part.job is job:
                 size = f"{part.proposed_sms} SMs" if part.proposed_sms else "what others leave"
-                yield f"beside the others on gpu {gpu} {size} would fit it: {part.why}"
+                name = scheduler.options.name_of(gpu)
+                yield f"beside the others on gpu {name} {size} would fit it: {part.why}"
 
 
 def _ms(duration_ns: float) -> str:

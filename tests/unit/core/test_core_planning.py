@@ -4,6 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
+from tandemd.core.explain_scaling import scaling_lines
 from tandemd.core.interference import Features, Interference, Neighbour, Trial
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import Bound, Mix, Options, Split
@@ -248,3 +249,13 @@ def test_where_sets_are_told_what_a_person_fixed_is_no_share_of_the_time():
     assert found.scene.workers["j-1"].groups == 5
     assert {valued.kind for valued in found.alternatives()} == {"space"}
     assert found.taking_turns() is not None  # what it would be, for who compares
+
+
+def test_the_size_that_fits_is_told_with_the_name_of_the_instance():
+    talk = Talk(Options(sm_counts={136: 132}, mig_gpus=frozenset({136}), gpu_names={136: "0:1"}))
+    talk.attach(1, NORMAL, gpu=136)
+    tell(talk, 1, CURVE)
+
+    _, fits = scaling_lines(talk.core, talk.core.job(1))
+
+    assert fits.startswith("beside the others on gpu 0:1 ")
