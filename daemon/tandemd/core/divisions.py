@@ -62,10 +62,15 @@ class Division:
     numbers: dict[frozenset[str], int] = field(default_factory=dict)  # of parts, by their jobs
 
     def part_of(self, name: str) -> Part | None:
-        """Where a job is; None: it is in no part, so that all take turns."""
-        if len(self.plan) < 2:
+        """Where a job is; None: it is in no part, so that all take turns on all there is."""
+        if len(self.plan) < 2 and not self._leaves_groups():
             return None
         return next((part for part in self.plan if name in part.members), None)
+
+    def _leaves_groups(self) -> bool:
+        """A job that is alone has not more than a person said."""
+        planned = sum(part.groups for part in self.plan)
+        return bool(planned) and self.seen is not None and planned < self.seen.scene.gpu.groups
 
 
 class Divisions:

@@ -55,6 +55,9 @@ def candidates(scene: Scene) -> Iterator[Plan]:
     in_time = (Part(groups, names),)
     fixed = any(w.groups not in (0, groups) for w in scene.workers.values())
     is_open = not (scene.gpu.keeps_sizes and fixed)
+    if len(names) == 1 and not is_open:
+        yield (Part(min(groups, scene.workers[names[0]].groups), names),)
+        return
     if is_open:
         yield in_time
     found: Iterator[Plan] = iter(())
@@ -70,21 +73,30 @@ def candidates(scene: Scene) -> Iterator[Plan]:
 
 def _all(scene: Scene) -> Iterator[Plan]:
     """Every division of the jobs into two parts or more, and of all groups between them."""
-    groups = scene.gpu.groups
     for division in _divisions(tuple(scene.workers)):
-        if not 2 <= len(division) <= groups:
+        if not 2 <= len(division) <= scene.gpu.groups:
             continue
         if not scene.gpu.can_mix and any(len(members) > 1 for members in division):
             continue
-        for cuts in combinations(range(1, groups), len(division) - 1):
-            sizes = [end - begin for begin, end in pairwise((0, *cuts, groups))]
-            plan = tuple(map(Part, sizes, division))
-            if all(_fits_what_is_fixed(part, scene) for part in plan):
-                yield plan
+        for sizes in _sizes(division, scene):
+            yield tuple(map(Part, sizes, division))
 
 
-def _fits_what_is_fixed(part: Part, scene: Scene) -> bool:
-    return all(scene.workers[name].groups in (0, part.groups) for name in part.members)
+def _sizes(division: list[tuple[str, ...]], scene: Scene) -> Iterator[list[int]]:
+    """Of each part, as a person fixed them; groups are left over only where all are fixed."""
+    groups = scene.gpu.groups
+    fixed = [{scene.workers[name].groups for name in members} - {0} for members in division]
+    if any(len(said) > 1 for said in fixed):
+        return
+    if all(fixed):
+        sizes = [max(said) for said in fixed]
+        if sum(sizes) <= groups:
+            yield sizes
+        return
+    for cuts in combinations(range(1, groups), len(division) - 1):
+        sizes = [end - begin for begin, end in pairwise((0, *cuts, groups))]
+        if all(size in said for size, said in zip(sizes, fixed, strict=True) if said):
+            yield sizes
 
 
 def _divisions(names: tuple[str, ...]) -> Iterator[list[tuple[str, ...]]]:
@@ -130,8 +142,9 @@ def _fit(needs: Mapping[str, int], scene: Scene, spare: int) -> Plan | None:
         return None
     if rest:
         return (*parts, Part(left, rest))
-    if left:  # nobody is left to have it but who has most
-        i = max(range(len(parts)), key=lambda i: parts[i].groups)
+    free = [p for p in parts if not any(scene.workers[name].groups for name in p.members)]
+    if left and free:  # nobody is left to have it but who has most
+        i = parts.index(max(free, key=lambda part: part.groups))
         parts[i] = Part(parts[i].groups + left, parts[i].members)
     return tuple(parts)
 

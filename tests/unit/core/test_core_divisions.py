@@ -331,6 +331,20 @@ def test_what_a_person_said_stays_and_counts_at_once():
     assert talk.sets[1].count == 1
 
 
+def test_sizes_that_persons_said_leave_the_rest_to_who_comes_next():
+    talk = Planned(GREEN)
+    talk.come(1, sm_percent=25)
+    assert talk.parts == {("j-1",): 2}
+    assert talk.sets[1].count == 2
+
+    talk.come(2, sm_count=48)
+    assert talk.parts == {("j-1",): 2, ("j-2",): 3}
+    assert len(talk.core.rings) == 2  # they take no turns
+
+    talk.come(3)
+    assert talk.parts == {("j-1",): 2, ("j-2",): 3, ("j-3",): 3}
+
+
 def test_from_now_on_without_the_planner_all_is_as_it_would_be_without_it():
     talk = three()
     options = replace(talk.core.options, planner=False, size_sets=False)

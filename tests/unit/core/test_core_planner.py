@@ -122,6 +122,27 @@ def test_what_a_person_fixed_stays():
     assert parts(best(scene(*jobs))) == {("a",): 6, ("b",): 2}
 
 
+def test_where_all_sizes_are_fixed_what_they_leave_stays_free():
+    jobs = (worker("a", groups=3), worker("b", groups=4))
+
+    found = best(scene(*jobs, keeps_sizes=True))
+
+    assert parts(found) == {("a",): 3, ("b",): 4}
+
+
+def test_with_best_fit_too_nobody_gets_more_than_was_fixed():
+    jobs = [worker(f"f{i}", groups=1) for i in range(7)]
+
+    found = best(scene(*jobs, keeps_sizes=True))
+
+    assert parts(found) == {(job.name,): 1 for job in jobs}
+
+
+def test_a_job_that_is_alone_has_no_more_than_was_fixed():
+    assert parts(best(scene(worker("a", groups=3), keeps_sizes=True))) == {("a",): 3}
+    assert parts(best(scene(worker("a"), keeps_sizes=True))) == {("a",): GROUPS}
+
+
 @pytest.mark.parametrize("count", [7, 12])
 def test_many_jobs_are_placed_by_best_fit(count):
     servers = [
