@@ -132,18 +132,22 @@ def _length(
 ) -> tuple[float, Callable[[int], float], float]:
     """An iteration alone on the whole GPU, on so many SMs, and on those that it has now."""
     all_sms, curve = gpu.groups * gpu.sms_of_group, job.scaling
+    given = min((given_sms(job, one, options) for one in group.gpus), default=0) or all_sms
     if curve is not None:
-        given = min((given_sms(job, at, options) for at in group.gpus), default=0)
-        return curve.at(all_sms), curve.at, curve.at(given or all_sms)
+        return curve.at(all_sms), curve.at, curve.at(given)
     known_ns = _iteration_ns(job) or job.latency.quick_ns
     each = span_of(known_ns) if known_ns else "of unknown length"
     doubts.append(
         f"{job.display_name}: {job.scaling_doubt}: its iterations ({each}) count as if they "
         "filled the gpu"
     )
-    solo_ns = float(known_ns or UNKNOWN_NS)
-    pause_ns = _pause_ns(job, solo_ns)
-    return solo_ns, lambda sms: pause_ns + (solo_ns - pause_ns) * all_sms / sms, solo_ns
+    here_ns = float(known_ns or UNKNOWN_NS)
+    pause_ns, here = _pause_ns(job, here_ns), min(given, all_sms)
+
+    def at(sms: int) -> float:
+        return pause_ns + (here_ns - pause_ns) * here / sms
+
+    return at(all_sms), at, here_ns
 
 
 def _pause_ns(job: Job, here_ns: float) -> float:

@@ -7,7 +7,7 @@ from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
 from tandemd.core.explain_scaling import scaling_lines
 from tandemd.core.interference import Features, Interference, Neighbour, Trial
 from tandemd.core.latency import RequestKind
-from tandemd.core.model import Bound, Mix, Options, Split
+from tandemd.core.model import Bound, Mix, Options, SmSet, Split
 from tandemd.core.planning import how_to, outlook
 from tandemd.core.scaling import Curve
 
@@ -56,6 +56,18 @@ def test_what_is_not_known_is_assumed_and_said(talk):
     assert "j-1: nothing was recorded of it yet: its iterations (8.0 ms) count as if" in told
     assert "its iterations (of unknown length) count as if they filled the gpu" in told
     assert "j-2: what bounds its work is not known, so no slowdown is foretold" in told
+
+
+def test_an_iteration_without_a_curve_is_one_on_the_sms_that_the_job_has():
+    split = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split))
+    talk.attach(1, BATCH, sm_count=32)
+    here = talk.core.job(1).set
+    talk.sample(1, iteration_ns=8 * MS, in_set=SmSet(here.first, here.count, 8))
+
+    (one,) = seen(talk).scene.workers.values()
+
+    assert (one.at(32), one.at(128), one.solo_ns) == (8 * MS, 2 * MS, 2 * MS)
 
 
 def test_requests_objectives_features_and_what_a_person_said_are_taken(talk):
