@@ -215,6 +215,18 @@ def test_where_all_take_turns_shares_count_as_they_do_in_turns(talk):
     assert progress == {"j-1": 0.3, "j-2": 0.56, "j-3": 0.14}
 
 
+def test_a_percentage_of_the_sms_is_no_share_of_the_time():
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE))
+    talk.attach(1, NORMAL, sm_percent=30)
+    talk.attach(2, NORMAL)
+    for process_id in (1, 2):
+        tell(talk, process_id, Curve(sm_counts=(132,), iteration_ns=(10 * MS,)))
+
+    forecasts = seen(talk).taking_turns().forecasts
+
+    assert [each.progress for each in forecasts.values()] == pytest.approx([0.5, 0.5])
+
+
 def test_a_share_is_one_of_all_the_time_and_not_of_what_requests_leave(talk):
     talk.attach(1, NORMAL, sm_percent=30)
     talk.attach(2, NORMAL)
