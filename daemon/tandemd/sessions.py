@@ -135,7 +135,7 @@ class Sessions:
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
         unserved = self.unserved(uid, gpus)
-        why = self._no_such_instance(packet.gpu) or unfit(spec, gpus, self._scheduler.options)
+        why = self._no_such_gpu(packet.gpu) or unfit(spec, gpus, self._scheduler.options)
         if not why and unserved and spec.isolation.startswith("mps"):
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why is not None:
@@ -160,10 +160,12 @@ class Sessions:
         answer = _native.encode_registered(job_id=job_id, environment=environment)
         self.attach.send(connection, answer)
 
-    def _no_such_instance(self, name: str) -> str | None:
-        if INSTANCE_MARK not in name or self._gpu_index.instance(name) is not None:
+    def _no_such_gpu(self, names: str) -> str | None:
+        name = self._gpu_index.missing(names)
+        if not name:
             return None
-        return f"no MIG instance is called '{name}'; `tandem gpus` lists those that there are"
+        what = "MIG instance" if INSTANCE_MARK in name else "gpu"
+        return f"no {what} is called '{name}'; `tandem gpus` lists those that there are"
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
         if (refusal := self._unfit(hello)) is not None:

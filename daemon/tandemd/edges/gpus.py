@@ -324,6 +324,17 @@ class GpuIndex:
         uuid = uuid_bytes(name)
         return frozenset({self._by_uuid[uuid]} if any(uuid) and uuid in self._by_uuid else ())
 
+    def missing(self, names: str) -> str:
+        """The first of these, with commas between, that is not there; empty: all may be.
+
+        Nothing can be said of the beginning of a UUID, nor where NVML lists no GPU.
+        """
+        for name in filter(None, map(str.strip, names.split(","))):
+            may_be = name.startswith(("GPU-", "MIG-")) or not (self._gpus or INSTANCE_MARK in name)
+            if not may_be and not self.named(name):
+                return name
+        return ""
+
     def _instances(self) -> frozenset[int]:
         return frozenset(gpu.index for gpu in self._gpus if gpu.instance)
 

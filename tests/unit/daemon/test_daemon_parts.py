@@ -176,6 +176,18 @@ def test_gpus_are_known_by_uuid_and_new_ones_get_the_next_index():
     assert index.of([]) == 0
 
 
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [("", ""), ("0", ""), ("0,1", "1"), ("3", "3"), ("tesla", "tesla"), ("GPU-0011", "")],
+)
+def test_a_gpu_that_is_not_there_is_missed_where_all_are_listed(lists, names, missing):
+    index = GpuIndex([Gpu(index=0, uuid=b"0" * 16)] if lists else [])
+
+    assert index.missing(names) == (missing if lists else "")
+    assert index.missing("0:9") == "0:9"
+
+
 def test_instances_are_known_by_their_gpu_and_number_and_come_and_go():
     small, large = (
         Gpu(index=place.index, uuid=bytes([place.gpu_instance]) * 16, instance=place)
