@@ -18,6 +18,7 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     options = scheduler.options
     lines = [why] if (why := unfit(job.spec, group.gpus, options)) else []
     lines += set_lines(job, group, options)
+    lines += _idle_lines(scheduler, job, group)
     asked = said(job.spec)
     if not asked or job.set:
         return lines
@@ -37,6 +38,22 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     if group.owed_share < 0.999 * share_of(group, options):
         lines.append("that is less than it asks for: all such shares together are too much")
     return lines
+
+
+def _idle_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
+    """Sets are no company: where a policy knows none, jobs on different ones take turns, too."""
+    policy, found = scheduler.policy, scheduler.island_of(group)
+    if job.set is None or found is None or policy.companions or policy.always_open(group):
+        return []
+    held = [one for other in found[0] if not policy.always_open(other) for one in other.jobs]
+    sets = [scheduler.jobs[one].set for one in held]
+    if not any(one and not one.overlap(job.set) for one in sets):
+        return []
+    return [
+        "it takes turns with jobs on other SMs, which lie idle meanwhile: under "
+        f"{scheduler.options.policy} one of these runs at a time; under pair, or with "
+        'partition.planner = "on", they can run side by side'
+    ]
 
 
 def _too_much_of_mps(scheduler: Scheduler, group: Group) -> list[str]:

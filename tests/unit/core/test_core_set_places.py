@@ -1,6 +1,7 @@
 """What processes are told of their sets: in which order, and until when."""
 
-from talk import MS, Talk
+import pytest
+from talk import LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import SetSms
 from tandemd.core.explain_space import space_lines
@@ -116,3 +117,24 @@ def test_why_it_has_so_many_is_said():
     talk.update(1, sm_percent=0)
     job.groups_wanted = 4  # as sizing and the tuner do
     assert "by how it scales and what its requests take" in lines()
+
+
+@pytest.mark.parametrize(
+    ("policy", "job_class", "idle"),
+    [
+        ("priority", NORMAL, True),
+        ("priority", LATENCY, False),
+        ("fair", LATENCY, True),
+        ("pair", NORMAL, False),
+    ],
+)
+def test_who_takes_turns_with_others_on_other_sms_is_told_that_these_lie_idle(
+    policy, job_class, idle
+):
+    talk = talking(policy=policy)
+    talk.attach(1, job_class, sm_percent=30)
+    talk.attach(2, job_class, sm_percent=30)
+
+    told = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
+
+    assert ("takes turns with jobs on other SMs, which lie idle meanwhile" in told) is idle
