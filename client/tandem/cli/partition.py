@@ -131,7 +131,8 @@ def apply(layout: str, dry_run: bool, yes: bool, as_json: bool) -> None:
 
 def _consent(layout: str, cut: GpuCut, *, yes: bool) -> None:
     if cut.users:
-        raise StateError(f"the gpu of {layout} is used by {', '.join(cut.users)}; end them first")
+        gpu = layout.partition("=")[0]
+        raise StateError(f"gpu {gpu} is used by {', '.join(cut.users)}; end them first")
     if yes:
         return
     if not sys.stdin.isatty():

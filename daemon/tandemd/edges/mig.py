@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from tandem.errors import AccessError, CapacityError, StateError, UsageError
+from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.core.layouts import Cut, Layout
 
 _NAME_PREFIX = "MIG "  # of profiles
@@ -74,7 +74,7 @@ class MigLayouts:
         """Pids of processes on the GPU, or any of its instances.
 
         Raises:
-            UsageError: there is no such GPU.
+            NotFoundError: there is no such GPU.
             StateError: the driver does not say.
         """
         device = self._device(layout.gpu)
@@ -88,7 +88,8 @@ class MigLayouts:
         """What `apply` would do.
 
         Raises:
-            UsageError: there is no such GPU or profile, or more than fit.
+            NotFoundError: there is no such GPU.
+            UsageError: there is no such profile, or they are more than fit.
             StateError: the GPU has no MIG, or the driver does not answer.
         """
         device = self._device(layout.gpu)
@@ -178,9 +179,7 @@ class MigLayouts:
                 return nvml.nvmlDeviceGetHandleByIndex(int(name))
             return nvml.nvmlDeviceGetHandleByUUID(name)
         except nvml.NVMLError as error:
-            raise UsageError(
-                f"there is no gpu '{name}' ({error}); `nvidia-smi -L` lists them"
-            ) from error
+            raise NotFoundError(f"there is no gpu '{name}'; `nvidia-smi -L` lists them") from error
 
     def _index(self, device: object) -> int:
         return int(self._nvml.nvmlDeviceGetIndex(device))

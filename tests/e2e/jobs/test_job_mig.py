@@ -177,7 +177,7 @@ def test_a_layout_that_does_not_fit_leaves_the_gpu_as_it_was(cut):
         ("0=3g.40gb", 2, "'3g.40gb' is no MIG profile of gpu 0; there are 1g.18gb"),
         ("0=4g.71gb,4g.71gb", 2, "has too many 4g.71gb: at most 1 fit"),
         ("0=1g.18gb,", 2, "names an empty profile"),
-        ("7=off", 2, "there is no gpu '7'"),
+        ("7=off", 3, "there is no gpu '7'"),
     ],
 )
 def test_a_wrong_layout_is_refused_with_the_reason(cut, layout, code, why):
