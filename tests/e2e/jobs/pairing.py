@@ -7,15 +7,14 @@ from waiting import CLOCK, NON_BLOCKING
 import tandem
 
 BLOCKS, THREADS, KERNELS = 32, 256, 10  # of each kernel; in an iteration
-MOST_BLOCKS = 64  # fill the GPU
 BUFFERS = {"smooth": 2, "crunch": 1}
-BYTES = {"smooth": 4 * MOST_BLOCKS * THREADS, "crunch": 4 * THREADS}
 
 
 def train(gpu, kernel: str, iterations: int, blocks: int = BLOCKS) -> tuple[int, int]:
     """Begin and end, in nanoseconds of the device's clock."""
     if not hasattr(gpu, "buffers"):
-        gpu.buffers = tuple(ok(cu.cuMemAlloc(BYTES[kernel])) for _ in range(BUFFERS[kernel]))
+        size = 4 * THREADS * (blocks if kernel == "smooth" else 1)
+        gpu.buffers = tuple(ok(cu.cuMemAlloc(size)) for _ in range(BUFFERS[kernel]))
         gpu.stream = ok(cu.cuStreamCreate(NON_BLOCKING))
     types = (None,) * len(gpu.buffers)
     begin_ns = CLOCK.softgpu_now_ns()

@@ -42,7 +42,7 @@ def test_a_paused_job_is_on_the_host_with_all_that_it_has_and_comes_back_byte_fo
     assert job.end() == 0
 
 
-def test_what_a_daemon_saved_comes_back_when_it_ends_and_when_the_next_one_begins(place):
+def test_what_a_daemon_saved_comes_back_when_it_ends_and_by_the_next_one(place):
     job, addresses = started(place, "--checkpoint")
 
     def saved():
@@ -60,6 +60,10 @@ def test_what_a_daemon_saved_comes_back_when_it_ends_and_when_the_next_one_begin
     saved()
     place.stop_daemon(signal.SIGKILL)  # nobody is left who could bring it back
     place.start_daemon()
+    with place.client() as client:
+        until(lambda: client.jobs(), what="it is attached")
+        until(lambda: client.job("kept").state == "swapped", what="it is paused as it was")
+        place.tandem("resume", "kept")
     assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
 
 
