@@ -17,7 +17,8 @@ struct Bounds {
 };
 
 // A launch is `unknown`, unless it is `small`, where it may have been given other buffers than those
-// found; that buffers hold addresses of further ones is not looked for. Takes time in proportion to
+// found; that buffers hold addresses of further ones is not looked for. Durations that do not fit into
+// whole iterations are shortened alike until they do. Takes time in proportion to
 // the window's records and to what its launches were given.
 Bounds bounds_of(const Window& window, const Sample& sample, const dag::analysis::Device& device);
 

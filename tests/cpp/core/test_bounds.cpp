@@ -71,6 +71,18 @@ TEST(launches_are_classified_by_the_buffers_that_they_were_given) {
   CHECK_EQ(found.untimed, 0u);
 }
 
+TEST(durations_from_when_others_ran_are_fitted_into_the_iteration) {
+  Window window = window_of({launch(1, 200000)});
+  window.end_ns = 100011;
+  CHECK_EQ(share(bounds_of(window, sample_of(1), kDevice), Class::kUnknown), 1.0);
+
+  window.iterations = 1;
+  CHECK_EQ(share(bounds_of(window, sample_of(1), kDevice), Class::kMemory), 1.0);
+
+  window.end_ns = 300000;  // there is room
+  CHECK_EQ(share(bounds_of(window, sample_of(1), kDevice), Class::kUnknown), 1.0);
+}
+
 TEST(launches_that_were_not_sampled_or_lost_their_memory_are_unknown) {
   Window window = window_of({launch(1, 100000), launch(2, 100000)});
   CHECK_EQ(share(bounds_of(window, sample_of(1), kDevice), Class::kUnknown), 0.5);
