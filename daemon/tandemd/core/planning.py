@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
+from tandemd.core.latency import RequestKind
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
@@ -114,6 +115,7 @@ def _worker(
         slo_ns=job.spec.slo_p99_ns,
         rate=job.latency.rate_of_last(options.tuner_window_ns, now_ns),
         times=max(1.0, job.latency.quick_ns / here_ns),
+        is_serial=len(job.processes) == 1 and job.latency.kind is not RequestKind.MARKED,
         pause_ns=_pause_ns(job, here_ns),
         groups=_groups(job, group, gpu, options, said),
         share=0.0 if SUBSTRATES[options.mode_of(group.gpus)].divides_space else said,

@@ -13,7 +13,8 @@ of one that answers requests at a rate, the part of them that it answers.
                 and of an iteration they pass while others have the SMs
     requests    come to a part by chance, and are answered in order of arrival; p99 is that of a
                 queue with one server (M/G/1) whose waits are taken to be exponential, as they are
-                under load (Kingman 1962), behind a turn that is under way
+                under load (Kingman 1962), behind a turn that is under way. Of who has one at a time
+                none waits for another of its own: the next begins after it
     the rest    what requests leave of a part goes to its other jobs: who said a share of the time
                 has that, the others the rest by weight; what one has no use for goes to the others
                 (max-min fairness; Bertsekas and Gallager, Data Networks, section 6.5)
@@ -43,6 +44,7 @@ class Worker:
     slo_ns: int = 0  # of the p99 of its requests; 0 = none
     rate: float = 0.0  # requests a second; 0 = it does what it can
     times: float = 1.0  # as long as an iteration a request takes, pauses not counted
+    is_serial: bool = False  # it has one request at a time
     pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's
     groups: int = 0  # that a person fixed; 0 = any number
     share: float = 0.0  # of the time, that a person said, where all take turns; 0 = nothing
@@ -135,15 +137,18 @@ class Scene:
         slowdowns = dict(zip(part.members, by, strict=True))
         sms = part.groups * self.gpu.sms_of_group
         takes_ns = {name: self._takes_ns(name, sms) * slowdowns[name] for name in part.members}
-        asked = [(self.workers[n].rate, takes_ns[n]) for n in part.members if self.workers[n].rate]
-        use = sum(rate * ns / 1e9 for rate, ns in asked)
-        wait_ns = _p99_wait_ns(asked, use) + self._turn_ns(takes_ns)
+        asked = {n: (self.workers[n].rate, takes_ns[n]) for n in part.members}
+        use = sum(rate * ns / 1e9 for rate, ns in asked.values())
+        squares = sum(rate * ns * ns for rate, ns in asked.values())
+        turn_ns = self._turn_ns(takes_ns)
         grants = self._grants(part, max(0.0, 1 - use), takes_ns)
         found: list[tuple[str, Forecast]] = []
         for name in part.members:
             worker = self.workers[name]
             if worker.rate:
-                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_ns
+                rate, ns = asked[name] if worker.is_serial else (0.0, 0.0)
+                wait_ns = _p99_wait_ns(use - rate * ns / 1e9, squares - rate * ns * ns)
+                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_ns + turn_ns
             else:
                 p99_ns = takes_ns[name] / grants[name] if grants[name] else inf
                 progress = worker.solo_ns / p99_ns
@@ -219,13 +224,12 @@ def _max_min(
     return given
 
 
-def _p99_wait_ns(asked: Sequence[tuple[float, float]], use: float) -> float:
-    """`asked`: requests a second, and what one takes; `use`: the part of the time they take."""
+def _p99_wait_ns(use: float, squares: float) -> float:
+    """Sums over requests, of so many a second and so long: the time they take, and its square."""
     if use >= 1:
         return inf
     if use <= 0.01:
         return 0.0  # fewer than one in a hundred find anybody before them
     # P(wait > w) = use * exp(-w / mean), with the mean of those who wait: the residual of what is
     # being answered, over what is not in use.
-    squares, sums = sum(r * ns * ns for r, ns in asked), sum(r * ns for r, ns in asked)
-    return squares / sums / (2 * (1 - use)) * log(100 * use)
+    return squares / (use * 1e9) / (2 * (1 - use)) * log(100 * use)

@@ -116,6 +116,19 @@ def test_requests_take_longer_the_more_there_are():
     assert all(less < more for less, more in pairwise(figures))
 
 
+def test_one_request_at_a_time_waits_for_those_of_others_alone():
+    server = worker("server", rate=80.0, is_serial=True)
+    other = worker("other", rate=10.0)
+
+    alone = best(scene(server, groups=1)).forecasts
+    both = best(scene(server, other, groups=1)).forecasts
+    queued = best(scene(replace(server, is_serial=False), other, groups=1)).forecasts
+
+    assert alone["server"].p99_ns == 10 * MS
+    assert 10 * MS < both["server"].p99_ns < queued["server"].p99_ns
+    assert both["other"] == queued["other"]  # which waits for all
+
+
 def test_what_a_person_fixed_stays():
     jobs = (worker("a", knee=4, groups=6), worker("b", knee=4))
 

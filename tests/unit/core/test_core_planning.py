@@ -91,6 +91,16 @@ def test_requests_objectives_features_and_what_a_person_said_are_taken(talk):
     assert found.measured_p99_ns == {"j-1": 20 * MS}
 
 
+@pytest.mark.parametrize("kind", RequestKind)
+def test_steps_and_bursts_of_one_process_are_one_at_a_time(talk, kind):
+    talk.attach(1, LATENCY, slo_p99_ns=50 * MS)
+    talk.say(RequestsServed(now_ns=talk.now_ns, process_id=1, kind=kind, durations_ns=(MS, MS, MS)))
+    assert seen(talk).scene.workers["j-1"].is_serial is (kind is not RequestKind.MARKED)
+
+    talk.attach(2, job_id=1)
+    assert not seen(talk).scene.workers["j-1"].is_serial
+
+
 def test_the_plans_are_the_planners(talk):
     for process_id in (1, 2):
         talk.attach(process_id, NORMAL)
