@@ -11,6 +11,7 @@ import tempfile
 import threading
 import tomllib
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -23,7 +24,10 @@ PATIENCE_S = 20
 class Supervised:
     """A control for a test, what it told, and the thread that it runs in."""
 
+    made: ClassVar[list] = []  # of the test: some end as a daemon does that is killed
+
     def __init__(self, folder, look_s=0.02, uid=0, gpus=(), **variables):
+        self.made.append(self)
         self.told = []
         self.heard = threading.Condition()
         self.environment = softgpu.environment(folder=folder / "gpu") | variables
@@ -88,6 +92,10 @@ def folder():
                 check=False,
                 capture_output=True,
             )
+    for one in Supervised.made:  # or what it started is a process that nobody has waited for
+        if one.control._child is not None:
+            one.control._child.wait(PATIENCE_S)
+    Supervised.made.clear()
     shutil.rmtree(made, ignore_errors=True)
 
 
