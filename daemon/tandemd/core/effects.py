@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tandemd.core.minima import no_limit
-from tandemd.core.model import Group, Job
+from tandemd.core.model import Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import said, why_no_share
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import divides_space
 
 PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 
@@ -24,19 +24,16 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
     if "memory_bytes" in changed and (why := no_limit(job, scheduler.memory.line.capacity_bytes)):
         yield f"memory has no effect: {why}"
     group = scheduler.group_of(job)
-    if _asks_for_sms(job, changed) and group and not _divides_space(scheduler, group):
-        why_not = why_no_share(group, scheduler.policy, scheduler.options)
+    options = scheduler.options
+    # Where it is a set, it changes that, whether or not jobs take turns besides.
+    if _asks_for_sms(job, changed) and group and not divides_space(group.gpus, options):
+        why_not = why_no_share(group, scheduler.policy, options)
         if why_not is not None:
             yield f"sm has no effect: {why_not}"
     if promised := [word for field, word in PROMISES.items() if field in changed]:
         why = _no_promise(scheduler, job)
         if why:
             yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
-
-
-def _divides_space(scheduler: Scheduler, group: Group) -> bool:
-    """There it changes a set, whether or not its jobs take turns."""
-    return SUBSTRATES[scheduler.options.mode_of(group.gpus)].divides_space
 
 
 def _asks_for_sms(job: Job, changed: set[str]) -> bool:

@@ -9,7 +9,7 @@ from tandemd.core.model import Job
 from tandemd.core.partition import parts_of
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import divides_space
 
 
 def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
@@ -17,7 +17,7 @@ def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
     curve, gpus = job.scaling, gpus_of(job)
     if curve is not None:
         return [*_curve_lines(curve), *_size_lines(scheduler, job)]
-    if gpus and SUBSTRATES[scheduler.options.mode_of(gpus)].divides_space:
+    if gpus and divides_space(gpus, scheduler.options):
         return [f"how it scales with SMs is not known: {job.scaling_doubt}"]
     return []
 

@@ -7,7 +7,7 @@ from tandemd.core.minima import gpus_of
 from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import owed_share, said, said_share, share_of, unfit, why_no_share
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import divides_space
 
 
 def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
@@ -22,7 +22,7 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     asked = said(job.spec)
     if not asked or job.set:
         return lines
-    if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+    if divides_space(group.gpus, options):
         lines.append(
             f"sm {asked} of the SMs, as `tandem run` set it when the job started, unless the job "
             "brought a percentage of its own"

@@ -22,7 +22,7 @@ from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
 from tandemd.core.set_places import groups_asked
 from tandemd.core.sm_counts import given_sms
 from tandemd.core.space import said_share
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import divides_space
 from tandemd.core.words import span_of
 
 MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
@@ -118,7 +118,7 @@ def _worker(
         is_serial=len(job.processes) == 1 and job.latency.kind is not RequestKind.MARKED,
         pause_ns=_pause_ns(job, here_ns),
         groups=_groups(job, group, gpu, options, said),
-        share=0.0 if SUBSTRATES[options.mode_of(group.gpus)].divides_space else said,
+        share=0.0 if divides_space(group.gpus, options) else said,
     )
 
 

@@ -9,7 +9,7 @@ from tandemd.core.model import Job, Options, Process
 from tandemd.core.set_places import groups_asked
 from tandemd.core.sets import Span
 from tandemd.core.space import said_share
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import divides_space
 
 
 def given_sms(job: Job, gpu: int, options: Options) -> int:
@@ -17,7 +17,7 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
     count = options.sm_counts.get(gpu, 0)
     if split := options.splits.get(gpu):
         return _in_set(job, gpu) * split.group_sms
-    if not SUBSTRATES[options.mode_of([gpu])].divides_space:
+    if not divides_space([gpu], options):
         return count
     share = said_share(job.spec, [gpu], options)
     return max(1, round(count * share)) if share and count else count

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tandemd.core.model import Group, Job, JobSpec, Options
 from tandemd.core.policy import Policy
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import SUBSTRATES, divides_space
 
 LEAST_REST = 0.01  # is left to those who say nothing, even where `min_share` is 0
 MODES = ("time", "mps", "mps+green", "mig")  # how jobs can be kept apart
@@ -42,7 +42,7 @@ def share_of(group: Group, options: Options) -> float:
 
     Where they ask for nothing, what the tuner gives them.
     """
-    if SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+    if divides_space(group.gpus, options):
         return 0.0
     return min(1.0, _asked(group, options) or group.tuned_share)
 
@@ -68,7 +68,7 @@ def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
 def _asked(group: Group, options: Options) -> float:
     """The same, which may be more than there is."""
     specs = [job.spec for job in group.jobs.values()]
-    if not any(map(said, specs)) or SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+    if not any(map(said, specs)) or divides_space(group.gpus, options):
         return 0.0
     return sum(said_share(spec, group.gpus, options) for spec in specs)
 

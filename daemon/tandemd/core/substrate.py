@@ -6,9 +6,10 @@ Whether a GPU is in one, and what has to run for that, is found out at the edges
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from tandemd.core.model import JobSpec
+from tandemd.core.model import JobSpec, Options
 from tandemd.core.substrates.mig import Mig
 from tandemd.core.substrates.mps import Mps
 from tandemd.core.substrates.mps_green import MpsGreen
@@ -44,3 +45,8 @@ SUBSTRATES: dict[str, Substrate] = {
     "mps+green": MpsGreen(),
     "mig": Mig(),
 }
+
+
+def divides_space(gpus: Iterable[int], options: Options) -> bool:
+    """On all of these `--sm` is a part of the SMs; else a share of time."""
+    return SUBSTRATES[options.mode_of(gpus)].divides_space

@@ -19,7 +19,7 @@ from tandemd.core.interference import Interference, Trial
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.policy import Policy
 from tandemd.core.space import most_promised, said, said_share, share_of, why_no_share
-from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.substrate import divides_space
 from tandemd.core.tuner import Change, Settings, Sizes, Tuner
 
 Islands = Mapping[frozenset[int], list[Group]]
@@ -209,7 +209,7 @@ def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict
         bound = [job for job in group.jobs.values() if job.spec.slo_p99_ns]
         if options.mode_of(group.gpus) == "mps+green":
             found |= {job.job_id: _groups_of_sms(job, groups, options) for job in bound if job.set}
-        elif SUBSTRATES[options.mode_of(group.gpus)].divides_space:
+        elif divides_space(group.gpus, options):
             found |= {job.job_id: _part_of_sms(job, group, options) for job in bound}
         elif bound and why_no_share(group, policy, options) is None:
             sizes = _share_of_time(group, bound, tiers[policy.tier(group)], options)
