@@ -38,7 +38,8 @@ PROMISE = struct.Struct("=QQ")
 SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # and the GPU
 FLAGS = struct.Struct("=I4x")
 REGISTERED = struct.Struct("=Q16x")
-REFUSED = struct.Struct("=II160s")
+REFUSED = struct.Struct("=II")
+REASON_BYTES = 160  # at least: older daemons say less
 _TIMEVAL = struct.Struct("@ll")
 
 
@@ -149,9 +150,9 @@ def decode_answer(packet: bytes) -> Registered | Refused:
             job_id=REGISTERED.unpack_from(body)[0],
             environment={name: value for name, equals, value in pairs if equals},
         )
-    if kind == TYPE_REFUSED and len(body) >= REFUSED.size:
-        code, _, reason = REFUSED.unpack_from(body)
-        return Refused(code=code, reason=reason.split(b"\0")[0].decode(errors="replace"))
+    if kind == TYPE_REFUSED and len(body) >= REFUSED.size + REASON_BYTES:
+        reason = body[REFUSED.size :].split(b"\0")[0].decode(errors="replace")
+        return Refused(code=REFUSED.unpack_from(body)[0], reason=reason)
     raise UnavailableError(f"the daemon sent an unexpected answer (type {kind})")
 
 

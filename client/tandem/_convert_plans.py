@@ -1,5 +1,7 @@
 """How jobs might share GPUs, from messages of the wire; needs protobuf: only `_client` has it."""
 
+from typing import Literal
+
 from tandem import _convert
 from tandem._results import GpuPlans, Plan, PlannedJob
 from tandem._wire import tandem_pb2 as pb
@@ -36,7 +38,15 @@ def _job(message: pb.PlannedJob) -> PlannedJob:
         sms=message.sms,
         shares_with=tuple(message.shares_with),
         progress_ratio=message.progress_ratio,
-        p99_ns=message.p99.ToNanoseconds() if message.HasField("p99") else None,
+        p99_ns=_nanoseconds(message, "p99"),
         misses=message.misses,
         slowdown=message.slowdown,
+        measured_progress_ratio=(
+            message.measured_progress_ratio if message.HasField("measured_progress_ratio") else None
+        ),
+        measured_p99_ns=_nanoseconds(message, "measured_p99"),
     )
+
+
+def _nanoseconds(message: pb.PlannedJob, field: Literal["p99", "measured_p99"]) -> int | None:
+    return getattr(message, field).ToNanoseconds() if message.HasField(field) else None

@@ -206,6 +206,9 @@ class PlannedJob:
     p99_ns: int | None  # of its requests; None: it has none, or cannot answer all
     misses: bool  # its objective
     slowdown: float  # by jobs on other SMs, 1 at least
+    # What came of the plan in force so far; None: too little, or it is not in force.
+    measured_progress_ratio: float | None = None
+    measured_p99_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ inline constexpr uint32_t kMaxMessageBytes = 4096;
 inline constexpr uint32_t kNameBytes = 64;     // NUL-terminated UTF-8, truncated
 inline constexpr uint32_t kCommandBytes = 256;
 inline constexpr uint32_t kEnvironmentBytes = 512;
+inline constexpr uint32_t kReasonBytes = 512;
 inline constexpr uint32_t kMaxDevices = 16;
 
 enum class Type : uint16_t {
@@ -180,7 +181,7 @@ struct Refused {
   Header header;
   uint32_t code;  // RefusalCode
   uint32_t reserved;
-  char reason[160];
+  char reason[kReasonBytes];  // NUL-terminated UTF-8, cut between characters; older ones have 160
 };
 
 inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it where it would have to stand in line
@@ -210,6 +211,6 @@ static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) 
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
 static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && sizeof(HostBack) == 32);
 static_assert(offsetof(Hello, abilities) == 212);
-static_assert(sizeof(Refused) == 184 && sizeof(Register) == 536 && sizeof(Registered) == 552);
+static_assert(sizeof(Refused) == 536 && sizeof(Register) == 536 && sizeof(Registered) == 552);
 
 }  // namespace tandem::wire

@@ -17,6 +17,7 @@ from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.config import Privacy
 from tandemd.core.claims import part_sms_of
+from tandemd.core.divisions import InForce
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
@@ -30,7 +31,6 @@ from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.partition import parts_of
 from tandemd.core.planning import Outlook, outlook
-from tandemd.core.plans import Plan
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.sm_counts import given_sms
@@ -368,26 +368,28 @@ class Desk:
         """How the jobs on each GPU that the caller may see might share it."""
         core = self._loop.scheduler
 
-        def answer() -> tuple[dict[int, Outlook], dict[int, tuple[Plan, str]]]:
+        def answer() -> tuple[dict[int, Outlook], dict[int, InForce]]:
+            now_ns = self._loop.clock.now_ns()
             found = {
                 gpus: outlook(
                     (g for g in members if all(self._may_see(uid, j) for j in g.jobs.values())),
                     gpus,
                     core.options,
                     core.tuning.model_of(gpus),
-                    self._loop.clock.now_ns(),
+                    now_ns,
                 )
                 for gpus, members in core.islands.items()
             }
             told = {
-                gpu: core.divisions.in_force(gpus, core.options) for gpus in found for gpu in gpus
+                gpu: core.divisions.in_force(gpus, members, core.options, now_ns)
+                for gpus, members in core.islands.items()
+                for gpu in gpus
             }
             return {gpu: seen for gpus, seen in found.items() if seen for gpu in gpus}, told
 
         views, (outlooks, told) = self.gpus(), self._loop.ask(answer)
-        nothing: tuple[Plan, str] = ((), "")
         return [
-            PlansView.of(view, outlooks.get(gpu), *told.get(gpu, nothing))
+            PlansView.of(view, outlooks.get(gpu), told.get(gpu, InForce()))
             for view in views
             for gpu in [view.gpu.index]
         ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tandem import _native
+from tandemd.core.divisions import InForce
 from tandemd.core.layouts import Cut
 from tandemd.core.model import JobSpec, JobState
 from tandemd.core.partition import Part
 from tandemd.core.planning import Outlook
-from tandemd.core.plans import Plan, Valued
+from tandemd.core.plans import Valued
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
 from tandemd.history import Point
@@ -120,24 +121,21 @@ class PlansView:
     gpu: GpuView
     outlook: Outlook | None  # None: nobody is there
     plans: tuple[Valued, ...] = ()
-    in_force: Plan = ()  # one of them; empty: none is
-    planner: str = ""  # why that, or why none
+    in_force: InForce = field(default_factory=InForce)  # its plan is one of them, or empty
 
     @staticmethod
-    def of(gpu: GpuView, outlook: Outlook | None, in_force: Plan, planner: str) -> PlansView:
+    def of(gpu: GpuView, outlook: Outlook | None, in_force: InForce) -> PlansView:
         """Takes milliseconds: not for the loop's thread. The plan in force is first."""
         if outlook is None:
             return PlansView(gpu=gpu, outlook=None)
         plans = outlook.alternatives()
-        names = {name for part in in_force for name in part.members}
+        names = {name for part in in_force.plan for name in part.members}
         if names != outlook.scene.workers.keys():  # the caller may not see all of them
-            in_force = ()
-        if in_force:
-            plans = [one for one in plans if set(one.plan) != set(in_force)]
-            plans.insert(0, outlook.scene.value(in_force))
-        return PlansView(
-            gpu=gpu, outlook=outlook, plans=tuple(plans), in_force=in_force, planner=planner
-        )
+            in_force = InForce(why=in_force.why)
+        if in_force.plan:
+            plans = [one for one in plans if set(one.plan) != set(in_force.plan)]
+            plans.insert(0, outlook.scene.value(in_force.plan))
+        return PlansView(gpu=gpu, outlook=outlook, plans=tuple(plans), in_force=in_force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1138,6 +1138,8 @@ class PlannedJob(google.protobuf.message.Message):
     P99_FIELD_NUMBER: builtins.int
     MISSES_FIELD_NUMBER: builtins.int
     SLOWDOWN_FIELD_NUMBER: builtins.int
+    MEASURED_PROGRESS_RATIO_FIELD_NUMBER: builtins.int
+    MEASURED_P99_FIELD_NUMBER: builtins.int
     job: builtins.str
     display_name: builtins.str
     sms: builtins.int
@@ -1147,6 +1149,8 @@ class PlannedJob(google.protobuf.message.Message):
     """its objective"""
     slowdown: builtins.float
     """by jobs on other SMs, 1 at least"""
+    measured_progress_ratio: builtins.float
+    """What came of it so far; not there: too little, or the plan is not in force."""
     @property
     def shares_with(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """jobs it takes turns with there"""
@@ -1155,6 +1159,8 @@ class PlannedJob(google.protobuf.message.Message):
     def p99(self) -> google.protobuf.duration_pb2.Duration:
         """of its requests; not there: it has none, or cannot answer all"""
 
+    @property
+    def measured_p99(self) -> google.protobuf.duration_pb2.Duration: ...
     def __init__(
         self,
         *,
@@ -1166,9 +1172,12 @@ class PlannedJob(google.protobuf.message.Message):
         p99: google.protobuf.duration_pb2.Duration | None = ...,
         misses: builtins.bool = ...,
         slowdown: builtins.float = ...,
+        measured_progress_ratio: builtins.float | None = ...,
+        measured_p99: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["p99", b"p99"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["display_name", b"display_name", "job", b"job", "misses", b"misses", "p99", b"p99", "progress_ratio", b"progress_ratio", "shares_with", b"shares_with", "slowdown", b"slowdown", "sms", b"sms"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_measured_progress_ratio", b"_measured_progress_ratio", "measured_p99", b"measured_p99", "measured_progress_ratio", b"measured_progress_ratio", "p99", b"p99"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_measured_progress_ratio", b"_measured_progress_ratio", "display_name", b"display_name", "job", b"job", "measured_p99", b"measured_p99", "measured_progress_ratio", b"measured_progress_ratio", "misses", b"misses", "p99", b"p99", "progress_ratio", b"progress_ratio", "shares_with", b"shares_with", "slowdown", b"slowdown", "sms", b"sms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_measured_progress_ratio", b"_measured_progress_ratio"]) -> typing.Literal["measured_progress_ratio"] | None: ...
 
 global___PlannedJob = PlannedJob
 

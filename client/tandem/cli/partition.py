@@ -7,7 +7,7 @@ import click
 
 from tandem._results import GpuCut, JobPart, Partition
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
-from tandem.cli.partition_plan import plan
+from tandem.cli.partition_plan import plan, title_of
 from tandem.errors import StateError, UsageError
 
 _HEADER = ("JOB", "NAME", "CLASS", "SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
@@ -34,9 +34,10 @@ partition.add_command(plan)
 def show(*, as_json: bool) -> None:
     """Show how each GPU is divided, and how many SMs its jobs have use for.
 
-    SM is what a job asks for, HAS how many SMs its kernels may use. Beyond KNEE more SMs gain it
-    little, LIMIT of them keep its --slo, and FITS is what it would get by both, beside the others,
-    and of SMs that nobody else has use for; `rest` is what others leave. PREDICTED was said of as
+    SM is what a job asks for, HAS how many SMs its kernels may use (- where that depends on the
+    stream). Beyond KNEE more SMs gain it little, LIMIT of them keep its --slo, and FITS is what it
+    would get by both, beside the others, and of SMs that nobody else has use for; `rest` is what
+    others leave. PREDICTED was said of as
     many SMs as it has before it ran on them, ITERATION is how long its iterations are. Below: what
     is not known of a job, and why.
 
@@ -55,9 +56,7 @@ def show(*, as_json: bool) -> None:
 
 
 def _show(found: Partition) -> None:
-    gpu = found.gpu
-    name = gpu.product_name + (" (software)" if gpu.software else "")
-    click.echo(printable(f"gpu {gpu.name}: {name}, mode {gpu.mode}, {gpu.sm_count} SMs"))
+    click.echo(printable(title_of(found.gpu)))
     if found.jobs:
         print_table(_HEADER, [_row(job) for job in found.jobs], right=_RIGHT)
     for line in _notes(found.jobs):

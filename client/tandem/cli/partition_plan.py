@@ -2,7 +2,7 @@
 
 import click
 
-from tandem._results import GpuPlans, Plan, PlannedJob
+from tandem._results import Gpu, GpuPlans, Plan, PlannedJob
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
 
 _HEADER = ("JOB", "NAME", "SMS", "TURNS WITH", "PROGRESS", "P99", "SLOWER")
@@ -14,8 +14,9 @@ _RIGHT = ("SMS", "PROGRESS", "P99", "SLOWER")
 def plan(*, as_json: bool) -> None:
     """Say how the jobs on each GPU had best share it, and what is to be expected; do nothing.
 
-    First the plan in force, where partition.planner is on. Then the best way to share time, space
-    and both, best first: the fewest objectives missed, then the most progress of all jobs together.
+    First the plan in force, where partition.planner is on, and what was measured under it. Then the
+    best way to share time, space and both, best first: the fewest objectives missed, then the most
+    progress of all jobs together.
     PROGRESS 1 is what a job gets done alone on the whole GPU, P99 what its requests take, with a !
     where that misses its --slo, and SLOWER how much longer its iterations are because of the jobs
     on other SMs. Below: what is not known, and how far forecasts were off.
@@ -35,16 +36,32 @@ def plan(*, as_json: bool) -> None:
 
 
 def _show(found: GpuPlans) -> None:
-    click.echo(printable(f"gpu {found.gpu.name}: {found.gpu.product_name}, mode {found.gpu.mode}"))
+    click.echo(printable(title_of(found.gpu)))
     if not found.plans:
         click.echo("  no job is there")
     for number, one in enumerate(found.plans, 1):
         click.echo(printable(f"{number}. {_title(one)}"))
         print_table(_HEADER, [_row(job) for job in one.jobs], right=_RIGHT)
+        for line in filter(None, map(_measured, one.jobs)):
+            click.echo(printable(f"  {line}"))
     if found.planner:
-        click.echo(printable(f"  {found.planner}"))
+        label = "in force, because" if any(one.in_force for one in found.plans) else "planner"
+        click.echo(printable(f"  {label}: {found.planner}"))
     for note in found.notes:
         click.echo(printable(f"  {note}"))
+
+
+def title_of(gpu: Gpu) -> str:
+    """Which GPU, what it is, how it is shared."""
+    name = gpu.product_name + (" (software)" if gpu.software else "")
+    return f"gpu {gpu.name}: {name}, mode {gpu.mode}, {gpu.sm_count} SMs"
+
+
+def _measured(job: PlannedJob) -> str:
+    if job.measured_progress_ratio is None:
+        return ""
+    p99 = f", p99 {job.measured_p99_ns / 1e6:.4g} ms" if job.measured_p99_ns else ""
+    return f"{job.job}: measured so far: progress {job.measured_progress_ratio:.2f}{p99}"
 
 
 def _title(one: Plan) -> str:

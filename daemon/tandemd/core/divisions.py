@@ -24,7 +24,7 @@ from tandemd.core.companions import Pace
 from tandemd.core.events import FindPlan, PlanFound
 from tandemd.core.exchange import EaseOf, resized
 from tandemd.core.interference import Interference
-from tandemd.core.kept_plans import Kept, Tally
+from tandemd.core.kept_plans import Kept, Measured, Tally
 from tandemd.core.model import Group, Job, Options, Split
 from tandemd.core.planner import Planner
 from tandemd.core.planning import Outlook, how_to, outlook
@@ -67,10 +67,25 @@ class Division:
             return None
         return next((part for part in self.plan if name in part.members), None)
 
+    def measured(self, jobs: Iterable[Job], now_ns: int) -> dict[str, Measured]:
+        """What has come of the plan so far; nothing while there is none."""
+        if self.valued is None or self.seen is None:
+            return {}
+        return self.tally.measured(jobs, self.seen.scene.workers, now_ns)
+
     def _leaves_groups(self) -> bool:
         """A job that is alone has not more than a person said."""
         planned = sum(part.groups for part in self.plan)
         return bool(planned) and self.seen is not None and planned < self.seen.scene.gpu.groups
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What an island goes by."""
+
+    plan: Plan = ()  # empty: all take turns
+    why: str = ""  # that, and not another
+    measured: Mapping[str, Measured] = field(default_factory=dict)  # by job, since it is in force
 
 
 class Divisions:
@@ -95,14 +110,17 @@ class Divisions:
         gpus = {gpu for process in job.processes.values() for gpu in process.gpus}
         return next((one for own, one in self.by_island.items() if gpus & own), None)
 
-    def in_force(self, gpus: frozenset[int], options: Options) -> tuple[Plan, str]:
+    def in_force(
+        self, gpus: frozenset[int], members: Iterable[Group], options: Options, now_ns: int
+    ) -> InForce:
         """The plan that an island goes by and why, or none and why none."""
         division = self.by_island.get(gpus)
         if not options.planner:
-            return (), "no plan is gone by: partition.planner is off"
+            return InForce(why="no plan is gone by: partition.planner is off")
         if division is None or division.why_not:
-            return (), f"all take turns: {division.why_not if division else 'nobody is there'}"
-        return division.plan, division.why
+            why_not = division.why_not if division else "nobody is there"
+            return InForce(why=f"all take turns: {why_not}")
+        return InForce(division.plan, division.why, division.measured(_jobs_of(members), now_ns))
 
     def is_due(self, now_ns: int) -> bool:
         """Some island is to be looked at again."""
@@ -244,12 +262,10 @@ class Divisions:
     def _keep(self, division: Division, members: Iterable[Group], now_ns: int) -> None:
         """Remember what came of the plan that was, and count anew."""
         jobs = _jobs_of(members)
-        if division.valued is not None and division.seen is not None:
-            workers = division.seen.scene.workers
-            measured = division.tally.measured(jobs, workers, now_ns)
-            if measured:
-                division.kept.append(Kept(division.valued, measured))
-                del division.kept[:-MOST_KEPT]
+        measured = division.measured(jobs, now_ns)
+        if division.valued is not None and measured:
+            division.kept.append(Kept(division.valued, measured))
+            del division.kept[:-MOST_KEPT]
         division.tally = Tally.of(jobs, now_ns)
 
     def _place(self, division: Division, members: Iterable[Group]) -> None:

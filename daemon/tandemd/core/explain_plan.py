@@ -50,7 +50,7 @@ def _came(division: Division, job: Job, now_ns: int) -> Iterator[str]:
     name, seen = job.display_name, division.seen
     if division.valued is None or seen is None or name not in division.valued.forecasts:
         return
-    measured = division.tally.measured([job], seen.scene.workers, now_ns)
+    measured = division.measured([job], now_ns)
     yield f"plan: {_compared(division.valued.forecasts[name], measured, name, seen.scene)}"
     yield from _slowdown(division, name, measured.get(name))
 

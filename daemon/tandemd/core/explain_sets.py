@@ -31,10 +31,12 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
     asked = said(job.spec)
     yield f"{_is_on(job.set, split.group_sms)}, {_for(job, asked)}"
     if 0 < job.set.count < job.groups_wanted:
-        yield (
-            f"that is less than the {job.groups_wanted} groups it asks for: jobs ask for more than "
-            f"the {split.groups} that there are"
+        why = (
+            "no plan has been made with these yet"
+            if job.part
+            else f"jobs ask for more than the {split.groups} that there are"
         )
+        yield f"that is less than the {job.groups_wanted} groups it asks for: {why}"
     yield from _on_its_way(job, split.group_sms)
     yield from _staying(job)
 

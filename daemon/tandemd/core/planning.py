@@ -2,10 +2,6 @@
 
 What is not known is assumed, and said: work without a scaling curve counts as if it filled the GPU,
 work of which nobody knows what it is bound by as if neither it nor a neighbour minded the other.
-
-What a request takes by itself is told from those that hardly wait: where that is less than an
-iteration, the rest of it is a pause of the host, and else it is several iterations. Of jobs without
-requests pauses are told from the GPU time of their iterations.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
 from tandemd.core.latency import RequestKind
 from tandemd.core.model import Group, Job, Options
+from tandemd.core.pauses import iterations_of_request, pause_ns
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
 from tandemd.core.set_places import groups_asked
@@ -27,7 +24,6 @@ from tandemd.core.words import span_of
 
 MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
 UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
-ENOUGH = 10  # iterations; of fewer it is not told what each takes of the GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +110,9 @@ def _worker(
         weight=float(options.weight(job.spec.job_class)),
         slo_ns=job.spec.slo_p99_ns,
         rate=job.latency.rate_of_last(options.tuner_window_ns, now_ns),
-        times=max(1.0, job.latency.quick_ns / here_ns),
+        times=iterations_of_request(job, here_ns),
         is_serial=len(job.processes) == 1 and job.latency.kind is not RequestKind.MARKED,
-        pause_ns=_pause_ns(job, here_ns),
+        pause_ns=pause_ns(job, here_ns),
         groups=_groups(job, group, gpu, options, said),
         share=0.0 if divides_space(group.gpus, options) else said,
     )
@@ -145,28 +141,12 @@ def _length(
         "filled the gpu"
     )
     here_ns = float(known_ns or UNKNOWN_NS)
-    pause_ns, here = _pause_ns(job, here_ns), min(given, all_sms)
+    idle_ns, here = pause_ns(job, here_ns), min(given, all_sms)
 
     def at(sms: int) -> float:
-        return pause_ns + (here_ns - pause_ns) * here / sms
+        return idle_ns + (here_ns - idle_ns) * here / sms
 
     return at(all_sms), at, here_ns
-
-
-def _pause_ns(job: Job, here_ns: float) -> float:
-    """Of an iteration that takes `here_ns` where the job is; 0 where nobody knows.
-
-    A request's own time is at most what one takes that hardly waits. Who has none needs the GPU
-    time of an iteration, which is known of who did not share the GPU: else it is an estimate.
-    """
-    if job.latency.rate:
-        return max(0.0, here_ns - job.latency.quick_ns)
-    usages = [process.usage for process in job.processes.values()]
-    known = [u for u in usages if u.iterations >= ENOUGH and u.shared_ns <= u.exclusive_ns / 10]
-    if not known or len(known) < len(usages):
-        return 0.0
-    spent_ns = max((u.exclusive_ns + u.shared_ns) / u.iterations for u in known)
-    return max(0.0, here_ns - spent_ns) if spent_ns else 0.0
 
 
 def _iteration_ns(job: Job) -> int:

@@ -28,7 +28,7 @@ class Claim:
     asked: str = ""  # the same in its own words
     curve: Curve | None = None
     doubt: str = ""  # why there is no curve
-    slo_ns: int = 0  # 0 = it has no limit
+    slo_ns: int = 0  # an iteration may take at most; 0 = it has no limit
     rate: float = 0.0  # iterations a second that are asked of it; 0 = not known
 
 

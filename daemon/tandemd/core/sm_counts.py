@@ -13,9 +13,11 @@ from tandemd.core.substrate import divides_space
 
 
 def given_sms(job: Job, gpu: int, options: Options) -> int:
-    """Of `gpu`; 0 = not known."""
+    """Of `gpu`; 0 = not known, or some of its streams may use other SMs than the rest."""
     count = options.sm_counts.get(gpu, 0)
     if split := options.splits.get(gpu):
+        if _stays_out(job, gpu):
+            return 0 if _goes(job, gpu) else count
         return _in_set(job, gpu) * split.group_sms
     if not divides_space([gpu], options):
         return count
@@ -29,6 +31,18 @@ def _in_set(job: Job, gpu: int) -> int:
     if job.set is None or any(_span_of(process) != job.set for process in here):
         return 0
     return job.set.count
+
+
+def _stays_out(job: Job, gpu: int) -> bool:
+    """Some of its streams are on the whole GPU, whatever its set is."""
+    here = (process for process in job.processes.values() if gpu in process.gpus)
+    return any(any(process.usage.staying_streams) for process in here)
+
+
+def _goes(job: Job, gpu: int) -> bool:
+    """Some of its streams are in its set."""
+    here = (process for process in job.processes.values() if gpu in process.gpus)
+    return any(process.usage.following_streams for process in here)
 
 
 def _span_of(process: Process) -> Span | None:

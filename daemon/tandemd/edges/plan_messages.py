@@ -8,6 +8,8 @@ from math import isfinite
 from google.protobuf.duration_pb2 import Duration
 
 from tandem._wire import tandem_pb2 as pb
+from tandemd.core.divisions import InForce
+from tandemd.core.kept_plans import Measured
 from tandemd.core.planning import Outlook, how_to
 from tandemd.core.plans import Forecast, Part, Valued
 from tandemd.core.words import span_of
@@ -26,15 +28,15 @@ def _of_gpu(view: PlansView) -> pb.GpuPlans:
         return pb.GpuPlans(gpu=gpu_message(view.gpu))
     return pb.GpuPlans(
         gpu=gpu_message(view.gpu),
-        plans=[
-            _plan(valued, seen, is_in_force=valued.plan == view.in_force) for valued in view.plans
-        ],
+        plans=[_plan(valued, seen, view.in_force, view.gpu.gpu.sm_count) for valued in view.plans],
         notes=[*_compared(seen), *seen.doubts],
-        planner=view.planner,
+        planner=view.in_force.why,
     )
 
 
-def _plan(valued: Valued, seen: Outlook, *, is_in_force: bool) -> pb.Plan:
+def _plan(valued: Valued, seen: Outlook, in_force: InForce, sm_count: int) -> pb.Plan:
+    is_in_force = valued.plan == in_force.plan
+    measured = in_force.measured if is_in_force else {}
     return pb.Plan(
         in_force=is_in_force,
         kind=valued.kind,
@@ -42,28 +44,43 @@ def _plan(valued: Valued, seen: Outlook, *, is_in_force: bool) -> pb.Plan:
         progress=valued.progress,
         missed=valued.missed,
         jobs=[
-            _job(name, part, valued.forecasts[name], seen)
+            _job(name, part, valued.forecasts[name], seen, sm_count, measured.get(name))
             for part in valued.plan
             for name in part.members
         ],
     )
 
 
-def _job(name: str, part: Part, forecast: Forecast, seen: Outlook) -> pb.PlannedJob:
-    worker = seen.scene.workers[name]
-    p99 = Duration()
-    p99.FromNanoseconds(int(forecast.p99_ns) if isfinite(forecast.p99_ns) else 0)
+def _job(
+    name: str,
+    part: Part,
+    forecast: Forecast,
+    seen: Outlook,
+    sm_count: int,
+    measured: Measured | None,
+) -> pb.PlannedJob:
+    worker, gpu = seen.scene.workers[name], seen.scene.gpu
     has_requests = worker.rate or worker.slo_ns
+    # Groups are all there is where the driver made them; else they are a way to count.
+    is_whole = part.groups == gpu.groups and seen.mode != "mps+green"
     return pb.PlannedJob(
         job=name,
         display_name=seen.titles[name],
-        sms=part.groups * seen.scene.gpu.sms_of_group,
+        sms=sm_count if is_whole else part.groups * gpu.sms_of_group,
         shares_with=[other for other in part.members if other != name],
         progress_ratio=forecast.progress,
-        p99=p99 if has_requests and isfinite(forecast.p99_ns) else None,
+        p99=_duration(forecast.p99_ns) if has_requests and isfinite(forecast.p99_ns) else None,
         misses=seen.scene.misses(name, forecast),
         slowdown=forecast.slowdown,
+        measured_progress_ratio=measured.progress if measured else None,
+        measured_p99=_duration(measured.p99_ns) if measured and measured.p99_ns else None,
     )
+
+
+def _duration(duration_ns: float) -> Duration:
+    duration = Duration()
+    duration.FromNanoseconds(int(duration_ns))
+    return duration
 
 
 def _compared(seen: Outlook) -> Iterator[str]:

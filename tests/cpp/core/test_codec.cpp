@@ -255,11 +255,11 @@ TEST(answers_out_of_range_are_refused) {
 }
 
 TEST(a_long_reason_is_cut_at_a_character) {
-  std::string reason(158, 'x');
+  std::string reason(wire::kReasonBytes - 2, 'x');
   reason += "\xc3\xa9 and more";
   wire::Refused refused;
 
   CHECK(!daemon::encode_refused(1, reason.data(), reason.size(), &refused));
 
-  CHECK_EQ(std::strlen(refused.reason), 158u);
+  CHECK_EQ(std::strlen(refused.reason), wire::kReasonBytes - 2u);
 }

@@ -107,6 +107,8 @@ def test_jobs_run_side_by_side_as_planned_and_explain_says_what_came_of_it(fresh
         assert measured == pytest.approx(foretold, rel=0.25)
         assert "plan: not time: it promises " in told[name]
     assert (best.kind, best.in_force) == ("space", True)
+    for job in best.jobs:
+        assert job.measured_progress_ratio == pytest.approx(job.progress_ratio, rel=0.25)
 
 
 def test_without_the_planner_they_take_turns(fresh_place, image):

@@ -65,7 +65,8 @@ def test_sizes_are_those_of_the_header():
     assert _attach.REQUEST.size == int(sizes["Request"])
     registered = _attach.HEADER.size + _attach.REGISTERED.size + _attach.ENVIRONMENT_BYTES
     assert registered == int(sizes["Registered"])
-    assert _attach.HEADER.size + _attach.REFUSED.size == int(sizes["Refused"])
+    reason_bytes = int(re.search(r"kReasonBytes = (\d+)", WIRE)[1])
+    assert _attach.HEADER.size + _attach.REFUSED.size + reason_bytes == int(sizes["Refused"])
     assert len(encode_register(Request(), command="")) == int(sizes["Register"])
 
 
@@ -110,6 +111,18 @@ def test_we_read_what_the_daemon_writes():
     assert decode_answer(refused) == Refused(code=4, reason="no room")
 
 
+def test_a_reason_of_several_sentences_arrives_whole():
+    reason = "mode mps+green is not to be had on gpu 0, " * 10 + "see `tandem doctor`"
+
+    assert decode_answer(native.encode_refused(code=7, reason=reason)).reason == reason
+
+
+def test_an_older_daemon_says_less():
+    packet = answer(_attach.TYPE_REFUSED, _attach.REFUSED.pack(4, 0) + b"no room".ljust(160, b"\0"))
+
+    assert decode_answer(packet) == Refused(code=4, reason="no room")
+
+
 def test_what_was_not_said_is_zero():
     packet = encode_register(Request(), command="")
 
@@ -149,7 +162,7 @@ def test_garbage_is_no_answer(packet, complaint):
 
 
 def test_a_reason_of_any_bytes_is_text():
-    packet = answer(6, _attach.REFUSED.pack(4, 0, b"\xff\xfe full"))
+    packet = answer(6, _attach.REFUSED.pack(4, 0) + b"\xff\xfe full".ljust(160, b"\0"))
 
     assert decode_answer(packet).reason.endswith(" full")
 

@@ -17,7 +17,7 @@ def message():
         missed=1,
         jobs=[server, trainer],
     )
-    gpu = pb.Gpu(index=0, name="0", product_name="Tandem Software GPU", mode=pb.MODE_TIME)
+    gpu = pb.Gpu(name="0", product_name="Tandem GPU", mode=pb.MODE_TIME, sm_count=132)
     return pb.Plans(gpus=[pb.GpuPlans(gpu=gpu, plans=[plan], notes=["j-2: nobody knows"])])
 
 
@@ -38,13 +38,18 @@ def test_the_plan_in_force_is_told_as_such_and_why(capsys):
     planned = message()
     planned.gpus[0].plans[0].in_force = True
     planned.gpus[0].planner = "other jobs are there"
+    server = planned.gpus[0].plans[0].jobs[0]
+    server.measured_progress_ratio = 0.9
+    server.measured_p99.FromMilliseconds(55)
     (found,) = _convert_plans.plans(planned)
 
     partition_plan._show(found)
 
     told = capsys.readouterr().out
     assert "1 objective missed; in force\n" in told
-    assert "\n  other jobs are there\n" in told
+    assert "\n  in force, because: other jobs are there\n" in told
+    assert "\n  j-1: measured so far: progress 0.90, p99 55 ms\n" in told
+    assert "j-2: measured" not in told
 
 
 def test_of_a_gpu_without_jobs_it_is_said_that_nobody_is_there(capsys):
@@ -54,4 +59,4 @@ def test_of_a_gpu_without_jobs_it_is_said_that_nobody_is_there(capsys):
 
     partition_plan._show(found)
 
-    assert capsys.readouterr().out.endswith("mode time\n  no job is there\n")
+    assert capsys.readouterr().out.endswith("mode time, 132 SMs\n  no job is there\n")

@@ -275,3 +275,14 @@ def test_how_many_sms_a_job_has_is_known_when_it_is_in_its_set():
     assert given_sms(job, 0, OPTIONS) == 32
     job.set = None
     assert given_sms(job, 0, OPTIONS) == 0
+
+
+@pytest.mark.parametrize(("following", "sms"), [(0, 132), (2, 0)])
+def test_streams_that_stay_on_the_whole_gpu_have_all_of_it_whatever_the_set_is(following, sms):
+    job = make(1, groups=4)
+    (process,) = job.processes.values()
+    process.usage = replace(
+        process.usage, staying_streams=(1, 0, 0, 0, 0, 0), following_streams=following
+    )
+
+    assert given_sms(job, 0, OPTIONS) == sms

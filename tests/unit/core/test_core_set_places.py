@@ -119,6 +119,20 @@ def test_why_it_has_so_many_is_said():
     assert "by how it scales and what its requests take" in lines()
 
 
+def test_why_it_has_fewer_than_it_asks_for_is_said():
+    talk = two_halves()
+    job = talk.core.jobs[1]
+    talk.update(1, sm_percent=100)
+    talk.update(2, sm_percent=100)
+
+    def lines():
+        return " ".join(space_lines(talk.core, job, got=1.0))
+
+    assert "less than the 16 groups it asks for: jobs ask for more than the 16" in lines()
+    job.part = 3  # of a plan
+    assert "less than the 16 groups it asks for: no plan has been made with these yet" in lines()
+
+
 @pytest.mark.parametrize(
     ("policy", "job_class", "idle"),
     [
