@@ -10,6 +10,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 sys.path.insert(0, str(Path(__file__).parent / "csrc"))
 
@@ -50,8 +51,21 @@ class NativeBuild(build_ext):
         return {str(Path(self.build_lib) / p): f"client/{p}" for p in PLACES.values()}
 
 
+class WholeSource(sdist):
+    """Puts all of the checkout into the source archive: what compiles, tests and documents it."""
+
+    FOLDERS = ("bench", "client", "csrc", "daemon", "docs", "packaging", "proto", "shim", "tests")
+    MADE = ("*.so", "*.so.1", "*.pyc", "*/softgpu/bin/*", "*.egg-info/*")  # by a build
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Beside what setuptools finds by itself, which is Python alone."""
+        found = (path for folder in self.FOLDERS for path in sorted(Path(folder).rglob("*")))
+        ours = [p for p in found if p.is_file() and not any(p.match(made) for made in self.MADE)]
+        super().make_release_tree(base_dir, [*{*files, "Makefile", *map(str, ours)}])
+
+
 setup(
     # One nominal extension makes setuptools treat the wheel as platform-specific.
     ext_modules=[Extension("tandem._native", sources=[])],
-    cmdclass={"build_ext": NativeBuild},
+    cmdclass={"build_ext": NativeBuild, "sdist": WholeSource},
 )

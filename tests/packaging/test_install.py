@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
@@ -102,3 +103,25 @@ def test_the_daemon_says_which_extra_it_needs(installed: Path):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "[daemon]" in done.stderr
+
+
+def test_the_source_archive_holds_the_whole_checkout(tmp_path: Path):
+    """Else `pip install` of it finds nothing to compile."""
+    known = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if known.returncode != 0:
+        pytest.skip("not a checkout of git")
+    source = tmp_path / "source"
+    for name in known.stdout.splitlines():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, source / name)
+
+    making = [sys.executable, "setup.py", "-q", "sdist", "-d", str(tmp_path)]
+    subprocess.run(making, cwd=source, check=True, timeout=120)
+
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        held = {name.partition("/")[2] for name in opened.getnames()}
+    assert {name for name in known.stdout.splitlines() if name[0] != "."} <= held
+    assert not [name for name in held if name.endswith((".so", ".so.1", ".pyc"))]
