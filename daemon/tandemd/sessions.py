@@ -274,10 +274,11 @@ class Sessions:
         job = self._scheduler.jobs.get(job_id)
         if job is None:
             self.remembered.forget_job(job_id)
+            self._forget_commands()
         else:
             self.remembered.keep_job(job, self.commands.get(job_id, ""))
 
-    def forget_commands(self) -> None:
+    def _forget_commands(self) -> None:
         """Drop the command lines of jobs the core no longer knows."""
         known = self._scheduler.jobs.keys() | self._scheduler.finished.keys()
         for job_id in self.commands.keys() - known:
