@@ -23,8 +23,8 @@ TYPE_REFUSED = 6
 TYPE_REGISTER = 7
 TYPE_REGISTERED = 8
 
-REFUSED_NO_ROOM, REFUSED_UNFIT = 4, 7
-FLAG_NO_WAIT = 1
+REFUSED_NO_ROOM, REFUSED_UNFIT, REFUSED_NOT_YET = 4, 7, 8
+FLAG_NO_WAIT, FLAG_ASKS_AGAIN = 1, 2
 
 SECOND_NS = 1_000_000_000
 MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
@@ -65,6 +65,7 @@ class Request:
     sm_count: int | None = None  # in place of sm_percent
     isolation: str | None = None  # a key of ISOLATIONS
     no_wait: bool = False  # refuse it where it would have to stand in line
+    asks_again: bool = False  # refuse it with REFUSED_NOT_YET where what to say is not known yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,8 @@ def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
     promise = PROMISE.pack(request.persistent_bytes or 0, request.ephemeral_bytes or 0)
     isolation = ISOLATIONS[request.isolation] if request.isolation else 0
     space = SPACE.pack(request.sm_count or 0, isolation, _text(gpu, NAME_BYTES))
-    body = asked + what + promise + space + FLAGS.pack(FLAG_NO_WAIT if request.no_wait else 0)
+    flags = FLAG_NO_WAIT * request.no_wait | FLAG_ASKS_AGAIN * request.asks_again
+    body = asked + what + promise + space + FLAGS.pack(flags)
     size = HEADER.size + len(body)
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body
 

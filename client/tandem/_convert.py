@@ -17,6 +17,7 @@ from tandem._results import (
     MemoryHistory,
     MemoryPoint,
     Process,
+    SetProof,
     Status,
     Wait,
     Window,
@@ -151,6 +152,16 @@ def gpu(message: pb.Gpu) -> Gpu:
         busy_ratio=message.busy_ratio,
         software=message.software,
         name=message.name or str(message.index),
+        sets=_set_proof(message.sets) if message.HasField("sets") else None,
+    )
+
+
+def _set_proof(message: pb.SetProof) -> SetProof:
+    return SetProof(
+        under_way=message.under_way,
+        groups=message.groups,
+        group_sms=message.group_sms,
+        problem=message.problem,
     )
 
 

@@ -12,8 +12,9 @@ import shlex
 import signal
 import stat
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,6 +27,9 @@ EXIT_FAILED = 125
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
+
+ASK_AGAIN_S = 0.1
+PATIENCE_S = 90.0  # longer than the daemon takes to find out
 
 _DIRECTORY = "is a directory"
 _SHOWN = "CUDA_VISIBLE_DEVICES"
@@ -268,12 +272,7 @@ def _of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str
 def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     """What the job learns from it. One that was refused is left alone: the shim does nothing."""
     try:
-        answer = _attach.register(
-            decided.socket,
-            launch.request,
-            command=shlex.join(launch.command),
-            gpu=launch.gpu or "",
-        )
+        answer = _ask(launch, decided)
     except UnavailableError as exc:
         _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
         return {}
@@ -289,6 +288,25 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
                 raise LaunchError(f"the daemon refuses: {reason}", exit_code=exit_code)
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
             return {"TANDEM_DISABLE": "1"}
+
+
+def _ask(launch: Launch, decided: Plan) -> Registered | Refused:
+    """What the daemon says, once it knows what to say: it is finding out what a GPU can do."""
+    end_s, said = time.monotonic() + PATIENCE_S, False
+    while True:
+        asks_again = time.monotonic() < end_s
+        answer = _attach.register(
+            decided.socket,
+            replace(launch.request, asks_again=asks_again),
+            command=shlex.join(launch.command),
+            gpu=launch.gpu or "",
+        )
+        if not isinstance(answer, Refused) or answer.code != _attach.REFUSED_NOT_YET:
+            return answer
+        if not said:
+            sys.stderr.write(f"tandem: waiting: {answer.reason}\n")
+            said = True
+        time.sleep(ASK_AGAIN_S)
 
 
 def _go_unshared(launch: Launch, cause: str, *, exit_code: int, hint: str) -> None:

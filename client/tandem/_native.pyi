@@ -14,6 +14,7 @@ PROTOCOL_VERSION: int
 LAYOUT_VERSION: int
 ABILITY_HOST_FILE: int  # of Hello.abilities: the shim takes files
 ABILITY_HOST_BACK: int  # and gives memory of the host back
+ABILITY_HAS_SET: int  # the process was attached before, and stays on the SMs it was told then
 NO_LIMIT: int
 PRESENCE_MAX: int
 
@@ -52,6 +53,7 @@ class Register:
     request: Request
     command: str
     no_wait: bool  # refuse it where it would have to stand in line
+    asks_again: bool  # it may be told that what to say is not known yet
 
 @final
 class Mapped: ...

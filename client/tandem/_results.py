@@ -137,6 +137,16 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetProof:
+    """Whether sets of SMs of two processes are disjoint on a GPU."""
+
+    under_way: bool  # nothing has come out yet
+    groups: int  # that sets are made of; 0 = there are none
+    group_sms: int  # SMs in each
+    problem: str  # why there are no sets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU as the daemon sees it."""
 
@@ -150,6 +160,7 @@ class Gpu:
     busy_ratio: float  # of the last second, 0..1
     software: bool
     name: str  # its index; of a MIG instance GPU:INSTANCE, such as 0:2
+    sets: SetProof | None = None  # where mode mps+green is configured and MPS runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ RESOURCE_BYTES = 144  # of a CUdevResource
 SM_COUNT_AT = 96  # where its number of SMs is
 SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
 DEFAULT_STREAM, NON_BLOCKING = 1, 1
+NOT_SUPPORTED = 801  # a CUresult
 BLOCKS_PER_SM = 16
 KERNEL = b"""
 .version 6.0
@@ -60,6 +61,7 @@ class Found:
     groups: int = 0
     group_sms: int = 0
     problem: str = ""  # empty: sets of two processes are disjoint
+    is_answer: bool = True  # of the driver; else asked again it may say something else
 
 
 Said = dict[str, Any]  # of one of the two: JSON
@@ -68,6 +70,10 @@ Said = dict[str, Any]  # of one of the two: JSON
 class _DriverError(Exception):
     """A call failed, or is not there."""
 
+    def __init__(self, text: str, *, is_answer: bool = True) -> None:
+        super().__init__(text)
+        self.is_answer = is_answer
+
 
 def main() -> None:
     """Probe, or be one of the two that are probed."""
@@ -75,6 +81,7 @@ def main() -> None:
         _end_with(int(sys.argv[2]))
         _client(int(sys.argv[1]))
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and takes the two along
     sys.stdout.write(json.dumps(asdict(probe(os.environ))) + "\n")
 
 
@@ -149,9 +156,10 @@ def _end_with(parent: int) -> None:
 def _compared(splits: list[Said], answers: list[Said]) -> Found:
     for said in (*splits, *answers):
         if "problem" in said:
-            return Found(problem=str(said["problem"]))
+            return Found(problem=str(said["problem"]), is_answer=bool(said["is_answer"]))
     if not all(splits) or not all(answers):
-        return Found(problem="a process that was to have a set of SMs ended, or did not answer")
+        silence = "a process that was to have a set of SMs ended, or did not answer"
+        return Found(problem=silence, is_answer=False)
     if splits[0] != splits[1]:
         return Found(problem=f"two processes get different splits: {splits[0]} and {splits[1]}")
     first, second = (set(answer["sms"]) for answer in answers)
@@ -178,7 +186,7 @@ def _client(half: int) -> None:
         sys.stdin.readline()
         say({"sms": driver.sms_seen(BLOCKS_PER_SM * group_sms * len(groups))})
     except _DriverError as error:
-        say({"problem": str(error)})
+        say({"problem": str(error), "is_answer": error.is_answer})
 
 
 class _Driver:
@@ -200,7 +208,9 @@ class _Driver:
         except AttributeError:
             raise _DriverError(f"the driver has no {name}") from None
         if (result := function(*arguments)) != 0:
-            raise _DriverError(f"{name} failed with error {result}")
+            # All else may be so for a moment: no memory, MPS that is not ready, a GPU that is lost.
+            is_answer = result == NOT_SUPPORTED
+            raise _DriverError(f"{name} failed with error {result}", is_answer=is_answer)
 
     def split(self) -> list[bytes]:
         """All groups of as few SMs as the driver makes."""

@@ -128,6 +128,9 @@ void add_types(py::module_& module) {
       .def_property_readonly("command", [](const Register& r) { return py::str(r.command); })
       .def_property_readonly("no_wait", [](const Register& r) {
         return (r.flags & wire::kRegisterNoWait) != 0;
+      })
+      .def_property_readonly("asks_again", [](const Register& r) {
+        return (r.flags & wire::kRegisterAsksAgain) != 0;
       });
   py::class_<wire::Shared>(module, "Shared", py::is_final())
       .def_readonly("key", &wire::Shared::key);
@@ -155,6 +158,7 @@ void add_messages(py::module_& module) {
              py::arg("since"), py::arg("pool"));
   module.attr("ABILITY_HOST_FILE") = wire::kAbilityHostFile;
   module.attr("ABILITY_HOST_BACK") = wire::kAbilityHostBack;
+  module.attr("ABILITY_HAS_SET") = wire::kAbilityHasSet;
   module.def("encode_swap", [] { return to_bytes(daemon::encode_swap()); });
   module.def("encode_presence", &encode_presence, py::kw_only(), py::arg("index"),
              py::arg("job_class"), py::arg("gone") = false);

@@ -47,7 +47,8 @@ enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
 
 enum class RefusalCode : uint32_t {
   kProtocol = 1, kMalformed = 2, kUid = 3, kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
-  kUnfit = 7,  // no GPU that is meant can ever do what is asked
+  kUnfit = 7,   // no GPU that is meant can ever do what is asked
+  kNotYet = 8,  // what to say depends on what is found out in a moment: only to who asks again
 };
 
 // How a job is to be kept apart from others. Numbers are those of tandem.v1.Mode.
@@ -63,6 +64,8 @@ inline constexpr uint64_t kFeatureSwap = 32;    // of this process memory is mov
 // What a shim understands beyond the first version; a daemon says nothing else to it.
 inline constexpr uint32_t kAbilityHostFile = 1;
 inline constexpr uint32_t kAbilityHostBack = 2;
+// And of the process itself: it was attached before, and stays on the SMs that it was told then.
+inline constexpr uint32_t kAbilityHasSet = 4;
 
 struct Header {
   uint32_t magic;
@@ -185,6 +188,7 @@ struct Refused {
 };
 
 inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it where it would have to stand in line
+inline constexpr uint32_t kRegisterAsksAgain = 2;  // it may be refused with kNotYet
 
 struct Register {
   Header header;

@@ -41,7 +41,7 @@ from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode, has_own_mps
 from tandemd.edges.mps import MpsControl
 from tandemd.edges.rpc import RpcServer
-from tandemd.edges.set_proof import Proof, prove
+from tandemd.edges.set_proof import Asker, SetProofs
 from tandemd.host import Host
 from tandemd.loop import Loop
 from tandemd.remembered import Remembered
@@ -68,7 +68,6 @@ class Daemon:
         self._directory = directory
         self._soft_clock = soft_clock
         self._state = state
-        self._proved: dict[int, Proof] = {}  # by GPU; tried once in the life of the daemon
         self._built: Future[None] = Future()
         self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
         self._threads: list[threading.Thread] = []
@@ -90,6 +89,7 @@ class Daemon:
             self._sessions.on_attach.append(self._mps.newcomer)
             self._spawn("mps", self._mps.run)
             self._stops.append(self._mps.stop)
+        self._prove_sets()
         self._limits = self._config.limits_for(os.geteuid())
         self._desk = Desk(
             loop=self._loop,
@@ -112,6 +112,13 @@ class Daemon:
             self._sessions.on_attach.append(auditor.newcomer)
             self._spawn("audit", auditor.run)
             self._stops.append(auditor.stop)
+
+    def _prove_sets(self) -> None:
+        """In the background, after all that may want it: no job waits for what comes out."""
+        if self._loop.clock.is_virtual:
+            return
+        self._spawn("set proofs", self._proofs.run)
+        self._stops[:0] = [self._proofs.stop, self._asker.stop]  # else they are clients of MPS
 
     def _serve_metrics(self) -> None:
         """Where the configuration says so; a change of that needs a restart."""
@@ -162,11 +169,13 @@ class Daemon:
         options = self._options(config)
         self._host.use(config.memory.directory)
         self._config = config
+        self._proofs.want(self._asking_for_sets(), again=True)
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
             self._regard_gpus()
-            for action in self._loop.scheduler.change_options(options, now_ns=now_ns):
+            known = self._with_sets(options)
+            for action in self._loop.scheduler.change_options(known, now_ns=now_ns):
                 self._loop.perform(action)
             self._loop.watchdog.change(config.watchdog.watch())
             self._sessions.limits = self._desk.limits = limits
@@ -178,6 +187,7 @@ class Daemon:
         """Others may be there now; returns once the core knows."""
         self._look_at_gpus()
         found = self._options(self._config)
+        self._proofs.want(self._asking_for_sets())
 
         def apply() -> None:
             self._regard_gpus()
@@ -185,14 +195,12 @@ class Daemon:
             options = replace(
                 scheduler.options,
                 mps_gpus=found.mps_gpus,
-                splits=found.splits,
-                unproved=found.unproved,
                 mig_gpus=found.mig_gpus,
                 sm_counts=found.sm_counts,
                 why_not=found.why_not,
                 gpu_names=found.gpu_names,
             )
-            for action in scheduler.change_options(options, now_ns=now_ns):
+            for action in scheduler.change_options(self._with_sets(options), now_ns=now_ns):
                 self._loop.perform(action)
 
         self._loop.ask(apply)
@@ -231,7 +239,15 @@ class Daemon:
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
-        scheduler = Scheduler(self._options(self._config))
+        self._asker = Asker()
+        self._proofs = SetProofs(
+            environment=self._environment_of_proofs,
+            tell=self._tell_of_sets,
+            ask=self._asker,
+            at_once=clock.is_virtual,
+        )
+        self._proofs.want(self._asking_for_sets())
+        scheduler = Scheduler(self._with_sets(self._options(self._config)))
         poller = _native.Poller()
         self._host = Host(
             directory=self._config.memory.directory,
@@ -293,29 +309,45 @@ class Daemon:
 
     def _options(self, config: Config) -> Options:
         gpus = self._inventory.gpus()
-        mps_gpus = self._mps_gpus(config)
-        proofs = self._proofs(config, mps_gpus)
         return replace(
-            config.options(mps_gpus, {gpu.index: gpu.sm_count for gpu in gpus}),
-            splits={gpu: proof.split for gpu, proof in proofs.items() if proof.split},
-            unproved={gpu: proof.problem for gpu, proof in proofs.items() if proof.problem},
+            config.options(self._mps_gpus(config), {gpu.index: gpu.sm_count for gpu in gpus}),
             mig_gpus=frozenset(gpu.index for gpu in gpus if gpu.instance),
             why_not=self._why_not,
             gpu_names={gpu.index: gpu.name for gpu in gpus if gpu.instance},
         )
 
-    def _proofs(self, config: Config, mps_gpus: frozenset[int]) -> dict[int, Proof]:
-        """What sets of SMs are worth on each GPU for which they are asked."""
-        asking = [
+    def _with_sets(self, options: Options) -> Options:
+        """The same with what is known of sets by now. The core thread alone, before it tells it."""
+        proofs = self._proofs.of(self._asking_for_sets())
+        return replace(
+            options,
+            splits={gpu: proof.split for gpu, proof in proofs.items() if proof.split},
+            unproved={gpu: proof.problem for gpu, proof in proofs.items() if proof.problem},
+            proving=frozenset(gpu for gpu, proof in proofs.items() if proof.is_under_way),
+        )
+
+    def _asking_for_sets(self) -> list[Gpu]:
+        config = self._config
+        mps_gpus = self._mps_gpus(config)
+        return [
             gpu
             for gpu in self._inventory.gpus()
             if gpu.index in mps_gpus and config.mode_of(gpu.index, gpu.uuid_text) == "mps+green"
         ]
-        surroundings = self._mps.variables() if self._mps else {}
-        for gpu in asking:
-            if gpu.index not in self._proved:
-                self._proved[gpu.index] = prove(gpu, {**os.environ, **surroundings})
-        return {gpu.index: self._proved[gpu.index] for gpu in asking}
+
+    def _tell_of_sets(self) -> None:
+        def apply() -> None:
+            scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
+            options = self._with_sets(scheduler.options)
+            if options == scheduler.options:
+                return
+            for action in scheduler.change_options(options, now_ns=now_ns):
+                self._loop.perform(action)
+
+        self._loop.post(apply)
+
+    def _environment_of_proofs(self) -> dict[str, str]:
+        return {**os.environ, **(self._mps.variables() if self._mps else {})}
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         info = self._sessions.info.get(action.process_id)
@@ -371,15 +403,15 @@ class Daemon:
         return control
 
     def _tell_of_mps(self, what: str) -> None:
-        facts = self._options(self._config)
-        mps_gpus = facts.mps_gpus
+        mps_gpus = self._mps_gpus(self._config)
+        self._proofs.want(self._asking_for_sets(), again=True)  # it may be ready now
 
         def apply() -> None:
             scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
             gpus = mps_gpus | scheduler.options.mps_gpus
             self._loop.handle(SubstrateFailed(now_ns=now_ns, gpus=gpus, what=what))
             if mps_gpus != scheduler.options.mps_gpus:
-                options = replace(scheduler.options, mps_gpus=mps_gpus, splits=facts.splits)
+                options = self._with_sets(replace(scheduler.options, mps_gpus=mps_gpus))
                 for action in scheduler.change_options(options, now_ns=now_ns):
                     self._loop.perform(action)
 

@@ -312,6 +312,9 @@ class Desk:
                     gpu=gpu,
                     mode=options.mode_of([gpu.index]),
                     busy=recent.share(("gpu", gpu.index)),
+                    split=options.splits.get(gpu.index),
+                    is_being_proved=gpu.index in options.proving,
+                    unproved=options.unproved.get(gpu.index, ""),
                 )
                 for gpu in gpus
             ]

@@ -30,10 +30,11 @@ from tandemd.core.events import (
 )
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import MODES, unfit, variables
+from tandemd.core.space import MODES, not_yet, unfit, variables
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,
     REFUSED_NO_ROOM,
+    REFUSED_NOT_YET,
     REFUSED_PROTOCOL,
     REFUSED_UNFIT,
     AttachServer,
@@ -135,6 +136,9 @@ class Sessions:
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
         unserved = self.unserved(uid, gpus)
+        if packet.asks_again and (reason := not_yet(spec, gpus, self._scheduler.options)):
+            self._put_off(connection, reason)
+            return
         why = self._no_such_gpu(packet.gpu) or unfit(spec, gpus, self._scheduler.options)
         if not why and unserved and spec.isolation.startswith("mps"):
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
@@ -147,6 +151,22 @@ class Sessions:
         if objection is not None:
             self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
             return
+        self._take_job(connection, packet, spec, unserved, now_ns)
+
+    def _put_off(self, connection: Connection, reason: str) -> None:
+        """Nothing for the log: it asks again in a moment."""
+        self.attach.send(connection, _native.encode_refused(code=REFUSED_NOT_YET, reason=reason))
+        self.attach.hang_up(connection)
+
+    def _take_job(
+        self,
+        connection: Connection,
+        packet: _native.Register,
+        spec: JobSpec,
+        unserved: str,
+        now_ns: int,
+    ) -> None:
+        uid, gpus = connection.peer.uid, self._gpu_index.named(packet.gpu)
         job_id = self._new_job_id()
         self.commands[job_id] = packet.command
         self._launched[connection.number] = job_id
@@ -205,6 +225,7 @@ class Sessions:
                 spec=spec,
                 takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
                 gives_back=bool(hello.abilities & _native.ABILITY_HOST_BACK),
+                has_set=bool(hello.abilities & _native.ABILITY_HAS_SET),
             ),
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),

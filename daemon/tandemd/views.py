@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tandem import _native
 from tandemd.core.divisions import InForce
 from tandemd.core.layouts import Cut
-from tandemd.core.model import JobSpec, JobState
+from tandemd.core.model import JobSpec, JobState, Split
 from tandemd.core.partition import Part
 from tandemd.core.planning import Outlook
 from tandemd.core.plans import Valued
@@ -103,6 +103,9 @@ class GpuView:
     gpu: Gpu
     mode: str  # time, mps
     busy: float
+    split: Split | None = None  # of its sets of SMs
+    is_being_proved: bool = False  # whether it has them
+    unproved: str = ""  # why it has none, where they are asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,7 @@ bool attach(int timeout_ms) {
   if (!channel) return false;
   partition::obey(channel->command->memory.sm_set,
                   g_session.load(std::memory_order_relaxed) == SessionState::kStarting);
+  g_hello.abilities |= wire::kAbilityHasSet;
   swap::begin_counting_pools();
   auto& shared = channel->state->memory;
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);

@@ -804,6 +804,7 @@ class Gpu(google.protobuf.message.Message):
     BUSY_RATIO_FIELD_NUMBER: builtins.int
     SOFTWARE_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
+    SETS_FIELD_NUMBER: builtins.int
     index: builtins.int
     uuid: builtins.str
     product_name: builtins.str
@@ -816,6 +817,10 @@ class Gpu(google.protobuf.message.Message):
     software: builtins.bool
     name: builtins.str
     """index, or of a MIG instance GPU:INSTANCE"""
+    @property
+    def sets(self) -> global___SetProof:
+        """where mode mps+green is configured and MPS runs"""
+
     def __init__(
         self,
         *,
@@ -829,10 +834,42 @@ class Gpu(google.protobuf.message.Message):
         busy_ratio: builtins.float = ...,
         software: builtins.bool = ...,
         name: builtins.str = ...,
+        sets: global___SetProof | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "product_name", b"product_name", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["sets", b"sets"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
 
 global___Gpu = Gpu
+
+@typing.final
+class SetProof(google.protobuf.message.Message):
+    """Whether sets of SMs of two processes are disjoint there."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNDER_WAY_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
+    GROUP_SMS_FIELD_NUMBER: builtins.int
+    PROBLEM_FIELD_NUMBER: builtins.int
+    under_way: builtins.bool
+    """nothing has come out yet"""
+    groups: builtins.int
+    """that sets are made of; 0 = there are none"""
+    group_sms: builtins.int
+    """SMs in each"""
+    problem: builtins.str
+    """why there are no sets"""
+    def __init__(
+        self,
+        *,
+        under_way: builtins.bool = ...,
+        groups: builtins.int = ...,
+        group_sms: builtins.int = ...,
+        problem: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["group_sms", b"group_sms", "groups", b"groups", "problem", b"problem", "under_way", b"under_way"]) -> None: ...
+
+global___SetProof = SetProof
 
 @typing.final
 class ListGpusRequest(google.protobuf.message.Message):

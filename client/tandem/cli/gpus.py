@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from tandem._results import Gpu
-from tandem.cli._output import json_option, open_client, print_json, print_table
+from tandem.cli._output import json_option, open_client, print_json, print_table, printable
 from tandem.units import format_bytes
 
 HEADER = ("GPU", "NAME", "MODE", "SMS", "BUSY%", "MEM(used/total)", "UUID")
@@ -34,6 +34,11 @@ def gpus(as_json: bool) -> None:
 def show(found: Sequence[Gpu]) -> None:
     """The table of GPUs."""
     print_table(HEADER, [_row(gpu) for gpu in found], right=("GPU", "SMS", "BUSY%"))
+    for gpu in found:
+        if gpu.sets is not None and gpu.sets.under_way:
+            click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")
+        elif gpu.sets is not None and gpu.sets.problem:
+            click.echo(f"gpu {gpu.name}: no mode mps+green: {printable(gpu.sets.problem)}")
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:

@@ -224,7 +224,7 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
 
 Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes,
                        wire::Refused* out) {
-  const auto last = static_cast<uint32_t>(wire::RefusalCode::kUnfit);
+  const auto last = static_cast<uint32_t>(wire::RefusalCode::kNotYet);
   if (code == 0 || code > last) return problem("REFUSED: code is %u, not 1 to %u", code, last);
   *out = start<wire::Refused>(wire::Type::kRefused);
   out->code = code;

@@ -46,6 +46,7 @@ class ProcessAttached:
     spec: JobSpec
     takes_files: bool = False  # `OfferFile` may be said to it
     gives_back: bool = False  # and `TakeBack`
+    has_set: bool = False  # from a daemon before this one, or is on the whole GPU for good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

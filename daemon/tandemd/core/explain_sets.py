@@ -20,6 +20,9 @@ _WHY = {
 
 def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
     """Nothing where sets mean nothing; why not, where they were asked for and are not to be had."""
+    for gpu in sorted(group.gpus & options.proving):
+        name = options.name_of(gpu)
+        yield f"mode mps+green is being proved on gpu {name}, which is in mode mps until then"
     for gpu in sorted(group.gpus & options.unproved.keys()):
         yield (
             f"mode mps+green is not to be had on gpu {options.name_of(gpu)}, which is in mode mps: "

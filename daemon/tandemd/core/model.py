@@ -272,6 +272,7 @@ class Process:
     mapped: bool = False  # its presence page may be shown to others
     takes_files: bool = False  # in place of memory of the host (its shim is new enough)
     gives_back: bool = False  # such memory (likewise)
+    has_set: bool = False  # of SMs since before it attached, if any: it stays there until told
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
@@ -519,6 +520,7 @@ class Options:
     mps_gpus: frozenset[int] = frozenset()  # where kernels of several processes run side by side
     splits: Mapping[int, Split] = field(default_factory=dict)  # of those in mode mps+green
     unproved: Mapping[int, str] = field(default_factory=dict)  # why others have no sets
+    proving: frozenset[int] = frozenset()  # that may have them, which is being found out
     mig_gpus: frozenset[int] = frozenset()  # that are instances of MIG
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
     # Of each GPU: mode -> why it cannot work there; empty or missing: it can, or nobody knows.
@@ -565,6 +567,10 @@ class Options:
         """Why this mode cannot work on a GPU; empty: nothing is known to keep it from that."""
         unproved = self.unproved.get(gpu, "") if mode == "mps+green" else ""
         return self.why_not.get(gpu, {}).get(mode, "") or unproved
+
+    def being_proved(self, gpus: Iterable[int]) -> frozenset[int]:
+        """Of these GPUs, or of all if none is named: those whose mode is known only soon."""
+        return self.proving & (frozenset(gpus) or frozenset(self.sm_counts))
 
     def name_of(self, gpu: int) -> str:
         """As people call it."""

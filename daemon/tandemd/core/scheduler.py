@@ -85,7 +85,7 @@ from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
 from tandemd.core.sized_sets import SizedSets
 from tandemd.core.sm_counts import take_scaling
-from tandemd.core.space import unfit, weigh
+from tandemd.core.space import said, unfit, weigh
 from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.substrate import SUBSTRATES
@@ -193,7 +193,7 @@ class Scheduler:
             probed = self.probes.gpus
             planned = self.divisions.planned_gpus
             self.sized_sets.decide(self.jobs, self.options, now_ns, probed=probed, planned=planned)
-        if self.options.splits or self.sets.is_used:
+        if self.options.splits or self.options.proving or self.sets.is_used:
             actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
         actions += self.divisions.take_questions()
         wakes_before_ns = self._memory_wakes_ns
@@ -252,7 +252,11 @@ class Scheduler:
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
         """Go on with other settings, the policy included (a re-read configuration)."""
+        has_other_splits = options.splits != self.options.splits
         self.options = options
+        for job in self.jobs.values() if has_other_splits else ():
+            if said(job.spec) and not gpus_of(job) & self.divisions.planned_gpus:
+                self._ask_for_groups(job)
         return self.handle(PolicyChanged(now_ns=now_ns, policy=options.policy))
 
     @property
@@ -494,8 +498,8 @@ class Scheduler:
             case _:
                 assert_never(event)
 
-    def _ask_for_groups(self, job: Job, old: JobSpec) -> None:
-        if (old.sm_count, old.sm_percent) == (job.spec.sm_count, job.spec.sm_percent):
+    def _ask_for_groups(self, job: Job, old: JobSpec | None = None) -> None:
+        if old and (old.sm_count, old.sm_percent) == (job.spec.sm_count, job.spec.sm_percent):
             return
         splits = [self.options.splits[gpu] for gpu in gpus_of(job) & self.options.splits.keys()]
         job.groups_wanted = max((groups_asked(job.spec, split) for split in splits), default=0)
@@ -548,6 +552,7 @@ class Scheduler:
             gpu=event.gpu,
             takes_files=event.takes_files,
             gives_back=event.gives_back,
+            has_set=event.has_set,
             usage=Usage(process_id=event.process_id),
         )
         group = self.groups[job.group_key]

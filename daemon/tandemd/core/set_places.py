@@ -5,7 +5,9 @@ Rules
 2. A process is told its new set once nobody else is in there: whoever has to leave is told first,
    and says when nothing of it runs where it was. Until then it gets what of the new set is its own
    already. Who has no work to finish leaves at once.
-3. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
+3. Who comes while it is being proved that there are sets is told to have the GPU whole: only who
+   was told something at first can have a set later. One from a daemon before this is kept.
+4. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
    all, for it has to be somewhere. For so long kernels of two jobs may share SMs.
 """
 
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 from tandemd.core.events import SetSms
 from tandemd.core.model import Job, JobSpec, Options, Process, SmSet, Split
 from tandemd.core.sets import Span, place
+
+WHOLE = SmSet(0, 0, 1)
 
 
 @dataclass(slots=True)
@@ -75,6 +79,7 @@ class SetPlaces:
         """What is to be told now."""
         key = (
             options.splits,
+            options.proving,
             [(p.process_id, p.gpu, *_seat_of(jobs[p.job_id])) for p in processes.values()],
         )
         if key == self._key and self.wake_at_ns is None:
@@ -88,6 +93,7 @@ class SetPlaces:
             here = [p for p in processes.values() if p.gpu == gpu]
             self._place(gpu, split, here, jobs)
             actions += self._seat(gpu, split, here, options, now_ns)
+        actions += self._expect(processes, options)
         return actions + list(self._dissolve(processes, options))
 
     def _place(
@@ -166,10 +172,18 @@ class SetPlaces:
         if is_in and is_in != seat.told and is_in.count:
             yield Span(is_in.first, is_in.count)
 
+    def _expect(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
+        for process in processes.values():
+            is_told = process.process_id in self._seats or process.has_set
+            if process.gpu in options.proving and not is_told:
+                self._seats[process.process_id] = _Seat(process.gpu, WHOLE)
+                yield SetSms(process_id=process.process_id, set=WHOLE)
+
     def _dissolve(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         """Those whose GPU has no sets any more have it whole."""
         for process_id, seat in list(self._seats.items()):
-            if seat.gpu in options.splits or process_id not in processes:
+            expected = seat.gpu in options.splits or seat.gpu in options.proving
+            if expected or process_id not in processes:
                 continue
             del self._seats[process_id]
             yield SetSms(process_id=process_id, set=SmSet(0, 0, seat.told.group_sms))

@@ -132,6 +132,17 @@ def unfit(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
     return _too_many(spec, meant, options) or _other_mode(spec, meant, options)
 
 
+def not_yet(spec: JobSpec, gpus: frozenset[int], options: Options) -> str:
+    """Why nothing can be said to it for a moment; empty: something can.
+
+    What is asked of the SMs is a percentage for good, given when the job starts, or a set.
+    """
+    if not said(spec) and not spec.isolation.startswith("mps"):
+        return ""
+    names = ", ".join(map(options.name_of, sorted(options.being_proved(gpus))))
+    return f"mode mps+green is being proved on gpu {names}" if names else ""
+
+
 def _too_many(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
     counts = {gpu: options.sm_counts.get(gpu, 0) for gpu in gpus}
     gpu = max(counts, key=lambda one: counts[one])

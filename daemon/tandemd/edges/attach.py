@@ -30,6 +30,7 @@ FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are looked for
 
 REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_UID, REFUSED_NO_ROOM = 1, 2, 3, 4
 REFUSED_UNKNOWN_JOB, REFUSED_SHUTTING_DOWN, REFUSED_UNFIT = 5, 6, 7
+REFUSED_NOT_YET = 8
 
 log = structlog.get_logger(__name__)
 

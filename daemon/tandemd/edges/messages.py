@@ -203,7 +203,16 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         sm_count=gpu.sm_count,
         busy_ratio=view.busy,
         software=gpu.is_software,
+        sets=_set_proof(view),
     )
+
+
+def _set_proof(view: GpuView) -> pb.SetProof | None:
+    if view.split is not None:
+        return pb.SetProof(groups=view.split.groups, group_sms=view.split.group_sms)
+    if view.is_being_proved or view.unproved:
+        return pb.SetProof(under_way=view.is_being_proved, problem=view.unproved)
+    return None
 
 
 def changes_of(request: pb.UpdateJobRequest) -> dict[str, object]:

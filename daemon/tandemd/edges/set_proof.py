@@ -1,14 +1,20 @@
 """Proves, before anybody relies on it, that sets of SMs of two processes are disjoint.
 
-By `python -m tandem._set_probe`, a process of its own: a sick driver may hang or kill it.
+By `python -m tandem._set_probe`, a process of its own: a sick driver may hang or kill it. That can
+take half a minute, so nobody waits for it here: a thread asks, one GPU after the other. What the
+driver answers stands for as long as the daemon runs. Where there is no answer (MPS is not ready,
+the GPU is full of others' work) it is asked again, later and later.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -18,49 +24,193 @@ from tandemd.edges.gpus import Gpu
 
 PROGRAM = "tandem._set_probe"
 TIMEOUT_S = 60.0
+END_S = 3.0
+PAUSE_S = 10.0  # before it is asked for the second time
+LONGEST_PAUSE_S = 600.0
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Exactly one of both is there."""
+    """What came out: sets, or why there are none."""
 
-    split: Split | None
-    problem: str
+    split: Split | None = None
+    problem: str = ""
+    is_final: bool = True  # else nobody answered
+
+    @property
+    def is_under_way(self) -> bool:
+        """Nothing has come out yet."""
+        return self.split is None and not self.problem
 
 
-def prove(gpu: Gpu, environment: Mapping[str, str]) -> Proof:
-    """Try it on one GPU; blocks for `TIMEOUT_S` at most, and says in the log what came out.
+UNDER_WAY = Proof(is_final=False)
+Ask = Callable[[Mapping[str, str]], Proof]
 
-    `environment`: with what leads programs to MPS.
-    """
-    proof = _ask({**environment, "CUDA_VISIBLE_DEVICES": gpu.uuid_text})
-    if proof.split is None:
-        log.warning(
-            "sets of SMs are not to be had, continuing in mode mps with static percentages",
-            gpu=gpu.index,
-            reason=proof.problem,
-        )
-    else:
+
+class EndedError(Exception):
+    """`Asker.stop` came between."""
+
+
+class Asker:
+    """Asks by the program. `stop` is for any thread, and ends what is under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+
+    def __call__(self, environment: Mapping[str, str]) -> Proof:
+        """Blocks for `TIMEOUT_S` at most. `environment`: with the GPU, and where MPS is."""
+        try:
+            with self._begin(environment) as child:
+                try:
+                    said = json.loads(child.communicate(timeout=TIMEOUT_S)[0])
+                finally:
+                    child.kill()
+            problem, is_final = str(said["problem"]), bool(said["is_answer"])
+            split = Split(groups=int(said["groups"]), group_sms=int(said["group_sms"]))
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+            if self._stopping:
+                raise EndedError from error
+            return Proof(None, f"the probe failed: {error}", is_final=False)
+        return Proof(None, problem, is_final) if problem else Proof(split)
+
+    def stop(self) -> None:
+        """End it, and wait for that: what is of it on a GPU keeps MPS from ending."""
+        with self._lock:
+            self._stopping = True
+            child = self._child
+        if child is None:
+            return
+        child.terminate()  # and it ends its own two
+        try:
+            child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+    def _begin(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._stopping:
+                raise EndedError
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            return self._child
+
+
+@dataclass(slots=True)
+class _Case:
+    """One GPU; under the lock of all."""
+
+    gpu: Gpu
+    proof: Proof = UNDER_WAY
+    due_s: float = 0.0  # of the monotonic clock
+    pause_s: float = PAUSE_S
+
+
+class SetProofs:
+    """Of all GPUs for which somebody wants sets. All but `run` is for any thread."""
+
+    def __init__(
+        self,
+        *,
+        environment: Callable[[], Mapping[str, str]],
+        tell: Callable[[], None],
+        ask: Ask,
+        at_once: bool,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`environment`: that of a program on these GPUs.
+
+        `tell` hears that something else is known now.
+
+        `at_once`: `want` waits for what comes out (virtual clock, where a run has to repeat).
+        """
+        self._environment = environment
+        self._tell = tell
+        self._ask = ask
+        self._at_once = at_once
+        self._now_s = now_s
+        self._cases: dict[str, _Case] = {}  # by UUID; under `_changed`
+        self._changed = threading.Condition()
+        self._stopping = False
+
+    def want(self, gpus: Iterable[Gpu], *, again: bool = False) -> None:
+        """Have these proved; `again`: also those where nobody answered, without a pause."""
+        with self._changed:
+            for gpu in gpus:
+                wanted = self._cases.setdefault(gpu.uuid_text, _Case(gpu))
+                wanted.gpu = gpu
+                if again and not wanted.proof.is_final:
+                    wanted.proof, wanted.due_s, wanted.pause_s = UNDER_WAY, 0.0, PAUSE_S
+            self._changed.notify_all()
+        if self._at_once:
+            while (case := self._next(new_alone=True)) is not None:
+                self._prove(case)
+
+    def of(self, gpus: Iterable[Gpu]) -> dict[int, Proof]:
+        """What is known of those that are wanted, by index."""
+        with self._changed:
+            cases = {gpu.index: self._cases.get(gpu.uuid_text) for gpu in gpus}
+            return {index: case.proof for index, case in cases.items() if case is not None}
+
+    def run(self) -> None:
+        """Ask until `stop`."""
+        with contextlib.suppress(EndedError):
+            while (case := self._wait()) is not None:
+                self._tell()
+                self._prove(case)
+                self._tell()
+
+    def stop(self) -> None:
+        """End `run`."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def _wait(self) -> _Case | None:
+        """The next one whose time has come; None: it is to stop."""
+        with self._changed:
+            while not self._stopping:
+                case = self._next()
+                if case is not None and case.due_s <= self._now_s():
+                    case.proof = UNDER_WAY
+                    return case
+                self._changed.wait(None if case is None else case.due_s - self._now_s())
+        return None
+
+    def _next(self, *, new_alone: bool = False) -> _Case | None:
+        open_cases = [
+            case
+            for case in self._cases.values()
+            if case.proof.is_under_way or not (case.proof.is_final or new_alone)
+        ]
+        return min(open_cases, key=lambda case: case.due_s, default=None)
+
+    def _prove(self, case: _Case) -> None:
+        environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": case.gpu.uuid_text}
+        proof = self._ask(environment)
+        with self._changed:
+            case.due_s = self._now_s() + case.pause_s
+            case.pause_s = min(2 * case.pause_s, LONGEST_PAUSE_S)
+            case.proof = proof
+        _log(case.gpu, proof)
+
+
+def _log(gpu: Gpu, proof: Proof) -> None:
+    if proof.split is not None:
         groups, sms = proof.split.groups, proof.split.group_sms
         log.info("sets of SMs are disjoint", gpu=gpu.index, groups=groups, group_sms=sms)
-    return proof
-
-
-def _ask(environment: Mapping[str, str]) -> Proof:
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", PROGRAM],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
-        said = json.loads(done.stdout)
-        if said["problem"]:
-            return Proof(None, str(said["problem"]))
-        return Proof(Split(groups=int(said["groups"]), group_sms=int(said["group_sms"])), "")
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-        return Proof(None, f"the probe failed: {error}")
+        return
+    log.warning(
+        "sets of SMs are not to be had, continuing in mode mps with static percentages",
+        gpu=gpu.index,
+        reason=proof.problem,
+        tried_again=not proof.is_final,
+    )

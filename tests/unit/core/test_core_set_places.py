@@ -1,11 +1,13 @@
 """What processes are told of their sets: in which order, and until when."""
 
+from dataclasses import replace
+
 import pytest
 from talk import LATENCY, MS, NORMAL, Talk
 
-from tandemd.core.events import SetSms
+from tandemd.core.events import ProcessAttached, SetSms
 from tandemd.core.explain_space import space_lines
-from tandemd.core.model import Options, SmSet, Split
+from tandemd.core.model import JobSpec, Options, SmSet, Split
 from tandemd.core.sets import Span
 
 DRAIN_NS = 250 * MS
@@ -152,3 +154,28 @@ def test_who_takes_turns_with_others_on_other_sms_is_told_that_these_lie_idle(
     told = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
 
     assert ("takes turns with jobs on other SMs, which lie idle meanwhile" in told) is idle
+
+
+def test_who_comes_while_sets_are_being_proved_has_the_gpu_whole_and_then_its_set():
+    proving = {"splits": {}, "proving": frozenset({0})}
+    talk = talking(**proving)
+    assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 0)}
+    before = ProcessAttached(
+        now_ns=0, process_id=2, job_id=2, uid=0, gpu=0, spec=JobSpec(sm_percent=25), has_set=True
+    )
+    assert told(talk.say(before)) == {}
+    assert talk.core.jobs[1].set is None
+
+    proved = replace(talk.core.options, splits={0: Split(16, 8)}, proving=frozenset())
+
+    assert told(talk.core.change_options(proved, now_ns=talk.now_ns)) == {1: (0, 8), 2: (8, 4)}
+
+
+def test_where_sets_were_not_to_be_had_everybody_keeps_the_gpu_whole():
+    talk = talking(splits={}, proving=frozenset({0}))
+    talk.attach(1, job_id=1, sm_percent=50)
+
+    unproved = replace(talk.core.options, unproved={0: "they share SMs"}, proving=frozenset())
+
+    assert told(talk.core.change_options(unproved, now_ns=talk.now_ns)) == {1: (0, 0)}
+    assert told(talk.attach(2, job_id=2)) == {}

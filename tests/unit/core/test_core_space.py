@@ -7,7 +7,7 @@ from tandemd.core.events import SubstrateFailed
 from tandemd.core.explain import explain
 from tandemd.core.explain_space import space_lines
 from tandemd.core.model import JobSpec, Options
-from tandemd.core.space import owed_share, unfit, variables
+from tandemd.core.space import not_yet, owed_share, unfit, variables
 from tandemd.core.watchdog.rivalry import rivalry_on
 
 SMS = {0: 132, 1: 8}
@@ -336,3 +336,23 @@ def test_jobs_on_two_instances_of_mig_do_not_take_turns_and_on_one_they_do(apart
 
     assert [talk.is_open(1), talk.is_open(2)] == ([True, True] if apart else [True, False])
     assert owed(talk, 1) == pytest.approx(0.5)  # of the time of its instance, not of 132 SMs
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "waits"),
+    [
+        ({"sm_percent": 30}, {0}, True),
+        ({"sm_count": 4}, set(), True),  # it may come to that one
+        ({"isolation": "mps"}, {0}, True),
+        ({"isolation": "mps+green"}, {0}, True),
+        ({"isolation": "time"}, {0}, False),
+        ({"sm_percent": 30}, {1}, False),
+        ({}, {0}, False),
+    ],
+)
+def test_what_depends_on_the_proof_of_sets_waits_for_it(asked, gpus, waits):
+    options = Options(sm_counts=SMS, mps_gpus=frozenset({0}), proving=frozenset({0}))
+
+    why = not_yet(JobSpec(**asked), frozenset(gpus), options)
+
+    assert why == ("mode mps+green is being proved on gpu 0" if waits else "")

@@ -130,7 +130,7 @@ def test_any_reason_fits_and_stays_text(reason: str) -> None:
     "call",
     [
         lambda: _native.encode_refused(code=0, reason=""),
-        lambda: _native.encode_refused(code=8, reason=""),
+        lambda: _native.encode_refused(code=9, reason=""),
         lambda: _native.encode_presence(index=64, job_class=0),
         lambda: _native.encode_presence(index=0, job_class=4),
         lambda: _native.encode_welcome(process_id=1, job_id=1, clock=2),
@@ -138,5 +138,5 @@ def test_any_reason_fits_and_stays_text(reason: str) -> None:
     ],
 )
 def test_an_answer_out_of_range_is_a_value_error(call) -> None:
-    with pytest.raises(ValueError, match=r"not 1 to 7|more than"):
+    with pytest.raises(ValueError, match=r"not 1 to 8|more than"):
         call()

@@ -1,0 +1,122 @@
+"""Jobs that come while it is being proved that sets of SMs are disjoint, and what is said of it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running_job import DEADLINE_S, until
+
+HELD = """
+import os, sys
+if "tandem._set_probe" in sys.orig_argv[1:4] and len(sys.orig_argv) == 3:
+    with open({path!r} + ".pid.new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename({path!r} + ".pid.new", {path!r} + ".pid")
+    if open({path!r}).read() == "die":
+        os._exit(1)
+"""
+SPREADING = "__import__('spreading')"
+
+
+class Held:
+    """A proof that goes on when the test says so."""
+
+    def __init__(self, place):
+        self._path, self._pid_file = place.folder / "held", place.folder / "held.pid"
+        os.mkfifo(self._path)
+        programs = place.folder / "held-programs"
+        programs.mkdir()
+        (programs / "sitecustomize.py").write_text(HELD.format(path=str(self._path)))
+        place.env["PYTHONPATH"] = f"{programs}:{place.env['PYTHONPATH']}"
+
+    def is_there(self):
+        try:
+            return Path(f"/proc/{self._pid_file.read_text()}").exists()
+        except FileNotFoundError:
+            return False
+
+    def says(self, word):
+        with open(self._path, "w") as pipe:
+            pipe.write(word)
+
+
+@pytest.fixture(params=["real"])
+def place(fresh_place):
+    fresh_place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
+    config = fresh_place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps+green"\n')
+    fresh_place.held = Held(fresh_place)
+    fresh_place.start_daemon("--config", str(config))
+    return fresh_place
+
+
+def line_of(process):
+    """The next one on its stderr."""
+    return process.stderr.readline()
+
+
+def waiting_job(place, *options):
+    """Says how many percent of the SMs it may use at most."""
+    words = "import os; print(os.environ.get('CUDA_MPS_ACTIVE_THREAD_PERCENTAGE', 'all'))"
+    return subprocess.Popen(
+        [sys.executable, "-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", words],
+        env=place.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_daemon_takes_jobs_at_once_and_they_get_their_sets_later(place):
+    job = place.job("a", "-p", "latency")
+    assert job.do(f"{SPREADING}.begin(gpu)") is None
+    assert job.do(f"{SPREADING}.run(1)")
+    assert "gpu 0: mode mps+green is being proved" in place.tandem("gpus")
+    told = place.tandem("explain", "a")
+    assert "mode mps+green is being proved on gpu 0, which is in mode mps until then" in told
+    assert "its set is" not in told
+
+    place.held.says("go")
+
+    until(lambda: "its set is 128 SMs" in place.tandem("explain", "a"), what="it has a set")
+    until(lambda: "streams in it: 2" in place.tandem("explain", "a"), what="it is in its set")
+    assert "being proved" not in place.tandem("gpus")
+    with place.client() as client:
+        (gpu,) = client.gpus()
+    assert (gpu.mode, gpu.sets.groups, gpu.sets.group_sms) == ("mps+green", 16, 8)
+
+
+def test_who_asks_for_sms_waits_for_what_comes_out(place):
+    with waiting_job(place, "--sm", "50%", "--isolation", "mps+green") as job:
+        assert line_of(job) == "tandem: waiting: mode mps+green is being proved on gpu 0\n"
+        assert job.poll() is None
+
+        place.held.says("go")
+
+        out, more = job.communicate(timeout=DEADLINE_S)
+        assert (job.returncode, out, more) == (0, "all\n", "")
+
+
+def test_without_an_answer_it_is_tried_again_and_jobs_have_percentages_until_then(place):
+    with waiting_job(place, "--sm", "50%") as job:
+        line_of(job)
+        place.held.says("die")
+        assert job.communicate(timeout=DEADLINE_S)[0] == "50\n"
+    assert "no mode mps+green: the probe failed" in place.tandem("gpus")
+
+    place.daemon.send_signal(signal.SIGHUP)  # which is soon
+    until(lambda: "is being proved" in place.tandem("gpus"), what="it is tried again")
+    place.held.says("go")
+
+    until(lambda: "  mps+green  " in place.tandem("gpus"), what="it is proved")
+
+
+def test_a_proof_ends_with_the_daemon(place):
+    until(place.held.is_there, what="the proof has begun")
+
+    assert place.stop_daemon() == 0
+
+    assert not place.held.is_there()
