@@ -7,11 +7,12 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tandem import _fitness, _mps, _paths
+from tandem import _doctor_sets, _fitness, _mps, _paths
 from tandem._coverage import coverage
 from tandem._launch import preload
 from tandem._paths import RuntimeDir
@@ -43,14 +44,18 @@ class Machine:
     shim: Path
     probe: dict[str, Any] | None  # None: the process under the shim failed
     probe_error: str
+    tell: Callable[[str], None] = lambda _: None  # hears what takes a while
 
 
 Check = Callable[[Machine], Iterator[Finding]]
 
 
-def examine() -> list[Finding]:
-    """Run all checks; takes as long as the driver and the daemon take to answer."""
-    machine = _machine()
+def examine(tell: Callable[[str], None]) -> list[Finding]:
+    """Run all checks; takes as long as the driver and the daemon take to answer.
+
+    `tell` hears what takes longest, where it does.
+    """
+    machine = replace(_machine(), tell=tell)
     return [finding for check in CHECKS for finding in check(machine)]
 
 
@@ -211,15 +216,32 @@ def check_modes(machine: Machine) -> Iterator[Finding]:
         gpus = _fitness.gpus_of_nvml()
     except (ImportError, OSError):
         return  # other checks say so
-    facts = _fitness.machine_of(os.environ, machine.place.path / "mps")
+    own_pipes = machine.place.path / "mps"
+    facts = _fitness.machine_of(os.environ, own_pipes)
+    known = _doctor_sets.known_to_daemon(machine.place.path)
     for gpu in gpus:
-        yield from _modes_of(gpu, facts)
+        sets = partial(_doctor_sets.verdict, gpu, own_pipes, known, machine.tell)
+        yield from _modes_of(gpu, facts, sets)
 
 
-def _modes_of(gpu: _fitness.GpuFacts, machine: _fitness.Machine) -> Iterator[Finding]:
+def _sets_of(gpu: _fitness.GpuFacts, found: _doctor_sets.Verdict) -> Finding:
+    return Finding(
+        check=f"gpu {gpu.index}, mode mps+green",
+        level=WARN if found.is_open else OK,
+        text=found.text,
+        remedy="try again when the gpu has less to do" if found.is_open else "",
+    )
+
+
+def _modes_of(
+    gpu: _fitness.GpuFacts, machine: _fitness.Machine, sets: Callable[[], _doctor_sets.Verdict]
+) -> Iterator[Finding]:
     objections = _fitness.objections(gpu, machine)
     anything_works = not all(objections.values())
     for mode, why in objections.items():
+        if mode == "mps+green" and not why:
+            yield _sets_of(gpu, sets())
+            continue
         needs_mending = not anything_works or (mode == "time" and gpu.compute_mode)
         yield Finding(
             check=f"gpu {gpu.index}, mode {mode}",

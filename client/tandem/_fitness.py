@@ -24,6 +24,7 @@ class GpuFacts:
     """What one GPU is set to."""
 
     index: int
+    uuid: str = ""
     compute_mode: int = DEFAULT
     has_mig_on: bool | None = None  # None: it has no MIG
     instances: int = 0  # of MIG
@@ -145,10 +146,11 @@ def gpus_of_nvml() -> Sequence[GpuFacts]:
         has_mig_on = _has_mig_on(device)
         return GpuFacts(
             index=index,
+            uuid=_text(nvml.nvmlDeviceGetUUID(device)),
             compute_mode=int(nvml.nvmlDeviceGetComputeMode(device)),
             has_mig_on=has_mig_on,
             instances=_instances(device) if has_mig_on else 0,
-            is_software="Tandem Software GPU" in str(name),
+            is_software="Tandem Software GPU" in _text(name),
         )
 
     try:
@@ -156,6 +158,11 @@ def gpus_of_nvml() -> Sequence[GpuFacts]:
         return [facts(index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as exc:
         raise OSError(str(exc)) from exc
+
+
+def _text(said: str | bytes) -> str:
+    """Older modules for NVML say bytes."""
+    return said.decode() if isinstance(said, bytes) else said
 
 
 def _has_mig_on(device: object) -> bool | None:

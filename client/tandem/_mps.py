@@ -29,6 +29,16 @@ class Server:
     uid: int | None = None  # the same; None: not known
     is_ready: bool = True
 
+    @property
+    def owner(self) -> int | None:
+        """Whose clients it has; None: it has ended."""
+        if self.uid is not None:
+            return self.uid
+        try:
+            return os.stat(f"/proc/{self.pid}").st_uid
+        except OSError:
+            return None
+
 
 class Control:
     """The control daemon with its pipe in `place`, if there is one. One thread at a time."""
@@ -54,6 +64,12 @@ class Control:
             return None
         self.version = 3
         return [server for server in found if server and server.pid]
+
+    def pipes_for(self, uid: int, servers: Sequence[Server]) -> Path | None:
+        """Where clients of a uid look for it, of these that it has; None: nowhere."""
+        if self.version == 2:
+            return self._place
+        return next((one.pipes for one in servers if one.uid == uid and one.is_ready), None)
 
     def clients(self, server: Server) -> list[str]:
         """Pids of those of a server."""

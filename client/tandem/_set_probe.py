@@ -35,6 +35,7 @@ SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
 DEFAULT_STREAM, NON_BLOCKING = 1, 1
 NOT_SUPPORTED = 801  # a CUresult
 BLOCKS_PER_SM = 16
+NOT_OURS = ("LD_PRELOAD", "TANDEM_JOB_ID", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
 KERNEL = b"""
 .version 6.0
 .target sm_50
@@ -88,7 +89,7 @@ def main() -> None:
 def probe(environment: Mapping[str, str]) -> Found:
     """Start the two; blocks for `TIMEOUT_S` at most. Never raises."""
     with tempfile.TemporaryDirectory(prefix="tandem-probe-") as place:
-        own = {k: v for k, v in environment.items() if k not in ("LD_PRELOAD", "TANDEM_JOB_ID")}
+        own = {name: value for name, value in environment.items() if name not in NOT_OURS}
         if "CUDA_MPS_PIPE_DIRECTORY" not in own:
             # A software GPU that is in mode mps by itself: another one like it. Where there is a
             # server only the device that it has will do.

@@ -6,6 +6,7 @@ import click
 
 from tandem import _doctor
 from tandem.cli._output import json_option, paint, print_json, print_table, printable
+from tandem.cli._progress import progress
 
 if TYPE_CHECKING:
     from tandem._coverage import Coverage, HeaderCoverage
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 def doctor(ctx: click.Context, of_calls: bool, as_json: bool) -> None:
     """Check the driver, the preload library, the kernel and the daemon; say what to do.
 
+    Where MPS runs, two processes find out in a few seconds whether sets of SMs (mode mps+green)
+    work, unless a daemon knows it.
+
     Exit code 1 if something fails, else 0. With --coverage 1 if a function is unclassified, or
     unhandled though it computes, moves bytes or takes memory.
 
@@ -36,7 +40,8 @@ def doctor(ctx: click.Context, of_calls: bool, as_json: bool) -> None:
     """
     if of_calls:
         ctx.exit(_show_coverage(as_json=as_json))
-    findings = _doctor.examine()
+    with progress(is_long=True) as shown:
+        findings = _doctor.examine(shown.now)
     if as_json:
         print_json(findings)
     else:

@@ -102,8 +102,7 @@ class MpsControl:
         control = self._at(place)
         if (servers := control.servers()) is None:
             return False
-        ours = [one.pipes for one in servers if one.uid == self._uid and one.is_ready]
-        self._pipes = place if control.version == 2 else next(iter(ours), None)
+        self._pipes = control.pipes_for(self._uid, servers)
         return True
 
     def run(self) -> None:

@@ -84,6 +84,9 @@ def test_the_daemon_takes_jobs_at_once_and_they_get_their_sets_later(place):
     until(lambda: "its set is 128 SMs" in place.tandem("explain", "a"), what="it has a set")
     until(lambda: "streams in it: 2" in place.tandem("explain", "a"), what="it is in its set")
     assert "being proved" not in place.tandem("gpus")
+    assert "works: 16 groups of 8 SMs, and sets of them share none (proved by the daemon)" in (
+        place.tandem("doctor")
+    )
     with place.client() as client:
         (gpu,) = client.gpus()
     assert (gpu.mode, gpu.sets.groups, gpu.sets.group_sms) == ("mps+green", 16, 8)

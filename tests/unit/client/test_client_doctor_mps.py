@@ -98,9 +98,11 @@ def test_the_doctor_warns_where_jobs_cannot_share_and_says_what_to_do(monkeypatc
     monkeypatch.setattr(_fitness, "gpus_of_nvml", lambda: gpus)
     monkeypatch.setattr(_fitness, "machine_of", lambda *_: WHOLE)
 
-    found = list(check_modes(SimpleNamespace(place=SimpleNamespace(path=tmp_path))))
+    machine = SimpleNamespace(place=SimpleNamespace(path=tmp_path), tell=None)
+    found = list(check_modes(machine))
 
     assert [one.text for one in found[:2]] == ["can work", "can work"]
+    assert found[2].text == "can work; not tried: mps does not run"
     worst = {one.check: one for one in found if one.level == WARN}
     assert "gpu 1, mode time" in worst
     assert worst["gpu 1, mode time"].remedy == "nvidia-smi -i 1 -c DEFAULT, or mode mps"

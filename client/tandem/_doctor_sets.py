@@ -1,0 +1,96 @@
+"""What `tandem doctor` knows of sets of SMs: what a daemon has proved, else what is proved here.
+
+Here only where it disturbs nobody: as clients of an MPS that runs and has no other user's work, or
+on a software GPU that needs none. No MPS is started for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tandem import _fitness, _mps, _set_probe
+from tandem.errors import TandemError
+
+if TYPE_CHECKING:
+    from tandem._results import SetProof
+
+ANSWER_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """About one GPU."""
+
+    text: str
+    is_open: bool = False  # nobody has answered, though somebody was asked
+
+
+def known_to_daemon(directory: Path) -> dict[str, SetProof]:
+    """What a daemon has found out, by UUID; nothing where there is none to ask."""
+    try:
+        from tandem._client import Client
+
+        with Client(directory=str(directory)) as client:
+            return {gpu.uuid: gpu.sets for gpu in client.gpus() if gpu.sets is not None}
+    except (ImportError, TandemError):
+        return {}
+
+
+def verdict(
+    gpu: _fitness.GpuFacts,
+    own_pipes: Path,
+    known: Mapping[str, SetProof],
+    tell: Callable[[str], None],
+) -> Verdict:
+    """Try it if need be; blocks for `_set_probe.TIMEOUT_S` at most. `tell` hears when it does.
+
+    Nothing of it is left, also where it is interrupted.
+    """
+    if (proof := known.get(gpu.uuid)) is not None:
+        return _of_daemon(proof)
+    environment = _environment(gpu, own_pipes)
+    if isinstance(environment, str):
+        return Verdict(text=f"can work; not tried: {environment}")
+    tell(f"gpu {gpu.index}: trying sets of SMs, for {_set_probe.TIMEOUT_S:.0f} s at most")
+    found = _set_probe.probe(environment)
+    if not found.problem:
+        return Verdict(text=_works(found.groups, found.group_sms, "tried now"))
+    if found.is_answer:
+        return Verdict(text=f"no: {found.problem}")
+    return Verdict(text=f"not known: {found.problem}", is_open=True)
+
+
+def _of_daemon(proof: SetProof) -> Verdict:
+    if proof.under_way:
+        return Verdict(text="can work; the daemon is proving it now")
+    if proof.problem:
+        return Verdict(text=f"no, says the daemon: {proof.problem}")
+    return Verdict(text=_works(proof.groups, proof.group_sms, "proved by the daemon"))
+
+
+def _works(groups: int, group_sms: int, how: str) -> str:
+    return f"works: {groups} groups of {group_sms} SMs, and sets of them share none ({how})"
+
+
+def _environment(gpu: _fitness.GpuFacts, own_pipes: Path) -> dict[str, str] | str:
+    """For processes on that GPU, under MPS; or why there is none."""
+    clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    clean |= {
+        "CUDA_VISIBLE_DEVICES": gpu.uuid,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    for place in dict.fromkeys((_mps.pipes_of(clean), own_pipes)):
+        control = _mps.Control(place, environment=clean, timeout_s=ANSWER_S)
+        if (servers := control.servers()) is not None:
+            if others := [server for server in servers if server.owner != os.geteuid()]:
+                return f"the mps that runs serves uid {others[0].owner} now"
+            pipes = control.pipes_for(os.geteuid(), servers)
+            return clean | {_mps.PIPES: str(pipes)} if pipes else "mps has no server of yours"
+    if gpu.is_software and clean.get("TANDEM_SOFTGPU_MODE") == "mps":
+        return clean
+    return "mps does not run"
