@@ -25,10 +25,11 @@ from tandemd.core.scheduler import Scheduler
 
 JOBS = 100
 LIMIT_US = 50.0
-ROUNDS = 5
-LOOKS = 3_000
+ROUNDS = 3
+LOOKS = 2_000
 LOOK_NS = 1_000_000
 MANY = 100  # turns of which a median says something
+CAPACITY_BYTES = 80 << 30
 CLASSES = (JobClass.LATENCY, *(JobClass.NORMAL,) * 49, *(JobClass.BATCH,) * 50)
 # How likely a job with work runs out of it within one look, and one without gets some.
 LOADS = {"saturated": (0.0, 1.0), "coming and going": (0.05, 0.001)}
@@ -88,6 +89,7 @@ def _arrivals() -> Iterator[Event]:
 def _decisions(policy: str, load: str) -> tuple[list[int], list[bool]]:
     """Nanoseconds of each decision, and whether it moved a gate."""
     core = Scheduler(Options(policy=policy))
+    core.memory.line.capacity_bytes = {0: CAPACITY_BYTES}
     world = World(*LOADS[load])
     for event in _arrivals():
         world.follow(core.handle(event))

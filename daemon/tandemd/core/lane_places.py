@@ -69,6 +69,7 @@ class LanePlaces:
         self._standing: dict[GroupKey, Standing] = {}
         self._told: dict[int, int] = {}  # process -> where it stops; 0 = nowhere
         self._leaving: list[Leaving] = []
+        self._known_gpus: frozenset[int] = frozenset()  # of known size
 
     def decide(
         self,
@@ -77,20 +78,20 @@ class LanePlaces:
         options: Options,
         now_ns: int,
         *,
+        are_others: bool,
         remaining_ns: Callable[[Group], float],
     ) -> bool:
-        """Let in, bar and unbar; whether anything of that changed."""
+        """Let in, bar and unbar; whether anything of that changed.
+
+        `are_others`: groups may have come, gone or be elsewhere since the last time.
+        """
         for lanes in self._lanes.values():
             lanes.order = options.lane_order
         self._leaving = [gone for gone in self._leaving if now_ns < gone.until_ns]
         self._reserve(groups.values())
-        for key in list(self._standing):
-            group = groups.get(key)
-            if group is None or group.gpus != {self._standing[key].gpu}:
-                self._leave(key)
-        for group in groups.values():
-            if group.key not in self._standing and len(group.gpus) == 1:
-                self._come(group, capacity_bytes, options, remaining_ns(group))
+        if are_others or capacity_bytes.keys() != self._known_gpus:
+            self._known_gpus = frozenset(capacity_bytes)
+            self._admit(groups, capacity_bytes, options, remaining_ns)
         for standing in self._standing.values():
             self._progress(standing, now_ns, options)
         draining = any(standing.ended_ns is not None for standing in self._standing.values())
@@ -99,7 +100,8 @@ class LanePlaces:
         looks_ns += [split_ns + options.drain_ns for split_ns in splits_ns if split_ns is not None]
         looks_ns += [now_ns + LOOK_AGAIN_NS] * draining
         self.wake_at_ns = min(looks_ns, default=None)
-        changes = [_settle(standing, options) for standing in self._standing.values()]
+        are_beside = {gpu: options.overlaps([gpu]) for gpu in self._lanes}
+        changes = [_settle(one, is_beside=are_beside[one.gpu]) for one in self._standing.values()]
         return any(changes)
 
     def give_up(self, groups: Iterable[Group]) -> None:
@@ -159,19 +161,35 @@ class LanePlaces:
             if told[process_id]:
                 yield SetStepLimit(process_id=process_id, steps=0)
 
+    def _admit(
+        self,
+        groups: Mapping[GroupKey, Group],
+        capacity_bytes: Mapping[int, int],
+        options: Options,
+        remaining_ns: Callable[[Group], float],
+    ) -> None:
+        """Those that are on one GPU of known size ask; those that are not, any more, leave."""
+        for key in list(self._standing):
+            group = groups.get(key)
+            if group is None or group.gpus != {self._standing[key].gpu}:
+                self._leave(key)
+        for group in groups.values():
+            if group.key not in self._standing and len(gpus := group.gpus) == 1:
+                (gpu,) = gpus
+                if gpu in capacity_bytes:
+                    self._come(group, gpu, capacity_bytes[gpu], options, remaining_ns(group))
+
     def _come(
         self,
         group: Group,
-        capacity_bytes: Mapping[int, int],
+        gpu: int,
+        capacity_bytes: int,
         options: Options,
         remaining_ns: float,
     ) -> None:
-        (gpu,) = group.gpus
-        if gpu not in capacity_bytes:
-            return
         lanes = self._lanes.get(gpu)
         if lanes is None:
-            lanes = Lanes(capacity_bytes=capacity_bytes[gpu], order=options.lane_order)
+            lanes = Lanes(capacity_bytes=capacity_bytes, order=options.lane_order)
             self._lanes[gpu] = lanes
         need, most_bytes = _promised(group), _limit_bytes(group)
         served_ns = group.served_ns
@@ -356,7 +374,7 @@ def _tell_need(standing: Standing, persistent_bytes: int, ephemeral_bytes: int) 
     standing.lanes.learn(standing.group.key, need)
 
 
-def _settle(standing: Standing, options: Options) -> bool:
+def _settle(standing: Standing, *, is_beside: bool) -> bool:
     """Note in the group what was decided; whether it is news."""
     group, lanes = standing.group, standing.lanes
     before = (group.barred, group.memory_limit_bytes, group.is_beside)
@@ -365,7 +383,7 @@ def _settle(standing: Standing, options: Options) -> bool:
         _limit_turn(standing, is_new=group.barred)
     group.barred = not runs
     group.memory_limit_bytes = _limit_of(standing)
-    group.is_beside = options.overlaps(group.gpus)
+    group.is_beside = is_beside
     return before != (group.barred, group.memory_limit_bytes, group.is_beside)
 
 

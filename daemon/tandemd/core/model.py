@@ -268,7 +268,7 @@ class Process:
     process_id: int
     job_id: int
     gpu: int  # its first; its GPU time is charged there
-    more_gpus: set[int] = field(default_factory=set)
+    gpus: frozenset[int] = frozenset()  # all it uses, its first among them
     mapped: bool = False  # its presence page may be shown to others
     takes_files: bool = False  # in place of memory of the host (its shim is new enough)
     gives_back: bool = False  # such memory (likewise)
@@ -286,10 +286,8 @@ class Process:
     foretold_ns: int = 0  # of an iteration on as many as now, by the curve before; 0 = nothing
     scaling_doubt: str = "nothing was recorded of it yet"  # why that is not known; empty: it is
 
-    @property
-    def gpus(self) -> frozenset[int]:
-        """All it uses."""
-        return frozenset((self.gpu, *self.more_gpus))
+    def __post_init__(self) -> None:
+        self.gpus |= {self.gpu}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -478,7 +476,7 @@ class Group:
     @property
     def gpus(self) -> frozenset[int]:
         """The GPUs its processes use."""
-        return frozenset(gpu for process in self.processes.values() for gpu in process.gpus)
+        return frozenset().union(*[process.gpus for process in self.processes.values()])
 
     @property
     def title(self) -> str:

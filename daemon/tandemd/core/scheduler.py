@@ -424,7 +424,7 @@ class Scheduler:
             case GpuAdded():
                 if event.gpu in process.gpus:
                     return
-                process.more_gpus.add(event.gpu)
+                process.gpus |= {event.gpu}
                 self.memory.note_arrival()
                 self._keep_minima(event.now_ns)
                 name = self.options.name_of(event.gpu)
@@ -824,7 +824,9 @@ class Scheduler:
 
     @property
     def _pace_of_policy(self) -> Pace:
-        return self.policy.companions.pace if self.policy.companions else Pace.FREE
+        """Where no kernels overlap nobody waits for another's iteration or phase."""
+        companions = self.policy.companions
+        return companions.pace if companions and self.options.mps_gpus else Pace.FREE
 
     def _gate_phases(self, now_ns: int) -> list[Action]:
         groups = self.groups.values() if self._pace_of_policy is Pace.PHASES else ()
@@ -857,6 +859,7 @@ class Scheduler:
                 self.memory.line.capacity_bytes,
                 self.options,
                 now_ns,
+                are_others=self._structure_changed,
                 remaining_ns=self._remaining_ns,
             )
 
