@@ -16,6 +16,7 @@ from tandem._results import (
     MemoryCurve,
     MemoryHistory,
     MemoryPoint,
+    MigInstance,
     Process,
     SetProof,
     Status,
@@ -168,11 +169,16 @@ def _set_proof(message: pb.SetProof) -> SetProof:
 def gpu_cut(message: pb.ApplyPartitionResponse) -> GpuCut:
     """What became of a layout."""
     return GpuCut(
-        destroyed=tuple(message.destroyed),
-        created=tuple(message.created),
+        done=message.done,
+        destroyed=tuple(map(_mig_instance, message.destroyed)),
+        created=tuple(map(_mig_instance, message.created)),
         turned=message.turned,
         users=tuple(message.users),
     )
+
+
+def _mig_instance(message: pb.MigInstance) -> MigInstance:
+    return MigInstance(name=message.name or None, profile=message.profile)
 
 
 def status(message: pb.DaemonStatus) -> Status:

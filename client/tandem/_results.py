@@ -245,11 +245,24 @@ class GpuPlans:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigInstance:
+    """A part of a GPU that was cut."""
+
+    name: str | None  # such as "0:1"; None: it is not there yet
+    profile: str  # such as "1g.18gb"
+
+    def __str__(self) -> str:
+        """As people read it."""
+        return f"{self.name} ({self.profile})" if self.name else self.profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCut:
     """What was, or would be, done to cut a GPU by MIG."""
 
-    destroyed: tuple[str, ...]  # instances, such as "0:1 (1g.18gb)"
-    created: tuple[str, ...]  # instances, or profiles if it is not done
+    done: bool  # else it was only asked what would be done
+    destroyed: tuple[MigInstance, ...]
+    created: tuple[MigInstance, ...]
     turned: str  # MIG as a whole: on, off; empty: it stays as it is
     users: tuple[str, ...]  # who is in the way, if it is not done
 

@@ -1331,16 +1331,15 @@ class ApplyPartitionResponse(google.protobuf.message.Message):
     CREATED_FIELD_NUMBER: builtins.int
     TURNED_FIELD_NUMBER: builtins.int
     USERS_FIELD_NUMBER: builtins.int
+    DONE_FIELD_NUMBER: builtins.int
     turned: builtins.str
     """MIG as a whole: on, off; empty: it stays"""
+    done: builtins.bool
+    """else it was only asked what would be done"""
     @property
-    def destroyed(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """instances"""
-
+    def destroyed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MigInstance]: ...
     @property
-    def created(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """instances, or profiles if it is not done"""
-
+    def created(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MigInstance]: ...
     @property
     def users(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """who is in the way, if it is not done"""
@@ -1348,14 +1347,34 @@ class ApplyPartitionResponse(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        destroyed: collections.abc.Iterable[builtins.str] | None = ...,
-        created: collections.abc.Iterable[builtins.str] | None = ...,
+        destroyed: collections.abc.Iterable[global___MigInstance] | None = ...,
+        created: collections.abc.Iterable[global___MigInstance] | None = ...,
         turned: builtins.str = ...,
         users: collections.abc.Iterable[builtins.str] | None = ...,
+        done: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["created", b"created", "destroyed", b"destroyed", "turned", b"turned", "users", b"users"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "destroyed", b"destroyed", "done", b"done", "turned", b"turned", "users", b"users"]) -> None: ...
 
 global___ApplyPartitionResponse = ApplyPartitionResponse
+
+@typing.final
+class MigInstance(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PROFILE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """such as 0:1; empty: it is not there yet"""
+    profile: builtins.str
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        profile: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "profile", b"profile"]) -> None: ...
+
+global___MigInstance = MigInstance
 
 @typing.final
 class GetStatusRequest(google.protobuf.message.Message):

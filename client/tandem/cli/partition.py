@@ -115,6 +115,7 @@ def apply(layout: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     Examples:
       tandem partition apply --mig 0=3g.71gb,2g.35gb --dry-run
       tandem partition apply --mig 0=off --yes
+      tandem partition apply --mig 0=7g.141gb --dry-run --json | jq '.created[].profile'
     """
     with open_client() as client:
         cut = client.cut_gpu(layout, dry_run=True)
@@ -124,7 +125,7 @@ def apply(layout: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json(cut)
     else:
-        _show_cut(cut, is_done=not dry_run)
+        _show_cut(cut)
 
 
 def _consent(layout: str, cut: GpuCut, *, yes: bool) -> None:
@@ -135,13 +136,13 @@ def _consent(layout: str, cut: GpuCut, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("nobody can be asked here; look at --dry-run, then say --yes")
-    _show_cut(cut, is_done=False, err=True)
+    _show_cut(cut, err=True)
     click.confirm("go on?", abort=True, err=True)
 
 
-def _show_cut(cut: GpuCut, *, is_done: bool, err: bool = False) -> None:
+def _show_cut(cut: GpuCut, *, err: bool = False) -> None:
     """What is destroyed and created, a line each; at last who is in the way."""
-    will = "" if is_done else "would be "
+    will = "" if cut.done else "would be "
     lines = [f"MIG {will}turned {cut.turned}"] if cut.turned else []
     lines += [f"{one} {will}destroyed" for one in cut.destroyed]
     lines += [f"{one} {will}created" for one in cut.created]

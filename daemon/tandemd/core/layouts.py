@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MOST_INSTANCES = 7  # of a GPU
@@ -21,13 +22,64 @@ class Layout:
         return f"{self.gpu}={','.join(self.profiles) or OFF}"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Neighbouring slices of memory that an instance can have."""
+
+    start: int
+    size: int
+
+    def overlaps(self, other: Place) -> bool:
+        """Two instances cannot have both."""
+        return self.start < other.start + other.size and other.start < self.start + self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An instance of a GPU."""
+
+    profile: str
+    name: str = ""  # such as `0:1`; empty: it is not there yet
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.profile})" if self.name else self.profile
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
     """What is done for a layout, or would be."""
 
-    destroyed: tuple[str, ...]  # instances, such as `0:1 (1g.18gb)`
-    created: tuple[str, ...]  # profiles, or instances once they are there
+    destroyed: tuple[Part, ...]
+    created: tuple[Part, ...]
+    is_done: bool = False
     turned: str = ""  # on, off; empty: MIG stays as it is
+
+
+def arranged(choices: Sequence[Sequence[Place]]) -> tuple[Place, ...] | None:
+    """One of its choices for each, none of which overlap; None: they do not fit together."""
+    return _beside((), choices)
+
+
+def _beside(
+    taken: tuple[Place, ...], choices: Sequence[Sequence[Place]]
+) -> tuple[Place, ...] | None:
+    if not choices:
+        return taken
+    for place in choices[0]:
+        if not any(place.overlaps(other) for other in taken):
+            found = _beside((*taken, place), choices[1:])
+            if found is not None:
+                return found
+    return None
+
+
+def fitting(choices: Sequence[Sequence[Place]]) -> list[int]:
+    """Which of them fit together, if those that come first are preferred."""
+    kept: list[int] = []
+    for number in range(len(choices)):
+        if arranged([choices[one] for one in (*kept, number)]) is not None:
+            kept.append(number)
+    return kept
 
 
 def parse_layout(text: str) -> Layout:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
-from tandemd.core.layouts import Cut, Layout
+from tandemd.core.layouts import Cut, Layout, Part, Place, arranged, fitting
 
 _NAME_PREFIX = "MIG "  # of profiles
 
@@ -29,6 +29,7 @@ class _Profile:
     id: int
     slices: int  # of compute
     most: int  # instances of it
+    places: tuple[Place, ...]  # that such an instance can have; none: the driver does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,9 @@ class _Instance:
     def place(self) -> tuple[int, int, int]:
         """What tells it from others, also when there is another handle."""
         return self.number, self.profile.id, self.start
+
+
+_Wanted = tuple[_Profile, Place | None]
 
 
 class MigLayouts:
@@ -89,7 +93,8 @@ class MigLayouts:
 
         Raises:
             NotFoundError: there is no such GPU.
-            UsageError: there is no such profile, or they are more than fit.
+            UsageError: there is no such profile, or more of one than there can be.
+            CapacityError: they do not fit together.
             StateError: the GPU has no MIG, or the driver does not answer.
         """
         device = self._device(layout.gpu)
@@ -98,8 +103,8 @@ class MigLayouts:
         instances = self._instances(device) if is_on else []
         turned = "" if is_on == bool(layout.profiles) else "on" if layout.profiles else "off"
         return Cut(
-            destroyed=tuple(_name(self._index(device), one) for one in instances),
-            created=layout.profiles,
+            destroyed=tuple(_part(self._index(device), one) for one in instances),
+            created=tuple(Part(profile=name) for name in layout.profiles),
             turned=turned,
         )
 
@@ -126,16 +131,16 @@ class MigLayouts:
             self._bring_back(device, before, layout.gpu, planned.turned)
             raise type(error)(f"{error}; gpu {layout.gpu} is as it was before") from error
         made = self._instances(device) if wanted else []
-        names = tuple(_name(self._index(device), one) for one in made)
-        return Cut(destroyed=planned.destroyed, created=names, turned=planned.turned)
+        created = tuple(_part(self._index(device), one) for one in made)
+        return replace(planned, created=created, is_done=True)
 
-    def _replace(self, device: object, before: list[_Instance], wanted: list[_Profile]) -> None:
+    def _replace(self, device: object, before: list[_Instance], wanted: list[_Wanted]) -> None:
         for instance in before:
-            with self._errors(f"{_name(self._index(device), instance)} cannot be destroyed"):
+            with self._errors(f"{_part(self._index(device), instance)} cannot be destroyed"):
                 self._destroy(instance)
-        for profile in wanted:
+        for profile, place in wanted:
             with self._errors(f"{profile.name} cannot be created"):
-                self._create(device, profile)
+                self._create(device, profile, place)
 
     def _bring_back(self, device: object, before: list[_Instance], gpu: str, turned: str) -> None:
         try:
@@ -148,7 +153,7 @@ class MigLayouts:
         except (self._nvml.NVMLError, AccessError, CapacityError, StateError) as error:
             names: list[str] = []
             with suppress(self._nvml.NVMLError):
-                names += [_name(self._index(device), one) for one in self._instances(device)]
+                names += [str(_part(self._index(device), one)) for one in self._instances(device)]
             raise StateError(
                 f"gpu {gpu} could neither be cut nor brought back ({error}): "
                 f"its instances are now {', '.join(names) or 'none'}"
@@ -163,7 +168,9 @@ class MigLayouts:
         left = {one.start: one for one in self._instances(device)}
         for instance in before:
             there = left.get(instance.start)
-            handle = there.handle if there else self._create_at(device, instance)
+            handle = (
+                there.handle if there else self._create_at(device, instance.profile, instance.start)
+            )
             found = there.computes if there else ()
             for compute in found:
                 if compute not in instance.computes:
@@ -214,11 +221,28 @@ class MigLayouts:
             raw = info.name.decode() if isinstance(info.name, bytes) else str(info.name)
             name = raw.removeprefix(_NAME_PREFIX)
             found[name] = _Profile(
-                name=name, id=info.id, slices=info.sliceCount, most=info.instanceCount
+                name=name,
+                id=info.id,
+                slices=info.sliceCount,
+                most=info.instanceCount,
+                places=self._possible_places(device, info.id),
             )
         return found
 
-    def _wanted(self, device: object, layout: Layout) -> list[_Profile]:
+    def _possible_places(self, device: object, profile: int) -> tuple[Place, ...]:
+        """On a GPU that is not cut: of all that it can have, whatever it is cut into now."""
+        nvml, count = self._nvml, self._nvml.c_uint(0)
+        ask = nvml.nvmlDeviceGetGpuInstancePossiblePlacements
+        try:
+            ask(device, profile, None, nvml.byref(count))
+            found = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
+            ask(device, profile, found, nvml.byref(count))
+        except nvml.NVMLError as error:  # the driver says by itself what does not fit
+            log.info("places of instances are not known", profile=profile, reason=str(error))
+            return ()
+        return tuple(Place(int(one.start), int(one.size)) for one in found[: count.value])
+
+    def _wanted(self, device: object, layout: Layout) -> list[_Wanted]:
         with self._errors(f"what gpu {layout.gpu} can be cut into is not to be had"):
             known = self._profiles(device)
         for name in layout.profiles:
@@ -230,7 +254,8 @@ class MigLayouts:
                 raise UsageError(
                     f"'{layout.text}' has too many {name}: at most {known[name].most} fit"
                 )
-        return [known[name] for name in layout.profiles]
+        profiles = [known[name] for name in layout.profiles]
+        return list(zip(profiles, _places(layout, profiles), strict=True))
 
     def _mig_devices(self, device: object) -> Iterator[Any]:
         nvml = self._nvml
@@ -282,8 +307,11 @@ class MigLayouts:
             self._nvml.nvmlComputeInstanceDestroy(compute.handle)
         self._nvml.nvmlGpuInstanceDestroy(instance.handle)
 
-    def _create(self, device: object, profile: _Profile) -> None:
-        instance = self._nvml.nvmlDeviceCreateGpuInstance(device, profile.id)
+    def _create(self, device: object, profile: _Profile, place: Place | None) -> None:
+        if place is None:
+            instance = self._nvml.nvmlDeviceCreateGpuInstance(device, profile.id)
+        else:
+            instance = self._create_at(device, profile, place.start)
         whole = [
             one for one in self._compute_profiles(instance) if one.sliceCount == profile.slices
         ]
@@ -291,10 +319,10 @@ class MigLayouts:
             raise StateError(f"{profile.name} has no compute profile of {profile.slices} slices")
         self._nvml.nvmlGpuInstanceCreateComputeInstance(instance, whole[0].id)
 
-    def _create_at(self, device: object, instance: _Instance) -> object:
-        place = self._nvml.c_nvmlGpuInstancePlacement_t(start=instance.start)
+    def _create_at(self, device: object, profile: _Profile, start: int) -> object:
+        place = self._nvml.c_nvmlGpuInstancePlacement_t(start=start)
         made_at = self._nvml.nvmlDeviceCreateGpuInstanceWithPlacement
-        made: object = made_at(device, instance.profile.id, self._nvml.byref(place))
+        made: object = made_at(device, profile.id, self._nvml.byref(place))
         return made
 
     def _create_compute(self, instance: object, compute: _Compute, of: _Profile) -> None:
@@ -321,5 +349,21 @@ class MigLayouts:
             raise StateError(f"{what}: {error}") from error
 
 
-def _name(gpu: int, instance: _Instance) -> str:
-    return f"{gpu}:{instance.number} ({instance.profile.name})"
+def _part(gpu: int, instance: _Instance) -> Part:
+    return Part(profile=instance.profile.name, name=f"{gpu}:{instance.number}")
+
+
+def _places(layout: Layout, known: list[_Profile]) -> tuple[Place | None, ...]:
+    """Where they go together, whatever their order; None: the driver finds one."""
+    choices = [profile.places for profile in known]
+    if not all(choices):
+        return (None,) * len(known)
+    places = arranged(choices)
+    if places is not None:
+        return places
+    kept = fitting(choices)
+    together = ",".join(known[one].name for one in kept)
+    others = ", ".join(dict.fromkeys(p.name for i, p in enumerate(known) if i not in kept))
+    raise CapacityError(
+        f"'{layout.text}' does not fit: {together} does, and leaves no place for {others}"
+    )

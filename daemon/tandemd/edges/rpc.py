@@ -22,6 +22,7 @@ from tandem import _native, errors
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandemd import __version__
+from tandemd.core.layouts import Part
 from tandemd.desk import Desk
 from tandemd.edges.messages import (
     changes_of,
@@ -242,11 +243,16 @@ class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
             uid = self._uid(context)
             done = self._desk.cut(uid, request.mig, is_real=not request.dry_run)
             return pb.ApplyPartitionResponse(
-                destroyed=done.cut.destroyed,
-                created=done.cut.created,
+                destroyed=[_mig_instance(one) for one in done.cut.destroyed],
+                created=[_mig_instance(one) for one in done.cut.created],
                 turned=done.cut.turned,
                 users=done.users,
+                done=done.cut.is_done,
             )
+
+
+def _mig_instance(part: Part) -> pb.MigInstance:
+    return pb.MigInstance(name=part.name, profile=part.profile)
 
 
 class Policies(_Servicer, pb_grpc.PolicyServiceServicer):

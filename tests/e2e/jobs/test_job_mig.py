@@ -130,8 +130,15 @@ def test_an_admin_cuts_a_gpu_and_jobs_find_the_instances(whole):
     unasked = cutting(whole, "0=4g.71gb,3g.71gb")
     assert names(whole) == ["0"]
 
+    foretold = json.loads(cutting(whole, "0=4g.71gb,3g.71gb", "--dry-run", "--json")[1])
+
     done = cutting(whole, "0=4g.71gb,3g.71gb", "--yes")
 
+    assert foretold["created"] == [
+        {"name": None, "profile": "4g.71gb"},
+        {"name": None, "profile": "3g.71gb"},
+    ]
+    assert (foretold["done"], foretold["destroyed"]) == (False, [])
     assert planned[1].splitlines() == [
         "MIG would be turned on",
         "4g.71gb would be created",
@@ -162,11 +169,14 @@ def test_a_gpu_that_is_used_is_not_cut_and_its_users_are_named(cut):
 def test_a_layout_that_does_not_fit_leaves_the_gpu_as_it_was(cut):
     before = cut.tandem("gpus")
 
-    too_much = cutting(cut, "0=3g.71gb,3g.71gb,1g.18gb", "--yes")
+    planned, done = (
+        cutting(cut, "0=3g.71gb,3g.71gb,1g.18gb", how) for how in ("--dry-run", "--yes")
+    )
 
-    assert too_much[0] == 5
-    assert "1g.18gb cannot be created: it does not fit beside the others" in too_much[1]
-    assert "gpu 0 is as it was before" in too_much[1]
+    why = "does not fit: 3g.71gb,3g.71gb does, and leaves no place for 1g.18gb"
+    assert (planned[0], done[0]) == (5, 5)
+    assert why in planned[1]
+    assert why in done[1]
     assert cut.tandem("gpus") == before
 
 

@@ -1,15 +1,18 @@
 """`tandem partition apply`: what it asks before it destroys anything."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import click.testing
 import pytest
 
-from tandem._results import GpuCut
+from tandem._results import GpuCut, MigInstance
 from tandem.cli import partition
 
-PLAN = GpuCut(destroyed=("0:1 (1g.18gb)",), created=("3g.71gb",), turned="", users=())
+NEW = MigInstance(name=None, profile="3g.71gb")
+OLD = MigInstance(name="0:1", profile="1g.18gb")
+PLAN = GpuCut(done=False, destroyed=(OLD,), created=(NEW,), turned="", users=())
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def test_it_does_nothing_unasked(cutting):
 
 
 def test_it_names_who_is_in_the_way_and_does_not_ask(cutting):
-    plan = GpuCut(destroyed=(), created=("3g.71gb",), turned="on", users=("pid 7 (job train)",))
+    plan = replace(PLAN, users=("pid 7 (job train)",))
 
     calls, ended = cutting("--yes", plan=plan)
 

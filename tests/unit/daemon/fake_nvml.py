@@ -58,10 +58,12 @@ class FakeNvml:
 
     c_nvmlGpuInstance_t = c_nvmlComputeInstance_t = ctypes.py_object
 
-    def __init__(self, *, mode=1, waits_for_reset=False, is_root=True):
+    def __init__(self, *, mode=1, waits_for_reset=False, is_root=True, tells_places=False):
         self.mode = [mode, mode]
         self.waits_for_reset = waits_for_reset
         self.is_root = is_root
+        self.tells_places = tells_places
+        self.places_last = False
         self.instances = []
 
     def __getattr__(self, name):
@@ -108,6 +110,14 @@ class FakeNvml:
                 )
         raise pynvml.NVMLError_NotSupported
 
+    def nvmlDeviceGetGpuInstancePossiblePlacements(self, device, profile, out, count):
+        if not self.tells_places:
+            raise pynvml.NVMLError_FunctionNotFound
+        _, width, starts = next(one for one in PROFILES.values() if one[0] == profile)
+        count._obj.value = len(starts)
+        for place, start in enumerate(starts if out is not None else ()):
+            out[place].start, out[place].size = start, width
+
     def nvmlDeviceGetGpuInstances(self, device, profile, out, count):
         if not self.mode[0]:
             raise pynvml.NVMLError_NotSupported
@@ -118,7 +128,7 @@ class FakeNvml:
 
     def nvmlDeviceCreateGpuInstance(self, device, profile):
         starts = next(starts for own, _, starts in PROFILES.values() if own == profile)
-        return self._cut(profile, starts)
+        return self._cut(profile, starts[::-1] if self.places_last else starts)
 
     def nvmlDeviceCreateGpuInstanceWithPlacement(self, device, profile, placement):
         return self._cut(profile, [placement._obj.start])

@@ -23,6 +23,17 @@ def cutting(monkeypatch):
     return cut
 
 
+@pytest.fixture
+def planning(monkeypatch):
+    """What cuts the GPU of a fake NVML."""
+
+    def make(nvml):
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        return MigLayouts()
+
+    return make
+
+
 @pytest.mark.parametrize("computes", [(), ((3, 0),), ((1, 0), (2, 1)), ((1, 2),)])
 def test_compute_instances_come_back_as_they_were(cutting, computes):
     nvml = FakeNvml()
@@ -80,3 +91,31 @@ def test_mig_that_is_off_is_turned_off_again_where_a_layout_does_not_fit(cutting
 
 def test_what_is_off_already_stays_off(cutting):
     assert cutting(FakeNvml(mode=0), "0=off").turned == ""
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_destroyed(planning):
+    nvml = FakeNvml(tells_places=True)
+    nvml.have("3g.71gb", 0, (3, 0))
+    before = nvml.instances.copy()
+    why = rf"'{TOO_MUCH}' does not fit: 3g.71gb,3g.71gb does, and leaves no place for 1g.18gb"
+
+    with pytest.raises(CapacityError, match=why):
+        planning(nvml).plan(parse_layout(TOO_MUCH))
+    with pytest.raises(CapacityError, match=why):
+        planning(nvml).apply(parse_layout(TOO_MUCH))
+
+    assert nvml.instances == before
+
+
+def test_what_is_beside_others_in_any_order_is_made_where_there_is_room(planning):
+    nvml = FakeNvml(tells_places=True)
+    layout = parse_layout("0=1g.18gb,1g.18gb,1g.18gb,1g.18gb,3g.71gb")
+    nvml.places_last = True  # what it places by itself: where others would have room
+
+    planned = planning(nvml).plan(layout)
+    done = planning(nvml).apply(layout)
+
+    assert [str(part) for part in planned.created] == ["1g.18gb"] * 4 + ["3g.71gb"]
+    assert sorted(part.profile for part in done.created) == ["1g.18gb"] * 4 + ["3g.71gb"]
+    assert all(part.name.startswith("0:") for part in done.created)
+    assert (planned.is_done, done.is_done) == (False, True)
