@@ -71,6 +71,11 @@ class LanePlaces:
         self._leaving: list[Leaving] = []
         self._known_gpus: frozenset[int] = frozenset()  # of known size
 
+    @property
+    def is_used(self) -> bool:
+        """Something was decided of somebody."""
+        return bool(self._told)
+
     def decide(
         self,
         groups: Mapping[GroupKey, Group],

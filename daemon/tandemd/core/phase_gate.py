@@ -90,6 +90,11 @@ class PhaseGate:
         self.moved: list[Group] = []  # whose `is_kept` changed in the newest decision
         self._passers: dict[int, Passer] = {}  # by process; empty costs nothing
 
+    @property
+    def is_used(self) -> bool:
+        """Something was decided of somebody."""
+        return bool(self._passers)
+
     def passer(self, process_id: int) -> Passer | None:
         """What was decided of a process; None: nothing."""
         return self._passers.get(process_id)

@@ -207,10 +207,20 @@ class Scheduler:
         return actions
 
     @property
+    def _pacers(self) -> tuple[Shifts, PhaseGate, LanePlaces]:
+        return self.shifts, self.phases, self.lanes
+
+    @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        pacers = (self.shifts, self.phases, self.lanes, self.sets, self.probes)
-        parts = (self.memory, self.residency, self.checkpoints, *pacers)
+        parts = (
+            self.memory,
+            self.residency,
+            self.checkpoints,
+            *self._pacers,
+            self.sets,
+            self.probes,
+        )
         wishes = [part.wake_at_ns for part in parts]
         return [at_ns for at_ns in wishes if at_ns is not None]
 
@@ -815,10 +825,13 @@ class Scheduler:
 
     def _pace(self, now_ns: int) -> list[Action]:
         """Who goes on beside others; before, whom the policy does not hold any more is let go."""
+        pace = self._pace_of_policy
+        if pace is Pace.FREE and not any(part.is_used for part in self._pacers):
+            return []  # as in most decisions
         actions: list[Action] = []
         if not self.policy.by_lanes:
             actions += self.lanes.tell(self.processes)
-        if self._pace_of_policy is Pace.PHASES:
+        if pace is Pace.PHASES:
             return [*actions, *self._shift_iterations(now_ns), *self._gate_phases(now_ns)]
         return [*actions, *self._gate_phases(now_ns), *self._shift_iterations(now_ns)]
 

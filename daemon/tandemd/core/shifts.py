@@ -63,6 +63,11 @@ class Shifts:
         self._tenants: dict[int, Tenant] = {}  # by process; empty costs nothing
         self._actions: list[Action] = []
 
+    @property
+    def is_used(self) -> bool:
+        """Something was decided of somebody."""
+        return bool(self._tenants)
+
     def tenant(self, process_id: int) -> Tenant | None:
         """What was decided of a process; None: nothing."""
         return self._tenants.get(process_id)
