@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "attach.h"
+#include "bias.h"
 #include "capture.h"
 #include "descriptor.h"
 #include "driver.h"
@@ -185,6 +186,7 @@ Round look_after(Channel& channel) {
     if (partition::look_after(channel)) round.at_least(Load::kOpen);
   }
   g_in_driver.store(false);
+  partition::allow_biases();  // takes long: the end of the process waits only for what is above
   tune_linger(channel);
   show_idle_if_so(channel, now_ns);
   // A latency job's end must be seen soon: others wait for it.

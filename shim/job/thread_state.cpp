@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bias.h"
 #include "line.h"
 #include "slots.h"
 
@@ -21,6 +22,7 @@ pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
 // No driver call: the driver's own thread state may be gone.
 void give_back(void*) {
   g_thread.ring.release();
+  partition::release_owner();
   line::uncount_thread();
   g_thread.channel = nullptr;
   if (Channel* channel = g_channel.load(std::memory_order_acquire)) retire_slots_of_thread(*channel);

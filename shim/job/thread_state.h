@@ -8,6 +8,10 @@
 
 namespace tandem::shim {
 
+namespace partition {
+struct Owner;
+}
+
 // Among the threads that use the device, see memory/line.h.
 enum class Counted : uint8_t { kNotYet, kYes, kNever };
 
@@ -26,6 +30,7 @@ struct ThreadState {
   uint64_t stream = kNoStream;
   uint64_t context = 0;
   uint32_t slot = kNoSlot;
+  partition::Owner* owner = nullptr;  // see partition/bias.h
 };
 
 // __thread, not thread_local: no wrapper function around each access.

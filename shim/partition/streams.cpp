@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "bias.h"
 #include "capture.h"
 #include "driver.h"
 #include "faults.h"
@@ -15,8 +16,9 @@ namespace tandem::shim::partition {
 
 std::atomic<bool> g_on{false};
 
-// A handle that work was submitted to. Rows never move, and are used again for other handles.
-struct Row {
+// A handle that work was submitted to. Rows never move, and are used again for other handles. What a launch
+// reads of one comes first, in one line, which it does not write.
+struct alignas(64) Row {
   std::atomic<uint64_t> handle;   // kFree, kGone, kEnding, or the handle; release behind the rest
   std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kRefused comes and goes
   std::atomic<uint32_t> lookers;  // inside calls that wait or ask. seq_cst, as `real` is: see drop_one
@@ -135,7 +137,7 @@ uint32_t why_it_stays(CUstream handle, CUcontext* context) {
 }
 
 // Null for a handle of no stream: the driver will refuse the call.
-Row* add(CUstream handle) {
+__attribute__((cold, noinline)) Row* add(CUstream handle) {
   const RelaxedCapture relaxed;
   const auto number = reinterpret_cast<uint64_t>(handle);
   CUcontext context = nullptr;
@@ -338,9 +340,27 @@ void note_default(uint64_t stream) {
 
 }  // namespace
 
+// Nearly always the row is where the handle leads first, its lock is biased to this thread, and the stream
+// is where it is to be: what a launch in a set costs is this, and `leave`. No locked operation.
 void Stream::enter(How how, bool per_thread) {
+  const auto handle = reinterpret_cast<uint64_t>(handle_);
+  Row& row = g_rows[place_of(handle)];
+  if (__builtin_expect(!is_default_stream(handle) && row.lock.try_biased(), 1)) {
+    if (__builtin_expect(row.handle.load(std::memory_order_acquire) == handle &&
+                             row.stays.load(std::memory_order_relaxed) == 0 &&
+                             row.seen.load(std::memory_order_relaxed) == told(),
+                         1)) {
+      row_ = &row;
+      real_ = row.real.load();
+      return;
+    }
+    row.lock.unlock_biased();
+  }
+  enter_slowly(how, per_thread);
+}
+
+__attribute__((noinline)) void Stream::enter_slowly(How how, bool per_thread) {
   const uint64_t handle = normalise(handle_, per_thread);
-  if (how == How::kPlain) return;
   if (is_default_stream(handle)) {
     if (how == How::kFollow) note_default(handle);
     return;
@@ -348,36 +368,32 @@ void Stream::enter(How how, bool per_thread) {
   Row* row = find(handle);
   if (__builtin_expect(!row, 0) && how == How::kFollow) row = add(handle_);
   if (!row || __builtin_expect(!may_go(*row), 0)) return;
+  if (how != How::kHoldIfFree) row->lock.lock();
+  else if (!row->lock.try_lock()) return void(is_free_ = false);
+  if (__builtin_expect(row->handle.load(std::memory_order_relaxed) != handle, 0))
+    return row->lock.unlock();  // destroyed meanwhile
   row_ = row;
-  if (how == How::kLook) {
-    row->lookers.fetch_add(1);
-  } else {
-    if (how != How::kHoldIfFree) row->lock.lock();
-    else if (!row->lock.try_lock()) return forgo();
-    if (__builtin_expect(row->handle.load(std::memory_order_relaxed) != handle, 0)) {
-      row->lock.unlock();  // destroyed meanwhile
-      row_ = nullptr;
-      return;
-    }
-    locked_ = true;
+  if (how == How::kFollow) {
     const uint32_t word = told();
-    if (how == How::kFollow &&
-        __builtin_expect(word != row->seen.load(std::memory_order_relaxed), 0)) {
-      follow(*row, word);
-    }
+    if (__builtin_expect(word != row->seen.load(std::memory_order_relaxed), 0)) follow(*row, word);
   }
   real_ = row->real.load();
 }
 
-void Stream::forgo() {
-  row_ = nullptr;
-  is_free_ = false;
+void Stream::leave() { row_->lock.unlock(); }
+
+void Stream::look(bool per_thread) {
+  const uint64_t handle = normalise(handle_, per_thread);
+  if (is_default_stream(handle)) return;
+  Row* row = find(handle);
+  if (!row || !may_go(*row)) return;
+  row_ = row;
+  is_looking_ = true;
+  row->lookers.fetch_add(1);
+  real_ = row->real.load();
 }
 
-void Stream::leave() {
-  if (locked_) row_->lock.unlock();
-  else row_->lookers.fetch_sub(1);
-}
+void Stream::look_away() { row_->lookers.fetch_sub(1); }
 
 void attach_on(CUdevice device) { g_device = device; }
 
@@ -500,6 +516,7 @@ void start_afresh() {
   for (std::atomic<bool>& used : g_default_used) used.store(false, std::memory_order_relaxed);
   g_primary = nullptr;
   forget_sets();
+  forget_owners();
 }
 
 }  // namespace tandem::shim::partition

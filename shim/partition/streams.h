@@ -12,7 +12,8 @@
 //    stay in the context of its set for ever ("Graph Management": a node keeps the context it was made
 //    in). One that the driver refuses to move stays where it is until it is told another set.
 // 4. A call that adds to a stream has it to itself meanwhile. One that waits or asks does not: what it is
-//    about is there before it begins.
+//    about is there before it begins. Most are by the one thread that adds to the stream, and cost no
+//    locked operation; so the helper looks at a row without its lock, and takes that only to do something.
 // 5. Nothing of all this happens in a process that was told no set when it attached first.
 #pragma once
 
@@ -43,12 +44,17 @@ struct Row;
 // The driver's stream behind a handle, for one call. Any thread; not while it holds another.
 class Stream {
  public:
-  // `per_thread`: what NULL means.
-  Stream(CUstream handle, How how, bool per_thread = false) : handle_(handle), real_(handle) {
-    if (is_on()) enter(how, per_thread);
+  // `per_thread`: what NULL means. Inline for `how` to be known: launches have no part of the others'.
+  __attribute__((always_inline)) Stream(CUstream handle, How how, bool per_thread = false)
+      : handle_(handle), real_(handle) {
+    if (!is_on() || how == How::kPlain) return;
+    if (how == How::kLook) look(per_thread);
+    else enter(how, per_thread);
   }
   ~Stream() {
-    if (__builtin_expect(row_ != nullptr, 0)) leave();
+    if (!row_) return;
+    if (is_looking_) look_away();
+    else leave();
   }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -59,12 +65,14 @@ class Stream {
 
  private:
   void enter(How how, bool per_thread);
-  void forgo();
+  void enter_slowly(How how, bool per_thread);
   void leave();
+  void look(bool per_thread);
+  void look_away();
 
   CUstream handle_, real_;
   Row* row_ = nullptr;
-  bool locked_ = false;
+  bool is_looking_ = false;
   bool is_free_ = true;
 };
 

@@ -30,8 +30,9 @@ ASIDE = {
     "look_up_slot(": "another stream than the thread's last",
     "monotonic_ns(": "a machine whose counter cannot serve as a clock",
     "move_busy_ahead(": "a latency job's first work after it was idle",
-    "partition::Stream::enter(": "a job that was told a set of SMs",
-    "partition::Stream::leave(": "a job that was told a set of SMs",
+    "partition::Stream::enter_slowly(": "in a set: a stream that is to go, or is not one thread's",
+    "partition::Stream::look_away(": "never: what waits or asks, which a launch does not",
+    "partition::StreamLock::consider_bias(": "in a set: a stream that is not one thread's so far",
     "put_shared(": "threads beyond the sixteenth",
     "sample_launch(": "while the daemon samples",
     "show_idle_if_so(": "a submission that blocks the caller",
@@ -149,6 +150,8 @@ def test_the_path_is_the_one_that_gates_and_records(path):
     assert set(ROOTS) <= path.inside
     assert "tandem::shim::prepare(" in names
     assert "tandem::shim::finish(" in names
+    assert "tandem::shim::partition::Stream::enter(" in names  # of a job in a set of SMs
+    assert "tandem::shim::partition::Stream::leave(" in names
 
 
 def test_no_locked_instruction_is_on_it(path):

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "bias.h"
 #include "check.h"
 #include "pages.h"
 #include "sets.h"
@@ -245,10 +246,12 @@ TEST(who_only_adds_if_nobody_else_does_never_waits) {
   CHECK(!tried.is_free());
 }
 
-// More sets than a process keeps, two threads on the same streams, and the helper.
+// More sets than a process keeps, the helper, and two threads, each mostly at one stream for a while: the
+// locks are biased now to one of them, now to the other.
 TEST(whatever_is_told_meanwhile_no_order_is_lost_and_no_set_is_used_that_is_gone) {
-  constexpr int kSteps = 3000, kStreams = 3;
+  constexpr int kSteps = 3000, kStreams = 3, kAWhile = 600;
   Process process(groups(0, 4));
+  partition::allow_biases();
   std::vector<CUstream> streams;
   for (int i = 0; i < kStreams; ++i) streams.push_back(process.stream());
   std::atomic<bool> stop{false};
@@ -258,7 +261,8 @@ TEST(whatever_is_told_meanwhile_no_order_is_lost_and_no_set_is_used_that_is_gone
     // On a busy machine all steps may be over before the daemon's thread has run.
     for (int i = 0; i < kSteps || (!has_switched() && i < 1000 * kSteps); ++i) {
       if (i >= kSteps) std::this_thread::yield();
-      const CUstream stream = streams[chance() % kStreams];
+      const bool is_other = chance() % 64 == 0;
+      const CUstream stream = streams[(is_other ? chance() : i / kAWhile + seed) % kStreams];
       if (chance() % 8 == 0) const partition::Stream looked(stream, partition::How::kLook);
       else submit(stream);
     }
