@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tandemd.core.checkpoints import RETRY_NS
+from tandemd.core.memories import memory_of
 from tandemd.core.memory_line import Waiter
 from tandemd.core.minima import no_limit
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
@@ -41,7 +42,7 @@ def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
         return f"{what}, which it gets with its turn"
     if not waiter.ahead:
         others = (
-            "" if waiter.wait.is_quota else _holders(waiter.process.gpus, waiter.job, scheduler)
+            "" if waiter.wait.is_quota else _holders(waiter.process.memories, waiter.job, scheduler)
         )
         return f"{what}, 1st in line{others}"
     behind = waiter.ahead[-1].job.display_name
@@ -113,7 +114,7 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
     away_bytes = swapped_bytes(job)
     if not away_bytes:
         return None
-    others = _holders(group.gpus, job, scheduler)
+    others = _holders(frozenset(map(memory_of, group.gpus)), job, scheduler)
     if problem := scheduler.checkpoints.problem_of(job):
         again = span_of(RETRY_NS)
         return (
@@ -138,11 +139,11 @@ def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bo
     return is_released(group, scheduler.options, now_ns)
 
 
-def _holders(gpus: frozenset[int], job: Job, scheduler: Scheduler) -> str:
+def _holders(memories: frozenset[int], job: Job, scheduler: Scheduler) -> str:
     """The others who hold memory there, most first."""
     held: dict[int, int] = {}
     for process in scheduler.processes.values():
-        if process.gpus & gpus and process.job_id != job.job_id:
+        if process.memories & memories and process.job_id != job.job_id:
             held[process.job_id] = held.get(process.job_id, 0) + process.usage.resident_bytes
     most = sorted((job_id for job_id in held if held[job_id]), key=lambda job_id: -held[job_id])[:3]
     if not most:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tandemd.core.memories import has_own_memory, memory_of
 from tandemd.core.model import Job, MemoryWait, Options, Process, Usage
 
 DEADLINE_SLACK_NS = 2_000_000_000  # for a request to leave by itself
@@ -46,7 +47,7 @@ class Waiter:
         """Whether a later request of the process is behind this one."""
         if self.wait.is_quota:
             return self.job.job_id == process.job_id
-        return bool(self.process.gpus & process.gpus)
+        return bool(self.process.memories & process.memories)
 
     def is_stuck(self, now_ns: int, options: Options) -> bool:
         """Whether the process can give no memory back by itself."""
@@ -193,8 +194,16 @@ class MemoryLine:
         if waiter.wait.is_quota and not waiter.is_leased:
             yield from (p for p in waiter.job.processes.values() if p.usage.device_bytes)
             return
-        gpus = waiter.process.gpus
-        yield from (p for p in self._processes.values() if p.gpus & gpus and held_bytes(p))
+        memories = waiter.process.memories
+        yield from (p for p in self._processes.values() if p.memories & memories and held_bytes(p))
+
+    def beside_bytes(self, gpu: int, gpus: frozenset[int]) -> int:
+        """What is held of the memory of `gpu` by processes on none of `gpus`."""
+        if has_own_memory(gpu):
+            return 0
+        memory = memory_of(gpu)
+        others = (p for p in self._processes.values() if memory in p.memories and not p.gpus & gpus)
+        return sum(map(held_bytes, others))
 
 
 def held_bytes(process: Process) -> int:
@@ -203,7 +212,7 @@ def held_bytes(process: Process) -> int:
 
 
 def _kept_bytes(standing: list[Waiter], gpu: int) -> int:
-    return sum(held_bytes(w.process) for w in standing if gpu in w.process.gpus)
+    return sum(held_bytes(w.process) for w in standing if memory_of(gpu) in w.process.memories)
 
 
 def _acted(before: Usage, after: Usage) -> bool:

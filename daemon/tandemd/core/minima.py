@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from tandemd.core.memories import sharing
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of
 
@@ -44,9 +45,10 @@ def left_bytes(others: Iterable[Job], capacity_bytes: Mapping[int, int]) -> dict
     for job in others:
         if not job.is_minimum_kept:
             continue
+        gpus = gpus_of(job)
         if not job.processes and left:
-            left[max(left, key=lambda gpu: left[gpu])] -= job.spec.memory_min_bytes
-        for gpu in gpus_of(job) & left.keys():
+            gpus = frozenset({max(left, key=lambda gpu: left[gpu])})
+        for gpu in sharing(gpus, left):
             left[gpu] -= job.spec.memory_min_bytes
     return left
 

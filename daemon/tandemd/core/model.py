@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from tandemd.core.curves import Curve
 from tandemd.core.latency import Latency
+from tandemd.core.memories import memory_of
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.sets import Span
 from tandemd.core.story import Story
@@ -288,6 +289,11 @@ class Process:
 
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}
+
+    @property
+    def memories(self) -> frozenset[int]:
+        """Those of these GPUs, each by one GPU that has it (memories.py)."""
+        return frozenset(map(memory_of, self.gpus))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
 from tandemd.core.homes import UNIT, Home, HomeAction, in_units
 from tandemd.core.host_room import HostRoom, is_worth_it, lacks_bytes, least_bytes
+from tandemd.core.memories import sharing
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
@@ -147,7 +148,7 @@ class Residency:
     def forget(self, process: Process) -> None:
         """The process is gone, and its host memory with it."""
         self._places.pop(process.process_id, None)
-        for gpu in process.gpus:
+        for gpu in sharing(process.gpus, self._line.capacity_bytes):
             self._rooms.forget(gpu)
 
     def hear(self, event: PoolRefused | PoolCopied) -> Iterator[OfferFile]:
@@ -283,7 +284,7 @@ class Residency:
 
     def _fixed_bytes(self, gpu: int, island: Island) -> int:
         """What processes hold there that cannot be moved."""
-        total = 0
+        total = self._line.beside_bytes(gpu, island.gpus)
         for group in island.members:
             for process in group.processes.values():
                 if gpu in process.gpus:

@@ -61,6 +61,7 @@ from tandemd.core.events import (
 from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import islands_of
 from tandemd.core.lane_places import LanePlaces
+from tandemd.core.memories import equal_parts, sharing
 from tandemd.core.memory_places import MemoryPlaces
 from tandemd.core.minima import gpus_of, objection
 from tandemd.core.model import (
@@ -360,7 +361,9 @@ class Scheduler:
         meant = {
             gpu: capacity_bytes[gpu] for gpu in gpus or capacity_bytes if gpu in capacity_bytes
         }
-        if self.policy.by_lanes and (told := lane_places.objection([spec], meant)):
+        whole = equal_parts(capacity_bytes)
+        of_lanes = {gpu: whole[gpu] for gpu in meant}
+        if self.policy.by_lanes and (told := lane_places.objection([spec], of_lanes)):
             return told
         if job and (group := self.group_of(job)):
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
@@ -379,14 +382,18 @@ class Scheduler:
             return None
         key = (uid, f"g:{spec.group}")  # without a group there is none of that name
         key = self._ties.home_of(key) or key
-        known = self.memory.line.capacity_bytes
+        known = equal_parts(self.memory.line.capacity_bytes)
         meant = {gpu: known[gpu] for gpu in gpus or known if gpu in known}
         return self.lanes.line_before(spec, key, meant, self.options)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the scheduler contradicts itself."""
         for gpu, size_bytes in self.memory.line.capacity_bytes.items():
-            kept = [j for j in self.jobs.values() if j.is_minimum_kept and gpu in gpus_of(j)]
+            kept = [
+                job
+                for job in self.jobs.values()
+                if job.is_minimum_kept and sharing(gpus_of(job), [gpu])
+            ]
             assert sum(job.spec.memory_min_bytes for job in kept) <= size_bytes, "broken promises"
         for group in self.groups.values():
             gates = {self._gates[process_id] for process_id in group.processes}
@@ -869,7 +876,7 @@ class Scheduler:
         if self.policy.by_lanes:
             self._structure_changed |= self.lanes.decide(
                 self.groups,
-                self.memory.line.capacity_bytes,
+                equal_parts(self.memory.line.capacity_bytes),
                 self.options,
                 now_ns,
                 are_others=self._structure_changed,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from tandemd.core.curves import smallest_shift
 from tandemd.core.events import Action, SetMemoryLease, SetStepLimit
 from tandemd.core.leases import lend
+from tandemd.core.memories import memory_of
 from tandemd.core.memory_line import held_bytes
 from tandemd.core.model import NO_LIMIT, Group, Job, Options, Process
 from tandemd.core.tenants import Tenant, objection
@@ -140,7 +141,8 @@ class Shifts:
     def _budget(self, gpu: int, tenants: list[Tenant], capacity_bytes: int) -> int:
         """Without what others hold, and what the tenants hold besides what they count."""
         own = {tenant.process.process_id for tenant in tenants}
-        others = (p for p in self._processes.values() if gpu in p.gpus and p.process_id not in own)
+        here = (p for p in self._processes.values() if memory_of(gpu) in p.memories)
+        others = (p for p in here if p.process_id not in own)
         unseen_bytes = sum(tenant.process.unseen_bytes for tenant in tenants)
         return capacity_bytes - unseen_bytes - sum(held_bytes(process) for process in others)
 

@@ -16,10 +16,10 @@ from typing import Protocol
 
 import structlog
 
+from tandemd.core.memories import COMPUTE_INSTANCES, MOST_GPUS
+
 SOFTWARE_NAME = "Tandem Software GPU"
-MOST_GPUS = 128  # indices from here on are instances
 INSTANCE_MARK = ":"  # between the numbers of an instance
-_COMPUTE_INSTANCES = 8  # of a GPU instance at most; of these there are less than 16 on a GPU
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class Instance:
     @property
     def index(self) -> int:
         """Unlike that of any other instance or GPU of the machine."""
-        place = self.gpu_instance * _COMPUTE_INSTANCES + self.compute_instance
+        place = self.gpu_instance * COMPUTE_INSTANCES + self.compute_instance
         return MOST_GPUS * (self.gpu + 1) + place
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import FindingBegan, FindingEnded
+from tandemd.core.memories import sharing
 from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.finding import Finding
@@ -143,8 +144,8 @@ def _rooms(scheduler: Scheduler, capacity_bytes: Mapping[int, int]) -> dict[int,
     """What no job of ours holds of each GPU of known capacity."""
     rooms = dict(capacity_bytes)
     for process in scheduler.processes.values():
-        if process.gpu in rooms:
-            rooms[process.gpu] = max(0, rooms[process.gpu] - process.usage.device_bytes)
+        for gpu in sharing([process.gpu], rooms):
+            rooms[gpu] = max(0, rooms[gpu] - process.usage.device_bytes)
     return rooms
 
 
