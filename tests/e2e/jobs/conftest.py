@@ -18,6 +18,13 @@ def sharers(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def pairing(made_once):
+    """Kernels that are bound by computing, or by memory bandwidth."""
+    source = Path(__file__).parent / "pairing.cu"
+    return made_once("pairing.so", lambda path: softgpu.compile_kernels(source, path))
+
+
 @pytest.fixture
 def place(fresh_place):
     """On the virtual clock unless a test says otherwise."""

@@ -4,9 +4,7 @@ import signal
 from itertools import chain
 
 import pytest
-from running_job import HERE, start_together, until
-
-from tandem import softgpu
+from running_job import start_together, until
 
 pytestmark = pytest.mark.slow
 
@@ -16,11 +14,9 @@ ITERATIONS = 30  # of 1 ms
 FIRST_NS = 3_000_000  # until somebody has the turn all gates are open
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "pairing.so"
-    softgpu.compile_kernels(HERE / "pairing.cu", path)
-    return path
+@pytest.fixture
+def image(pairing):
+    return pairing
 
 
 def explained(place, name):

@@ -1,9 +1,7 @@
 """What trials have measured before the daemon was started anew decides who shares a turn."""
 
 import pytest
-from running_job import HERE, until
-
-from tandem import softgpu
+from running_job import until
 
 pytestmark = pytest.mark.slow
 
@@ -13,11 +11,9 @@ SHARES, DOES_NOT = "may share turns with", "takes turns with"
 FORETOLD = "times as long beside"
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "pairing.so"
-    softgpu.compile_kernels(HERE / "pairing.cu", path)
-    return path
+@pytest.fixture
+def image(pairing):
+    return pairing
 
 
 def explained(place, name):

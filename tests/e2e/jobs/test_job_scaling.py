@@ -4,18 +4,16 @@ from pathlib import Path
 
 import pytest
 from bench import partition_scaling
-from running_job import HERE, start_together, until
+from running_job import start_together, until
 
 from tandem import softgpu
 
 TRAIN = "pairing.train(gpu, 'crunch', 8)"  # grids of 32 blocks, of which 8 fit on an SM
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "pairing.so"
-    softgpu.compile_kernels(HERE / "pairing.cu", path)
-    return path
+@pytest.fixture
+def image(pairing):
+    return pairing
 
 
 def part_of(place, job):

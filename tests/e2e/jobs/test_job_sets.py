@@ -5,6 +5,7 @@ import random
 import signal
 
 import pytest
+from bench.partition_sets import sms_of
 from running_job import start_together, until
 
 ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a bench asks for more
@@ -36,19 +37,10 @@ def working(place, name, *options, **how):
     return job
 
 
-def sms(text):
-    """`0-3,8` as numbers."""
-    found = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
 def used(place, job, since_ns=0, name="vadd"):
     """The SMs on which kernels of a job began since then."""
     rows = [row for row in place.ran(job.pid) if row["kind"] == "kernel" and name in row["name"]]
-    return set().union(*(sms(row["sm_set"]) for row in rows if row["t_start_ns"] >= since_ns))
+    return set().union(*(sms_of(row["sm_set"]) for row in rows if row["t_start_ns"] >= since_ns))
 
 
 def test_kernels_stay_in_their_sets(place):
