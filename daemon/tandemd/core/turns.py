@@ -296,7 +296,7 @@ class Turns:
 
     def _first_beside(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
         holder, companions = self._holder, policy.companions
-        if holder is None or companions is None:
+        if holder is None or companions is None or not options.overlaps(holder.gpus):
             return None
         waiting = (
             group
@@ -329,6 +329,9 @@ class Turns:
         is_new: bool,
     ) -> None:
         """Let one of those found hold the turn beside the two, if another does not already."""
+        if self._companion is None:
+            self._third = self.third = None
+            return
         third = None if is_new else self._third
         if third is not None and self._may_be_third(third, policy, options, now_ns):
             return
