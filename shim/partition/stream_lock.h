@@ -15,6 +15,8 @@
 //    load need not be kept in order by the processor, only by the compiler.
 // 4. Being in is said in a place of the thread's, not of the lock's: a thread that was interrupted between
 //    store and load cannot undo what a later owner says.
+// 5. What a holder did the next one sees by the release and acquire of `in` or `held_`. ThreadSanitizer knows
+//    no more than that, and needs no more: the barrier only makes sure that there is one holder.
 #pragma once
 
 #include <atomic>
