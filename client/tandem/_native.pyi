@@ -42,6 +42,7 @@ class Hello:
     clock: int
     job_id: int
     abilities: int  # bits ABILITY_..
+    mps_percent: float  # of the SMs that its environment lets it have under MPS; 0 = not said
     request: Request
     device_uuids: list[bytes]
 

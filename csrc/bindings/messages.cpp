@@ -119,6 +119,7 @@ void add_types(py::module_& module) {
       .def_readonly("request", &Hello::request)
       .def_property_readonly("promise", [](const Hello& h) { return promised(h.promise); })
       .def_property_readonly("space", [](const Hello& h) { return asked_of_sms(h.space); })
+      .def_property_readonly("mps_percent", [](const Hello& h) { return h.mps_sms / 1e3; })
       .def_property_readonly("device_uuids", &device_uuids);
   py::class_<Register>(module, "Register", py::is_final())
       .def_readonly("request", &Register::request)

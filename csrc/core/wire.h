@@ -103,6 +103,9 @@ struct Space {
   uint32_t isolation;  // Isolation
 };
 
+// Of the SMs that a client of MPS may use at most, as its environment says: all, or fewer.
+inline constexpr uint32_t kAllSms = 100'000;
+
 struct Hello {
   Header header;
   uint32_t layout_min;
@@ -116,6 +119,8 @@ struct Hello {
   uint8_t device_uuid[kMaxDevices][16];
   Promise promise;
   Space space;
+  uint32_t mps_sms;  // in thousandths of a percent, at most kAllSms; 0 from shims that do not say it
+  uint32_t reserved;
 };
 
 struct Welcome {
@@ -210,7 +215,7 @@ struct Registered {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
-static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 + 8 && sizeof(Promise) == 16);
+static_assert(sizeof(Hello) == 16 + 24 + 168 + 8 + 256 + 16 + 8 + 8 && sizeof(Promise) == 16);
 static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) == 24);
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
 static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && sizeof(HostBack) == 32);

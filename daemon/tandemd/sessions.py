@@ -226,6 +226,7 @@ class Sessions:
                 takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
                 gives_back=bool(hello.abilities & _native.ABILITY_HOST_BACK),
                 has_set=bool(hello.abilities & _native.ABILITY_HAS_SET),
+                mps_percent=hello.mps_percent,
             ),
             # Not before its gate and settings are what the core wants them to be.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),

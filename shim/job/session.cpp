@@ -72,6 +72,7 @@ void make_hello(CUdevice device) {
   hello.request = g_settings.request;
   hello.promise = g_settings.promise;
   hello.space = {g_settings.sm_count, g_settings.isolation};
+  hello.mps_sms = g_settings.mps_sms;
   hello.abilities = wire::kAbilityHostFile | wire::kAbilityHostBack;
   CUuuid uuid{};
   if (g_driver.cuDeviceGetUuid_v2 &&

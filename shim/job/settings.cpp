@@ -264,6 +264,16 @@ bool parse_job_id(const char* text, uint64_t* id) {
   return true;
 }
 
+// As NVIDIA's "Multi-Process Service" says it: a number of percent, maybe with a fraction.
+uint32_t read_mps_sms() {
+  const char* value = text_of("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  char* end = nullptr;
+  const double percent = value ? std::strtod(value, &end) : 100;
+  if (value && (*end || !(percent > 0) || percent > 100)) return wire::kAllSms;
+  const double sms = percent * 1000;
+  return sms < 1 ? 1 : static_cast<uint32_t>(sms);
+}
+
 Settings read_settings() {
   Settings settings;
   settings.disabled = is_on("TANDEM_DISABLE");
@@ -273,6 +283,7 @@ Settings read_settings() {
   read_priority(&settings);
   read_limits(&settings);
   read_isolation(&settings);
+  settings.mps_sms = read_mps_sms();
   read_slo(&settings);
   if (const char* value = text_of("TANDEM_SWAPPABLE")) {
     settings.request.swappable = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;

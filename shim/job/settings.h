@@ -37,6 +37,7 @@ struct Settings {
   uint32_t memory_percent = 0;  // of the device, instead of request.memory_bytes
   uint32_t sm_count = 0;        // instead of request.sm_percent
   uint32_t isolation = 0;       // wire::Isolation
+  uint32_t mps_sms = 0;         // as in wire::Hello
 };
 
 // A wrong value is one line on stderr and the default.

@@ -93,6 +93,7 @@ Problem check_hello(wire::Hello* hello) {
       {"layout_min", hello->layout_min, hello->layout_max},
       {"clock", hello->clock, static_cast<uint32_t>(wire::ClockKind::kSoftGpuVirtual)},
       {"device_count", hello->device_count, wire::kMaxDevices},
+      {"mps_sms", hello->mps_sms, wire::kAllSms},
   };
   if (Problem p = check_limits("HELLO", limits)) return p;
   if (Problem p = check_space("HELLO", hello->space)) return p;

@@ -47,6 +47,7 @@ class ProcessAttached:
     takes_files: bool = False  # `OfferFile` may be said to it
     gives_back: bool = False  # and `TakeBack`
     has_set: bool = False  # from a daemon before this one, or is on the whole GPU for good
+    mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

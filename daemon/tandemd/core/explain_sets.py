@@ -28,6 +28,11 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
             f"mode mps+green is not to be had on gpu {options.name_of(gpu)}, which is in mode mps: "
             f"{options.unproved[gpu]}"
         )
+    if any(process.has_percentage for process in job.processes.values()) and options.splits:
+        yield (
+            "it has no set of SMs: with a percentage of MPS it would split them otherwise than "
+            "others do; start it without CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+        )
     if job.set is None:
         return
     split = next(options.splits[gpu] for gpu in sorted(group.gpus & options.splits.keys()))

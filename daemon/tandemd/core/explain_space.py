@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tandemd.core.explain_sets import set_lines
 from tandemd.core.minima import gpus_of
-from tandemd.core.model import Group, Job
+from tandemd.core.model import Group, Job, Options
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.sm_counts import mps_share
 from tandemd.core.space import owed_share, said, said_share, share_of, unfit, why_no_share
 from tandemd.core.substrate import divides_space
+
+ROUNDING = 0.001  # a percentage has four digits
 
 
 def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
@@ -20,14 +25,11 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     lines += set_lines(job, group, options)
     lines += _idle_lines(scheduler, job, group)
     asked = said(job.spec)
-    if not asked or job.set:
+    if options.mode_of(group.gpus) == "mps":
+        lines += _percentage(job, asked, options)
+        return [*lines, *_too_much_of_mps(scheduler, group)] if asked else lines
+    if not asked or job.set or divides_space(group.gpus, options):
         return lines
-    if divides_space(group.gpus, options):
-        lines.append(
-            f"sm {asked} of the SMs, as `tandem run` set it when the job started, unless the job "
-            "brought a percentage of its own"
-        )
-        return [*lines, *_too_much_of_mps(scheduler, group)]
     if why_not := why_no_share(group, scheduler.policy, options):
         return [*lines, f"sm {asked} has no effect: {why_not}"]
     owed = owed_share(job, group, options)
@@ -38,6 +40,39 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     if group.owed_share < 0.999 * share_of(group, options):
         lines.append("that is less than it asks for: all such shares together are too much")
     return lines
+
+
+def _percentage(job: Job, asked: str, options: Options) -> Iterator[str]:
+    """What of the SMs MPS lets it have at most, and who said so."""
+    gpus = gpus_of(job)
+    share = max(mps_share(job, gpu) for gpu in gpus)
+    meant = said_share(job.spec, gpus, options)
+    if not share:
+        yield (
+            f"sm {asked} of the SMs, as `tandem run` set it when the job started, unless the job "
+            "brought a percentage of its own"
+            if asked
+            else "its shim does not say whether MPS lets it have all SMs"
+        )
+    elif asked and abs(share - meant) < ROUNDING:
+        yield f"sm {asked}: MPS lets it use {_percent(share)} of the SMs, as `tandem run` set it"
+    elif share < 1:
+        in_vain = f", so sm {asked} has no effect" if asked else ""
+        yield (
+            f"MPS lets it use {_percent(share)} of the SMs at most, by a "
+            f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of its own{in_vain}"
+        )
+    elif asked:
+        yield (
+            f"sm {asked} has no effect: MPS lets it use all SMs, for it had no percentage when it "
+            "started, as `tandem run` would have set it in this mode"
+        )
+    else:
+        yield "MPS lets it use all SMs: it has no percentage"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
 
 
 def _idle_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:

@@ -274,6 +274,7 @@ class Process:
     takes_files: bool = False  # in place of memory of the host (its shim is new enough)
     gives_back: bool = False  # such memory (likewise)
     has_set: bool = False  # of SMs since before it attached, if any: it stays there until told
+    mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
@@ -289,6 +290,11 @@ class Process:
 
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}
+
+    @property
+    def has_percentage(self) -> bool:
+        """MPS lets it have some of the SMs alone: another split of them would be its own."""
+        return 0 < self.mps_percent < 100
 
     @property
     def memories(self) -> frozenset[int]:

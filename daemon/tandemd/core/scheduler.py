@@ -570,6 +570,7 @@ class Scheduler:
             takes_files=event.takes_files,
             gives_back=event.gives_back,
             has_set=event.has_set,
+            mps_percent=event.mps_percent,
             usage=Usage(process_id=event.process_id),
         )
         group = self.groups[job.group_key]

@@ -90,7 +90,7 @@ class SetPlaces:
         self._spans = {gpu: self._spans.get(gpu, {}) for gpu in options.splits}
         actions: list[SetSms] = []
         for gpu, split in sorted(options.splits.items()):
-            here = [p for p in processes.values() if p.gpu == gpu]
+            here = [p for p in processes.values() if p.gpu == gpu and not p.has_percentage]
             self._place(gpu, split, here, jobs)
             actions += self._seat(gpu, split, here, options, now_ns)
         actions += self._expect(processes, options)
@@ -174,7 +174,7 @@ class SetPlaces:
 
     def _expect(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         for process in processes.values():
-            is_told = process.process_id in self._seats or process.has_set
+            is_told = process.process_id in self._seats or process.has_set or process.has_percentage
             if process.gpu in options.proving and not is_told:
                 self._seats[process.process_id] = _Seat(process.gpu, WHOLE)
                 yield SetSms(process_id=process.process_id, set=WHOLE)

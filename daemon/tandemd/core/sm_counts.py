@@ -21,8 +21,13 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
         return _in_set(job, gpu) * split.group_sms
     if not divides_space([gpu], options):
         return count
-    share = said_share(job.spec, [gpu], options)
+    share = mps_share(job, gpu) or said_share(job.spec, [gpu], options)
     return max(1, round(count * share)) if share and count else count
+
+
+def mps_share(job: Job, gpu: int) -> float:
+    """The part of the SMs that MPS lets its processes have there, 0..1; 0 = not known."""
+    return max((p.mps_percent for p in job.processes.values() if gpu in p.gpus), default=0.0) / 100
 
 
 def _in_set(job: Job, gpu: int) -> int:

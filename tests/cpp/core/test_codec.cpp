@@ -136,6 +136,7 @@ TEST(absurd_figures_are_refused) {
       {offsetof(wire::Hello, request.sm_percent), 101, "sm_percent is 101, more than 100"},
       {offsetof(wire::Hello, request.preemptible), 3, "preemptible is 3, more than 2"},
       {offsetof(wire::Hello, request.swappable), 4, "swappable is 4, more than 3"},
+      {offsetof(wire::Hello, mps_sms), 100'001, "mps_sms is 100001, more than 100000"},
       {offsetof(wire::Hello, space.isolation), 5, "isolation is 5, more than 4"},
   };
   for (const auto& c : cases) {

@@ -53,7 +53,8 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
         str(job.pid) for job in (whole, by_count, by_percent)
     }
     told = place.tandem("explain", "by-count")
-    assert "sm 2 SMs of the SMs, as `tandem run` set it when the job started" in told
+    assert "sm 2 SMs: MPS lets it use 25% of the SMs, as `tandem run` set it" in told
+    assert "MPS lets it use all SMs: it has no percentage" in place.tandem("explain", "whole")
     assert "a fatal fault of one job ends all jobs of its user" in told
     with pytest.raises(AssertionError, match="is fixed while it runs, for its gpu is in mode mps"):
         place.tandem("set", "by-count", "sm=4")
@@ -63,6 +64,11 @@ def test_a_jobs_own_word_about_mps_stands(place):
     own = place.job("own", "--sm", "50%", "--env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25")
 
     assert sms_of(place, own) == {2}
+    told = place.tandem("explain", "own")
+    assert "MPS lets it use 25% of the SMs at most, by a CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in told
+    assert "of its own, so sm 50% has no effect" in told
+    with place.client() as client:
+        assert client.job("own").sms == 2
 
 
 @pytest.mark.slow

@@ -179,3 +179,16 @@ def test_where_sets_were_not_to_be_had_everybody_keeps_the_gpu_whole():
 
     assert told(talk.core.change_options(unproved, now_ns=talk.now_ns)) == {1: (0, 0)}
     assert told(talk.attach(2, job_id=2)) == {}
+
+
+def test_who_has_a_percentage_of_its_own_has_no_set_and_takes_none_away():
+    talk = talking()
+    own = ProcessAttached(
+        now_ns=0, process_id=1, job_id=1, uid=0, gpu=0, spec=JobSpec(), mps_percent=25.0
+    )
+
+    assert told(talk.say(own)) == {}
+    assert told(talk.attach(2, job_id=2)) == {2: (0, 16)}
+
+    why = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
+    assert "it has no set of SMs: with a percentage of MPS it would split them otherwise" in why

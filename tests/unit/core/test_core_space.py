@@ -7,6 +7,7 @@ from tandemd.core.events import SubstrateFailed
 from tandemd.core.explain import explain
 from tandemd.core.explain_space import space_lines
 from tandemd.core.model import JobSpec, Options
+from tandemd.core.sm_counts import given_sms
 from tandemd.core.space import not_yet, owed_share, unfit, variables
 from tandemd.core.watchdog.rivalry import rivalry_on
 
@@ -356,3 +357,51 @@ def test_what_depends_on_the_proof_of_sets_waits_for_it(asked, gpus, waits):
     why = not_yet(JobSpec(**asked), frozenset(gpus), options)
 
     assert why == ("mode mps+green is being proved on gpu 0" if waits else "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "percent", "told", "sms"),
+    [
+        (
+            {"sm_percent": 25},
+            25.0,
+            "sm 25%: MPS lets it use 25% of the SMs, as `tandem run` set",
+            33,
+        ),
+        (
+            {"sm_count": 44},
+            33.33,
+            "sm 44 SMs: MPS lets it use 33.33% of the SMs, as `tandem run`",
+            44,
+        ),
+        (
+            {"sm_percent": 25},
+            50.0,
+            "MPS lets it use 50% of the SMs at most, by a CUDA_MPS_ACTIVE",
+            66,
+        ),
+        ({"sm_percent": 25}, 50.0, "of its own, so sm 25% has no effect", 66),
+        (
+            {},
+            12.5,
+            "MPS lets it use 12.5% of the SMs at most, by a CUDA_MPS_ACTIVE_THREAD_PERCEN",
+            16,
+        ),
+        (
+            {"sm_percent": 25},
+            100.0,
+            "sm 25% has no effect: MPS lets it use all SMs, for it had no",
+            132,
+        ),
+        ({}, 100.0, "MPS lets it use all SMs: it has no percentage", 132),
+        ({"sm_percent": 25}, 0.0, "unless the job brought a percentage of its own", 33),
+        ({}, 0.0, "its shim does not say whether MPS lets it have all SMs", 132),
+    ],
+)
+def test_which_percentage_holds_a_job_is_told(asked, percent, told, sms):
+    talk = talking(mps_gpus=frozenset({0}), sm_counts={0: 132})
+    talk.attach(1, **asked)
+    talk.core.processes[1].mps_percent = percent
+
+    assert told in lines(talk, 1)
+    assert given_sms(talk.core.jobs[1], 0, talk.core.options) == sms
