@@ -24,7 +24,7 @@ TYPE_REGISTER = 7
 TYPE_REGISTERED = 8
 
 REFUSED_NO_ROOM, REFUSED_UNFIT, REFUSED_NOT_YET = 4, 7, 8
-FLAG_NO_WAIT, FLAG_ASKS_AGAIN = 1, 2
+FLAG_NO_WAIT, FLAG_ASKS_AGAIN, FLAG_ONLY_ASKS = 1, 2, 4
 
 SECOND_NS = 1_000_000_000
 MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
@@ -65,6 +65,7 @@ class Request:
     sm_count: int | None = None  # in place of sm_percent
     isolation: str | None = None  # a key of ISOLATIONS
     no_wait: bool = False  # refuse it where it would have to stand in line
+    only_asks: bool = False  # there is to be no job: what would it be told?
     asks_again: bool = False  # refuse it with REFUSED_NOT_YET where what to say is not known yet
 
 
@@ -128,6 +129,7 @@ def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
     isolation = ISOLATIONS[request.isolation] if request.isolation else 0
     space = SPACE.pack(request.sm_count or 0, isolation, _text(gpu, NAME_BYTES))
     flags = FLAG_NO_WAIT * request.no_wait | FLAG_ASKS_AGAIN * request.asks_again
+    flags |= FLAG_ONLY_ASKS * request.only_asks
     body = asked + what + promise + space + FLAGS.pack(flags)
     size = HEADER.size + len(body)
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body

@@ -120,6 +120,27 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
     execute(decided.program, decided.argv, job)
 
 
+def rehearse(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
+    """The same as `plan`, with what a daemon would have the job know; nothing is registered.
+
+    Raises:
+        LaunchError, UsageError: as `plan`.
+    """
+    decided = plan(launch, environ, uid=uid)
+    if not decided.register:
+        return decided
+    try:
+        answer = _ask(launch, decided, only_asks=True)
+    except UnavailableError as exc:
+        sys.stderr.write(f"tandem: no daemon ({exc}): what it would set is not shown\n")
+        return decided
+    if isinstance(answer, Refused):
+        sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")
+        return decided
+    said = _of_daemon(answer.environment, decided.environ)
+    return replace(decided, environ={**decided.environ, **said})
+
+
 def find_program(name: str, *, path: str) -> str:
     """The file execvp(3) would start, found before a daemon hears of the job.
 
@@ -290,14 +311,14 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
             return {"TANDEM_DISABLE": "1"}
 
 
-def _ask(launch: Launch, decided: Plan) -> Registered | Refused:
+def _ask(launch: Launch, decided: Plan, *, only_asks: bool = False) -> Registered | Refused:
     """What the daemon says, once it knows what to say: it is finding out what a GPU can do."""
     end_s, said = time.monotonic() + PATIENCE_S, False
     while True:
         asks_again = time.monotonic() < end_s
         answer = _attach.register(
             decided.socket,
-            replace(launch.request, asks_again=asks_again),
+            replace(launch.request, asks_again=asks_again, only_asks=only_asks),
             command=shlex.join(launch.command),
             gpu=launch.gpu or "",
         )

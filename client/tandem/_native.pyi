@@ -55,6 +55,7 @@ class Register:
     command: str
     no_wait: bool  # refuse it where it would have to stand in line
     asks_again: bool  # it may be told that what to say is not known yet
+    only_asks: bool  # there is to be no job
 
 @final
 class Mapped: ...

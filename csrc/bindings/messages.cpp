@@ -132,6 +132,9 @@ void add_types(py::module_& module) {
       })
       .def_property_readonly("asks_again", [](const Register& r) {
         return (r.flags & wire::kRegisterAsksAgain) != 0;
+      })
+      .def_property_readonly("only_asks", [](const Register& r) {
+        return (r.flags & wire::kRegisterOnlyAsks) != 0;
       });
   py::class_<wire::Shared>(module, "Shared", py::is_final())
       .def_readonly("key", &wire::Shared::key);

@@ -194,6 +194,7 @@ struct Refused {
 
 inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it where it would have to stand in line
 inline constexpr uint32_t kRegisterAsksAgain = 2;  // it may be refused with kNotYet
+inline constexpr uint32_t kRegisterOnlyAsks = 4;  // there is to be no job: REGISTERED with job 0, or REFUSED
 
 struct Register {
   Header header;

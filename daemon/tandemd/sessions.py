@@ -151,34 +151,29 @@ class Sessions:
         if objection is not None:
             self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
             return
-        self._take_job(connection, packet, spec, unserved, now_ns)
+        job_id = 0 if packet.only_asks else self._new_job_id()
+        if job_id:
+            self.commands[job_id] = packet.command
+            self._launched[connection.number] = job_id
+            told = unserved
+            self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
+            log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
+        environment = self._environment(uid, spec, packet.gpu)
+        answer = _native.encode_registered(job_id=job_id, environment=environment)
+        self.attach.send(connection, answer)
 
     def _put_off(self, connection: Connection, reason: str) -> None:
         """Nothing for the log: it asks again in a moment."""
         self.attach.send(connection, _native.encode_refused(code=REFUSED_NOT_YET, reason=reason))
         self.attach.hang_up(connection)
 
-    def _take_job(
-        self,
-        connection: Connection,
-        packet: _native.Register,
-        spec: JobSpec,
-        unserved: str,
-        now_ns: int,
-    ) -> None:
-        uid, gpus = connection.peer.uid, self._gpu_index.named(packet.gpu)
-        job_id = self._new_job_id()
-        self.commands[job_id] = packet.command
-        self._launched[connection.number] = job_id
-        self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=unserved))
-        log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
-        said = variables(spec, gpus, self._scheduler.options)
-        said |= self.surroundings(uid, gpus)
-        if (instance := self._gpu_index.instance(packet.gpu)) is not None:
+    def _environment(self, uid: int, spec: JobSpec, gpu: str) -> str:
+        """Of a job that is about to start, a line for each variable."""
+        gpus = self._gpu_index.named(gpu)
+        said = variables(spec, gpus, self._scheduler.options) | self.surroundings(uid, gpus)
+        if (instance := self._gpu_index.instance(gpu)) is not None:
             said["CUDA_VISIBLE_DEVICES"] = instance.uuid_text  # CUDA knows it by no other name
-        environment = "\n".join(f"{name}={value}" for name, value in said.items())
-        answer = _native.encode_registered(job_id=job_id, environment=environment)
-        self.attach.send(connection, answer)
+        return "\n".join(f"{name}={value}" for name, value in said.items())
 
     def _no_such_gpu(self, names: str) -> str | None:
         name = self._gpu_index.missing(names)

@@ -154,7 +154,11 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     type=Parsed("NAME=VALUE", parse_variable),
     help="Set a variable of the job; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be run, and run nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be run, with what the daemon would set, and run nothing.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
     """Start COMMAND so that it shares the GPU with other jobs.
@@ -186,7 +190,7 @@ def run(**options: Any) -> None:
     )
     try:
         if options["dry_run"]:
-            _show(_launch.plan(launch, os.environ, uid=os.geteuid()))
+            _show(_launch.rehearse(launch, os.environ, uid=os.geteuid()))
             return
         _launch.run(launch, os.environ, uid=os.geteuid())
     except (UsageError, _launch.LaunchError):

@@ -60,6 +60,16 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
         place.tandem("set", "by-count", "sm=4")
 
 
+def test_a_dry_run_shows_what_the_daemon_would_set_and_makes_no_job(place):
+    shown = place.tandem("run", "--dry-run", "--sm", "50%", "-p", "batch", "--", "true").split()
+
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in shown
+    assert "CUDA_MPS_CLIENT_PRIORITY=1" in shown
+    assert f"{PIPES}={place.folder / 'mps'}" in shown
+    with place.client() as client:
+        assert client.jobs(show_finished=True) == []
+
+
 def test_a_jobs_own_word_about_mps_stands(place):
     own = place.job("own", "--sm", "50%", "--env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25")
 

@@ -251,3 +251,23 @@ def test_nested_runs_preload_once_and_register_twice(tandem, attached):
 
     assert done.stdout.split()[2] == str(_paths.SHIM)
     assert [native.decode(p).request.job_class for p in daemon.packets] == [3, 3]
+
+
+def test_a_dry_run_shows_what_the_daemon_would_set(tandem, attached):
+    daemon = attached(native.encode_registered(job_id=0, environment="CUDA_MPS_CLIENT_PRIORITY=1"))
+
+    done = tandem("run", "--dry-run", "--", "/bin/echo", "ran")
+
+    assert native.decode(daemon.packets[0]).only_asks
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("env CUDA_MPS_CLIENT_PRIORITY=1 ")
+
+
+def test_a_dry_run_says_that_the_daemon_would_refuse(tandem, attached):
+    attached(UNFIT)
+
+    done = tandem("run", "--dry-run", "--", "/bin/echo", "ran")
+
+    assert done.returncode == 0
+    assert "would refuse it: it asks for 9 SMs" in done.stderr
+    assert "/bin/echo ran" in done.stdout

@@ -88,6 +88,14 @@ def test_the_daemon_reads_what_we_write():
     assert (packet.space, packet.gpu) == ((40, 3), "GPU-1")
 
 
+@pytest.mark.parametrize("flag", ["no_wait", "asks_again", "only_asks"])
+def test_a_flag_says_one_thing(flag):
+    packet = native.decode(encode_register(Request(**{flag: True}), command="x"))
+
+    said = {name: getattr(packet, name) for name in ("no_wait", "asks_again", "only_asks")}
+    assert said == dict.fromkeys(said, False) | {flag: True}
+
+
 @pytest.mark.parametrize("no_wait", [True, False])
 def test_whether_a_job_may_stand_in_line_is_said(no_wait):
     packet = encode_register(Request(no_wait=no_wait), command="x")
