@@ -103,7 +103,7 @@ TEST(each_fault_of_a_header_is_named_with_its_value) {
   CHECK(contains(refusal(sent), "protocol version 9, this daemon speaks 1"));
   sent = hello();
   sent.header.size = 10;
-  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 496"));
+  CHECK(contains(refusal(sent), "says it has 10 bytes, the packet has 504"));
   sent = hello();
   sent.header.type = 77;
   CHECK(contains(refusal(sent), "unknown message type 77"));

@@ -110,7 +110,7 @@ class Shim:
         kind, body, _ = self.receive()
         assert kind == REFUSED, kind
         assert self.receive()[0] == 0
-        code, _, reason = struct.unpack("=II160s", body)
+        code, _, reason = struct.unpack(f"=II{len(body) - 8}s", body)
         return code, reason.rstrip(b"\0").decode()
 
     def word(self, offset):
