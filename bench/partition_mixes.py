@@ -334,7 +334,7 @@ class Tuned:
     def window(self) -> None:
         """A window is over: the rates are those of the requests answered in it."""
         span_ns, now_ns = int(WINDOW_S * 1e9), int(self.machine.now_s * 1e9)
-        found = {n: latency.rate_of_last(span_ns, now_ns) for n, latency in self.latencies.items()}
+        found = {n: each.steady_rate(span_ns, now_ns)[0] for n, each in self.latencies.items()}
         self._plan(found)
 
     def look(self) -> None:

@@ -151,7 +151,7 @@ class Divisions:
         if not event.found:
             return False
         division.others = event.found
-        why = division.planner.take(seen.scene, event.found[0])
+        why = division.planner.take(seen.scene, event.found[0], division.plan)
         chosen = division.planner.current
         assert chosen is not None
         if not why:

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from math import ceil, inf
+from math import ceil, inf, sqrt
 
 SPAN_NS = 30_000_000_000  # so old a request may be
 MOST = 4096
 ENOUGH = 20  # of a short time: of fewer it is no rate
+LOAD_CHANGE = 0.25  # that is another load,
+SIGMAS = 4  # if it is no chance: requests are counted as if they came by themselves
 
 
 class RequestKind(IntEnum):
@@ -81,15 +83,38 @@ class Latency:
         span_ns = self._ended[-1][0] - self._ended[0][0]
         return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
 
-    def rate_of_last(self, span_ns: int, now_ns: int) -> float:
-        """The same of the newest alone, where these are enough to tell; else of all."""
-        recent = len(self._ended) - bisect_right(self._ended, (now_ns - span_ns, inf))
-        return recent / (span_ns / 1e9) if recent >= ENOUGH else self.rate
+    def steady_rate(self, span_ns: int, now_ns: int) -> tuple[float, int]:
+        """The rate of the newest requests, and of how many that is told; (0, 0) = not known.
+
+        Of the last `span_ns` at least, and of twice as long again and again while what came before
+        is no other load (as ADWIN does; Bifet and Gavalda, SDM 2007): so it is as sure as the load
+        is steady, and follows when that changes. Where those are too few, of all.
+        """
+        count, lasted_ns = self._since(now_ns - span_ns), span_ns
+        while self._ended and now_ns - 2 * lasted_ns >= self._ended[0][0]:
+            more = self._since(now_ns - 2 * lasted_ns) - count
+            if count >= ENOUGH and is_another_load(count, lasted_ns, more, lasted_ns):
+                break
+            count, lasted_ns = count + more, 2 * lasted_ns
+        if count < ENOUGH:
+            return self.rate, self.count
+        return count / (lasted_ns / 1e9), count
+
+    def _since(self, then_ns: int) -> int:
+        return len(self._ended) - bisect_right(self._ended, (then_ns, inf))
 
     def _drop(self) -> None:
         """The oldest."""
         _, duration_ns = self._ended.popleft()
         del self._sorted_ns[bisect_left(self._sorted_ns, duration_ns)]
+
+
+def is_another_load(count: int, lasted_ns: float, known: int, known_ns: float) -> bool:
+    """So many requests in so long are clearly more or fewer than known, and that is no chance."""
+    rate, known_rate = count / lasted_ns, known / known_ns
+    both = (count + known) / (lasted_ns + known_ns)
+    chance = SIGMAS * sqrt(both * (1 / lasted_ns + 1 / known_ns))
+    return abs(rate - known_rate) > max(LOAD_CHANGE * known_rate, chance)
 
 
 def percentile_ns(durations_ns: Sequence[int], part: float) -> int:

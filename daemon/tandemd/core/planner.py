@@ -8,15 +8,20 @@ all others share what is left.
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
 went or what was said of one is another, and else only where it was clearly better in `WINDOWS`
 looks in a row: keeps more objectives by `BAND` or more, or promises more progress by `BETTER`.
+Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
+load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
+constant changes come to an end. The load is another when under a plan that was in force before
+requests come at another rate: under another plan that may be the plan's doing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import comb, inf
 
+from tandemd.core.latency import LOAD_CHANGE, is_another_load
 from tandemd.core.plans import Part, Plan, Scene, Valued, Worker, objectives
 from tandemd.core.search import Search
 
@@ -190,6 +195,8 @@ class Planner:
     band: float = BAND
     _said: object = None  # of all jobs, when the plan was made
     _better: int = 0  # looks in a row
+    _left: set[object] = field(default_factory=set)  # plans, and who shared with whom
+    _seen: dict[tuple[frozenset[Part], str], Worker] = field(default_factory=dict)  # under a plan
 
     def forget(self) -> None:
         """Go by the next plan that is found, whatever it is: `current` is not in force any more."""
@@ -202,24 +209,66 @@ class Planner:
         """
         return self.take(scene, best(scene) if scene.workers else None)
 
-    def take(self, scene: Scene, found: Valued | None) -> str:
-        """The same, where the best plan of the scene was found elsewhere; None: nobody is there."""
+    def take(self, scene: Scene, found: Valued | None, in_force: Plan = ()) -> str:
+        """The same, where the best plan of the scene was found elsewhere; None: nobody is there.
+
+        `in_force`: `current` as the tuner has sized it; empty: it has not.
+        """
         said, before = _said(scene), self.current
-        if found is None:
-            self.current, self._said, self._better = None, said, 0
-            return ""
-        if before is None or said != self._said:
+        if found is None or before is None or said != self._said:
             self.current, self._said, self._better = found, said, 0
-            return "other jobs are there, or something else was said of one"
+            self._begin_anew()
+            return "other jobs are there, or something else was said of one" if found else ""
+        in_force = in_force or before.plan
+        self._note_load(scene, in_force)
         now = self.current = scene.value(before.plan)
-        is_better = _is_clearly_better(found, now, scene, self.band)
+        is_better = self._is_open(found.plan, in_force) and _is_clearly_better(
+            found, now, scene, self.band
+        )
         self._better = self._better + 1 if is_better else 0
         if self._better < WINDOWS:
             return ""
         self.current, self._better = found, 0
+        is_moved = _sharing(found.plan) != _sharing(now.plan)
+        self._left.add(_sharing(now.plan) if is_moved else frozenset(now.plan))
         if found.missed < now.missed:
             return f"it is to miss {objectives(found.missed)} and not {now.missed}"
         return f"it promises {found.progress:.2f} of progress and not {now.progress:.2f}"
+
+    def _is_open(self, plan: Plan, in_force: Plan) -> bool:
+        assert self.current is not None
+        is_sized = frozenset(in_force) != frozenset(self.current.plan)
+        if is_sized and _sharing(plan) == _sharing(in_force):
+            return False
+        return not {_sharing(plan), frozenset(plan)} & self._left
+
+    def _note_load(self, scene: Scene, in_force: Plan) -> None:
+        for worker in scene.workers.values():
+            known = self._seen.setdefault((frozenset(in_force), worker.name), worker)
+            if _is_another_load(worker, known, scene.gpu.sms_of_group):
+                self._begin_anew()
+                return
+
+    def _begin_anew(self) -> None:
+        self._left.clear()
+        self._seen.clear()
+
+
+def _is_another_load(worker: Worker, known: Worker, fewest_sms: int) -> bool:
+    """Of the same job."""
+    if (worker.rate_count, known.rate_count) != (0, 0):
+        if not (worker.rate_count and known.rate_count):
+            return True
+        spans = [one.rate_count / one.rate for one in (worker, known)]
+        if is_another_load(worker.rate_count, spans[0], known.rate_count, spans[1]):
+            return True
+    takes = ((worker.solo_ns, known.solo_ns), (worker.at(fewest_sms), known.at(fewest_sms)))
+    return any(abs(now - was) > LOAD_CHANGE * was for now, was in takes)
+
+
+def _sharing(plan: Plan) -> frozenset[frozenset[str]]:
+    """Who shares with whom, on however many groups."""
+    return frozenset(frozenset(part.members) for part in plan)
 
 
 def _said(scene: Scene) -> frozenset[tuple[object, ...]]:

@@ -102,6 +102,7 @@ def _worker(
         doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
     solo_ns, at, here_ns = _length(job, group, gpu, options, doubts)
     said = said_share(job.spec, group.gpus, options)
+    rate, rate_count = job.latency.steady_rate(options.tuner_window_ns, now_ns)
     return Worker(
         name=name,
         solo_ns=solo_ns,
@@ -109,7 +110,8 @@ def _worker(
         features=needs or Features(),
         weight=float(options.weight(job.spec.job_class)),
         slo_ns=job.spec.slo_p99_ns,
-        rate=job.latency.rate_of_last(options.tuner_window_ns, now_ns),
+        rate=rate,
+        rate_count=rate_count,
         times=iterations_of_request(job, here_ns),
         is_serial=len(job.processes) == 1 and job.latency.kind is not RequestKind.MARKED,
         pause_ns=pause_ns(job, here_ns),

@@ -43,6 +43,7 @@ class Worker:
     weight: float = 1.0
     slo_ns: int = 0  # of the p99 of its requests; 0 = none
     rate: float = 0.0  # requests a second; 0 = it does what it can
+    rate_count: int = 0  # requests that tell it; 0 = somebody said it
     times: float = 1.0  # as long as an iteration a request takes, pauses not counted
     is_serial: bool = False  # it has one request at a time
     pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's

@@ -16,8 +16,8 @@ Rules
 4. What is remembered holds for what it was found in: a phase, a policy, a set of neighbours, a
    load. When one of these is another, it is forgotten or (phase) put aside: a phase that comes
    again, and lasts, gets the size it ended with. The load is another when in the same phase and
-   with the *same* size another number of requests is answered: with another size that may be the
-   size's doing.
+   with the *same* size another number of requests is answered, in two windows in a row: with
+   another size that may be the size's doing, and once in many windows it is chance.
 5. What a person fixed (`--sm`) stays; the tuner says what it would do.
 6. Jobs that have one size together shrink together: when all of them may.
 """
@@ -26,15 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, sqrt
+from math import inf
 
-from tandemd.core.latency import percentile_ns
+from tandemd.core.latency import is_another_load, percentile_ns
 
 LEAST_REQUESTS = 20  # of fewer a percentile says nothing
 CALM_WINDOWS = 3
 UNUSUAL = 50  # times as many may come in a window as are there, where nobody knows
-RATE_CHANGE = 0.25  # of the rate of requests that is another load,
-RATE_SIGMAS = 4  # if it is no chance: arrivals are counted as if they came by themselves
 MOST_REQUESTS = 4096  # of a window; more do not make its percentile better
 FALLING = 0.9  # of what requests took: so much less at the end of a window is no chance
 MOST_PHASES = 16  # of a job are told apart
@@ -76,8 +74,8 @@ class _Learned:
 
     floor: int = 0  # the greatest size that missed
     size: int = 0  # it had last
-    rates: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size: requests a
-    # second, and of how many that was told
+    answered: dict[int, tuple[int, int]] = field(default_factory=dict)  # by size: requests, in ns
+    is_doubted: bool = False  # in the newest window it was another load
 
 
 @dataclass(slots=True)
@@ -234,7 +232,7 @@ class Tuner:
             return False
         lasted_ns, count = max(1, now_ns - watch.began_ns), len(watch.durations_ns)
         watch.usual = count * settings.window_ns // lasted_ns
-        _note_rate(watch, sizes.now, count, lasted_ns)
+        _note_load(watch, sizes.now, (count, lasted_ns))
         p99_ns = percentile_ns(watch.durations_ns, 0.99)
         watch.residual = (watch.slo_ns - p99_ns) / watch.slo_ns
         watch.calm = watch.calm + 1 if watch.residual > 2 * settings.band else 0
@@ -315,13 +313,13 @@ def _grow(job_id: int, residual: float, sizes: Sizes) -> Change | None:
     return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
 
 
-def _note_rate(watch: _Watch, size: int, count: int, lasted_ns: int) -> None:
-    rate = count / (lasted_ns / 1e9)
-    known, counted = watch.here.rates.setdefault(size, (rate, count))
-    chance = RATE_SIGMAS * sqrt(1 / count + 1 / counted)
-    if abs(rate - known) > max(RATE_CHANGE, chance) * known:
-        watch.learned[watch.phase] = _Learned(rates={size: (rate, count)})
+def _note_load(watch: _Watch, size: int, answered: tuple[int, int]) -> None:
+    is_other = is_another_load(*answered, *watch.here.answered.setdefault(size, answered))
+    if is_other and watch.here.is_doubted:
+        watch.learned[watch.phase] = _Learned(answered={size: answered})
         watch.calm = 0
+    else:
+        watch.here.is_doubted = is_other
 
 
 def _unlearn(watch: _Watch, now_ns: int) -> None:

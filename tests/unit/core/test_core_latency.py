@@ -88,3 +88,26 @@ def test_requests_of_who_has_left_are_nobodys():
     talk.leave(1)
 
     assert serve(talk, 1, 5) == []
+
+
+def told(*spans):
+    """The rate of the newest requests, after so many seconds of so many a second each."""
+    latency, now_ns = Latency(), 0
+    for seconds, rate in spans:
+        for _ in range(seconds * rate):
+            now_ns += 1_000_000_000 // rate
+            latency.add([1_000_000], now_ns)
+    return latency.steady_rate(2_000_000_000, now_ns)
+
+
+def test_a_rate_is_told_of_all_requests_since_the_load_is_as_it_is():
+    assert told((20, 50)) == (pytest.approx(50, rel=0.01), pytest.approx(800, abs=5))
+
+    rate, count = told((20, 50), (4, 100))
+    assert rate == pytest.approx(100, rel=0.01)
+    assert count <= 400
+
+
+def test_where_requests_are_few_more_of_them_tell_the_rate():
+    assert told((20, 2)) == (pytest.approx(2), 32)
+    assert Latency().steady_rate(2_000_000_000, 5) == (0.0, 0)

@@ -6,12 +6,13 @@ from itertools import pairwise
 import pytest
 
 from tandemd.core.interference import Features, Interference
-from tandemd.core.planner import BETTER, SPARES, Planner, alternatives, best, candidates
+from tandemd.core.planner import BETTER, SPARES, WINDOWS, Planner, alternatives, best, candidates
 from tandemd.core.plans import Gpu, Part, Scene, Worker
 
 MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16
 QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down
+LOUD = Interference(weights=(0, 0, 0, 0, 0, 0, 3))
 
 
 def worker(name, solo_ms=10.0, knee=GROUPS, **facts):
@@ -252,6 +253,56 @@ def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
         plans.append(planner.current.plan)
 
     assert len(set(plans)) == 1
+
+
+def in_turn(planner, *scenes):
+    """The plans that follow, if each of these lasts for some looks."""
+    found = []
+    for one in scenes:
+        for _ in range(WINDOWS + 1):
+            planner.look(one)
+        found.append(planner.current.kind)
+    return found
+
+
+def test_who_shared_with_whom_once_left_is_not_gone_back_to_while_the_load_is_the_same():
+    """Forecasts waver, about those who slow each other down, and nothing else does."""
+    jobs, planner = [worker("a", knee=4), worker("b", knee=4)], Planner()
+    quiet, loud = scene(*jobs), scene(*jobs, model=LOUD)
+
+    assert in_turn(planner, quiet, loud, quiet, loud) == ["space", "time", "time", "time"]
+
+
+def test_under_another_load_it_is():
+    planner = Planner()
+    small = scene(worker("a", knee=4), worker("b", knee=4))
+    large = scene(worker("a", 20), worker("b", 20), model=LOUD)
+
+    assert in_turn(planner, small, large, small, large) == ["space", "time"] * 2
+
+
+def test_requests_at_another_rate_are_another_load_under_the_same_plan_alone():
+    def at_rate(rate, count):
+        server = worker("server", 4, knee=4, slo_ns=17 * MS, rate=rate, rate_count=count)
+        return scene(server, worker("trainer", 20))
+
+    planner = Planner()
+    assert in_turn(planner, at_rate(4, 400), at_rate(20, 2000)) == ["time", "space"]
+    assert in_turn(planner, at_rate(4, 400), at_rate(20, 2000)) == ["time", "space"]
+
+    planner = Planner()
+    few = [at_rate(4, 4), at_rate(20, 20)]  # that may be chance
+    assert in_turn(planner, *few, *few) == ["time", "space", "space", "space"]
+
+
+def test_sizes_that_the_tuner_has_changed_are_the_tuners():
+    jobs = worker("a", knee=4), worker("b", knee=4)
+    first, other = scene(*jobs), scene(worker("a", knee=4.8), worker("b", knee=3))
+    for in_force, changes in (((), True), ((Part(3, ("a",)), Part(5, ("b",))), False)):
+        planner = Planner()
+        planner.look(first)
+        told = [planner.take(other, best(other), in_force) for _ in range(WINDOWS)]
+        assert bool(told[-1]) is changes
 
 
 def test_what_was_chosen_is_chosen_anew_once_it_is_not_in_force():

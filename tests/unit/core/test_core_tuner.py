@@ -150,6 +150,15 @@ def test_less_load_lets_it_shrink_again_although_that_size_had_missed():
     assert server.size in (4, 5)
 
 
+def test_a_single_window_with_more_requests_is_no_other_load():
+    server = serving(size=1, work_ms=7.5)  # 150 ms, and far less than the objective with two
+    server.run(60)
+
+    served(server, [60] * 4 * int(server.rate), seconds=1)
+
+    assert server.run(60) == []
+
+
 def test_other_neighbours_are_another_matter():
     server = serving(size=7)
     server.run(60)

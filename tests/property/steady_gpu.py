@@ -1,0 +1,159 @@
+"""Three jobs on a GPU under constant load, as a queue for each part, and the scheduler's core.
+
+Requests come by chance, and are answered in order of arrival by whoever shares a set of SMs; where
+jobs take turns, on a share of the time as if it were a slower GPU.
+"""
+
+import heapq
+from dataclasses import dataclass
+from random import Random
+
+from tandemd.core.events import (
+    FindPlan,
+    PlanFound,
+    ProcessAttached,
+    RequestsServed,
+    ScalingTold,
+    Ticked,
+)
+from tandemd.core.latency import RequestKind
+from tandemd.core.model import JobSpec, Options, Split
+from tandemd.core.planner import alternatives
+from tandemd.core.scaling import Curve
+from tandemd.core.scheduler import Scheduler
+
+MS, SECOND = 1_000_000, 1_000_000_000
+GROUPS, SMS = 8, 16
+QUANTUM_NS, TICK_NS, WINDOW_NS = 5 * MS, 100 * MS, SECOND
+PATIENCE_NS = 2 * SECOND  # who would wait for longer is turned away
+HERE = frozenset({0})
+GREEN = {
+    "mps_gpus": HERE,
+    "splits": {0: Split(groups=GROUPS, group_sms=SMS)},
+    "sm_counts": {0: GROUPS * SMS},
+    "probe_sets": False,
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """Of one job: as fast on `knee` groups as on all; without a rate it is always busy."""
+
+    knee: int
+    ms: float  # an iteration or a request on all SMs
+    rate: float = 0.0
+    slo_ns: int = 0
+
+    def takes_ns(self, sms):
+        return self.ms * MS * max(1.0, self.knee * SMS / sms)
+
+    @property
+    def curve(self):
+        counts = tuple(range(SMS, GROUPS * SMS + 1, SMS))
+        times = tuple(int(self.takes_ns(sms)) for sms in counts)
+        return Curve(sm_counts=counts, iteration_ns=times, recorded_sms=128, recorded_ns=times[-1])
+
+
+def loads_of(chance, servers):
+    """Three jobs, of which so many answer requests."""
+    found = []
+    for number in range(3):
+        knee, ms = chance.choice([1, 2, 3, 5, 8]), chance.uniform(2, 10)
+        use, times = chance.uniform(0.05, 0.5), chance.choice([2, 3, 5, 10])
+        is_server = number < servers
+        found.append(
+            Load(knee, ms, use / (ms / 1e3), int(times * ms * MS)) if is_server else Load(knee, ms)
+        )
+    return found
+
+
+class Steady:
+    """Played event by event."""
+
+    def __init__(self, seed, *, tuner, planner, green=True):
+        self.chance, self.is_green, self.now_ns = Random(seed), green, 0
+        self.core = Scheduler(
+            Options(
+                policy="fair",
+                tuner=tuner,
+                planner=planner,
+                tuner_window_ns=WINDOW_NS,
+                quantum_ns=QUANTUM_NS,
+                **(GREEN if green else {}),
+            )
+        )
+        loads = loads_of(self.chance, self.chance.randint(1, 3 if green else 2))
+        self.loads = dict(enumerate(loads, start=1))
+        self.coming, self.free_ns, self.sizes, self.changes = [], {}, None, []
+        for number, load in self.loads.items():
+            spec = JobSpec(slo_p99_ns=load.slo_ns)
+            self.tell(
+                ProcessAttached,
+                process_id=number,
+                job_id=number,
+                uid=1000,
+                gpu=0,
+                spec=spec,
+                takes_files=True,
+                gives_back=True,
+            )
+            self.tell(ScalingTold, process_id=number, curve=load.curve, doubt="")
+            if load.rate:
+                self.expect(number)
+        self.push(TICK_NS, "tick")
+
+    def play(self, until_s):
+        """When sizes changed, and what they were."""
+        while self.coming[0][0] <= until_s * SECOND:
+            at_ns, what, number, took_ns = heapq.heappop(self.coming)
+            self.now_ns = at_ns
+            if what == "come":
+                self.answer(number)
+                self.expect(number)
+            elif what == "end":
+                kind, durations_ns = RequestKind.MARKED, (took_ns,)
+                self.tell(RequestsServed, process_id=number, kind=kind, durations_ns=durations_ns)
+            else:
+                self.tell(Ticked)
+                self.push(TICK_NS, "tick")
+            self.look()
+        return self.changes
+
+    def push(self, after_ns, what, number=0, took_ns=0):
+        heapq.heappush(self.coming, (self.now_ns + int(after_ns), what, number, took_ns))
+
+    def expect(self, number):
+        self.push(self.chance.expovariate(self.loads[number].rate) * SECOND, "come", number)
+
+    def tell(self, event, **facts):
+        for action in self.core.handle(event(now_ns=self.now_ns, **facts)):
+            if isinstance(action, FindPlan):
+                found = tuple(alternatives(action.scene))
+                self.tell(PlanFound, gpus=action.gpus, number=action.number, found=found)
+
+    def answer(self, number):
+        job, load = self.core.jobs[number], self.loads[number]
+        queue, part = (job.part, job.set), 1.0
+        if not self.is_green:
+            queue, part = number, self.core.groups[job.group_key].owed_share or 1 / 3
+        sms = job.set.count * SMS if job.set else GROUPS * SMS
+        takes_ns = load.takes_ns(sms) / part * self.chance.lognormvariate(0, 0.1)
+        begin_ns = max(self.now_ns, self.free_ns.get(queue, 0)) + self.turn_ns(job)
+        if begin_ns - self.now_ns < PATIENCE_NS:
+            self.free_ns[queue] = end_ns = int(begin_ns + takes_ns)
+            self.push(end_ns - self.now_ns, "end", number, end_ns - self.now_ns)
+
+    def turn_ns(self, job):
+        """Of a job without requests on the same SMs, that has begun."""
+        others = (self.core.jobs[n] for n, load in self.loads.items() if not load.rate)
+        is_shared = self.is_green and any(other.set == job.set for other in others)
+        return int(self.chance.uniform(0, QUANTUM_NS)) if is_shared else 0
+
+    def look(self):
+        sizes = {
+            number: (job.set, job.part, self.core.groups[job.group_key].tuned_share)
+            for number, job in self.core.jobs.items()
+        }
+        if sizes != self.sizes:
+            self.sizes = sizes
+            self.changes.append((self.now_ns / SECOND, sizes))

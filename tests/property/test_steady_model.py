@@ -1,0 +1,41 @@
+"""Under constant load sizes and plans come to rest: three jobs whose requests come by chance.
+
+Settling is bounded by what the tuner and the planner have to try: a size of each job, a window or a
+few each, and a plan, two windows each. Sixty windows are enough for that on eight groups, but for
+one step more: a job with few requests rarely misses with a size that is just too small, and a rate,
+which is told of thirty seconds, rarely makes the forecast of a plan miss that is just good enough.
+Nothing is tried again after that, so it does not happen twice.
+"""
+
+import pytest
+from steady_gpu import Steady
+
+SETTLED_S, CONSTANT_S = 60, 60
+
+
+@pytest.mark.parametrize(
+    ("tuner", "planner", "seed"),
+    [
+        *((True, True, seed) for seed in (0, 1, 12, 38)),
+        *((False, True, seed) for seed in (0, 1, 12)),
+        *((True, False, seed) for seed in (0, 17, 20)),
+    ],
+)
+def test_on_sets_of_sms_nothing_changes_in_sixty_seconds_of_constant_load(tuner, planner, seed):
+    changes = Steady(seed, tuner=tuner, planner=planner).play(SETTLED_S + CONSTANT_S)
+
+    assert len(changes) > 1  # it was not right from the beginning
+    late = [change for change in changes if change[0] > SETTLED_S]
+    assert len(late) <= (0 if tuner and planner else 1), late
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shares_of_time_never_go_to_and_fro(seed):
+    """Of few requests few miss, so one step more may come late; but none back."""
+    changes = Steady(seed, tuner=True, planner=False, green=False).play(4 * CONSTANT_S)
+
+    shares = [[share for _, _, share in sizes.values()] for _, sizes in changes]
+    late = [each for (at_s, _), each in zip(changes, shares, strict=True) if at_s > 2 * SETTLED_S]
+    assert len(changes) > 1
+    for before, after in zip(shares[-len(late) - 1 :], late, strict=False):
+        assert all(more >= less for less, more in zip(before, after, strict=True))
