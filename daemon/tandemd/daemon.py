@@ -27,7 +27,12 @@ from tandem import _mps, _native
 from tandemd import selftest
 from tandemd.auditor import Auditor
 from tandemd.config import Config
-from tandemd.core.events import CheckpointProcess, ProcessCheckpointed, SubstrateFailed
+from tandemd.core.events import (
+    CheckpointProcess,
+    MpsClientsListed,
+    ProcessCheckpointed,
+    SubstrateFailed,
+)
 from tandemd.core.model import Options
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
@@ -399,6 +404,7 @@ class Daemon:
             tell=self._tell_of_mps,
             uid=os.geteuid(),
         )
+        control.name_clients = self._take_mps_clients
         control.open()
         return control
 
@@ -416,6 +422,22 @@ class Daemon:
                     self._loop.perform(action)
 
         self._loop.post(apply)
+
+    def _take_mps_clients(self, pids: frozenset[int]) -> None:
+        def apply() -> None:
+            gpus = self._loop.scheduler.options.mps_gpus - self._own_mps_gpus()
+            known = self._sessions.info.items()
+            named = frozenset(process_id for process_id, info in known if info.pid in pids)
+            now_ns = self._loop.clock.now_ns()
+            event = MpsClientsListed(now_ns=now_ns, gpus=gpus, process_ids=named)
+            self._loop.handle(event)
+
+        self._loop.post(apply)
+
+    def _own_mps_gpus(self) -> frozenset[int]:
+        """Software GPUs whose contexts run side by side without a control daemon."""
+        gpus = self._inventory.gpus()
+        return frozenset(gpu.index for gpu in gpus if has_own_mps(gpu, os.environ))
 
     def _surroundings(self, uid: int, gpus: frozenset[int]) -> dict[str, str]:
         """Where MPS is, for a job that it is for: one of another user only if root started it."""

@@ -29,6 +29,7 @@ from tandemd.core.explain_space import space_lines
 from tandemd.core.layouts import parse_layout
 from tandemd.core.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState, Options
+from tandemd.core.mps_clients import beside_mps
 from tandemd.core.partition import parts_of
 from tandemd.core.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
@@ -562,7 +563,7 @@ class Desk:
             ),
             gpus=gpus,
             gpu_names=tuple(map(core.options.name_of, gpus)),
-            mode=core.options.mode_of(gpus),
+            mode="time" if beside_mps(job) else core.options.mode_of(gpus),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
             waits_ns=job.waited_ns(clock.now_ns()),

@@ -256,6 +256,15 @@ class SubstrateFailed:
     what: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpsClientsListed:
+    """Whom MPS on these GPUs names as its clients; all others there are none."""
+
+    now_ns: int
+    gpus: frozenset[int]
+    process_ids: frozenset[int]
+
+
 Event = (
     JobRegistered
     | ProcessAttached
@@ -281,6 +290,7 @@ Event = (
     | PolicyChanged
     | PlanFound
     | SubstrateFailed
+    | MpsClientsListed
     | Ticked
 )
 

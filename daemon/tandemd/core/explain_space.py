@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tandemd.core.explain_sets import set_lines
 from tandemd.core.minima import gpus_of
 from tandemd.core.model import Group, Job, Options
+from tandemd.core.mps_clients import beside_mps
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.sm_counts import mps_share
 from tandemd.core.space import owed_share, said, said_share, share_of, unfit, why_no_share
@@ -25,6 +26,8 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
     lines += set_lines(job, group, options)
     lines += _idle_lines(scheduler, job, group)
     asked = said(job.spec)
+    if why := beside_mps(job):
+        return [*lines, why]
     if options.mode_of(group.gpus) == "mps":
         lines += _percentage(job, asked, options)
         return [*lines, *_too_much_of_mps(scheduler, group)] if asked else lines

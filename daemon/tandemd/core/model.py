@@ -21,6 +21,7 @@ from tandemd.core.sets import Span
 from tandemd.core.story import Story
 
 NO_LIMIT = 2**64 - 1
+MPS_MISSES = 2  # a list may be older than what is known of a process; the next one is not
 NEVER_IDLE_NS = 100 * 365 * 86_400 * 10**9  # tandem._convert says as much for `never`
 SWAP_WAIT_NS = 18 * 3600 * 10**9  # the longest that the shim can be told: a turn comes
 
@@ -275,6 +276,7 @@ class Process:
     gives_back: bool = False  # such memory (likewise)
     has_set: bool = False  # of SMs since before it attached, if any: it stays there until told
     mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
+    mps_misses: int = 0  # how often in a row MPS named its clients, and it was none
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
@@ -290,6 +292,11 @@ class Process:
 
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}
+
+    @property
+    def is_beside_mps(self) -> bool:
+        """It had run work already when MPS named its clients, twice in a row, without it."""
+        return self.mps_misses >= MPS_MISSES
 
     @property
     def has_percentage(self) -> bool:

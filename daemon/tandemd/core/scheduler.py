@@ -40,6 +40,7 @@ from tandemd.core.events import (
     JobUpdated,
     KeepTrials,
     MemoryAudited,
+    MpsClientsListed,
     OpenGates,
     PlanFound,
     PolicyChanged,
@@ -76,6 +77,7 @@ from tandemd.core.model import (
     Process,
     Usage,
 )
+from tandemd.core.mps_clients import take_clients
 from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
 from tandemd.core.probes import Probes
@@ -160,6 +162,7 @@ class Scheduler:
                 | MemoryAudited()
                 | ProcessCheckpointed()
                 | SubstrateFailed()
+                | MpsClientsListed()
                 | FindingBegan()
                 | FindingEnded()
             ):
@@ -763,6 +766,7 @@ class Scheduler:
         | MemoryAudited
         | ProcessCheckpointed
         | SubstrateFailed
+        | MpsClientsListed
         | FindingBegan
         | FindingEnded,
         actions: list[Action],
@@ -777,8 +781,8 @@ class Scheduler:
             if (moved := self.checkpoints.take(event)) is not None:
                 self._note_where_memory_is(moved, event.now_ns, actions)
             return
-        if isinstance(event, SubstrateFailed):
-            self._tell_users_of(event)
+        if isinstance(event, SubstrateFailed | MpsClientsListed):
+            self._take_news_of_mps(event)
             return
         self._take_finding(event, actions)
 
@@ -792,7 +796,10 @@ class Scheduler:
         kind = "finding" if began else "finding-over"
         actions.append(AnnounceJob(job_id=job.job_id, kind=kind))
 
-    def _tell_users_of(self, event: SubstrateFailed) -> None:
+    def _take_news_of_mps(self, event: SubstrateFailed | MpsClientsListed) -> None:
+        if isinstance(event, MpsClientsListed):
+            take_clients(event, self.processes, self.jobs)
+            return
         for job in self.jobs.values():
             if gpus_of(job) & event.gpus:
                 job.tell(event.now_ns, event.what)

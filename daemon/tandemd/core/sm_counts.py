@@ -15,6 +15,8 @@ from tandemd.core.substrate import divides_space
 def given_sms(job: Job, gpu: int, options: Options) -> int:
     """Of `gpu`; 0 = not known, or some of its streams may use other SMs than the rest."""
     count = options.sm_counts.get(gpu, 0)
+    if any(process.is_beside_mps for process in job.processes.values()):
+        return count
     if split := options.splits.get(gpu):
         if _stays_out(job, gpu):
             return 0 if _goes(job, gpu) else count

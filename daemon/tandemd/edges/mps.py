@@ -64,6 +64,8 @@ class MpsControl:
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus
         self._tell = tell
+        # Hears the pids of all clients with every look, in that thread, too.
+        self.name_clients: Callable[[frozenset[int]], None] = lambda _: None
         self._uid = uid
         self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
@@ -155,7 +157,10 @@ class MpsControl:
         if servers is None:
             return self._replace()
         before = self._clients
-        self._clients = {server.pid: bool(control.clients(server)) for server in servers}
+        named = {server.pid: control.clients(server) for server in servers}
+        self._clients = {server: bool(clients) for server, clients in named.items()}
+        pids = [pid for clients in named.values() for pid in clients if pid.isdecimal()]
+        self.name_clients(frozenset(map(int, pids)))
         if control.version == 3 and self.is_own and not servers:
             control.create(SERVER, uid=self._uid, gpus=",".join(self._gpus))
         for server, has_clients in self._clients.items():

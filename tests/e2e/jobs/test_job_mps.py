@@ -60,6 +60,23 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
         place.tandem("set", "by-count", "sm=4")
 
 
+def test_a_job_that_finds_no_mps_is_shown_as_it_is(place):
+    # Its own pipe directory, in which nobody listens: such a program runs without MPS, unnoticed.
+    job = place.job("lost", "--sm", "50%", "--env", f"{PIPES}={place.folder / 'nowhere'}")
+    client = place.job("found", "--sm", "50%")
+
+    assert sms_of(place, job) == {SMS}
+    assert sms_of(place, client) == {4}
+    until(lambda: "it is no client of mps" in place.tandem("explain", "lost"), what="it is seen")
+
+    assert "no client of mps" not in place.tandem("explain", "found")
+    with place.client() as rpc:
+        assert {one.display_name: (one.mode, one.sms) for one in rpc.jobs()} == {
+            "lost": ("time", SMS),
+            "found": ("mps", 4),
+        }
+
+
 def test_a_dry_run_shows_what_the_daemon_would_set_and_makes_no_job(place):
     shown = place.tandem("run", "--dry-run", "--sm", "50%", "-p", "batch", "--", "true").split()
 

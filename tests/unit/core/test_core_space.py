@@ -3,10 +3,11 @@
 import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk, run
 
-from tandemd.core.events import SubstrateFailed
+from tandemd.core.events import MpsClientsListed, SubstrateFailed
 from tandemd.core.explain import explain
 from tandemd.core.explain_space import space_lines
 from tandemd.core.model import JobSpec, Options
+from tandemd.core.mps_clients import beside_mps
 from tandemd.core.sm_counts import given_sms
 from tandemd.core.space import not_yet, owed_share, unfit, variables
 from tandemd.core.watchdog.rivalry import rivalry_on
@@ -405,3 +406,23 @@ def test_which_percentage_holds_a_job_is_told(asked, percent, told, sms):
 
     assert told in lines(talk, 1)
     assert given_sms(talk.core.jobs[1], 0, talk.core.options) == sms
+
+
+def test_who_works_and_is_no_client_of_mps_is_told_so():
+    talk = talking(mps_gpus=frozenset({0}), sm_counts={0: 132})
+    for process_id in (1, 2, 3):
+        talk.attach(process_id, sm_percent=25)
+
+    def named(*process_ids):
+        listed = frozenset(process_ids)
+        talk.say(MpsClientsListed(now_ns=0, gpus=frozenset({0}), process_ids=listed))
+        return [bool(beside_mps(talk.core.jobs[one])) for one in (1, 2, 3)]
+
+    assert named(1) == named(1) == [False, False, False]  # they may have no context yet
+    talk.sample(2, launches=1)
+    assert named(1) == [False, False, False]  # the list may be older than that
+    assert named(1) == [False, True, False]
+    assert "it is no client of mps: its kernels run beside nobody's" in lines(talk, 2)
+    assert "in turns with those of all others" in [*talk.core.jobs[2].story][-1][1]
+    assert given_sms(talk.core.jobs[2], 0, talk.core.options) == 132
+    assert named(1, 2) == [False, False, False]

@@ -1,0 +1,37 @@
+"""Who runs beside MPS though its GPU is in mode mps: what MPS names no client of it, and works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tandemd.core.events import MpsClientsListed
+from tandemd.core.model import MPS_MISSES, Job, Process
+
+NO_CLIENT = (
+    "it is no client of mps: its kernels run beside nobody's, but in turns with those of all others"
+)
+
+
+def take_clients(
+    event: MpsClientsListed, processes: Mapping[int, Process], jobs: Mapping[int, Job]
+) -> None:
+    """Who has a context is a client before it runs anything, or never."""
+    for process in processes.values():
+        if process.gpu not in event.gpus or process.process_id in event.process_ids:
+            process.mps_misses = 0
+        elif process.usage.launches:
+            process.mps_misses += 1
+            if process.mps_misses == MPS_MISSES:
+                jobs[process.job_id].tell(event.now_ns, NO_CLIENT)
+
+
+def beside_mps(job: Job) -> str:
+    """What its people are to know of that; empty: nothing."""
+    outside, count = sum(p.is_beside_mps for p in job.processes.values()), len(job.processes)
+    if not outside:
+        return ""
+    which = "" if outside == count else f" ({outside} of {count} processes)"
+    return (
+        f"{NO_CLIENT}{which}, and no percentage holds it; it was started without the daemon's "
+        "CUDA_MPS_PIPE_DIRECTORY, or before there was mps"
+    )
