@@ -73,7 +73,7 @@ void Control::start(uid_t uid) {
   Server& server = servers_[pid];
   server.uid = uid;
   server.limits = defaults;
-  world_->log("started server " + std::to_string(pid) + " for uid " + std::to_string(uid));
+  world_->log("Starting new server " + std::to_string(pid) + " for user " + std::to_string(uid));
 }
 
 void Control::end(pid_t pid, bool by_force) {
@@ -117,8 +117,8 @@ void Control::server_ended(pid_t pid) {
   const auto found = servers_.find(pid);
   if (found == servers_.end()) return;
   const bool never_came_up = found->second.state == State::kStarting;
-  world_->log("server " + std::to_string(pid) +
-              (found->second.state == State::kEnding ? " has ended" : " ended unexpectedly"));
+  world_->log("Server " + std::to_string(pid) +
+              (found->second.state == State::kEnding ? " exited with status 0" : " ended unexpectedly"));
   servers_.erase(found);
   for (auto it = clients_.begin(); it != clients_.end();) {
     Client& client = it->second;

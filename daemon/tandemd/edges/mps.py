@@ -22,9 +22,11 @@ import structlog
 
 from tandem import _mps
 from tandem._mps import PIPES, PROGRAM, Control
+from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
 
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
 SERVER = "tandem"  # of the new interface
+SAID = "said"  # in the foreground it may write its log there
 STARTED = "started-by-tandemd"  # holds the pid of one of ours
 COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
@@ -71,6 +73,7 @@ class MpsControl:
         self._look_s = look_s
         self._child: subprocess.Popen[bytes] | None = None
         self._clients: dict[int, bool] = {}  # server -> whether it had any at the last look
+        self._log = ServerLog(())
         self._stopping = threading.Event()
         self._came = threading.Event()  # somebody, or it is to stop
 
@@ -90,6 +93,16 @@ class MpsControl:
 
         Blocks for `START_S` at most. False: there is none, and the log says why.
         """
+        is_there = self._open()
+        self._log = ServerLog(self._log_files())
+        return is_there
+
+    def _log_files(self) -> list[Path]:
+        if self.is_own:
+            return [self._own_logs / "control.log", self._own_logs / SAID]
+        return [Path(self._environment.get(LOGS) or USUAL_LOGS) / "control.log"]
+
+    def _open(self) -> bool:
         usual = _mps.pipes_of(self._environment)
         for place in dict.fromkeys((usual, self._own)):
             if self._find_pipes(place):
@@ -98,6 +111,10 @@ class MpsControl:
                 return True
         self.directory = self._own if self._start() else None
         return self.directory is not None
+
+    @property
+    def _own_logs(self) -> Path:
+        return self._own / "log"
 
     def _find_pipes(self, place: Path) -> bool:
         """Where our clients look, by the new interface a server's; whether anybody answers."""
@@ -166,12 +183,14 @@ class MpsControl:
         for server, has_clients in self._clients.items():
             if has_clients and not before.get(server):
                 log.info("mps has clients", server=server)
-        for server, had_clients in before.items():
-            if had_clients and server not in self._clients:
-                self._tell(
-                    f"the mps server {server} has ended: jobs that used it get cuda's errors; "
-                    "those that start now get another server"
-                )
+        served = [server for server, has_clients in self._clients.items() if has_clients]
+        crashed = self._log.crashed([*served, *(one for one in before if before[one])])
+        gone = [one for one in before if before[one] and one not in self._clients]
+        for server in [*gone, *crashed]:
+            self._tell(
+                f"the mps server {server} has ended: jobs that used it get cuda's errors; "
+                "those that start now get another server"
+            )
         return True
 
     def _replace(self) -> bool:
@@ -212,18 +231,19 @@ class MpsControl:
         return path
 
     def _begin(self, *words: str) -> bool:
-        logs = self._own / "log"
+        logs = self._own_logs
         logs.mkdir(parents=True, exist_ok=True)
         self._own.chmod(0o755)  # its clients look for the pipe there
-        self._child = subprocess.Popen(
-            [PROGRAM, *words],
-            env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a ctrl-c is for us: its clients may live on
-            preexec_fn=_unblock_signals,
-        )
+        with (logs / SAID).open("wb") as said:
+            self._child = subprocess.Popen(
+                [PROGRAM, *words],
+                env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,  # a ctrl-c is for us: its clients may live on
+                preexec_fn=_unblock_signals,
+            )
         (self._own / STARTED).write_text(f"{self._child.pid}\n")
         end_s = time.monotonic() + START_S
         while time.monotonic() < end_s and self._child.poll() is None:

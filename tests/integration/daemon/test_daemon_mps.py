@@ -219,6 +219,40 @@ def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps)
     ]
 
 
+def has_gone(mps, server):
+    """Once the control daemon knows."""
+    pause = threading.Event()
+    while str(server) in mps.ask("get_server_list").split():
+        pause.wait(0.01)
+
+
+def test_jobs_are_told_of_a_server_that_crashed_before_anybody_looked(mps):
+    assert mps.control.open()
+    with client_of(mps.own):
+        server = int(mps.ask("get_server_list"))
+
+        os.kill(server, signal.SIGKILL)
+        has_gone(mps, server)
+        assert mps.control._look()
+        assert mps.control._look()
+
+    assert [one.partition(" has ended")[0] for one in mps.told] == [f"the mps server {server}"]
+
+
+def test_of_a_server_that_was_ended_nobody_is_told(mps):
+    assert mps.control.open()
+    client_of(mps.own).close()
+    server = int(mps.ask("get_server_list"))
+
+    mps.ask(f"shutdown_server {server}")
+    has_gone(mps, server)
+    while f"Server {server} exited" not in (mps.own / "log" / "said").read_text():
+        threading.Event().wait(0.01)
+    assert mps.control._look()
+
+    assert mps.told == []
+
+
 @pytest.mark.parametrize("is_heard_of", [True, False])
 def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_heard_of):
     mps = Supervised(folder, look_s=3600)
