@@ -78,6 +78,13 @@ class Control:
         rows = self._run("client", "list", f"--server={server.name}", _CSV) or ""
         return [row.split(",")[0] for row in rows.splitlines() if row.strip()]
 
+    def is_ending(self, servers: Sequence[Server]) -> bool:
+        """One of them takes no new clients any more: what comes now is refused, or waits."""
+        if self.version != 2:
+            return False  # there a server is ready, or is no place for clients
+        said = (self._tell(f"get_server_status {server.pid}") or "" for server in servers)
+        return any(status.strip() == "SHUTTING_DOWN" for status in said)
+
     def create(self, name: str, *, uid: int, gpus: str) -> None:
         """Have a server of the new interface; `gpus`: UUIDs, by commas; empty: all."""
         devices = [f"--allowed-devices={gpus}"] if gpus else []

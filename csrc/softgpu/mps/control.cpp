@@ -203,6 +203,7 @@ std::string Control::get_server_status(const Words& words) {
   std::string error;
   const Server* server = find_server(words[1], &error);
   if (!server) return error;
+  if (quitting_) return "SHUTTING_DOWN\n";
   switch (server->state) {
     case State::kStarting: return "INITIALIZING\n";
     case State::kActive: return "ACTIVE\n";

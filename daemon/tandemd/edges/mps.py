@@ -35,6 +35,7 @@ EARLY_LOOKS = 60
 LONGEST_PAUSE_S = 60.0  # between two attempts to start what does not start
 ANSWER_S = 5.0
 START_S = 5.0
+ENDING_S = 5.0  # for what is being shut down to be gone
 POLL_S = 0.02
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,7 @@ class MpsControl:
     def open(self) -> bool:
         """Have one: where programs look by themselves, else where ours would be, else a new one.
 
-        Blocks for `START_S` at most. False: there is none, and the log says why.
+        Blocks for `ENDING_S` and `START_S` at most. False: there is none, and the log says why.
         """
         is_there = self._open()
         self._log = ServerLog(self._log_files())
@@ -105,12 +106,28 @@ class MpsControl:
     def _open(self) -> bool:
         usual = _mps.pipes_of(self._environment)
         for place in dict.fromkeys((usual, self._own)):
+            if self._stays_ending(place):
+                log.warning(
+                    "mps is being shut down and has clients still, continuing without it for now",
+                    pipes=str(place),
+                )
+                self.directory = None
+                return False
             if self._find_pipes(place):
                 self.directory = place
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
         self.directory = self._own if self._start() else None
         return self.directory is not None
+
+    def _stays_ending(self, place: Path) -> bool:
+        """It is about to end, and does not; blocks for `ENDING_S` at most."""
+        end_s, control = time.monotonic() + ENDING_S, self._at(place)
+        while (servers := control.servers()) and control.is_ending(servers):
+            if time.monotonic() >= end_s:
+                return True
+            time.sleep(POLL_S)
+        return False
 
     @property
     def _own_logs(self) -> Path:

@@ -180,6 +180,46 @@ def test_the_next_daemon_takes_over_what_one_before_it_has_started(mps, folder):
     assert mps.ask("get_server_list") is None
 
 
+@pytest.fixture
+def ending(folder, mps):
+    """A control daemon that is told to quit, and waits for its last client."""
+    assert mps.control.open()
+    client = client_of(mps.own)
+    quitting = subprocess.Popen(
+        [PROGRAM], env=mps.environment | {PIPES: str(mps.own)}, stdin=subprocess.PIPE, text=True
+    )
+    quitting.stdin.write("quit\n")
+    quitting.stdin.close()
+    pause = threading.Event()
+    while mps.ask(f"get_server_status {mps.ask('get_server_list')}") != "SHUTTING_DOWN\n":
+        pause.wait(0.01)
+    yield client
+    client.close()
+    quitting.wait(PATIENCE_S)
+
+
+def test_one_that_is_about_to_end_is_not_used(mps, folder, ending, monkeypatch):
+    monkeypatch.setattr("tandemd.edges.mps.ENDING_S", 0.1)
+    following = Supervised(folder)
+
+    assert not following.control.open()
+
+    assert following.control.variables() == {}
+
+
+def test_once_one_has_ended_there_is_another(mps, folder, ending):
+    pid, following = mps.pid, Supervised(folder)
+    opening = threading.Thread(target=following.control.open)
+    opening.start()
+
+    ending.close()
+    opening.join(PATIENCE_S)
+
+    assert following.control.is_own
+    assert following.pid != pid
+    following.stop()
+
+
 def test_it_is_left_alone_while_it_has_clients(mps):
     assert mps.control.open()
     with client_of(mps.own):
