@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tandemd.core.memories import sharing
+from tandemd.core.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of
 
@@ -41,16 +41,16 @@ def no_limit(job: Job, capacity_bytes: Mapping[int, int]) -> str:
 
 def left_bytes(others: Iterable[Job], capacity_bytes: Mapping[int, int]) -> dict[int, int]:
     """What the promises to `others` leave of each GPU whose size is known."""
-    left = dict(capacity_bytes)
+    left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
     for job in others:
         if not job.is_minimum_kept:
             continue
-        gpus = gpus_of(job)
+        memories = set(map(memory_of, gpus_of(job)))
         if not job.processes and left:
-            gpus = frozenset({max(left, key=lambda gpu: left[gpu])})
-        for gpu in sharing(gpus, left):
-            left[gpu] -= job.spec.memory_min_bytes
-    return left
+            memories = {max(left, key=lambda memory: left[memory])}
+        for memory in memories & left.keys():
+            left[memory] -= job.spec.memory_min_bytes
+    return {gpu: left[memory_of(gpu)] for gpu in capacity_bytes}
 
 
 def objection(
