@@ -243,7 +243,7 @@ TEST(answers_out_of_range_are_refused) {
   CHECK(daemon::encode_welcome(1, 1, 0, 99, false, &welcome));
   CHECK(daemon::encode_presence(64, 0, false, &presence));
   CHECK(daemon::encode_refused(0, "", 0, &refused));
-  CHECK(daemon::encode_refused(8, "", 0, &refused));
+  CHECK(daemon::encode_refused(9, "", 0, &refused));
   wire::HostPool pool;
   wire::HostFile file;
   CHECK(daemon::encode_host_file(0, 1, 1, &file));
