@@ -1,5 +1,7 @@
 """Compute instances of one GPU instance have one memory: it is counted once."""
 
+from dataclasses import replace
+
 import pytest
 from talk import Talk
 
@@ -80,3 +82,23 @@ def test_what_others_hold_beside_it_is_no_room(talk):
 
     assert line.beside_bytes(FIRST, frozenset({FIRST})) == 20 * GIB
     assert line.beside_bytes(OTHER, frozenset({OTHER})) == 0
+
+
+@pytest.mark.parametrize(("neighbour", "is_crowded"), [(SECOND, True), (OTHER, False)])
+def test_jobs_are_crowded_by_what_is_held_on_the_other_instance(talk, neighbour, is_crowded):
+    talk.core.options = replace(talk.core.options, host_limit_bytes=1 << 50)
+    talk.attach(9, gpu=neighbour)
+    talk.sample(9, device_bytes=30 * GIB)
+    for process_id in (1, 2):
+        talk.attach(process_id, gpu=FIRST, swappable=True)
+        talk.sample(process_id, device_bytes=25 * GIB, swappable_bytes=25 * GIB, busy=True)
+
+    assert bool(talk.core.residency.crowds) is is_crowded
+
+
+@pytest.mark.parametrize(("neighbour", "room"), [(SECOND, 40), (OTHER, 70)])
+def test_what_another_instance_holds_is_no_room_for_leases(talk, neighbour, room):
+    talk.attach(9, gpu=neighbour)
+    talk.sample(9, device_bytes=30 * GIB)
+
+    assert talk.core.shifts._budget(FIRST, [], SIZES[FIRST]) == room * GIB
