@@ -4,6 +4,8 @@ core thread     owns the scheduler, the channels and the poller's Python side; o
                 it also serves the attach socket, so that a run repeats
 attach thread   reads the attach socket (real clock)
 login thread    hands out tokens
+proofs thread   asks whether sets of SMs are disjoint (real clock)
+mps thread      watches the control daemon of MPS
 gRPC threads    ask the core thread
 native threads  look at shared pages, stamp the heartbeat
 main thread     waits for signals
