@@ -124,7 +124,10 @@ class Divisions:
 
     def is_due(self, now_ns: int) -> bool:
         """Some island is to be looked at again."""
-        return any(now_ns >= one.look_at_ns and not one.is_open for one in self.by_island.values())
+        divisions = self.by_island.values()
+        return bool(divisions) and any(
+            now_ns >= one.look_at_ns and not one.is_open for one in divisions
+        )
 
     def seat(self, islands: Islands, policy: Policy, options: Options, now_ns: int) -> None:
         """Jobs came or went, what they are to have changed, or a window is over."""

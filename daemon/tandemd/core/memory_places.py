@@ -7,7 +7,7 @@ round that was, so that "has tried since the last change" is known and not guess
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tandemd.core.events import Action, SetMemoryPlace
@@ -52,10 +52,12 @@ class MemoryPlaces:
 
     def take(self, process: Process, before: Usage, now_ns: int) -> None:
         """A process says something else of itself than before."""
-        known = process.process_id in self.line.waiters
-        self._is_news |= self.line.take(process, before, now_ns)
-        has_left = known and process.process_id not in self.line.waiters
-        if has_left or process.usage.resident_bytes < before.resident_bytes:
+        usage, waiters = process.usage, self.line.waiters
+        known = process.process_id in waiters
+        if known or usage.memory_wait is not None:
+            self._is_news |= self.line.take(process, before, now_ns)
+        has_left = known and process.process_id not in waiters
+        if has_left or usage.resident_bytes < before.resident_bytes:
             self.note_change()
 
     def forget(self, process: Process, now_ns: int, options: Options) -> None:
@@ -76,17 +78,17 @@ class MemoryPlaces:
         """Somebody is new, and was told nothing yet."""
         self._is_news |= self._is_used
 
-    def settle(self, now_ns: int, options: Options) -> Iterator[Action]:
+    def settle(self, now_ns: int, options: Options) -> Iterable[Action]:
         """Decide anew if there is anything to decide; what has to be told."""
         due = self.wake_at_ns is not None and now_ns >= self.wake_at_ns
         if not (self._is_news or due):
-            return
+            return ()
         self._is_news = False
         self.line.look(now_ns)
         if now_ns >= self._grace_until_ns:
             self._refuse_one_of_the_dead(now_ns, options)
         self.wake_at_ns = self._next_look_ns(now_ns, options)
-        yield from self._tell()
+        return self._tell()
 
     @property
     def _is_used(self) -> bool:

@@ -339,6 +339,11 @@ class Job:
     ended_ns: int = 0
     latency: Latency = field(default_factory=Latency)  # of its requests
     story: Story = field(default_factory=Story)
+    _own_key: GroupKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        group = self.spec.group  # for good
+        self._own_key = (self.uid, f"g:{group}" if group else f"j:{self.job_id}")
 
     @property
     def display_name(self) -> str:
@@ -348,10 +353,7 @@ class Job:
     @property
     def group_key(self) -> GroupKey:
         """Which group it belongs to; a group never crosses uids."""
-        return self.home or (
-            self.uid,
-            f"g:{self.spec.group}" if self.spec.group else f"j:{self.job_id}",
-        )
+        return self.home or self._own_key
 
     @property
     def patience_ns(self) -> int:

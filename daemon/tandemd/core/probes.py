@@ -47,14 +47,10 @@ class Probes:
     """Belongs to the scheduler."""
 
     def __init__(self) -> None:
+        self.wake_at_ns: int | None = None  # when a probe is given up
         self._running: dict[int, _Probe] = {}  # job -> its probe
         self._not_before_ns: dict[int, int] = {}  # job -> when it may have one again
         self._failures: dict[int, int] = {}  # job -> probes in a row that told nothing
-
-    @property
-    def wake_at_ns(self) -> int | None:
-        """When a probe is given up."""
-        return min((probe.until_ns for probe in self._running.values()), default=None)
 
     @property
     def gpus(self) -> frozenset[int]:
@@ -68,11 +64,10 @@ class Probes:
                 del kept[job_id]
         for job_id, probe in list(self._running.items()):
             self._end(jobs.get(job_id), job_id, probe, now_ns)
-        if not options.probe_sets:
-            return
-        for gpu, split in sorted(options.splits.items()):
+        for gpu, split in sorted(options.splits.items()) if options.probe_sets else ():
             if gpu not in self.gpus:
                 self._begin(gpu, split, jobs, now_ns)
+        self.wake_at_ns = min((probe.until_ns for probe in self._running.values()), default=None)
 
     def _end(self, job: Job | None, job_id: int, probe: _Probe, now_ns: int) -> None:
         is_over = job is None or job.groups_wanted != probe.groups or now_ns >= probe.until_ns

@@ -6,7 +6,7 @@ dozing. Everything else here says which of them have some property now. `Turns` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Set
 
 from tandemd.core.line import Line
 from tandemd.core.model import Group, GroupKey
@@ -98,7 +98,7 @@ class Roster:
         return served_ns
 
     @property
-    def tiers(self) -> Iterable[int]:
+    def tiers(self) -> Set[int]:
         """Those in which someone may claim."""
         return self._wanting.keys()
 
@@ -123,12 +123,12 @@ class Roster:
         return self._unused.values()
 
     @property
-    def draining(self) -> Iterable[Group]:
+    def draining(self) -> Collection[Group]:
         """Whose gate closed on work that has not ended yet."""
         return self._draining.values()
 
     @property
-    def reopened(self) -> Iterable[Group]:
+    def reopened(self) -> Collection[Group]:
         """Whose gate opened again because its work did not end."""
         return self._reopened.values()
 

@@ -117,8 +117,17 @@ class Scheduler:
         self.phases = PhaseGate()
         self.lanes = LanePlaces()
         self.tuning = Tuning()
-        self.sets = SetPlaces()
-        self.probes, self.sized_sets = Probes(), SizedSets()
+        self.sets, self.probes, self.sized_sets = SetPlaces(), Probes(), SizedSets()
+        self._wakers = (  # what wants to be looked at again, besides turns
+            self.memory,
+            self.residency,
+            self.checkpoints,
+            self.shifts,
+            self.phases,
+            self.lanes,
+            self.sets,
+            self.probes,
+        )
         self._ties = Ties()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
@@ -211,22 +220,9 @@ class Scheduler:
         return actions
 
     @property
-    def _pacers(self) -> tuple[Shifts, PhaseGate, LanePlaces]:
-        return self.shifts, self.phases, self.lanes
-
-    @property
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
-        parts = (
-            self.memory,
-            self.residency,
-            self.checkpoints,
-            *self._pacers,
-            self.sets,
-            self.probes,
-        )
-        wishes = [part.wake_at_ns for part in parts]
-        return [at_ns for at_ns in wishes if at_ns is not None]
+        return [part.wake_at_ns for part in self._wakers if part.wake_at_ns is not None]
 
     def _review_memory(self, now_ns: int) -> list[Island]:
         """Tell turns what memory means for them, before they are given; what was looked at."""
@@ -679,14 +675,15 @@ class Scheduler:
     def _take_samples(self, event: UsageSampled, actions: list[Action]) -> None:
         jobs: dict[int, Job] = {}
         served_ns: dict[GroupKey, int] = {}
-        for usage in event.samples:
+        seen = self.checkpoints.seen
+        for usage in map(seen, event.samples) if self.checkpoints.is_used else event.samples:
             process = self.processes.get(usage.process_id)
             if process is None:
                 continue  # left between the look and now
             job = self.jobs[process.job_id]
-            usage = self.checkpoints.seen(usage)
             old, process.usage = process.usage, usage
-            self._note_memory(process, old, job, event.now_ns)
+            if usage.swapped_bytes or process.away_since_ns or usage.refused_by != old.refused_by:
+                self._note_memory(process, old, job, event.now_ns)
             self.memory.take(process, old, event.now_ns)
             if old.phase_hash != usage.phase_hash:
                 self.tuning.note_phase(job.job_id)
@@ -841,7 +838,8 @@ class Scheduler:
     def _pace(self, now_ns: int) -> list[Action]:
         """Who goes on beside others; before, whom the policy does not hold any more is let go."""
         pace = self._pace_of_policy
-        if pace is Pace.FREE and not any(part.is_used for part in self._pacers):
+        is_used = self.shifts.is_used or self.phases.is_used or self.lanes.is_used
+        if pace is Pace.FREE and not is_used:
             return []  # as in most decisions
         actions: list[Action] = []
         if not self.policy.by_lanes:
@@ -905,9 +903,9 @@ class Scheduler:
         if whole:
             self._seat(now_ns)
         verdicts = self._decide(now_ns)
-        actions += self._keep_trials()
         if not verdicts and not whole:
             return
+        actions += self._keep_trials()
         self._structure_changed = False
         if whole:
             self._tell_settings(actions)
@@ -1041,20 +1039,25 @@ def _processes_of(groups: list[Group]) -> Iterator[int]:
 
 def _refresh(group: Group, now_ns: int, options: Options) -> None:
     """Take the group's facts from its processes."""
-    usages = [process.usage for process in group.processes.values()]
-    wanted = group.wants
-    group.busy = any(usage.busy for usage in usages)
-    asks = any(usage.wants_gpu for usage in usages)
-    group.calls = asks or group.needs_memory or any(u.waits_for_memory for u in usages)
-    asks &= not group.is_kept
-    group.wants = group.busy or group.needs_memory or (asks and not group.misfit_bytes)
-    found = options.find_iterations
-    group.steps = sum(max(u.steps, u.iterations if found else 0) for u in usages)
-    group.gap_p50_ns = min((u.gap_p50_ns for u in usages if u.gap_p50_ns), default=0)
+    wanted, found = group.wants, options.find_iterations
+    busy = asks = calls = False
+    steps, gap_ns = 0, 0
+    for process in group.processes.values():
+        usage = process.usage
+        busy = busy or usage.busy
+        asks = asks or usage.wants_gpu
+        calls = calls or usage.waits_for_memory
+        steps += max(usage.steps, usage.iterations) if found else usage.steps
+        if usage.gap_p50_ns and (not gap_ns or usage.gap_p50_ns < gap_ns):
+            gap_ns = usage.gap_p50_ns
+    group.busy, group.steps, group.gap_p50_ns = busy, steps, gap_ns
+    group.calls = asks or calls or group.needs_memory
+    asks = asks and not group.is_kept and not group.misfit_bytes
+    group.wants = busy or asks or group.needs_memory
     group.short_gaps = has_short_gaps(group, options)
     if group.wants or wanted:
         group.last_wanted_ns = now_ns
-    if not usages:
+    if not group.processes:
         group.open, group.drained, group.hold_since_ns = True, True, None
         group.reopened_steps, group.is_kept = None, False
 
@@ -1067,8 +1070,11 @@ def _note_step(group: Group) -> None:
 
 
 def _stimulus(job: Job) -> Stimulus:
-    usages = [process.usage for process in job.processes.values()]
-    if any(usage.busy for usage in usages):
-        return Stimulus.BUSY
-    waits = any(usage.waiting_threads or usage.memory_wait for usage in usages)
-    return Stimulus.BLOCKED if waits else Stimulus.QUIET
+    found = Stimulus.QUIET
+    for process in job.processes.values():
+        usage = process.usage
+        if usage.busy:
+            return Stimulus.BUSY
+        if usage.waiting_threads or usage.memory_wait:
+            found = Stimulus.BLOCKED
+    return found

@@ -79,6 +79,9 @@ class Tuning:
 
     def decide(self, islands: Islands, policy: Policy, options: Options, now_ns: int) -> bool:
         """End windows that are over; whether somebody has another size now."""
+        if not self.tuners:
+            self._moved.clear()
+            return False
         settings = Settings(window_ns=options.tuner_window_ns, band=options.tuner_band)
         moved, self._moved = self._moved, set()
         applied = False

@@ -161,16 +161,14 @@ class Turns:
         self._account(changed.values(), options, now_ns)
         for group in self._check_drains(options, now_ns, verdict):
             changed[group.key] = group
-        before = (self._holder, self._companion, self._third)
+        holder, before = self._holder, self._on_turn
         self._give(self._choose(policy, options, now_ns), options, now_ns)
-        self._accompany(policy, options, now_ns, is_new=self._holder is not before[0])
-        is_new = (self._holder, self._companion) != before[:2]
-        found = roster.wanting if is_new else changed.values()
-        self._add_third(found, policy, options, now_ns, is_new=is_new)
-        if (before[0] is None) != (self._holder is None):
+        is_new = self._holder is not holder
+        self._share(changed.values(), policy, options, now_ns, is_new=is_new)
+        if (holder is None) != (self._holder is None):
             self._flip_quiet(now_ns, verdict)
         for member in (*before, *self._on_turn):
-            if member is not None and member.key in roster.members:
+            if member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
         if policy.companions is not None and policy.companions.pace is Pace.FREE:
@@ -182,12 +180,9 @@ class Turns:
         elapsed_ns = 0 if self._looked_ns is None else max(0, now_ns - self._looked_ns)
         self._looked_ns = now_ns
         served_ns = self._roster.take_served(changed)
-        for tier in self._debts.keys() - self._roster.tiers:
-            del self._debts[tier]
-        for tier in self._roster.tiers:
-            debt = self._debts.get(tier)
-            if debt is None:
-                debt = self._debts[tier] = Debt()
+        if self._debts.keys() != self._roster.tiers:
+            self._debts = {tier: self._debts.get(tier) or Debt() for tier in self._roster.tiers}
+        for tier, debt in self._debts.items():
             debt.account(
                 waited_ns=elapsed_ns,
                 served_ns=served_ns.get(tier, 0),
@@ -197,6 +192,8 @@ class Turns:
 
     def _check_drains(self, options: Options, now_ns: int, verdict: Verdict) -> list[Group]:
         roster = self._roster
+        if not (roster.draining or roster.reopened):
+            return []
         # One that was paused while it was reopened is in both.
         watched = list({g.key: g for g in (*roster.draining, *roster.reopened)}.values())
         for group in watched:
@@ -239,7 +236,8 @@ class Turns:
     def _passes_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
-        theirs, ours = (self.overdue(self._roster.tier(g)) for g in (challenger, holder))
+        theirs = self.overdue(self._roster.tier(challenger))
+        ours = self.overdue(self._roster.tier(holder))
         if theirs != ours:
             return theirs
         if policy.preempts(challenger, holder):
@@ -272,6 +270,24 @@ class Turns:
         self._turn_served_ns = holder.served_ns
         self._breath = _held_ns(holder, now_ns) >= options.max_hold_ns
         self._breath_until_ns = now_ns + REOPEN_NS
+
+    def _share(
+        self,
+        changed: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Let others hold the turn beside the holder, who `is_new` or has it still."""
+        if policy.companions is None:
+            return
+        companion = self._companion
+        self._accompany(policy, options, now_ns, is_new=is_new)
+        is_new |= self._companion is not companion
+        found = self._roster.wanting if is_new else changed
+        self._add_third(found, policy, options, now_ns, is_new=is_new)
 
     def _accompany(self, policy: Policy, options: Options, now_ns: int, *, is_new: bool) -> None:
         """Let somebody hold the turn beside the holder, or nobody."""
