@@ -11,7 +11,6 @@ beside the pipe that it need not leave it running when it ends.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import threading
 import time
@@ -22,6 +21,7 @@ import structlog
 
 from tandem import _mps
 from tandem._mps import PIPES, PROGRAM, Control
+from tandemd.edges.children import unblock_signals
 from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
 
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
@@ -259,7 +259,7 @@ class MpsControl:
                 stdout=said,
                 stderr=said,
                 start_new_session=True,  # a ctrl-c is for us: its clients may live on
-                preexec_fn=_unblock_signals,
+                preexec_fn=unblock_signals,  # MPS's servers have them, too
             )
         (self._own / STARTED).write_text(f"{self._child.pid}\n")
         end_s = time.monotonic() + START_S
@@ -299,8 +299,3 @@ class MpsControl:
 
     def _devices(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ",".join(self._gpus)} if self._gpus else {}
-
-
-def _unblock_signals() -> None:
-    """The daemon waits for its own; blocked, they would be so in MPS's servers, and end none."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import structlog
 
 from tandemd.core.model import Split
+from tandemd.edges.children import unblock_signals
 from tandemd.edges.gpus import Gpu
 
 PROGRAM = "tandem._set_probe"
@@ -89,6 +90,7 @@ class Asker:
             child.wait(END_S)
         except subprocess.TimeoutExpired:
             child.kill()
+            child.wait()
 
     def _begin(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -100,6 +102,7 @@ class Asker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                preexec_fn=unblock_signals,
             )
             return self._child
 

@@ -11,13 +11,25 @@ from running_job import DEADLINE_S, until
 
 HELD = """
 import os, sys
-if "tandem._set_probe" in sys.orig_argv[1:4] and len(sys.orig_argv) == 3:
-    with open({path!r} + ".pid.new", "w") as file:
+
+def hold(name):
+    with open(f"{path}.{{name}}.new", "w") as file:
         file.write(str(os.getpid()))
-    os.rename({path!r} + ".pid.new", {path!r} + ".pid")
-    if open({path!r}).read() == "die":
-        os._exit(1)
+    os.rename(f"{path}.{{name}}.new", f"{path}.{{name}}")
+    with open({path!r}) as pipe:
+        return pipe.read()
+
+if "tandem._set_probe" in sys.orig_argv[1:4]:
+    if len(sys.orig_argv) == 3:
+        word = hold("probe")
+        if word == "die":
+            os._exit(1)
+        if word == "hold the two":
+            os.environ["HELD"] = "1"
+    elif "HELD" in os.environ:
+        hold("client" + sys.orig_argv[3])
 """
+CLIENTS = ("client0", "client1")
 SPREADING = "__import__('spreading')"
 
 
@@ -25,18 +37,24 @@ class Held:
     """A proof that goes on when the test says so."""
 
     def __init__(self, place):
-        self._path, self._pid_file = place.folder / "held", place.folder / "held.pid"
+        self._path = place.folder / "held"
         os.mkfifo(self._path)
         programs = place.folder / "held-programs"
         programs.mkdir()
         (programs / "sitecustomize.py").write_text(HELD.format(path=str(self._path)))
+        self._temporary = place.folder / "tmp"
+        self._temporary.mkdir()
+        place.env["TMPDIR"] = str(self._temporary)
         place.env["PYTHONPATH"] = f"{programs}:{place.env['PYTHONPATH']}"
 
-    def is_there(self):
+    def is_there(self, who="probe"):
         try:
-            return Path(f"/proc/{self._pid_file.read_text()}").exists()
+            return Path(f"/proc/{Path(f'{self._path}.{who}').read_text()}").exists()
         except FileNotFoundError:
             return False
+
+    def leftovers(self):
+        return list(self._temporary.iterdir())
 
     def says(self, word):
         with open(self._path, "w") as pipe:
@@ -117,9 +135,12 @@ def test_without_an_answer_it_is_tried_again_and_jobs_have_percentages_until_the
     until(lambda: "  mps+green  " in place.tandem("gpus"), what="it is proved")
 
 
-def test_a_proof_ends_with_the_daemon(place):
-    until(place.held.is_there, what="the proof has begun")
+def test_a_proof_ends_with_the_daemon_and_leaves_nothing_behind(place):
+    place.held.says("hold the two")
+    until(lambda: all(map(place.held.is_there, CLIENTS)), what="both are clients")
+    assert place.held.leftovers()
 
     assert place.stop_daemon() == 0
 
-    assert not place.held.is_there()
+    assert not any(map(place.held.is_there, ("probe", *CLIENTS)))
+    assert not place.held.leftovers()
