@@ -331,6 +331,9 @@ class Daemon:
             splits={gpu: proof.split for gpu, proof in proofs.items() if proof.split},
             unproved={gpu: proof.problem for gpu, proof in proofs.items() if proof.problem},
             proving=frozenset(gpu for gpu, proof in proofs.items() if proof.is_under_way),
+            retried=frozenset(
+                gpu for gpu, proof in proofs.items() if proof.problem and not proof.is_final
+            ),
         )
 
     def _asking_for_sets(self) -> list[Gpu]:

@@ -274,7 +274,6 @@ class Process:
     mapped: bool = False  # its presence page may be shown to others
     takes_files: bool = False  # in place of memory of the host (its shim is new enough)
     gives_back: bool = False  # such memory (likewise)
-    has_set: bool = False  # of SMs since before it attached, if any: it stays there until told
     mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
     mps_misses: int = 0  # how often in a row MPS named its clients, and it was none
     usage: Usage
@@ -540,6 +539,7 @@ class Options:
     splits: Mapping[int, Split] = field(default_factory=dict)  # of those in mode mps+green
     unproved: Mapping[int, str] = field(default_factory=dict)  # why others have no sets
     proving: frozenset[int] = frozenset()  # that may have them, which is being found out
+    retried: frozenset[int] = frozenset()  # of the unproved those where it will be
     mig_gpus: frozenset[int] = frozenset()  # that are instances of MIG
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
     # Of each GPU: mode -> why it cannot work there; empty or missing: it can, or nobody knows.
@@ -590,6 +590,11 @@ class Options:
     def being_proved(self, gpus: Iterable[int]) -> frozenset[int]:
         """Of these GPUs, or of all if none is named: those whose mode is known only soon."""
         return self.proving & (frozenset(gpus) or frozenset(self.sm_counts))
+
+    @property
+    def may_have_sets(self) -> frozenset[int]:
+        """GPUs that have none now."""
+        return self.proving | self.retried
 
     def name_of(self, gpu: int) -> str:
         """As people call it."""

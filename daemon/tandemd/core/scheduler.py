@@ -206,7 +206,7 @@ class Scheduler:
             probed = self.probes.gpus
             planned = self.divisions.planned_gpus
             self.sized_sets.decide(self.jobs, self.options, now_ns, probed=probed, planned=planned)
-        if self.options.splits or self.options.proving or self.sets.is_used:
+        if self.options.splits or self.options.may_have_sets or self.sets.is_used:
             actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
         actions += self.divisions.take_questions()
         wakes_before_ns = self._memory_wakes_ns
@@ -568,12 +568,13 @@ class Scheduler:
             gpu=event.gpu,
             takes_files=event.takes_files,
             gives_back=event.gives_back,
-            has_set=event.has_set,
             mps_percent=event.mps_percent,
             usage=Usage(process_id=event.process_id),
         )
         group = self.groups[job.group_key]
         self.processes[event.process_id] = process
+        if event.has_set:
+            self.sets.take_back(event.process_id)
         job.processes[event.process_id] = process
         group.processes[event.process_id] = process
         group.last_wanted_ns = event.now_ns
@@ -586,14 +587,20 @@ class Scheduler:
         self._gates[event.process_id] = True  # how a fresh command page starts
         self.memory.note_arrival()
         self._keep_minima(event.now_ns)
-        if why := unfit(job.spec, frozenset({event.gpu}), self.options):
-            job.tell(event.now_ns, why)
-        mode = self.options.mode_of([event.gpu])
-        for warning in (SUBSTRATES[mode].warning, self.options.hindrance(event.gpu, mode)):
-            if warning:
-                job.tell(event.now_ns, warning)
+        self._warn(job, event.gpu, event.now_ns)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+
+    def _warn(self, job: Job, gpu: int, now_ns: int) -> None:
+        """Tell it what it cannot have there."""
+        mode = self.options.mode_of([gpu])
+        for warning in (
+            unfit(job.spec, frozenset({gpu}), self.options),
+            SUBSTRATES[mode].warning,
+            self.options.hindrance(gpu, mode),
+        ):
+            if warning:
+                job.tell(now_ns, warning)
 
     def _keep_minima(self, now_ns: int) -> None:
         """Jobs came to a GPU, or went: first come, first promised."""

@@ -5,8 +5,9 @@ Rules
 2. A process is told its new set once nobody else is in there: whoever has to leave is told first,
    and says when nothing of it runs where it was. Until then it gets what of the new set is its own
    already. Who has no work to finish leaves at once.
-3. Who comes while it is being proved that there are sets is told to have the GPU whole: only who
-   was told something at first can have a set later. One from a daemon before this is kept.
+3. Who comes before it is proved that there are sets is told to have the GPU whole: only who was
+   told something at first can have a set later. One from a daemon before this is kept during the
+   first proof, and given up where that comes to nothing: the daemon counts with the whole GPU.
 4. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
    all, for it has to be somewhere. For so long kernels of two jobs may share SMs.
 """
@@ -57,17 +58,23 @@ class SetPlaces:
     def __init__(self) -> None:
         self.wake_at_ns: int | None = None
         self._seats: dict[int, _Seat] = {}  # by process
+        self._kept: set[int] = set()  # processes in sets of a daemon before this, if in any
         self._key: object = None  # what the last decision was made from
         self._spans: dict[int, dict[int, Span]] = {}  # GPU -> job -> where it is to be
 
     @property
     def is_used(self) -> bool:
         """Somebody was told a set."""
-        return bool(self._seats)
+        return bool(self._seats or self._kept)
+
+    def take_back(self, process_id: int) -> None:
+        """A daemon before this may have told it a set, where it stays until it hears of another."""
+        self._kept.add(process_id)
 
     def forget(self, process_id: int) -> None:
         """It is gone."""
         self._seats.pop(process_id, None)
+        self._kept.discard(process_id)
 
     def decide(
         self,
@@ -80,6 +87,7 @@ class SetPlaces:
         key = (
             options.splits,
             options.proving,
+            options.retried,
             [(p.process_id, p.gpu, *_seat_of(jobs[p.job_id])) for p in processes.values()],
         )
         if key == self._key and self.wake_at_ns is None:
@@ -130,7 +138,7 @@ class SetPlaces:
             span = self._next(process, seat, target, others, options, now_ns)
             told = SmSet(span.first, span.count, split.group_sms)
             if seat is None:
-                seat = self._seats[process.process_id] = _Seat(gpu, told)
+                seat = self._take_seat(process, told)
             elif seat.told == told:
                 continue
             seat.told = told  # what it gives up counts as its own until it says that it has left
@@ -172,18 +180,28 @@ class SetPlaces:
         if is_in and is_in != seat.told and is_in.count:
             yield Span(is_in.first, is_in.count)
 
+    def _take_seat(self, process: Process, told: SmSet) -> _Seat:
+        self._kept.discard(process.process_id)
+        seat = self._seats[process.process_id] = _Seat(process.gpu, told)
+        return seat
+
     def _expect(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         for process in processes.values():
-            is_told = process.process_id in self._seats or process.has_set or process.has_percentage
-            if process.gpu in options.proving and not is_told:
-                self._seats[process.process_id] = _Seat(process.gpu, WHOLE)
+            is_kept = process.process_id in self._kept and process.gpu in options.proving
+            is_told = process.process_id in self._seats or is_kept or process.has_percentage
+            if process.gpu in options.may_have_sets and not is_told:
+                self._take_seat(process, WHOLE)
                 yield SetSms(process_id=process.process_id, set=WHOLE)
 
     def _dissolve(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         """Those whose GPU has no sets any more have it whole."""
+        expected = options.splits.keys() | options.may_have_sets
         for process_id, seat in list(self._seats.items()):
-            expected = seat.gpu in options.splits or seat.gpu in options.proving
-            if expected or process_id not in processes:
+            if seat.gpu in expected or process_id not in processes:
                 continue
             del self._seats[process_id]
             yield SetSms(process_id=process_id, set=SmSet(0, 0, seat.told.group_sms))
+        for process_id in sorted(self._kept):
+            if processes[process_id].gpu not in expected:
+                self._kept.discard(process_id)
+                yield SetSms(process_id=process_id, set=WHOLE)

@@ -36,6 +36,23 @@ def two_halves():
     return talk
 
 
+def from_before(process_id, **spec):
+    """One that a daemon before this may have told a set."""
+    return ProcessAttached(
+        now_ns=0,
+        process_id=process_id,
+        job_id=process_id,
+        uid=0,
+        gpu=0,
+        spec=JobSpec(**spec),
+        has_set=True,
+    )
+
+
+def go_on(talk, **options):
+    return told(talk.core.change_options(replace(talk.core.options, **options), now_ns=talk.now_ns))
+
+
 def test_alone_it_has_all_groups_and_gives_them_up_for_who_asks():
     talk = talking()
     assert told(talk.attach(1, job_id=1)) == {1: (0, 16)}
@@ -160,15 +177,43 @@ def test_who_comes_while_sets_are_being_proved_has_the_gpu_whole_and_then_its_se
     proving = {"splits": {}, "proving": frozenset({0})}
     talk = talking(**proving)
     assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 0)}
-    before = ProcessAttached(
-        now_ns=0, process_id=2, job_id=2, uid=0, gpu=0, spec=JobSpec(sm_percent=25), has_set=True
-    )
-    assert told(talk.say(before)) == {}
+    assert told(talk.say(from_before(2, sm_percent=25))) == {}
     assert talk.core.jobs[1].set is None
 
     proved = replace(talk.core.options, splits={0: Split(16, 8)}, proving=frozenset())
 
     assert told(talk.core.change_options(proved, now_ns=talk.now_ns)) == {1: (0, 8), 2: (8, 4)}
+
+
+def test_who_comes_between_two_tries_of_a_proof_has_its_set_after_the_next():
+    talk = talking(splits={}, unproved={0: "no answer"}, retried=frozenset({0}))
+    assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 0)}
+
+    assert go_on(talk, unproved={}, retried=frozenset(), proving=frozenset({0})) == {}
+
+    assert go_on(talk, splits={0: Split(16, 8)}, proving=frozenset()) == {1: (0, 8)}
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_who_is_in_a_set_from_before_leaves_it_when_none_is_proved(again):
+    talk = talking(splits={}, proving=frozenset({0}))
+    assert told(talk.say(from_before(1))) == {}
+    retried = frozenset({0} if again else ())
+
+    failed = {"proving": frozenset(), "unproved": {0: "no answer"}, "retried": retried}
+    assert go_on(talk, **failed) == {1: (0, 0)}
+
+    proved = {"splits": {0: Split(16, 8)}, "unproved": {}, "retried": frozenset()}
+    assert go_on(talk, **proved) == {1: (0, 16)}
+
+
+@pytest.mark.parametrize("mps_gpus", [frozenset({0}), frozenset()])
+def test_who_is_in_a_set_from_before_leaves_it_where_no_sets_are_asked_for_now(mps_gpus):
+    talk = talking(splits={}, mps_gpus=mps_gpus)
+
+    assert told(talk.say(from_before(1))) == {1: (0, 0)}
+
+    assert not talk.core.sets.is_used
 
 
 def test_where_sets_were_not_to_be_had_everybody_keeps_the_gpu_whole():
