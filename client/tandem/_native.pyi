@@ -358,12 +358,12 @@ class Poller:
 
     def take_requests(
         self, *, process_id: int, idle_ns: int, limit_ns: int
-    ) -> tuple[int, list[int]] | None:
+    ) -> tuple[int, list[int], int] | None:
         """The requests that ended since the last call, from the first call on.
 
         How they were told (0 bursts of work, 1 marked steps, 2 marked requests) and how long each
-        took, ns, in order of their ends: the newest 1,024. None: the process is not polled. Until
-        the next call one that takes longer than `limit_ns` is notable; 0: none is.
+        took, ns, in order of their ends: the newest 1,024; and the most marked ones that were under
+        way at once. None: the process is not polled. Until the next call one that takes longer than `limit_ns` is notable; 0: none is.
         """
 
 @final

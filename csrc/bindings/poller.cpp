@@ -192,14 +192,13 @@ std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id) {
   return poller.take_sample(process_id);
 }
 
-std::optional<std::pair<uint32_t, std::vector<uint64_t>>> take_requests(Poller& poller,
-                                                                       uint64_t process_id,
-                                                                       uint64_t idle_ns,
-                                                                       uint64_t limit_ns) {
+std::optional<std::tuple<uint32_t, std::vector<uint64_t>, size_t>> take_requests(
+    Poller& poller, uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns) {
   const py::gil_scoped_release released;
   std::optional<daemon::Requests> found = poller.take_requests(process_id, idle_ns, limit_ns);
   if (!found) return std::nullopt;
-  return std::make_pair(static_cast<uint32_t>(found->kind), std::move(found->durations_ns));
+  return std::make_tuple(static_cast<uint32_t>(found->kind), std::move(found->durations_ns),
+                         found->most_open);
 }
 
 py::tuple wait_totals(const Snapshot& snapshot) {

@@ -34,4 +34,5 @@ def look(
                     process_id=process_id,
                     kind=RequestKind(found[0]),
                     durations_ns=tuple(found[1]),
+                    at_once=found[2],
                 )

@@ -15,6 +15,7 @@ namespace tandem::daemon {
 struct Requests {
   dag::RequestKind kind = dag::RequestKind::kBurst;
   std::vector<uint64_t> durations_ns;
+  size_t most_open = 0;  // marked, at once
 };
 
 class RequestWatch {
@@ -25,7 +26,7 @@ class RequestWatch {
   void take(const shm::Record* records, size_t count, uint64_t dropped);
   // After all rings.
   void look(const Snapshot& snapshot, uint64_t now_ns);
-  Requests told() { return {finder_.kind(), finder_.take_durations()}; }
+  Requests told() { return {finder_.kind(), finder_.take_durations(), finder_.take_most_open()}; }
 
   void limit(uint64_t limit_ns) { finder_.limit(limit_ns); }
   uint64_t overruns() const { return finder_.overruns(); }

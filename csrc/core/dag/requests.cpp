@@ -85,6 +85,7 @@ void RequestFinder::mark(const shm::Record& record) {
     prefer(RequestKind::kMarked);
     if (open_.size() == kMostOpen) open_.erase(open_.begin());
     open_.push_back({record.object, record.ticks});
+    most_open_ = std::max(most_open_, open_.size());
   } else if (record.flags == kEndMark) {
     end_marked(record);
   }

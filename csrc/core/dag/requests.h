@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "dag/gaps.h"
@@ -43,6 +44,8 @@ class RequestFinder {
   RequestKind kind() const { return kind_; }
   // The durations since the last call, in order of their ends.
   std::vector<uint64_t> take_durations();
+  // The most marked requests under way at once since the last call.
+  size_t take_most_open() { return std::exchange(most_open_, open_.size()); }
   uint64_t overruns() const { return overruns_; }  // since it began to look
 
  private:
@@ -69,6 +72,7 @@ class RequestFinder {
   bool cut_ = false;           // one whose beginning is not known may be under way
   uint64_t waited_until_ns_ = 0;
   std::vector<Open> open_;     // oldest first
+  size_t most_open_ = 0;
   std::vector<uint64_t> durations_;
 };
 

@@ -111,6 +111,7 @@ class RequestsServed:
     process_id: int
     kind: RequestKind
     durations_ns: tuple[int, ...]
+    at_once: int = 0  # the most marked ones that were under way meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ MOST = 4096
 ENOUGH = 20  # of a short time: of fewer it is no rate
 LOAD_CHANGE = 0.25  # that is another load,
 SIGMAS = 4  # if it is no chance: requests are counted as if they came by themselves
+NO_CHANCE = 5  # so many are expected by chance: once in 150 times there is none (Poisson)
 
 
 class RequestKind(IntEnum):
@@ -39,9 +40,12 @@ class Latency:
     kind: RequestKind = RequestKind.BURST
     _ended: deque[tuple[int, int]] = field(default_factory=deque)
     _sorted_ns: list[int] = field(default_factory=list)
+    _overlapped_ns: int = -SPAN_NS  # when two were under way, last
 
-    def add(self, durations_ns: Iterable[int], now_ns: int) -> None:
-        """Requests that ended just now."""
+    def add(self, durations_ns: Iterable[int], now_ns: int, at_once: int = 0) -> None:
+        """Requests that ended just now, and the most that were under way meanwhile."""
+        if at_once > 1:
+            self._overlapped_ns = now_ns
         for duration_ns in durations_ns:
             if len(self._ended) == MOST:
                 self._drop()
@@ -59,6 +63,7 @@ class Latency:
         self.kind = kind
         self._ended.clear()
         self._sorted_ns.clear()
+        self._overlapped_ns = -SPAN_NS
 
     @property
     def count(self) -> int:
@@ -82,6 +87,16 @@ class Latency:
             return 0.0
         span_ns = self._ended[-1][0] - self._ended[0][0]
         return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
+
+    def is_serial(self, now_ns: int) -> bool:
+        """Each begins after the one before has ended, as far as requests of one process tell.
+
+        Marked ones may overlap: that they do not is told where many would if they came by chance.
+        """
+        if self.kind is not RequestKind.MARKED:
+            return True
+        overlaps = self.rate * sum(self._sorted_ns) / 1e9  # that are to be expected then
+        return now_ns - self._overlapped_ns > SPAN_NS and overlaps > NO_CHANCE
 
     def steady_rate(self, span_ns: int, now_ns: int) -> tuple[float, int]:
         """The rate of the newest requests, and of how many that is told; (0, 0) = not known.

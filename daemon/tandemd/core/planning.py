@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
-from tandemd.core.latency import RequestKind
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.pauses import iterations_of_request, pause_ns
 from tandemd.core.planner import alternatives
@@ -113,7 +112,7 @@ def _worker(
         rate=rate,
         rate_count=rate_count,
         times=iterations_of_request(job, here_ns),
-        is_serial=len(job.processes) == 1 and job.latency.kind is not RequestKind.MARKED,
+        is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
         pause_ns=pause_ns(job, here_ns),
         groups=_groups(job, group, gpu, options, said),
         share=0.0 if divides_space(group.gpus, options) else said,

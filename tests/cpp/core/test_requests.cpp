@@ -104,6 +104,12 @@ TEST(requests_that_are_marked_win_and_may_overlap) {
   finder.rest(30 * kMs);
   CHECK((finder.take_durations() == Durations{3 * kMs, 4 * kMs}));
   CHECK(finder.kind() == RequestKind::kMarked);
+  CHECK(finder.take_most_open() == 2);
+  finder.take(mark(kBegin, 31 * kMs, 3));
+  CHECK(finder.take_most_open() == 1);
+  finder.take(mark(kEnd, 32 * kMs, 3));
+  finder.take(mark(kBegin, 33 * kMs, 4));
+  CHECK(finder.take_most_open() == 1);
 }
 
 TEST(over_lost_records_nothing_is_measured) {

@@ -6,7 +6,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
 from tandemd.core.explain_scaling import scaling_lines
 from tandemd.core.interference import Features, Interference, Neighbour, Trial
-from tandemd.core.latency import RequestKind
+from tandemd.core.latency import SPAN_NS, RequestKind
 from tandemd.core.model import Bound, Mix, Options, SmSet, Split
 from tandemd.core.planning import how_to, outlook
 from tandemd.core.scaling import Curve
@@ -99,6 +99,37 @@ def test_steps_and_bursts_of_one_process_are_one_at_a_time(talk, kind):
 
     talk.attach(2, job_id=1)
     assert not seen(talk).scene.workers["j-1"].is_serial
+
+
+@pytest.mark.parametrize(
+    ("requests", "at_once", "is_serial"), [(30, 1, True), (30, 2, False), (9, 1, False)]
+)
+def test_marked_requests_are_one_at_a_time_if_so_many_would_overlap_by_chance(
+    talk, requests, at_once, is_serial
+):
+    """They take half of the time: of 30 that came by chance 15 would find another."""
+    talk.attach(1, LATENCY, slo_p99_ns=50 * MS)
+    for number in range(requests):
+        talk.now_ns += 10 * MS
+        talk.say(
+            RequestsServed(
+                now_ns=talk.now_ns,
+                process_id=1,
+                kind=RequestKind.MARKED,
+                durations_ns=(5 * MS,),
+                at_once=at_once if number == 3 else 1,
+            )
+        )
+
+    assert seen(talk).scene.workers["j-1"].is_serial is is_serial
+
+    talk.now_ns += SPAN_NS + MS
+    talk.say(
+        RequestsServed(
+            now_ns=talk.now_ns, process_id=1, kind=RequestKind.MARKED, durations_ns=(5 * MS,)
+        )
+    )
+    assert not seen(talk).scene.workers["j-1"].is_serial  # nobody knows any more
 
 
 def test_the_plans_are_the_planners(talk):

@@ -1,0 +1,38 @@
+"""Constant load: requests that come by chance, and training; on the virtual clock."""
+
+import ctypes
+from random import Random
+
+from cuda.bindings import driver as cu
+from gpu import ok
+from waiting import CLOCK, NON_BLOCKING
+
+import tandem
+
+SHARED_BYTES = 48 << 10  # four blocks fit on an SM
+
+
+def compute(gpu, blocks: int) -> None:
+    """To its end; 2,500 blocks take 2 ms on all SMs."""
+    if not hasattr(gpu, "divisible"):
+        gpu.divisible, gpu.stream = gpu.function("divisible"), ok(cu.cuStreamCreate(NON_BLOCKING))
+    where = (SHARED_BYTES, gpu.stream, ((), ()), 0)
+    ok(cu.cuLaunchKernel(gpu.divisible, blocks, 1, 1, 1, 1, 1, *where))
+    ok(cu.cuStreamSynchronize(gpu.stream))
+
+
+def train(gpu, blocks: int) -> None:
+    """An iteration."""
+    compute(gpu, blocks)
+    tandem.step()
+
+
+def serve(gpu, blocks: int, *, rate: float, seed: int, seconds: float) -> int:
+    """Requests one after the other, the sooner the more have come meanwhile; when it ended, ns."""
+    chance, answer = Random(seed), tandem.slo(p99_ms=1)(compute)
+    due_ns = CLOCK.softgpu_now_ns()
+    end_ns = due_ns + seconds * 1e9
+    while (due_ns := due_ns + int(chance.expovariate(rate) * 1e9)) < end_ns:
+        CLOCK.softgpu_wait_until_ns(ctypes.c_uint64(due_ns))
+        answer(gpu, max(1, int(blocks * chance.lognormvariate(0, 0.2))))
+    return CLOCK.softgpu_now_ns()

@@ -1,0 +1,68 @@
+"""Three jobs under constant load: sizes and plans come to rest, and stay. On the virtual clock.
+
+Requests come by chance, and are larger or smaller by chance. Settling is bounded by what there is
+to try, some windows for each size of each job and each plan: 40 windows
+(tests/property/test_steady_model.py has other loads, and shares of time).
+"""
+
+from itertools import groupby
+
+import pytest
+from running_job import HERE
+
+from tandem import softgpu
+
+pytestmark = pytest.mark.slow
+
+WINDOW_S = 0.5
+SETTLING_S, CONSTANT_S = 40 * WINDOW_S, 60
+TRAINED_BLOCKS = 25_000  # 20 ms on all SMs
+SERVERS = {"often": (2_500, 25.0, 20), "rarely": (7_500, 6.0, 80)}  # blocks, 1/s, SLO in ms
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "steady.so"
+    softgpu.compile_kernels(HERE / "steady.cu", path)
+    return path
+
+
+def play(place):
+    """Everything for as long as it takes to settle, and to see that nothing changes."""
+    place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
+    config = place.folder / "config.toml"
+    config.write_text(
+        '[scheduler]\npolicy = "fair"\nprobe_sets = false\nquantum_ms = 5\n'
+        '[gpu."*"]\nmode = "mps+green"\n'
+        f'[partition]\ntuner = "on"\nplanner = "on"\nwindow_s = {WINDOW_S}\n'
+    )
+    place.start_daemon("--config", str(config))
+    trainer = place.job("trainer")
+    jobs = {
+        name: place.job(name, "--slo", f"p99={slo_ms}ms")
+        for name, (_, _, slo_ms) in SERVERS.items()
+    }
+    trainer.start(f"for_ever(lambda: __import__('steady').train(gpu, {TRAINED_BLOCKS}))")
+    assert trainer.result() == "going"
+    for seed, (name, (blocks, rate, _)) in enumerate(SERVERS.items()):
+        facts = f"{blocks}, rate={rate}, seed={seed}, seconds={SETTLING_S + CONSTANT_S}"
+        jobs[name].start(f"__import__('steady').serve(gpu, {facts})")
+    end_ns = min(job.result() for job in jobs.values())
+    return [trainer, *jobs.values()], end_ns - CONSTANT_S * 1_000_000_000, end_ns
+
+
+def sets(place, job):
+    """In which its kernels ran, one after the other: when from, stream of the driver's, and SMs."""
+    rows = sorted(place.ran(job.pid), key=lambda row: row["t_start_ns"])
+    kernels = [row for row in rows if row["name"] == "divisible"]
+    runs = groupby(kernels, key=lambda row: (row["stream"], row["sms"]))
+    return [(next(run)["t_start_ns"], *where) for where, run in runs]
+
+
+def test_on_sets_of_sms_by_plan_nothing_changes_for_a_minute(fresh_place):
+    jobs, since_ns, until_ns = play(fresh_place)
+
+    found = {job.name: sets(fresh_place, job) for job in jobs}
+    assert any(len(one) > 1 for one in found.values())  # it was not right from the beginning
+    late = [at_ns for one in found.values() for at_ns, *_ in one if since_ns < at_ns < until_ns]
+    assert not late, found
