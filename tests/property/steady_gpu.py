@@ -84,6 +84,7 @@ class Steady:
         )
         loads = loads_of(self.chance, self.chance.randint(1, 3 if green else 2))
         self.loads = dict(enumerate(loads, start=1))
+        self.under_way = dict.fromkeys(self.loads, 0)
         self.coming, self.free_ns, self.sizes, self.changes = [], {}, None, []
         for number, load in self.loads.items():
             spec = JobSpec(slo_p99_ns=load.slo_ns)
@@ -111,8 +112,14 @@ class Steady:
                 self.answer(number)
                 self.expect(number)
             elif what == "end":
-                kind, durations_ns = RequestKind.MARKED, (took_ns,)
-                self.tell(RequestsServed, process_id=number, kind=kind, durations_ns=durations_ns)
+                self.tell(
+                    RequestsServed,
+                    process_id=number,
+                    kind=RequestKind.MARKED,
+                    durations_ns=(took_ns,),
+                    at_once=self.under_way[number],
+                )
+                self.under_way[number] -= 1
             else:
                 self.tell(Ticked)
                 self.push(TICK_NS, "tick")
@@ -140,6 +147,7 @@ class Steady:
         takes_ns = load.takes_ns(sms) / part * self.chance.lognormvariate(0, 0.1)
         begin_ns = max(self.now_ns, self.free_ns.get(queue, 0)) + self.turn_ns(job)
         if begin_ns - self.now_ns < PATIENCE_NS:
+            self.under_way[number] += 1
             self.free_ns[queue] = end_ns = int(begin_ns + takes_ns)
             self.push(end_ns - self.now_ns, "end", number, end_ns - self.now_ns)
 

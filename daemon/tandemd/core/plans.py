@@ -14,7 +14,9 @@ of one that answers requests at a rate, the part of them that it answers.
     requests    come to a part by chance, and are answered in order of arrival; p99 is that of a
                 queue with one server (M/G/1) whose waits are taken to be exponential, as they are
                 under load (Kingman 1962), behind a turn that is under way. Of who has one at a time
-                none waits for another of its own: the next begins after it
+                none waits for another of its own, for the next begins after it; and others wait for
+                one of it at most, however often they come, and for what comes by chance meanwhile:
+                so long in all where that is less
     the rest    what requests leave of a part goes to its other jobs: who said a share of the time
                 has that, the others the rest by weight; what one has no use for goes to the others
                 (max-min fairness; Bertsekas and Gallager, Data Networks, section 6.5)
@@ -71,6 +73,7 @@ class Part:
 
 
 Plan = tuple[Part, ...]
+_Ask = tuple[float, float]  # requests a second, and what one takes, ns
 Seat = tuple[str, int]  # a job, and the groups of the part that it is in
 
 
@@ -140,22 +143,40 @@ class Scene:
         takes_ns = {name: self._takes_ns(name, sms) * slowdowns[name] for name in part.members}
         asked = {n: (self.workers[n].rate, takes_ns[n]) for n in part.members}
         use = sum(rate * ns / 1e9 for rate, ns in asked.values())
-        squares = sum(rate * ns * ns for rate, ns in asked.values())
-        turn_ns = self._turn_ns(takes_ns)
+        turn_ns, wait_of = self._turn_ns(takes_ns), self._waits(asked)
         grants = self._grants(part, max(0.0, 1 - use), takes_ns)
         found: list[tuple[str, Forecast]] = []
         for name in part.members:
             worker = self.workers[name]
             if worker.rate:
-                rate, ns = asked[name] if worker.is_serial else (0.0, 0.0)
-                wait_ns = _p99_wait_ns(use - rate * ns / 1e9, squares - rate * ns * ns)
-                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_ns + turn_ns
+                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_of(name) + turn_ns
             else:
                 p99_ns = takes_ns[name] / grants[name] if grants[name] else inf
                 progress = worker.solo_ns / p99_ns
             forecast = Forecast(progress=progress, p99_ns=p99_ns, slowdown=slowdowns[name])
             found.append((name, forecast))
         return found
+
+    def _waits(self, asked: Mapping[str, _Ask]) -> Callable[[str], float]:
+        """The p99 of what a request of each job waits for others.
+
+        `asked`: requests a second of each, and what one takes.
+        """
+        serial = {n for n in asked if self.workers[n].rate and self.workers[n].is_serial}
+        every = _sums(asked.values())
+        chance = _sums(each for name, each in asked.items() if name not in serial)
+        one_each_ns = sum(asked[name][1] for name in serial)
+
+        def of(name: str) -> float:
+            own = asked[name] if name in serial else (0.0, 0.0)
+            (use, squares), (own_use, own_squares) = every, _sums([own])
+            wait_ns = _p99_wait_ns(use - own_use, squares - own_squares)
+            left = 1 - chance[0]
+            if not serial or left <= 0:
+                return wait_ns
+            return min(wait_ns, _p99_wait_ns(*chance) + (one_each_ns - own[1]) / left)
+
+        return of
 
     def _takes_ns(self, name: str, sms: int) -> float:
         """Of the time of a part, by an iteration or a request."""
@@ -223,6 +244,13 @@ def _max_min(
         given[name] = min(demands[name], left * weights[name] / waiting.pop())
         left -= given[name]
     return given
+
+
+def _sums(asked: Iterable[_Ask]) -> tuple[float, float]:
+    """Of a second, the time that requests take; and of their squares."""
+    known = list(asked)
+    squares = sum(rate * ns * ns for rate, ns in known)
+    return sum(rate * ns / 1e9 for rate, ns in known), squares
 
 
 def _p99_wait_ns(use: float, squares: float) -> float:

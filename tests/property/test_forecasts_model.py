@@ -1,0 +1,89 @@
+"""What is foretold of requests, beside a queue that is played: by chance, and one at a time.
+
+Forecasts take waits to be exponential, and say nothing of how many of those who come one at a time
+come right behind their last one: so they are held to half of what is measured, and twice, no more.
+Where all come one at a time there is nothing of chance in the longest wait, and they are exact.
+"""
+
+import heapq
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from tandemd.core.interference import Interference
+from tandemd.core.latency import percentile_ns
+from tandemd.core.plans import Gpu, Part, Scene, Worker
+
+MS, SPAN_S = 1_000_000, 400
+QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down
+
+
+@dataclass(frozen=True)
+class Client:
+    """Asks so often; one that is serial thinks for so long, after its answer."""
+
+    ms: float  # that a request takes
+    rate: float
+    is_serial: bool = False
+
+
+def measured(clients):
+    """What each request took, in order of arrival."""
+    chance, free_s, took = Random(1), 0.0, {name: [] for name in clients}
+    coming = [(chance.expovariate(client.rate), name) for name, client in clients.items()]
+    heapq.heapify(coming)
+    while coming[0][0] < SPAN_S:
+        at_s, name = heapq.heappop(coming)
+        client = clients[name]
+        free_s = max(at_s, free_s) + client.ms / 1e3
+        took[name].append(int((free_s - at_s) * 1e9))
+        again_s = (free_s if client.is_serial else at_s) + chance.expovariate(client.rate)
+        heapq.heappush(coming, (again_s, name))
+    return took
+
+
+def off(*clients):
+    """Forecast over measurement of the p99 of each, where all take turns; rates are as measured."""
+    known = {str(number): client for number, client in enumerate(clients)}
+    took = measured(known)
+    workers = {
+        name: Worker(
+            name=name,
+            solo_ns=client.ms * MS,
+            at=lambda _, ms=client.ms: ms * MS,
+            rate=len(took[name]) / SPAN_S,
+            is_serial=client.is_serial,
+        )
+        for name, client in known.items()
+    }
+    foretold = Scene(workers, Gpu(groups=1, sms_of_group=8), QUIET).value((Part(1, tuple(known)),))
+    return [foretold.forecasts[n].p99_ns / percentile_ns(took[n], 0.99) for n in known]
+
+
+@pytest.mark.parametrize("ms", [4, 10])
+@pytest.mark.parametrize("thinks_ms", [2, 20])
+def test_one_at_a_time_among_such_waits_for_one_of_each_other_at_most(ms, thinks_ms):
+    rate = 1000 / thinks_ms
+    clients = [Client(10, rate, is_serial=True), Client(ms, rate, is_serial=True)]
+
+    assert off(clients[0]) == [pytest.approx(1)]
+    assert off(*clients) == pytest.approx([1, 1], abs=0.05)
+
+
+@pytest.mark.parametrize("use", [0.1, 0.3, 0.5, 0.7])
+@pytest.mark.parametrize(("serial_ms", "chance_ms"), [(10, 4), (4, 10), (4, 4)])
+@pytest.mark.parametrize("thinks_ms", [2, 20])
+def test_one_at_a_time_beside_requests_by_chance(use, serial_ms, chance_ms, thinks_ms):
+    serial = Client(serial_ms, 1000 / thinks_ms, is_serial=True)
+
+    found = off(serial, Client(chance_ms, 1000 * use / chance_ms))
+
+    assert all(0.5 < each < 2 for each in found), found
+
+
+@pytest.mark.parametrize("use", [0.2, 0.5, 0.8])
+def test_requests_by_chance_alone(use):
+    (found,) = off(Client(10, 100 * use))
+
+    assert 0.9 < found < 1.4
