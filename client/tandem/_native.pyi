@@ -363,7 +363,8 @@ class Poller:
 
         How they were told (0 bursts of work, 1 marked steps, 2 marked requests) and how long each
         took, ns, in order of their ends: the newest 1,024; and the most marked ones that were under
-        way at once. None: the process is not polled. Until the next call one that takes longer than `limit_ns` is notable; 0: none is.
+        way at once. None: the process is not polled. Until the next call one that takes longer than
+        `limit_ns` is notable; 0: none is.
         """
 
 @final

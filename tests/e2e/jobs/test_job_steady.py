@@ -12,7 +12,7 @@ from running_job import HERE
 
 from tandem import softgpu
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # of real time, of a busy machine
 
 WINDOW_S = 0.5
 SETTLING_S, CONSTANT_S = 40 * WINDOW_S, 60
