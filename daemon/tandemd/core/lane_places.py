@@ -15,6 +15,10 @@ Rules
    as held for good.
 
 Groups on several GPUs, and on GPUs whose size is not known, are left alone.
+
+Only what may come out differently than at the last look is looked at: the groups of which there is
+news, and those whose turn is about to end; all of them once more after anything about the lanes has
+changed, since who may come or run, and with how much, depends on the others.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from dataclasses import dataclass, field
 from tandemd.core.errors import NeverFitsError
 from tandemd.core.events import Action, SetLane, SetStepLimit
 from tandemd.core.lanes import Lanes, Need
+from tandemd.core.memories import equal_parts
 from tandemd.core.memory_line import held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, JobSpec, Options, Process, Usage
 from tandemd.core.words import size_of
@@ -42,6 +47,7 @@ class Standing:
 
     group: Group
     gpu: int
+    number: int  # in order of asking
     lanes: Lanes
     is_known: bool  # what it needs, by its word or measured
     promise: Need | None  # the newest word of it that was taken
@@ -49,6 +55,16 @@ class Standing:
     charged_ns: int  # of the GPU time it was served, what its lane has heard of
     split_ns: int | None = None  # since when some of its processes stand, and others do not
     ended_ns: int | None = None  # when its iteration was seen to end; it has yet to drain
+
+    @property
+    def is_ending(self) -> bool:
+        """What comes of it is a matter of time."""
+        return self.split_ns is not None or self.ended_ns is not None
+
+    @property
+    def turn(self) -> tuple[int | None, int | None, dict[int, int]]:
+        """All that a look at it may change that the next one depends on, but for its lane."""
+        return self.split_ns, self.ended_ns, self.steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +86,10 @@ class LanePlaces:
         self._told: dict[int, int] = {}  # process -> where it stops; 0 = nowhere
         self._leaving: list[Leaving] = []
         self._known_gpus: frozenset[int] = frozenset()  # of known size
+        self._numbers = 0
+        self._noted: dict[GroupKey, Standing] = {}  # to be looked at
+        self._is_news = True  # all are
+        self._is_untold = False
 
     @property
     def is_used(self) -> bool:
@@ -88,31 +108,75 @@ class LanePlaces:
     ) -> bool:
         """Let in, bar and unbar; whether anything of that changed.
 
-        `are_others`: groups may have come, gone or be elsewhere since the last time.
+        `are_others`: groups may have come, gone or be elsewhere since the last time, or `options`
+        are others.
         """
-        for lanes in self._lanes.values():
-            lanes.order = options.lane_order
-        self._leaving = [gone for gone in self._leaving if now_ns < gone.until_ns]
-        self._reserve(groups.values())
-        if are_others or capacity_bytes.keys() != self._known_gpus:
+        before = self._changes
+        are_others |= capacity_bytes.keys() != self._known_gpus
+        leaving = [gone for gone in self._leaving if now_ns < gone.until_ns]
+        whole = are_others or self._is_news or len(leaving) < len(self._leaving)
+        self._leaving = leaving
+        if whole:
+            self._reserve(groups.values(), options)
+        if are_others:
             self._known_gpus = frozenset(capacity_bytes)
-            self._admit(groups, capacity_bytes, options, remaining_ns)
-        for standing in self._standing.values():
+            self._admit(groups, equal_parts(capacity_bytes), options, remaining_ns)
+        looked, turns = [], []
+        for standing in self._to_look_at(whole=whole):
+            looked.append(standing)
+            turns.append(standing.turn)
             self._progress(standing, now_ns, options)
-        draining = any(standing.ended_ns is not None for standing in self._standing.values())
-        splits_ns = [standing.split_ns for standing in self._standing.values()]
+        self.wake_at_ns = self._next_look_ns(looked, options, now_ns)
+        self._is_news = self._changes != before
+        settled = self._standing.values() if self._is_news else looked
+        are_beside = {gpu: options.overlaps([gpu]) for gpu in self._lanes}
+        changes = [_settle(one, is_beside=are_beside[one.gpu]) for one in settled]
+        moved = [one for one, turn in zip(looked, turns, strict=True) if one.turn != turn]
+        self._is_untold |= whole or self._is_news or bool(moved)
+        ending = [one for one in looked if one.is_ending]
+        self._noted = {one.group.key: one for one in (*moved, *ending)}
+        return any(changes)
+
+    def note(self, group: Group) -> None:
+        """A fact of the group changed; `decide` will look at it."""
+        if (standing := self._standing.get(group.key)) is not None:
+            self._noted[group.key] = standing
+
+    def note_memory(self) -> None:
+        """The driver said something else of what processes hold."""
+        self._is_news = True
+
+    @property
+    def _changes(self) -> int:
+        return sum(lanes.changes for lanes in self._lanes.values())
+
+    def _to_look_at(self, *, whole: bool) -> Iterator[Standing]:
+        """All, or those noted, and all behind the first of them that changes the lanes."""
+        after = 0
+        if not whole:
+            before = self._changes
+            for standing in sorted(self._noted.values(), key=lambda one: one.number):
+                yield standing
+                if self._changes != before:
+                    after = standing.number
+                    break
+            else:
+                return
+        yield from (one for one in self._standing.values() if one.number > after)
+
+    def _next_look_ns(self, looked: list[Standing], options: Options, now_ns: int) -> int | None:
+        splits_ns = [standing.split_ns for standing in looked]
         looks_ns = [gone.until_ns for gone in self._leaving]
         looks_ns += [split_ns + options.drain_ns for split_ns in splits_ns if split_ns is not None]
-        looks_ns += [now_ns + LOOK_AGAIN_NS] * draining
-        self.wake_at_ns = min(looks_ns, default=None)
-        are_beside = {gpu: options.overlaps([gpu]) for gpu in self._lanes}
-        changes = [_settle(one, is_beside=are_beside[one.gpu]) for one in self._standing.values()]
-        return any(changes)
+        looks_ns += [now_ns + LOOK_AGAIN_NS for one in looked if one.ended_ns is not None]
+        return min(looks_ns, default=None)
 
     def give_up(self, groups: Iterable[Group]) -> None:
         """Another policy decides: nobody is barred any more."""
         self._lanes.clear()
         self._standing.clear()
+        self._noted.clear()
+        self._is_news = self._is_untold = True
         self.wake_at_ns = None
         for group in groups:
             group.barred, group.memory_limit_bytes, group.is_beside = False, NO_LIMIT, False
@@ -148,8 +212,12 @@ class LanePlaces:
             return None
         return f"it would stand in line: no gpu has room for {_told(need)} now"
 
-    def tell(self, processes: Mapping[int, Process]) -> Iterator[Action]:
+    def tell(self, processes: Mapping[int, Process]) -> Iterable[Action]:
         """Behind the gates: who waits at the end of an iteration finds its own closed."""
+        is_untold, self._is_untold = self._is_untold, False
+        return self._tell(processes) if is_untold else ()
+
+    def _tell(self, processes: Mapping[int, Process]) -> Iterator[Action]:
         wanted = {
             process_id: standing.steps.get(process_id, 0)
             for standing in self._standing.values()
@@ -210,9 +278,11 @@ class LanePlaces:
                 remaining_ns=remaining_ns,
                 served_ns=served_ns,
             )
+        self._numbers += 1
         self._standing[group.key] = Standing(
             group=group,
             gpu=gpu,
+            number=self._numbers,
             lanes=lanes,
             is_known=need is not None,
             promise=need,
@@ -225,7 +295,7 @@ class LanePlaces:
         group = standing.group
         group.barred, group.memory_limit_bytes, group.is_beside = False, NO_LIMIT, False
 
-    def _reserve(self, groups: Iterable[Group]) -> None:
+    def _reserve(self, groups: Iterable[Group], options: Options) -> None:
         """Contexts and code count as the driver says; before it was asked, as the most of any."""
         beyond_bytes: dict[int, list[int | None]] = {}
         for group in groups:
@@ -235,6 +305,7 @@ class LanePlaces:
             known = [size for size in beyond_bytes.get(gpu, []) if size is not None]
             unknown = len(beyond_bytes.get(gpu, [])) - len(known)
             leaving = [gone.size_bytes for gone in self._leaving if gone.gpu == gpu]
+            lanes.order = options.lane_order
             lanes.reserved_bytes = sum(known + leaving) + unknown * max(known, default=0)
             lanes.look()
 
@@ -316,7 +387,8 @@ def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
     elif standing.split_ns is None:
         standing.split_ns = now_ns
     elif now_ns - standing.split_ns >= options.drain_ns:  # the others may wait for them
-        standing.steps |= {usage.process_id: usage.steps + 1 for usage in stopped}
+        let_on = {usage.process_id: usage.steps + 1 for usage in stopped}
+        standing.steps = standing.steps | let_on
         standing.split_ns = None
     return bool(stopped) and not others
 

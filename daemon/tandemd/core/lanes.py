@@ -141,6 +141,7 @@ class Lanes:
         self.capacity_bytes = capacity_bytes
         self.reserved_bytes = 0  # of these, for what is no member's: contexts, and others' memory
         self.order = order  # one of ORDERS; may be changed
+        self.changes = 0  # so far: of who is where, needs what, and may run
         self._arrivals = 0
         self._numbers = 0
         self._line: dict[GroupKey, Member] = {}
@@ -273,16 +274,20 @@ class Lanes:
             served_ns=served_ns,
         )
         self._arrivals += 1
+        self.changes += 1
         return Outcome(admitted=self._admit())
 
     def look(self) -> Outcome:
         """There may be more room than there was: less is reserved."""
-        return Outcome(admitted=self._admit(), begun=self._turns())
+        outcome = Outcome(admitted=self._admit(), begun=self._turns())
+        self.changes += bool(outcome.admitted or outcome.begun)
+        return outcome
 
     def want(self, key: GroupKey) -> Outcome:
         """A member wants to run an iteration, or another one: now, or when its lane comes to it."""
         lane = self._of[key]
         lane.wanting[key] = lane.members[key]
+        self.changes += 1
         return Outcome(begun=self._turns())
 
     def end(self, key: GroupKey, *, spent_ns: int = 0) -> Outcome:
@@ -295,6 +300,7 @@ class Lanes:
         member = lane.members[key]
         if lane.running is not member:
             raise ValueError(f"group {key} runs no iteration")
+        self.changes += 1
         member.served_ns += spent_ns
         member.remaining_ns = max(0, member.remaining_ns - spent_ns)
         lane.running = None
@@ -308,6 +314,7 @@ class Lanes:
         turns, or need no less than before, and no more than `could_grow` says.
         """
         lane = self._of.get(key)
+        self.changes += 1
         if lane is None:
             self._line[key].need = need
             return Outcome(admitted=self._admit())
@@ -328,6 +335,7 @@ class Lanes:
 
     def leave(self, key: GroupKey) -> Outcome:
         """Somebody is gone, with all its memory, or does not want to come any more."""
+        self.changes += 1
         if self._line.pop(key, None) is not None:
             return Outcome(admitted=self._admit())
         lane = self._of.pop(key)

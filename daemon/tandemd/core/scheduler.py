@@ -235,7 +235,7 @@ class Scheduler:
             if group.wants and not wanted:
                 self._forget_old_credit(group)
             ring = self._home[group.key]
-            self.turns[ring].note(group)
+            self._note(group)
             self._touched.add(ring)
         return views
 
@@ -733,10 +733,16 @@ class Scheduler:
             return  # everybody will be looked at
         ring = self._home[group.key]
         turns = self.turns[ring]
-        turns.note(group)
+        self._note(group)
         stepped &= group.reopened_steps is not None or turns.holder == group.key
         if (wanted, was_busy) != (group.wants, group.busy) or stepped:
             self._touched.add(ring)
+
+    def _note(self, group: Group) -> None:
+        """Whoever decides about it will look at it."""
+        self.turns[self._home[group.key]].note(group)
+        if self.policy.by_lanes:
+            self.lanes.note(group)
 
     def _forget_old_credit(self, group: Group) -> None:
         """Idle time is not saved up: at most two quanta before the others."""
@@ -780,8 +786,10 @@ class Scheduler:
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs)
+            self.lanes.note_memory()
             return
         if isinstance(event, ProcessCheckpointed):
+            self.lanes.note_memory()
             if (moved := self.checkpoints.take(event)) is not None:
                 self._note_where_memory_is(moved, event.now_ns, actions)
             return
@@ -845,11 +853,11 @@ class Scheduler:
     def _pace(self, now_ns: int) -> list[Action]:
         """Who goes on beside others; before, whom the policy does not hold any more is let go."""
         pace = self._pace_of_policy
-        is_used = self.shifts.is_used or self.phases.is_used or self.lanes.is_used
-        if pace is Pace.FREE and not is_used:
+        are_left = self.lanes.is_used and not self.policy.by_lanes
+        if pace is Pace.FREE and not (are_left or self.shifts.is_used or self.phases.is_used):
             return []  # as in most decisions
         actions: list[Action] = []
-        if not self.policy.by_lanes:
+        if are_left:
             actions += self.lanes.tell(self.processes)
         if pace is Pace.PHASES:
             return [*actions, *self._shift_iterations(now_ns), *self._gate_phases(now_ns)]
@@ -882,14 +890,14 @@ class Scheduler:
             _refresh(group, now_ns, self.options)
             ring = self._home.get(group.key)
             if ring in self.turns and not self._structure_changed:
-                self.turns[ring].note(group)
+                self._note(group)
                 self._touched.add(ring)
 
     def _settle_lanes(self, now_ns: int) -> None:
         if self.policy.by_lanes:
             self._structure_changed |= self.lanes.decide(
                 self.groups,
-                equal_parts(self.memory.line.capacity_bytes),
+                self.memory.line.capacity_bytes,
                 self.options,
                 now_ns,
                 are_others=self._structure_changed,
