@@ -248,7 +248,7 @@ class Daemon:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
         self._asker = Asker()
         self._proofs = SetProofs(
-            environment=self._environment_of_proofs,
+            environment=self._environment_of_proof,
             tell=self._tell_of_sets,
             ask=self._asker,
             at_once=clock.is_virtual,
@@ -347,17 +347,22 @@ class Daemon:
 
     def _tell_of_sets(self) -> None:
         def apply() -> None:
-            scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
-            options = self._with_sets(scheduler.options)
-            if options == scheduler.options:
-                return
-            for action in scheduler.change_options(options, now_ns=now_ns):
-                self._loop.perform(action)
+            self._go_on_with(self._with_sets(self._loop.scheduler.options))
 
         self._loop.post(apply)
 
-    def _environment_of_proofs(self) -> dict[str, str]:
-        return {**os.environ, **(self._mps.variables() if self._mps else {})}
+    def _go_on_with(self, options: Options) -> None:
+        """If they are others than before. The core thread alone."""
+        scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
+        if options != scheduler.options:
+            for action in scheduler.change_options(options, now_ns=now_ns):
+                self._loop.perform(action)
+
+    def _environment_of_proof(self, gpu: Gpu) -> dict[str, str] | None:
+        if self._mps is None or has_own_mps(gpu, os.environ):
+            return dict(os.environ)
+        place = self._mps.variables()
+        return {**os.environ, **place} if place else None
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         info = self._sessions.info.get(action.process_id)
@@ -421,10 +426,8 @@ class Daemon:
             scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
             gpus = mps_gpus | scheduler.options.mps_gpus
             self._loop.handle(SubstrateFailed(now_ns=now_ns, gpus=gpus, what=what))
-            if mps_gpus != scheduler.options.mps_gpus:
-                options = self._with_sets(replace(scheduler.options, mps_gpus=mps_gpus))
-                for action in scheduler.change_options(options, now_ns=now_ns):
-                    self._loop.perform(action)
+            # What is known of sets, too: while there was no MPS somebody may have told of none.
+            self._go_on_with(self._with_sets(replace(scheduler.options, mps_gpus=mps_gpus)))
 
         self._loop.post(apply)
 

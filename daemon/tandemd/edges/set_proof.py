@@ -47,6 +47,7 @@ class Proof:
 
 
 UNDER_WAY = Proof(is_final=False)
+NOT_READY = Proof(None, "mps is not ready", is_final=False)
 Ask = Callable[[Mapping[str, str]], Proof]
 
 
@@ -112,24 +113,25 @@ class _Case:
     """One GPU; under the lock of all."""
 
     gpu: Gpu
+    is_wanted: bool = True  # else what has come out is kept, and no more is tried
     proof: Proof = UNDER_WAY
     due_s: float = 0.0  # of the monotonic clock
     pause_s: float = PAUSE_S
 
 
 class SetProofs:
-    """Of all GPUs for which somebody wants sets. All but `run` is for any thread."""
+    """Of the GPUs for which sets are wanted. All but `run` is for any thread."""
 
     def __init__(
         self,
         *,
-        environment: Callable[[], Mapping[str, str]],
+        environment: Callable[[Gpu], Mapping[str, str] | None],
         tell: Callable[[], None],
         ask: Ask,
         at_once: bool,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`environment`: that of a program on these GPUs.
+        """`environment`: that of a program on this GPU; None: MPS is not ready for any.
 
         `tell` hears that something else is known now.
 
@@ -145,11 +147,13 @@ class SetProofs:
         self._stopping = False
 
     def want(self, gpus: Iterable[Gpu], *, again: bool = False) -> None:
-        """Have these proved; `again`: also those where nobody answered, without a pause."""
+        """Have these proved, and no others; `again`: where nobody answered without a pause."""
         with self._changed:
+            for known in self._cases.values():
+                known.is_wanted = False
             for gpu in gpus:
                 wanted = self._cases.setdefault(gpu.uuid_text, _Case(gpu))
-                wanted.gpu = gpu
+                wanted.gpu, wanted.is_wanted = gpu, True
                 if again and not wanted.proof.is_final:
                     wanted.proof, wanted.due_s, wanted.pause_s = UNDER_WAY, 0.0, PAUSE_S
             self._changed.notify_all()
@@ -158,7 +162,7 @@ class SetProofs:
                 self._prove(case)
 
     def of(self, gpus: Iterable[Gpu]) -> dict[int, Proof]:
-        """What is known of those that are wanted, by index."""
+        """What is known of those that are, or were, wanted, by index."""
         with self._changed:
             cases = {gpu.index: self._cases.get(gpu.uuid_text) for gpu in gpus}
             return {index: case.proof for index, case in cases.items() if case is not None}
@@ -192,18 +196,23 @@ class SetProofs:
         open_cases = [
             case
             for case in self._cases.values()
-            if case.proof.is_under_way or not (case.proof.is_final or new_alone)
+            if case.is_wanted
+            and (case.proof.is_under_way or not (case.proof.is_final or new_alone))
         ]
         return min(open_cases, key=lambda case: case.due_s, default=None)
 
     def _prove(self, case: _Case) -> None:
-        environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": case.gpu.uuid_text}
-        proof = self._ask(environment)
+        own = self._environment(case.gpu)
+        proof = NOT_READY  # without it the two would take turns, which proves nothing
+        if own is not None:
+            proof = self._ask({**own, "CUDA_VISIBLE_DEVICES": case.gpu.uuid_text})
         with self._changed:
             case.due_s = self._now_s() + case.pause_s
             case.pause_s = min(2 * case.pause_s, LONGEST_PAUSE_S)
             case.proof = proof
-        _log(case.gpu, proof)
+            is_wanted = case.is_wanted
+        if is_wanted:
+            _log(case.gpu, proof)
 
 
 def _log(gpu: Gpu, proof: Proof) -> None:

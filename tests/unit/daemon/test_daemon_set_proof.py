@@ -3,6 +3,9 @@
 import threading
 from types import SimpleNamespace
 
+import pytest
+import structlog
+
 from tandemd.core.model import Split
 from tandemd.edges.set_proof import EndedError, Proof, SetProofs
 
@@ -29,8 +32,9 @@ class Pauses(threading.Condition):
         return True
 
 
-def proofs(*answers, at_once=False):
+def proofs(*answers, at_once=False, environments=()):
     """Of these answers, one after the other; what is told meanwhile, and who was asked."""
+    first = list(environments)
     pauses, told, asked, left = Pauses(), [], [], list(answers)
 
     def ask(environment):
@@ -40,7 +44,7 @@ def proofs(*answers, at_once=False):
         return left.pop(0)
 
     made = SetProofs(
-        environment=lambda: {"WHERE": "mps"},
+        environment=lambda _: first.pop(0) if first else {"WHERE": "mps"},
         tell=lambda: told.append(made.of([FIRST, SECOND])),
         ask=ask,
         at_once=at_once,
@@ -59,7 +63,7 @@ def test_nobody_waits_for_a_proof():
         return SETS
 
     told = threading.Event()
-    made = SetProofs(environment=dict, tell=told.set, ask=ask, at_once=False)
+    made = SetProofs(environment=lambda _: {}, tell=told.set, ask=ask, at_once=False)
     thread = threading.Thread(target=made.run)
     thread.start()
 
@@ -145,3 +149,54 @@ def test_two_gpus_are_asked_one_after_the_other_in_their_order():
 
     assert asked == ["GPU-0", "GPU-1", "GPU-1"]
     assert told[-1] == {0: SETS, 1: SETS}
+
+
+def test_who_is_not_wanted_any_more_is_not_asked_again():
+    made, pauses, _, asked = proofs(SILENT)
+    made.want([FIRST])
+    made.run()
+    assert asked == ["GPU-0"] * 2
+
+    made.want([])
+    made.run()
+
+    assert (asked[2:], pauses.noted_s) == ([], [10.0])
+
+
+def test_what_was_proved_stands_when_it_is_wanted_again():
+    made, _, _, asked = proofs(SETS)
+    made.want([FIRST])
+    made.run()
+
+    made.want([])
+    made.want([FIRST])
+    made.run()
+
+    assert (made.of([FIRST]), asked) == ({0: SETS}, ["GPU-0"])
+
+
+@pytest.mark.parametrize("still_wanted", [True, False])
+def test_that_there_are_no_sets_is_said_where_they_are_wanted(still_wanted):
+    def ask(_):
+        made.want([FIRST] if still_wanted else [])
+        return SHARED
+
+    made = SetProofs(environment=lambda _: {}, tell=lambda: None, ask=ask, at_once=False)
+    made._changed = Pauses()
+    made.want([FIRST])
+
+    with structlog.testing.capture_logs() as logs:
+        made.run()
+
+    assert [line["gpu"] for line in logs] == [0] * still_wanted
+
+
+def test_nothing_is_tried_while_mps_is_not_ready():
+    made, pauses, told, asked = proofs(SETS, environments=[None])
+    made.want([FIRST])
+
+    made.run()
+
+    assert told[1][0].problem == "mps is not ready"
+    assert pauses.noted_s == [10.0]
+    assert (made.of([FIRST]), asked) == ({0: SETS}, ["GPU-0"])
