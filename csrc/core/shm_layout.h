@@ -276,6 +276,7 @@ inline constexpr uint8_t kRecordQueried = 8;        // kSync: was not waited for
 inline constexpr uint8_t kRecordScattered = 16;     // touches addresses that it does not name
 inline constexpr uint8_t kRecordSampled = 32;       // kLaunch: parameters are in the sample ring
 inline constexpr uint8_t kRecordProgrammatic = 64;  // may begin before its predecessor has ended
+inline constexpr uint8_t kRecordStale = 128;  // kLaunch, kGraph: predicted from times on other SMs
 
 // kSync: what was waited for. 0 = the wait failed, or the shim is older than the question.
 enum class SyncOf : uint32_t { kUnknown = 0, kStream = 1, kEvent = 2, kContext = 3 };

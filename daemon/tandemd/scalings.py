@@ -40,7 +40,6 @@ class _Watch:
     """What was asked for one process."""
 
     sms: int
-    has_moved: bool = False  # it had other SMs before
     asked_ns: int = 0
     asked_after: int = 0  # iterations: without more of them there is nothing to record
     is_asked: bool = False
@@ -88,7 +87,7 @@ class Scalings:
         watch = self._watches.setdefault(one.process.process_id, _Watch(sms=one.sms))
         if one.sms != watch.sms:  # what was asked for may be of both
             watch.sms, watch.is_asked, watch.next_ns = one.sms, False, now_ns
-            watch.has_moved, watch.asked_after = True, 0
+            watch.asked_after = 0
         if watch.is_asked:
             self._take(one, watch, now_ns)
         elif watch.is_telling:
@@ -116,11 +115,7 @@ class Scalings:
             return
         taken, mix = dict(watch.taken), one.process.mix
         assumed = mix.shares[Bound.MEMORY] if mix else 0.0
-
-        usual_ns = one.process.usage.iteration_ns
-        # Its streams may have come to other SMs before anybody watched it.
-        are_stale = watch.has_moved or one.process.usage.set_switches > 0
-        recorded = recorded_of(window, usual_ns=usual_ns, are_stale=are_stale)
+        recorded = recorded_of(window, usual_ns=one.process.usage.iteration_ns)
 
         def tell() -> None:
             curve, doubt = None, "its record could not be read"

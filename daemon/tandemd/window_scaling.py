@@ -22,9 +22,7 @@ _TELLING = 0.02  # by so much the length has to depend on gamma
 class Recorded:
     """A stretch of what a process did; `_native.Window` says what most fields are.
 
-    `usual_ns`: how long its iterations usually are; 0 = not known. `are_stale`: its SMs have
-    changed since it began, and durations of its kernels are averages over all of its life, so that
-    how long they take together is told by the iteration alone.
+    `usual_ns`: how long its iterations usually are; 0 = not known.
     """
 
     begin_ns: int
@@ -34,10 +32,9 @@ class Recorded:
     is_cut: bool
     records: bytes
     usual_ns: int = 0
-    are_stale: bool = False
 
 
-def recorded_of(window: _native.Window, *, usual_ns: int, are_stale: bool) -> Recorded:
+def recorded_of(window: _native.Window, *, usual_ns: int) -> Recorded:
     """The same, of the poller's."""
     return Recorded(
         begin_ns=window.begin_ns,
@@ -47,7 +44,6 @@ def recorded_of(window: _native.Window, *, usual_ns: int, are_stale: bool) -> Re
         is_cut=window.is_cut,
         records=window.records,
         usual_ns=usual_ns,
-        are_stale=are_stale,
     )
 
 
@@ -106,7 +102,7 @@ def tell_scaling(
         raise UntoldError("no iteration of it was recorded whole")
     record = _Record(window, _native.RecordedOperations(window.records), sms)
     own = record.scaling([sms])
-    _check(own, are_stale=window.are_stale)
+    _check(own)
     recorded_ns = round(own.recorded_ns / window.iterations)
     if recorded_ns > MOST_UNUSUAL * window.usual_ns > 0:
         raise UntoldError(
@@ -141,7 +137,7 @@ def _probed(record: _Record, probes: Mapping[int, int], recorded_ns: int) -> flo
     return _fitted(lambda gamma: record.slower(far, gamma), others[far] / recorded_ns)
 
 
-def _check(own: _native.Scaling, *, are_stale: bool) -> None:
+def _check(own: _native.Scaling) -> None:
     """Whether what is told of the record's own number of SMs is the record."""
     if not own.kernel_ns:
         raise UntoldError("it has no kernels")
@@ -153,7 +149,7 @@ def _check(own: _native.Scaling, *, are_stale: bool) -> None:
     if own.untimed > MOST_UNTIMED * own.operations:
         raise UntoldError(f"how long {own.untimed} of its operations take is not known")
     wrong = abs(own.reconstructed_ns - own.recorded_ns) / max(1, own.recorded_ns)
-    if wrong > MOST_WRONG and not are_stale:
+    if wrong > MOST_WRONG:
         raise UntoldError(
             f"an iteration of {own.recorded_ns / 1e6:.3g} ms is reconstructed with "
             f"{own.reconstructed_ns / 1e6:.3g} ms"

@@ -5,6 +5,7 @@
 #include "bias.h"
 #include "capture.h"
 #include "driver.h"
+#include "durations.h"
 #include "faults.h"
 #include "mutex.h"
 #include "relaxed.h"
@@ -242,6 +243,12 @@ bool join(Row& row, CUstream next) {
          g_driver.cuStreamWaitEvent(next, row.left, CU_EVENT_WAIT_DEFAULT) == CUDA_SUCCESS;
 }
 
+// 0: of the whole device.
+uint32_t sms_of(uint32_t word) {
+  const shm::SmSet set = shm::set_of(word);
+  return set.count * set.group_sms;
+}
+
 bool go(Row& row, uint32_t word) {
   const InContext home(row.context);
   CUstream next = home.entered() ? stream_in(row, word) : nullptr;
@@ -250,6 +257,8 @@ bool go(Row& row, uint32_t word) {
   settle_in(row, went);
   if (!went) return false;
   row.real.store(next);
+  // Of what it launches from here on. As many other SMs take as long.
+  if (sms_of(row.word) != sms_of(word)) g_durations.make_stale();
   row.word = word;
   row.is_leaving.store(true, std::memory_order_relaxed);
   g_switches.fetch_add(1, std::memory_order_relaxed);

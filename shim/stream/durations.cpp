@@ -49,6 +49,15 @@ void DurationTable::doubt(uint64_t key) {
   each(key, [](Duration& entry) { entry.samples.store(0, std::memory_order_relaxed); });
 }
 
+void DurationTable::make_stale() {
+  for (Duration& entry : entries_) {
+    if (entry.key.load(std::memory_order_relaxed) <= kForgotten) continue;
+    entry.age.fetch_add(1, std::memory_order_relaxed);
+    entry.seen.store(0, std::memory_order_relaxed);
+    entry.samples.store(0, std::memory_order_relaxed);
+  }
+}
+
 void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {
   if (duration.age.load(std::memory_order_relaxed) != age) return;
   const auto fresh = static_cast<uint32_t>(std::clamp<uint64_t>(ns, 1, UINT32_MAX));
@@ -59,6 +68,7 @@ void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {
   const uint32_t late = known - known / 4 + std::min(fresh, known > UINT32_MAX / 4 ? UINT32_MAX : known * 4) / 4;
   duration.ns.store(samples < kSamplesWanted ? early : std::max(late, 1u),
                     std::memory_order_relaxed);
+  duration.known_at.store(age, std::memory_order_relaxed);
   if (samples < kSamplesWanted) duration.samples.store(samples + 1, std::memory_order_relaxed);
 }
 

@@ -1,5 +1,6 @@
 // How long each function takes on the GPU, measured on a sample of its launches. A key is a function
-// and the magnitude of its grid.
+// and the magnitude of its grid. What was measured on other SMs than the job has now is stale: a first
+// guess, which the next measurement replaces.
 #pragma once
 
 #include <atomic>
@@ -9,12 +10,18 @@ namespace tandem::shim {
 
 inline constexpr uint32_t kSamplesWanted = 3;
 
-struct Duration {
+struct alignas(32) Duration {
   std::atomic<uint64_t> key;      // kFree, kForgotten, or a key; claimed by compare-exchange
   std::atomic<uint32_t> ns;       // helper: relaxed; a hint
   std::atomic<uint32_t> seen;     // launches, counted up to kSamplesWanted only
   std::atomic<uint32_t> samples;  // measured, counted up to kSamplesWanted only
-  std::atomic<uint32_t> age;      // of what was forgotten: its samples do not count any more
+  std::atomic<uint32_t> age;      // of what was forgotten or is stale: its samples do not count any more
+  std::atomic<uint32_t> known_at;  // the age of the newest sample that counted; relaxed, as all of it
+
+  [[nodiscard]] bool is_stale() const {
+    return known_at.load(std::memory_order_relaxed) != age.load(std::memory_order_relaxed) &&
+           ns.load(std::memory_order_relaxed) != 0;
+  }
 };
 
 class DurationTable {
@@ -38,6 +45,10 @@ class DurationTable {
   // what is known of it is only a first guess.
   void forget(uint64_t key);
   void doubt(uint64_t key);
+
+  // Streams have other SMs from here on: all that is known becomes stale, and is measured as if it were
+  // new; what is being measured does not count. Takes time in proportion to the table.
+  void make_stale();
 
  private:
   static constexpr uint32_t kEntries = 4096;

@@ -1,6 +1,7 @@
 #include "submit.h"
 
 #include "capture.h"
+#include "durations.h"
 #include "faults.h"
 #include "helper.h"
 #include "observe.h"
@@ -34,6 +35,8 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   if (seen < kSamplesWanted) duration->seen.store(seen + 1, std::memory_order_relaxed);
   ticket->close_after = seen < kSamplesWanted;
   ticket->est_ns = duration->ns.load(std::memory_order_relaxed);
+  // What overlaps its predecessor is never measured, and would be stale for ever.
+  if (duration->is_stale() && !submission.programmatic) ticket->record_flags = shm::kRecordStale;
   const bool known = duration->samples.load(std::memory_order_relaxed) >= kSamplesWanted;
   const bool wanted = seen < kSamplesWanted ||
                       ++g_thread.launches % (known ? kSampleEvery : kSampleUnknownEvery) == 0;
@@ -44,8 +47,7 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   }
   const StreamSlot& slot = channel.streams[ticket->slot];
   ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
-                                as_stream(submission.stream));
-  ticket->duration = duration;
+                                as_stream(submission.stream), duration);
 }
 
 bool is_windowed(const Channel& channel) {
@@ -85,7 +87,7 @@ void record_submission(const Ticket& ticket, const Submission& submission, uint6
   fill_record(*ticket.channel, [&](shm::Record& record) {
     record.ticks = ticks;
     record.kind = static_cast<uint8_t>(submission.kind);
-    record.flags = submission.record_flags | static_cast<uint8_t>(common);
+    record.flags = submission.record_flags | ticket.record_flags | static_cast<uint8_t>(common);
     record.slot = static_cast<uint16_t>(ticket.slot);
     record.thread = thread_id();
     record.stream = submission.stream;
@@ -180,7 +182,7 @@ void count_submission(Channel& channel, const Submission& submission) {
 
 void finish(const Ticket& ticket, const Submission& submission, bool taken) {
   if (ticket.timing)
-    end_timing(ticket.timing, as_stream(submission.stream), ticket.duration, taken);
+    end_timing(ticket.timing, as_stream(submission.stream), taken);
   if (taken) {
     if (submission.measured) tell(ticket, submission);
     else tell_transfer(ticket, submission);

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "channel.h"
-#include "durations.h"
 #include "sampling.h"
 #include "session.h"
 #include "shm_layout.h"
@@ -40,8 +39,8 @@ struct Ticket {
   uint64_t est_ns = 0;
   Direction direction = Direction::kUnknown;
   bool close_after = false;
+  uint8_t record_flags = 0;  // beside those of the submission
   struct TimingPair* timing = nullptr;
-  Duration* duration = nullptr;
 };
 
 Ticket prepare(Channel& channel, const Submission& submission);

@@ -18,7 +18,7 @@ struct TimingPair {
   std::atomic<uint64_t> context;  // of the events; 0 = none made yet
   CUevent begin, end;
   Duration* duration;
-  uint32_t age;  // of the duration when its launch went to the driver
+  uint32_t age;  // of the duration before the launch, with which its stream may go to other SMs
 };
 
 namespace {
@@ -67,20 +67,20 @@ TimingPair* take_pair(uint64_t context) {
 
 }  // namespace
 
-TimingPair* begin_timing(uint64_t context, CUstream stream) {
+TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration) {
   if (!g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
   TimingPair* pair = take_pair(context);
   if (!pair) return nullptr;
+  pair->duration = duration;
+  pair->age = duration->age.load(std::memory_order_relaxed);
   const RelaxedCapture relaxed;
   if (make_events(*pair, context) && record(pair->begin, stream)) return pair;
   set(*pair, PairState::kFree);
   return nullptr;
 }
 
-void end_timing(TimingPair* pair, CUstream stream, Duration* duration, bool taken) {
+void end_timing(TimingPair* pair, CUstream stream, bool taken) {
   const RelaxedCapture relaxed;
-  pair->duration = duration;
-  pair->age = duration->age.load(std::memory_order_relaxed);
   const bool complete = taken && record(pair->end, stream);
   set(*pair, complete ? PairState::kPending : PairState::kFree);
 }

@@ -11,12 +11,12 @@ namespace tandem::shim {
 
 struct TimingPair;
 
-// Records the first event into `stream` of `context`; null when no pair is to be had now.
-TimingPair* begin_timing(uint64_t context, CUstream stream);
+// Records the first event into `stream` of `context`; null when no pair is to be had now. The helper
+// thread reads the result into `duration` later, unless that has got another age by then.
+TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration);
 
-// Records the second; the helper thread reads the result into `duration` later. `taken`: the driver
-// took the launch between them.
-void end_timing(TimingPair* pair, CUstream stream, Duration* duration, bool taken);
+// Records the second. `taken`: the driver took the launch between them.
+void end_timing(TimingPair* pair, CUstream stream, bool taken);
 
 // Reads what has finished; true while some pair is still outstanding. Helper thread.
 bool collect_timings();

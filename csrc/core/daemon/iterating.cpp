@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dag/records.h"
+
 namespace tandem::daemon {
 namespace {
 
@@ -40,10 +42,10 @@ bool is_step(const shm::Record& record) {
 
 void MarkedSteps::take(const shm::Record& record) {
   if (is_launch(record)) ++launched_;
+  if (dag::is_stale(record)) usual_.renew();
   if (!is_step(record)) return;
   if (measuring_ && record.ticks >= since_) {
-    const uint64_t ticks = record.ticks - since_;
-    duration_ = duration_ ? (3 * duration_ + ticks) / 4 : ticks;
+    usual_.take(record.ticks - since_);
     launches_ = launched_;
   }
   measuring_ = true;

@@ -8,6 +8,7 @@
 
 #include "dag/iterations.h"
 #include "dag/phases.h"
+#include "dag/usual.h"
 #include "daemon/snapshot.h"
 #include "shm_layout.h"
 
@@ -26,7 +27,7 @@ class MarkedSteps {
   // Records are missing: what goes on now is not measured.
   void gap() { measuring_ = false; }
 
-  uint64_t duration() const { return duration_; }  // ticks; 0 = not known
+  uint64_t duration() const { return usual_.ticks(); }  // 0 = not known
   uint64_t launches() const { return launches_; }  // of all threads
   uint64_t last() const { return since_; }         // ticks of the last mark; 0 = none
 
@@ -34,7 +35,8 @@ class MarkedSteps {
   bool measuring_ = false;  // since the last mark
   uint64_t since_ = 0;      // ticks
   uint64_t launched_ = 0;   // since then
-  uint64_t duration_ = 0, launches_ = 0;
+  dag::Usual usual_;
+  uint64_t launches_ = 0;
 };
 
 class Iterating {

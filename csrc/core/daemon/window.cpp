@@ -76,6 +76,8 @@ void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_n
   if (is_counted_late) seen_ = taking_->first_iteration = iterations;
   if (iterations != seen_ && !has_begun_) {
     begin(iterations, last_end_ns);
+  } else if (iterations != seen_ && is_stale(last_end_ns) && !is_late) {
+    begin(iterations, last_end_ns);
   } else if (iterations != seen_) {
     finish(iterations, last_end_ns);
   } else if (is_late || taking_->is_cut) {
@@ -101,6 +103,13 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   taking_->first_iteration = iterations;
   taking_->lost = 0;
   taking_->is_cut = false;
+}
+
+bool WindowTaker::is_stale(uint64_t end_ns) const {
+  const std::vector<shm::Record>& kept = taking_->records;
+  return std::any_of(kept.begin(), kept.end(), [end_ns](const shm::Record& record) {
+    return dag::is_stale(record) && !is_after(record, end_ns);
+  });
 }
 
 void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {

@@ -25,7 +25,8 @@ struct Window {
   LiveMemory memory;             // before the first of them
 };
 
-// Takes one window at a time when somebody asks for one. Of one thread.
+// Takes one window at a time when somebody asks for one: of the first iteration in which durations of
+// all launches are known on the SMs that they ran on, if one comes in time. Of one thread.
 class WindowTaker {
  public:
   static constexpr size_t kMaxRecords = 32768;  // 2 MiB
@@ -49,6 +50,8 @@ class WindowTaker {
 
  private:
   void begin(uint64_t iterations, uint64_t end_ns);
+  // Of some launch before then no time on the SMs that it ran on was known.
+  bool is_stale(uint64_t end_ns) const;
   void finish(uint64_t iterations, uint64_t end_ns);
   void count_busy();
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dag/records.h"
+
 namespace tandem::dag {
 namespace {
 
@@ -99,6 +101,7 @@ void IterationFinder::take(const shm::Record& record) {
   if (symbol == kWait && symbols_.pushed() && symbols_.symbol(0) == kWait) return;
   push(symbol, record.ticks);
   if (is_launch(record)) ++submitted_;
+  if (is_stale(record)) usual_.renew();
 }
 
 void IterationFinder::gap() {
@@ -199,7 +202,8 @@ void IterationFinder::claim_alike() {
   after_wait_ = true;
   end_gram_ = before_.end_gram;
   begin_ = begin_at(anchors_[0].offset);
-  duration_ = launches_ = 0;
+  usual_.forget();
+  launches_ = 0;
 }
 
 // Iterations with something now and then, a log or an evaluation, are still iterations. But passes
@@ -237,7 +241,8 @@ void IterationFinder::claim(uint64_t period) {
   else if (!over) anchors_[0] = anchors_[1];
   after_wait_ = symbols_.symbol(beginning + 1) == kWait;
   end_gram_ = after_wait_ && is_unique(beginning + 1, period) ? gram(beginning + 1) : 0;
-  duration_ = launches_ = 0;
+  usual_.forget();
+  launches_ = 0;
   begin_ = begin_at(beginning);
   if (beginning - period >= anchors_[1].offset && !known) end_iteration(begin_at(beginning - period));
 }
@@ -330,8 +335,7 @@ void IterationFinder::end_iteration(const Begin& next) {
   ++ends_;
   last_end_ = next.ticks;
   if (symbols <= length_ + length_ / 2) {  // nothing else was done in between
-    const uint64_t ticks = next.ticks - begin_.ticks;
-    duration_ = duration_ ? (3 * duration_ + ticks) / 4 : ticks;
+    usual_.take(next.ticks - begin_.ticks);
     launches_ = next.launches - begin_.launches;
   }
   begin_ = next;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "dag/repetition.h"
+#include "dag/usual.h"
 #include "shm_layout.h"
 
 namespace tandem::dag {
@@ -36,7 +37,7 @@ class IterationFinder {
   uint64_t launches_since_end() const { return static_cast<uint32_t>(submitted_) - begin_.launches; }
   // Does the host wait in an iteration, or copy to the device?
   bool has_host() const { return has_host_; }
-  uint64_t duration() const { return duration_; }    // ticks; of the usual iteration; 0 = not known
+  uint64_t duration() const { return usual_.ticks(); }  // of the usual iteration; 0 = not known
   uint64_t launches() const { return launches_; }    // of the usual iteration
   uint64_t submitted() const { return submitted_; }  // launches so far
 
@@ -126,7 +127,7 @@ class IterationFinder {
   uint64_t looked_since_ = 0;  // symbols pushed when the last gap was; while begin_ is not known
   uint64_t ends_ = 0;
   uint64_t last_end_ = 0;
-  uint64_t duration_ = 0;
+  Usual usual_;
   uint64_t launches_ = 0;
 };
 

@@ -59,6 +59,11 @@ uint8_t flags_of(const shm::Record& record) {
 
 }  // namespace
 
+bool is_stale(const shm::Record& record) {
+  return (is(record, RecordKind::kLaunch) || is(record, RecordKind::kGraph)) &&
+         has_flag(record, shm::kRecordStale);
+}
+
 uint64_t effect_at(const shm::Record& record) {
   const bool waits = is(record, RecordKind::kSync) && record.duration_ns < record.ticks;
   return waits ? record.ticks - record.duration_ns : record.ticks;
@@ -83,7 +88,7 @@ NodeId Records::take(const shm::Record& record, bool is_resolved) {
   op.object = record.object;
   op.bytes = record.bytes;
   op.submitted_ns = effect_at(record);
-  op.duration_ns = record.duration_ns;
+  op.duration_ns = is_stale(record) ? 0 : record.duration_ns;
   return order_.add(op);
 }
 

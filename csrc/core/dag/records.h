@@ -18,6 +18,9 @@ namespace tandem::dag {
 // When a call began to have effect: that of a wait is what was there when it began. In ns, as `ticks`.
 uint64_t effect_at(const shm::Record& record);
 
+// It is a launch whose duration was predicted from times on other SMs: not known, whatever it says.
+bool is_stale(const shm::Record& record);
+
 // Sorts the records of one process, of which those of each thread are in its order already, and the
 // first `ordered` ones sorted: that takes time in proportion to the others and what they come before.
 // `ticks` have to be ns.

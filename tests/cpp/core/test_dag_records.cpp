@@ -108,6 +108,17 @@ TEST(a_wait_is_for_what_was_there_when_it_began) {
   CHECK(!process.graph.before(launch, wait));
 }
 
+TEST(a_time_on_other_sms_is_none) {
+  Process process;
+  shm::Record launch = record(RecordKind::kLaunch, kOne);
+  launch.duration_ns = 80;
+  const NodeId known = process.take(launch);
+  launch.flags |= shm::kRecordStale;
+  const NodeId stale = process.take(launch);
+  CHECK_EQ(process.graph.node(known).op.duration_ns, 80u);
+  CHECK_EQ(process.graph.node(stale).op.duration_ns, 0u);
+}
+
 TEST(what_a_record_does_not_say_is_unresolved) {
   Process process;
   const auto flags = [&](NodeId id) { return process.graph.node(id).op.flags; };

@@ -59,6 +59,38 @@ TEST(a_window_is_one_iteration_from_end_to_end) {
   CHECK(!taker.wanted());
 }
 
+TEST(an_iteration_with_times_on_other_sms_is_passed_over) {
+  WindowTaker taker;
+  const auto stale = [&](uint64_t at_ns) {
+    shm::Record record = launch(at_ns);
+    record.flags |= shm::kRecordStale;
+    taker.take(&record, 1, 0);
+  };
+  taker.want(100);
+  round(taker, {110}, 7, 90, 120);
+  stale(120);  // before the window
+  round(taker, {150}, 8, 145, 170);
+  stale(180);
+  round(taker, {220}, 9, 215, 230);  // the first end; the launch behind it is of the next
+  CHECK(taker.newest() == nullptr);
+  round(taker, {240, 270}, 10, 260, 280);
+
+  const auto window = taker.newest();
+  CHECK_EQ(window->begin_ns, 215u);
+  CHECK_EQ(window->end_ns, 260u);
+  CHECK_EQ(window->first_iteration, 9u);
+  CHECK_EQ(window->iterations, 1u);
+  CHECK_EQ(window->records.size(), 2u);
+
+  taker.want(300);
+  round(taker, {310}, 10, 260, 320);
+  round(taker, {340}, 11, 330, 350);
+  stale(360);
+  const uint64_t late_ns = 300 + WindowTaker::kLongestNs;
+  round(taker, {}, 12, late_ns, late_ns);  // no other came in time
+  CHECK_EQ(taker.newest()->iterations, 1u);
+}
+
 TEST(a_window_says_how_long_the_process_was_busy_in_it_and_how_long_beside_others) {
   WindowTaker taker;
   taker.charge(0, 90, true);  // nobody asked yet

@@ -9,6 +9,7 @@
 
 #include "bias.h"
 #include "check.h"
+#include "durations.h"
 #include "pages.h"
 #include "sets.h"
 #include "streams.h"
@@ -176,6 +177,23 @@ TEST(a_stream_follows_its_set_between_two_submissions_and_keeps_its_order) {
   submit(stream);
   CHECK_EQ(g_model->last_groups, 0u);
   CHECK_EQ(g_model->disordered, 0u);
+}
+
+TEST(times_are_stale_from_when_a_stream_is_on_another_number_of_sms) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  Duration* duration = g_durations.find(DurationTable::key_of(0x9, 4));
+  const auto is_stale_on = [&](shm::SmSet set) {
+    DurationTable::measured(*duration, 9'000, duration->age);
+    process.tell(set);
+    submit(stream);
+    return duration->is_stale();
+  };
+  CHECK(!is_stale_on(groups(8, 4)));
+  CHECK(is_stale_on(groups(8, 5)));
+  CHECK(!is_stale_on(groups(8, 5)));
+  CHECK(is_stale_on(groups(0, 0)));  // the whole device
 }
 
 TEST(without_a_set_at_first_nothing_is_behind_a_handle) {

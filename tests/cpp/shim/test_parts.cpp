@@ -57,6 +57,26 @@ TEST(a_function_is_known_after_three_measurements_by_its_smallest) {
   CHECK(g_durations.find(DurationTable::key_of(0x10, 100)) == duration);
 }
 
+TEST(on_other_sms_what_was_measured_is_a_guess_that_the_next_measurement_replaces) {
+  Duration* duration = g_durations.find(DurationTable::key_of(0x20, 64));
+  const auto measure = [&](uint64_t ns, uint32_t age) { DurationTable::measured(*duration, ns, age); };
+  g_durations.make_stale();
+  CHECK(!duration->is_stale());  // nothing is known of it
+  const uint32_t before = duration->age;
+  for (int i = 0; i < 3; ++i) measure(9'000, before);
+  duration->seen = 3;
+
+  g_durations.make_stale();
+  CHECK(duration->is_stale());
+  CHECK_EQ(duration->seen.load(), 0u);
+  measure(9'000, before);  // of a launch before
+  CHECK(duration->is_stale());
+  CHECK_EQ(duration->ns.load(), 9'000u);
+  measure(80'000, duration->age);
+  CHECK(!duration->is_stale());
+  CHECK_EQ(duration->ns.load(), 80'000u);
+}
+
 TEST(a_full_table_says_so_instead_of_growing) {
   int missing = 0;
   for (uint64_t function = 1; function <= 20'000; ++function)

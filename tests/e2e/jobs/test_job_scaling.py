@@ -1,5 +1,7 @@
 """How jobs scale with SMs, told by the daemon from their records, and how right that is."""
 
+import re
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -69,36 +71,123 @@ def wide_image(tmp_path_factory):
     return path
 
 
-def given_in_sets(place, image, **options):
-    """SMs of a job with small grids and of one with large ones, once all is told of both."""
+def start_in_sets(place, image, **options):
+    """A daemon of which each job has a set of SMs."""
     gpu = {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
     place.env |= gpu | {"TEST_IMAGE": str(image)}
     _, config = place.configured(**options)
     with Path(config).open("a") as file:
         file.write('[gpu."*"]\nmode = "mps+green"\n')
     place.start_daemon("--config", config)
-    jobs = {"small": (100, 400), "large": (4000, 100)}
-    trainers = {name: place.job(name, "-p", "latency") for name in jobs}
 
-    def train():
-        start_together(
-            {
-                trainers[name]: f"__import__('sizing').train(gpu, {blocks}, {iterations})"
-                for name, (blocks, iterations) in jobs.items()
-            }
-        )
-        return [trainer.result() for trainer in trainers.values()]
+
+def training(blocks, iterations):
+    return f"__import__('sizing').train(gpu, {blocks}, {iterations})"
+
+
+def train(trainers, jobs):
+    """Of each trainer so many iterations of so many blocks, all at the same time."""
+    start_together({one: training(*jobs[one.name]) for one in trainers})
+    return [one.result() for one in trainers]
+
+
+def given_in_sets(place, image, **options):
+    """SMs of a job with small grids and of one with large ones, once all is told of both."""
+    start_in_sets(place, image, **options)
+    jobs = {"small": (100, 400), "large": (4000, 100)}
+    trainers = [place.job(name, "-p", "latency") for name in jobs]
 
     def is_told():
-        train()
+        train(trainers, jobs)
         curves = [part.scaling for part in parts_of(client).values()]
         return options or (all(curves) and curves[1].source == "probed")
 
     with place.client() as client:
         client.status()  # connects while the daemon has nothing else to do
         until(is_told, what="curves of both")
-        train()
+        train(trainers, jobs)
         return parts_of(client)
+
+
+LINEAR = 8192  # blocks, of which 8 are on an SM: on 8, 64 and 128 SMs all waves are full
+
+
+def iteration_ms(sms):
+    return 3 * 0.01 * LINEAR / sms
+
+
+@pytest.mark.slow
+def test_the_first_record_on_other_sms_has_no_times_of_those_before(fresh_place, wide_image):
+    start_in_sets(fresh_place, wide_image, probe_sets="false")
+    job = fresh_place.job("train", "-p", "latency", "--sm", "8")
+
+    def curve_on(sms):
+        def is_told():
+            job.do(training(LINEAR, 4))
+            curve = part_of(fresh_place, "train").scaling
+            return curve and curve.recorded_sms == sms
+
+        until(is_told, what=f"a record of {sms} SMs")
+        return part_of(fresh_place, "train").scaling
+
+    def alone_ms():
+        told = fresh_place.tandem("explain", "train")
+        return float(re.search(r"the gpu alone would need ([\d.]+) ms", told)[1])
+
+    small, small_ms = curve_on(8), alone_ms()
+    fresh_place.tandem("set", "train", "sm=100%")
+    large, large_ms = curve_on(128), alone_ms()
+
+    assert small.recorded_ns == pytest.approx(1e6 * iteration_ms(8), rel=0.1)
+    assert large.recorded_ns == pytest.approx(1e6 * iteration_ms(128), rel=0.1)
+    assert small_ms == pytest.approx(iteration_ms(8), rel=0.1)
+    assert large_ms == pytest.approx(iteration_ms(128), abs=0.05)
+    assert large.gamma < 0.05
+
+
+@pytest.mark.slow
+def test_a_probe_lasts_for_the_iteration_that_is_recorded_and_those_around_it(
+    fresh_place, wide_image
+):
+    start_in_sets(fresh_place, wide_image)
+    job = fresh_place.job("train", "-p", "latency")
+
+    def is_told():
+        job.do(training(LINEAR, 10))
+        curve = part_of(fresh_place, "train").scaling
+        return curve and curve.source == "probed"
+
+    until(is_told, what="a probe")
+    job.do(training(LINEAR, 10))
+
+    kernels = [row for row in fresh_place.ran(job.pid) if row["kind"] == "kernel"]
+    stays = [(sms, len(list(rows)) // 3) for sms, rows in groupby(row["sms"] for row in kernels)]
+    assert [sms for sms, _ in stays] == [128, 40, 128]
+    assert stays[1][1] <= 4
+
+
+@pytest.mark.slow
+def test_equal_jobs_to_which_all_sms_matter_are_found_so_and_share_them(fresh_place, wide_image):
+    start_in_sets(fresh_place, wide_image)
+    jobs = dict.fromkeys(("one", "other"), (LINEAR, 50))
+    trainers = [fresh_place.job(name, "-p", "latency") for name in jobs]
+
+    def curves():
+        train(trainers, jobs)
+        return [part.scaling for part in parts_of(client).values()]
+
+    with fresh_place.client() as client:
+        client.status()  # connects while the daemon has nothing else to do
+        until(
+            lambda: all(curve and curve.source == "probed" for curve in curves()),
+            what="probes of both",
+        )
+        for _ in range(3):  # later records change nothing
+            assert [curve.gamma for curve in curves()] == pytest.approx([0, 0], abs=0.05)
+            trainers[0].do("waiting.pause(10_000)")
+        sizes = [part.given_sms for part in parts_of(client).values()]
+
+    assert sizes == [64, 64]
 
 
 @pytest.mark.slow

@@ -153,14 +153,6 @@ def test_an_iteration_that_waited_for_something_tells_nothing():
     assert tell_scaling(replace(recorded(), usual_ns=3 * MS), SMS, SMS).recorded_ns == 4 * MS
 
 
-def test_durations_from_before_its_sms_changed_are_not_held_against_it():
-    stale = recorded(known_ms=1)
-
-    curve = tell_scaling(replace(stale, are_stale=True), SMS, SMS)
-
-    assert curve.at(4) == pytest.approx(8 * MS, rel=0.01)
-
-
 def test_operations_without_a_duration_are_not_taken_for_nothing():
     launches = b"".join(record(0, LAUNCH, ns=ms * MS, blocks=8) for ms in (4, 0))
 
@@ -281,18 +273,14 @@ def test_other_sms_are_recorded_at_once_and_make_a_probe(scalings, poller):
     assert second.curve.at(8) == pytest.approx(4 * MS, rel=0.01)
 
 
-@pytest.mark.parametrize("switches", [0, 1])
-def test_durations_from_a_set_that_it_had_before_it_was_watched_are_stale(
-    scalings, poller, switches
-):
-    one = wanted(sms=2, set_switches=switches)
-    look(scalings, 1, one)
+def test_times_of_the_sms_before_do_not_tell(scalings, poller):
+    look(scalings, 1)
+    look(scalings, 2, wanted(sms=2))
     poller.newest = recorded(begin_ms=3, length_ms=16, known_ms=4)
 
-    (told,) = look(scalings, 20, one)
+    (told,) = look(scalings, 20, wanted(sms=2))
 
-    assert (told.curve is not None) is (switches > 0)
-    assert bool(told.doubt) is (switches == 0)
+    assert (told.curve, told.doubt) == (None, "an iteration of 16 ms is reconstructed with 4 ms")
 
 
 def test_what_its_kernels_are_bound_by_is_assumed_until_then(scalings, poller):
