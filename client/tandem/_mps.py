@@ -71,12 +71,17 @@ class Control:
             return self._place
         return next((one.pipes for one in servers if one.uid == uid and one.is_ready), None)
 
-    def clients(self, server: Server) -> list[str]:
-        """Pids of those of a server."""
+    def clients(self, server: Server) -> list[int] | None:
+        """Pids of those of a server; None: it was not answered."""
         if self.version == 2:
-            return (self._tell(f"get_client_list {server.pid}") or "").split()
-        rows = self._run("client", "list", f"--server={server.name}", _CSV) or ""
-        return [row.split(",")[0] for row in rows.splitlines() if row.strip()]
+            told = self._tell(f"get_client_list {server.pid}")
+            words = None if told is None else told.split()
+        else:
+            rows = self._run("client", "list", f"--server={server.name}", _CSV)
+            words = None if rows is None else [r.split(",")[0] for r in rows.splitlines() if r]
+        if words is None or not all(map(str.isdecimal, words)):
+            return None  # what is no pid says that the server has gone, say
+        return [int(word) for word in words]
 
     def is_ending(self, servers: Sequence[Server]) -> bool:
         """One of them takes no new clients any more: what comes now is refused, or waits."""

@@ -275,6 +275,7 @@ class Process:
     takes_files: bool = False  # in place of memory of the host (its shim is new enough)
     gives_back: bool = False  # such memory (likewise)
     mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
+    was_mps_client: bool = False  # MPS named it, once at least
     mps_misses: int = 0  # how often in a row MPS named its clients, and it was none
     usage: Usage
     audited_bytes: int = 0  # by the driver's count, when last looked

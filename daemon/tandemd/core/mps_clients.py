@@ -15,9 +15,14 @@ NO_CLIENT = (
 def take_clients(
     event: MpsClientsListed, processes: Mapping[int, Process], jobs: Mapping[int, Job]
 ) -> None:
-    """Who has a context is a client before it runs anything, or never."""
+    """Who has a context is a client before it runs anything, or never.
+
+    Who was one and is named no more has lost its server, and CUDA's errors say so to it.
+    """
     for process in processes.values():
-        if process.gpu not in event.gpus or process.process_id in event.process_ids:
+        if process.gpu in event.gpus and process.process_id in event.process_ids:
+            process.was_mps_client = True
+        if process.gpu not in event.gpus or process.was_mps_client:
             process.mps_misses = 0
         elif process.usage.launches:
             process.mps_misses += 1

@@ -67,7 +67,7 @@ class MpsControl:
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus
         self._tell = tell
-        # Hears the pids of all clients with every look, in that thread, too.
+        # Hears the pids of all clients, whenever all are known, in that thread, too.
         self.name_clients: Callable[[frozenset[int]], None] = lambda _: None
         self._uid = uid
         self._pipes: Path | None = None  # of its clients
@@ -175,7 +175,7 @@ class MpsControl:
             return
         control = self._at(self.directory)
         servers = control.servers() or []
-        if any(control.clients(server) for server in servers):
+        if any(control.clients(server) != [] for server in servers):
             log.info("leaving mps running for its clients", pipes=str(self.directory))
             return
         control.quit()
@@ -192,9 +192,10 @@ class MpsControl:
             return self._replace()
         before = self._clients
         named = {server.pid: control.clients(server) for server in servers}
-        self._clients = {server: bool(clients) for server, clients in named.items()}
-        pids = [pid for clients in named.values() for pid in clients if pid.isdecimal()]
-        self.name_clients(frozenset(map(int, pids)))
+        self._clients = {
+            server: before.get(server, False) if clients is None else bool(clients)
+            for server, clients in named.items()
+        }
         if control.version == 3 and self.is_own and not servers:
             control.create(SERVER, uid=self._uid, gpus=",".join(self._gpus))
         for server, has_clients in self._clients.items():
@@ -203,6 +204,9 @@ class MpsControl:
         served = [server for server, has_clients in self._clients.items() if has_clients]
         crashed = self._log.crashed([*served, *(one for one in before if before[one])])
         gone = [one for one in before if before[one] and one not in self._clients]
+        if not gone and not crashed and None not in named.values():
+            pids = {pid for clients in named.values() for pid in clients or ()}
+            self.name_clients(frozenset(pids))
         for server in [*gone, *crashed]:
             self._tell(
                 f"the mps server {server} has ended: jobs that used it get cuda's errors; "

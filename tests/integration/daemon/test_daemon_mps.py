@@ -314,6 +314,43 @@ def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_hear
     assert bool(mps.told) is is_heard_of
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ("exit 1", []),
+        ("echo Server 17 not found", []),
+        ("exit 0", [frozenset()]),
+        ("echo 23,; echo 42,", [frozenset({23, 42})]),
+    ],
+)
+def test_nobody_is_named_where_the_clients_are_not_answered(folder, version, answer, named):
+    program, place = folder / PROGRAM, folder / "mps"
+    script = f"""#!/bin/sh
+        case "$*" in
+            "server list"*) {"exit 1" if version == 2 else "echo a,0,17,Ready,/pipes; exit 0"};;
+            "client list"*) {answer}; exit 0;;
+        esac
+        read -r question
+        [ {version} = 2 ] || exit 1
+        [ "$question" = get_server_list ] && echo 17 && exit 0
+        {answer.replace(",", "")}
+    """
+    program.write_text(script)
+    program.chmod(0o755)
+    place.mkdir()
+    (place / "control").touch()
+    mps = Supervised(folder, PATH=f"{folder}:{os.environ['PATH']}")
+    assert mps.control.open()
+    heard = []
+    mps.control.name_clients = heard.append
+
+    assert mps.control._look()
+
+    assert heard == named
+    (place / "control").unlink()
+
+
 def test_without_the_program_there_is_no_mps(folder):
     mps = Supervised(folder, PATH="/nowhere")
 

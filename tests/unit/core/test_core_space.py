@@ -426,3 +426,16 @@ def test_who_works_and_is_no_client_of_mps_is_told_so():
     assert "in turns with those of all others" in [*talk.core.jobs[2].story][-1][1]
     assert given_sms(talk.core.jobs[2], 0, talk.core.options) == 132
     assert named(1, 2) == [False, False, False]
+
+
+def test_who_was_a_client_of_mps_and_is_named_no_more_has_lost_its_server():
+    talk = talking(mps_gpus=frozenset({0}), sm_counts={0: 132})
+    talk.attach(1)
+    talk.sample(1, launches=1)
+
+    for named in ({1}, (), ()):
+        listed = frozenset(named)
+        talk.say(MpsClientsListed(now_ns=0, gpus=frozenset({0}), process_ids=listed))
+
+    assert beside_mps(talk.core.jobs[1]) == ""
+    assert "no client" not in " ".join(line for _, line in talk.core.jobs[1].story)
