@@ -386,31 +386,38 @@ class Daemon:
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:
             said = config.mode_of(gpu.index, gpu.uuid_text)
-            is_found = said != "time" and found_mode(gpu, os.environ) == "mps"
-            is_ours = self._mps is not None and self._mps.directory is not None
-            return gpu.instance is None and (is_found or (said in OVERLAPPING and is_ours))
+            if said == "time" or gpu.instance is not None:
+                return False
+            if self._mps is None or has_own_mps(gpu, os.environ):
+                return found_mode(gpu, os.environ) == "mps"
+            place = self._mps.directory
+            is_found = place == _mps.pipes_of(os.environ)
+            return place is not None and (is_found or said in OVERLAPPING)
 
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
 
     def _open_mps(self) -> MpsControl | None:
-        """Have MPS where the configuration asks for it; None: nowhere."""
+        """Have MPS where the configuration asks for it, or watch what runs; None: nowhere."""
 
-        def asks(gpu: Gpu) -> bool:
+        def is_for(gpu: Gpu, *modes: str) -> bool:
             said = self._config.mode_of(gpu.index, gpu.uuid_text)
-            is_whole = gpu.instance is None
-            return said in OVERLAPPING and is_whole and not has_own_mps(gpu, os.environ)
+            return said in modes and gpu.instance is None and not has_own_mps(gpu, os.environ)
 
         gpus = self._inventory.gpus()
         cut = {gpu.instance.gpu for gpu in gpus if gpu.instance}
         if unheard := [index for index in cut if self._config.mode_of(index, "") != "auto"]:
             log.warning("mig is on, its instances are in no other mode", gpus=unheard)
-        asking = [gpu for gpu in gpus if asks(gpu)]
-        if not asking:
-            return None
+        asking = [gpu for gpu in gpus if is_for(gpu, *OVERLAPPING)]
+        found = [
+            gpu for gpu in gpus if is_for(gpu, "auto") and found_mode(gpu, os.environ) == "mps"
+        ]
+        if not asking and not (found and _mps.can_start(os.environ)):
+            return None  # without its program it can be used, but not watched
+        few = [gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else ()
         control = MpsControl(
             own=self._directory.path / "mps",
             environment=os.environ,
-            gpus=[gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else (),
+            gpus=few if asking else None,
             tell=self._tell_of_mps,
             uid=os.geteuid(),
         )
@@ -418,14 +425,16 @@ class Daemon:
         control.open()
         return control
 
-    def _tell_of_mps(self, what: str) -> None:
+    def _tell_of_mps(self, what: str, ago_s: float) -> None:
         mps_gpus = self._mps_gpus(self._config)
         self._proofs.want(self._asking_for_sets(), again=True)  # it may be ready now
 
         def apply() -> None:
             scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
             gpus = mps_gpus | scheduler.options.mps_gpus
-            self._loop.handle(SubstrateFailed(now_ns=now_ns, gpus=gpus, what=what))
+            since_ns = now_ns - round(ago_s * 1e9)
+            event = SubstrateFailed(now_ns=now_ns, since_ns=since_ns, gpus=gpus, what=what)
+            self._loop.handle(event)
             # What is known of sets, too: while there was no MPS somebody may have told of none.
             self._go_on_with(self._with_sets(replace(scheduler.options, mps_gpus=mps_gpus)))
 

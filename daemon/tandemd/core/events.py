@@ -253,6 +253,7 @@ class SubstrateFailed:
     """Something that jobs on these GPUs ran on has ended, or is there again; `what` says which."""
 
     now_ns: int
+    since_ns: int  # when it may have been, at the earliest
     gpus: frozenset[int]
     what: str
 

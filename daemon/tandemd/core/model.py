@@ -328,6 +328,8 @@ class Job:
     home: GroupKey | None = None  # the group that its own became part of
     is_minimum_kept: bool = True  # `memory_min_bytes` is promised, where it is
     processes: dict[int, Process] = field(default_factory=dict)
+    left_ns: int = 0  # when a process of it left last
+    left_gpus: frozenset[int] = frozenset()  # and which GPUs that had used
     retired_gpu_ns: int = 0  # of processes that are gone
     retired_shared_ns: int = 0
     retired_launches: int = 0

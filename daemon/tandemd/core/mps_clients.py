@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from tandemd.core.events import MpsClientsListed
+from tandemd.core.events import MpsClientsListed, SubstrateFailed
+from tandemd.core.minima import gpus_of
 from tandemd.core.model import MPS_MISSES, Job, Process
 
 NO_CLIENT = (
@@ -28,6 +29,14 @@ def take_clients(
             process.mps_misses += 1
             if process.mps_misses == MPS_MISSES:
                 jobs[process.job_id].tell(event.now_ns, NO_CLIENT)
+
+
+def tell_of_mps(event: SubstrateFailed, jobs: Iterable[Job]) -> None:
+    """All who run on it, and who may have ended by it before anybody knew."""
+    for job in jobs:
+        left = job.left_gpus if job.left_ns >= event.since_ns else frozenset()
+        if (gpus_of(job) | left) & event.gpus:
+            job.tell(event.now_ns, event.what)
 
 
 def beside_mps(job: Job) -> str:

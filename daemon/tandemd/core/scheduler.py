@@ -77,7 +77,7 @@ from tandemd.core.model import (
     Process,
     Usage,
 )
-from tandemd.core.mps_clients import take_clients
+from tandemd.core.mps_clients import take_clients, tell_of_mps
 from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
 from tandemd.core.probes import Probes
@@ -639,6 +639,7 @@ class Scheduler:
         job = self.jobs[process.job_id]
         group = self.groups[job.group_key]
         del job.processes[process.process_id], group.processes[process.process_id]
+        job.left_ns, job.left_gpus = event.now_ns, process.gpus
         self._forget(process, event.now_ns)
         usage = process.usage
         job.retired_gpu_ns += usage.exclusive_ns + usage.shared_ns
@@ -812,9 +813,7 @@ class Scheduler:
         if isinstance(event, MpsClientsListed):
             take_clients(event, self.processes, self.jobs)
             return
-        for job in self.jobs.values():
-            if gpus_of(job) & event.gpus:
-                job.tell(event.now_ns, event.what)
+        tell_of_mps(event, (*self.jobs.values(), *self.finished.values()))
 
     def _take_recording(
         self, event: WorkClassified | RequestsServed | CurveRecorded | ScalingTold

@@ -49,27 +49,30 @@ class MpsControl:
         *,
         own: Path,
         environment: Mapping[str, str],
-        gpus: Sequence[str],
-        tell: Callable[[str], None],
+        gpus: Sequence[str] | None,
+        tell: Callable[[str, float], None],
         uid: int,
         look_s: float = LOOK_S,
     ) -> None:
         """`own`: a directory for one of ours, unless the environment says where it is to be.
 
-        `gpus`: UUIDs of those it is for; empty: all.
+        `gpus`: UUIDs of those it is for; empty: all. None: one that runs is used, and none started.
 
         `uid`: whose daemon this is.
 
-        `tell` hears what jobs should know, in the thread of `run`.
+        `tell` hears what jobs should know, and for how many seconds it may have been so already,
+        in the thread of `run`.
         """
         self.directory: Path | None = None  # of its pipe; None: there is none
         self._own = Path(environment.get(PIPES) or own)
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
-        self._gpus = gpus
+        self._gpus = gpus or ()
         self._tell = tell
         # Hears the pids of all clients, whenever all are known, in that thread, too.
         self.name_clients: Callable[[frozenset[int]], None] = lambda _: None
         self._uid = uid
+        self._starts = gpus is not None
+        self._well_s = 0.0  # when it was last asked and all was well
         self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
         self._child: subprocess.Popen[bytes] | None = None
@@ -94,6 +97,7 @@ class MpsControl:
 
         Blocks for `ENDING_S` and `START_S` at most. False: there is none, and the log says why.
         """
+        self._well_s = time.monotonic()
         is_there = self._open()
         self._log = ServerLog(self._log_files())
         return is_there
@@ -105,7 +109,7 @@ class MpsControl:
 
     def _open(self) -> bool:
         usual = _mps.pipes_of(self._environment)
-        for place in dict.fromkeys((usual, self._own)):
+        for place in dict.fromkeys((usual, self._own) if self._starts else (usual,)):
             if self._stays_ending(place):
                 log.warning(
                     "mps is being shut down and has clients still, continuing without it for now",
@@ -117,7 +121,7 @@ class MpsControl:
                 self.directory = place
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
-        self.directory = self._own if self._start() else None
+        self.directory = self._own if self._starts and self._start() else None
         return self.directory is not None
 
     def _stays_ending(self, place: Path) -> bool:
@@ -186,7 +190,7 @@ class MpsControl:
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""
-        control = self._at(self.directory or self._own)
+        control, now_s = self._at(self.directory or self._own), time.monotonic()
         servers = control.servers() if self.directory else None
         if servers is None:
             return self._replace()
@@ -210,23 +214,25 @@ class MpsControl:
         for server in [*gone, *crashed]:
             self._tell(
                 f"the mps server {server} has ended: jobs that used it get cuda's errors; "
-                "those that start now get another server"
+                "those that start now get another server",
+                time.monotonic() - self._well_s,
             )
+        self._well_s = now_s
         return True
 
     def _replace(self) -> bool:
         was_there, self.directory = self.directory is not None, None
         self._clients = {}
+        if was_there:  # before anything that takes long: they end by it
+            log.warning("the control daemon of mps has ended")
+            self._tell(
+                "the control daemon of mps has ended: jobs that used it get cuda's errors",
+                time.monotonic() - self._well_s,
+            )
         self._reap()
         is_there = self.open()
-        if was_there:
-            log.warning("the control daemon of mps has ended", another=is_there)
-            next_ = "those that start now get another" if is_there else "there is no other"
-            self._tell(
-                f"the control daemon of mps has ended: jobs that used it get cuda's errors; {next_}"
-            )
-        elif is_there:
-            self._tell("mps runs again: jobs that start now use it")
+        if is_there:
+            self._tell("mps runs again: jobs that start now use it", 0.0)
         return is_there
 
     def _start(self) -> bool:

@@ -12,10 +12,10 @@ CONTROL = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
 
-def ask(place, command):
+def ask(place, command, pipes="mps"):
     done = subprocess.run(
         [CONTROL],
-        env=place.env | {PIPES: str(place.folder / "mps")},
+        env=place.env | {PIPES: str(place.folder / pipes)},
         input=command,
         capture_output=True,
         text=True,
@@ -109,6 +109,23 @@ def test_after_a_crash_of_the_server_jobs_are_told_and_new_ones_run(place):
 
     assert victim.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert place.job("next", "-p", "latency").do("compute()") == [15]
+
+
+@pytest.mark.slow
+def test_mps_that_was_found_and_ends_is_used_no_more(fresh_place):
+    place, theirs = fresh_place, fresh_place.folder / "theirs"
+    place.env |= {PIPES: str(theirs), "CUDA_MPS_LOG_DIRECTORY": str(theirs)}
+    subprocess.run([CONTROL, "-d"], env=place.env, check=True, timeout=DEADLINE_S)
+    place.start_daemon()
+    job = place.job("victim", "--isolation", "mps")
+    place.job("ended").end()
+
+    ask(place, "quit -t 0", "theirs")
+    until(lambda: "mode time" in place.tandem("explain", "victim"), what="it is noticed")
+
+    assert job.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
+    assert "the control daemon of mps has ended" in place.tandem("explain", "victim")
+    assert "is in mode time" in place.refused("--isolation", "mps")[1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")

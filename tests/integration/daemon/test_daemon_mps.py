@@ -42,7 +42,8 @@ class Supervised:
         )
         self._thread = threading.Thread(target=self.control.run)
 
-    def _hear(self, what):
+    def _hear(self, what, ago_s):
+        assert 0 <= ago_s <= PATIENCE_S
         with self.heard:
             self.told.append(what)
             self.heard.notify_all()
@@ -167,6 +168,25 @@ def test_one_that_runs_already_is_used_and_left_running(folder):
     assert mps.ask("get_server_list", theirs) == ""
 
 
+def test_where_none_is_to_be_started_one_that_ends_is_waited_for(folder):
+    mps = Supervised(folder, gpus=None, **{PIPES: str(folder / "theirs")})
+    environment = mps.environment | {"CUDA_MPS_LOG_DIRECTORY": str(folder / "theirs")}
+    subprocess.run([PROGRAM, "-d"], env=environment, check=True, timeout=PATIENCE_S)
+    assert mps.control.open()
+
+    mps.ask("quit", folder / "theirs")
+    there = [mps.control._look(), mps.control._look()]
+    assert mps.control.directory is None
+    subprocess.run([PROGRAM, "-d"], env=environment, check=True, timeout=PATIENCE_S)
+
+    assert [*there, mps.control._look()] == [False, False, True]
+    assert [one.partition(":")[0] for one in mps.told] == [
+        "the control daemon of mps has ended",
+        "mps runs again",
+    ]
+    assert not mps.control.is_own
+
+
 def test_the_next_daemon_takes_over_what_one_before_it_has_started(mps, folder):
     assert mps.control.open()
     pid = mps.pid
@@ -235,10 +255,22 @@ def test_a_control_daemon_that_is_killed_is_replaced_and_jobs_are_told(mps):
 
     os.kill(pid, signal.SIGKILL)
 
-    assert mps.hears("the control daemon of mps has ended: jobs that used it get cuda's errors")
-    assert "those that start now get another" in mps.told[-1]
+    assert mps.hears("mps runs again: jobs that start now use it")
+    assert mps.told[0] == "the control daemon of mps has ended: jobs that used it get cuda's errors"
     assert mps.pid != pid
     assert mps.ask("get_server_list") == ""
+
+
+def test_jobs_are_told_before_another_one_is_started_for_they_end_by_it(mps, monkeypatch):
+    assert mps.control.open()
+    told_first = []
+    monkeypatch.setattr(mps.control, "open", lambda: bool(told_first.extend(mps.told)))
+
+    mps.ask("quit")
+    mps.control._look()
+
+    assert [one.partition(":")[0] for one in told_first] == ["the control daemon of mps has ended"]
+    assert mps.control.directory is None
 
 
 def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps):

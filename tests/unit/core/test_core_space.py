@@ -239,11 +239,25 @@ def test_jobs_hear_of_what_they_ran_on_and_others_do_not():
     talk = talking(mps_gpus=frozenset({1}))
     talk.attach(1, BATCH, gpu=1)
     talk.attach(2, BATCH)
+    for process_id in (3, 4):  # long ago, and by what nobody knew of yet
+        talk.attach(process_id, BATCH, gpu=1)
+        talk.tick(5)
+        talk.leave(process_id)
 
-    talk.say(SubstrateFailed(now_ns=talk.now_ns, gpus=frozenset({1}), what="mps has ended"))
+    talk.say(
+        SubstrateFailed(
+            now_ns=talk.now_ns,
+            since_ns=talk.now_ns - 3_000_000,
+            gpus=frozenset({1}),
+            what="mps has ended",
+        )
+    )
 
-    assert "mps has ended" in [line for _, line in talk.core.jobs[1].story]
-    assert "mps has ended" not in [line for _, line in talk.core.jobs[2].story]
+    def heard(job):
+        return "mps has ended" in [line for _, line in job.story]
+
+    assert [heard(talk.core.jobs[one]) for one in (1, 2)] == [True, False]
+    assert [heard(talk.core.finished[one]) for one in (3, 4)] == [False, True]
     assert any("a fatal fault of one job" in line for _, line in talk.core.jobs[1].story)
 
 

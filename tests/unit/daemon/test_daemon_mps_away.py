@@ -62,7 +62,7 @@ def test_sets_are_back_with_mps(daemon):
     assert core.options.splits == {}
 
     daemon._mps.comes_back()
-    daemon._tell_of_mps("mps runs again")
+    daemon._tell_of_mps("mps runs again", 0.0)
 
     assert core.options.splits == {0: SETS}
 
