@@ -167,13 +167,14 @@ class Turns:
         self._share(changed.values(), policy, options, now_ns, is_new=is_new)
         if (holder is None) != (self._holder is None):
             self._flip_quiet(now_ns, verdict)
-        for member in (*before, *self._on_turn):
+        on_turn = self._on_turn
+        for member in (*before, *on_turn):
             if member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), options, now_ns, verdict)
         if policy.companions is not None and policy.companions.pace is Pace.FREE:
             self._look_at_trials(now_ns)
-        self._plan_wake(policy, options, now_ns, verdict)
+        self._plan_wake(on_turn, policy, options, now_ns, verdict)
         return verdict
 
     def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> None:
@@ -439,15 +440,23 @@ class Turns:
 
     @property
     def _on_turn(self) -> tuple[Group, ...]:
+        if self._holder is not None and self._companion is None:
+            return (self._holder,)  # nearly always
         members = (self._holder, self._companion, self._third)
         return tuple(member for member in members if member is not None)
 
     def _has_turn(self, group: Group) -> bool:
         return group is self._holder or group is self._companion or group is self._third
 
-    def _plan_wake(self, policy: Policy, options: Options, now_ns: int, verdict: Verdict) -> None:
+    def _plan_wake(
+        self,
+        on_turn: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        verdict: Verdict,
+    ) -> None:
         roster, holder = self._roster, self._holder
-        on_turn = self._on_turn
         for member in on_turn:
             if not member.wants:
                 verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
