@@ -34,6 +34,8 @@ CLASSES = (JobClass.LATENCY, *(JobClass.NORMAL,) * 49, *(JobClass.BATCH,) * 50)
 # How likely a job with work runs out of it within one look, and one without gets some.
 LOADS = {"saturated": (0.0, 1.0), "coming and going": (0.05, 0.001)}
 
+Facts = tuple[bool, bool, int]  # of a job: it is busy, or held, and was served so long
+
 
 @dataclass
 class World:
@@ -45,30 +47,23 @@ class World:
     is_open: list[bool] = field(default_factory=lambda: [True] * JOBS)
     wants: list[bool] = field(default_factory=lambda: [False] * JOBS)
     served_ns: list[int] = field(default_factory=lambda: [0] * JOBS)
-    told: dict[int, Usage] = field(default_factory=dict)
+    told: list[Facts | None] = field(default_factory=lambda: [None] * JOBS)
 
     def look(self) -> tuple[Usage, ...]:
-        """One millisecond later: what changed."""
+        """One millisecond later: what changed, and nothing made of the rest, as by the poller."""
         for job in range(JOBS):
             turn = self.ends if self.wants[job] else self.begins
             self.wants[job] ^= self.dice.random() < turn
         running = [job for job in range(JOBS) if self.wants[job] and self.is_open[job]]
         for job in running:
             self.served_ns[job] += LOOK_NS // len(running)
-        usages = {job: self._usage(job) for job in range(JOBS)}
-        news = tuple(u for job, u in usages.items() if self.told.get(job) != u)
-        self.told = usages
-        return news
+        facts = [self._facts(job) for job in range(JOBS)]
+        before, self.told = self.told, facts
+        return tuple(_usage(job, facts[job]) for job in range(JOBS) if facts[job] != before[job])
 
-    def _usage(self, job: int) -> Usage:
-        held = self.wants[job] and not self.is_open[job]
-        return Usage(
-            process_id=job,
-            busy=self.wants[job] and not held,
-            waiting_threads=int(held),
-            wait_reason=WaitReason.GATE if held else WaitReason.NONE,
-            exclusive_ns=self.served_ns[job],
-        )
+    def _facts(self, job: int) -> Facts:
+        wants, is_open = self.wants[job], self.is_open[job]
+        return wants and is_open, wants and not is_open, self.served_ns[job]
 
     def follow(self, actions: list[Action]) -> bool:
         """Obey; True when a gate moved."""
@@ -77,6 +72,17 @@ class World:
             for job in action.process_ids:
                 self.is_open[job] = isinstance(action, OpenGates)
         return bool(moved)
+
+
+def _usage(job: int, facts: Facts) -> Usage:
+    busy, held, served_ns = facts
+    return Usage(
+        process_id=job,
+        busy=busy,
+        waiting_threads=int(held),
+        wait_reason=WaitReason.GATE if held else WaitReason.NONE,
+        exclusive_ns=served_ns,
+    )
 
 
 def _arrivals() -> Iterator[Event]:
