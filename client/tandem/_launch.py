@@ -29,7 +29,7 @@ EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
 
 ASK_AGAIN_S = 0.1
-PATIENCE_S = 90.0  # longer than the daemon takes to find out
+PATIENCE_S = 90.0  # for what the daemon finds out: of one GPU after the other, 20 s each at most
 
 _DIRECTORY = "is a directory"
 _SHOWN = "CUDA_VISIBLE_DEVICES"
@@ -312,7 +312,7 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
 
 
 def _ask(launch: Launch, decided: Plan, *, only_asks: bool = False) -> Registered | Refused:
-    """What the daemon says, once it knows what to say: it is finding out what a GPU can do."""
+    """What the daemon says, once it knows what a GPU can do, or for now after `PATIENCE_S`."""
     end_s, said = time.monotonic() + PATIENCE_S, False
     while True:
         asks_again = time.monotonic() < end_s

@@ -30,7 +30,7 @@ from tandemd.core.events import (
 )
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import MODES, not_yet, unfit, variables
+from tandemd.core.space import MODES, never_fits, not_yet, unfit, variables
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,
     REFUSED_NO_ROOM,
@@ -136,10 +136,12 @@ class Sessions:
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
         unserved = self.unserved(uid, gpus)
-        if packet.asks_again and (reason := not_yet(spec, gpus, self._scheduler.options)):
+        options = self._scheduler.options
+        never = self._no_such_gpu(packet.gpu) or never_fits(spec, gpus, options)
+        if packet.asks_again and not never and (reason := not_yet(spec, gpus, options)):
             self._put_off(connection, reason)
             return
-        why = self._no_such_gpu(packet.gpu) or unfit(spec, gpus, self._scheduler.options)
+        why = never or unfit(spec, gpus, options)
         if not why and unserved and spec.isolation.startswith("mps"):
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why is not None:

@@ -157,7 +157,8 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be run, with what the daemon would set, and run nothing.",
+    help="Print what would be run, with what the daemon would set, and run nothing. "
+    "An older daemon notes it as a job that ends at once.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(**options: Any) -> None:

@@ -129,7 +129,21 @@ def unfit(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
     meant = sorted(gpus or options.sm_counts)
     if not meant:
         return None  # of a machine whose GPUs are not known nothing can be said
-    return _too_many(spec, meant, options) or _other_mode(spec, meant, options)
+    return never_fits(spec, gpus, options) or _other_mode(spec, meant, options)
+
+
+def never_fits(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
+    """The same, where it is so in whatever mode these GPUs may be."""
+    counts = {gpu: options.sm_counts.get(gpu, 0) for gpu in sorted(gpus or options.sm_counts)}
+    if not counts or not all(counts.values()):
+        return None
+    gpu = max(counts, key=lambda one: counts[one])
+    if spec.sm_count <= counts[gpu]:
+        return None
+    return (
+        f"it asks for {spec.sm_count} SMs, and gpu {options.name_of(gpu)} has {counts[gpu]}; "
+        "lower --sm, or say a share such as 30%"
+    )
 
 
 def not_yet(spec: JobSpec, gpus: frozenset[int], options: Options) -> str:
@@ -141,17 +155,6 @@ def not_yet(spec: JobSpec, gpus: frozenset[int], options: Options) -> str:
         return ""
     names = ", ".join(map(options.name_of, sorted(options.being_proved(gpus))))
     return f"mode mps+green is being proved on gpu {names}" if names else ""
-
-
-def _too_many(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
-    counts = {gpu: options.sm_counts.get(gpu, 0) for gpu in gpus}
-    gpu = max(counts, key=lambda one: counts[one])
-    if not all(counts.values()) or spec.sm_count <= counts[gpu]:
-        return None
-    return (
-        f"it asks for {spec.sm_count} SMs, and gpu {options.name_of(gpu)} has {counts[gpu]}; "
-        "lower --sm, or say a share such as 30%"
-    )
 
 
 def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:

@@ -30,6 +30,7 @@ if "tandem._set_probe" in sys.orig_argv[1:4]:
         hold("client" + sys.orig_argv[3])
 """
 CLIENTS = ("client0", "client1")
+LAUNCH_FAILED = 125
 SPREADING = "__import__('spreading')"
 
 
@@ -119,6 +120,21 @@ def test_who_asks_for_sms_waits_for_what_comes_out(place):
 
         out, more = job.communicate(timeout=DEADLINE_S)
         assert (job.returncode, out, more) == (0, "all\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--sm", "500"], "it asks for 500 SMs, and gpu 0 has 132"),
+        (["-i", "9", "--sm", "30%"], "no gpu is called '9'"),
+    ],
+)
+def test_who_asks_for_what_there_never_is_does_not_wait(place, options, why):
+    with waiting_job(place, *options) as job:
+        assert why in line_of(job)
+
+        job.communicate(timeout=DEADLINE_S)
+        assert job.returncode == LAUNCH_FAILED
 
 
 def test_without_an_answer_it_is_tried_again_and_jobs_have_percentages_until_then(place):
