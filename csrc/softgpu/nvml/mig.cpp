@@ -254,11 +254,12 @@ NVML_API nvmlDeviceGetGpuInstanceProfileInfoV(Handle handle, unsigned number,
   return kSuccess;
 }
 
-// Without room for them only their number is told.
+// Also where MIG is off. Without room for them only their number is told.
 NVML_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(Handle handle, unsigned id,
                                                        Placement* placements, unsigned* count) {
   DeviceFigures device;
-  if (const int bad = mig_figures(handle, &device)) return bad;
+  if (const int bad = figures_of(handle, &device)) return bad;
+  if (device.mig_slices == 0) return kNotSupported;
   if (!count) return kInvalidArgument;
   const MigProfile* profile = profile_by_id(device, id);
   if (!profile) return kInvalidArgument;

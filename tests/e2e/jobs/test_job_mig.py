@@ -151,6 +151,15 @@ def test_an_admin_cuts_a_gpu_and_jobs_find_the_instances(whole):
     assert job.do("memory()")[1] == 72192 << 20
 
 
+@pytest.mark.parametrize("how", ["--dry-run", "--yes"])
+def test_what_does_not_fit_is_refused_while_mig_is_off_too(whole, how):
+    code, why = cutting(whole, "0=7g.141gb,1g.18gb", how)
+
+    assert code == 5
+    assert "does not fit: 7g.141gb does, and leaves no place for 1g.18gb" in why
+    assert names(whole) == ["0"]
+
+
 def test_a_gpu_that_is_used_is_not_cut_and_its_users_are_named(cut):
     job = cut.job("busy", "-i", LARGE)
 

@@ -215,6 +215,9 @@ def test_without_a_layout_mig_is_off_or_not_there(gpu):
     gpu.folder.mkdir()
     gpu.options["profile"] = "a100"
     assert gpu.run(NVML + "print(nv.nvmlDeviceGetMigMode(device))") == "[0, 0]"
+    places = "nv.nvmlDeviceGetGpuInstancePossiblePlacements, device, 9, None, nv.byref(count)"
+    told = gpu.run(NVML + f"count = nv.c_uint(); print(code({places}), count.value)")
+    assert told == "0 2"  # as NVML's reference says: whether MIG is on or not
 
 
 def test_a_wrong_layout_ends_the_device_process_with_words(tmp_path):
