@@ -181,7 +181,8 @@ class Sessions:
         name = self._gpu_index.missing(names)
         if not name:
             return None
-        what = "MIG instance" if INSTANCE_MARK in name else "gpu"
+        is_instance = INSTANCE_MARK in name or name.startswith("MIG-")
+        what = "MIG instance" if is_instance else "gpu"
         return f"no {what} is called '{name}'; `tandem gpus` lists those that there are"
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:

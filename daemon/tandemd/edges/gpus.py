@@ -327,13 +327,24 @@ class GpuIndex:
     def missing(self, names: str) -> str:
         """The first of these, with commas between, that is not there; empty: all may be.
 
-        Nothing can be said of the beginning of a UUID, nor where NVML lists no GPU.
+        Nothing can be said where NVML lists no GPU, but that there is no instance.
         """
         for name in filter(None, map(str.strip, names.split(","))):
-            may_be = name.startswith(("GPU-", "MIG-")) or not (self._gpus or INSTANCE_MARK in name)
+            may_be = self._begins_a_uuid(name) if self._gpus else INSTANCE_MARK not in name
             if not may_be and not self.named(name):
                 return name
         return ""
+
+    def _begins_a_uuid(self, name: str) -> bool:
+        """That of one which is listed, or may be; CUDA takes the beginning, in any case.
+
+        Those of GPUs that are cut are not listed, and older names of instances are made of them.
+        """
+        if name.startswith("MIG-GPU-") or (name.startswith("GPU-") and self._instances()):
+            return True
+        begins = name.startswith(("GPU-", "MIG-"))
+        listed = (gpu.uuid_text.lower() for gpu in self._gpus)
+        return begins and any(uuid.startswith(name.lower()) for uuid in listed)
 
     def _instances(self) -> frozenset[int]:
         return frozenset(gpu.index for gpu in self._gpus if gpu.instance)

@@ -75,12 +75,14 @@ def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
     other_mode = cut.refused("-i", SMALL, "--isolation", "time")
     not_there = cut.refused("-i", "0:9")
     no_gpu = cut.refused("-i", "3")
+    no_uuid = cut.refused("-i", "MIG-deadbeef")
 
     assert "asks for 61 SMs, and gpu 0:2 has 60; lower --sm" in too_many[1]
     assert "does not fit: gpu 0:1 has" in too_large[1]
     assert "asks for isolation time, and gpu 0:1 is in mode mig" in other_mode[1]
     assert "no MIG instance is called '0:9'; `tandem gpus` lists" in not_there[1]
     assert "no gpu is called '3'; `tandem gpus` lists" in no_gpu[1]
+    assert "no MIG instance is called 'MIG-deadbeef'; `tandem gpus` lists" in no_uuid[1]
 
 
 def test_a_mode_that_is_configured_means_nothing_to_instances_and_the_log_says_so(fresh_place):

@@ -179,10 +179,20 @@ def test_gpus_are_known_by_uuid_and_new_ones_get_the_next_index():
 @pytest.mark.parametrize("lists", [True, False])
 @pytest.mark.parametrize(
     ("names", "missing"),
-    [("", ""), ("0", ""), ("0,1", "1"), ("3", "3"), ("tesla", "tesla"), ("GPU-0011", "")],
+    [
+        ("", ""),
+        ("0", ""),
+        ("0,1", "1"),
+        ("3", "3"),
+        ("tesla", "tesla"),
+        ("GPU-3a3A", ""),
+        ("GPU-0011", "GPU-0011"),
+        ("GPU-3a,MIG-deadbeef", "MIG-deadbeef"),
+        ("MIG-GPU-0011/2/0", ""),
+    ],
 )
 def test_a_gpu_that_is_not_there_is_missed_where_all_are_listed(lists, names, missing):
-    index = GpuIndex([Gpu(index=0, uuid=b"0" * 16)] if lists else [])
+    index = GpuIndex([Gpu(index=0, uuid=b":" * 16)] if lists else [])
 
     assert index.missing(names) == (missing if lists else "")
     assert index.missing("0:9") == "0:9"
