@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tandemd.core.explain_sets import why_no_set
 from tandemd.core.minima import no_limit
 from tandemd.core.model import Job
 from tandemd.core.scheduler import Scheduler
@@ -25,10 +26,14 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
         yield f"memory has no effect: {why}"
     group = scheduler.group_of(job)
     options = scheduler.options
-    # Where it is a set, it changes that, whether or not jobs take turns besides.
-    if _asks_for_sms(job, changed) and group and not divides_space(group.gpus, options):
-        why_not = why_no_share(group, scheduler.policy, options)
-        if why_not is not None:
+    if _asks_for_sms(job, changed) and group:
+        # Where it is a set, it changes that, whether or not jobs take turns besides.
+        why_not = (
+            why_no_set(job, options)
+            if divides_space(group.gpus, options)
+            else why_no_share(group, scheduler.policy, options)
+        )
+        if why_not:
             yield f"sm has no effect: {why_not}"
     if promised := [word for field, word in PROMISES.items() if field in changed]:
         why = _no_promise(scheduler, job)

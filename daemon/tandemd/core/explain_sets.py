@@ -28,11 +28,8 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
             f"mode mps+green is not to be had on gpu {options.name_of(gpu)}, which is in mode mps: "
             f"{options.unproved[gpu]}"
         )
-    if any(process.has_percentage for process in job.processes.values()) and options.splits:
-        yield (
-            "it has no set of SMs: with a percentage of MPS it would split them otherwise than "
-            "others do; start it without CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-        )
+    if why_not := why_no_set(job, options):
+        yield f"it has no set of SMs: {why_not}"
     if job.set is None:
         return
     split = next(options.splits[gpu] for gpu in sorted(group.gpus & options.splits.keys()))
@@ -47,6 +44,18 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
         yield f"that is less than the {job.groups_wanted} groups it asks for: {why}"
     yield from _on_its_way(job, split.group_sms)
     yield from _staying(job)
+
+
+def why_no_set(job: Job, options: Options) -> str:
+    """Though its GPU has sets; empty: it has one."""
+    held = [p for p in job.processes.values() if p.gpu in options.splits and p.has_percentage]
+    if not held:
+        return ""
+    percent = max(process.mps_percent for process in held)
+    return (
+        f"a percentage of MPS, {percent:.4g}%, holds it for as long as it runs, by which it would "
+        "split SMs otherwise than others do; start it anew, without one of its own"
+    )
 
 
 def _is_on(span: Span, group_sms: int) -> str:

@@ -131,6 +131,18 @@ def test_a_share_of_sms_needs_no_turns(has_sets):
     assert bool(told(talk, "sm_percent")) is not has_sets
 
 
+def test_a_percentage_of_mps_goes_before_a_set_of_sms():
+    splits = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 128}, mps_gpus=frozenset({0}), splits=splits))
+    talk.attach(1, BATCH)
+    talk.core.processes[1].mps_percent = 30.0
+
+    talk.update(1, job_class=BATCH, sm_percent=60)
+
+    (warning,) = told(talk, "sm_percent")
+    assert warning.startswith("sm has no effect: a percentage of MPS, 30%, holds it for as long as")
+
+
 @pytest.mark.parametrize(("gib", "warned"), [(80, False), (81, True)])
 def test_a_limit_above_what_the_gpu_has_limits_nothing(gib, warned):
     talk = Talk()

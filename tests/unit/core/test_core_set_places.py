@@ -236,4 +236,4 @@ def test_who_has_a_percentage_of_its_own_has_no_set_and_takes_none_away():
     assert told(talk.attach(2, job_id=2)) == {2: (0, 16)}
 
     why = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
-    assert "it has no set of SMs: with a percentage of MPS it would split them otherwise" in why
+    assert "it has no set of SMs: a percentage of MPS, 25%, holds it for as long as it runs" in why
