@@ -173,7 +173,7 @@ class ScalingCurve:
     gamma: float  # how little SMs mean to its kernels, 0..1
     recorded_sms: int  # it was told from a record on so many
     recorded_ns: int  # and took so long there
-    knee_sms: int  # beyond it more gain little
+    knee_sms: int  # beyond it each SM gains less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

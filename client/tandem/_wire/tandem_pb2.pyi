@@ -1022,7 +1022,7 @@ class ScalingCurve(google.protobuf.message.Message):
     recorded_sms: builtins.int
     recorded_ns: builtins.int
     knee_sms: builtins.int
-    """beyond it more gain little"""
+    """beyond it each SM gains less"""
     @property
     def sm_counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """ascending"""

@@ -35,7 +35,7 @@ def show(*, as_json: bool) -> None:
     """Show how each GPU is divided, and how many SMs its jobs have use for.
 
     SM is what a job asks for, HAS how many SMs its kernels may use (- where that depends on the
-    stream). Beyond KNEE more SMs gain it little, LIMIT of them keep its --slo, and FITS is what it
+    stream). Beyond KNEE each SM gains less, LIMIT of them keep its --slo, and FITS is what it
     would get by both, beside the others, and of SMs that nobody else has use for; `rest` is what
     others leave. PREDICTED was said of as many SMs as it has before it ran on them, ITERATION is
     how long its iterations are. Below: what is not known of a job, and why.

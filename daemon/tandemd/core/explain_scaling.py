@@ -25,10 +25,12 @@ def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
 def _curve_lines(curve: Curve) -> Iterator[str]:
     most, knee = curve.sm_counts[-1], curve.knee()
     fitted = f", with gamma {curve.gamma:.2f}" if curve.gamma else ""
+    bend = f"and {_ms(curve.at(knee))} on {knee}, beyond which each gains less"
     yield (
-        f"an iteration takes {_ms(curve.at(most))} on {most} SMs and {_ms(curve.at(knee))} on "
-        f"{knee}, beyond which more gain little ({curve.source} from one on {curve.recorded_sms} "
-        f"SMs that took {_ms(curve.recorded_ns)}{fitted})"
+        f"an iteration takes {_ms(curve.at(most))} on {most} SMs"
+        f"{', all of which it has use for' if knee == most else f' {bend}'} "
+        f"({curve.source} from one on {curve.recorded_sms} SMs that took "
+        f"{_ms(curve.recorded_ns)}{fitted})"
     )
 
 

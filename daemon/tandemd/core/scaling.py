@@ -16,6 +16,7 @@ MOST_POINTS = 16  # of a curve; GPUs with as many SMs have a point each, others 
 _TENTHS = 10
 SHARED = "others used its SMs while it was recorded"  # why there is no curve
 GAIN = 1.05  # a step that gains less is none
+ALIKE = 1.25  # steps that gain as much to this factor: so far whole waves lead an even curve astray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +74,30 @@ class Curve:
         """Where more SMs stop paying: the end of the step that gains most throughput an SM.
 
         Steps of less than `gain` times as much throughput count for nothing. Of several that gain
-        as much, to the same factor, the last counts: work that scales evenly wants all SMs. The
-        first point, where no step pays.
+        as much, to the factor `ALIKE`, the last counts: work that scales evenly wants all SMs. The
+        first point, where no step pays. Steps are those of the upper hull: whole waves make of an
+        even curve a staircase, whose single steps say little.
         """
         knee, most = self.sm_counts[0], 0.0
-        points = zip(self.sm_counts, self.iteration_ns, strict=True)
-        for (left, left_ns), (right, right_ns) in pairwise(points):
+        for (left, left_ns), (right, right_ns) in pairwise(self._hull()):
             if left_ns < gain * right_ns:
                 continue
-            marginal = (1 / right_ns - 1 / left_ns) / (right - left)
-            if marginal * gain >= most:
+            marginal = _slope((left, left_ns), (right, right_ns))
+            if marginal * ALIKE >= most:
                 knee, most = right, max(most, marginal)
         return knee
+
+    def _hull(self) -> list[tuple[int, int]]:
+        """Points that no line between two others passes above, as throughput over SMs.
+
+        Monotone chain (Andrew, Information Processing Letters 9, 1979).
+        """
+        hull: list[tuple[int, int]] = []
+        for point in zip(self.sm_counts, self.iteration_ns, strict=True):
+            while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], point):
+                hull.pop()
+            hull.append(point)
+        return hull
 
     def smallest_for(self, slo_ns: int, rate: float = 0.0, batch: int = 1) -> int | None:
         """The fewest SMs of its points on which it keeps a limit; None: it does not on any.
@@ -99,6 +112,11 @@ class Curve:
             if time_ns + waits_ns <= slo_ns and not (rate and time_ns > duty_ns):
                 return sms
         return None
+
+
+def _slope(left: tuple[int, int], right: tuple[int, int]) -> float:
+    """Throughput that each SM adds between two points of a curve."""
+    return (1 / right[1] - 1 / left[1]) / (right[0] - left[0])
 
 
 def points_of(sm_count: int, recorded_sms: int) -> tuple[int, ...]:

@@ -68,7 +68,8 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
     if curve is None:
         return Size(name=claim.name, parts=0, why=f"how it scales is not known: {claim.doubt}")
     efficient = curve.knee()
-    why = f"beyond {efficient} SMs more gain little"
+    has_use = efficient >= curve.sm_counts[-1]
+    why = "it has use for all SMs" if has_use else f"beyond {efficient} SMs each gains less"
     required = curve.smallest_for(claim.slo_ns, claim.rate) if claim.slo_ns else None
     if required is not None:
         why += f", and {required} keep its limit"

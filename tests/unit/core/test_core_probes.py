@@ -79,7 +79,7 @@ def test_jobs_get_the_groups_that_their_curves_call_for_and_none_without():
 
     assert wanted(jobs) == [4, 12]
     assert wanted(off) == [0, 0]
-    assert "it gets 4 of 16 groups of SMs: beyond 32 SMs more gain little" in told(jobs[1])
+    assert "it gets 4 of 16 groups of SMs: beyond 32 SMs each gains less" in told(jobs[1])
 
 
 def test_a_job_alone_has_all_of_it_again():

@@ -1,6 +1,8 @@
 """Scaling curves: between their points, where they bend, and what a limit takes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tandemd.core.scaling import Curve, curve_of, points_of
 
@@ -48,6 +50,27 @@ def test_a_step_that_gains_most_counts_though_one_before_gains_little():
 
     assert stairs.knee() == 30
     assert stairs.knee(gain=1.001) == 30
+
+
+@given(blocks=st.integers(20 * 132, 10**6))
+def test_work_that_scales_evenly_wants_nearly_all_sms_though_it_runs_in_whole_waves(blocks):
+    counts = points_of(132, 132)
+    waves = tuple(1000 * -(-blocks // sms) for sms in counts)
+
+    assert Curve(sm_counts=counts, iteration_ns=waves).knee() >= 106
+
+
+def test_a_part_that_does_not_scale_brings_the_knee_down():
+    counts = points_of(132, 132)
+    knees = [
+        Curve(
+            sm_counts=counts, iteration_ns=tuple(int(1e6 * (a + (1 - a) * 132 / n)) for n in counts)
+        ).knee()
+        for a in (0, 0.2, 0.3, 0.5, 0.8)
+    ]
+
+    assert knees == sorted(knees, reverse=True)
+    assert (knees[0], knees[-1]) == (132, 26)
 
 
 def test_the_fewest_sms_that_keep_a_limit():

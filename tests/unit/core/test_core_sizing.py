@@ -36,7 +36,7 @@ def test_a_job_gets_what_it_has_use_for_and_best_effort_what_is_left():
 
     assert (latency.parts, latency.efficient_sms) == (4, 32)
     assert batch.parts == 12
-    assert "beyond 32 SMs more gain little" in latency.why
+    assert "beyond 32 SMs each gains less" in latency.why
 
 
 def test_less_than_the_knee_will_do_where_a_limit_is_kept_with_less():
@@ -92,7 +92,7 @@ def test_what_is_left_over_is_told_where_it_makes_more_of_a_size_than_its_knee()
     (only,) = sizes([claim("a", curve=slow)], 16, 8)
 
     assert (only.efficient_sms, only.parts) == (64, 16)
-    assert only.why == "beyond 64 SMs more gain little; 64 more are left over"
+    assert only.why == "beyond 64 SMs each gains less; 64 more are left over"
 
 
 def test_without_curves_the_same_jobs_are_sized_otherwise():
