@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tandem import _native
 from tandemd.core.divisions import InForce
@@ -134,7 +134,7 @@ class PlansView:
         plans = outlook.alternatives()
         names = {name for part in in_force.plan for name in part.members}
         if names != outlook.scene.workers.keys():  # the caller may not see all of them
-            in_force = InForce(why=in_force.why)
+            in_force = replace(in_force, plan=())
         if in_force.plan:
             plans = [one for one in plans if set(one.plan) != set(in_force.plan)]
             plans.insert(0, outlook.scene.value(in_force.plan))

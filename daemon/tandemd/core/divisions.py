@@ -86,6 +86,7 @@ class InForce:
     plan: Plan = ()  # empty: all take turns
     why: str = ""  # that, and not another
     measured: Mapping[str, Measured] = field(default_factory=dict)  # by job, since it is in force
+    has_planner: bool = True  # plans are gone by, or would be
 
 
 class Divisions:
@@ -116,7 +117,8 @@ class Divisions:
         """The plan that an island goes by and why, or none and why none."""
         division = self.by_island.get(gpus)
         if not options.planner:
-            return InForce(why="no plan is gone by: partition.planner is off")
+            why_not = "no plan is gone by: partition.planner is off"
+            return InForce(why=why_not, has_planner=False)
         if division is None or division.why_not:
             why_not = division.why_not if division else "nobody is there"
             return InForce(why=f"all take turns: {why_not}")

@@ -9,6 +9,7 @@ from tandemd.core.model import Job
 from tandemd.core.partition import parts_of
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.sm_counts import why_no_curve
 from tandemd.core.substrate import divides_space
 
 
@@ -18,7 +19,7 @@ def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
     if curve is not None:
         return [*_curve_lines(curve), *_size_lines(scheduler, job)]
     if gpus and divides_space(gpus, scheduler.options):
-        return [f"how it scales with SMs is not known: {job.scaling_doubt}"]
+        return [f"how it scales with SMs is not known: {why_no_curve(job)}"]
     return []
 
 

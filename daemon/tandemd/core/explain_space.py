@@ -87,10 +87,11 @@ def _idle_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
     sets = [scheduler.jobs[one].set for one in held]
     if not any(one and not one.overlap(job.set) for one in sets):
         return []
+    or_planned = "" if scheduler.options.planner else ', or with partition.planner = "on",'
     return [
         "it takes turns with jobs on other SMs, which lie idle meanwhile: under "
-        f"{scheduler.options.policy} one of these runs at a time; under pair, or with "
-        'partition.planner = "on", they can run side by side'
+        f"{scheduler.options.policy} one of these runs at a time; under pair{or_planned} they can "
+        "run side by side"
     ]
 
 

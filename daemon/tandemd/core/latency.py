@@ -30,6 +30,14 @@ class RequestKind(IntEnum):
     MARKED = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How requests and pauses of the host lie in iterations (pauses.py)."""
+
+    times: float = 1.0  # as long as an iteration, pauses not counted, a request is; 1 at least
+    pause_ns: float = 0.0  # of an iteration, between requests
+
+
 @dataclass(slots=True)
 class Latency:
     """The newest requests of one job: at most MOST, none older than SPAN_NS.
@@ -38,6 +46,7 @@ class Latency:
     """
 
     kind: RequestKind = RequestKind.BURST
+    moved_ns: int = 0  # since when the job is on the SMs that it is on
     _ended: deque[tuple[int, int]] = field(default_factory=deque)
     _sorted_ns: list[int] = field(default_factory=list)
     _overlapped_ns: int = -SPAN_NS  # when two were under way, last
@@ -79,6 +88,10 @@ class Latency:
     def quick_ns(self) -> int:
         """A tenth of the requests took no longer: what one takes that hardly waits; 0 = none."""
         return _at(self._sorted_ns, 0.1)
+
+    def since_moved_ns(self) -> list[int]:
+        """Durations of those that began on the SMs that the job is on."""
+        return [took_ns for end_ns, took_ns in self._ended if end_ns - took_ns >= self.moved_ns]
 
     @property
     def rate(self) -> float:

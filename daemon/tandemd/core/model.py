@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from tandemd.core.curves import Curve
-from tandemd.core.latency import Latency
+from tandemd.core.latency import Latency, Rhythm
 from tandemd.core.memories import memory_of
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.sets import Span
@@ -340,6 +340,8 @@ class Job:
     retired_moved_ns: tuple[int, int] = (0, 0)
     ended_ns: int = 0
     latency: Latency = field(default_factory=Latency)  # of its requests
+    rhythm: Rhythm | None = None  # of these; None: not known
+    rhythm_due_ns: int = 0  # it may be another then
     story: Story = field(default_factory=Story)
     _own_key: GroupKey = field(init=False)
 

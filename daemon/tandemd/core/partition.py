@@ -9,7 +9,7 @@ from tandemd.core.model import Job
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.sizing import sizes
-from tandemd.core.sm_counts import given_sms
+from tandemd.core.sm_counts import given_sms, why_no_curve
 from tandemd.core.space import owed_share
 
 
@@ -52,8 +52,8 @@ def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
             required_sms=size.required_sms,
             proposed_sms=size.parts * part_sms,
             why=size.why,
-            scaling=claim.curve,
-            doubt=claim.doubt,
+            scaling=job.scaling,
+            doubt=why_no_curve(job),
             predicted_ns=max(p.foretold_ns for p in job.processes.values()),
             measured_ns=max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus),
         )

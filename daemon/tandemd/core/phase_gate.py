@@ -92,8 +92,8 @@ class PhaseGate:
 
     @property
     def is_used(self) -> bool:
-        """Something was decided of somebody."""
-        return bool(self._passers)
+        """Something was decided of somebody, or a wish to be woken is to be taken back."""
+        return bool(self._passers) or self.wake_at_ns is not None
 
     def passer(self, process_id: int) -> Passer | None:
         """What was decided of a process; None: nothing."""

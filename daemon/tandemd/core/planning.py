@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
 from tandemd.core.model import Group, Job, Options
-from tandemd.core.pauses import iterations_of_request, pause_ns
+from tandemd.core.pauses import rhythm_of
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
 from tandemd.core.set_places import groups_asked
-from tandemd.core.sm_counts import given_sms
+from tandemd.core.sm_counts import given_sms, why_no_curve
 from tandemd.core.space import said_share
 from tandemd.core.substrate import divides_space
 from tandemd.core.words import span_of
@@ -101,6 +101,7 @@ def _worker(
         doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
     solo_ns, at, here_ns = _length(job, group, gpu, options, doubts)
     said = said_share(job.spec, group.gpus, options)
+    rhythm = rhythm_of(job, here_ns)
     rate, rate_count = job.latency.steady_rate(options.tuner_window_ns, now_ns)
     return Worker(
         name=name,
@@ -111,9 +112,9 @@ def _worker(
         slo_ns=job.spec.slo_p99_ns,
         rate=rate,
         rate_count=rate_count,
-        times=iterations_of_request(job, here_ns),
+        times=rhythm.times,
         is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
-        pause_ns=pause_ns(job, here_ns),
+        pause_ns=rhythm.pause_ns,
         groups=_groups(job, group, gpu, options, said),
         share=0.0 if divides_space(group.gpus, options) else said,
     )
@@ -133,21 +134,24 @@ def _length(
     """An iteration alone on the whole GPU, on so many SMs, and on those that it has now."""
     all_sms, curve = gpu.groups * gpu.sms_of_group, job.scaling
     given = min((given_sms(job, one, options) for one in group.gpus), default=0) or all_sms
+    # A client's percentage of MPS is for good, whatever its part has.
+    most = given if options.mode_of(group.gpus) == "mps" else all_sms
     if curve is not None:
-        return curve.at(all_sms), curve.at, curve.at(given)
+        scaling = curve
+        return curve.at(all_sms), lambda sms: scaling.at(min(sms, most)), curve.at(given)
     known_ns = _iteration_ns(job) or job.latency.quick_ns
     each = span_of(known_ns) if known_ns else "of unknown length"
     doubts.append(
-        f"{job.display_name}: {job.scaling_doubt}: its iterations ({each}) count as if they "
+        f"{job.display_name}: {why_no_curve(job)}: its iterations ({each}) count as if they "
         "filled the gpu"
     )
     here_ns = float(known_ns or UNKNOWN_NS)
-    idle_ns, here = pause_ns(job, here_ns), min(given, all_sms)
+    idle_ns, here = rhythm_of(job, here_ns).pause_ns, min(given, all_sms)
 
     def at(sms: int) -> float:
         return idle_ns + (here_ns - idle_ns) * here / sms
 
-    return at(all_sms), at, here_ns
+    return at(all_sms), lambda sms: at(min(sms, most)), here_ns
 
 
 def _iteration_ns(job: Job) -> int:
@@ -155,12 +159,15 @@ def _iteration_ns(job: Job) -> int:
     return max((process.usage.iteration_ns for process in job.processes.values()), default=0)
 
 
-def how_to(kind: str, mode: str) -> str:
-    """What it takes to go by a plan of this kind on a GPU in this mode."""
+def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:
+    """What it takes to go by a plan of this kind on a GPU in this mode.
+
+    `has_planner`: somebody goes by plans there already, and by another one.
+    """
     if kind == "time":
         return "is how jobs share it" if mode in ("time", "mig") else "is had while they take turns"
     if mode == "mps+green":
-        return 'is gone by with partition.planner = "on"'
+        return "is not gone by" if has_planner else 'is gone by with partition.planner = "on"'
     if mode == "mig":
         return "needs instances of its size, which an admin makes (tandem partition apply --mig)"
     if kind == "time and space":

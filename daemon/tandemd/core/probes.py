@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from tandemd.core.claims import jobs_on
 from tandemd.core.model import Job, Options, Split
 from tandemd.core.scaling import SHARED
+from tandemd.core.sm_counts import stays_out
 from tandemd.core.space import said
 
 PATIENCE_NS = 5_000_000_000
@@ -104,8 +105,8 @@ class Probes:
         here = jobs_on(gpu, jobs.values())
         parts = [job.part for job in here if job.part]
         for job in here:
-            if parts.count(job.part) > 1:
-                continue  # it takes turns with those of its part, and would not be alone
+            if parts.count(job.part) > 1 or stays_out(job, gpu):
+                continue  # it would not be alone with those of its part, or is not in its set
             groups = _fewer(job, split)
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
                 continue

@@ -78,6 +78,7 @@ from tandemd.core.model import (
     Usage,
 )
 from tandemd.core.mps_clients import take_clients, tell_of_mps
+from tandemd.core.pauses import note_rhythm
 from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
 from tandemd.core.probes import Probes
@@ -693,8 +694,8 @@ class Scheduler:
             if usage.swapped_bytes or process.away_since_ns or usage.refused_by != old.refused_by:
                 self._note_memory(process, old, job, event.now_ns)
             self.memory.take(process, old, event.now_ns)
-            if old.phase_hash != usage.phase_hash:
-                self.tuning.note_phase(job.job_id)
+            if old.phase_hash != usage.phase_hash or old.in_set != usage.in_set:
+                self._note_change(process, old, job, event.now_ns)
             jobs[job.job_id] = job
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
             key = job.group_key
@@ -706,6 +707,13 @@ class Scheduler:
         for job in jobs.values():
             self._move(job, _stimulus(job), event.now_ns, actions)
             self._note_where_memory_is(job, event.now_ns, actions)
+
+    def _note_change(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
+        """What its requests take from now on is another matter."""
+        if process.usage.phase_hash != old.phase_hash:
+            self.tuning.note_phase(job.job_id)
+        if process.usage.in_set != old.in_set:
+            job.latency.moved_ns = now_ns
 
     def _note_memory(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
         """What people want to know of it later."""
@@ -830,8 +838,10 @@ class Scheduler:
                 process.curve, process.curve_ns = event.curve, event.now_ns
             case RequestsServed():
                 self.tuning.take(event, job)
+                note_rhythm(job, self.options, event.now_ns)
             case ScalingTold():
                 take_scaling(process, event)
+                note_rhythm(job, self.options, event.now_ns)
 
     def _bind(self, group: Group, now_ns: int) -> None:
         """Take what the group is bound by from its processes: unknown where they differ."""

@@ -66,8 +66,8 @@ class Shifts:
 
     @property
     def is_used(self) -> bool:
-        """Something was decided of somebody."""
-        return bool(self._tenants)
+        """Something was decided of somebody, or a wish to be woken is to be taken back."""
+        return bool(self._tenants) or self.wake_at_ns is not None
 
     def tenant(self, process_id: int) -> Tenant | None:
         """What was decided of a process; None: nothing."""

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from tandemd.core.claims import claim_of, jobs_on
 from tandemd.core.model import Job, Options, Split
 from tandemd.core.sizing import Claim, sizes
+from tandemd.core.sm_counts import stays_out
 
 
 class SizedSets:
@@ -45,7 +46,10 @@ class SizedSets:
                 self._seen[gpu] = self._keys[gpu] = None
                 continue
             here = jobs_on(gpu, jobs.values())
-            seen = [(split, job.job_id, job.spec, job.scaling) for job in here]
+            seen = [
+                (split, job.job_id, job.spec, job.scaling, job.rhythm, stays_out(job, gpu))
+                for job in here
+            ]
             if gpu in probed or seen == self._seen.get(gpu):
                 continue  # in most rounds nothing is new
             self._seen[gpu] = seen

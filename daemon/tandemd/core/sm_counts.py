@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tandemd.core.events import ScalingTold
+from tandemd.core.minima import gpus_of
 from tandemd.core.model import Job, Options, Process
 from tandemd.core.set_places import groups_asked
 from tandemd.core.sets import Span
@@ -18,7 +19,7 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
     if any(process.is_beside_mps for process in job.processes.values()):
         return count
     if split := options.splits.get(gpu):
-        if _stays_out(job, gpu):
+        if stays_out(job, gpu):
             return 0 if _goes(job, gpu) else count
         return _in_set(job, gpu) * split.group_sms
     if not divides_space([gpu], options):
@@ -40,7 +41,15 @@ def _in_set(job: Job, gpu: int) -> int:
     return job.set.count
 
 
-def _stays_out(job: Job, gpu: int) -> bool:
+def why_no_curve(job: Job) -> str:
+    """Why it is not known how it scales; empty: it is."""
+    is_split = any(stays_out(job, gpu) and _goes(job, gpu) for gpu in gpus_of(job))
+    if job.scaling is None and is_split:
+        return "some of its streams are in its set and others on the whole gpu"
+    return job.scaling_doubt
+
+
+def stays_out(job: Job, gpu: int) -> bool:
     """Some of its streams are on the whole GPU, whatever its set is."""
     here = (process for process in job.processes.values() if gpu in process.gpus)
     return any(any(process.usage.staying_streams) for process in here)

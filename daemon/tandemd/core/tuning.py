@@ -48,6 +48,7 @@ class Tuning:
         """Requests of a process of the job ended."""
         if event.kind > job.latency.kind:
             job.latency.restart(event.kind)
+            job.rhythm = None
             self.divisions.forget(job)
         if event.kind is job.latency.kind:
             job.latency.add(event.durations_ns, event.now_ns, event.at_once)

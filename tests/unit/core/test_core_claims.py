@@ -1,12 +1,14 @@
 """What is known of a job's use for SMs, from its curve and from what its requests take."""
 
+from dataclasses import replace
+
 import pytest
-from talk import LATENCY, MS, Talk
+from talk import LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.claims import claim_of
 from tandemd.core.events import RequestsServed, ScalingTold
 from tandemd.core.latency import RequestKind
-from tandemd.core.model import Options
+from tandemd.core.model import Options, SmSet, Split
 from tandemd.core.scaling import Curve
 from tandemd.core.sizing import sizes
 
@@ -22,13 +24,18 @@ def talk():
     return talk
 
 
+def served(talk, request_ns):
+    """One request ended."""
+    kind = RequestKind.MARKED
+    talk.say(
+        RequestsServed(now_ns=talk.now_ns, process_id=1, kind=kind, durations_ns=(request_ns,))
+    )
+
+
 def answer(talk, request_ns):
     for _ in range(11):
         talk.now_ns += 20 * MS
-        served = RequestsServed(
-            now_ns=talk.now_ns, process_id=1, kind=RequestKind.MARKED, durations_ns=(request_ns,)
-        )
-        talk.say(served)
+        served(talk, request_ns)
 
 
 def claim(talk):
@@ -58,3 +65,33 @@ def test_a_request_of_several_iterations_leaves_each_its_part_of_the_limit(talk)
 
     assert claim(talk).slo_ns == 4.5 * MS
     assert size(talk).required_sms == 0
+
+
+def test_a_set_that_requests_size_comes_to_rest_where_they_keep_their_limit():
+    """What was measured on other SMs says nothing of pauses: each step would call for another."""
+    split = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=frozenset({0}), splits=split))
+    counts = tuple(range(8, 129, 8))
+    work_ns = {sms: 4 * MS * 128 // sms for sms in counts}  # of a request, then 6 ms of pause
+    curve = Curve(sm_counts=counts, iteration_ns=tuple(6 * MS + work_ns[n] for n in counts))
+    for number in (1, 2):
+        talk.attach(number, LATENCY if number == 1 else NORMAL, slo_p99_ns=10 * MS * (number == 1))
+    sizes_seen = []
+    for round_ in range(45_000 // 50):
+        talk.now_ns += 50 * MS
+        for number in (1, 2):
+            where = talk.core.jobs[number].set
+            talk.sample(number, in_set=SmSet(where.first, where.count, 8))
+        sms = talk.core.jobs[1].set.count * 8
+        served(talk, work_ns[sms])
+        if round_ % 100 == 40:  # as records come, and each is a little different
+            noisy = replace(curve, recorded_ns=round_)
+            for number in (1, 2):
+                talk.say(ScalingTold(now_ns=talk.now_ns, process_id=number, curve=noisy, doubt=""))
+        sizes_seen.append(sms)
+
+    needed = next(sms for sms in counts if work_ns[sms] <= 9 * MS)
+    after = sizes_seen[len(sizes_seen) // 3 :]
+    assert set(after) == {after[-1]}
+    assert needed <= after[-1] <= needed + 8
+    assert min(sizes_seen) >= needed

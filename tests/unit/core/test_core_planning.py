@@ -265,7 +265,20 @@ def test_a_percentage_of_the_sms_is_no_share_of_the_time():
 
     forecasts = seen(talk).taking_turns().forecasts
 
-    assert [each.progress for each in forecasts.values()] == pytest.approx([0.5, 0.5])
+    # Half of the time each, and the one never has more than 40 of the 126 SMs that are counted.
+    assert [one.progress for one in forecasts.values()] == pytest.approx([0.5 * 40 / 126, 0.5])
+
+
+def test_who_has_a_percentage_gains_nothing_by_turns_on_all_sms():
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE))
+    for process_id in (1, 2):
+        talk.attach(process_id, NORMAL, sm_percent=20)
+        tell(talk, process_id, Curve(sm_counts=(66, 132), iteration_ns=(20 * MS, 10 * MS)))
+
+    best, other = seen(talk).alternatives()
+
+    assert (best.kind, other.kind) == ("space", "time")
+    assert best.progress == pytest.approx(2 * other.progress, rel=0.1)
 
 
 def test_a_share_is_one_of_all_the_time_and_not_of_what_requests_leave(talk):

@@ -269,6 +269,22 @@ def test_one_job_at_a_time_is_probed_and_none_where_that_is_off():
     assert wanted(jobs) == [5]
 
 
+def test_a_job_whose_work_no_set_holds_gets_no_groups_of_its_own_and_no_probe():
+    jobs, probes, sized = by_id(make(1, curve(8)), make(2, curve(8))), Probes(), SizedSets()
+    (process,) = jobs[1].processes.values()
+    process.usage = replace(process.usage, staying_streams=(1, 0, 0, 0, 0, 0))
+
+    sized.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [0, 8]
+    for _ in range(3):
+        probes.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs)[0] == 0
+
+    process.usage = replace(process.usage, staying_streams=(0, 0, 0, 0, 0, 0))
+    sized.decide(jobs, OPTIONS, 1)
+    assert wanted(jobs) == [8, 8]
+
+
 def test_how_many_sms_a_job_has_is_known_when_it_is_in_its_set():
     job = make(1, groups=4)
 
