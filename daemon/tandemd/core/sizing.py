@@ -113,8 +113,9 @@ def _scaled(whole: Mapping[int, int], room: int) -> dict[int, int]:
     given = dict.fromkeys(list(whole)[:room], 1)
     given |= dict.fromkeys(list(whole)[room:], 0)
     while sum(given.values()) < room:
-        # Who is farthest below its share (Jefferson's method of apportionment).
-        neediest = max(whole, key=lambda i: (whole[i] / (given[i] + 1), -i))
+        # Who is farthest below its share (Webster's method of apportionment, which favours neither
+        # those that want much nor those that want little).
+        neediest = max(whole, key=lambda i: (whole[i] / (given[i] + 0.5), -i))
         given[neediest] += 1
     return given
 
