@@ -16,8 +16,8 @@ SETTLED_S, CONSTANT_S = 60, 60
 @pytest.mark.parametrize(
     ("tuner", "planner", "seed"),
     [
-        *((True, True, seed) for seed in (0, 1, 12, 38)),
-        *((False, True, seed) for seed in (0, 1, 12)),
+        *((True, True, seed) for seed in (0, 3, 12, 38)),
+        *((False, True, seed) for seed in (0, 3, 12)),
         *((True, False, seed) for seed in (0, 17, 20)),
     ],
 )
