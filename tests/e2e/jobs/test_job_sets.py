@@ -193,3 +193,16 @@ def test_without_its_daemon_a_job_stays_in_its_set_and_goes_on_with_the_next(pla
 
     assert job.do(f"{SPREADING}.run(2)")
     assert len(used(place, job)) == 2 * len(was)
+
+
+def test_where_the_next_daemon_asks_for_no_sets_a_job_leaves_that_of_the_last(place):
+    job = working(place, "a", "--sm", "25%")
+    assert job.do(f"{SPREADING}.run(2)")
+    assert len(used(place, job)) == 32
+
+    place.stop_daemon()
+    assert started(place, "mps")
+
+    until(lambda: "a" in place.tandem("ps"), what="it is back")
+    assert job.do(f"{SPREADING}.run(2)")
+    assert len(used(place, job)) == 132
