@@ -4,9 +4,10 @@ A plan divides the SMs into parts (plans.py). Jobs of one part share a set of SM
 and take turns on it; those of different parts run side by side, each on SMs of its own.
 
 Rules
-1. What plans depend on is looked at when jobs come or go or something else is said of one, and once
-   a window. Plans are made elsewhere, for that takes up to 0.1 s: `FindPlan` asks for one, and
-   `PlanFound` answers. An answer to an older question is of no use.
+1. What plans depend on is looked at when jobs come or go or something else is said of one, when it
+   is known at last how one scales, for until then it was guessed, and once a window. Plans are made
+   elsewhere, for that takes up to 0.1 s: `FindPlan` asks for one, and `PlanFound` answers. To an
+   older question that is of no use.
 2. Which plan it goes by, and for how long, is the planner's (planner.py).
 3. Until its plan is there a job that has come takes turns with those of the largest part, and who
    has gone leaves its part empty: so nobody moves twice.
@@ -359,10 +360,11 @@ def _tell(division: Division, members: Iterable[Group], now_ns: int) -> None:
 
 
 def _said_of(job: Job) -> tuple[object, ...]:
-    """All that a plan depends on of what was said of a job."""
+    """All that a plan depends on of what was said of a job, and whether more is known of it."""
     spec = job.spec
     sizes = (spec.sm_count, spec.sm_percent)
-    return (job.job_id, job.display_name, spec.job_class, spec.slo_p99_ns, *sizes)
+    is_known = job.scaling is not None
+    return (job.job_id, job.display_name, spec.job_class, spec.slo_p99_ns, is_known, *sizes)
 
 
 def _jobs_of(members: Iterable[Group]) -> list[Job]:

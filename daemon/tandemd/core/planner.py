@@ -6,8 +6,9 @@ objective gets the smallest room that does, or moves in with another one where t
 all others share what is left.
 
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
-went or what was said of one is another, and else only where it was clearly better in `WINDOWS`
-looks in a row: keeps more objectives by `BAND` or more, or promises more progress by `BETTER`.
+went or what was said of one is another, or where it is known at last how one scales, and else only
+where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more, or
+promises more progress by `BETTER`.
 Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
 load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
 constant changes come to an end. The load is another when under a plan that was in force before
@@ -218,7 +219,7 @@ class Planner:
         if found is None or before is None or said != self._said:
             self.current, self._said, self._better = found, said, 0
             self._begin_anew()
-            return "other jobs are there, or something else was said of one" if found else ""
+            return "other jobs are there, or more is said or known of one" if found else ""
         in_force = in_force or before.plan
         self._note_load(scene, in_force)
         now = self.current = scene.value(before.plan)
@@ -272,10 +273,12 @@ def _sharing(plan: Plan) -> frozenset[frozenset[str]]:
 
 
 def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
-    """What plans depend on that is not measured."""
+    """What plans depend on that is not measured, and which jobs they guess about."""
     gpu, workers = scene.gpu, scene.workers.values()
     of_gpu = (gpu.groups, gpu.sms_of_group, gpu.can_mix, gpu.keeps_sizes)
-    return frozenset((w.name, w.weight, w.slo_ns, w.groups, w.share, *of_gpu) for w in workers)
+    return frozenset(
+        (w.name, w.weight, w.slo_ns, w.groups, w.share, w.is_known, *of_gpu) for w in workers
+    )
 
 
 def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) -> bool:

@@ -116,6 +116,7 @@ def _worker(
         is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
         pause_ns=rhythm.pause_ns,
         groups=_groups(job, group, gpu, options, said),
+        is_known=job.scaling is not None,
         share=0.0 if divides_space(group.gpus, options) else said,
     )
 

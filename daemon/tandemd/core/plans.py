@@ -50,6 +50,7 @@ class Worker:
     is_serial: bool = False  # it has one request at a time
     pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's
     groups: int = 0  # that a person fixed; 0 = any number
+    is_known: bool = True  # how it scales; else what it takes on other SMs is assumed
     share: float = 0.0  # of the time, that a person said, where all take turns; 0 = nothing
 
 

@@ -840,8 +840,10 @@ class Scheduler:
                 self.tuning.take(event, job)
                 note_rhythm(job, self.options, event.now_ns)
             case ScalingTold():
+                was_guessed = job.scaling is None and self.divisions.of(job) is not None
                 take_scaling(process, event)
                 note_rhythm(job, self.options, event.now_ns)
+                self._structure_changed |= was_guessed and job.scaling is not None
 
     def _bind(self, group: Group, now_ns: int) -> None:
         """Take what the group is bound by from its processes: unknown where they differ."""

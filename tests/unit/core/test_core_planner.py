@@ -208,7 +208,7 @@ def test_alternatives_are_the_best_of_each_kind():
 def test_a_plan_is_held_until_another_one_is_clearly_better_twice():
     planner, jobs = Planner(), [worker("a", knee=4), worker("b", knee=4)]
     first = scene(*jobs)
-    assert planner.look(first) == "other jobs are there, or something else was said of one"
+    assert planner.look(first) == "other jobs are there, or more is said or known of one"
     assert parts(planner.current) == {("a",): 4, ("b",): 4}
 
     other = scene(worker("a", knee=6), worker("b", knee=2))
@@ -218,6 +218,16 @@ def test_a_plan_is_held_until_another_one_is_clearly_better_twice():
 
     assert parts(planner.current) == {("a",): 6, ("b",): 2}
     assert planner.look(other) == ""
+
+
+def test_a_plan_that_was_a_guess_is_made_anew_as_soon_as_more_is_known():
+    planner = Planner()
+    planner.look(scene(worker("a", knee=4, is_known=False), worker("b", knee=4)))
+    other = scene(worker("a", knee=6), worker("b", knee=2))
+
+    assert planner.look(other)
+    assert parts(planner.current) == {("a",): 6, ("b",): 2}
+    assert planner.look(scene(worker("a", knee=4), worker("b", knee=4))) == ""
 
 
 def test_a_little_better_is_not_reason_enough():
