@@ -49,7 +49,7 @@ def verdict(
 ) -> Verdict:
     """Try it if need be; blocks for `_set_probe.TIMEOUT_S` at most. `tell` hears when it does.
 
-    Nothing of it is left, also where it is interrupted.
+    No process of ours is left, also where it is interrupted.
     """
     if (proof := known.get(gpu.uuid)) is not None:
         return _of_daemon(proof)

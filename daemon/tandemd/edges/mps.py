@@ -11,6 +11,8 @@ beside the pipe that it need not leave it running when it ends.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import threading
 import time
@@ -27,6 +29,7 @@ from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
 SERVER = "tandem"  # of the new interface
 SAID = "said"  # in the foreground it may write its log there
+MOST_SAID_BYTES = 1 << 20  # more is cut off, for where it is may be memory
 STARTED = "started-by-tandemd"  # holds the pid of one of ours
 COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
@@ -207,6 +210,7 @@ class MpsControl:
                 log.info("mps has clients", server=server)
         served = [server for server, has_clients in self._clients.items() if has_clients]
         crashed = self._log.crashed([*served, *(one for one in before if before[one])])
+        self._cut_said()
         gone = [one for one in before if before[one] and one not in self._clients]
         if not gone and not crashed and None not in named.values():
             pids = {pid for clients in named.values() for pid in clients or ()}
@@ -219,6 +223,13 @@ class MpsControl:
             )
         self._well_s = now_s
         return True
+
+    def _cut_said(self) -> None:
+        """What is in it by now was read."""
+        path = self._own_logs / SAID
+        with contextlib.suppress(OSError):
+            if self.is_own and path.stat().st_size > MOST_SAID_BYTES:
+                os.truncate(path, 0)
 
     def _replace(self) -> bool:
         was_there, self.directory = self.directory is not None, None
@@ -261,7 +272,8 @@ class MpsControl:
         logs = self._own_logs
         logs.mkdir(parents=True, exist_ok=True)
         self._own.chmod(0o755)  # its clients look for the pipe there
-        with (logs / SAID).open("wb") as said:
+        (logs / SAID).unlink(missing_ok=True)
+        with (logs / SAID).open("ab") as said:  # by appending it goes on behind what is cut off
             self._child = subprocess.Popen(
                 [PROGRAM, *words],
                 env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),

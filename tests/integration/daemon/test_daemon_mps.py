@@ -325,6 +325,29 @@ def test_of_a_server_that_was_ended_nobody_is_told(mps):
     assert mps.told == []
 
 
+def test_what_it_says_is_cut_off_before_it_fills_the_memory(mps, monkeypatch):
+    said = mps.own / "log" / "said"
+
+    def says_of_a_server():
+        client_of(mps.own).close()
+        while "Starting new server" not in said.read_text():
+            threading.Event().wait(0.01)
+
+    assert mps.control.open()
+    says_of_a_server()
+    assert mps.control._look()
+    monkeypatch.setattr("tandemd.edges.mps.MOST_SAID_BYTES", 1)
+
+    assert mps.control._look()
+    assert "Starting new server" not in said.read_text()
+
+    server = mps.ask("get_server_list").strip()
+    mps.ask(f"shutdown_server {server}")
+    has_gone(mps, server)
+    says_of_a_server()
+    assert "\0" not in said.read_text()
+
+
 @pytest.mark.parametrize("is_heard_of", [True, False])
 def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_heard_of):
     mps = Supervised(folder, look_s=3600)
