@@ -85,7 +85,7 @@ class LanePlaces:
         self._standing: dict[GroupKey, Standing] = {}
         self._told: dict[int, int] = {}  # process -> where it stops; 0 = nowhere
         self._leaving: list[Leaving] = []
-        self._known_gpus: frozenset[int] = frozenset()  # of known size
+        self._capacity_bytes: dict[int, int] = {}  # of GPUs, as lanes are made of them
         self._numbers = 0
         self._noted: dict[GroupKey, Standing] = {}  # to be looked at
         self._is_news = True  # all are
@@ -112,15 +112,19 @@ class LanePlaces:
         are others.
         """
         before = self._changes
-        are_others |= capacity_bytes.keys() != self._known_gpus
+        are_others |= capacity_bytes != self._capacity_bytes
         leaving = [gone for gone in self._leaving if now_ns < gone.until_ns]
         whole = are_others or self._is_news or len(leaving) < len(self._leaving)
         self._leaving = leaving
+        if are_others:  # an instance of MIG may have become one of two in its memory
+            self._capacity_bytes = dict(capacity_bytes)
+            parts_bytes = equal_parts(capacity_bytes)
+            for gpu in self._lanes.keys() & parts_bytes.keys():
+                self._lanes[gpu].capacity_bytes = parts_bytes[gpu]
         if whole:
             self._reserve(groups.values(), options)
         if are_others:
-            self._known_gpus = frozenset(capacity_bytes)
-            self._admit(groups, equal_parts(capacity_bytes), options, remaining_ns)
+            self._admit(groups, parts_bytes, options, remaining_ns)
         looked, turns = [], []
         for standing in self._to_look_at(whole=whole):
             looked.append(standing)

@@ -476,6 +476,16 @@ def test_another_gpu_with_room_will_do(talk):
     assert line_before(talk, 600, 1, gpus={0}) is not None, "it is bound to the other"
 
 
+def test_a_gpu_that_has_less_memory_than_it_had_has_room_for_less(talk):
+    come(talk, 1, 100, 300)
+    assert line_before(talk, 300, 200) is None
+
+    talk.core.memory.line.capacity_bytes[0] = TOTAL // 2
+    talk.tick()
+
+    assert line_before(talk, 300, 200) is not None
+
+
 def test_who_joins_a_group_needs_room_where_that_is(talk):
     talk.attach(1, group="ranks", **promise(100, 500))
     assert line_before(talk, 100, 100, group="ranks") is None
