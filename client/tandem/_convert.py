@@ -154,6 +154,7 @@ def gpu(message: pb.Gpu) -> Gpu:
         software=message.software,
         name=message.name or str(message.index),
         sets=_set_proof(message.sets) if message.HasField("sets") else None,
+        not_had=message.not_had,
     )
 
 

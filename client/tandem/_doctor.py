@@ -321,11 +321,20 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
         with Client(directory=str(machine.place.path)) as client:
             status = client.status(deadline_s=DAEMON_TIMEOUT_S)
             managed = {p.pid for job in client.jobs() for p in job.processes}
+            gpus = client.gpus()
     except TandemError as exc:
         yield Finding(check="daemon", level=FAIL, text=str(exc), remedy="start `tandemd`")
         return
     text = f"tandemd {status.version}, pid {status.pid}, policy {status.policy}, {status.jobs} jobs"
     yield Finding(check="daemon", level=OK, text=text)
+    for gpu in gpus:
+        if gpu.not_had:
+            yield Finding(
+                check=f"gpu {gpu.name}",
+                level=WARN,
+                text=f"not in the mode that is configured: {gpu.not_had}",
+                remedy="mend that and restart tandemd, or configure another mode",
+            )
     yield from _unmanaged(managed)
 
 

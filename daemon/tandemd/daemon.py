@@ -107,6 +107,7 @@ class Daemon:
             runtime_dir=self._directory.path,
         )
         self._desk.renew_gpus = self._renew_gpus
+        self._desk.mode_wanted = lambda gpu: self._config.mode_of(gpu.index, gpu.uuid_text)
         login = LoginServer(self._directory.path / LOGIN_SOCKET)
         rpc = RpcServer(self._directory.path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
         self._serve_metrics()

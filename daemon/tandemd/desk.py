@@ -88,6 +88,7 @@ class Desk:
         self._inventory = inventory
         self._watchers = 0
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
+        self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
         self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
 
     def jobs(self, uid: int, *, finished: bool) -> list[JobView]:
@@ -316,11 +317,19 @@ class Desk:
                     split=options.splits.get(gpu.index),
                     is_being_proved=gpu.index in options.proving,
                     unproved=options.unproved.get(gpu.index, ""),
+                    not_had=self._not_had(gpu, options),
                 )
                 for gpu in gpus
             ]
 
         return self._loop.ask(answer)
+
+    def _not_had(self, gpu: Gpu, options: Options) -> str:
+        mode, wanted = options.mode_of([gpu.index]), self.mode_wanted(gpu)
+        if wanted in ("auto", mode) or gpu.instance or gpu.index in options.proving:
+            return ""
+        why = options.hindrance(gpu.index, wanted) or "mps does not run; see the daemon's log"
+        return f"no mode {wanted}: {why}"
 
     def history(self, uid: int) -> HistoryView:
         """What the jobs that the caller may see held of memory, oldest jobs first."""

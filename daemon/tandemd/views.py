@@ -106,6 +106,7 @@ class GpuView:
     split: Split | None = None  # of its sets of SMs
     is_being_proved: bool = False  # whether it has them
     unproved: str = ""  # why it has none, where they are asked for
+    not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -805,6 +805,7 @@ class Gpu(google.protobuf.message.Message):
     SOFTWARE_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
     SETS_FIELD_NUMBER: builtins.int
+    NOT_HAD_FIELD_NUMBER: builtins.int
     index: builtins.int
     uuid: builtins.str
     product_name: builtins.str
@@ -817,6 +818,8 @@ class Gpu(google.protobuf.message.Message):
     software: builtins.bool
     name: builtins.str
     """index, or of a MIG instance GPU:INSTANCE"""
+    not_had: builtins.str
+    """why it is not in the mode that is configured; empty: it is, or none is"""
     @property
     def sets(self) -> global___SetProof:
         """where mode mps+green is configured and MPS runs"""
@@ -835,9 +838,10 @@ class Gpu(google.protobuf.message.Message):
         software: builtins.bool = ...,
         name: builtins.str = ...,
         sets: global___SetProof | None = ...,
+        not_had: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["sets", b"sets"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
 
 global___Gpu = Gpu
 

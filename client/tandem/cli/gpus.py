@@ -37,8 +37,8 @@ def show(found: Sequence[Gpu]) -> None:
     for gpu in found:
         if gpu.sets is not None and gpu.sets.under_way:
             click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")
-        elif gpu.sets is not None and gpu.sets.problem:
-            click.echo(f"gpu {gpu.name}: no mode mps+green: {printable(gpu.sets.problem)}")
+        elif gpu.not_had:
+            click.echo(f"gpu {gpu.name}: {printable(gpu.not_had)}")
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:

@@ -204,6 +204,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         busy_ratio=view.busy,
         software=gpu.is_software,
         sets=_set_proof(view),
+        not_had=view.not_had,
     )
 
 

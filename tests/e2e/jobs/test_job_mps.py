@@ -1,8 +1,11 @@
 """Jobs on a GPU in mode mps that the daemon runs: parts of the SMs, and what a crash does."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from running_job import DEADLINE_S, until
@@ -109,6 +112,26 @@ def test_after_a_crash_of_the_server_jobs_are_told_and_new_ones_run(place):
 
     assert victim.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert place.job("next", "-p", "latency").do("compute()") == [15]
+
+
+def test_a_mode_that_is_configured_and_not_had_is_told(fresh_place):
+    config = fresh_place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps+green"\n')
+    search = fresh_place.env["PATH"].split(os.pathsep)
+    without = [folder for folder in search if not Path(folder, CONTROL).exists()]
+    fresh_place.env["PATH"] = os.pathsep.join(without)
+    fresh_place.start_daemon("--config", str(config))
+
+    why = f"no mode mps+green: no {CONTROL} on the PATH"
+
+    assert f"gpu 0: {why}" in fresh_place.tandem("gpus")
+    doctor = [sys.executable, "-m", "tandem.cli", "doctor", "--json"]
+    told = subprocess.run(
+        doctor, env=fresh_place.env, stdout=subprocess.PIPE, timeout=DEADLINE_S, check=False
+    )
+    found = {one["check"]: one for one in json.loads(told.stdout)}["gpu 0"]
+    assert found["level"] == "warn"
+    assert found["text"] == f"not in the mode that is configured: {why}"
 
 
 @pytest.mark.slow
