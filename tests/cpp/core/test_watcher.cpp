@@ -35,6 +35,30 @@ size_t resident_bytes(const Job& job) {
 
 }  // namespace
 
+TEST(the_usual_iteration_begins_anew_where_its_launches_are_on_other_sms) {
+  MarkedSteps steps;
+  uint64_t now_ns = 0;
+  const auto iteration = [&](uint64_t ns, uint8_t flags = 0) {
+    shm::Record launch{};
+    launch.kind = static_cast<uint8_t>(shm::RecordKind::kLaunch);
+    launch.flags = flags;
+    launch.ticks = now_ns;
+    steps.take(launch);
+    shm::Record mark{};
+    mark.kind = static_cast<uint8_t>(shm::RecordKind::kMark);
+    mark.flags = 1;  // the end of a step
+    mark.ticks = now_ns += ns;
+    steps.take(mark);
+    return steps.duration();
+  };
+  iteration(100);  // from here on they are measured
+  CHECK_EQ(iteration(100), 100u);
+  CHECK_EQ(iteration(500), 200u);
+  CHECK_EQ(iteration(700, shm::kRecordStale), 700u);
+  CHECK_EQ(iteration(800), 800u);  // the first one whole
+  CHECK_EQ(iteration(400), 700u);
+}
+
 TEST(a_process_is_watched_once_and_forgotten_once) {
   Job job(1);
   Watcher watcher;

@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "check.h"
+#include "durations.h"
 #include "gate.h"
 #include "pages.h"
 #include "segments.h"

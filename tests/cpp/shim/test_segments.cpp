@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "check.h"
+#include "durations.h"
 #include "helper.h"
 #include "markers.h"
 #include "observe.h"

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 BLOCKS = {"large": 4000, "small": 100, "other": 100}  # of each kernel; 8 are on an SM
 GROUP_SMS, SMS = 8, 128
 PATIENCE_S = 120.0
+MEASURED = re.compile(r"is foretold and ([\d.]+) measured.*over (\d+) ms")
 FIGURES = re.compile(r"plan: progress ([\d.]+) is foretold and ([\d.]+) measured")
 
 
@@ -27,7 +28,7 @@ def image(tmp_path_factory):
 
 
 @contextmanager
-def started(place, image, planner):
+def started(place, image, planner, blocks=BLOCKS):
     """Three trainers that never end, under a policy by which all take turns, and who asks."""
     place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
     place.env |= {"TEST_IMAGE": str(image)}
@@ -39,9 +40,9 @@ def started(place, image, planner):
     place.start_daemon("--config", str(config))
     with place.client() as client:
         client.status()  # connects while the daemon has nothing else to do
-        jobs = {name: place.job(name) for name in BLOCKS}
+        jobs = {name: place.job(name) for name in blocks}
         for name, job in jobs.items():
-            train = f"__import__('sizing').train(gpu, {BLOCKS[name]}, 20)"
+            train = f"__import__('sizing').train(gpu, {blocks[name]}, 20)"
             job.start(f"for_ever(lambda: {train})")
             assert job.result() == "going"
         yield client, list(jobs.values())
@@ -109,6 +110,29 @@ def test_jobs_run_side_by_side_as_planned_and_explain_says_what_came_of_it(fresh
     assert (best.kind, best.in_force) == ("space", True)
     for job in best.jobs:
         assert job.measured_progress_ratio == pytest.approx(job.progress_ratio, rel=0.25)
+
+
+def test_progress_is_measured_by_iterations_that_ended_and_what_one_takes_alone(fresh_place, image):
+    blocks = dict.fromkeys(BLOCKS, 8192)  # of 10 us of an SM each, which scale evenly
+    alone_ms = 3 * 0.01 * 8192 / SMS
+
+    def measured(client):
+        told = [MEASURED.search(explained(client, name)) for name in blocks]
+        return [(float(one[1]), float(one[2])) for one in told if one]
+
+    with started(fresh_place, image, "on", blocks) as (client, jobs):
+
+        def is_measured():
+            found = measured(client)
+            return len(found) == len(jobs) and min(over_ms for _, over_ms in found) > 300
+
+        until(is_measured, what="enough is measured", within_s=PATIENCE_S)
+        found = measured(client)
+        for job, (progress, over_ms) in zip(jobs, found, strict=True):
+            rows = [row for row in fresh_place.ran(job.pid) if row["kind"] == "kernel"]
+            since_ns = rows[-1]["t_end_ns"] - over_ms * 1e6
+            ended = sum(row["t_end_ns"] > since_ns for row in rows) / 3
+            assert progress == pytest.approx(ended * alone_ms / over_ms, rel=0.1, abs=0.02)
 
 
 def test_without_the_planner_they_take_turns(fresh_place, image):
