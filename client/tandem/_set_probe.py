@@ -210,8 +210,9 @@ class _Driver:
             raise _DriverError(f"the driver has no {name}") from None
         if (result := function(*arguments)) != 0:
             # All else may be so for a moment: no memory, MPS that is not ready, a GPU that is lost.
-            is_answer = result == NOT_SUPPORTED
-            raise _DriverError(f"{name} failed with error {result}", is_answer=is_answer)
+            if result == NOT_SUPPORTED:
+                raise _DriverError(f"the driver does not support {name}", is_answer=True)
+            raise _DriverError(f"{name} failed with error {result}", is_answer=False)
 
     def split(self) -> list[bytes]:
         """All groups of as few SMs as the driver makes."""
@@ -223,7 +224,7 @@ class _Driver:
         self._call("cuDeviceGetDevResource", self._device, whole, SM_RESOURCE)
         self._call(split, None, ctypes.byref(count), whole, None, 0, 1)
         if not 2 <= count.value <= MOST_GROUPS:
-            raise _DriverError(f"the driver splits the SMs into {count.value} groups")
+            raise _DriverError(f"the number of groups the driver makes of the SMs is {count.value}")
         self._call(split, found, ctypes.byref(count), whole, rest, 0, 1)
         size = RESOURCE_BYTES
         return [found.raw[i * size : (i + 1) * size] for i in range(count.value)]

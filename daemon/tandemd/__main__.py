@@ -97,7 +97,10 @@ def set_up_logging(level: str) -> None:
             structlog.processors.format_exc_info,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
             if sys.stderr.isatty()
-            else structlog.processors.LogfmtRenderer(key_order=("timestamp", "level", "event")),
+            else structlog.processors.LogfmtRenderer(
+                key_order=("timestamp", "level", "event"),
+                bool_as_flag=False,  # tried_again=true, not a word by itself
+            ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]

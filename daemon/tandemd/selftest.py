@@ -31,7 +31,8 @@ def why_not(
     machine = _fitness.machine_of(environment, own_pipes)
     whole = [gpu.index for gpu in gpus if gpu.instance is None and gpu.index in facts]
     found |= {index: _fitness.objections(facts[index], machine) for index in whole}
+    names = {gpu.index: gpu.name for gpu in gpus}
     for index, objections in found.items():
         works = [mode for mode, why in objections.items() if not why]
-        log.info("modes that can work", gpu=index, modes=" ".join(works) or "none")
+        log.info("modes that can work", gpu=names[index], modes=" ".join(works) or "none")
     return found

@@ -52,7 +52,7 @@ def _percentage(job: Job, asked: str, options: Options) -> Iterator[str]:
     meant = said_share(job.spec, gpus, options)
     if not share:
         yield (
-            f"sm {asked} of the SMs, as `tandem run` set it when the job started, unless the job "
+            f"sm {asked}, as `tandem run` set it when the job started, unless the job "
             "brought a percentage of its own"
             if asked
             else "its shim does not say whether MPS lets it have all SMs"

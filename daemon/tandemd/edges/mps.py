@@ -188,8 +188,11 @@ class MpsControl:
         control.quit()
         self._reap()
         end_s = time.monotonic() + ANSWER_S  # that of a daemon before us is no child of ours
-        while time.monotonic() < end_s and control.servers() is not None:
+        while control.servers() is not None:
+            if time.monotonic() >= end_s:
+                return  # the next daemon is to know that it is ours
             time.sleep(POLL_S)
+        (self.directory / STARTED).unlink(missing_ok=True)
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""

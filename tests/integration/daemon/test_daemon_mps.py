@@ -124,6 +124,7 @@ def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
     assert mps.control.variables() == {PIPES: str(mps.own)}
     assert mps.ask("get_default_active_thread_percentage") == "100.0\n"
     mps.stop()
+    assert not (mps.own / "started-by-tandemd").exists()
     assert mps.ask("get_server_list") is None
 
 

@@ -89,7 +89,11 @@ def doctor(folder, *words, **variables):
     [
         ({}, "ok", "works: 16 groups of 8 SMs, and sets of them share none (tried now)"),
         ({"TANDEM_SOFTGPU_GREEN": "shared"}, "ok", "no: sets that should be disjoint share SMs"),
-        ({"TANDEM_SOFTGPU_GREEN": "none"}, "ok", "no: cuGreenCtxCreate failed with error 801"),
+        (
+            {"TANDEM_SOFTGPU_GREEN": "none"},
+            "ok",
+            "no: the driver does not support cuGreenCtx",
+        ),
     ],
 )
 def test_where_it_disturbs_nobody_it_is_tried(tmp_path, variables, level, text):

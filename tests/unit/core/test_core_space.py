@@ -197,7 +197,7 @@ def test_under_mps_a_share_is_of_the_sms_and_no_share_of_time():
     got = parts(run(talk, (1, 2), 2000))
 
     assert got[1] == pytest.approx(0.5, abs=0.03)
-    assert lines(talk, 1).startswith("sm 75% of the SMs, as `tandem run` set it when the job")
+    assert lines(talk, 1).startswith("sm 75%, as `tandem run` set it when the job")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Starvation:
             rule="starvation",
             since_ns=first.now_ns,
             what=f"it got {got_ns / spent_ns:.1%} of the gpu in {span(spent_ns)}, and was owed "
-            f"{owed_ns / spent_ns:.1%}; {last.rivals} other jobs want it",
+            f"{owed_ns / spent_ns:.1%}; other jobs want it: {last.rivals}",
             why="it makes far less progress than the policy promises",
             advice="`tandem explain` says who has the gpu; raise scheduler.min_share or the weight "
             "of its class, choose another policy, or give one of the others another gpu",
