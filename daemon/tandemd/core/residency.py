@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
 from tandemd.core.homes import UNIT, Home, HomeAction, in_units
 from tandemd.core.host_room import HostRoom, is_worth_it, lacks_bytes, least_bytes
-from tandemd.core.memories import sharing
+from tandemd.core.memories import memory_of, sharing
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
@@ -274,20 +274,24 @@ class Residency:
         Where a process has its memory is not known: it counts on each of its GPUs.
         """
         counted_bytes = self._line.capacity_bytes[gpu] - self._fixed_bytes(gpu, island)
-        movable_bytes = self._movable_bytes(gpu)
+        movable_bytes = self._movable_bytes(gpu, island)
         return self._rooms.room_bytes(gpu, counted_bytes=counted_bytes, held_bytes=movable_bytes)
 
-    def _movable_bytes(self, gpu: int) -> int:
-        """What is held there of what can be moved."""
-        here = (place for place in self._places.values() if gpu in place.process.gpus)
-        return sum(place.resident_bytes for place in here)
+    def _movable_bytes(self, gpu: int, island: Island) -> int:
+        """What is held of the memory of `gpu` of what can be moved."""
+        memory, places = memory_of(gpu), self._places.values()
+        return sum(
+            place.resident_bytes
+            for place in places
+            if memory in place.process.memories and place.process.gpus & island.gpus
+        )
 
     def _fixed_bytes(self, gpu: int, island: Island) -> int:
-        """What processes hold there that cannot be moved."""
+        """What processes hold of the memory of `gpu` that cannot be moved."""
         total = self._line.beside_bytes(gpu, island.gpus)
         for group in island.members:
             for process in group.processes.values():
-                if gpu in process.gpus:
+                if memory_of(gpu) in process.memories:
                     place = self._places.get(process.process_id)
                     total += held_bytes(process) - (place.resident_bytes if place else 0)
         return total
@@ -558,7 +562,7 @@ class Residency:
             look_ns = self._rooms.watch(
                 gpu,
                 waits=waits,
-                held_bytes=self._movable_bytes(gpu),
+                held_bytes=self._movable_bytes(gpu, island),
                 capacity_bytes=self._line.capacity_bytes[gpu],
                 now_ns=now_ns,
             )

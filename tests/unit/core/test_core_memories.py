@@ -96,6 +96,20 @@ def test_jobs_are_crowded_by_what_is_held_on_the_other_instance(talk, neighbour,
     assert bool(talk.core.residency.crowds) is is_crowded
 
 
+@pytest.mark.parametrize(("gib", "is_crowded"), [(15, True), (5, False)])
+def test_jobs_that_are_tied_over_both_instances_have_one_memory(talk, gib, is_crowded):
+    talk.core.options = replace(talk.core.options, host_limit_bytes=1 << 50)
+    talk.attach(1, gpu=FIRST, swappable=True)
+    talk.attach(2, gpu=FIRST, swappable=True)
+    for process_id, gpu in ((8, FIRST), (9, SECOND)):
+        talk.attach(process_id, job_id=1, gpu=gpu, swappable=True)
+        talk.sample(process_id, device_bytes=gib * GIB)
+    for process_id in (1, 2):
+        talk.sample(process_id, device_bytes=25 * GIB, swappable_bytes=25 * GIB, busy=True)
+
+    assert list(talk.core.residency.crowds) == [frozenset({FIRST, SECOND})] * is_crowded
+
+
 @pytest.mark.parametrize(("neighbour", "room"), [(SECOND, 40), (OTHER, 70)])
 def test_what_another_instance_holds_is_no_room_for_leases(talk, neighbour, room):
     talk.attach(9, gpu=neighbour)
