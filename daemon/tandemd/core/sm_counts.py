@@ -18,7 +18,9 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
     count = options.sm_counts.get(gpu, 0)
     if any(process.is_beside_mps for process in job.processes.values()):
         return count
-    if split := options.splits.get(gpu):
+    here = (process for process in job.processes.values() if gpu in process.gpus)
+    split = options.splits.get(gpu)
+    if split and not any(process.has_percentage for process in here):  # which holds in any mode
         if stays_out(job, gpu):
             return 0 if _goes(job, gpu) else count
         return _in_set(job, gpu) * split.group_sms

@@ -9,6 +9,7 @@ from tandemd.core.effects import without_effect
 from tandemd.core.explain import explain
 from tandemd.core.minima import share_bytes
 from tandemd.core.model import JobSpec, Options, Split
+from tandemd.core.sm_counts import given_sms
 from tandemd.core.spec_words import changes_of
 
 GIB = 1 << 30
@@ -140,6 +141,7 @@ def test_a_percentage_of_mps_goes_before_a_set_of_sms():
     talk.update(1, job_class=BATCH, sm_percent=60)
 
     (warning,) = told(talk, "sm_percent")
+    assert given_sms(talk.core.jobs[1], 0, talk.core.options) == 38
     assert warning.startswith("sm has no effect: a percentage of MPS, 30%, holds it for as long as")
 
 
