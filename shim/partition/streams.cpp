@@ -249,6 +249,9 @@ uint32_t sms_of(uint32_t word) {
   return set.count * set.group_sms;
 }
 
+// Where the stream went that went last: other times than from there are stale.
+std::atomic<uint32_t> g_sms{0};
+
 bool go(Row& row, uint32_t word) {
   const InContext home(row.context);
   CUstream next = home.entered() ? stream_in(row, word) : nullptr;
@@ -257,8 +260,10 @@ bool go(Row& row, uint32_t word) {
   settle_in(row, went);
   if (!went) return false;
   row.real.store(next);
-  // Of what it launches from here on. As many other SMs take as long.
-  if (sms_of(row.word) != sms_of(word)) g_durations.make_stale();
+  // Of what it launches from here on. As many other SMs take as long; and so they do for a new stream
+  // where others of the process are already.
+  const uint32_t sms = sms_of(word), before = g_sms.exchange(sms, std::memory_order_relaxed);
+  if (sms != (row.word ? sms_of(row.word) : before)) g_durations.make_stale();
   row.word = word;
   row.is_leaving.store(true, std::memory_order_relaxed);
   g_switches.fetch_add(1, std::memory_order_relaxed);
@@ -511,6 +516,7 @@ void after_release(CUdevice device, bool is_gone) {
 }
 
 void start_afresh() {
+  g_sms.store(0);
   g_on.store(false, std::memory_order_relaxed);
   g_mutex = PTHREAD_MUTEX_INITIALIZER;
   for (Row& row : g_rows) {

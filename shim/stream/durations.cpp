@@ -61,7 +61,9 @@ void DurationTable::make_stale() {
 void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {
   if (duration.age.load(std::memory_order_relaxed) != age) return;
   const auto fresh = static_cast<uint32_t>(std::clamp<uint64_t>(ns, 1, UINT32_MAX));
-  const uint32_t samples = duration.samples.load(std::memory_order_relaxed);
+  // It may have become stale while one was taken in: what is left of that is no measurement.
+  const bool is_current = duration.known_at.load(std::memory_order_relaxed) == age;
+  const uint32_t samples = is_current ? duration.samples.load(std::memory_order_relaxed) : 0;
   const uint32_t known = duration.ns.load(std::memory_order_relaxed);
   // At first the smallest counts: a sample may hold another process's turn, never less than its own.
   const uint32_t early = samples == 0 ? fresh : std::min(known, fresh);

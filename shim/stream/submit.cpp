@@ -15,10 +15,12 @@
 namespace tandem::shim {
 namespace {
 
-constexpr uint32_t kSampleEvery = 1024;  // launches of a thread between two samples of known functions
+// Launches of a thread between two samples of known functions. Prime, as below: iterations of as many
+// launches, or of a part of that, would have the same ones measured again and again.
+constexpr uint32_t kSampleEvery = 1021;
 // The same while the first samples of one are on their way: one may have failed, but to sample every
 // launch until the helper has read them would cost a burst of launches dear.
-constexpr uint32_t kSampleUnknownEvery = 16;
+constexpr uint32_t kSampleUnknownEvery = 17;
 // From here on it is worth asking for the kinds of a copy's pointers: within the device it takes a
 // fraction of the time over the link, and goes on when a call without a stream has returned.
 constexpr uint64_t kAskBytes = 256 * 1024;

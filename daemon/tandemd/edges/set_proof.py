@@ -91,7 +91,10 @@ class Asker:
             child.wait(END_S)
         except subprocess.TimeoutExpired:
             child.kill()
-            child.wait()
+            with contextlib.suppress(
+                subprocess.TimeoutExpired
+            ):  # in the driver it may be out of reach
+                child.wait(END_S)
 
     def _begin(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._lock:

@@ -196,6 +196,18 @@ TEST(times_are_stale_from_when_a_stream_is_on_another_number_of_sms) {
   CHECK(is_stale_on(groups(0, 0)));  // the whole device
 }
 
+TEST(a_new_stream_makes_times_stale_only_where_the_others_are_not) {
+  Process process(groups(0, 4));
+  submit(process.stream());
+  Duration* duration = g_durations.find(DurationTable::key_of(0x9, 4));
+  DurationTable::measured(*duration, 9'000, duration->age);
+  submit(process.stream());
+  CHECK(!duration->is_stale());
+  process.tell(groups(8, 2));
+  submit(process.stream());
+  CHECK(duration->is_stale());
+}
+
 TEST(without_a_set_at_first_nothing_is_behind_a_handle) {
   Process process({0, 0, 0});
   const CUstream stream = process.stream();
