@@ -32,10 +32,18 @@ class RequestKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How requests and pauses of the host lie in iterations (pauses.py)."""
+    """What a request of a job takes that hardly waits, and on how many SMs (pauses.py)."""
 
-    times: float = 1.0  # as long as an iteration, pauses not counted, a request is; 1 at least
-    pause_ns: float = 0.0  # of an iteration, between requests
+    quick_ns: int
+    sms: int
+
+    def times(self, iteration_ns: float) -> float:
+        """So many iterations of that length on these SMs it is, pauses not counted; 1 at least."""
+        return max(1.0, self.quick_ns / iteration_ns)
+
+    def pause_ns(self, iteration_ns: float) -> float:
+        """Of such an iteration, between requests."""
+        return max(0.0, iteration_ns - self.quick_ns)
 
 
 @dataclass(slots=True)
@@ -116,8 +124,11 @@ class Latency:
 
         Of the last `span_ns` at least, and of twice as long again and again while what came before
         is no other load (as ADWIN does; Bifet and Gavalda, SDM 2007): so it is as sure as the load
-        is steady, and follows when that changes. Where those are too few, of all.
+        is steady, and follows when that changes. Where those are too few, of all. Who asks for
+        nothing any more counts as when it did.
         """
+        if self._ended and self._ended[-1][0] < now_ns - span_ns:
+            now_ns = self._ended[-1][0]
         count, lasted_ns = self._since(now_ns - span_ns), span_ns
         while self._ended and now_ns - 2 * lasted_ns >= self._ended[0][0]:
             more = self._since(now_ns - 2 * lasted_ns) - count
@@ -125,7 +136,7 @@ class Latency:
                 break
             count, lasted_ns = count + more, 2 * lasted_ns
         if count < ENOUGH:
-            return self.rate, self.count
+            return (rate, self.count) if (rate := self.rate) else (0.0, 0)
         return count / (lasted_ns / 1e9), count
 
     def _since(self, then_ns: int) -> int:

@@ -111,3 +111,22 @@ def test_a_rate_is_told_of_all_requests_since_the_load_is_as_it_is():
 def test_where_requests_are_few_more_of_them_tell_the_rate():
     assert told((20, 2)) == (pytest.approx(2), 32)
     assert Latency().steady_rate(2_000_000_000, 5) == (0.0, 0)
+
+
+@pytest.mark.parametrize("requests", [[1_000_000], [1_000_000, 2_000_000]])
+def test_of_requests_that_ended_at_once_no_rate_is_told(requests):
+    latency = Latency()
+    latency.add(requests, 10)
+
+    assert latency.steady_rate(2_000_000_000, 20) == (0.0, 0)
+
+
+def test_who_asks_for_nothing_any_more_counts_as_when_it_did():
+    latency, second_ns = Latency(), 1_000_000_000
+    for now_ns in range(0, 30 * second_ns, second_ns // 100):
+        latency.add([1_000_000], now_ns)
+
+    later = {latency.steady_rate(2 * second_ns, at * second_ns) for at in (40, 70, 170, 400)}
+
+    ((rate, _),) = later
+    assert rate == pytest.approx(100, rel=0.01)
