@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tandemd.core.model import Job, Options
+from tandemd.core.pauses import limit_ns
 from tandemd.core.sizing import Claim
-from tandemd.core.sm_counts import asked_sms, stays_out, why_no_curve
+from tandemd.core.sm_counts import asked_sms, has_use_of_set, why_no_curve
 from tandemd.core.space import said
 
 _OF_LIMIT = 0.9  # a 99th percentile is longer than the usual iteration
@@ -29,7 +30,7 @@ def jobs_on(gpu: int, jobs: Iterable[Job]) -> list[Job]:
 
 def claim_of(job: Job, gpu: int, options: Options) -> Claim:
     """What is known of its use for SMs; of a set that would not hold it it has none."""
-    has_use = not (gpu in options.splits and stays_out(job, gpu))
+    has_use = gpu not in options.splits or has_use_of_set(job, gpu)
     return Claim(
         name=job.display_name,
         job_class=job.spec.job_class,
@@ -37,16 +38,5 @@ def claim_of(job: Job, gpu: int, options: Options) -> Claim:
         asked=said(job.spec),
         curve=job.scaling if has_use else None,
         doubt=why_no_curve(job) if has_use else "its streams stay on the whole gpu",
-        slo_ns=_iteration_limit_ns(job),
+        slo_ns=round(limit_ns(job, job.spec.slo_p99_ns * _OF_LIMIT)) if job.spec.slo_p99_ns else 0,
     )
-
-
-def _iteration_limit_ns(job: Job) -> int:
-    """What an iteration may take for requests to keep their limit, with some room; 0 = none.
-
-    Of an iteration the pauses between requests may take what they want.
-    """
-    request_ns, rhythm = job.spec.slo_p99_ns * _OF_LIMIT, job.rhythm
-    if not request_ns or rhythm is None:
-        return round(request_ns)
-    return round(request_ns / rhythm.times + rhythm.pause_ns)

@@ -338,6 +338,8 @@ def _why_not_beside(group: Group, options: Options) -> str:
         return f"memory of {group.title} may be moved to the host, and back with its turn"
     if any(any(process.usage.staying_streams) for process in group.processes.values()):
         return f"streams of {group.title} stay on the whole gpu"
+    if any(process.has_percentage for process in group.processes.values()):
+        return f"a percentage of MPS holds {group.title}, and no set"
     return ""
 
 

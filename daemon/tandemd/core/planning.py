@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
 from tandemd.core.model import Group, Job, Options
-from tandemd.core.pauses import rhythm_of
+from tandemd.core.pauses import times_and_pause
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
 from tandemd.core.set_places import groups_asked
@@ -101,7 +101,7 @@ def _worker(
         doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
     solo_ns, at, here_ns = _length(job, group, gpu, options, doubts)
     said = said_share(job.spec, group.gpus, options)
-    rhythm = rhythm_of(job, here_ns)
+    times, pause_ns = times_and_pause(job, here_ns)
     rate, rate_count = job.latency.steady_rate(options.tuner_window_ns, now_ns)
     return Worker(
         name=name,
@@ -112,9 +112,9 @@ def _worker(
         slo_ns=job.spec.slo_p99_ns,
         rate=rate,
         rate_count=rate_count,
-        times=rhythm.times,
+        times=times,
         is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
-        pause_ns=rhythm.pause_ns,
+        pause_ns=pause_ns,
         groups=_groups(job, group, gpu, options, said),
         is_known=job.scaling is not None,
         share=0.0 if divides_space(group.gpus, options) else said,
@@ -147,7 +147,7 @@ def _length(
         "filled the gpu"
     )
     here_ns = float(known_ns or UNKNOWN_NS)
-    idle_ns, here = rhythm_of(job, here_ns).pause_ns, min(given, all_sms)
+    (_, idle_ns), here = times_and_pause(job, here_ns), min(given, all_sms)
 
     def at(sms: int) -> float:
         return idle_ns + (here_ns - idle_ns) * here / sms

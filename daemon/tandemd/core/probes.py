@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tandemd.core.claims import jobs_on
 from tandemd.core.model import Job, Options, Split
 from tandemd.core.scaling import SHARED
-from tandemd.core.sm_counts import stays_out
+from tandemd.core.sm_counts import holds_percentage, stays_out
 from tandemd.core.space import said
 
 PATIENCE_NS = 5_000_000_000
@@ -64,14 +64,18 @@ class Probes:
             for job_id in kept.keys() - jobs.keys():
                 del kept[job_id]
         for job_id, probe in list(self._running.items()):
-            self._end(jobs.get(job_id), job_id, probe, now_ns)
+            has_sets = probe.gpu in options.splits
+            self._end(jobs.get(job_id), job_id, probe, now_ns, has_sets=has_sets)
         for gpu, split in sorted(options.splits.items()) if options.probe_sets else ():
             if gpu not in self.gpus:
                 self._begin(gpu, split, jobs, now_ns)
         self.wake_at_ns = min((probe.until_ns for probe in self._running.values()), default=None)
 
-    def _end(self, job: Job | None, job_id: int, probe: _Probe, now_ns: int) -> None:
-        is_over = job is None or job.groups_wanted != probe.groups or now_ns >= probe.until_ns
+    def _end(
+        self, job: Job | None, job_id: int, probe: _Probe, now_ns: int, *, has_sets: bool
+    ) -> None:
+        is_other = job is None or job.groups_wanted != probe.groups
+        is_over = is_other or not has_sets or now_ns >= probe.until_ns
         curve = job.scaling if job else None
         is_told = curve is not None and curve.recorded_sms == probe.sms
         if not (is_over or is_told):
@@ -105,7 +109,8 @@ class Probes:
         here = jobs_on(gpu, jobs.values())
         parts = [job.part for job in here if job.part]
         for job in here:
-            if parts.count(job.part) > 1 or stays_out(job, gpu):
+            is_in_none = stays_out(job, gpu) or holds_percentage(job, gpu)
+            if parts.count(job.part) > 1 or is_in_none:
                 continue  # it would not be alone with those of its part, or is not in its set
             groups = _fewer(job, split)
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):

@@ -202,7 +202,7 @@ class Scheduler:
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
             actions += self.lanes.tell(self.processes)  # behind the gates
-        if self.options.splits:
+        if self.options.splits or self.probes.wake_at_ns is not None:
             self.probes.decide(self.jobs, self.options, now_ns)
             probed = self.probes.gpus
             planned = self.divisions.planned_gpus

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from tandemd.core.claims import claim_of, jobs_on
 from tandemd.core.model import Job, Options, Split
 from tandemd.core.sizing import Claim, sizes
-from tandemd.core.sm_counts import stays_out
+from tandemd.core.sm_counts import has_use_of_set, holds_percentage
 
 
 class SizedSets:
@@ -45,9 +45,9 @@ class SizedSets:
             if gpu in planned:
                 self._seen[gpu] = self._keys[gpu] = None
                 continue
-            here = jobs_on(gpu, jobs.values())
+            here = [job for job in jobs_on(gpu, jobs.values()) if not holds_percentage(job, gpu)]
             seen = [
-                (split, job.job_id, job.spec, job.scaling, job.rhythm, stays_out(job, gpu))
+                (split, job.job_id, job.spec, job.scaling, job.rhythm, has_use_of_set(job, gpu))
                 for job in here
             ]
             if gpu in probed or seen == self._seen.get(gpu):

@@ -103,7 +103,7 @@ def _tier(claim: Claim) -> tuple[bool, bool]:
 
 
 def _scaled(whole: Mapping[int, int], room: int) -> dict[int, int]:
-    """The same in proportion where they are more than the room; rests go to the largest ones.
+    """The same in proportion where they are more than the room, in whole parts.
 
     Each gets one at least, while there are some.
     """

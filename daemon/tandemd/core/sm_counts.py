@@ -57,6 +57,16 @@ def stays_out(job: Job, gpu: int) -> bool:
     return any(any(process.usage.staying_streams) for process in here)
 
 
+def has_use_of_set(job: Job, gpu: int) -> bool:
+    """Some of its work may be in one there."""
+    return not stays_out(job, gpu) or _goes(job, gpu)
+
+
+def holds_percentage(job: Job, gpu: int) -> bool:
+    """MPS lets a process of it have a part of the SMs, for good and in any mode."""
+    return any(p.has_percentage for p in job.processes.values() if gpu in p.gpus)
+
+
 def _goes(job: Job, gpu: int) -> bool:
     """Some of its streams are in its set."""
     here = (process for process in job.processes.values() if gpu in process.gpus)

@@ -110,7 +110,7 @@ def test_interrupted_it_leaves_nothing(tmp_path):
     programs.mkdir()
     held.mkdir()
     (programs / "sitecustomize.py").write_text(HOLDING.format(folder=str(held)))
-    path = f"{programs}:{os.environ['PYTHONPATH']}"
+    path = f"{programs}:{os.environ.get('PYTHONPATH', '')}"
     with doctor(tmp_path, PYTHONPATH=path) as process:
         while len(pids := list(held.iterdir())) < 2:
             assert process.poll() is None

@@ -285,6 +285,40 @@ def test_a_job_whose_work_no_set_holds_gets_no_groups_of_its_own_and_no_probe():
     assert wanted(jobs) == [8, 8]
 
 
+def test_one_launch_beside_the_set_takes_it_from_nobody():
+    jobs, sized = by_id(make(1, curve(4)), make(2, curve(8))), SizedSets()
+    (process,) = jobs[1].processes.values()
+    process.usage = replace(process.usage, staying_streams=(1, 0, 0, 0, 0, 0), following_streams=3)
+
+    sized.decide(jobs, OPTIONS, 0)
+
+    assert wanted(jobs)[0] >= 4
+
+
+def test_who_is_held_by_a_percentage_gets_no_groups():
+    jobs, sized, probes = by_id(make(1, curve(8)), make(2, curve(8))), SizedSets(), Probes()
+    (process,) = jobs[1].processes.values()
+    process.mps_percent = 30.0
+
+    sized.decide(jobs, OPTIONS, 0)
+    del jobs[2]
+    probes.decide(jobs, OPTIONS, 0)
+
+    assert wanted(jobs) == [0]
+    assert probes.gpus == frozenset()
+
+
+def test_a_probe_ends_where_there_are_no_sets_any_more():
+    jobs, probes = by_id(make(1, curve(8))), Probes()
+    probes.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [5]
+
+    probes.decide(jobs, replace(OPTIONS, splits={}), 1)
+
+    assert wanted(jobs) == [0]
+    assert probes.wake_at_ns is None
+
+
 def test_how_many_sms_a_job_has_is_known_when_it_is_in_its_set():
     job = make(1, groups=4)
 
