@@ -78,6 +78,9 @@ class _DriverError(Exception):
 
 def main() -> None:
     """Probe, or be one of the two that are probed."""
+    # The daemon blocks its own signals. To unblock them between fork and exec would be code of ours
+    # in a copy of a process with many threads.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if sys.argv[1:]:
         _end_with(int(sys.argv[2]))
         _client(int(sys.argv[1]))

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import structlog
 
 from tandemd.core.model import Split
-from tandemd.edges.children import unblock_signals
 from tandemd.edges.gpus import Gpu
 
 PROGRAM = "tandem._set_probe"
@@ -91,9 +90,8 @@ class Asker:
             child.wait(END_S)
         except subprocess.TimeoutExpired:
             child.kill()
-            with contextlib.suppress(
-                subprocess.TimeoutExpired
-            ):  # in the driver it may be out of reach
+            # One that is inside the driver may be out of reach.
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(END_S)
 
     def _begin(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -106,7 +104,6 @@ class Asker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                preexec_fn=unblock_signals,
             )
             return self._child
 
