@@ -12,6 +12,7 @@ requests come by chance each record has another.
 from __future__ import annotations
 
 from tandemd.core.latency import Rhythm, percentile_ns
+from tandemd.core.minima import gpus_of
 from tandemd.core.model import Job, Options
 from tandemd.core.sm_counts import given_sms
 
@@ -24,21 +25,19 @@ def note_rhythm(job: Job, options: Options, now_ns: int) -> None:
     """Requests of it ended, or it is known how it scales."""
     if now_ns < job.rhythm_due_ns:
         return
-    gpus = {gpu for process in job.processes.values() for gpu in process.gpus}
-    sms = min((given_sms(job, gpu, options) for gpu in gpus), default=0)
+    sms = min((given_sms(job, gpu, options) for gpu in gpus_of(job)), default=0)
     job.rhythm_due_ns = now_ns + SOON_NS
     requests_ns = job.latency.since_moved_ns() if sms else []
     if len(requests_ns) < ENOUGH:
         return
     job.rhythm_due_ns = now_ns + LOOK_NS
     quick_ns, known = percentile_ns(requests_ns, 0.1), job.rhythm
-    is_known = known is not None and known.sms == sms
-    if known is None or not is_known or _differ(quick_ns, known.quick_ns):
+    if (
+        known is None
+        or known.sms != sms
+        or abs(quick_ns - known.quick_ns) > DIFFERENT * known.quick_ns
+    ):
         job.rhythm = Rhythm(quick_ns=quick_ns, sms=sms)
-
-
-def _differ(one_ns: int, other_ns: int) -> bool:
-    return abs(one_ns - other_ns) > DIFFERENT * other_ns
 
 
 def limit_ns(job: Job, request_ns: float) -> float:

@@ -18,9 +18,8 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
     count = options.sm_counts.get(gpu, 0)
     if any(process.is_beside_mps for process in job.processes.values()):
         return count
-    here = (process for process in job.processes.values() if gpu in process.gpus)
     split = options.splits.get(gpu)
-    if split and not any(process.has_percentage for process in here):  # which holds in any mode
+    if split and not holds_percentage(job, gpu):
         if stays_out(job, gpu):
             return 0 if _goes(job, gpu) else count
         return _in_set(job, gpu) * split.group_sms
@@ -32,13 +31,16 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
 
 def mps_share(job: Job, gpu: int) -> float:
     """The part of the SMs that MPS lets its processes have there, 0..1; 0 = not known."""
-    return max((p.mps_percent for p in job.processes.values() if gpu in p.gpus), default=0.0) / 100
+    return max((process.mps_percent for process in _here(job, gpu)), default=0.0) / 100
+
+
+def _here(job: Job, gpu: int) -> list[Process]:
+    return [process for process in job.processes.values() if gpu in process.gpus]
 
 
 def _in_set(job: Job, gpu: int) -> int:
     """Groups of its set; 0 also while some process of it is not there yet, or never will be."""
-    here = [process for process in job.processes.values() if gpu in process.gpus]
-    if job.set is None or any(_span_of(process) != job.set for process in here):
+    if job.set is None or any(_span_of(process) != job.set for process in _here(job, gpu)):
         return 0
     return job.set.count
 
@@ -53,8 +55,7 @@ def why_no_curve(job: Job) -> str:
 
 def stays_out(job: Job, gpu: int) -> bool:
     """Some of its streams are on the whole GPU, whatever its set is."""
-    here = (process for process in job.processes.values() if gpu in process.gpus)
-    return any(any(process.usage.staying_streams) for process in here)
+    return any(any(process.usage.staying_streams) for process in _here(job, gpu))
 
 
 def has_use_of_set(job: Job, gpu: int) -> bool:
@@ -64,13 +65,12 @@ def has_use_of_set(job: Job, gpu: int) -> bool:
 
 def holds_percentage(job: Job, gpu: int) -> bool:
     """MPS lets a process of it have a part of the SMs, for good and in any mode."""
-    return any(p.has_percentage for p in job.processes.values() if gpu in p.gpus)
+    return any(process.has_percentage for process in _here(job, gpu))
 
 
 def _goes(job: Job, gpu: int) -> bool:
     """Some of its streams are in its set."""
-    here = (process for process in job.processes.values() if gpu in process.gpus)
-    return any(process.usage.following_streams for process in here)
+    return any(process.usage.following_streams for process in _here(job, gpu))
 
 
 def _span_of(process: Process) -> Span | None:
