@@ -252,6 +252,13 @@ uint32_t sms_of(uint32_t word) {
 // Where the stream went that went last: other times than from there are stale.
 std::atomic<uint32_t> g_sms{0};
 
+// Told at once: a process that ends soon has no other round of the helper.
+void count_switch() {
+  const uint64_t count = g_switches.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (Channel* channel = g_channel.load(std::memory_order_acquire))
+    channel->state->sets.switches.store(count, std::memory_order_relaxed);
+}
+
 bool go(Row& row, uint32_t word) {
   const InContext home(row.context);
   CUstream next = home.entered() ? stream_in(row, word) : nullptr;
@@ -266,7 +273,7 @@ bool go(Row& row, uint32_t word) {
   if (sms != (row.word ? sms_of(row.word) : before)) g_durations.make_stale();
   row.word = word;
   row.is_leaving.store(true, std::memory_order_relaxed);
-  g_switches.fetch_add(1, std::memory_order_relaxed);
+  count_switch();
   return true;
 }
 

@@ -221,7 +221,7 @@ def what_is_freed(folder):
 
 def odd_handles(folder):
     """What is refused, and how."""
-    Daemon(folder)
+    _daemon = Daemon(folder)  # nothing can be moved any more when it is gone
     address = ok(cu.cuMemAlloc(4 * MIB))
     legacy = ok(cu.cuPointerGetAttribute(LEGACY, address))
     handle = handle_of(int(address) + 4096)
