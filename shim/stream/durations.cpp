@@ -41,12 +41,16 @@ void DurationTable::forget(uint64_t key) {
     entry.ns.store(0, std::memory_order_relaxed);
     entry.seen.store(0, std::memory_order_relaxed);
     entry.samples.store(0, std::memory_order_relaxed);
+    entry.turn.store(0, std::memory_order_relaxed);
     entry.key.store(kForgotten, std::memory_order_relaxed);
   });
 }
 
 void DurationTable::doubt(uint64_t key) {
-  each(key, [](Duration& entry) { entry.samples.store(0, std::memory_order_relaxed); });
+  each(key, [](Duration& entry) {
+    entry.samples.store(0, std::memory_order_relaxed);
+    entry.turn.store(0, std::memory_order_relaxed);
+  });
 }
 
 void DurationTable::make_stale() {
@@ -55,6 +59,7 @@ void DurationTable::make_stale() {
     entry.age.fetch_add(1, std::memory_order_relaxed);
     entry.seen.store(0, std::memory_order_relaxed);
     entry.samples.store(0, std::memory_order_relaxed);
+    entry.turn.store(0, std::memory_order_relaxed);
   }
 }
 

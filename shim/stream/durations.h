@@ -9,6 +9,9 @@
 namespace tandem::shim {
 
 inline constexpr uint32_t kSamplesWanted = 3;
+// Launches of a function between two tries when as many samples as are wanted are on their way: one
+// may have failed, but to sample every launch until the helper has read them would cost a burst dear.
+inline constexpr uint32_t kLaunchesPerTry = 17;
 
 struct alignas(32) Duration {
   std::atomic<uint64_t> key;      // kFree, kForgotten, or a key; claimed by compare-exchange
@@ -17,10 +20,25 @@ struct alignas(32) Duration {
   std::atomic<uint32_t> samples;  // measured, counted up to kSamplesWanted only
   std::atomic<uint32_t> age;      // of what was forgotten or is stale: its samples do not count any more
   std::atomic<uint32_t> known_at;  // the age of the newest sample that counted; relaxed, as all of it
+  // Samples begun, up to kSamplesWanted, and beyond that the launches since. What cannot be sampled
+  // now is due again at its next launch, or a burst of launches would leave it unknown for long.
+  std::atomic<uint32_t> turn;
 
   [[nodiscard]] bool is_stale() const {
     return known_at.load(std::memory_order_relaxed) != age.load(std::memory_order_relaxed) &&
            ns.load(std::memory_order_relaxed) != 0;
+  }
+
+  // Of one that is not known: whether this launch is to be sampled.
+  bool is_due() {
+    const uint32_t at = turn.load(std::memory_order_relaxed);
+    if (at < kSamplesWanted || at >= kSamplesWanted + kLaunchesPerTry) return true;
+    turn.store(at + 1, std::memory_order_relaxed);
+    return false;
+  }
+  void note_begun() {
+    const uint32_t at = turn.load(std::memory_order_relaxed);
+    turn.store(at < kSamplesWanted ? at + 1 : kSamplesWanted, std::memory_order_relaxed);
   }
 };
 

@@ -15,12 +15,9 @@
 namespace tandem::shim {
 namespace {
 
-// Launches of a thread between two samples of known functions. Prime, as below: iterations of as many
-// launches, or of a part of that, would have the same ones measured again and again.
+// Launches of a thread between two samples of known functions. Prime: iterations of as many launches,
+// or of a part of that, would have the same ones measured again and again.
 constexpr uint32_t kSampleEvery = 1021;
-// The same while the first samples of one are on their way: one may have failed, but to sample every
-// launch until the helper has read them would cost a burst of launches dear.
-constexpr uint32_t kSampleUnknownEvery = 17;
 // From here on it is worth asking for the kinds of a copy's pointers: within the device it takes a
 // fraction of the time over the link, and goes on when a call without a stream has returned.
 constexpr uint64_t kAskBytes = 256 * 1024;
@@ -40,8 +37,7 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   // What overlaps its predecessor is never measured, and would be stale for ever.
   if (duration->is_stale() && !submission.programmatic) ticket->record_flags = shm::kRecordStale;
   const bool known = duration->samples.load(std::memory_order_relaxed) >= kSamplesWanted;
-  const bool wanted = seen < kSamplesWanted ||
-                      ++g_thread.launches % (known ? kSampleEvery : kSampleUnknownEvery) == 0;
+  const bool wanted = known ? ++g_thread.launches % kSampleEvery == 0 : duration->is_due();
   if (ticket->est_ns == 0) ticket->est_ns = segment_ns(channel);
   if (!wanted || submission.programmatic || channel.observe || any_capture() ||
       ticket->slot == kNoSlot) {
@@ -50,6 +46,7 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   const StreamSlot& slot = channel.streams[ticket->slot];
   ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
                                 as_stream(submission.stream), duration);
+  if (ticket->timing) duration->note_begun();
 }
 
 bool is_windowed(const Channel& channel) {

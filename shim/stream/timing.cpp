@@ -28,6 +28,7 @@ constexpr uint64_t kForgetNs = 10'000'000;
 TimingPair g_pairs[kPairs];
 
 bool take(TimingPair& pair, PairState from) {
+  if (pair.state.load(std::memory_order_relaxed) != from) return false;  // spares a locked one
   // acquire: pairs with the release of whoever set `from`.
   return pair.state.compare_exchange_strong(from, PairState::kTaken, std::memory_order_acquire);
 }
