@@ -161,7 +161,7 @@ class Client:
         self,
         name: str,
         *,
-        patience_s: float = 10.0,
+        patience_s: float = 30.0,
         signatures: Mapping[str, str] = MappingProxyType({}),
     ) -> list[Window]:
         """What each process of a job does during one iteration, recorded now.

@@ -582,7 +582,7 @@ class RecordWindowRequest(google.protobuf.message.Message):
     name: builtins.str
     @property
     def patience(self) -> google.protobuf.duration_pb2.Duration:
-        """at most a minute; 0 = ten seconds"""
+        """at most a minute; 0 = thirty seconds"""
 
     @property
     def signatures(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:

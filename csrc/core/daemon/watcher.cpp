@@ -181,8 +181,10 @@ void Watcher::tell(Watched& watched, uint64_t now_ns) const {
   watched.iterating.tell(&watched.snapshot);
   if (watched.gaps) watched.gaps->look(&watched.snapshot);
   if (watched.requests) watched.requests->look(watched.snapshot, now_ns);
-  if (watched.window.wanted())
-    watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(), now_ns);
+  if (watched.window.wanted()) {
+    watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(),
+                        watched.snapshot.iteration_ns, now_ns);
+  }
 }
 
 void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {

@@ -14,6 +14,12 @@ bool is_after(const shm::Record& record, uint64_t end_ns) {
   return record.ticks > end_ns || dag::effect_at(record) >= end_ns;
 }
 
+uint64_t patience_ns(uint64_t usual_ns) {
+  const uint64_t longest_ns = std::min(usual_ns, WindowTaker::kMostNs);  // no overflow below
+  return std::clamp(longest_ns * WindowTaker::kLongestIterations, WindowTaker::kLongestNs,
+                    WindowTaker::kMostNs);
+}
+
 }  // namespace
 
 void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
@@ -25,6 +31,7 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   ordered_ = 0;
   busy_.clear();
   looked_ = has_begun_ = false;
+  fewest_stale_ = kMaxRecords + 1;
 }
 
 void WindowTaker::want_anew(uint64_t now_ns, const LiveMemory& memory) {
@@ -63,20 +70,21 @@ void WindowTaker::count_busy() {
   }
 }
 
-void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns) {
+void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t usual_ns,
+                       uint64_t now_ns) {
   if (!taking_) return;
   dag::in_order(&taking_->records, std::exchange(ordered_, taking_->records.size()));
   if (!looked_) {
     looked_ = true;
     seen_ = iterations;
   }
-  const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= kLongestNs;
+  const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= patience_ns(usual_ns);
   // The record of an end may be read a round before it is counted.
   const bool is_counted_late = has_begun_ && last_end_ns <= taking_->begin_ns;
   if (is_counted_late) seen_ = taking_->first_iteration = iterations;
   if (iterations != seen_ && !has_begun_) {
     begin(iterations, last_end_ns);
-  } else if (iterations != seen_ && is_stale(last_end_ns) && !is_late) {
+  } else if (iterations != seen_ && !is_late && will_do_better(iterations, last_end_ns)) {
     begin(iterations, last_end_ns);
   } else if (iterations != seen_) {
     finish(iterations, last_end_ns);
@@ -105,11 +113,19 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   taking_->is_cut = false;
 }
 
-bool WindowTaker::is_stale(uint64_t end_ns) const {
+bool WindowTaker::will_do_better(uint64_t iterations, uint64_t end_ns) {
   const std::vector<shm::Record>& kept = taking_->records;
-  return std::any_of(kept.begin(), kept.end(), [end_ns](const shm::Record& record) {
-    return dag::is_stale(record) && !is_after(record, end_ns);
-  });
+  const auto stale = static_cast<size_t>(
+      std::count_if(kept.begin(), kept.end(), [end_ns](const shm::Record& record) {
+        return dag::is_stale(record) && !is_after(record, end_ns);
+      }));
+  if (stale < fewest_stale_) {
+    fewest_stale_ = stale;
+    fewest_at_ = iterations;
+    fewest_ns_ = end_ns;
+  }
+  return stale != 0 &&
+         (iterations - fewest_at_ < kFruitless || end_ns - fewest_ns_ < kFruitlessNs);
 }
 
 void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {

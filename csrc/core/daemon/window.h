@@ -27,10 +27,20 @@ struct Window {
 
 // Takes one window at a time when somebody asks for one: of the first iteration in which durations of
 // all launches are known on the SMs that they ran on, if one comes in time. Of one thread.
+//
+// In time is before kLongestNs or kLongestIterations are over since it was asked for, whichever is
+// later: the rest of the iteration under way, one in which the durations are measured and one that is
+// recorded. And while more and more durations get known: some launches are never measured.
 class WindowTaker {
  public:
   static constexpr size_t kMaxRecords = 32768;  // 2 MiB
-  static constexpr uint64_t kLongestNs = 5'000'000'000;  // without the end of an iteration
+  static constexpr uint64_t kLongestNs = 5'000'000'000;
+  static constexpr uint64_t kLongestIterations = 4;
+  static constexpr uint64_t kMostNs = 60'000'000'000;  // of these
+  // In so many iterations, and so long, in a row no more durations got known: none will. The time is
+  // for iterations so short that many of them pass before a sample has been read.
+  static constexpr uint64_t kFruitless = 16;
+  static constexpr uint64_t kFruitlessNs = 100'000'000;
 
   // Begins to look, unless it does already. `memory` is what is allocated by then.
   void want(uint64_t now_ns, const LiveMemory& memory = {});
@@ -38,20 +48,21 @@ class WindowTaker {
   void want_anew(uint64_t now_ns, const LiveMemory& memory = {});
   bool wanted() const { return taking_ != nullptr; }
 
-  // Each round: what was read, with ticks in ns, and then how many iterations have ended so far and
-  // when the newest did.
+  // Each round: what was read, with ticks in ns, and then how many iterations have ended so far, when
+  // the newest did, and how long they usually are (0 = not known).
   void take(const shm::Record* records, size_t count, uint64_t lost);
   // The process was busy then, and others with it or not. Stretches come in order.
   void charge(uint64_t begin_ns, uint64_t end_ns, bool is_shared);
-  void look(uint64_t iterations, uint64_t last_end_ns, uint64_t now_ns);
+  void look(uint64_t iterations, uint64_t last_end_ns, uint64_t usual_ns, uint64_t now_ns);
 
   // The newest one that is complete; null if there is none.
   std::shared_ptr<const Window> newest() const { return newest_; }
 
  private:
   void begin(uint64_t iterations, uint64_t end_ns);
-  // Of some launch before then no time on the SMs that it ran on was known.
-  bool is_stale(uint64_t end_ns) const;
+  // Whether to wait for one that has fewer launches, if any, before its end of which no time on the
+  // SMs that they ran on was known.
+  bool will_do_better(uint64_t iterations, uint64_t end_ns);
   void finish(uint64_t iterations, uint64_t end_ns);
   void count_busy();
 
@@ -70,6 +81,10 @@ class WindowTaker {
   uint64_t seen_ = 0;        // ends of iterations when it was asked for, or when the window began
   bool looked_ = false;      // seen_ is known
   bool has_begun_ = false;   // at the end of an iteration
+  // The fewest launches with times of other SMs in an iteration so far, and when that was.
+  size_t fewest_stale_ = 0;
+  uint64_t fewest_at_ = 0;
+  uint64_t fewest_ns_ = 0;
   std::shared_ptr<const Window> newest_;
 };
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tandemd.core.minima import gpus_of
 from tandemd.core.model import Job
 from tandemd.core.partition import parts_of
+from tandemd.core.probes import ITERATIONS, MOST_PATIENCE_NS, too_long_ns
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.sm_counts import why_no_curve
@@ -17,7 +18,8 @@ def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
     """That nothing is known is said only where SMs are divided."""
     curve, gpus = job.scaling, gpus_of(job)
     if curve is not None:
-        return [*_curve_lines(curve), *_size_lines(scheduler, job)]
+        lines = [*_curve_lines(curve), *_size_lines(scheduler, job)]
+        return [*lines, *_unprobed_lines(scheduler, job)]
     if gpus and divides_space(gpus, scheduler.options):
         return [f"how it scales with SMs is not known: {why_no_curve(job)}"]
     return []
@@ -42,6 +44,20 @@ def _size_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
                 size = f"{part.proposed_sms} SMs" if part.proposed_sms else "what others leave"
                 name = scheduler.options.name_of(gpu)
                 yield f"beside the others on gpu {name} {size} would fit it: {part.why}"
+
+
+def _unprobed_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
+    options = scheduler.options
+    if not options.probe_sets or (job.scaling and job.scaling.source == "probed"):
+        return
+    for gpu in sorted(gpus_of(job) & options.splits.keys()):
+        if longest_ns := too_long_ns(job, options.splits[gpu]):
+            yield (
+                f"it is not probed on fewer SMs of gpu {options.name_of(gpu)}, as its iterations "
+                f"may take {longest_ns / 1e9:.3g} s there: {ITERATIONS} of them have to be over in "
+                f"{MOST_PATIENCE_NS / 1e9:g} s; to have that recorded, give it fewer for a while: "
+                "tandem set JOB sm=30%, and later sm=none"
+            )
 
 
 def _ms(duration_ns: float) -> str:

@@ -11,7 +11,10 @@ A job that shares its SMs with others cannot be recorded at all: it is given som
 1. One probe on a GPU at a time, and none of a job whose number a person has fixed.
 2. None of a job whose limit it might miss: also if its kernels need all the SMs that they can get,
    an iteration on the fewer ones has to be within half of its limit.
-3. It ends with the record, after `PATIENCE_NS`, or when somebody else gives the job another number.
+3. It ends with the record, or when somebody else gives the job another number, or is given up:
+   after `PATIENCE_NS`, and after the time of `ITERATIONS` there if that is longer. None of a job
+   that might take more than `MOST_PATIENCE_NS` for these. After one that told nothing the pause is
+   twice as long at least.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from tandemd.core.scaling import SHARED
 from tandemd.core.sm_counts import holds_percentage, stays_out
 from tandemd.core.space import said
 
-PATIENCE_NS = 5_000_000_000
+PATIENCE_NS = 10_000_000_000  # twice as long as a window waits for what gets measured
+MOST_PATIENCE_NS = 60_000_000_000
+ITERATIONS = 5  # two as its SMs change, one to measure kernels and one to record; and one to spare
 RETRY_NS = 5_000_000_000
 REMEMBER_NS = 600_000_000_000
 MOST_OF_LIMIT = 0.5
@@ -41,6 +46,7 @@ class _Probe:
     before: int  # that it asked for
     sms: int
     is_second: bool  # there was a curve, so that this is another number of SMs
+    patience_ns: int
     until_ns: int
 
 
@@ -83,7 +89,8 @@ class Probes:
         del self._running[job_id]
         if job is None:
             return
-        self._pause(job, is_told=is_told, is_known=is_told and probe.is_second, now_ns=now_ns)
+        is_known = is_told and probe.is_second
+        self._pause(job, probe, is_told=is_told, is_known=is_known, now_ns=now_ns)
         if job.groups_wanted != probe.groups:
             return
         job.groups_wanted = probe.before
@@ -95,14 +102,17 @@ class Probes:
         else:
             job.tell(now_ns, f"its probe on {probe.sms} SMs is given up: nothing was recorded")
 
-    def _pause(self, job: Job, *, is_told: bool, is_known: bool, now_ns: int) -> None:
+    def _pause(
+        self, job: Job, probe: _Probe, *, is_told: bool, is_known: bool, now_ns: int
+    ) -> None:
         """One that told nothing is tried again later and later.
 
         `is_known`: all that a probe can tell, if only that it does not matter.
         """
         failures = 0 if is_told else self._failures.get(job.job_id, 0) + 1
         self._failures[job.job_id] = failures
-        pause_ns = REMEMBER_NS if is_known else min(REMEMBER_NS, RETRY_NS << failures)
+        first_ns = RETRY_NS if is_told else max(RETRY_NS, probe.patience_ns)
+        pause_ns = REMEMBER_NS if is_known else min(REMEMBER_NS, first_ns << failures)
         self._not_before_ns[job.job_id] = now_ns + pause_ns
 
     def _begin(self, gpu: int, split: Split, jobs: Mapping[int, Job], now_ns: int) -> None:
@@ -116,39 +126,54 @@ class Probes:
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
                 continue
             sms = groups * split.group_sms
+            longest_ns = round(_longest_ns(job, sms, split))
+            patience_ns = max(PATIENCE_NS, ITERATIONS * longest_ns)
             self._running[job.job_id] = _Probe(
                 gpu=gpu,
                 groups=groups,
                 before=job.groups_wanted,
                 sms=sms,
                 is_second=job.scaling is not None,
-                until_ns=now_ns + PATIENCE_NS,
+                patience_ns=patience_ns,
+                until_ns=now_ns + patience_ns,
             )
             job.groups_wanted = groups
             job.tell(now_ns, f"it has {sms} SMs for one iteration, to see how it scales")
             return
 
 
+def too_long_ns(job: Job, split: Split) -> int:
+    """How long an iteration may take where it would be probed; 0 = not too long for a probe."""
+    groups = _groups(job)
+    longest_ns = round(_longest_ns(job, groups * split.group_sms, split)) if groups else 0
+    return longest_ns if ITERATIONS * longest_ns > MOST_PATIENCE_NS else 0
+
+
+def _groups(job: Job) -> int:
+    """On how many groups it would be probed."""
+    return job.set.count // PART if job.set and not said(job.spec) else 0
+
+
 def _fewer(job: Job, split: Split) -> int:
     """On how many groups it may be probed; 0 = it may not."""
-    curve = job.scaling
-    if job.set is None or said(job.spec):
+    curve, groups = job.scaling, _groups(job)
+    if not groups or too_long_ns(job, split):
         return 0
-    groups = job.set.count // PART
     if curve is None:
         return groups if job.scaling_doubt == SHARED else 0
     if curve.source != "predicted" or curve.recorded_sms == groups * split.group_sms:
         return 0
     limit_ns = job.spec.slo_p99_ns
-    if not groups or (
-        limit_ns and _longest_ns(job, groups * split.group_sms) > MOST_OF_LIMIT * limit_ns
-    ):
+    if limit_ns and _longest_ns(job, groups * split.group_sms, split) > MOST_OF_LIMIT * limit_ns:
         return 0
     return groups
 
 
-def _longest_ns(job: Job, sms: int) -> float:
-    """An iteration there, if its kernels need all the SMs they can get."""
+def _longest_ns(job: Job, sms: int, split: Split) -> float:
+    """An iteration there, if its kernels need all the SMs they can get; 0 = not known."""
     curve = job.scaling
-    assert curve is not None
-    return max(curve.at(sms), curve.recorded_ns * max(1.0, curve.recorded_sms / sms))
+    if curve is not None:
+        return max(curve.at(sms), curve.recorded_ns * max(1.0, curve.recorded_sms / sms))
+    assert job.set is not None
+    usual_ns = max((p.usage.iteration_ns for p in job.processes.values()), default=0)
+    return usual_ns * job.set.count * split.group_sms / sms

@@ -123,9 +123,9 @@ TEST(a_window_begins_with_what_was_allocated_by_then) {
   taker.want(0, memory_of({alloc(1, kA)}));
   const shm::Record records[] = {alloc(20, kB), launch(60, 1)};
   taker.take(records, 2, 0);
-  taker.look(0, 0, 30);
-  taker.look(1, 50, 70);
-  taker.look(2, 80, 90);
+  taker.look(0, 0, 0, 30);
+  taker.look(1, 50, 0, 70);
+  taker.look(2, 80, 0, 90);
 
   const auto found = resolve(*taker.newest(), sample_of(1));
 

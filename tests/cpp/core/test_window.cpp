@@ -21,12 +21,12 @@ shm::Record launch(uint64_t at_ns) {
 
 // Launches at these times, then a look.
 void round(WindowTaker& taker, std::initializer_list<uint64_t> launches, uint64_t iterations,
-           uint64_t last_end_ns, uint64_t now_ns) {
+           uint64_t last_end_ns, uint64_t now_ns, uint64_t usual_ns = 0) {
   for (const uint64_t at_ns : launches) {
     const shm::Record record = launch(at_ns);
     taker.take(&record, 1, 0);
   }
-  taker.look(iterations, last_end_ns, now_ns);
+  taker.look(iterations, last_end_ns, usual_ns, now_ns);
 }
 
 }  // namespace
@@ -89,6 +89,49 @@ TEST(an_iteration_with_times_on_other_sms_is_passed_over) {
   const uint64_t late_ns = 300 + WindowTaker::kLongestNs;
   round(taker, {}, 12, late_ns, late_ns);  // no other came in time
   CHECK_EQ(taker.newest()->iterations, 1u);
+}
+
+TEST(launches_that_are_never_measured_hold_a_window_up_for_some_iterations_only) {
+  constexpr uint64_t kLengthNs = WindowTaker::kFruitlessNs / WindowTaker::kFruitless;
+  const auto ended_after = [](uint64_t stale_at_first, uint64_t stale_at_last) {
+    WindowTaker taker;
+    taker.want(0);
+    uint64_t iterations = 0;
+    for (; !taker.newest(); ++iterations) {
+      const uint64_t begin_ns = iterations * kLengthNs;
+      const uint64_t measured = std::min(iterations, stale_at_first - stale_at_last);
+      for (uint64_t i = 0; i < stale_at_first; ++i) {
+        shm::Record record = launch(begin_ns + 1 + i);
+        if (i >= measured) record.flags |= shm::kRecordStale;
+        taker.take(&record, 1, 0);
+      }
+      taker.look(iterations, begin_ns, kLengthNs, begin_ns + 100);
+      CHECK(begin_ns < WindowTaker::kLongestNs);
+    }
+    CHECK_EQ(taker.newest()->iterations, 1u);
+    return iterations;
+  };
+
+  CHECK(ended_after(50, 0) >= 50);  // one more is known each time
+  CHECK(ended_after(50, 1) >= 49 + WindowTaker::kFruitless);
+  CHECK(ended_after(50, 1) <= 53 + WindowTaker::kFruitless);
+}
+
+TEST(a_window_waits_for_some_of_the_usual_iterations_however_long_they_are) {
+  constexpr uint64_t kLengthNs = 10'000'000'000;
+  WindowTaker taker;
+  taker.want(0);
+  round(taker, {1}, 7, 0, 1, kLengthNs);
+  round(taker, {2}, 7, 0, WindowTaker::kLongestNs, kLengthNs);
+  round(taker, {kLengthNs + 1}, 8, kLengthNs, kLengthNs + 2, kLengthNs);
+  round(taker, {}, 9, 2 * kLengthNs, 2 * kLengthNs, kLengthNs);
+  CHECK_EQ(taker.newest()->begin_ns, kLengthNs);
+  CHECK_EQ(taker.newest()->iterations, 1u);
+
+  taker.want(0);
+  round(taker, {1}, 7, 0, 1, UINT64_MAX);
+  round(taker, {2}, 7, 0, WindowTaker::kMostNs, UINT64_MAX);
+  CHECK_EQ(taker.newest()->iterations, 0u);
 }
 
 TEST(a_window_says_how_long_the_process_was_busy_in_it_and_how_long_beside_others) {
@@ -164,9 +207,9 @@ TEST(records_are_in_the_order_that_sorting_them_at_once_gives) {
         taker.take(run.data(), run.size(), 0);
         all.insert(all.end(), run.begin(), run.end());
       }
-      taker.look(0, 0, now_ns);
+      taker.look(0, 0, 0, now_ns);
     }
-    taker.look(0, 0, WindowTaker::kLongestNs);
+    taker.look(0, 0, 0, WindowTaker::kLongestNs);
 
     std::stable_sort(all.begin(), all.end(), [](const shm::Record& left, const shm::Record& right) {
       return tandem::dag::effect_at(left) < tandem::dag::effect_at(right);
@@ -185,13 +228,13 @@ TEST(a_wait_is_of_the_iteration_that_ends_with_it) {
   wait.duration_ns = 40;
   WindowTaker taker;
   taker.want(0);
-  taker.look(1, 0, 1);
+  taker.look(1, 0, 0, 1);
   for (const uint64_t at_ns : {50u, 100u}) {
     round(taker, {at_ns - 40, at_ns}, at_ns / 50, at_ns - 50, at_ns);
     wait.ticks = at_ns;
     taker.take(&wait, 1, 0);
   }
-  taker.look(3, 100, 100);
+  taker.look(3, 100, 0, 100);
 
   const auto window = taker.newest();
 
@@ -205,7 +248,7 @@ TEST(a_wait_is_of_the_iteration_that_ends_with_it) {
 TEST(an_iteration_is_none_that_ended_when_the_window_began) {
   WindowTaker taker;
   taker.want(0);
-  taker.look(1, 0, 1);
+  taker.look(1, 0, 0, 1);
   round(taker, {10}, 2, 20, 20);  // a third end was read at 20, but not counted yet
   round(taker, {30}, 3, 20, 30);
   CHECK(taker.newest() == nullptr);
@@ -236,19 +279,19 @@ TEST(an_iteration_that_is_too_long_is_cut_and_says_so) {
 TEST(losses_before_the_iteration_began_do_not_count) {
   WindowTaker taker;
   taker.want(0);
-  taker.look(1, 0, 1);
+  taker.look(1, 0, 0, 1);
   const shm::Record record = launch(5);
   taker.take(&record, 1, 3);
-  taker.look(2, 10, 11);
+  taker.look(2, 10, 0, 11);
   taker.take(&record, 1, 2);
-  taker.look(3, 20, 21);
+  taker.look(3, 20, 0, 21);
   CHECK_EQ(taker.newest()->lost, 2u);
 }
 
 TEST(a_window_that_is_begun_anew_has_nothing_from_before) {
   WindowTaker taker;
   taker.want(0);
-  taker.look(1, 0, 1);
+  taker.look(1, 0, 0, 1);
   round(taker, {15}, 2, 10, 16);
   taker.want_anew(17);
   round(taker, {18}, 3, 20, 21);
@@ -263,9 +306,9 @@ TEST(a_window_that_is_begun_anew_has_nothing_from_before) {
 TEST(the_newest_window_stays_while_another_is_taken) {
   WindowTaker taker;
   taker.want(0);
-  taker.look(1, 0, 1);
-  taker.look(2, 10, 11);
-  taker.look(3, 20, 21);
+  taker.look(1, 0, 0, 1);
+  taker.look(2, 10, 0, 11);
+  taker.look(3, 20, 0, 21);
   const auto first = taker.newest();
   taker.want(30);
   CHECK(taker.newest() == first);

@@ -167,6 +167,18 @@ def test_a_probe_lasts_for_the_iteration_that_is_recorded_and_those_around_it(
 
 
 @pytest.mark.slow
+def test_a_job_whose_iterations_take_seconds_is_probed_too(fresh_place, wide_image):
+    start_in_sets(fresh_place, wide_image)
+    job = fresh_place.job("train", "-p", "latency")
+
+    def is_over():
+        job.do(f"[{training(LINEAR, 1)} and waiting.pause(3_000) for _ in range(12)]")
+        return "its probe on 40 SMs is over" in fresh_place.tandem("explain", "train")
+
+    until(is_over, what="a probe that told something")
+
+
+@pytest.mark.slow
 def test_equal_jobs_to_which_all_sms_matter_are_found_so_and_share_them(fresh_place, wide_image):
     start_in_sets(fresh_place, wide_image)
     jobs = dict.fromkeys(("one", "other"), (LINEAR, 50))

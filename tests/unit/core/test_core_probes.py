@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tandemd.core.events import ScalingTold
+from tandemd.core.explain_scaling import scaling_lines
 from tandemd.core.model import Job, JobClass, JobSpec, Options, Process, SmSet, Split, Usage
-from tandemd.core.probes import PATIENCE_NS, REMEMBER_NS, RETRY_NS, Probes
+from tandemd.core.probes import ITERATIONS, PATIENCE_NS, REMEMBER_NS, RETRY_NS, Probes
 from tandemd.core.scaling import SHARED, Curve
+from tandemd.core.scheduler import Scheduler
 from tandemd.core.sets import Span
 from tandemd.core.sized_sets import SizedSets
 from tandemd.core.sm_counts import given_sms, has_own_sms, take_scaling
@@ -218,10 +220,52 @@ def test_a_probe_that_records_nothing_is_given_up_and_not_tried_again_soon():
 
     assert wanted(jobs) == [0]
     assert "nothing was recorded" in told(jobs[1])
-    probes.decide(jobs, OPTIONS, PATIENCE_NS + 2 * RETRY_NS - 1)
+    probes.decide(jobs, OPTIONS, 3 * PATIENCE_NS - 1)
     assert wanted(jobs) == [0]
-    probes.decide(jobs, OPTIONS, PATIENCE_NS + 2 * RETRY_NS)
+    probes.decide(jobs, OPTIONS, 3 * PATIENCE_NS)
     assert wanted(jobs) == [5]
+
+
+def test_a_probe_lasts_for_some_iterations_however_long_and_its_pauses_are_longer():
+    """Evenly scaled, one takes 2 s on all groups, and 6.4 s on five of sixteen."""
+    jobs, probes = by_id(make(1, curve(16, iteration_ns=2 * S))), Probes()
+    lasts_ns = ITERATIONS * 32 * S // 5
+
+    probes.decide(jobs, OPTIONS, 0)
+    assert probes.wake_at_ns == lasts_ns > PATIENCE_NS
+    probes.decide(jobs, OPTIONS, lasts_ns - 1)
+    assert wanted(jobs) == [5]
+    probes.decide(jobs, OPTIONS, lasts_ns)
+
+    assert wanted(jobs) == [0]
+    probes.decide(jobs, OPTIONS, 3 * lasts_ns - 1)
+    assert wanted(jobs) == [0]
+    probes.decide(jobs, OPTIONS, 3 * lasts_ns)
+    assert wanted(jobs) == [5]
+
+
+def test_a_job_of_which_one_probe_might_take_too_long_is_not_probed_and_told_why():
+    jobs, scheduler = by_id(make(1, curve(16, iteration_ns=4 * S))), Scheduler(OPTIONS)
+    Probes().decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [0]
+    told = " ".join(scaling_lines(scheduler, jobs[1]))
+    assert "its iterations may take 12.8 s there: 5 of them have to be over in 60 s" in told
+
+    jobs[1].processes[1].scaling = curve(16, iteration_ns=3 * S)
+    Probes().decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [5]
+    assert "not probed" not in " ".join(scaling_lines(scheduler, jobs[1]))
+
+
+def test_a_job_without_a_curve_is_probed_for_as_long_as_its_usual_iterations_take():
+    sharing = make(1)
+    sharing.processes[1].scaling_doubt = SHARED
+    sharing.processes[1].usage = replace(sharing.processes[1].usage, iteration_ns=3 * S)
+    probes = Probes()
+
+    probes.decide(by_id(sharing, make(2)), OPTIONS, 0)
+
+    assert probes.wake_at_ns == ITERATIONS * 48 * S // 5
 
 
 def test_a_probe_ends_where_somebody_else_decides():
