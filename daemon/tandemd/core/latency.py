@@ -32,7 +32,10 @@ class RequestKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """What a request of a job takes that hardly waits, and on how many SMs (pauses.py)."""
+    """What a request of a job takes that hardly waits, and on how many SMs (pauses.py).
+
+    Of who has none what an iteration has of the GPU.
+    """
 
     quick_ns: int
     sms: int

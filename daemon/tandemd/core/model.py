@@ -278,6 +278,7 @@ class Process:
     was_mps_client: bool = False  # MPS named it, once at least
     mps_misses: int = 0  # how often in a row MPS named its clients, and it was none
     usage: Usage
+    moved: Usage = field(init=False)  # as it was when it came to the SMs that it is on
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
     audit_misses: int = 0  # looks in a row that found its claim far below that
@@ -292,6 +293,7 @@ class Process:
 
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}
+        self.moved = self.usage
 
     @property
     def is_beside_mps(self) -> bool:
@@ -340,7 +342,7 @@ class Job:
     retired_moved_ns: tuple[int, int] = (0, 0)
     ended_ns: int = 0
     latency: Latency = field(default_factory=Latency)  # of its requests
-    rhythm: Rhythm | None = None  # of these; None: not known
+    rhythm: Rhythm | None = None  # of these, or of its iterations; None: not known
     rhythm_due_ns: int = 0  # it may be another then
     story: Story = field(default_factory=Story)
     _own_key: GroupKey = field(init=False)

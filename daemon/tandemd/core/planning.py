@@ -99,9 +99,11 @@ def _worker(
     name, needs = job.display_name, features(group)
     if needs is None:
         doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
-    solo_ns, at, here_ns = _length(job, group, gpu, options, doubts)
+    given = min((given_sms(job, one, options) for one in group.gpus), default=0)
+    here_sms = given or gpu.groups * gpu.sms_of_group
+    solo_ns, at, here_ns = _length(job, group, gpu, options, here_sms, doubts)
     said = said_share(job.spec, group.gpus, options)
-    times, pause_ns = times_and_pause(job, here_ns)
+    times, pause_ns = times_and_pause(job, here_ns, here_sms)
     rate, rate_count = job.latency.steady_rate(options.tuner_window_ns, now_ns)
     return Worker(
         name=name,
@@ -130,11 +132,10 @@ def _groups(job: Job, group: Group, gpu: Gpu, options: Options, said: float) -> 
 
 
 def _length(
-    job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str]
+    job: Job, group: Group, gpu: Gpu, options: Options, given: int, doubts: list[str]
 ) -> tuple[float, Callable[[int], float], float]:
     """An iteration alone on the whole GPU, on so many SMs, and on those that it has now."""
     all_sms, curve = gpu.groups * gpu.sms_of_group, job.scaling
-    given = min((given_sms(job, one, options) for one in group.gpus), default=0) or all_sms
     # A client's percentage of MPS is for good, whatever its part has.
     most = given if options.mode_of(group.gpus) == "mps" else all_sms
     if curve is not None:
@@ -147,7 +148,7 @@ def _length(
         "filled the gpu"
     )
     here_ns = float(known_ns or UNKNOWN_NS)
-    (_, idle_ns), here = times_and_pause(job, here_ns), min(given, all_sms)
+    (_, idle_ns), here = times_and_pause(job, here_ns, given), min(given, all_sms)
 
     def at(sms: int) -> float:
         return idle_ns + (here_ns - idle_ns) * here / sms

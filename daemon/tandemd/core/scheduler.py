@@ -705,6 +705,7 @@ class Scheduler:
         for key, charge_ns in served_ns.items():
             self._charge(self.groups[key], charge_ns, event.now_ns)
         for job in jobs.values():
+            note_rhythm(job, self.options, event.now_ns)
             self._move(job, _stimulus(job), event.now_ns, actions)
             self._note_where_memory_is(job, event.now_ns, actions)
 
@@ -713,7 +714,7 @@ class Scheduler:
         if process.usage.phase_hash != old.phase_hash:
             self.tuning.note_phase(job.job_id)
         if process.usage.in_set != old.in_set:
-            job.latency.moved_ns = now_ns
+            job.latency.moved_ns, process.moved = now_ns, process.usage
 
     def _note_memory(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
         """What people want to know of it later."""

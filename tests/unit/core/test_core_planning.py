@@ -222,15 +222,61 @@ def test_two_that_pause_most_of_the_time_hardly_wait_for_each_other(talk):
     for process_id in (1, 2):
         talk.attach(process_id, NORMAL)
         tell(talk, process_id, Curve(sm_counts=(132,), iteration_ns=(100 * MS,)))
-        talk.sample(process_id, iterations=50, exclusive_ns=50 * 20 * MS)
+    before = seen(talk).taking_turns()
 
-    in_turns = seen(talk).taking_turns()
+    talk.sample(1, 2, after_ms=1000, iterations=50, exclusive_ns=50 * 20 * MS)
 
+    assert before.progress == pytest.approx(1)
     assert seen(talk).scene.workers["j-1"].pause_ns == 80 * MS
-    assert in_turns.progress == pytest.approx(2)
-    talk.sample(1, 2, shared_ns=50 * 20 * MS)  # then it is an estimate
+    assert seen(talk).taking_turns().progress == pytest.approx(2)
+
+
+def test_gpu_time_that_is_an_estimate_tells_no_pause(talk):
+    talk.attach(1, NORMAL)
+    tell(talk, 1, Curve(sm_counts=(132,), iteration_ns=(100 * MS,)))
+    estimate = {"exclusive_ns": 25 * 20 * MS, "shared_ns": 25 * 20 * MS}
+
+    talk.sample(1, after_ms=1000, iterations=50, **estimate)
+
     assert seen(talk).scene.workers["j-1"].pause_ns == 0
-    assert seen(talk).taking_turns().progress == pytest.approx(1)
+
+
+@pytest.mark.parametrize("paused_ms", [0, 6])
+def test_pauses_are_told_of_iterations_on_the_sms_that_they_ran_on(paused_ms):
+    """It trains on all SMs for long, and then on half of them."""
+    split = {0: Split(groups=16, group_sms=8)}
+    options = Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split, probe_sets=False)
+    talk = Talk(options)
+    talk.attach(1, NORMAL)
+    counts, times_ms = (64, 128), (20, 10)
+    tell(talk, 1, Curve(sm_counts=counts, iteration_ns=tuple(ms * MS for ms in times_ms)))
+
+    def trains(groups, *, ms):
+        """Fifty iterations, of which so much each is not paused."""
+        talk.sample(1, after_ms=1000, in_set=SmSet(0, groups, 8))
+        before, told = talk.usages[1], [seen(talk)]
+        figures = {"exclusive_ns": before.exclusive_ns + 50 * ms * MS}
+        talk.sample(1, after_ms=1000, iterations=before.iterations + 50, **figures)
+        return [one.scene.workers["j-1"].pause_ns for one in (*told, seen(talk))]
+
+    assert trains(16, ms=10 - paused_ms) == [0, paused_ms * MS]
+    talk.update(1, sm_count=64)
+    assert trains(8, ms=20 - paused_ms) == [paused_ms * MS] * 2
+
+
+def test_without_a_curve_pauses_are_those_of_the_sms_that_it_is_on():
+    split = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split))
+    talk.attach(1, NORMAL)
+    on_gpu = {"iterations": 50, "exclusive_ns": 50 * 4 * MS}
+    talk.sample(1, after_ms=1, in_set=SmSet(0, 16, 8))
+    talk.sample(1, after_ms=1000, iteration_ns=10 * MS, **on_gpu)
+    assert seen(talk).scene.workers["j-1"].pause_ns == 6 * MS
+
+    talk.update(1, sm_count=64)
+    talk.sample(1, after_ms=1, iteration_ns=14 * MS, in_set=SmSet(0, 8, 8))
+
+    assert seen(talk).scene.workers["j-1"].pause_ns == 0
 
 
 def test_rates_are_those_of_the_last_window_where_it_has_enough(talk):
