@@ -8,6 +8,7 @@ from math import isfinite
 from tandemd.core.divisions import Division
 from tandemd.core.kept_plans import Measured
 from tandemd.core.model import Job
+from tandemd.core.planner import gets_least
 from tandemd.core.plans import Forecast, Scene, Valued, objectives
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.words import span_of
@@ -89,15 +90,20 @@ def _not_taken(division: Division) -> Iterator[str]:
     """Of each other kind the best, and what is less good about it."""
     now = division.valued
     assert now is not None
+    assert division.seen is not None
     for other in division.others:
         if other.kind != now.kind:
-            yield f"plan: not {other.kind}: {_against(other, now)}"
+            yield f"plan: not {other.kind}: {_against(other, now, division.seen.scene)}"
 
 
-def _against(other: Valued, now: Valued) -> str:
+def _against(other: Valued, now: Valued, scene: Scene) -> str:
     if other.missed != now.missed:
         return f"it is to miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
-    return f"it promises {other.progress:.2f} of progress, and this one {now.progress:.2f}"
+    why = f"it promises {other.progress:.2f} of progress, and this one {now.progress:.2f}"
+    less, more = gets_least(scene, other, now)
+    if other.progress > now.progress and less < more:
+        why += f"; but by weight who gets least is to get {less:.2f}, and here {more:.2f}"
+    return why
 
 
 def _before(division: Division, job: Job) -> Iterator[str]:

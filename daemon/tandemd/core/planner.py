@@ -1,14 +1,15 @@
 """Time, space or both: how a set of jobs had best share one GPU.
 
 Of the plans there are (plans.py) the one is best with which fewer objectives are missed, and of
-those the one with most progress. Few jobs are planned exhaustively, more of them by best fit: each
-objective gets the smallest room that does, or moves in with another one where that saves room, and
-all others share what is left.
+those the one with most progress, or that has nearly as much, by `NEAR`, and is the fairest: where
+work scales evenly every division of the SMs promises the same. Few jobs are planned exhaustively,
+more of them by best fit: each objective gets the smallest room that does, or moves in with another
+one where that saves room, and all others share what is left.
 
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
 went or what was said of one is another, or where it is known at last how one scales, and else only
-where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more, or
-promises more progress by `BETTER`.
+where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more,
+promises more progress by `BETTER`, or nearly as much and by `BETTER` more to who gets least.
 Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
 load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
 constant changes come to an end. The load is another when under a plan that was in force before
@@ -17,19 +18,23 @@ requests come at another rate: under another plan that may be the plan's doing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import comb, inf
 
 from tandemd.core.latency import LOAD_CHANGE, is_another_load
-from tandemd.core.plans import Part, Plan, Scene, Valued, Worker, objectives
+from tandemd.core.plans import Part, Plan, Rank, Scene, Valued, Worker, objectives
 from tandemd.core.search import Search
 
 MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
 FEW = 16  # jobs; of more, best fit does not try everything either,
 SPARES = (0, 2, 8)  # but to keep so many groups
-BETTER = 0.07  # of the progress that is
+BETTER = 0.07  # of the progress that is, or of what who gets least has of it
+# Of the progress, to be fair: less than `BETTER`, or a plan that is fair would be left for another
+# one that has the progress it gave up.
+NEAR = 0.05
 BAND = 0.1  # of an objective: what is foretold so near to it may as well miss it
 WINDOWS = 2
 _DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
@@ -38,17 +43,29 @@ _DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
 def best(scene: Scene) -> Valued:
     """The best plan; there is at least one job."""
     search = Search.through(scene)
-    return max(map(search.value, candidates(search)), key=lambda valued: valued.rank)
+    return _choose(list(map(search.value, candidates(search))), scene)
 
 
 def alternatives(scene: Scene) -> list[Valued]:
     """The best plan of each kind, best first; there is at least one job."""
-    found: dict[str, Valued] = {}
-    search = Search.through(scene)
+    search, by_kind = Search.through(scene), defaultdict[str, list[Valued]](list)
     for valued in map(search.value, candidates(search)):
-        if valued.kind not in found or valued.rank > found[valued.kind].rank:
-            found[valued.kind] = valued
-    return sorted(found.values(), key=lambda valued: valued.rank, reverse=True)
+        by_kind[valued.kind].append(valued)
+    first = _choose([valued for found in by_kind.values() for valued in found], scene)
+    others = (_choose(found, scene) for kind, found in by_kind.items() if kind != first.kind)
+    return [first, *sorted(others, key=lambda valued: valued.rank, reverse=True)]
+
+
+def _choose(found: Sequence[Valued], scene: Scene) -> Valued:
+    """The fairest of those that are nearly the best."""
+    best_rank = max(valued.rank for valued in found)
+    near = (valued for valued in found if _is_near(valued.rank, best_rank))
+    return max(near, key=lambda valued: (scene.shares(valued), valued.rank))
+
+
+def _is_near(rank: Rank, best_rank: Rank) -> bool:
+    (missed, progress, _), (least, most, _) = rank, best_rank
+    return missed == least and progress >= (1 - NEAR) * most
 
 
 def candidates(scene: Scene) -> Iterator[Plan]:
@@ -234,6 +251,9 @@ class Planner:
         self._left.add(_sharing(now.plan) if is_moved else frozenset(now.plan))
         if found.missed < now.missed:
             return f"it is to miss {objectives(found.missed)} and not {now.missed}"
+        if found.progress <= (1 + BETTER) * now.progress:
+            gets, got = gets_least(scene, found, now)
+            return f"it is fairer: by weight who gets least is to get {gets:.2f} and not {got:.2f}"
         return f"it promises {found.progress:.2f} of progress and not {now.progress:.2f}"
 
     def _is_open(self, plan: Plan, in_force: Plan) -> bool:
@@ -293,4 +313,12 @@ def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) ->
             lost += not is_sure and p99_ns > before.p99_ns
     if gained != lost:
         return gained > lost
-    return found.progress > (1 + BETTER) * now.progress
+    gets, got = gets_least(scene, found, now)
+    is_near = found.progress >= (1 - NEAR) * now.progress
+    return found.progress > (1 + BETTER) * now.progress or (is_near and gets > got)
+
+
+def gets_least(scene: Scene, one: Valued, other: Valued) -> tuple[float, float]:
+    """What the job gets that each serves worst; where that is alike, the next one; else nothing."""
+    pairs = zip(scene.shares(one), scene.shares(other), strict=True)
+    return next((pair for pair in pairs if max(pair) > (1 + BETTER) * min(pair)), (0.0, 0.0))

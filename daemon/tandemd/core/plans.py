@@ -75,6 +75,7 @@ class Part:
 
 Plan = tuple[Part, ...]
 _Ask = tuple[float, float]  # requests a second, and what one takes, ns
+Rank = tuple[int, float, int]  # of a plan: the greatest is the best
 Seat = tuple[str, int]  # a job, and the groups of the part that it is in
 
 
@@ -97,8 +98,8 @@ class Valued:
     progress: float  # of all jobs together by weight, 0 to their number
 
     @property
-    def rank(self) -> tuple[int, float, int]:
-        """The greatest is the best: objectives, then progress, then as few parts as will do."""
+    def rank(self) -> Rank:
+        """Objectives, then progress, then as few parts as will do."""
         return (-self.missed, round(self.progress, 6), -len(self.plan))
 
     @property
@@ -127,6 +128,16 @@ class Scene:
         progress = sum(workers[name].weight * each.progress for name, each in forecasts.items())
         missed = sum(self.misses(name, forecast) for name, forecast in forecasts.items())
         return Valued(plan, forecasts, missed, progress * len(workers) / weights)
+
+    def shares(self, valued: Valued) -> tuple[float, ...]:
+        """What each job gets for its weight, the least first: the greatest is the fairest plan.
+
+        Max-min fairness, of progress (Bertsekas and Gallager, Data Networks, section 6.5).
+        """
+        weights = {name: worker.weight for name, worker in self.workers.items()}
+        mean = sum(weights.values()) / len(weights)
+        shares = (one.progress * mean / weights[name] for name, one in valued.forecasts.items())
+        return tuple(sorted(round(share, 6) for share in shares))
 
     def misses(self, name: str, forecast: Forecast) -> bool:
         """Its objective, if it has one."""

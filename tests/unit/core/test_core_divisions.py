@@ -433,6 +433,20 @@ def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
     assert "ms is foretold and 4.0 ms measured" in server
 
 
+def test_explain_says_that_a_plan_was_taken_since_it_is_fairer():
+    talk = Planned(GREEN)
+    for job_id, knee in ((1, 8), (2, 8), (3, 7.7)):
+        talk.come(job_id, knee=knee)
+
+    told = talk.lines(1)
+
+    assert "plan: time: all take turns on all SMs" in told
+    assert (
+        "plan: not space: it promises 1.01 of progress, and this one 1.00; but by weight who gets "
+        "least is to get 0.26, and here 0.33" in told
+    )
+
+
 def test_what_is_measured_under_a_plan_is_of_requests_of_one_kind():
     talk = three()
     division = talk.core.divisions.by_island[HERE]

@@ -5,8 +5,18 @@ from itertools import pairwise
 
 import pytest
 
+from tandemd.core import planner
 from tandemd.core.interference import Features, Interference
-from tandemd.core.planner import BETTER, SPARES, WINDOWS, Planner, alternatives, best, candidates
+from tandemd.core.planner import (
+    BETTER,
+    NEAR,
+    SPARES,
+    WINDOWS,
+    Planner,
+    alternatives,
+    best,
+    candidates,
+)
 from tandemd.core.plans import Gpu, Part, Scene, Worker
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -59,6 +69,44 @@ def test_of_many_jobs_few_plans_are_looked_at(rest):
     plans = list(candidates(scene(*served, *others)))
 
     assert 2 <= len(plans) <= 1 + len(SPARES)  # and to share nothing but time
+
+
+@pytest.mark.parametrize(("near", "sizes"), [(NEAR, (4, 4)), (0.0, (1, 7))])
+def test_of_plans_with_nearly_as_much_progress_the_fairest_is_best(monkeypatch, near, sizes):
+    """The second job does a little more with a group than the first, however many it has."""
+    monkeypatch.setattr(planner, "NEAR", near)
+
+    found = best(scene(worker("a"), worker("b", knee=7.5)))
+
+    assert found.kind == "space"
+    assert parts(found) == {("a",): sizes[0], ("b",): sizes[1]}
+
+
+def test_fair_is_what_all_get_for_their_weight():
+    here = scene(worker("a", weight=3.0), worker("b"))
+
+    in_turns, in_space = (Part(8, ("a", "b")),), (Part(4, ("a",)), Part(4, ("b",)))
+
+    assert here.shares(here.value(in_turns)) == (0.5, 0.5)
+    assert here.shares(here.value(in_space)) == pytest.approx((1 / 3, 1.0))
+
+
+def test_who_has_all_it_can_use_does_not_hide_who_gets_little():
+    """By its weight the server gets least, in all plans."""
+    server = worker("server", solo_ms=1, knee=1, rate=1.0, weight=4.0, slo_ns=3 * MS)
+
+    found = best(scene(server, worker("a"), worker("b", knee=7.5), can_mix=False))
+
+    assert parts(found) == {("server",): 1, ("a",): 4, ("b",): 3}
+
+
+def test_no_objective_is_missed_to_be_fair():
+    """With half of the GPU it would miss."""
+    server = worker("server", solo_ms=8, slo_ns=10 * MS, rate=1.0)
+
+    found = best(scene(server, worker("b"), worker("c", knee=1), turn_ns=MS))
+
+    assert found.missed == 0
 
 
 def test_two_that_slow_each_other_down_had_better_take_turns():
@@ -240,6 +288,31 @@ def test_a_little_better_is_not_reason_enough():
     assert [planner.look(other) for _ in range(5)] == [""] * 5
 
 
+def test_much_more_to_who_gets_least_is_reason_enough_once():
+    """Which of the two does more with a group wavers."""
+    planner, told = Planner(), []
+    scenes = [
+        scene(worker("a", knee=one), worker("b", knee=other)) for one, other in [(8, 7.5), (7.5, 8)]
+    ]
+    planner.look(scenes[0])
+    planner.current = scenes[0].value((Part(1, ("a",)), Part(7, ("b",))))
+
+    told += [planner.look(scenes[number % 2]) for number in range(10)]
+
+    assert [bool(why) for why in told] == [False, True, *[False] * 8]
+    assert told[1] == "it is fairer: by weight who gets least is to get 0.50 and not 0.13"
+    assert parts(planner.current) == {("a",): 4, ("b",): 4}
+
+
+def test_a_fair_plan_is_not_left_for_the_progress_that_it_gave_up():
+    planner, here = Planner(), scene(worker("a"), worker("b", knee=7.5))
+    planner.look(here)
+    most = max(here.value(plan).progress for plan in candidates(here))
+
+    assert planner.current.progress < most < (1 + BETTER) * planner.current.progress
+    assert [planner.look(here) for _ in range(5)] == [""] * 5
+
+
 def test_an_objective_that_is_missed_is_reason_enough():
     planner, trainer = Planner(), worker("trainer", solo_ms=100)
     planner.look(scene(worker("server", 8, knee=2, slo_ns=25 * MS, rate=20.0), trainer))
@@ -366,7 +439,10 @@ def test_a_search_works_nothing_out_twice_and_finds_what_the_scene_says():
     lengths.clear()
 
     assert all(here.value(valued.plan) == valued for valued in found)
-    assert best(here).rank == max(here.value(plan).rank for plan in plans)
+    valued = [here.value(plan) for plan in plans]
+    most = max(each.progress for each in valued)
+    near = [each for each in valued if each.progress >= (1 - NEAR) * most]
+    assert here.shares(best(here)) == max(map(here.shares, near))
     lengths.clear()
     for plan in plans:
         here.value(plan)
