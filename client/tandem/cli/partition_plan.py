@@ -16,10 +16,12 @@ def plan(*, as_json: bool) -> None:
 
     First the plan in force, where partition.planner is on, and what was measured under it. Then the
     best way to share time, space and both, best first: the fewest objectives missed, then the most
-    progress of all jobs together.
+    progress, and of nearly as much the fairest.
     PROGRESS 1 is what a job gets done alone on the whole GPU, P99 what its requests take, with a !
     where that misses its --slo, and SLOWER how much longer its iterations are because of the jobs
-    on other SMs. Below: what is not known, and how far forecasts were off.
+    on other SMs. The progress by weight above them is that of all jobs, each counted by the weight
+    of its class: 1 for each job at most, and their sum where all weights are alike. Below: what is
+    not known, and how far forecasts were off.
 
     \b
     Examples:
@@ -68,7 +70,7 @@ def _title(one: Plan) -> str:
     count = f"{one.missed} objective{'s' if one.missed > 1 else ''}"
     missed = f", {count} missed" if one.missed else ""
     how = "in force" if one.in_force else one.needs
-    return f"{one.kind}: {one.progress:.2f} of progress{missed}; {how}"
+    return f"{one.kind}: {one.progress:.2f} of progress by weight{missed}; {how}"
 
 
 def _row(job: PlannedJob) -> tuple[str, ...]:

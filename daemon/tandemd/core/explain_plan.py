@@ -99,10 +99,10 @@ def _not_taken(division: Division) -> Iterator[str]:
 def _against(other: Valued, now: Valued, scene: Scene) -> str:
     if other.missed != now.missed:
         return f"it is to miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
-    why = f"it promises {other.progress:.2f} of progress, and this one {now.progress:.2f}"
+    why = f"it promises {other.progress:.2f} of progress by weight, and this one {now.progress:.2f}"
     less, more = gets_least(scene, other, now)
     if other.progress > now.progress and less < more:
-        why += f"; but by weight who gets least is to get {less:.2f}, and here {more:.2f}"
+        why += f"; but who gets least for its weight is to get {less:.2f}, and here {more:.2f}"
     return why
 
 

@@ -253,8 +253,9 @@ class Planner:
             return f"it is to miss {objectives(found.missed)} and not {now.missed}"
         if found.progress <= (1 + BETTER) * now.progress:
             gets, got = gets_least(scene, found, now)
-            return f"it is fairer: by weight who gets least is to get {gets:.2f} and not {got:.2f}"
-        return f"it promises {found.progress:.2f} of progress and not {now.progress:.2f}"
+            least = f"is to get {gets:.2f} and not {got:.2f}"
+            return f"it is fairer: who gets least for its weight {least}"
+        return f"it promises {found.progress:.2f} of progress by weight and not {now.progress:.2f}"
 
     def _is_open(self, plan: Plan, in_force: Plan) -> bool:
         assert self.current is not None

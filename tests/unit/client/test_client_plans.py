@@ -27,7 +27,7 @@ def test_plans_are_told_as_they_are(capsys):
     partition_plan._show(found)
 
     told = capsys.readouterr().out
-    assert "1. time and space: 1.50 of progress, 1 objective missed; mode mps" in told
+    assert "1. time and space: 1.50 of progress by weight, 1 objective missed; mode mps" in told
     row, other = (line.split() for line in told.splitlines() if line.startswith("j-"))
     assert row == ["j-1", "llama", "64", "-", "1.00", "60", "ms!", "20%"]
     assert other == ["j-2", "-", "68", "j-3", "0.45", "-", "-"]

@@ -316,7 +316,10 @@ def test_a_better_plan_is_gone_by_after_some_windows_and_not_before():
 
     assert talk.parts == {("j-1",): 6, ("j-2",): 2}
     told = " | ".join(line for _, line in talk.core.jobs[1].story)
-    assert "planned: 6 groups of SMs of its own: it promises 2.00 of progress and not" in told
+    assert (
+        "planned: 6 groups of SMs of its own: it promises 2.00 of progress by weight and not"
+        in told
+    )
 
 
 def test_what_a_person_said_stays_and_counts_at_once():
@@ -442,8 +445,8 @@ def test_explain_says_that_a_plan_was_taken_since_it_is_fairer():
 
     assert "plan: time: all take turns on all SMs" in told
     assert (
-        "plan: not space: it promises 1.01 of progress, and this one 1.00; but by weight who gets "
-        "least is to get 0.26, and here 0.33" in told
+        "plan: not space: it promises 1.01 of progress by weight, and this one 1.00; but who gets "
+        "least for its weight is to get 0.26, and here 0.33" in told
     )
 
 

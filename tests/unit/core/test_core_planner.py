@@ -262,7 +262,7 @@ def test_a_plan_is_held_until_another_one_is_clearly_better_twice():
     other = scene(worker("a", knee=6), worker("b", knee=2))
     assert planner.look(other) == ""
     assert parts(planner.current) == {("a",): 4, ("b",): 4}
-    assert "of progress and not" in planner.look(other)
+    assert "of progress by weight and not" in planner.look(other)
 
     assert parts(planner.current) == {("a",): 6, ("b",): 2}
     assert planner.look(other) == ""
@@ -300,7 +300,7 @@ def test_much_more_to_who_gets_least_is_reason_enough_once():
     told += [planner.look(scenes[number % 2]) for number in range(10)]
 
     assert [bool(why) for why in told] == [False, True, *[False] * 8]
-    assert told[1] == "it is fairer: by weight who gets least is to get 0.50 and not 0.13"
+    assert told[1] == "it is fairer: who gets least for its weight is to get 0.50 and not 0.13"
     assert parts(planner.current) == {("a",): 4, ("b",): 4}
 
 
