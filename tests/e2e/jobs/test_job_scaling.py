@@ -171,11 +171,13 @@ def test_a_job_whose_iterations_take_seconds_is_probed_too(fresh_place, wide_ima
     start_in_sets(fresh_place, wide_image)
     job = fresh_place.job("train", "-p", "latency")
 
-    def is_over():
+    def told():
         job.do(f"[{training(LINEAR, 1)} and waiting.pause(3_000) for _ in range(12)]")
-        return "its probe on 40 SMs is over" in fresh_place.tandem("explain", "train")
+        return re.search("its probe on 40 SMs is .*", fresh_place.tandem("explain", "train"))
 
-    until(is_over, what="a probe that told something")
+    until(told, what="the end of a probe")
+
+    assert "is over: an iteration took" in told()[0]
 
 
 @pytest.mark.slow
