@@ -29,6 +29,7 @@ def _part(message: pb.JobPart) -> JobPart:
         required_sms=message.required_sms or None,
         proposed_sms=message.proposed_sms,
         why=message.why,
+        why_no_set=message.why_no_set,
         scaling=_curve(message.scaling) if message.HasField("scaling") else None,
         doubt=message.doubt,
         predicted_ns=message.predicted_ns or None,

@@ -191,6 +191,7 @@ class JobPart:
     required_sms: int | None  # keep its limit
     proposed_sms: int  # by its curve and its limit; 0 = what others leave
     why: str  # that many
+    why_no_set: str  # though its GPU has sets of SMs: nothing is proposed; empty: it has one
     scaling: ScalingCurve | None
     doubt: str  # why there is no curve
     predicted_ns: int | None  # was said of `given_sms` before it ran on them

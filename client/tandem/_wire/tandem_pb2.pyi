@@ -1068,6 +1068,7 @@ class JobPart(google.protobuf.message.Message):
     MEASURED_NS_FIELD_NUMBER: builtins.int
     PREDICTED_NS_FIELD_NUMBER: builtins.int
     ASKED_FIELD_NUMBER: builtins.int
+    WHY_NO_SET_FIELD_NUMBER: builtins.int
     job: builtins.str
     display_name: builtins.str
     asked_sms: builtins.int
@@ -1090,6 +1091,10 @@ class JobPart(google.protobuf.message.Message):
     """was said before of as many SMs as it has; 0 = nothing"""
     asked: builtins.str
     """what asked_sms was said as: "30%", "40 SMs"; empty: nothing was"""
+    why_no_set: builtins.str
+    """Why it is in no set of SMs though its GPU has some, so that nothing is proposed; empty: nothing
+    keeps it from one, or there are none.
+    """
     @property
     def scaling(self) -> global___ScalingCurve: ...
     def __init__(
@@ -1108,9 +1113,10 @@ class JobPart(google.protobuf.message.Message):
         measured_ns: builtins.int = ...,
         predicted_ns: builtins.int = ...,
         asked: builtins.str = ...,
+        why_no_set: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["scaling", b"scaling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["asked", b"asked", "asked_sms", b"asked_sms", "class", b"class", "display_name", b"display_name", "doubt", b"doubt", "given_sms", b"given_sms", "job", b"job", "measured_ns", b"measured_ns", "owed_ratio", b"owed_ratio", "predicted_ns", b"predicted_ns", "proposed_sms", b"proposed_sms", "required_sms", b"required_sms", "scaling", b"scaling", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["asked", b"asked", "asked_sms", b"asked_sms", "class", b"class", "display_name", b"display_name", "doubt", b"doubt", "given_sms", b"given_sms", "job", b"job", "measured_ns", b"measured_ns", "owed_ratio", b"owed_ratio", "predicted_ns", b"predicted_ns", "proposed_sms", b"proposed_sms", "required_sms", b"required_sms", "scaling", b"scaling", "why", b"why", "why_no_set", b"why_no_set"]) -> None: ...
 
 global___JobPart = JobPart
 

@@ -37,8 +37,9 @@ def show(*, as_json: bool) -> None:
     SM is what a job asks for, HAS how many SMs its kernels may use (- where that depends on the
     stream). Beyond KNEE each SM gains less, LIMIT of them keep its --slo, and FITS is what it
     would get by both, beside the others, and of SMs that nobody else has use for; `rest` is what
-    others leave. PREDICTED was said of as many SMs as it has before it ran on them, ITERATION is
-    how long its iterations are. Below: what is not known of a job, and why.
+    others leave, and - stands for a job that can have no set of SMs as long as it runs. PREDICTED
+    was said of as many SMs as it has before it ran on them, ITERATION is how long its iterations
+    are. Below: what is not known of a job, and why.
 
     \b
     Examples:
@@ -72,7 +73,7 @@ def _row(job: JobPart) -> tuple[str, ...]:
         f"{job.given_sms or '-'}{share}",
         f"{job.scaling.knee_sms}" if job.scaling else "-",
         f"{job.required_sms or '-'}",
-        f"{job.proposed_sms or 'rest'}",
+        "-" if job.why_no_set else f"{job.proposed_sms or 'rest'}",
         _milliseconds(job.predicted_ns),
         _milliseconds(job.measured_ns),
     )
@@ -85,6 +86,8 @@ def _milliseconds(duration_ns: int | None) -> str:
 def _notes(jobs: Sequence[JobPart]) -> Iterator[str]:
     for job in jobs:
         yield f"  {job.job}: {job.why}{_told(job)}"
+        if job.why_no_set:
+            yield f"  {job.job}: it has no set of SMs: {job.why_no_set}"
 
 
 def _told(job: JobPart) -> str:

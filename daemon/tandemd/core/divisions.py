@@ -340,6 +340,8 @@ def _why_not_beside(group: Group, options: Options) -> str:
         return f"streams of {group.title} stay on the whole gpu"
     if any(process.has_percentage for process in group.processes.values()):
         return f"a percentage of MPS holds {group.title}, and no set"
+    if any(process.came_before_sets for process in group.processes.values()):
+        return f"{group.title} came before there were sets"
     return ""
 
 

@@ -40,7 +40,7 @@ def _curve_lines(curve: Curve) -> Iterator[str]:
 def _size_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
     for gpu in sorted(gpus_of(job)):
         for part in parts_of(scheduler, gpu):
-            if part.job is job:
+            if part.job is job and not part.why_no_set:
                 size = f"{part.proposed_sms} SMs" if part.proposed_sms else "what others leave"
                 name = scheduler.options.name_of(gpu)
                 yield f"beside the others on gpu {name} {size} would fit it: {part.why}"

@@ -48,10 +48,15 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
 
 def why_no_set(job: Job, options: Options) -> str:
     """Though its GPU has sets; empty: it has one."""
-    held = [p for p in job.processes.values() if p.gpu in options.splits and p.has_percentage]
-    if not held:
+    outside = [p for p in job.processes.values() if p.gpu in options.splits and p.has_no_set]
+    if not outside:
         return ""
-    percent = max(process.mps_percent for process in held)
+    percent = max((p.mps_percent for p in outside if p.has_percentage), default=0)
+    if not percent:
+        return (
+            "it was running before its gpu was in mode mps+green, and keeps the whole gpu as long "
+            "as it runs; start it anew to have one"
+        )
     return (
         f"a percentage of MPS, {percent:.4g}%, holds it for as long as it runs, by which it would "
         "split SMs otherwise than others do; start it anew, without one of its own"

@@ -276,6 +276,7 @@ class Process:
     gives_back: bool = False  # such memory (likewise)
     mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
     was_mps_client: bool = False  # MPS named it, once at least
+    came_before_sets: bool = False  # its shim was told of none when it attached, and follows none
     mps_misses: int = 0  # how often in a row MPS named its clients, and it was none
     usage: Usage
     moved: Usage = field(init=False)  # as it was when it came to the SMs that it is on
@@ -304,6 +305,11 @@ class Process:
     def has_percentage(self) -> bool:
         """MPS lets it have some of the SMs alone: another split of them would be its own."""
         return 0 < self.mps_percent < 100
+
+    @property
+    def has_no_set(self) -> bool:
+        """For as long as it runs, whatever sets its GPU has."""
+        return self.has_percentage or self.came_before_sets
 
     @property
     def memories(self) -> frozenset[int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tandemd.core.claims import claim_of, jobs_on, part_sms_of
+from tandemd.core.explain_sets import why_no_set
 from tandemd.core.model import Job
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.sizing import sizes
+from tandemd.core.sizing import Claim, Size, sizes
 from tandemd.core.sm_counts import given_sms, why_no_curve
 from tandemd.core.space import owed_share
 
@@ -28,37 +29,57 @@ class Part:
     scaling: Curve | None
     doubt: str  # why there is no curve
     predicted_ns: int  # was said of an iteration there before it ran on as many; 0 = nothing
+    why_no_set: str  # though its GPU has sets: nothing is proposed; empty: it has one, or none has
     measured_ns: int  # an iteration of its slowest process on that GPU takes; 0 = not known
 
 
 def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
-    """Of every job that has a process there, in order of arrival."""
+    """Of every job that has a process there, in order of arrival.
+
+    Nothing is proposed to those that can have no set, nor kept for them, as in sized_sets.py.
+    """
     options = scheduler.options
     jobs = jobs_on(gpu, scheduler.jobs.values())
     part_sms = part_sms_of(gpu, options)
     if not part_sms:
         return []
-    claims = [claim_of(job, gpu, options) for job in jobs]
     split = options.splits.get(gpu)
     parts = split.groups if split else options.sm_counts[gpu] // part_sms
-    found = sizes(claims, parts, part_sms)
+    why_not = [why_no_set(job, options) for job in jobs]
+    claims = [claim_of(job, gpu, options) for job in jobs]
+    sized = [claim for claim, why in zip(claims, why_not, strict=True) if not why]
+    found = iter(sizes(sized, parts, part_sms))
     return [
-        Part(
-            job=job,
-            asked=claim.asked,
-            asked_sms=claim.asked_sms,
-            given_sms=given_sms(job, gpu, options),
-            owed_share=_owed(scheduler, job),
-            required_sms=size.required_sms,
-            proposed_sms=size.parts * part_sms,
-            why=size.why,
-            scaling=job.scaling,
-            doubt=why_no_curve(job),
-            predicted_ns=max(p.foretold_ns for p in job.processes.values()),
-            measured_ns=max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus),
+        _part(
+            scheduler,
+            gpu,
+            job,
+            claim,
+            replace(sizes([claim], parts, part_sms)[0], parts=0) if why else next(found),
+            why,
         )
-        for job, claim, size in zip(jobs, claims, found, strict=True)
+        for job, claim, why in zip(jobs, claims, why_not, strict=True)
     ]
+
+
+def _part(
+    scheduler: Scheduler, gpu: int, job: Job, claim: Claim, size: Size, why_no_set: str
+) -> Part:
+    return Part(
+        job=job,
+        asked=claim.asked,
+        asked_sms=claim.asked_sms,
+        given_sms=given_sms(job, gpu, scheduler.options),
+        owed_share=_owed(scheduler, job),
+        required_sms=size.required_sms,
+        proposed_sms=size.parts * part_sms_of(gpu, scheduler.options),
+        why=size.why,
+        scaling=job.scaling,
+        doubt=why_no_curve(job),
+        predicted_ns=max(p.foretold_ns for p in job.processes.values()),
+        why_no_set=why_no_set,
+        measured_ns=max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus),
+    )
 
 
 def _owed(scheduler: Scheduler, job: Job) -> float:

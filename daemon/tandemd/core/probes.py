@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from tandemd.core.claims import jobs_on
 from tandemd.core.model import Job, Options, Split
 from tandemd.core.scaling import SHARED
-from tandemd.core.sm_counts import holds_percentage, stays_out
+from tandemd.core.sm_counts import is_out_of_sets, stays_out
 from tandemd.core.space import said
 
 PATIENCE_NS = 10_000_000_000  # twice as long as a window waits for what gets measured
@@ -119,7 +119,7 @@ class Probes:
         here = jobs_on(gpu, jobs.values())
         parts = [job.part for job in here if job.part]
         for job in here:
-            is_in_none = stays_out(job, gpu) or holds_percentage(job, gpu)
+            is_in_none = stays_out(job, gpu) or is_out_of_sets(job, gpu)
             if parts.count(job.part) > 1 or is_in_none:
                 continue  # it would not be alone with those of its part, or is not in its set
             groups = _fewer(job, split)

@@ -570,6 +570,7 @@ class Scheduler:
             takes_files=event.takes_files,
             gives_back=event.gives_back,
             mps_percent=event.mps_percent,
+            came_before_sets=not (event.has_set or self._may_have_sets(event.gpu)),
             usage=Usage(process_id=event.process_id),
         )
         group = self.groups[job.group_key]
@@ -591,6 +592,9 @@ class Scheduler:
         self._warn(job, event.gpu, event.now_ns)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+
+    def _may_have_sets(self, gpu: int) -> bool:
+        return gpu in self.options.splits or gpu in self.options.may_have_sets
 
     def _warn(self, job: Job, gpu: int, now_ns: int) -> None:
         """Tell it what it cannot have there."""

@@ -6,8 +6,9 @@ Rules
    and says when nothing of it runs where it was. Until then it gets what of the new set is its own
    already. Who has no work to finish leaves at once.
 3. Who comes before it is proved that there are sets is told to have the GPU whole: only who was
-   told something at first can have a set later. One from a daemon before this is kept during the
-   first proof, and given up where that comes to nothing: the daemon counts with the whole GPU.
+   told something at first can have a set later; who came while none were thought of has none. One
+   from a daemon before this is kept during the first proof, and given up where that comes to
+   nothing: the daemon counts with the whole GPU.
 4. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
    all, for it has to be somewhere. For so long kernels of two jobs may share SMs.
 """
@@ -98,7 +99,7 @@ class SetPlaces:
         self._spans = {gpu: self._spans.get(gpu, {}) for gpu in options.splits}
         actions: list[SetSms] = []
         for gpu, split in sorted(options.splits.items()):
-            here = [p for p in processes.values() if p.gpu == gpu and not p.has_percentage]
+            here = [p for p in processes.values() if p.gpu == gpu and not p.has_no_set]
             self._place(gpu, split, here, jobs)
             actions += self._seat(gpu, split, here, options, now_ns)
         actions += self._expect(processes, options)
@@ -188,7 +189,7 @@ class SetPlaces:
     def _expect(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         for process in processes.values():
             is_kept = process.process_id in self._kept and process.gpu in options.proving
-            is_told = process.process_id in self._seats or is_kept or process.has_percentage
+            is_told = process.process_id in self._seats or is_kept or process.has_no_set
             if process.gpu in options.may_have_sets and not is_told:
                 self._take_seat(process, WHOLE)
                 yield SetSms(process_id=process.process_id, set=WHOLE)

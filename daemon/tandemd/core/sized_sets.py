@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from tandemd.core.claims import claim_of, jobs_on
 from tandemd.core.model import Job, Options, Split
 from tandemd.core.sizing import Claim, sizes
-from tandemd.core.sm_counts import has_use_of_set, holds_percentage
+from tandemd.core.sm_counts import has_use_of_set, is_out_of_sets
 
 
 class SizedSets:
@@ -45,7 +45,7 @@ class SizedSets:
             if gpu in planned:
                 self._seen[gpu] = self._keys[gpu] = None
                 continue
-            here = [job for job in jobs_on(gpu, jobs.values()) if not holds_percentage(job, gpu)]
+            here = [job for job in jobs_on(gpu, jobs.values()) if not is_out_of_sets(job, gpu)]
             seen = [
                 (split, job.job_id, job.spec, job.scaling, job.rhythm, has_use_of_set(job, gpu))
                 for job in here

@@ -19,7 +19,7 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
     if any(process.is_beside_mps for process in job.processes.values()):
         return count
     split = options.splits.get(gpu)
-    if split and not holds_percentage(job, gpu):
+    if split and not is_out_of_sets(job, gpu):
         if stays_out(job, gpu):
             return 0 if _goes(job, gpu) else count
         return _in_set(job, gpu) * split.group_sms
@@ -63,9 +63,9 @@ def has_use_of_set(job: Job, gpu: int) -> bool:
     return not stays_out(job, gpu) or _goes(job, gpu)
 
 
-def holds_percentage(job: Job, gpu: int) -> bool:
-    """MPS lets a process of it have a part of the SMs, for good and in any mode."""
-    return any(process.has_percentage for process in _here(job, gpu))
+def is_out_of_sets(job: Job, gpu: int) -> bool:
+    """No set is for a process of it, as long as that runs."""
+    return any(process.has_no_set for process in _here(job, gpu))
 
 
 def _goes(job: Job, gpu: int) -> bool:

@@ -37,6 +37,7 @@ def _part_message(part: Part) -> pb.JobPart:
         required_sms=part.required_sms,
         proposed_sms=part.proposed_sms,
         why=part.why,
+        why_no_set=part.why_no_set,
         scaling=_curve_message(part.scaling) if part.scaling else None,
         doubt=part.doubt,
         measured_ns=min(part.measured_ns, MAX_INT64),

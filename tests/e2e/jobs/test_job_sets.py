@@ -179,6 +179,28 @@ def test_random_work_comes_out_right_while_sets_change(place):
     assert used(place, first, name="affine")
 
 
+def test_who_came_before_there_were_sets_has_none_and_is_told_so(fresh_place):
+    place = started(fresh_place, "mps")
+    early = working(place, "early")
+    (place.folder / "config.toml").write_text('[gpu."*"]\nmode = "mps+green"\n')
+    place.daemon.send_signal(signal.SIGHUP)
+    until(lambda: "mode mps+green" in place.tandem("partition", "show"), what="sets")
+    late = working(place, "late")
+    start_together(dict.fromkeys((early, late), f"{SPREADING}.run(5)"))
+    assert all([early.result(), late.result()])
+
+    with place.client() as client:
+        found = {job.display_name: job for gpu in client.partitions() for job in gpu.jobs}
+        told = client.explain("early")
+    assert (found["early"].proposed_sms, found["early"].given_sms) == (0, 132)
+    assert "start it anew to have one" in found["early"].why_no_set
+    assert found["late"].why_no_set == ""
+    assert "it has no set of SMs: it was running before" in " ".join(told.lines)
+    assert "early" in place.tandem("partition", "show")
+    until(lambda: len(used(place, late)) == 128, what="kernels in a set")
+    assert len(used(place, early)) == 132
+
+
 def test_without_its_daemon_a_job_stays_in_its_set_and_goes_on_with_the_next(place):
     job = working(place, "a", "--sm", "25%")
     assert job.do(f"{SPREADING}.run(2)")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,7 @@ NOTHING = JobPart(
     why="how it scales is not known: no iteration of it was recorded whole",
     scaling=None,
     doubt="no iteration of it was recorded whole",
+    why_no_set="",
     predicted_ns=None,
     measured_ns=None,
 )
@@ -58,6 +60,7 @@ KNOWN = JobPart(
     why="it asks for 66 SMs",
     scaling=CURVE,
     doubt="",
+    why_no_set="",
     predicted_ns=3_900_000,
     measured_ns=4_000_000,
 )
@@ -105,6 +108,17 @@ def test_every_gpu_has_its_jobs_and_every_job_its_reason(show):
     assert lines[4].endswith("66 SMs (probed from an iteration on 66 SMs, fitted with gamma 0.25)")
     assert "no iteration of it was recorded whole" in lines[5]
     assert len(lines) == 7
+
+
+def test_a_job_that_can_have_no_set_is_proposed_nothing_and_told_why(show, monkeypatch):
+    held = replace(NOTHING, why_no_set="a percentage holds it")
+    partition = Partition(gpu=GPU, part_sms=8, jobs=(held,))
+    monkeypatch.setattr(Daemon, "partitions", lambda _: [partition])
+
+    lines = show().splitlines()
+
+    assert lines[2].split() == ["j-2", "-", "batch", "-", "132", "-", "-", "-", "-", "-"]
+    assert lines[-1] == "  j-2: it has no set of SMs: a percentage holds it"
 
 
 def test_json_has_the_whole_curve(show):

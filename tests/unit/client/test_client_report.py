@@ -264,6 +264,7 @@ PART = JobPart(
     why="",
     scaling=CURVE,
     doubt="",
+    why_no_set="",
     predicted_ns=4_000_000,
     measured_ns=5_000_000,
 )
