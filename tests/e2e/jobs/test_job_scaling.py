@@ -212,7 +212,7 @@ def test_jobs_get_sets_of_the_size_that_their_probed_curves_call_for(fresh_place
     assert found["large"].scaling.gamma < 0.05
     told = fresh_place.tandem("explain", "large")
     assert "SMs for one iteration, to see how it scales" in told
-    assert "ms were predicted" in told
+    assert "SMs is over: an iteration took" in told
     assert "it gets 14 of 16 groups of SMs" in told
 
 
