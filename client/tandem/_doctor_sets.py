@@ -90,7 +90,9 @@ def _environment(gpu: _fitness.GpuFacts, own_pipes: Path) -> dict[str, str] | st
             if others := [server for server in servers if server.owner != os.geteuid()]:
                 return f"the mps that runs serves uid {others[0].owner} now"
             pipes = control.pipes_for(os.geteuid(), servers)
-            return clean | {_mps.PIPES: str(pipes)} if pipes else "mps has no server of yours"
+            if not pipes:
+                return "mps has no server of yours"
+            return clean | {_mps.PIPES: str(pipes), _set_probe.CONTROL: str(place)}
     if gpu.is_software and clean.get("TANDEM_SOFTGPU_MODE") == "mps":
         return clean
     return "mps does not run"

@@ -7,6 +7,11 @@ that writes down the SM that every block ran on (PTX's `%smid`). They are proces
 because a sick driver may hang or kill them. The GPU is the first that CUDA_VISIBLE_DEVICES lets
 them see; of a software GPU they get a device process of their own, so that nobody's clock waits.
 The two end with the program, however that ends.
+
+A program that finds no MPS runs without it and is not told, and MPS may end at any time. So its
+control daemon is asked, when both have their contexts, whether they are its clients: without it the
+two take turns, which proves nothing. `TANDEM_PROBE_MPS` says where it has its pipe; nothing is
+asked where that is not set.
 """
 
 from __future__ import annotations
@@ -23,8 +28,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from tandem import _mps
+
+CONTROL = "TANDEM_PROBE_MPS"  # set by whoever knows where the control daemon is
+ANSWER_S = 5.0  # of that
 TIMEOUT_S = 20.0
 END_S = 1.0  # of one that was killed; a sick driver may keep it
 PR_SET_PDEATHSIG = 1
@@ -112,13 +122,24 @@ def probe(environment: Mapping[str, str]) -> Found:
             )
             for half in (0, 1)
         ]
-        return _judge(clients, time.monotonic() + TIMEOUT_S)
+        control = (
+            _mps.Control(Path(at), environment=own, timeout_s=ANSWER_S)
+            if (at := environment.get(CONTROL))
+            else None
+        )
+        return _judge(clients, time.monotonic() + TIMEOUT_S, control)
 
 
-def _judge(clients: list[subprocess.Popen[str]], end_s: float) -> Found:
+def _judge(
+    clients: list[subprocess.Popen[str]], end_s: float, control: _mps.Control | None = None
+) -> Found:
     try:
         # Both have their green contexts before the first one launches anything.
         splits: list[Said] = [json.loads(_line(client, end_s) or "{}") for client in clients]
+        pids = {client.pid for client in clients}
+        are_there = all("groups" in said for said in splits)
+        if control and are_there and (problem := _not_served(control, pids)):
+            return Found(problem=problem, is_answer=False)
         answers: list[Said] = [
             json.loads(client.communicate("go\n", timeout=_left_s(end_s))[0] or "{}")
             for client in clients
@@ -131,7 +152,18 @@ def _judge(clients: list[subprocess.Popen[str]], end_s: float) -> Found:
         for client in clients:
             with suppress(subprocess.TimeoutExpired):
                 client.wait(END_S)
+            for pipe in filter(None, (client.stdin, client.stdout)):
+                pipe.close()
     return _compared(splits, answers)
+
+
+def _not_served(control: _mps.Control, pids: set[int]) -> str:
+    """Why what these do proves nothing of that MPS; empty: they are its clients."""
+    servers = control.servers()
+    if servers is None:
+        return "mps has ended meanwhile, or does not answer"
+    clients = {pid for server in servers for pid in control.clients(server) or ()}
+    return "" if pids <= clients else "mps did not have the processes as clients; it came or went"
 
 
 def _line(client: subprocess.Popen[str], end_s: float) -> str:

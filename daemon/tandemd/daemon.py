@@ -26,6 +26,7 @@ from pathlib import Path
 import structlog
 
 from tandem import _mps, _native
+from tandem._set_probe import CONTROL
 from tandemd import selftest
 from tandemd.auditor import Auditor
 from tandemd.config import Config
@@ -362,8 +363,8 @@ class Daemon:
     def _environment_of_proof(self, gpu: Gpu) -> dict[str, str] | None:
         if self._mps is None or has_own_mps(gpu, os.environ):
             return dict(os.environ)
-        place = self._mps.variables()
-        return {**os.environ, **place} if place else None
+        place, control = self._mps.variables(), self._mps.directory
+        return {**os.environ, **place, CONTROL: str(control)} if place and control else None
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         info = self._sessions.info.get(action.process_id)
@@ -389,13 +390,22 @@ class Daemon:
             said = config.mode_of(gpu.index, gpu.uuid_text)
             if said == "time" or gpu.instance is not None:
                 return False
-            if self._mps is None or has_own_mps(gpu, os.environ):
+            if not self._is_watched(gpu, config):
                 return found_mode(gpu, os.environ) == "mps"
-            place = self._mps.directory
-            is_found = place == _mps.pipes_of(os.environ)
-            return place is not None and (is_found or said in OVERLAPPING)
+            return self._mps is not None and self._mps.directory is not None
 
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
+
+    def _is_watched(self, gpu: Gpu, config: Config) -> bool:
+        """Whether its MPS, if it has any, is the one that is watched.
+
+        In mode auto programs find theirs where they look by themselves; ours may be elsewhere.
+        """
+        if self._mps is None or has_own_mps(gpu, os.environ):
+            return False
+        if config.mode_of(gpu.index, gpu.uuid_text) in OVERLAPPING:
+            return True
+        return self._mps.place in (None, _mps.pipes_of(os.environ))
 
     def _open_mps(self) -> MpsControl | None:
         """Have MPS where the configuration asks for it, or watch what runs; None: nowhere."""
@@ -432,7 +442,7 @@ class Daemon:
 
         def apply() -> None:
             scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
-            gpus = mps_gpus | scheduler.options.mps_gpus
+            gpus = (mps_gpus | scheduler.options.mps_gpus) & self._watched_gpus()
             since_ns = now_ns - round(ago_s * 1e9)
             event = SubstrateFailed(now_ns=now_ns, since_ns=since_ns, gpus=gpus, what=what)
             self._loop.handle(event)
@@ -443,7 +453,7 @@ class Daemon:
 
     def _take_mps_clients(self, pids: frozenset[int]) -> None:
         def apply() -> None:
-            gpus = self._loop.scheduler.options.mps_gpus - self._own_mps_gpus()
+            gpus = self._loop.scheduler.options.mps_gpus & self._watched_gpus()
             known = self._sessions.info.items()
             named = frozenset(process_id for process_id, info in known if info.pid in pids)
             now_ns = self._loop.clock.now_ns()
@@ -452,25 +462,25 @@ class Daemon:
 
         self._loop.post(apply)
 
-    def _own_mps_gpus(self) -> frozenset[int]:
-        """Software GPUs whose contexts run side by side without a control daemon."""
+    def _watched_gpus(self) -> frozenset[int]:
         gpus = self._inventory.gpus()
-        return frozenset(gpu.index for gpu in gpus if has_own_mps(gpu, os.environ))
+        return frozenset(gpu.index for gpu in gpus if self._is_watched(gpu, self._config))
 
     def _surroundings(self, uid: int, gpus: frozenset[int]) -> dict[str, str]:
         """Where MPS is, for a job that it is for: one of another user only if root started it."""
         options = self._loop.scheduler.options
         meant = gpus or frozenset(options.sm_counts)
-        is_mps = options.overlaps(meant)
-        if self._mps is None or not is_mps or self._unserved(uid, gpus):
+        is_ours = options.overlaps(meant) and meant & self._watched_gpus()
+        if self._mps is None or not is_ours or self._unserved(uid, gpus):
             return {}
         return self._mps.variables()
 
     def _unserved(self, uid: int, gpus: frozenset[int]) -> str:
         options = self._loop.scheduler.options
-        if not options.mode_of(gpus or frozenset(options.sm_counts)).startswith("mps"):
+        meant = gpus or frozenset(options.sm_counts)
+        if not options.mode_of(meant).startswith("mps"):
             return ""
-        place = self._mps.directory if self._mps else None
+        place = self._mps.directory if self._mps and meant & self._watched_gpus() else None
         owner = _mps.owner_of(place or _mps.pipes_of(os.environ))
         if _mps.serves(owner, uid):
             nowhere = self._mps is not None and place is not None and not self._mps.variables()

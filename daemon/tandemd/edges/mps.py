@@ -67,6 +67,7 @@ class MpsControl:
         in the thread of `run`.
         """
         self.directory: Path | None = None  # of its pipe; None: there is none
+        self.place: Path | None = None  # the same, or where that was when there was one
         self._own = Path(environment.get(PIPES) or own)
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus or ()
@@ -102,6 +103,7 @@ class MpsControl:
         """
         self._well_s = time.monotonic()
         is_there = self._open()
+        self.place = self.directory or self.place
         self._log = ServerLog(self._log_files())
         return is_there
 

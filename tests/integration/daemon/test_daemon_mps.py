@@ -107,6 +107,10 @@ def mps(folder):
     made.stop()
 
 
+def control_of(place):
+    return {_set_probe.CONTROL: str(place)}
+
+
 def client_of(place):
     """What the driver of the software GPU says to a control daemon, and its answer."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -146,10 +150,25 @@ def test_sets_are_proved_on_the_device_that_the_server_has(folder):
     mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200")
     assert mps.control.open()
 
-    found = _set_probe.probe(mps.environment | mps.control.variables())
+    found = _set_probe.probe(mps.environment | mps.control.variables() | control_of(mps.own))
 
     assert (found.groups, found.group_sms, found.problem) == (16, 8, "")
     mps.stop()
+
+
+def test_what_ran_without_mps_proves_nothing_of_it(folder):
+    mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200")
+    assert mps.control.open()
+    before = mps.environment | {PIPES: str(folder / "not-yet")} | control_of(mps.own)
+
+    found = _set_probe.probe(before)
+
+    assert "did not have the processes as clients" in found.problem
+    assert not found.is_answer
+    mps.stop()
+    found = _set_probe.probe(before)
+    assert "mps has ended meanwhile" in found.problem
+    assert not found.is_answer
 
 
 def test_one_that_runs_already_is_used_and_left_running(folder):

@@ -32,9 +32,6 @@ def test_processes_that_do_not_answer_are_ended(program):
 
     assert found.problem == "a process that was to have a set of SMs ended, or did not answer"
     assert all(client.returncode for client in clients)
-    for client in clients:
-        client.stdin.close()
-        client.stdout.close()
 
 
 def test_its_processes_end_with_it(tmp_path):

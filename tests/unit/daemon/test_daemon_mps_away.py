@@ -1,9 +1,11 @@
 """What the daemon makes of MPS that is away for a moment: its wiring, with edges that are told."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
 
+from tandem._set_probe import CONTROL
 from tandemd.config import load
 from tandemd.core.model import Split
 from tandemd.core.scheduler import Scheduler
@@ -19,7 +21,7 @@ class Mps:
     """Its control daemon is there, or not."""
 
     def __init__(self, place):
-        self.directory = self._place = place
+        self.directory = self.place = place
 
     def variables(self):
         return {"CUDA_MPS_PIPE_DIRECTORY": str(self.directory)} if self.directory else {}
@@ -28,7 +30,7 @@ class Mps:
         self.directory = None
 
     def comes_back(self):
-        self.directory = self._place
+        self.directory = self.place
 
 
 @pytest.fixture
@@ -69,8 +71,38 @@ def test_sets_are_back_with_mps(daemon):
 
 def test_a_proof_has_mps_or_none_is_made(daemon):
     place = str(daemon._mps.directory)
-    assert daemon._environment_of_proof(GPU)["CUDA_MPS_PIPE_DIRECTORY"] == place
+    environment = daemon._environment_of_proof(GPU)
+    assert (environment["CUDA_MPS_PIPE_DIRECTORY"], environment[CONTROL]) == (place, place)
 
     daemon._mps.goes()
 
     assert daemon._environment_of_proof(GPU) is None
+
+
+OTHER = Gpu(index=1, uuid=bytes([1] * 16), product_name="NVIDIA H200", sm_count=132)
+
+
+def test_one_that_comes_beside_ours_where_programs_look_is_that_of_gpus_in_mode_auto(
+    daemon, tmp_path
+):
+    daemon._inventory = SimpleNamespace(gpus=lambda: [GPU, OTHER])
+    path = tmp_path / "config.toml"
+    path.write_text('[gpu.0]\nmode = "mps"\n')
+    daemon._config = config = load(path)
+    ours = daemon._mps.variables()
+
+    def surroundings():
+        daemon._loop.scheduler.change_options(daemon._options(config), now_ns=1)
+        return [daemon._surroundings(os.geteuid(), frozenset({gpu})) for gpu in (0, 1)]
+
+    assert daemon._mps_gpus(config) == {0}
+    assert surroundings() == [ours, {}]
+    (tmp_path / "nothing-here").mkdir()
+    (tmp_path / "nothing-here" / "control").touch()
+
+    assert daemon._mps_gpus(config) == {0, 1}
+    assert surroundings() == [ours, {}]  # its programs find it by themselves
+    assert daemon._watched_gpus() == {0}
+    daemon._mps.goes()
+    assert daemon._mps_gpus(config) == {1}
+    assert daemon._watched_gpus() == {0}
