@@ -32,6 +32,7 @@ _NANOSECONDS = {
 }
 _BYTES_HINT = "use bytes or B, KiB, MiB, GiB, TiB (also K, M, G, T) or KB, MB, GB, TB"
 _TIME_HINT = "use ns, us, ms, s, min, h or d"
+_MOST_SMS = 9999  # of a number of SMs, whatever the GPU
 _GRANULE = 2 << 20  # a GPU gives memory out in no smaller pieces
 
 
@@ -110,9 +111,16 @@ def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
     """
     if text.strip().endswith("%"):
         return Percent(value=parse_percent(text, what=what))
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
+    match = re.fullmatch(r"\s*0*(\d*)\s*", text, re.ASCII)
+    if match is None or not text.strip():
         raise UsageError(f"{what} {text!r} is neither a share (30%) nor a number of SMs (40)")
-    return int(text)
+    digits = match[1]
+    if not digits or len(digits) > len(str(_MOST_SMS)):
+        raise UsageError(
+            f"{what} {_short(text)} is not a number of SMs from 1 to {_MOST_SMS}; `tandem gpus` "
+            "shows how many a GPU has, or say a share such as 30%"
+        )
+    return int(digits)
 
 
 def parse_duration(text: str, *, what: str = "duration") -> int:
@@ -137,6 +145,11 @@ def parse_slo(text: str, *, what: str = "slo") -> int:
     if duration_ns == 0:
         raise UsageError(f"{what} {text!r} is zero; no request ends in no time")
     return duration_ns
+
+
+def _short(text: str) -> str:
+    """Quoted, and cut where nobody would read it."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}..")
 
 
 def format_bytes(size_bytes: int) -> str:

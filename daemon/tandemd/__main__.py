@@ -12,11 +12,12 @@ from pathlib import Path
 
 import structlog
 
-from tandem.errors import BugError, TandemError, exit_code
+from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
-from tandemd.config import Config, load
+from tandemd.config import Config, load, unknown_gpus
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
+from tandemd.edges.gpus import find_inventory
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
 from tandemd.state_file import machine_name, state_path
@@ -43,15 +44,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(unit.render(unit.own_program()))
         return
     try:
+        set_up_logging("warning" if options.check_config else options.log_level)
         if options.check_config:
-            load(options.config)
+            check(load(options.config))
             sys.stdout.write("the configuration is valid\n")
             return
-        set_up_logging(options.log_level)
         serve(options)
     except TandemError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(exit_code(error))
+
+
+def check(config: Config) -> None:
+    """Compare it with this machine, if that has GPUs.
+
+    Raises:
+        UsageError: a section is about a GPU that is not there.
+    """
+    if wrong := unknown_gpus(config, find_inventory().gpus()):
+        raise UsageError(wrong)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

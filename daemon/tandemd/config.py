@@ -5,19 +5,21 @@ An unknown key is an error with its path. Only what this version obeys is accept
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_duration
 from tandemd import state_file
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
+from tandemd.edges.gpus import Gpu
 from tandemd.limits import Limits
 from tandemd.listen import UNIX, loopback
 from tandemd.watchdog_config import WatchdogTable
@@ -80,6 +82,24 @@ class SchedulerTable(_Table):
                 f"no policy is named '{name}'; there are {', '.join(sorted(POLICIES))}"
             )
         return name
+
+
+# What a GPU is called: `*`, its index, or its whole UUID as NVML writes it.
+_GPU_NAME = re.compile(
+    r"\*|0|[1-9][0-9]{0,3}|(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
+
+
+def _gpu_name(said: str) -> str:
+    if not _GPU_NAME.fullmatch(said):
+        raise ValueError(
+            f"'{said}' names no gpu; write '*' for all, an index from 0 to 9999, or a whole UUID, "
+            "as `tandem gpus --json` shows it"
+        )
+    return said
+
+
+GpuName = Annotated[str, AfterValidator(_gpu_name)]
 
 
 class GpuTable(_Table):
@@ -187,7 +207,7 @@ class Config(_Table):
 
     version: Literal[1] = 1
     daemon: DaemonTable = DaemonTable()
-    gpu: dict[str, GpuTable] = {}
+    gpu: dict[GpuName, GpuTable] = {}
     scheduler: SchedulerTable = SchedulerTable()
     partition: PartitionTable = PartitionTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")
@@ -265,6 +285,25 @@ class Config(_Table):
         )
 
 
+def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
+    """Which sections are about GPUs that are not there, and which are; empty: none, or unknown.
+
+    Of a GPU that is cut by MIG the index is known, and not the UUID.
+    """
+    there = sorted({gpu.instance.gpu if gpu.instance else gpu.index for gpu in gpus})
+    known = {"*", *map(str, there), *(gpu.uuid_text for gpu in gpus)}
+    if any(gpu.instance for gpu in gpus):
+        known |= {name for name in config.gpu if name.startswith("GPU-")}
+    unknown = sorted(config.gpu.keys() - known)
+    if not there or not unknown:
+        return ""
+    names = ", ".join(f"gpu.{name}" for name in unknown)
+    return (
+        f"{names}: no such gpu is on this machine; there are {', '.join(map(str, there))}, whose "
+        "UUIDs `tandem gpus --json` shows; correct the section or take it out"
+    )
+
+
 def load(path: Path | None) -> Config:
     """Read a file and its drop-ins (`config.d/*.toml` beside it); None = the usual place, if any.
 
@@ -318,9 +357,17 @@ def _tell(error: ValidationError, origin: dict[str, Path], path: Path) -> str:
     for fault in error.errors():
         where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         unknown = fault["type"] == "extra_forbidden"
-        what = "unknown key" if unknown else fault["msg"].removeprefix("Value error, ")
-        lines.append(f"{origin.get(where, path)}: {where}: {what}")
+        what = "unknown key" if unknown else _said(fault["msg"], fault["input"])
+        file = next((f for key, f in origin.items() if f"{key}.".startswith(f"{where}.")), path)
+        lines.append(f"{file}: {where}: {what}")
     return "\n".join(lines)
+
+
+def _said(message: str, value: object) -> str:
+    """Our own messages have the value in them, those of pydantic have not."""
+    if message.startswith("Value error, ") or not isinstance(value, str | int | float):
+        return message.removeprefix("Value error, ")
+    return f"{message}, not {value!r}"
 
 
 def _job_class(name: str) -> JobClass:

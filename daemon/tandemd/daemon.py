@@ -29,7 +29,7 @@ from tandem import _mps, _native
 from tandem._set_probe import CONTROL
 from tandemd import selftest
 from tandemd.auditor import Auditor
-from tandemd.config import Config
+from tandemd.config import Config, unknown_gpus
 from tandemd.core.events import (
     CheckpointProcess,
     MpsClientsListed,
@@ -89,6 +89,7 @@ class Daemon:
         """
         raise_descriptor_limit()
         self._inventory: Inventory = find_inventory()
+        self._warn_of_unknown(self._config)
         self._mps = self._open_mps()
         self._try_modes()
         self._core.start()
@@ -175,6 +176,7 @@ class Daemon:
         """
         limits = config.limits_for(os.geteuid())
         self._look_at_gpus()
+        self._warn_of_unknown(config)
         options = self._options(config)
         self._host.use(config.memory.directory)
         self._config = config
@@ -191,6 +193,10 @@ class Daemon:
             self._desk.privacy = config.daemon.privacy
 
         self._loop.post(apply)
+
+    def _warn_of_unknown(self, config: Config) -> None:
+        if wrong := unknown_gpus(config, self._inventory.gpus()):
+            log.warning("the configuration speaks of gpus that are not here", reason=wrong)
 
     def _renew_gpus(self) -> None:
         """Others may be there now; returns once the core knows."""

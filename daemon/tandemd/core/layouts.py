@@ -91,7 +91,7 @@ def parse_layout(text: str) -> Layout:
     gpu, equals, words = text.partition("=")
     if not (gpu and equals and words):
         raise ValueError(f"'{text}' is no layout; write one such as 0=3g.71gb,2g.35gb, or 0={OFF}")
-    if words == OFF:
+    if words.strip().lower() == OFF:
         return Layout(gpu=gpu, profiles=())
     profiles = tuple(word.strip() for word in words.split(","))
     if not all(profiles):

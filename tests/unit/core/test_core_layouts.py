@@ -14,6 +14,7 @@ from tandemd.core.layouts import Layout, parse_layout
         ("GPU-8f3c=7g.141gb", "GPU-8f3c", ("7g.141gb",)),
         ("1=1g.18gb+me, 1g.18gb", "1", ("1g.18gb+me", "1g.18gb")),
         ("0=off", "0", ()),
+        ("0= OFF ", "0", ()),
     ],
 )
 def test_a_layout_is_a_gpu_and_its_profiles(text, gpu, profiles):
