@@ -226,5 +226,7 @@ def test_where_the_next_daemon_asks_for_no_sets_a_job_leaves_that_of_the_last(pl
     assert started(place, "mps")
 
     until(lambda: "a" in place.tandem("ps"), what="it is back")
-    assert job.do(f"{SPREADING}.run(2)")
-    assert len(used(place, job)) == 132
+    until(
+        lambda: job.do(f"{SPREADING}.run(2)") and len(used(place, job)) == 132,
+        what="it has the whole device",  # the daemon says so a round after it is back
+    )
