@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+from functools import partial
 
 import pytest
 from bench.partition_sets import sms_of
@@ -41,6 +42,11 @@ def used(place, job, since_ns=0, name="vadd"):
     """The SMs on which kernels of a job began since then."""
     rows = [row for row in place.ran(job.pid) if row["kind"] == "kernel" and name in row["name"]]
     return set().union(*(sms_of(row["sm_set"]) for row in rows if row["t_start_ns"] >= since_ns))
+
+
+def explains(place, name, told):
+    """Whether it does by now: of its streams a job tells when it next looks at them."""
+    return told in place.tandem("explain", name)
 
 
 def test_kernels_stay_in_their_sets(place):
@@ -111,16 +117,14 @@ def test_what_stays_on_the_whole_gpu_is_named(place):
     job.do(f"{SPREADING}.run(1)")
     job.do("compute()")
 
-    told = place.tandem("explain", "a")
-    metrics = place.tandem("metrics")
-
-    assert 'tandem_partition_sm_count{class="latency"' in metrics
-    assert "its set is 32 SMs: groups 0 to 3 of 8 SMs each, for sm 25%" in told
-    assert "streams in it: 2" in told
-    assert (
+    for told in (
+        "its set is 32 SMs: groups 0 to 3 of 8 SMs each, for sm 25%",
+        "streams in it: 2",
         "streams on the whole gpu: the legacy default stream; "
-        "made without CU_STREAM_NON_BLOCKING: 2" in told
-    )
+        "made without CU_STREAM_NON_BLOCKING: 2",
+    ):
+        until(partial(explains, place, "a", told), what=f"explain says: {told}")
+    assert 'tandem_partition_sm_count{class="latency"' in place.tandem("metrics")
     assert len(used(place, job, name="affine")) > 0
 
 
