@@ -12,7 +12,9 @@ beside the pipe that it need not leave it running when it ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -23,7 +25,7 @@ import structlog
 
 from tandem import _mps
 from tandem._mps import PIPES, PROGRAM, Control
-from tandemd.edges.children import unblock_signals
+from tandemd.edges.children import unblocked
 from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
 
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
@@ -31,6 +33,7 @@ SERVER = "tandem"  # of the new interface
 SAID = "said"  # in the foreground it may write its log there
 MOST_SAID_BYTES = 1 << 20  # more is cut off, for where it is may be memory
 STARTED = "started-by-tandemd"  # holds the pid of one of ours
+FILE = "mps.toml"  # what the new interface is started from
 COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
 EARLY_S = 0.05  # while somebody is new, whose server may crash before it was ever seen
@@ -68,6 +71,7 @@ class MpsControl:
         """
         self.directory: Path | None = None  # of its pipe; None: there is none
         self.place: Path | None = None  # the same, or where that was when there was one
+        self._is_named = bool(environment.get(PIPES))
         self._own = Path(environment.get(PIPES) or own)
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus or ()
@@ -194,14 +198,25 @@ class MpsControl:
             if time.monotonic() >= end_s:
                 return  # the next daemon is to know that it is ours
             time.sleep(POLL_S)
-        (self.directory / STARTED).unlink(missing_ok=True)
+        self._clear_away()
+
+    def _clear_away(self) -> None:
+        """Our directory; of one that the environment names what we, or ours, have made there."""
+        if not self._is_named:
+            shutil.rmtree(self._own, ignore_errors=True)
+            return
+        logs = (self._own_logs / name for name in (SAID, "control.log", "server.log"))
+        for path in (self._own / STARTED, self._own / FILE, *logs):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._own_logs.rmdir()
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""
         control, now_s = self._at(self.directory or self._own), time.monotonic()
         servers = control.servers() if self.directory else None
         if servers is None:
-            return self._replace()
+            return not self._stopping.is_set() and self._replace()
         before = self._clients
         named = {server.pid: control.clients(server) for server in servers}
         self._clients = {
@@ -269,7 +284,7 @@ class MpsControl:
         devices = [f'allowed_devices = "{",".join(self._gpus)}"'] if self._gpus else []
         lines = ['schema_version = "1.0"', f"[servers.{SERVER}]", f"uid = {self._uid}", *devices]
         self._own.mkdir(parents=True, exist_ok=True)
-        path = self._own / "mps.toml"
+        path = self._own / FILE
         path.write_text("\n".join([*lines, ""]))
         return path
 
@@ -280,13 +295,12 @@ class MpsControl:
         (logs / SAID).unlink(missing_ok=True)
         with (logs / SAID).open("ab") as said:  # by appending it goes on behind what is cut off
             self._child = subprocess.Popen(
-                [PROGRAM, *words],
+                unblocked([self._program(), *words]),  # MPS's servers have them, too
                 env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
                 start_new_session=True,  # a ctrl-c is for us: its clients may live on
-                preexec_fn=unblock_signals,  # MPS's servers have them, too
             )
         (self._own / STARTED).write_text(f"{self._child.pid}\n")
         end_s = time.monotonic() + START_S
@@ -299,6 +313,11 @@ class MpsControl:
         reason = "does not answer" if code is None else f"ended with code {code}"
         log.warning("mps does not start, continuing without it", reason=reason, logs=str(logs))
         return False
+
+    def _program(self) -> str:
+        if path := shutil.which(PROGRAM, path=self._environment.get("PATH")):
+            return path
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), PROGRAM)
 
     def _is_up(self) -> bool:
         """With its server, by a file: a client that finds none runs without MPS, unnoticed."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -128,8 +129,35 @@ def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
     assert mps.control.variables() == {PIPES: str(mps.own)}
     assert mps.ask("get_default_active_thread_percentage") == "100.0\n"
     mps.stop()
-    assert not (mps.own / "started-by-tandemd").exists()
+    assert not mps.own.exists()
     assert mps.ask("get_server_list") is None
+
+
+def test_in_a_directory_that_the_environment_names_only_what_is_ours_goes(folder):
+    named = folder / "named"
+    named.mkdir()
+    (named / "theirs").touch()
+    mps = Supervised(folder, **{PIPES: str(named)})
+    assert mps.control.open()
+
+    mps.stop()
+
+    left = {path.name for path in named.iterdir()}
+    assert left == {"theirs", "nvidia-cuda-mps-control.lock"}  # by which no second one starts
+
+
+def test_it_is_started_without_what_other_threads_have_for_forks(mps):
+    """As gRPC: its handlers write to the log that other threads are inside of it."""
+    forks = []
+    os.register_at_fork(before=lambda: forks.append(1))
+
+    assert mps.control.open()
+
+    assert forks == []
+    ignored = re.search(
+        r"^SigIgn:\s*(\w+)$", Path(f"/proc/{mps.pid}/status").read_text(), re.MULTILINE
+    )
+    assert not int(ignored[1], 16) & 1 << signal.SIGXFSZ - 1
 
 
 def test_its_servers_end_with_it_though_the_daemon_blocks_signals(mps):
