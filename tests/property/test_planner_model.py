@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tandemd.core.interference import PRIOR, Interference
-from tandemd.core.planner import BAND, BETTER, NEAR, WINDOWS, Planner, best
+from tandemd.core.planner import BAND, BETTER, WINDOWS, Planner, best
 from tandemd.core.plans import Gpu, Scene, Worker
 
 MS = 1_000_000
@@ -87,21 +87,12 @@ class PlannerModel(RuleBasedStateMachine):
         if not is_news:
             now = scene.value(self.plan)
             balance = sum(self.gain(name, found, now) for name in self.jobs)
-            gets_more = found.progress > (1 + BETTER) * now.progress or self.is_fairer(found, now)
-            is_better = balance > 0 or (balance == 0 and gets_more)
-            self.better = self.better + 1 if is_better else 0
+            gets_more = balance == 0 and found.progress > (1 + BETTER) * now.progress
+            self.better = self.better + 1 if balance > 0 or gets_more else 0
             if self.better < WINDOWS:
                 return False
         self.plan, self.better = found.plan, 0
         return True
-
-    def is_fairer(self, found, now):
-        """All have one weight: what two plans give to the worst served is alike up to `BETTER`."""
-        given = [sorted(each.progress for each in v.forecasts.values()) for v in (found, now)]
-        for gets, got in zip(*given, strict=True):
-            if gets > (1 + BETTER) * got or got > (1 + BETTER) * gets:
-                return gets > got and found.progress >= (1 - NEAR) * now.progress
-        return False
 
     def gain(self, name, found, now):
         """1: an objective that is missed now is kept for sure; -1: one that is kept is not."""

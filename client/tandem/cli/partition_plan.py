@@ -19,9 +19,9 @@ def plan(*, as_json: bool) -> None:
     progress, and of nearly as much the fairest.
     PROGRESS 1 is what a job gets done alone on the whole GPU, P99 what its requests take, with a !
     where that misses its --slo, and SLOWER how much longer its iterations are because of the jobs
-    on other SMs. The progress by weight above them is that of all jobs, each counted by the weight
-    of its class: 1 for each job at most, and their sum where all weights are alike. Below: what is
-    not known, and how far forecasts were off.
+    on other SMs. Above them is that of all jobs together, by the weights of their classes: as many
+    as there are jobs at most, and the sum of the column only where all weights are alike. Below:
+    what is not known, and how far forecasts were off.
 
     \b
     Examples:

@@ -8,7 +8,6 @@ from math import isfinite
 from tandemd.core.divisions import Division
 from tandemd.core.kept_plans import Measured
 from tandemd.core.model import Job
-from tandemd.core.planner import gets_least
 from tandemd.core.plans import Forecast, Scene, Valued, objectives
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.words import span_of
@@ -99,10 +98,15 @@ def _not_taken(division: Division) -> Iterator[str]:
 def _against(other: Valued, now: Valued, scene: Scene) -> str:
     if other.missed != now.missed:
         return f"it is to miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
+    if other.slighted != now.slighted:
+        few = f"{other.slighted} of those about which is guessed"
+        return f"it gives {few} less than their share, and this one {now.slighted or 'none'}"
     why = f"it promises {other.progress:.2f} of progress by weight, and this one {now.progress:.2f}"
-    less, more = gets_least(scene, other, now)
+    pairs = zip(scene.shares(other), scene.shares(now), strict=True)
+    told = ((f"{its:.2f}", f"{here:.2f}") for its, here in pairs)
+    less, more = next((pair for pair in told if pair[0] != pair[1]), ("", ""))
     if other.progress > now.progress and less < more:
-        why += f"; but who gets least for its weight is to get {less:.2f}, and here {more:.2f}"
+        why += f"; but who gets least for its weight is to get {less}, and here {more}"
     return why
 
 

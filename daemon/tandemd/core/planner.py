@@ -1,15 +1,17 @@
 """Time, space or both: how a set of jobs had best share one GPU.
 
-Of the plans there are (plans.py) the one is best with which fewer objectives are missed, and of
-those the one with most progress, or that has nearly as much, by `NEAR`, and is the fairest: where
-work scales evenly every division of the SMs promises the same. Few jobs are planned exhaustively,
-more of them by best fit: each objective gets the smallest room that does, or moves in with another
-one where that saves room, and all others share what is left.
+Of the plans there are (plans.py) the one is best with which fewer objectives are missed. Of those
+the one with which fewer of the jobs about which it guesses get less than their share by weight
+(the sharing incentive; Ghodsi et al., NSDI 2011): what a guess promises is no reason to give them
+little. Then the one with most progress, or that has nearly as much, by `NEAR`, and is the fairest:
+where work scales evenly every division of the SMs promises the same. Few jobs are planned
+exhaustively, more of them by best fit: each objective gets the smallest room that does, or moves in
+with another one where that saves room, and all others share what is left.
 
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
 went or what was said of one is another, or where it is known at last how one scales, and else only
-where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more,
-promises more progress by `BETTER`, or nearly as much and by `BETTER` more to who gets least.
+where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more, or
+promises more progress by `BETTER`. To be fairer is no such reason: what is measured wavers.
 Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
 load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
 constant changes come to an end. The load is another when under a plan that was in force before
@@ -25,13 +27,13 @@ from itertools import combinations, pairwise
 from math import comb, inf
 
 from tandemd.core.latency import LOAD_CHANGE, is_another_load
-from tandemd.core.plans import Part, Plan, Rank, Scene, Valued, Worker, objectives
+from tandemd.core.plans import Part, Plan, Scene, Valued, Worker, objectives
 from tandemd.core.search import Search
 
 MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
 FEW = 16  # jobs; of more, best fit does not try everything either,
 SPARES = (0, 2, 8)  # but to keep so many groups
-BETTER = 0.07  # of the progress that is, or of what who gets least has of it
+BETTER = 0.07  # of the progress that is
 # Of the progress, to be fair: less than `BETTER`, or a plan that is fair would be left for another
 # one that has the progress it gave up.
 NEAR = 0.05
@@ -58,14 +60,10 @@ def alternatives(scene: Scene) -> list[Valued]:
 
 def _choose(found: Sequence[Valued], scene: Scene) -> Valued:
     """The fairest of those that are nearly the best."""
-    best_rank = max(valued.rank for valued in found)
-    near = (valued for valued in found if _is_near(valued.rank, best_rank))
+    missed, slighted, most, _ = max(valued.rank for valued in found)
+    alike = (valued for valued in found if valued.rank[:2] == (missed, slighted))
+    near = (valued for valued in alike if valued.progress >= (1 - NEAR) * most)
     return max(near, key=lambda valued: (scene.shares(valued), valued.rank))
-
-
-def _is_near(rank: Rank, best_rank: Rank) -> bool:
-    (missed, progress, _), (least, most, _) = rank, best_rank
-    return missed == least and progress >= (1 - NEAR) * most
 
 
 def candidates(scene: Scene) -> Iterator[Plan]:
@@ -251,10 +249,6 @@ class Planner:
         self._left.add(_sharing(now.plan) if is_moved else frozenset(now.plan))
         if found.missed < now.missed:
             return f"it is to miss {objectives(found.missed)} and not {now.missed}"
-        if found.progress <= (1 + BETTER) * now.progress:
-            gets, got = gets_least(scene, found, now)
-            least = f"is to get {gets:.2f} and not {got:.2f}"
-            return f"it is fairer: who gets least for its weight {least}"
         return f"it promises {found.progress:.2f} of progress by weight and not {now.progress:.2f}"
 
     def _is_open(self, plan: Plan, in_force: Plan) -> bool:
@@ -314,12 +308,4 @@ def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) ->
             lost += not is_sure and p99_ns > before.p99_ns
     if gained != lost:
         return gained > lost
-    gets, got = gets_least(scene, found, now)
-    is_near = found.progress >= (1 - NEAR) * now.progress
-    return found.progress > (1 + BETTER) * now.progress or (is_near and gets > got)
-
-
-def gets_least(scene: Scene, one: Valued, other: Valued) -> tuple[float, float]:
-    """What the job gets that each serves worst; where that is alike, the next one; else nothing."""
-    pairs = zip(scene.shares(one), scene.shares(other), strict=True)
-    return next((pair for pair in pairs if max(pair) > (1 + BETTER) * min(pair)), (0.0, 0.0))
+    return found.progress > (1 + BETTER) * now.progress

@@ -1,7 +1,8 @@
 """What the planner makes of the jobs on a GPU, from what is known of them now.
 
 What is not known is assumed, and said: work without a scaling curve counts as if it filled the GPU,
-work of which nobody knows what it is bound by as if neither it nor a neighbour minded the other.
+and gets its share of that by weight; work of which nobody knows what it is bound by counts as if
+neither it nor a neighbour minded the other.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _length(
     each = span_of(known_ns) if known_ns else "of unknown length"
     doubts.append(
         f"{job.display_name}: {why_no_curve(job)}: its iterations ({each}) count as if they "
-        "filled the gpu"
+        "filled the gpu, and it gets its share by weight at least"
     )
     here_ns = float(known_ns or UNKNOWN_NS)
     (_, idle_ns), here = times_and_pause(job, here_ns, given), min(given, all_sms)

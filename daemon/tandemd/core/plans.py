@@ -31,6 +31,7 @@ from math import inf, log
 
 from tandemd.core.interference import Features, Interference, Neighbour
 
+_ALIKE = 1 - 1e-6  # of a share: what is off by less has been rounded
 LEAST_REST = 0.05  # of the time, to those who said no share, however much others said
 
 
@@ -75,7 +76,7 @@ class Part:
 
 Plan = tuple[Part, ...]
 _Ask = tuple[float, float]  # requests a second, and what one takes, ns
-Rank = tuple[int, float, int]  # of a plan: the greatest is the best
+Rank = tuple[int, int, float, int]  # of a plan: the greatest is the best
 Seat = tuple[str, int]  # a job, and the groups of the part that it is in
 
 
@@ -96,11 +97,12 @@ class Valued:
     forecasts: Mapping[str, Forecast]
     missed: int  # objectives
     progress: float  # of all jobs together by weight, 0 to their number
+    slighted: int = 0  # jobs about which it guesses, that are to get less than their share
 
     @property
     def rank(self) -> Rank:
-        """Objectives, then progress, then as few parts as will do."""
-        return (-self.missed, round(self.progress, 6), -len(self.plan))
+        """Objectives, then shares, then progress, then as few parts as will do."""
+        return (-self.missed, -self.slighted, round(self.progress, 6), -len(self.plan))
 
     @property
     def kind(self) -> str:
@@ -127,7 +129,12 @@ class Scene:
         weights = sum(worker.weight for worker in workers.values())
         progress = sum(workers[name].weight * each.progress for name, each in forecasts.items())
         missed = sum(self.misses(name, forecast) for name, forecast in forecasts.items())
-        return Valued(plan, forecasts, missed, progress * len(workers) / weights)
+        slighted = sum(
+            forecasts[name].progress < _ALIKE * worker.weight / weights
+            for name, worker in workers.items()
+            if not (worker.is_known or worker.groups)
+        )
+        return Valued(plan, forecasts, missed, progress * len(workers) / weights, slighted)
 
     def shares(self, valued: Valued) -> tuple[float, ...]:
         """What each job gets for its weight, the least first: the greatest is the fairest plan.

@@ -488,6 +488,20 @@ def test_a_plan_is_looked_for_as_soon_as_it_is_known_how_a_job_scales_and_then_o
     assert talk.core.divisions.by_island[HERE].asked == asked + 1
 
 
+def test_a_newcomer_has_its_share_until_it_is_known_how_it_scales():
+    talk = Planned(GREEN)
+    talk.come(1, knee=6)
+
+    talk.attach(2)
+    assert talk.parts == {("j-1",): 4, ("j-2",): 4}
+    assert "and it gets its share by weight at least" in " ".join(
+        talk.core.divisions.by_island[HERE].seen.doubts
+    )
+
+    talk.tell(2, ms=10, knee=2)
+    assert talk.parts == {("j-1",): 6, ("j-2",): 2}
+
+
 def test_why_no_plan_was_found_is_told():
     talk = Planned(GREEN)
     talk.answers = False
