@@ -27,10 +27,12 @@ struct alignas(64) Row {
   StreamLock lock;
   // Under `lock`:
   uint32_t word;  // the set it is in, as the daemon says it; 0 = none yet: the whole device
-  std::atomic<uint32_t> seen;  // the word that it last acted on; others only look
+  // The word that it last acted on; others only look. Release behind `is_leaving`, which the helper
+  // reads after it without the lock: who sees where the stream went sees that it has work elsewhere.
+  std::atomic<uint32_t> seen;
   CUcontext context;
   CUevent left;   // behind its work in the sets before
-  std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only look. Relaxed
+  std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only look
   // Under g_mutex:
   int set;                  // that `real` is in, or is about to be
   int set_before;           // still has work, or may have; kWhole: none that matters
@@ -295,7 +297,7 @@ __attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
   }
   const bool is_there = word == row.word || go(row, word);
   row.stays.store(is_there ? 0 : staying(shm::StayReason::kRefused), std::memory_order_relaxed);
-  row.seen.store(word, std::memory_order_relaxed);
+  row.seen.store(word, std::memory_order_release);
 }
 
 bool may_go(const Row& row) {
@@ -314,7 +316,7 @@ void look_at_leaving(Row& row) {
 
 // Whether the stream is where it is to be, and has left where it was.
 bool is_there(const Row& row, uint32_t word) {
-  return row.seen.load(std::memory_order_relaxed) == word &&
+  return row.seen.load(std::memory_order_acquire) == word &&
          !row.is_leaving.load(std::memory_order_relaxed);
 }
 
@@ -348,7 +350,7 @@ void send_home(Row& row, uint64_t handle, shm::StayReason* for_good) {
   row.lock.lock();
   if (row.handle.load(std::memory_order_relaxed) == handle) {
     if (row.set != kWhole && !captures(row)) go(row, shm::word_of({0, 0, 1}));
-    row.seen.store(kNobody, std::memory_order_relaxed);
+    row.seen.store(kNobody, std::memory_order_release);
     if (for_good) row.stays.store(staying(*for_good), std::memory_order_relaxed);
   }
   row.lock.unlock();
