@@ -10,7 +10,7 @@ from tandemd.core.model import Job
 from tandemd.core.scaling import Curve
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.sizing import Claim, Size, sizes
-from tandemd.core.sm_counts import given_sms, why_no_curve
+from tandemd.core.sm_counts import given_sms, holds_percentage, why_no_curve
 from tandemd.core.space import owed_share
 
 
@@ -65,15 +65,19 @@ def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
 def _part(
     scheduler: Scheduler, gpu: int, job: Job, claim: Claim, size: Size, why_no_set: str
 ) -> Part:
+    given = given_sms(job, gpu, scheduler.options)
+    proposed = size.parts * part_sms_of(gpu, scheduler.options)
+    is_held = gpu not in scheduler.options.splits and holds_percentage(job, gpu)
+    held = f"; a percentage of MPS holds it to {given} SMs as long as it runs"
     return Part(
         job=job,
         asked=claim.asked,
         asked_sms=claim.asked_sms,
-        given_sms=given_sms(job, gpu, scheduler.options),
+        given_sms=given,
         owed_share=_owed(scheduler, job),
         required_sms=size.required_sms,
-        proposed_sms=size.parts * part_sms_of(gpu, scheduler.options),
-        why=size.why,
+        proposed_sms=proposed,
+        why=size.why + held if is_held and proposed != given else size.why,
         scaling=job.scaling,
         doubt=why_no_curve(job),
         predicted_ns=max(p.foretold_ns for p in job.processes.values()),

@@ -68,6 +68,11 @@ def is_out_of_sets(job: Job, gpu: int) -> bool:
     return any(process.has_no_set for process in _here(job, gpu))
 
 
+def holds_percentage(job: Job, gpu: int) -> bool:
+    """MPS lets a process of it have a part of the SMs, for good and in any mode."""
+    return any(process.has_percentage for process in _here(job, gpu))
+
+
 def _goes(job: Job, gpu: int) -> bool:
     """Some of its streams are in its set."""
     return any(process.usage.following_streams for process in _here(job, gpu))

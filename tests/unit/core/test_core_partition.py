@@ -66,3 +66,17 @@ def test_who_comes_while_sets_are_proved_may_have_one_later():
     talk.attach(2)
 
     assert [job.set is not None for job in talk.core.jobs.values()] == [True, True]
+
+
+def test_in_mode_mps_a_job_is_told_that_its_percentage_keeps_it_from_what_would_fit():
+    talk = Talk(MPS)
+    talk.attach(1)
+    talk.attach(2, sm_percent=50)
+    talk.core.processes[1].mps_percent = 25.0
+    talk.core.processes[2].mps_percent = 50.0
+
+    own, asked = sized(talk)
+
+    assert (own.given_sms, own.why_no_set) == (33, "")
+    assert own.why.endswith("; a percentage of MPS holds it to 33 SMs as long as it runs")
+    assert (asked.given_sms, asked.proposed_sms, asked.why) == (66, 66, "it asks for 50%")
