@@ -13,7 +13,8 @@ Rules
    has gone leaves its part empty: so nobody moves twice.
 4. Between plans the tuner may move groups from part to part (exchange.py). A window has one change:
    the tuner's windows begin anew with a plan, and the next look is a window behind the tuner's.
-5. Where something keeps jobs from running side by side all take turns, and it is said what.
+5. Where something keeps jobs from running side by side all take turns, and it is said what. Where
+   that is work that no set would hold nobody has a set meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tandemd.core.interference import Interference
 from tandemd.core.kept_plans import Kept, Measured, Tally
 from tandemd.core.model import Group, Job, Options, Split
 from tandemd.core.planner import Planner
-from tandemd.core.planning import Outlook, how_to, outlook
+from tandemd.core.planning import Outlook, how_to, outlook, why_undivided
 from tandemd.core.plans import Part, Plan, Valued
 from tandemd.core.policy import Policy
 from tandemd.core.set_places import groups_asked
@@ -226,7 +227,8 @@ class Divisions:
     ) -> None:
         why_not = why_not_beside(members, gpus, policy, options)
         splits = [options.splits.get(gpu) for gpu in sorted(gpus)]
-        key = (why_not, splits, [_said_of(job) for job in _jobs_of(members)])
+        said = [_said_of(job) for job in _jobs_of(members)]
+        key = (why_not, why_undivided(members), splits, said)
         is_news = key != division.key
         if not is_news and (division.is_open or now_ns < division.look_at_ns):
             return
@@ -336,19 +338,12 @@ def _why_not_beside(group: Group, options: Options) -> str:
     classes = {job.spec.job_class for job in group.jobs.values()}
     if classes & options.swappable_classes or any(j.spec.swappable for j in group.jobs.values()):
         return f"memory of {group.title} may be moved to the host, and back with its turn"
-    if any(any(process.usage.staying_streams) for process in group.processes.values()):
-        return f"streams of {group.title} stay on the whole gpu"
-    if any(process.has_percentage for process in group.processes.values()):
-        return f"a percentage of MPS holds {group.title}, and no set"
-    if any(process.came_before_sets for process in group.processes.values()):
-        return f"{group.title} came before there were sets"
     return ""
 
 
 def _in_time_alone(seen: Outlook) -> Outlook:
     """All there is to plan with where all take turns."""
-    gpu = seen.scene.gpu
-    whole = replace(gpu, groups=1, sms_of_group=gpu.groups * gpu.sms_of_group, keeps_sizes=False)
+    whole = replace(seen.scene.gpu, can_divide=False)
     return replace(seen, scene=replace(seen.scene, gpu=whole))
 
 

@@ -39,7 +39,8 @@ def _why_none(division: Division) -> str:
 def _where(division: Division, job: Job) -> str:
     part = division.part_of(job.display_name)
     if part is None or division.seen is None:
-        return "all take turns on all SMs"
+        undivided = division.seen.undivided if division.seen else ""
+        return f"all take turns on all SMs{undivided and f', for {undivided}'}"
     others = [name for name in part.members if name != job.display_name]
     what = f"{part.groups * division.seen.scene.gpu.sms_of_group} SMs"
     return f"{what}, in turns with {', '.join(others)}" if others else f"{what} of its own"

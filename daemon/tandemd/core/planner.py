@@ -74,6 +74,9 @@ def candidates(scene: Scene) -> Iterator[Plan]:
     """
     names, groups = tuple(scene.workers), scene.gpu.groups
     in_time = (Part(groups, names),)
+    if not scene.gpu.can_divide:
+        yield in_time
+        return
     fixed = any(w.groups not in (0, groups) for w in scene.workers.values())
     is_open = not (scene.gpu.keeps_sizes and fixed)
     if len(names) == 1 and not is_open:
@@ -290,7 +293,7 @@ def _sharing(plan: Plan) -> frozenset[frozenset[str]]:
 def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
     """What plans depend on that is not measured, and which jobs they guess about."""
     gpu, workers = scene.gpu, scene.workers.values()
-    of_gpu = (gpu.groups, gpu.sms_of_group, gpu.can_mix, gpu.keeps_sizes)
+    of_gpu = (gpu.groups, gpu.sms_of_group, gpu.can_mix, gpu.can_divide, gpu.keeps_sizes)
     return frozenset(
         (w.name, w.weight, w.slo_ns, w.groups, w.share, w.is_known, *of_gpu) for w in workers
     )

@@ -8,7 +8,7 @@ neither it nor a neighbour minded the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
@@ -40,6 +40,7 @@ class Outlook:
     model_count: int  # measurements behind what is foretold of neighbours
     model_error: float | None  # of these
     doubts: tuple[str, ...]
+    undivided: str = ""  # why all take turns, whatever else would be better; empty: they need not
 
     def alternatives(self) -> list[Valued]:
         """The best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
@@ -59,11 +60,13 @@ def outlook(
     now_ns: int,
 ) -> Outlook | None:
     """Of all jobs that have a process there; None: how many SMs there are is not known."""
-    gpu = _gpu(gpus, options)
+    gpu, groups = _gpu(gpus, options), list(members)
     if gpu is None:
         return None
-    jobs = [(job, group) for group in members for job in group.jobs.values() if job.processes]
-    doubts: list[str] = []
+    undivided = why_undivided(groups) if options.mode_of(gpus) == "mps+green" else ""
+    gpu = replace(gpu, can_divide=not undivided)
+    jobs = [(job, group) for group in groups for job in group.jobs.values() if job.processes]
+    doubts = [f"all take turns: {undivided}"] if undivided else []
     workers = [_worker(job, group, gpu, options, doubts, now_ns) for job, group in jobs]
     return Outlook(
         scene=Scene({worker.name: worker for worker in workers}, gpu, model.frozen()),
@@ -73,7 +76,24 @@ def outlook(
         model_count=model.count,
         model_error=model.error,
         doubts=tuple(doubts),
+        undivided=undivided,
     )
+
+
+def why_undivided(groups: Iterable[Group]) -> str:
+    """Whose work no set of SMs would hold, and why; empty: nobody's.
+
+    It runs on the SMs of all others, so it takes turns with all of them, and sets of theirs would
+    only keep them from the SMs that nobody else uses meanwhile.
+    """
+    for group in groups:
+        if any(any(process.usage.staying_streams) for process in group.processes.values()):
+            return f"streams of {group.title} stay on the whole gpu"
+        if any(process.has_percentage for process in group.processes.values()):
+            return f"a percentage of MPS holds {group.title}, and no set"
+        if any(process.came_before_sets for process in group.processes.values()):
+            return f"{group.title} came before there were sets"
+    return ""
 
 
 def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:

@@ -63,6 +63,7 @@ class Gpu:
     sms_of_group: int
     turn_ns: float = 10_000_000  # that a job without requests keeps its part at most
     can_mix: bool = True  # several jobs may take turns on a part beside others
+    can_divide: bool = True  # else all take turns on all there is
     keeps_sizes: bool = False  # what a person fixed is a part of its own, and no share of the time
 
 

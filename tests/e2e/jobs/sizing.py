@@ -9,9 +9,12 @@ import tandem
 THREADS, KERNELS = 256, 3  # in an iteration
 
 
-def train(gpu, blocks: int, iterations: int) -> bool:
+def train(gpu, blocks: int, iterations: int, *, stays: bool = False) -> bool:
+    """In a stream that goes with the set, or `stays` on the whole GPU."""
     if not hasattr(gpu, "sized"):
-        gpu.sized = ok(cu.cuStreamCreate(NON_BLOCKING))
+        gpu.sized = (
+            cu.CUstream(cu.CU_STREAM_LEGACY) if stays else ok(cu.cuStreamCreate(NON_BLOCKING))
+        )
     for _ in range(iterations):
         for _ in range(KERNELS):
             ok(gpu.launch("crunch", (), (), grid=blocks, block=THREADS, stream=gpu.sized))

@@ -135,6 +135,25 @@ def test_progress_is_measured_by_iterations_that_ended_and_what_one_takes_alone(
             assert progress == pytest.approx(ended * alone_ms / over_ms, rel=0.1, abs=0.02)
 
 
+def test_beside_who_stays_on_the_whole_gpu_all_take_turns_on_all_of_it(fresh_place, image):
+    with started(fresh_place, image, "on", {"small": 100}) as (client, jobs):
+        staying = fresh_place.job("staying")
+        train = "__import__('sizing').train(gpu, 100, 20, stays=True)"
+        staying.start(f"for_ever(lambda: {train})")
+        assert staying.result() == "going"
+
+        def is_said():
+            told = "plan: time: all take turns on all SMs, for streams of "
+            return told in explained(client, "small")
+
+        until(is_said, what="all take turns", within_s=PATIENCE_S)
+        assert not run_on(fresh_place, [*jobs, staying])
+        assert given(client)["small"] == SMS
+        ((plan,),) = (gpu.plans for gpu in client.plans())
+
+    assert (plan.kind, plan.in_force) == ("time", True)
+
+
 def test_without_the_planner_they_take_turns(fresh_place, image):
     with started(fresh_place, image, "off") as (client, jobs):
 

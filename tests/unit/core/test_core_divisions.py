@@ -402,7 +402,7 @@ def test_jobs_that_cannot_run_side_by_side_take_turns(jobs, why):
     assert len(talk.core.rings) == 1
 
 
-def test_streams_that_stay_on_the_whole_gpu_end_a_plan_in_space():
+def test_where_streams_stay_on_the_whole_gpu_all_take_turns_on_all_of_it():
     talk = Planned(GREEN)
     talk.come(1, knee=4)
     talk.come(2, knee=4)
@@ -412,8 +412,27 @@ def test_streams_that_stay_on_the_whole_gpu_end_a_plan_in_space():
     talk.sample(1, staying_streams=(1, 0, 0, 0, 0, 0))
     talk.windows()
 
-    assert "streams of j-1 stay on the whole gpu" in said(talk)
+    for job_id in (1, 2):
+        told = "plan: time: all take turns on all SMs, for streams of j-1 stay on the whole gpu"
+        assert told in said(talk, job_id)
     assert len(talk.core.rings) == 1
+    assert talk.sets == {1: Span(0, 8), 2: Span(0, 8)}
+
+    talk.sample(1, staying_streams=(0, 0, 0, 0, 0, 0))
+    talk.windows()
+    assert talk.parts == {("j-1",): 4, ("j-2",): 4}
+
+
+def test_who_asks_for_a_size_has_no_set_while_streams_of_another_stay_on_the_whole_gpu():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.come(2, sm_percent=25)
+    talk.sample(1, staying_streams=(1, 0, 0, 0, 0, 0))
+    talk.windows()
+    assert talk.sets == {1: Span(0, 8), 2: Span(0, 8)}
+
+    talk.leave(1)
+    assert talk.sets[2].count == 2
 
 
 def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
