@@ -21,6 +21,7 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +50,9 @@ class Target:
     flags: str = ""
     # Further globs, with flags of their own; of a file that several match the last one's count.
     others: tuple[tuple[str, str], ...] = ()
+    # So many of `sources` are compiled in one go, and what they include once for all of them: a
+    # batch has one set of local names.
+    batch: int = 1
     link: str = ""
     inputs: tuple[str, ...] = ()  # further files that force a relink
     runs: tuple[str, ...] = ()  # targets that it starts
@@ -132,6 +136,7 @@ def targets() -> dict[str, Target]:
             output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
             sources=("csrc/bindings/*.cpp",),
             flags=f"{CORE_FLAGS} -Ibuild/generated {_python_flags()}",
+            batch=6,  # of what each of them costs by itself nearly all is pybind11
             others=tuple((part, CORE_FLAGS) for part in (*core, *core_daemon)),
         ),
         "shim": Target(
@@ -216,6 +221,7 @@ def test_targets() -> dict[str, Target]:
         "softgpu": {
             "csrc/softgpu/device/*.cpp": DEVICE_FLAGS,
             "csrc/softgpu/driver/image/*.cpp": driver,
+            "tests/cpp/softgpu/simulation.cpp": DEVICE_FLAGS + " -Icsrc/softgpu/device",
         },
         "driver": {"csrc/softgpu/driver/**/*.cpp": driver, "csrc/softgpu/ptx/*.cpp": driver},
         "ptx": {"csrc/softgpu/ptx/*.cpp": driver},
@@ -247,6 +253,18 @@ def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
     globs = [*((g, target.flags) for g in target.sources), *target.others]
     found = {path: flags for g, flags in globs for path in sorted(ROOT.glob(g))}
     return [(path, f) for path, f in found.items() if not (is_test and path.name == "main.cpp")]
+
+
+def _batches(sources: list[tuple[Path, str]], target: Target) -> list[tuple[Path, str]]:
+    """What is compiled: the last source of each batch, after the others of it."""
+    found: list[tuple[Path, str]] = []
+    for flags, same in groupby(sources, key=lambda one: one[1]):
+        paths = [path.relative_to(ROOT) for path, _ in same]
+        size = target.batch if flags == target.flags else 1
+        for start in range(0, len(paths), size):
+            *others, last = paths[start : start + size]
+            found.append((ROOT / last, flags + "".join(f" -include {path}" for path in others)))
+    return found
 
 
 def _place(places: dict[str, str], flags: str, name: str) -> str:
@@ -297,7 +315,7 @@ def write_ninja(variant: str) -> Path:
     for name, target in {**targets(), **faulty_targets(), **tests}.items():
         is_test = name in tests
         objects = []
-        for source, flags in _expand(target, is_test=is_test):
+        for source, flags in _batches(_expand(target, is_test=is_test), target):
             relative = source.relative_to(ROOT)
             place = _place(places, flags, f"{name.split('-')[0]}-test" if is_test else name)
             obj = str(out / "obj" / place / f"{relative}.o")

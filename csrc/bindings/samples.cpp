@@ -10,7 +10,7 @@ namespace {
 namespace py = pybind11;
 using daemon::Sample;
 
-py::list functions_of(const Sample& sample) {
+py::list functions_in(const Sample& sample) {
   py::list out;
   for (const daemon::SampledFunction& function : sample.functions) {
     py::list layout;
@@ -21,7 +21,7 @@ py::list functions_of(const Sample& sample) {
   return out;
 }
 
-py::list launches_of(const Sample& sample) {
+py::list launches_in(const Sample& sample) {
   py::list out;
   for (const daemon::SampledLaunch& launch : sample.launches) {
     const uint64_t* words = sample.words.data() + launch.first_word;
@@ -40,8 +40,8 @@ void add_samples(py::module_& module) {
   py::class_<Sample>(module, "Sample", py::is_final())
       .def_readonly("number", &Sample::number)
       .def_readonly("lost", &Sample::lost)
-      .def_property_readonly("functions", &functions_of)
-      .def_property_readonly("launches", &launches_of);
+      .def_property_readonly("functions", &functions_in)
+      .def_property_readonly("launches", &launches_in);
 }
 
 }  // namespace tandem::bindings

@@ -149,21 +149,21 @@ Phase phase_of(uint64_t name_hash) {
     case fnv1a("forward"): return Phase::kForward;
     case fnv1a("backward"): return Phase::kBackward;
     case fnv1a("update"): return Phase::kUpdate;
-    default: return Phase::kNone;
+    default: return Phase::kOutside;
   }
 }
 
 std::vector<Phase> split_by_marks(const std::vector<Item>& items) {
   std::vector<Phase> out;
-  Phase now = Phase::kNone;
+  Phase now = Phase::kOutside;
   bool any = false;
   for (const Item& item : items) {
     if (item.kind == Item::Kind::kLaunch) out.push_back(now);
     if (item.kind != Item::Kind::kPhaseBegin && item.kind != Item::Kind::kPhaseEnd) continue;
     const Phase named = phase_of(item.object);
-    if (named == Phase::kNone) continue;
+    if (named == Phase::kOutside) continue;
     any = true;
-    now = item.kind == Item::Kind::kPhaseBegin ? named : Phase::kNone;
+    now = item.kind == Item::Kind::kPhaseBegin ? named : Phase::kOutside;
   }
   return any ? out : std::vector<Phase>{};
 }

@@ -19,7 +19,7 @@
 
 namespace tandem::dag {
 
-enum class Phase : uint8_t { kNone = 0, kForward = 1, kBackward = 2, kUpdate = 3 };
+enum class Phase : uint8_t { kOutside = 0, kForward = 1, kBackward = 2, kUpdate = 3 };
 
 struct Item {
   enum class Kind : uint8_t { kLaunch, kWait, kToDevice, kAlloc, kFree, kPhaseBegin, kPhaseEnd, kStep };
@@ -37,8 +37,8 @@ std::vector<Phase> split(const std::vector<Item>& items);
 // The same by the program's own marks of its phases; empty: it set none.
 std::vector<Phase> split_by_marks(const std::vector<Item>& items);
 
-// FNV-1a (64 bits) of a phase's name -> the phase, kNone for others than "forward", "backward" and
-// "update".
+// FNV-1a (64 bits) of a phase's name -> the phase, kOutside for others than "forward", "backward"
+// and "update".
 Phase phase_of(uint64_t name_hash);
 
 }  // namespace tandem::dag
