@@ -40,8 +40,7 @@ check: setup  ## lint, format, types, layers, generated files fresh
 	@$(BIN)/python packaging/check_generated.py
 
 sanitize: setup  ## C++ tests under ASan/UBSan and TSan
-	@$(BIN)/python tests/cpp/run.py --variant asan
-	@$(BIN)/python tests/cpp/run.py --variant tsan
+	@$(BIN)/python tests/cpp/run.py --variant asan tsan
 
 fuzz: setup  ## libFuzzer on the wire, the channel, the graph, the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)

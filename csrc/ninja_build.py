@@ -41,6 +41,20 @@ VARIANTS = {
 }
 
 
+# Folder -> so many of its sources are compiled in one go, and what they include once for all of
+# them; that is most of what each costs by itself (pybind11: 8 seconds). A folder here has one set
+# of local names.
+BATCHES = {
+    "csrc/bindings": 6,
+    "csrc/softgpu/driver/context": 6,
+    "csrc/softgpu/driver/graph": 6,
+    "csrc/softgpu/driver/image": 4,
+    "csrc/softgpu/driver/memory": 6,
+    "csrc/softgpu/driver/module": 5,
+    "csrc/softgpu/driver/stream": 4,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """One native output: which sources, flags and link options it has."""
@@ -50,9 +64,6 @@ class Target:
     flags: str = ""
     # Further globs, with flags of their own; of a file that several match the last one's count.
     others: tuple[tuple[str, str], ...] = ()
-    # So many of `sources` are compiled in one go, and what they include once for all of them: a
-    # batch has one set of local names.
-    batch: int = 1
     link: str = ""
     inputs: tuple[str, ...] = ()  # further files that force a relink
     runs: tuple[str, ...] = ()  # targets that it starts
@@ -136,7 +147,6 @@ def targets() -> dict[str, Target]:
             output="_native" + sysconfig.get_config_var("EXT_SUFFIX"),
             sources=("csrc/bindings/*.cpp",),
             flags=f"{CORE_FLAGS} -Ibuild/generated {_python_flags()}",
-            batch=6,  # of what each of them costs by itself nearly all is pybind11
             others=tuple((part, CORE_FLAGS) for part in (*core, *core_daemon)),
         ),
         "shim": Target(
@@ -221,7 +231,7 @@ def test_targets() -> dict[str, Target]:
         "softgpu": {
             "csrc/softgpu/device/*.cpp": DEVICE_FLAGS,
             "csrc/softgpu/driver/image/*.cpp": driver,
-            "tests/cpp/softgpu/simulation.cpp": DEVICE_FLAGS + " -Icsrc/softgpu/device",
+            "tests/cpp/softgpu/simulation.cpp": f"{DEVICE_FLAGS} -Icsrc/softgpu/device",
         },
         "driver": {"csrc/softgpu/driver/**/*.cpp": driver, "csrc/softgpu/ptx/*.cpp": driver},
         "ptx": {"csrc/softgpu/ptx/*.cpp": driver},
@@ -234,12 +244,11 @@ def test_targets() -> dict[str, Target]:
     for area, parts in areas.items():
         # Vector code and the preloaded library's limits are for what is tested, not for the tests.
         own = " ".join(dict.fromkeys(parts.values())).replace("$lanes", "").replace(PRELOADED, "")
-        device = " -Icsrc/softgpu/device" if area == "softgpu" else ""
         for test in sorted((ROOT / "tests/cpp" / area).glob("test_*.cpp")):
             found[f"{area}-{test.stem}"] = Target(
                 output=f"tests/{area}-{test.stem}",
                 sources=(str(test.relative_to(ROOT)),),
-                flags=f"{own}{device} -Itests/cpp",
+                flags=f"{own} -Itests/cpp",
                 others=tuple(parts.items()),
                 link="-ldl",
                 shared=False,
@@ -255,12 +264,12 @@ def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
     return [(path, f) for path, f in found.items() if not (is_test and path.name == "main.cpp")]
 
 
-def _batches(sources: list[tuple[Path, str]], target: Target) -> list[tuple[Path, str]]:
+def _batches(sources: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
     """What is compiled: the last source of each batch, after the others of it."""
     found: list[tuple[Path, str]] = []
-    for flags, same in groupby(sources, key=lambda one: one[1]):
+    for (folder, flags), same in groupby(sources, key=lambda one: (one[0].parent, one[1])):
         paths = [path.relative_to(ROOT) for path, _ in same]
-        size = target.batch if flags == target.flags else 1
+        size = BATCHES.get(str(folder.relative_to(ROOT)), 1)
         for start in range(0, len(paths), size):
             *others, last = paths[start : start + size]
             found.append((ROOT / last, flags + "".join(f" -include {path}" for path in others)))
@@ -315,7 +324,7 @@ def write_ninja(variant: str) -> Path:
     for name, target in {**targets(), **faulty_targets(), **tests}.items():
         is_test = name in tests
         objects = []
-        for source, flags in _batches(_expand(target, is_test=is_test), target):
+        for source, flags in _batches(_expand(target, is_test=is_test)):
             relative = source.relative_to(ROOT)
             place = _place(places, flags, f"{name.split('-')[0]}-test" if is_test else name)
             obj = str(out / "obj" / place / f"{relative}.o")

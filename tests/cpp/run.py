@@ -1,9 +1,10 @@
-"""Builds the C++ tests in one variant and runs every program."""
+"""Builds the C++ tests in each variant and runs every program."""
 
 import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,9 +19,10 @@ OPTIONS = {
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
+Ended = subprocess.CompletedProcess[str]
 
 
-def run(program: Path) -> subprocess.CompletedProcess[str]:
+def run(program: Path) -> Ended:
     return subprocess.run(
         [str(program)],
         env={**os.environ, **OPTIONS},
@@ -30,23 +32,30 @@ def run(program: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--variant", choices=["release", "asan", "tsan"], required=True)
-    variant = parser.parse_args().variant
-    names = list(ninja_build.test_targets())
-    programs = ninja_build.build(names, variant)
-    failed = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        ends = pool.map(run, programs.values())
-    for name, done in zip(programs, ends, strict=True):
+def report(variant: str, names: Sequence[str], ends: Iterable[Ended]) -> int:
+    """Say how each program ended; how many failed."""
+    failed = 0
+    for name, done in zip(names, ends, strict=True):
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
         print(f"{variant} {name}: {last if done.returncode == 0 else 'FAILED'}")
         if done.returncode != 0:
-            failed.append(name)
+            failed += 1
             print(done.stdout[-4000:] + done.stderr[-8000:])
-    print(f"{variant}: {len(programs) - len(failed)} passed, {len(failed)} failed")
-    return 1 if failed or not programs else 0
+    print(f"{variant}: {len(names) - failed} passed, {failed} failed", flush=True)
+    return failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", choices=["release", "asan", "tsan"], nargs="+", required=True)
+    names = list(ninja_build.test_targets())
+    under_way = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for variant in parser.parse_args().variant:  # the next compiles while these run
+            programs = ninja_build.build(names, variant)
+            under_way.append((variant, pool.map(run, programs.values())))
+        failed = [report(variant, names, ends) for variant, ends in under_way]
+    return 1 if any(failed) or not names else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 // Faults: what they are, when they happen, and what of them the device tells.
+#include <algorithm>
+
 #include "check.h"
 #include "simulation.h"
 

@@ -8,7 +8,7 @@
 namespace softgpu {
 namespace {
 
-struct Place {  // of a new node
+struct NodePlace {  // of a new node
   CUgraph graph;
   const CUgraphNode* dependencies;
   const CUgraphEdgeData* data;
@@ -16,7 +16,7 @@ struct Place {  // of a new node
 };
 
 template <class Fill>
-CUresult add_node(CUgraphNode* out, const Place& place, CUgraphNodeType type, Fill fill) {
+CUresult add_node(CUgraphNode* out, const NodePlace& place, CUgraphNodeType type, Fill fill) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
   auto* graph = checked<Graph>(call.rt.graphs, place.graph);
@@ -60,7 +60,7 @@ CUDA_KERNEL_NODE_PARAMS_v1 narrow(const CUDA_KERNEL_NODE_PARAMS& p) {
           p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
 }
 
-CUresult add_any(CUgraphNode* out, const Place& place, CUgraphNodeParams* params) {
+CUresult add_any(CUgraphNode* out, const NodePlace& place, CUgraphNodeParams* params) {
   if (!params) return CUDA_ERROR_INVALID_VALUE;
   const CUgraphNodeParams& p = *params;
   if (p.reserved0[0] != 0 || p.reserved0[1] != 0 || p.reserved0[2] != 0 || p.reserved2 != 0) {

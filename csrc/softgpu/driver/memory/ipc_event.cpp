@@ -9,7 +9,7 @@
 namespace softgpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x31746e6576457047;  // "GpEvent1"
+constexpr uint64_t kEventMagic = 0x31746e6576457047;  // "GpEvent1"
 constexpr uint64_t kFirstPollNs = 10'000;
 
 struct EventHandle {
@@ -70,7 +70,7 @@ SOFTGPU_API cuIpcGetEventHandle(CUipcEventHandle* out, CUevent handle) {
       event->cookie = cookie;
     }
   }
-  const EventHandle made{kMagic, event->shared, event->cookie, call.rt.device.client_id, {}};
+  const EventHandle made{kEventMagic, event->shared, event->cookie, call.rt.device.client_id, {}};
   memcpy(out, &made, sizeof made);
   return CUDA_SUCCESS;
 }
@@ -81,7 +81,7 @@ SOFTGPU_API cuIpcOpenEventHandle(CUevent* out, CUipcEventHandle handle) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   EventHandle given;
   memcpy(&given, &handle, sizeof given);
-  if (given.magic != kMagic) return CUDA_ERROR_INVALID_HANDLE;
+  if (given.magic != kEventMagic) return CUDA_ERROR_INVALID_HANDLE;
   if (given.maker == call.rt.device.client_id) return CUDA_ERROR_INVALID_CONTEXT;
   proto::EventReply reply;
   const proto::EventOpen message{{}, call.rt.next_number(), given.event, given.cookie};

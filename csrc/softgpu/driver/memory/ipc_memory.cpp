@@ -21,8 +21,7 @@
 namespace softgpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x31726f6d654d7047;  // "GpMemor1"
-constexpr size_t kPage = 4096;
+constexpr uint64_t kMemoryMagic = 0x31726f6d654d7047;  // "GpMemor1"
 
 struct MemoryHandle {
   uint64_t magic;
@@ -157,9 +156,9 @@ SOFTGPU_API cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!make_shareable(call.rt, range)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const MemoryHandle made{kMagic,       call.rt.device.client_id, getpid(),         range.fd,
-                          call.rt.gpu_of(range.device), range.file, range.allocation, range.bytes,
-                          {}};
+  const MemoryHandle made{kMemoryMagic, call.rt.device.client_id,     getpid(),
+                          range.fd,     call.rt.gpu_of(range.device), range.file,
+                          range.allocation, range.bytes, {}};
   memcpy(out, &made, sizeof made);
   return CUDA_SUCCESS;
 }
@@ -170,7 +169,7 @@ SOFTGPU_API cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsig
   if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   MemoryHandle given;
   memcpy(&given, &handle, sizeof given);
-  if (given.magic != kMagic || given.bytes == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (given.magic != kMemoryMagic || given.bytes == 0) return CUDA_ERROR_INVALID_HANDLE;
   if (given.maker == call.rt.device.client_id) return CUDA_ERROR_INVALID_CONTEXT;
   if (Range* before = opened_before(call.rt, given)) {
     // One context of a process may have it, as often as it likes.

@@ -16,7 +16,6 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kPitchUnit = 512;
 
 void* map_pages(size_t bytes) {

@@ -1,6 +1,7 @@
 // Memory that the device process has agreed to.
 #pragma once
 
+#include <cstring>
 #include <utility>
 
 #include "api.h"
@@ -20,6 +21,13 @@ std::pair<uintptr_t, const Mapping*> mapping_at(const Range& range, uintptr_t at
 
 // What the pages of a mapping allow: what any device may do.
 int protection_of(const Mapping& mapping);
+
+// Answers with an attribute's value, of the type that it has.
+template <class T>
+CUresult put(void* to, T value) {
+  memcpy(to, &value, sizeof value);
+  return CUDA_SUCCESS;
+}
 
 // Host memory that devices reach.
 inline bool is_host(const Range& range) {

@@ -24,12 +24,6 @@ struct Pointer {
   bool mapped() const { return !reserved() || mapping; }
 };
 
-template <class T>
-CUresult put(void* to, T value) {
-  memcpy(to, &value, sizeof value);
-  return CUDA_SUCCESS;
-}
-
 template <class Map>
 unsigned access_in(const Map& access, int device) {
   const auto found = access.find(device);

@@ -2,16 +2,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "memory.h"
 #include "pool.h"
 
 namespace softgpu {
 namespace {
 
-template <class T>
-CUresult put(void* to, T value) {
-  memcpy(to, &value, sizeof value);
-  return CUDA_SUCCESS;
-}
 template <class T>
 T get(const void* from) {
   T value;

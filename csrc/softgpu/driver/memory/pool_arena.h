@@ -14,6 +14,7 @@
 
 namespace softgpu {
 
+constexpr size_t kPage = 4096;
 constexpr size_t kPoolGranule = 2 * 1024 * 1024;
 constexpr size_t kPoolAlignment = 512;
 

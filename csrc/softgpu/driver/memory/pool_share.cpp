@@ -13,8 +13,7 @@
 namespace softgpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x316c6f6f504d7047;  // "GpMPool1"
-constexpr size_t kPage = 4096;
+constexpr uint64_t kPoolMagic = 0x316c6f6f504d7047;  // "GpMPool1"
 
 struct ExportData {
   uint64_t magic;
@@ -108,7 +107,7 @@ SOFTGPU_API cuMemPoolExportPointer(CUmemPoolPtrExportData* out, CUdeviceptr poin
   const Range& range = found->second;
   if (!range.pool || range.pool->imported || range.pool->fd < 0) return CUDA_ERROR_INVALID_VALUE;
   const ExportData made{
-      kMagic, file_of(*range.pool), range.begin - range.pool->base, range.bytes, {}};
+      kPoolMagic, file_of(*range.pool), range.begin - range.pool->base, range.bytes, {}};
   memcpy(out, &made, sizeof made);
   return CUDA_SUCCESS;
 }
@@ -121,7 +120,7 @@ SOFTGPU_API cuMemPoolImportPointer(CUdeviceptr* out, CUmemoryPool handle,
   if (!out || !data || !pool || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
   ExportData given;
   memcpy(&given, data, sizeof given);
-  if (given.magic != kMagic || given.file != file_of(*pool) || given.bytes == 0 ||
+  if (given.magic != kPoolMagic || given.file != file_of(*pool) || given.bytes == 0 ||
       given.offset > pool->capacity || given.bytes > pool->capacity - given.offset ||
       pool->imports.count(given.offset)) {
     return CUDA_ERROR_INVALID_VALUE;

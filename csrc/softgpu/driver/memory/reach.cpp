@@ -11,7 +11,6 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr int kAll = PROT_READ | PROT_WRITE;
 using Access = std::map<int, CUmemAccess_flags>;
 

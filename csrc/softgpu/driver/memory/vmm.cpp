@@ -8,12 +8,12 @@
 
 #include "ipc.h"
 #include "memory.h"
+#include "pool_arena.h"
 
 namespace softgpu {
 namespace {
 
 constexpr size_t kGranularity = 2 * 1024 * 1024;
-constexpr size_t kPage = 4096;
 
 bool is_device(const Runtime& rt, int device) {
   return device >= 0 && static_cast<uint32_t>(device) < rt.device.device_count;
