@@ -46,7 +46,6 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   const StreamSlot& slot = channel.streams[ticket->slot];
   ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
                                 as_stream(submission.stream), duration);
-  if (ticket->timing) duration->note_begun();
 }
 
 bool is_windowed(const Channel& channel) {

@@ -23,7 +23,7 @@ struct TimingPair {
 
 namespace {
 
-constexpr uint32_t kPairs = 32;
+constexpr uint32_t kPairs = 64;
 constexpr uint64_t kForgetNs = 10'000'000;
 TimingPair g_pairs[kPairs];
 
@@ -39,8 +39,9 @@ void set(TimingPair& pair, PairState state) {
 
 bool make_events(TimingPair& pair, uint64_t context) {
   if (pair.context.load(std::memory_order_relaxed) == context) return true;
-  if (g_driver.cuEventCreate(&pair.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-      g_driver.cuEventCreate(&pair.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+  if (g_driver.cuEventCreate(&pair.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
+  if (g_driver.cuEventCreate(&pair.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    if (g_driver.cuEventDestroy_v2) g_driver.cuEventDestroy_v2(pair.begin);
     return false;
   }
   pair.context.store(context, std::memory_order_relaxed);
@@ -52,16 +53,27 @@ bool record(CUevent event, CUstream handle) {
   return g_driver.cuEventRecord(event, stream.real()) == CUDA_SUCCESS;
 }
 
-// A pair of this context, else one never used.
+TimingPair* take_of(TimingPair& pair, uint64_t context) {
+  if (pair.context.load(std::memory_order_relaxed) != context || !take(pair, PairState::kFree))
+    return nullptr;
+  if (pair.context.load(std::memory_order_relaxed) == context) return &pair;
+  set(pair, PairState::kFree);
+  return nullptr;
+}
+
+// A pair of this context, else one without events. Pairs stay with their context; so each leaves as many
+// as it has to those that come later.
 TimingPair* take_pair(uint64_t context) {
-  const uint64_t choices[] = {context, 0};
-  for (const uint64_t wanted : choices) {
-    for (TimingPair& pair : g_pairs) {
-      if (pair.context.load(std::memory_order_relaxed) != wanted || !take(pair, PairState::kFree))
-        continue;
-      if (pair.context.load(std::memory_order_relaxed) == wanted) return &pair;
-      set(pair, PairState::kFree);
-    }
+  uint32_t own = 0, unused = 0;
+  for (TimingPair& pair : g_pairs) {
+    if (TimingPair* taken = take_of(pair, context)) return taken;
+    const uint64_t its_context = pair.context.load(std::memory_order_relaxed);
+    own += its_context == context ? 1 : 0;
+    unused += its_context == 0 ? 1 : 0;
+  }
+  if (own >= unused) return nullptr;
+  for (TimingPair& pair : g_pairs) {
+    if (TimingPair* taken = take_of(pair, 0)) return taken;
   }
   return nullptr;
 }
@@ -69,9 +81,10 @@ TimingPair* take_pair(uint64_t context) {
 }  // namespace
 
 TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration) {
-  if (!g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
+  if (context == 0 || !g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
   TimingPair* pair = take_pair(context);
   if (!pair) return nullptr;
+  duration->note_begun();  // what the driver refuses is not asked for again at every launch
   pair->duration = duration;
   pair->age = duration->age.load(std::memory_order_relaxed);
   const RelaxedCapture relaxed;

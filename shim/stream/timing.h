@@ -11,8 +11,9 @@ namespace tandem::shim {
 
 struct TimingPair;
 
-// Records the first event into `stream` of `context`; null when no pair is to be had now. The helper
-// thread reads the result into `duration` later, unless that has got another age by then.
+// Records the first event into `stream` of `context`; null when no pair is to be had now, and then the
+// duration is due again at once. The helper thread reads the result into it later, unless it has got
+// another age by then.
 TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration);
 
 // Records the second. `taken`: the driver took the launch between them.

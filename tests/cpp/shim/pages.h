@@ -48,6 +48,7 @@ inline void make_driver() {
     static std::atomic<long> next{0x2000};
     return *event = reinterpret_cast<CUevent>(++next), CUDA_SUCCESS;
   };
+  g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
   g_driver.cuEventRecord = [](CUevent, CUstream) { return ++g_seen.event_records, CUDA_SUCCESS; };
   g_driver.cuEventQuery = [](CUevent) {
     return g_seen.gpu_held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;

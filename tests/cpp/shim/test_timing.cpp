@@ -9,15 +9,27 @@ using namespace pages;
 
 namespace {
 
-constexpr uint64_t kFunctions = 34;  // more than there are pairs
+long g_context = 0x1000;  // that streams are of
+
+// Pairs are those that no test has used.
+void begin() {
+  make_driver();
+  forget_all_timings();
+  g_context = 0x1000;
+  g_driver.cuStreamGetCtx = [](CUstream, CUcontext* context) {
+    return *context = reinterpret_cast<CUcontext>(g_context), CUDA_SUCCESS;
+  };
+}
+
+constexpr uint64_t kFunctions = 34;  // more than a context has pairs
 
 Duration* duration_of(uint64_t function) {
   return g_durations.find(DurationTable::key_of(function, 4));
 }
 
-void launch(Channel* channel, uint64_t function) {
+void launch(Channel* channel, uint64_t function, uint64_t stream = 5) {
   Submission submission;
-  submission.stream = 5;
+  submission.stream = stream;
   submission.object = function;
   submission.blocks = 4;
   submission.measured = true;
@@ -38,7 +50,7 @@ uint64_t unmeasured() {
 }  // namespace
 
 TEST(what_no_pair_was_free_for_is_measured_when_one_is) {
-  make_driver();
+  begin();
   Channel* channel = make_channel();
   g_seen.gpu_held = true;
   for (int i = 0; i < 3; ++i) run_iteration(channel);
@@ -57,13 +69,13 @@ TEST(what_no_pair_was_free_for_is_measured_when_one_is) {
 }
 
 TEST(a_function_whose_samples_failed_is_sampled_again) {
-  make_driver();
+  begin();
   Channel* channel = make_channel();
   g_driver.cuEventElapsedTime = [](float*, CUevent, CUevent) { return CUDA_ERROR_UNKNOWN; };
   for (uint32_t i = 0; i < kSamplesWanted; ++i) launch(channel, 0x100);
   collect_timings();
 
-  make_driver();
+  begin();
   launch(channel, 0x100);  // too soon
   collect_timings();
   CHECK_EQ(duration_of(0x100)->samples.load(), 0u);
@@ -74,4 +86,34 @@ TEST(a_function_whose_samples_failed_is_sampled_again) {
   collect_timings();
 
   CHECK_EQ(duration_of(0x100)->samples.load(), 1u);
+}
+
+TEST(one_context_leaves_pairs_to_others) {
+  begin();
+  Channel* channel = make_channel();
+  g_seen.gpu_held = true;
+  for (uint64_t function = 1; function <= 2 * kFunctions; ++function)
+    launch(channel, 0x400 + function);
+  g_context = 0x2000;
+
+  for (uint32_t i = 0; i < kSamplesWanted; ++i) launch(channel, 0x500, 6);
+  g_seen.gpu_held = false;
+  collect_timings();
+
+  CHECK_EQ(duration_of(0x500)->samples.load(), kSamplesWanted);
+}
+
+TEST(events_that_the_driver_refuses_are_not_asked_for_at_every_launch) {
+  static int asked = 0, alive = 0;
+  begin();
+  g_driver.cuEventCreate = [](CUevent* event, unsigned) {
+    *event = reinterpret_cast<CUevent>(0x3000l);
+    if (++asked % 2 == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    return ++alive, CUDA_SUCCESS;
+  };
+  g_driver.cuEventDestroy_v2 = [](CUevent) { return --alive, CUDA_SUCCESS; };
+  Channel* channel = make_channel();
+  for (int i = 0; i < 100; ++i) launch(channel, 0x600);
+  CHECK(asked <= 2 * (3 + 100 / static_cast<int>(kLaunchesPerTry)));
+  CHECK_EQ(alive, 0);
 }
