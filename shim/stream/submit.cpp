@@ -37,7 +37,9 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   // What overlaps its predecessor is never measured, and would be stale for ever.
   if (duration->is_stale() && !submission.programmatic) ticket->record_flags = shm::kRecordStale;
   const bool known = duration->samples.load(std::memory_order_relaxed) >= kSamplesWanted;
-  const bool wanted = known ? ++g_thread.launches % kSampleEvery == 0 : duration->is_due();
+  // Counted whether or not the helper has read the first samples yet, which is a matter of chance.
+  const bool in_turn = ++g_thread.launches % kSampleEvery == 0;
+  const bool wanted = known ? in_turn : duration->is_due();
   if (ticket->est_ns == 0) ticket->est_ns = segment_ns(channel);
   if (!wanted || submission.programmatic || channel.observe || any_capture() ||
       ticket->slot == kNoSlot) {
