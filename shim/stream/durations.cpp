@@ -47,10 +47,8 @@ void DurationTable::forget(uint64_t key) {
 }
 
 void DurationTable::doubt(uint64_t key) {
-  each(key, [](Duration& entry) {
-    entry.samples.store(0, std::memory_order_relaxed);
-    entry.turn.store(0, std::memory_order_relaxed);
-  });
+  // Its turn stays: a graph that is updated before every launch would have each of them sampled.
+  each(key, [](Duration& entry) { entry.samples.store(0, std::memory_order_relaxed); });
 }
 
 void DurationTable::make_stale() {

@@ -90,20 +90,19 @@ def _not_taken(division: Division) -> Iterator[str]:
     """Of each other kind the best, and what is less good about it."""
     now = division.valued
     assert now is not None
-    assert division.seen is not None
     for other in division.others:
         if other.kind != now.kind:
-            yield f"plan: not {other.kind}: {_against(other, now, division.seen.scene)}"
+            yield f"plan: not {other.kind}: {_against(other, now)}"
 
 
-def _against(other: Valued, now: Valued, scene: Scene) -> str:
+def _against(other: Valued, now: Valued) -> str:
     if other.missed != now.missed:
         return f"it is to miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
     if other.slighted != now.slighted:
         few = f"{other.slighted} of those about which is guessed"
         return f"it gives {few} less than their share, and this one {now.slighted or 'none'}"
     why = f"it promises {other.progress:.2f} of progress by weight, and this one {now.progress:.2f}"
-    pairs = zip(scene.shares(other), scene.shares(now), strict=True)
+    pairs = zip(other.shares, now.shares, strict=False)  # jobs may have gone since
     told = ((f"{its:.2f}", f"{here:.2f}") for its, here in pairs)
     less, more = next((pair for pair in told if pair[0] != pair[1]), ("", ""))
     if other.progress > now.progress and less < more:

@@ -39,6 +39,7 @@ class Rhythm:
 
     quick_ns: int
     sms: int
+    is_of_requests: bool = False
 
     def times(self, iteration_ns: float) -> float:
         """So many iterations of that length on these SMs it is, pauses not counted; 1 at least."""

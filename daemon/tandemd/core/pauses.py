@@ -34,11 +34,12 @@ def note_rhythm(job: Job, options: Options, now_ns: int) -> None:
     has_requests, known = job.latency.count > 0, job.rhythm
     quick_ns = (_request_ns(job) if has_requests else _iteration_ns(job)) if sms else 0
     job.rhythm_due_ns = now_ns + (LOOK_NS if quick_ns else SOON_NS)
-    if not quick_ns:
+    # Where nobody asks for a while its iterations do not tell how many a request takes.
+    if not quick_ns or (known is not None and known.is_of_requests and not has_requests):
         return
     is_near = known is not None and abs(quick_ns - known.quick_ns) <= DIFFERENT * known.quick_ns
     if known is None or known.sms != sms or not (has_requests and is_near):
-        job.rhythm = Rhythm(quick_ns=quick_ns, sms=sms)
+        job.rhythm = Rhythm(quick_ns=quick_ns, sms=sms, is_of_requests=has_requests)
 
 
 def _request_ns(job: Job) -> int:

@@ -45,7 +45,7 @@ _DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
 def best(scene: Scene) -> Valued:
     """The best plan; there is at least one job."""
     search = Search.through(scene)
-    return _choose(list(map(search.value, candidates(search))), scene)
+    return _choose(list(map(search.value, candidates(search))))
 
 
 def alternatives(scene: Scene) -> list[Valued]:
@@ -53,17 +53,17 @@ def alternatives(scene: Scene) -> list[Valued]:
     search, by_kind = Search.through(scene), defaultdict[str, list[Valued]](list)
     for valued in map(search.value, candidates(search)):
         by_kind[valued.kind].append(valued)
-    first = _choose([valued for found in by_kind.values() for valued in found], scene)
-    others = (_choose(found, scene) for kind, found in by_kind.items() if kind != first.kind)
+    first = _choose([valued for found in by_kind.values() for valued in found])
+    others = (_choose(found) for kind, found in by_kind.items() if kind != first.kind)
     return [first, *sorted(others, key=lambda valued: valued.rank, reverse=True)]
 
 
-def _choose(found: Sequence[Valued], scene: Scene) -> Valued:
+def _choose(found: Sequence[Valued]) -> Valued:
     """The fairest of those that are nearly the best."""
     missed, slighted, most, _ = max(valued.rank for valued in found)
     alike = (valued for valued in found if valued.rank[:2] == (missed, slighted))
     near = (valued for valued in alike if valued.progress >= (1 - NEAR) * most)
-    return max(near, key=lambda valued: (scene.shares(valued), valued.rank))
+    return max(near, key=lambda valued: (valued.shares, valued.rank))
 
 
 def candidates(scene: Scene) -> Iterator[Plan]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tandemd.core.foresight import features
 from tandemd.core.interference import Features, Interference
-from tandemd.core.model import Group, Job, Options
+from tandemd.core.model import Group, Job, Options, Process, StayReason
 from tandemd.core.pauses import times_and_pause
 from tandemd.core.planner import alternatives
 from tandemd.core.plans import Gpu, Part, Scene, Valued, Worker
@@ -87,13 +87,22 @@ def why_undivided(groups: Iterable[Group]) -> str:
     only keep them from the SMs that nobody else uses meanwhile.
     """
     for group in groups:
-        if any(any(process.usage.staying_streams) for process in group.processes.values()):
+        if any(stays_for_good(process) for process in group.processes.values()):
             return f"streams of {group.title} stay on the whole gpu"
         if any(process.has_percentage for process in group.processes.values()):
             return f"a percentage of MPS holds {group.title}, and no set"
         if any(process.came_before_sets for process in group.processes.values()):
             return f"{group.title} came before there were sets"
     return ""
+
+
+def stays_for_good(process: Process) -> bool:
+    """Whether streams of it stay on the whole GPU, other than those whose set was refused for now.
+
+    Those would have a set no more once nobody has one, and be refused again.
+    """
+    staying = zip(StayReason, process.usage.staying_streams, strict=True)
+    return any(count for reason, count in staying if reason != StayReason.REFUSED)
 
 
 def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:

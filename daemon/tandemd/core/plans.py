@@ -99,6 +99,17 @@ class Valued:
     missed: int  # objectives
     progress: float  # of all jobs together by weight, 0 to their number
     slighted: int = 0  # jobs about which it guesses, that are to get less than their share
+    weights: Mapping[str, float] = field(default_factory=dict, repr=False)  # of the jobs in it
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each job gets for its weight, the least first: the greatest is the fairest plan.
+
+        Max-min fairness, of progress (Bertsekas and Gallager, Data Networks, section 6.5).
+        """
+        mean = sum(self.weights.values()) / max(1, len(self.weights))
+        shares = (one.progress * mean / self.weights[n] for n, one in self.forecasts.items())
+        return tuple(sorted(round(share, 6) for share in shares))
 
     @property
     def rank(self) -> Rank:
@@ -127,7 +138,8 @@ class Scene:
         for part in plan:
             forecasts |= self.forecast(part, [other for other in plan if other is not part])
         workers = self.workers
-        weights = sum(worker.weight for worker in workers.values())
+        weight_of = {name: worker.weight for name, worker in workers.items()}
+        weights = sum(weight_of.values())
         progress = sum(workers[name].weight * each.progress for name, each in forecasts.items())
         missed = sum(self.misses(name, forecast) for name, forecast in forecasts.items())
         slighted = sum(
@@ -135,17 +147,8 @@ class Scene:
             for name, worker in workers.items()
             if not (worker.is_known or worker.groups)
         )
-        return Valued(plan, forecasts, missed, progress * len(workers) / weights, slighted)
-
-    def shares(self, valued: Valued) -> tuple[float, ...]:
-        """What each job gets for its weight, the least first: the greatest is the fairest plan.
-
-        Max-min fairness, of progress (Bertsekas and Gallager, Data Networks, section 6.5).
-        """
-        weights = {name: worker.weight for name, worker in self.workers.items()}
-        mean = sum(weights.values()) / len(weights)
-        shares = (one.progress * mean / weights[name] for name, one in valued.forecasts.items())
-        return tuple(sorted(round(share, 6) for share in shares))
+        total = progress * len(workers) / weights
+        return Valued(plan, forecasts, missed, total, slighted, weight_of)
 
     def misses(self, name: str, forecast: Forecast) -> bool:
         """Its objective, if it has one."""

@@ -73,6 +73,7 @@ class MpsControl:
         self.place: Path | None = None  # the same, or where that was when there was one
         self._is_named = bool(environment.get(PIPES))
         self._own = Path(environment.get(PIPES) or own)
+        self._has_written = False  # FILE
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus or ()
         self._tell = tell
@@ -198,18 +199,20 @@ class MpsControl:
             if time.monotonic() >= end_s:
                 return  # the next daemon is to know that it is ours
             time.sleep(POLL_S)
-        self._clear_away()
+        self._clear_away(self.directory)
 
-    def _clear_away(self) -> None:
-        """Our directory; of one that the environment names what we, or ours, have made there."""
-        if not self._is_named:
+    def _clear_away(self, directory: Path) -> None:
+        """Our directory; of another, as the environment may name, what is ours for certain."""
+        if directory == self._own and not self._is_named:
             shutil.rmtree(self._own, ignore_errors=True)
             return
-        logs = (self._own_logs / name for name in (SAID, "control.log", "server.log"))
-        for path in (self._own / STARTED, self._own / FILE, *logs):
-            path.unlink(missing_ok=True)
+        logs = [directory / "log" / name for name in (SAID, "control.log", "server.log")]
+        file = [directory / FILE] if self._has_written else []
+        for path in (directory / STARTED, *file, *logs):
+            with contextlib.suppress(OSError):
+                path.unlink()
         with contextlib.suppress(OSError):
-            self._own_logs.rmdir()
+            (directory / "log").rmdir()
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""
@@ -286,6 +289,7 @@ class MpsControl:
         self._own.mkdir(parents=True, exist_ok=True)
         path = self._own / FILE
         path.write_text("\n".join([*lines, ""]))
+        self._has_written = True
         return path
 
     def _begin(self, *words: str) -> bool:

@@ -469,6 +469,19 @@ def test_explain_says_that_a_plan_was_taken_since_it_is_fairer():
     )
 
 
+def test_explain_answers_while_another_plan_is_looked_for_since_a_job_has_gone():
+    talk = Planned(GREEN)
+    for job_id, knee in ((1, 8), (2, 8), (3, 7.7)):
+        talk.come(job_id, knee=knee)
+    before, division = talk.lines(1), talk.core.divisions.by_island[HERE]
+
+    scene = division.seen.scene
+    left = {name: scene.workers[name] for name in ("j-1", "j-2")}
+    division.seen = replace(division.seen, scene=replace(scene, workers=left))
+
+    assert talk.lines(1) == before
+
+
 def test_what_is_measured_under_a_plan_is_of_requests_of_one_kind():
     talk = three()
     division = talk.core.divisions.by_island[HERE]

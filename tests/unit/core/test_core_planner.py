@@ -87,8 +87,8 @@ def test_fair_is_what_all_get_for_their_weight():
 
     in_turns, in_space = (Part(8, ("a", "b")),), (Part(4, ("a",)), Part(4, ("b",)))
 
-    assert here.shares(here.value(in_turns)) == (0.5, 0.5)
-    assert here.shares(here.value(in_space)) == pytest.approx((1 / 3, 1.0))
+    assert here.value(in_turns).shares == (0.5, 0.5)
+    assert here.value(in_space).shares == pytest.approx((1 / 3, 1.0))
 
 
 def test_who_has_all_it_can_use_does_not_hide_who_gets_little():
@@ -467,7 +467,7 @@ def test_a_search_works_nothing_out_twice_and_finds_what_the_scene_says():
     valued = [here.value(plan) for plan in plans]
     most = max(each.progress for each in valued)
     near = [each for each in valued if each.progress >= (1 - NEAR) * most]
-    assert here.shares(best(here)) == max(map(here.shares, near))
+    assert best(here).shares == max(valued.shares for valued in near)
     lengths.clear()
     for plan in plans:
         here.value(plan)

@@ -218,6 +218,20 @@ def test_a_request_of_several_iterations_takes_so_many_times_as_long(talk):
     assert 30 * MS <= seen(talk).taking_turns().forecasts["j-1"].p99_ns < 50 * MS
 
 
+def test_requests_of_several_iterations_stay_so_while_nobody_asks(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=50 * MS)
+    tell(talk, 1, CURVE)
+    serve(talk, 1, ms=30, every_ms=1000)
+    rhythm = talk.core.job(1).rhythm
+
+    talk.now_ns += 60_000 * MS
+    talk.core.job(1).latency.age(talk.now_ns)
+    talk.sample(1, after_ms=1000, iterations=50, exclusive_ns=50 * 4 * MS)
+
+    assert talk.core.job(1).rhythm == rhythm
+    assert rhythm.quick_ns == 30 * MS
+
+
 def test_two_that_pause_most_of_the_time_hardly_wait_for_each_other(talk):
     for process_id in (1, 2):
         talk.attach(process_id, NORMAL)
@@ -381,6 +395,8 @@ def test_where_no_set_would_hold_some_work_nothing_but_turns_is_planned():
     for process_id in (1, 2):
         talk.attach(process_id, NORMAL, sm_count=16)
         tell(talk, process_id, CURVE)
+    assert {valued.kind for valued in seen(talk).alternatives()} == {"space"}
+    talk.sample(1, staying_streams=(0, 0, 0, 0, 0, 2))  # refused, for now
     assert {valued.kind for valued in seen(talk).alternatives()} == {"space"}
 
     talk.sample(1, staying_streams=(1, 0, 0, 0, 0, 0))
