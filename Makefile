@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Of the tests at once: one more than two cores, as a test often waits for its programs.
-JOBS ?= 3
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check sanitize fuzz soak bench gpu wheels-gpu headers stubs clean
