@@ -18,6 +18,7 @@ from pathlib import Path
 
 import generate_cli_docs
 import generate_compatibility
+import generate_driver_facts
 import generate_stubs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,6 +63,12 @@ def everything() -> list[Generated]:
             folder=generate_compatibility.OUTPUT,
             remedy="python packaging/generate_compatibility.py",
             generate=generate_compatibility.generate,
+            exact=False,
+        ),
+        Generated(
+            folder=generate_driver_facts.OUTPUT,
+            remedy="python packaging/generate_driver_facts.py",
+            generate=generate_driver_facts.generate,
             exact=False,
         ),
     ]

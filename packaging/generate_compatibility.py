@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
+import gpu_results
+
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "docs"
 NAME = "compatibility.md"
@@ -184,13 +186,10 @@ def _gpu_result(workload: Workload) -> str:
     """Of the newest results that have the part; dry runs stand under other names."""
     if workload.part is None:
         return "not run: no program of ours uses it yet"
-    for path in sorted((ROOT / "bench" / "results").glob("20*.json"), reverse=True):
-        if "dry-run" in path.name:
-            continue
-        parts = json.loads(path.read_text())
-        if workload.part in parts:
-            outcome = "**failed**" if "failed" in parts[workload.part] else "passed"
-            return f"{outcome}: `bench/results/{path.name}`"
+    found = gpu_results.newest(workload.part)
+    if found is not None:
+        outcome = "**failed**" if "failed" in found.figures else "passed"
+        return f"{outcome}: `bench/results/{found.path.name}`"
     return f"not run: needs a GPU (`make gpu PART={workload.part}`)"
 
 

@@ -1,4 +1,4 @@
-"""Compiles kernels.cu for the device at hand."""
+"""Compiles kernels for the device at hand: the demo's own, or a file of the same kind."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tandem.errors import UsageError
 SOURCE = Path(__file__).with_name("kernels.cu")
 
 
-def software_image(folder: Path) -> Path:
-    """A shared object with host kernels, made by g++.
+def software_image(folder: Path, source: Path = SOURCE) -> Path:
+    """A shared object with host kernels, made by g++; named after the source, in `folder`.
 
     Raises:
         WorkerError: the compiler is missing or refuses; its words are in the text.
     """
     from tandem import softgpu
 
-    output = folder / "kernels.so"
+    output = folder / f"{source.stem}.so"
     try:
-        softgpu.compile_kernels(SOURCE, output)
+        softgpu.compile_kernels(source, output)
     except FileNotFoundError as failure:
         msg = "the demo's kernels need g++ (Debian: apt install g++)"
         raise WorkerError(msg) from failure
@@ -31,14 +31,14 @@ def software_image(folder: Path) -> Path:
     return output
 
 
-def gpu_image(folder: Path, *, capability: str) -> Path:
+def gpu_image(folder: Path, source: Path = SOURCE, *, capability: str) -> Path:
     """A cubin for compute capability `capability` ("90"), by NVRTC where present, else by nvcc.
 
     Raises:
         WorkerError: neither is there, or the compiler refuses.
     """
-    output = folder / "kernels.cubin"
-    if (cubin := _nvrtc(capability)) is not None:
+    output = folder / f"{source.stem}.cubin"
+    if (cubin := _nvrtc(source, capability)) is not None:
         output.write_bytes(cubin)
         return output
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
@@ -48,21 +48,21 @@ def gpu_image(folder: Path, *, capability: str) -> Path:
             "pip install nvidia-cuda-nvrtc, or put nvcc on the PATH"
         )
         raise WorkerError(msg)
-    command = [nvcc, f"-arch=sm_{capability}", "-cubin", "-o", str(output), str(SOURCE)]
+    command = [nvcc, f"-arch=sm_{capability}", "-cubin", "-o", str(output), str(source)]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     if child.returncode != 0:
-        msg = f"nvcc could not compile {SOURCE.name}: {child.stderr.strip()}"
+        msg = f"nvcc could not compile {source.name}: {child.stderr.strip()}"
         raise WorkerError(msg)
     return output
 
 
-def _nvrtc(capability: str) -> bytes | None:
+def _nvrtc(source: Path, capability: str) -> bytes | None:
     """The cubin, or None when NVRTC's library is not installed."""
     try:
         from cuda.bindings import nvrtc
 
         result, program = nvrtc.nvrtcCreateProgram(
-            SOURCE.read_bytes(), SOURCE.name.encode(), 0, [], []
+            source.read_bytes(), source.name.encode(), 0, [], []
         )
     except (ImportError, RuntimeError):  # RuntimeError: the bindings found no libnvrtc
         return None
@@ -72,7 +72,7 @@ def _nvrtc(capability: str) -> bytes | None:
         _, log_bytes = nvrtc.nvrtcGetProgramLogSize(program)
         log = b" " * log_bytes
         nvrtc.nvrtcGetProgramLog(program, log)
-        msg = f"NVRTC could not compile {SOURCE.name}: {log.decode(errors='replace').strip()}"
+        msg = f"NVRTC could not compile {source.name}: {log.decode(errors='replace').strip()}"
         raise WorkerError(msg)
     _, image_bytes = nvrtc.nvrtcGetCUBINSize(program)
     image: bytes = b" " * image_bytes

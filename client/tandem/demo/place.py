@@ -28,6 +28,17 @@ class Place:
     image: Path
     base_env: Mapping[str, str]
     profile: str = PROFILE  # of the software GPU
+    capability: str = ""  # compute capability of an NVIDIA GPU: "90"
+
+    def compile(self, source: Path, folder: Path) -> Path:
+        """The image of other kernels for this device, in `folder`.
+
+        Raises:
+            WorkerError: they cannot be compiled here; the text says why.
+        """
+        if self.kind == "nvidia":
+            return gpu_image(folder, source, capability=self.capability)
+        return software_image(folder, source)
 
     def env(self, folder: Path) -> dict[str, str]:
         """Environment of processes that share the device in `folder`.
@@ -61,13 +72,15 @@ def find_place(*, clock: str, folder: Path, profile: str = PROFILE) -> Place:
     base_env.pop("LD_PRELOAD", None)
     probed = probe(base_env) if clock == "real" else None
     if probed is not None and not str(probed["name"]).startswith(SOFTWARE_NAME):
+        capability = str(probed["capability"])
         return Place(
             name=str(probed["name"]),
             kind="nvidia",
             mode="mps" if _mps_runs() else "time",
             clock="real",
-            image=gpu_image(folder, capability=str(probed["capability"])),
+            image=gpu_image(folder, capability=capability),
             base_env=base_env,
+            capability=capability,
         )
     return Place(
         name=SOFTWARE_NAME,
