@@ -1,50 +1,126 @@
-"""Part `colocation`: an inference server and two trainers, alone, unmanaged and under Tandem."""
+"""Part `colocation`: an inference server and two trainers, alone and in several ways of sharing.
+
+Each way that people use today stands beside Tandem: nothing at all; stream priorities; MPS with
+priorities of clients. Tandem is run in the mode that the GPU is in, and in mode mps too.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from bench.gpu.mps import PRIORITY, mps
 from bench.gpu.part import SERVER_LOAD, Bench, main, say
 from tandem.demo.measure import Outcome, service_ms
+from tandem.demo.place import Place
+from tandem.demo.process import WorkerError
 from tandem.demo.report import Results, build_report, format_table
-from tandem.demo.scenario import Scenario
+from tandem.demo.scenario import Program, Scenario
 from tandem.demo.settings import ROLES, TRAINERS
 
-SECONDS = 30.0
+SECONDS = 20.0
 PROBE_GAP_NS = 50_000_000
+STREAM_PRIORITIES = {"server": -1}  # lower goes first; the others have 0
+CLIENT_PRIORITIES = dict.fromkeys(TRAINERS, 1)  # below normal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A way of sharing. Under MPS it needs a control daemon, which may not be had."""
+
+    managed: bool = False
+    under_mps: bool = False
+    stream_priorities: bool = False
+    client_priorities: bool = False
+
+
+ARMS = {
+    "unmanaged": Arm(),
+    "priorities": Arm(stream_priorities=True),
+    "tandem": Arm(managed=True),
+    "mps": Arm(under_mps=True),
+    "mps_priorities": Arm(under_mps=True, client_priorities=True),
+    "tandem_mps": Arm(under_mps=True, managed=True),
+}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """The demo's report, of torch programs."""
-    seconds = bench.seconds(SECONDS)
+    """The demo's report, of torch programs, with a scenario for each arm."""
     request_ns = _request_ns(bench)
-    gap_ns = int(request_ns / SERVER_LOAD)
+    runs = _Runs(bench, gap_ns=int(request_ns / SERVER_LOAD))
+    alone = {role: runs.alone(role) for role in ("server", *TRAINERS)}
+    under_mps = {name: arm for name, arm in ARMS.items() if arm.under_mps}
+    shared = {
+        name: runs.shared(name, arm, bench.place)
+        for name, arm in ARMS.items()
+        if name not in under_mps
+    }
+    failed: dict[str, str] = {}
+    with mps(bench) as (place, why_not):
+        for name, arm in under_mps.items():
+            if place is None:
+                failed[name] = why_not
+                continue
+            try:
+                shared[name] = runs.shared(name, arm, place)
+            except WorkerError as failure:
+                failed[name] = str(failure)
+    for name, why in failed.items():
+        say(f"{name}: {why}")
+    results = Results(place=bench.place, alone=alone, shared=shared, request_ns=request_ns)
+    report = build_report(results)
+    print(format_table(report))
+    modes = {name: outcome.mode for name, outcome in shared.items()}
+    return {**report, "modes": modes, "failed_arms": failed, "ok": results.all_correct}
 
-    def run(name: str, roles: Sequence[str], *, managed: bool = False) -> Outcome:
+
+class _Runs:
+    """Runs of the programs together, each in a folder of its own."""
+
+    def __init__(self, bench: Bench, *, gap_ns: int) -> None:
+        self._bench = bench
+        self._gap_ns = gap_ns
+        self._seconds = bench.seconds(SECONDS)
+
+    def alone(self, role: str) -> Outcome:
+        return self._run("alone", [role], Arm(), self._bench.place)
+
+    def shared(self, name: str, arm: Arm, place: Place) -> Outcome:
+        return self._run(name, ROLES, arm, place)
+
+    def _run(self, name: str, roles: Sequence[str], arm: Arm, place: Place) -> Outcome:
         say(f"{name}: {', '.join(roles)}")
+        program = self._bench.program(
+            seconds=self._seconds,
+            gap_ns=self._gap_ns,
+            priorities=STREAM_PRIORITIES if arm.stream_priorities else None,
+        )
+        if arm.client_priorities:
+            program = with_variables(
+                program, {role: {PRIORITY: str(p)} for role, p in CLIENT_PRIORITIES.items()}
+            )
         with Scenario(
             name=name,
-            place=bench.place,
-            program=bench.program(seconds=seconds, gap_ns=gap_ns),
+            place=place,
+            program=program,
             roles=roles,
-            seconds=seconds,
-            folder=bench.folder / "-".join([name, *roles]),
-            managed=managed,
+            seconds=self._seconds,
+            folder=self._bench.folder / "-".join([name, *roles]),
+            managed=arm.managed,
         ) as scenario:
             return scenario.run()
 
-    results = Results(
-        place=bench.place,
-        alone={role: run("alone", [role]) for role in ("server", *TRAINERS)},
-        unmanaged=run("unmanaged", ROLES),
-        tandem=run("tandem", ROLES, managed=True),
-        request_ns=request_ns,
-    )
-    report = build_report(results)
-    print(format_table(report))
-    return {**report, "ok": results.all_correct}
+
+def with_variables(program: Program, variables: Mapping[str, Mapping[str, str]]) -> Program:
+    """The program with variables of the environment that differ from role to role."""
+
+    def command(role: str) -> list[str]:
+        settings = [f"{name}={value}" for name, value in variables.get(role, {}).items()]
+        return ["env", *settings, *program(role)] if settings else list(program(role))
+
+    return command
 
 
 def _request_ns(bench: Bench) -> int:

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,15 +40,23 @@ class Bench:
         """How long to measure: as long as wanted on a GPU, else only to see that it works."""
         return wanted if self.where == GPU else min(wanted, 3.0)
 
-    def program(self, *, seconds: float, gap_ns: int = 0, iterations: int = 0) -> Program:
-        """The command of each role."""
+    def program(
+        self,
+        *,
+        seconds: float,
+        gap_ns: int = 0,
+        iterations: int = 0,
+        priorities: Mapping[str, int] | None = None,
+    ) -> Program:
+        """The command of each role; `priorities` of their streams, as the driver has them."""
         if self.work is not None:
-            return demo_program(self.place, self.work, seconds=seconds)
+            return demo_program(self.place, self.work, seconds=seconds, priorities=priorities)
         device = "cuda" if self.where == GPU else "cpu"
         orders = {"device": device, "seconds": seconds, "gap_ns": gap_ns, "iterations": iterations}
 
         def command(role: str) -> list[str]:
-            text = json.dumps({"role": role, **orders})
+            priority = (priorities or {}).get(role, 0)
+            text = json.dumps({"role": role, "stream_priority": priority, **orders})
             return [sys.executable, "-m", "bench.gpu.torch_worker", text]
 
         return command

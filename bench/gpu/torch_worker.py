@@ -34,6 +34,7 @@ class Orders:
     seconds: float
     gap_ns: int
     iterations: int
+    stream_priority: int
 
 
 def main() -> None:
@@ -46,10 +47,12 @@ def main() -> None:
         torch.set_num_threads(1)
     _say("up")
     sys.stdin.readline()
-    if orders.role == "server":
-        _serve(orders)
+    play = _serve if orders.role == "server" else _train
+    if orders.stream_priority:
+        with torch.cuda.stream(torch.cuda.Stream(priority=orders.stream_priority)):
+            play(orders)
     else:
-        _train(orders)
+        play(orders)
 
 
 def _serve(orders: Orders) -> None:

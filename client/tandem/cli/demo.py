@@ -74,7 +74,7 @@ def demo(
         finished = True
         report = build_report(results)
         if trace is not None:
-            write_trace(trace, [*results.alone.values(), results.unmanaged, results.tandem])
+            write_trace(trace, results.outcomes)
             _say(f"trace: {trace}")
     except WorkerError as failure:
         raise click.ClickException(str(failure)) from failure

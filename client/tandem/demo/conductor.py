@@ -64,13 +64,14 @@ class Conductor:
         for role in TRAINERS:
             seconds = min(self.seconds, TRAINER_ALONE_S)
             alone[role] = self._run("alone", [role], seconds=seconds)
-        unmanaged = self._run("unmanaged", ROLES)
-        tandem = self._run("tandem", ROLES, managed=True)
+        shared = {
+            "unmanaged": self._run("unmanaged", ROLES),
+            "tandem": self._run("tandem", ROLES, managed=True),
+        }
         return Results(
             place=self.place,
             alone=alone,
-            unmanaged=unmanaged,
-            tandem=tandem,
+            shared=shared,
             request_ns=self.work.request_ns,
             notes=notes,
         )

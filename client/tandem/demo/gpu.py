@@ -55,7 +55,7 @@ class PinnedWords:
 class Gpu:
     """The primary context of device 0 with the module loaded. Owned by the thread that made it."""
 
-    def __init__(self, image: bytes) -> None:
+    def __init__(self, image: bytes, *, stream_priority: int = 0) -> None:
         check(driver.cuInit(0))
         self.device = check(driver.cuDeviceGet(0))
         context = check(driver.cuDevicePrimaryCtxRetain(self.device))
@@ -64,6 +64,7 @@ class Gpu:
         self._image = image  # the driver may read it lazily
         self._module = check(driver.cuModuleLoadData(image))
         self._functions: dict[str, Any] = {}
+        self._stream_priority = stream_priority
 
     @property
     def name(self) -> str:
@@ -73,7 +74,8 @@ class Gpu:
 
     def stream(self) -> Handle:
         """A new stream that does not wait for the legacy one."""
-        return check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
+        return check(driver.cuStreamCreateWithPriority(flags, self._stream_priority))
 
     def event(self, *, timing: bool = False) -> Handle:
         """A new event; without timing it only orders."""

@@ -64,6 +64,7 @@ class Outcome:
     window_ns: int
     workers: tuple[WorkerReport, ...]
     spans: tuple[Span, ...]
+    mode: str = "time"  # of the GPU: in it kernels of several processes do not overlap
 
     def worker(self, role: str) -> WorkerReport | None:
         """The report of that role, if it took part."""
@@ -121,7 +122,7 @@ def busy_ratio(outcome: Outcome, alone: Alone) -> float:
     return min(sum(_work_ns(w, outcome, alone) for w in outcome.workers) / outcome.window_ns, 1.0)
 
 
-def idle_share(outcome: Outcome, alone: Alone, *, overlapping: bool) -> float:
+def idle_share(outcome: Outcome, alone: Alone) -> float:
     """Share of the time the server left which the trainers used.
 
     From the timeline where kernels do not overlap; else in work done, each item weighed with its
@@ -129,7 +130,7 @@ def idle_share(outcome: Outcome, alone: Alone, *, overlapping: bool) -> float:
     """
     servers = [w for w in outcome.workers if w.role not in TRAINERS]
     trainers = [w for w in outcome.workers if w.role in TRAINERS]
-    if outcome.spans and not overlapping:
+    if outcome.spans and outcome.mode == "time":
         used = [covered_ns(_kernels(outcome, who)) for who in (trainers, servers)]
     else:
         used = [int(sum(_work_ns(w, outcome, alone) for w in who)) for who in (trainers, servers)]

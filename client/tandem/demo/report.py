@@ -27,16 +27,19 @@ class Results:
 
     place: Place
     alone: Mapping[str, Outcome]  # by role
-    unmanaged: Outcome
-    tandem: Outcome
+    shared: Mapping[str, Outcome]  # all programs together: "unmanaged", "tandem", and others
     request_ns: int
     notes: Sequence[str] = ()
 
     @property
     def all_correct(self) -> bool:
         """Whether every checksum of every run was right."""
-        outcomes = [*self.alone.values(), self.unmanaged, self.tandem]
-        return all(w.all_correct for o in outcomes for w in o.workers)
+        return all(w.all_correct for o in self.outcomes for w in o.workers)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Of every run, in order."""
+        return (*self.alone.values(), *self.shared.values())
 
 
 def build_report(results: Results) -> Json:
@@ -49,11 +52,10 @@ def build_report(results: Results) -> Json:
         spans=(),
     )
     alone = _scenario(merged, busy=busy_ratio(results.alone["server"], reference))
-    unmanaged, tandem = (
-        _scenario(o, busy=busy_ratio(o, reference)) for o in (results.unmanaged, results.tandem)
-    )
+    shared = {
+        name: _scenario(o, busy=busy_ratio(o, reference)) for name, o in results.shared.items()
+    }
     place = results.place
-    overlapping = place.mode != "time"
     return {
         "device": {
             "name": place.name,
@@ -61,19 +63,12 @@ def build_report(results: Results) -> Json:
             "mode": place.mode,
             "clock": place.clock,
         },
-        "scenarios": {"alone": alone, "unmanaged": unmanaged, "tandem": tandem},
+        "scenarios": {"alone": alone, **shared},
         "ratios": {
-            "server_p99_vs_alone": {
-                "unmanaged": _p99_ratio(unmanaged, alone),
-                "tandem": _p99_ratio(tandem, alone),
-            },
-            "trainers_vs_alone": {
-                "unmanaged": _rate_ratio(unmanaged, alone),
-                "tandem": _rate_ratio(tandem, alone),
-            },
+            "server_p99_vs_alone": {n: _p99_ratio(one, alone) for n, one in shared.items()},
+            "trainers_vs_alone": {n: _rate_ratio(one, alone) for n, one in shared.items()},
             "trainers_share_of_idle": {
-                o.name: round(idle_share(o, reference, overlapping=overlapping), 4)
-                for o in (results.unmanaged, results.tandem)
+                name: round(idle_share(o, reference), 4) for name, o in results.shared.items()
             },
         },
     }
@@ -83,7 +78,7 @@ def format_table(report: Json, *, notes: Sequence[str] = ()) -> str:
     """The report for people: one column a scenario, each figure with its ratio to alone."""
     scenarios, ratios = report["scenarios"], report["ratios"]
     device = report["device"]
-    names = ("alone", "unmanaged", "tandem")
+    names = tuple(scenarios)
     rows = [
         ("", *names),
         ("server p50", *(f"{scenarios[n]['server']['p50_ms']:.1f} ms" for n in names)),

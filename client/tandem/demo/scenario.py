@@ -145,6 +145,7 @@ class Scenario:
             window_ns=int(self.seconds * 1e9),
             workers=tuple(reports),
             spans=tuple(read_timeline(self.folder / "gpu" / "timeline.jsonl")),
+            mode=self.place.mode,
         )
 
     def _command(self, role: str) -> list[str]:
@@ -177,8 +178,10 @@ def worker_command(settings: Settings) -> list[str]:
     return [sys.executable, "-m", "tandem.demo.worker", settings.to_json()]
 
 
-def demo_program(place: Place, work: Work, *, seconds: float) -> Program:
-    """The demo's own programs, for `Scenario.program`."""
+def demo_program(
+    place: Place, work: Work, *, seconds: float, priorities: Mapping[str, int] | None = None
+) -> Program:
+    """The demo's own programs, for `Scenario.program`; `priorities` of their streams, by role."""
     grid_ns = VIRTUAL_GRID_NS if place.clock == "virtual" else 0
 
     def command(role: str) -> list[str]:
@@ -190,6 +193,7 @@ def demo_program(place: Place, work: Work, *, seconds: float) -> Program:
                 seconds=seconds,
                 gap_ns=work.gap_ns,
                 pause_ns=work.pause_ns,
+                stream_priority=(priorities or {}).get(role, 0),
                 start_grid_ns=grid_ns,
             )
         )

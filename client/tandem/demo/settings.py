@@ -27,6 +27,7 @@ class Settings:
     seconds: float = 0.0  # how long to work
     gap_ns: int = 0  # mean time between two requests
     pause_ns: int = 0  # a server's own time between a result and the next request
+    stream_priority: int = 0  # as the driver has it: lower goes first
     start_grid_ns: int = 0  # virtual clock: begin at a multiple of this; 0 = on a line from stdin
 
     def to_json(self) -> str:

@@ -32,7 +32,7 @@ def main() -> None:
     settings = Settings.from_json(sys.argv[1])
     say("up")
     sys.stdin.readline()
-    gpu = Gpu(Path(settings.image).read_bytes())
+    gpu = Gpu(Path(settings.image).read_bytes(), stream_priority=settings.stream_priority)
     joined_ns = join(gpu, settings.start_grid_ns)
     if settings.role == "calibrate":
         _calibrate(gpu)

@@ -41,7 +41,7 @@ def p99_ms(outcome):
 
 def share(outcome):
     nothing_needed = Alone(request_ns=0, iteration_ns=dict.fromkeys(TRAINERS, 0.0))
-    return idle_share(outcome, nothing_needed, overlapping=False)
+    return idle_share(outcome, nothing_needed)
 
 
 def mean_queued_ns(outcome):

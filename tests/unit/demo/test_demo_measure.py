@@ -63,18 +63,18 @@ def test_the_share_of_idle_comes_from_the_timeline_where_contexts_take_turns():
     spans = [kernel(0, 200, pid=1), kernel(200, 600, pid=2)]
     both = outcome("x", server(8), trainer("vision", iterations=1, each_ms=1), spans=spans)
 
-    assert idle_share(both, ALONE, overlapping=False) == pytest.approx(0.5)
+    assert idle_share(both, ALONE) == pytest.approx(0.5)
 
 
 def test_without_a_timeline_work_is_weighed_with_its_time_alone():
     # Ten requests of 8 ms, and 5 iterations that alone take 100 ms, in one second.
     both = outcome("x", server(*[20] * 10), trainer("vision", iterations=5, each_ms=200))
 
-    assert idle_share(both, ALONE, overlapping=True) == pytest.approx(500 / 920)
+    assert idle_share(both, ALONE) == pytest.approx(500 / 920)
     assert busy_ratio(both, ALONE) == pytest.approx(0.58)
 
 
 def test_work_past_the_window_counts_by_its_part_inside():
     over = outcome("x", trainer("vision", iterations=3, each_ms=400))
 
-    assert idle_share(over, ALONE, overlapping=True) == pytest.approx(0.25)
+    assert idle_share(over, ALONE) == pytest.approx(0.25)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from demo_reports import kernel, outcome, place, server, trainer
@@ -25,8 +26,10 @@ def results():
             "vision": outcome("alone", vision),
             "language": outcome("alone", language),
         },
-        unmanaged=outcome("unmanaged", server(30, 60), *trainers(250), spans=spans),
-        tandem=outcome("tandem", server(12, 24), *trainers(200), spans=spans),
+        shared={
+            "unmanaged": outcome("unmanaged", server(30, 60), *trainers(250), spans=spans),
+            "tandem": outcome("tandem", server(12, 24), *trainers(200), spans=spans),
+        },
         request_ns=8_000_000,
     )
 
@@ -68,12 +71,23 @@ def test_one_wrong_checksum_makes_the_whole_run_wrong(results):
     wrong = Results(
         place=results.place,
         alone=results.alone,
-        unmanaged=results.unmanaged,
-        tandem=bad,
+        shared={**results.shared, "tandem": bad},
         request_ns=1,
     )
 
     assert not wrong.all_correct
+
+
+def test_further_ways_to_share_are_columns_of_their_own(results):
+    shared = dict(results.shared)
+    shared["mps"] = replace(results.shared["unmanaged"], name="mps", mode="mps")
+    report = build_report(replace(results, shared=shared))
+
+    assert report["ratios"]["server_p99_vs_alone"]["mps"] == 3.0
+    assert format_table(report).splitlines()[2].split() == ["alone", "unmanaged", "tandem", "mps"]
+    # Kernels overlap there, so that time used is not told from the timeline.
+    shares = report["ratios"]["trainers_share_of_idle"]
+    assert shares["mps"] != shares["unmanaged"]
 
 
 def test_the_table_says_where_and_in_which_mode_it_ran(results):
@@ -87,7 +101,7 @@ def test_the_table_says_where_and_in_which_mode_it_ran(results):
 
 
 def test_the_trace_has_a_track_for_each_program_and_stream(results, tmp_path):
-    write_trace(tmp_path / "trace.json", [results.unmanaged, results.tandem])
+    write_trace(tmp_path / "trace.json", results.shared.values())
 
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     names = {e["args"]["name"] for e in events if e["name"] == "process_name"}
