@@ -36,7 +36,10 @@ def program(bench: Bench, name: str) -> Path:
 
 
 def kernels(bench: Bench, name: str) -> Path:
-    """facts/<name>.cu, compiled for the device at hand."""
+    """facts/<name>.cu, compiled for the device at hand, once a run."""
+    for made in (bench.folder / f"{name}.so", bench.folder / f"{name}.cubin"):
+        if made.exists():
+            return made
     return bench.place.compile(HERE / f"{name}.cu", bench.folder)
 
 

@@ -42,6 +42,7 @@ inline double quantile(std::vector<double> values, double share) {
 class Json {
  public:
   Json& add(const char* name, double value) { return raw(name, text("%.6g", value)); }
+  Json& add(const char* name, uint64_t value) { return raw(name, std::to_string(value)); }
   Json& add(const char* name, const std::string& value) { return raw(name, "\"" + value + "\""); }
   Json& add(const char* name, const char* value) { return add(name, std::string(value)); }
   Json& add(const char* name, bool value) { return raw(name, value ? "true" : "false"); }

@@ -1,0 +1,55 @@
+// Memory of the host for copies: the driver's own, or a sealed memfd as the daemon's pool is.
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "facts.h"
+
+// Touched by many threads: one alone takes half a minute for 40 GiB.
+inline void populate(char* at, size_t bytes) {
+  const size_t count = std::max(1u, std::min(16u, std::thread::hardware_concurrency()));
+  const size_t part = (bytes / count + 4095) / 4096 * 4096;
+  std::vector<std::thread> threads;
+  for (size_t begin = 0; begin < bytes; begin += part)
+    threads.emplace_back([=] {
+      for (size_t i = begin; i < std::min(bytes, begin + part); i += 4096) at[i] = 1;
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// A sealed memfd, mapped and filled; null: `error` has errno's name. Never given back: the process ends.
+// `flags`: of memfd_create, for huge pages that are set aside. `advise`: ask the kernel for huge ones.
+inline char* sealed_memory(size_t bytes, unsigned flags, bool advise, std::string* error) {
+  const int fd = memfd_create("tandem-facts", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+  void* at = MAP_FAILED;
+  // Huge pages that are not there are missed here and not at the first touch, which would be a SIGBUS.
+  if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 &&
+      (flags == 0 || fallocate(fd, 0, 0, (off_t)bytes) == 0) &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED || (advise && madvise(at, bytes, MADV_HUGEPAGE) != 0)) {
+    *error = strerrorname_np(errno);
+    return nullptr;
+  }
+  populate((char*)at, bytes);
+  return (char*)at;
+}
+
+// KiB of this process's shared memory that lie in huge pages; -1: the kernel does not say.
+inline double huge_kib() {
+  FILE* file = fopen("/proc/self/smaps_rollup", "r");
+  char line[256];
+  double found = -1;
+  while (file != nullptr && fgets(line, sizeof line, file) != nullptr) {
+    long kib = 0;
+    if (sscanf(line, "ShmemPmdMapped: %ld kB", &kib) == 1) found = (double)kib;
+  }
+  if (file != nullptr) fclose(file);
+  return found;
+}

@@ -1,0 +1,38 @@
+// Launches an empty kernel and waits for it, over and over, from one line of stdin to the next: what
+// others do to a process meanwhile. Each second line is answered by what the launches took, in us.
+//
+//   prober IMAGE
+#include "talk.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const CUmodule module = make_module(argv[1]);
+  auto* const launch = DRIVER(cuLaunchKernel, "cuLaunchKernel");
+  auto* const synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
+  CUfunction nothing;
+  CUstream stream;
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&nothing, module, "nothing"), "function");
+  check(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING), "stream");
+  const auto once = [&] {
+    const uint64_t start_ns = now_ns();
+    check(launch(nothing, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "launch");
+    check(synchronize(stream), "synchronize");
+    return us_since(start_ns);
+  };
+  for (int i = 0; i < 200; i++) once();
+  event("ready").print();
+  while (next_order()) {
+    std::vector<double> took_us;
+    event("began").print();
+    do took_us.push_back(once());
+    while (!order_waits());
+    if (!next_order()) break;
+    event("window")
+        .add("launches", (uint64_t)took_us.size())
+        .add("median_us", median(took_us))
+        .add("p99_us", quantile(took_us, 0.99))
+        .add("max_us", quantile(took_us, 1))
+        .print();
+  }
+  return 0;
+}

@@ -1,0 +1,57 @@
+"""Questions that stand by themselves: one that fails says why, and the others go on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from bench.gpu import native
+from bench.gpu.part import SOFTWARE, Bench, say
+from tandem.demo.place import Place
+from tandem.demo.process import Message, Worker, WorkerError
+
+READY_S = 60.0
+FAILURES = (WorkerError, OSError, subprocess.SubprocessError, LookupError, ValueError)
+
+
+def answered(name: str, question: Callable[[], Message]) -> Message:
+    """What it says; an object with `error` if it failed."""
+    say(name)
+    try:
+        return question()
+    except FAILURES as failure:
+        said = f"{type(failure).__name__}: {failure}"[-600:]
+        say(f"{name}: {said}")
+        return {"error": said}
+
+
+def big_place(bench: Bench) -> Place:
+    """The device; of software one with as many SMs and as much memory as a real one."""
+    return replace(bench.place, profile="h200") if bench.where == SOFTWARE else bench.place
+
+
+@contextmanager
+def prober(bench: Bench, place: Place, name: str) -> Iterator[Worker]:
+    """A process that launches a small kernel again and again, see `probing`."""
+    command = [native.program(bench, "prober"), native.kernels(bench, "memory")]
+    folder = bench.folder / "probers"
+    env = place.env(bench.folder / f"gpu-{place.mode}")
+    with native.talking(f"prober-{name}", command, env, folder) as worker:
+        worker.wait_for("ready", deadline_s=READY_S)
+        yield worker
+
+
+@contextmanager
+def probing(worker: Worker) -> Iterator[Message]:
+    """It launches while the block runs; afterwards the object has what its launches took, in us."""
+    window: Message = {}
+    worker.go()
+    worker.wait_for("began", deadline_s=READY_S)
+    try:
+        yield window
+    finally:
+        worker.go()
+        found = worker.wait_for("window", deadline_s=READY_S)
+        window.update((name, value) for name, value in found.items() if name != "event")
