@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 # Parts with beliefs, in the order of the page.
-SETTLING: tuple[str, ...] = ()
+SETTLING: tuple[str, ...] = ("vmm",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,11 @@ BELIEFS = (
         question="What registering 1 GiB of ordinary pages takes, and of huge ones, in ms",
         believed="not known; huge pages make it short",
         used_by=("shim/swap/homes.cpp", "daemon/tandemd/edges/host_memory.py"),
-        answers=("copies.memfd.register_ms", "copies.memfd_huge"),
+        answers=(
+            "copies.memfd.register_ms",
+            "copies.memfd_huge.register_ms",
+            "copies.memfd_huge.huge_share",
+        ),
     ),
     Belief(
         question="40 GiB out and in while chunks of 32 MiB are unmapped and mapped, over the rate "
@@ -172,7 +176,7 @@ class _Part:
 
     def move(self) -> Message:
         """Out and in twice: the first time the driver may do what it does but once."""
-        with self._started(self._moves()) as (worker, about):
+        with self._started(self._moves(MOVE_BYTES)) as (worker, about):
             if "error" in about:
                 return about
             first = self._both(worker)
@@ -189,7 +193,7 @@ class _Part:
             "alone": self._alone,
             "calls": lambda: self._stall("calls", self.calls("costs")),
             "copies": lambda: self._stall("copies", self._copies("memfd")),
-            "move": lambda: self._stall("move", self._moves(), event="moved"),
+            "move": lambda: self._stall("move", self._moves(STALL_BYTES), event="moved"),
             "register": lambda: self._stall("register", register),
             "hostalloc": lambda: self._stall("hostalloc", hostalloc),
         }
@@ -219,15 +223,15 @@ class _Part:
     def _copies(self, kind: str) -> list[str]:
         return self._command("vmm_copies", "copies", kind, str(self._bytes(COPY_BYTES)))
 
-    def _moves(self) -> list[str]:
-        return self._command("vmm_copies", "move", str(self._bytes(MOVE_BYTES)))
+    def _moves(self, most: int) -> list[str]:
+        return self._command("vmm_copies", "move", str(self._bytes(most)))
 
     def _both(self, worker: Worker) -> Message:
         return {**self._next(worker, "moved"), **self._next(worker, "checked")}
 
     def _bytes(self, wanted: int) -> int:
         if self._bench.where != GPU:
-            return min(wanted, 96 * MIB if wanted == MOVE_BYTES else 32 * MIB)
+            return min(wanted, 192 * MIB if wanted == MOVE_BYTES else 32 * MIB)
         return min(wanted, room_bytes(psutil.virtual_memory().available, CGROUP_LIMIT) // 2)
 
     def _command(self, program: str, *words: str) -> list[str]:
