@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import daemon_forks
+
 from tandem import softgpu
 from tandem._client import Client
 from tandem.softgpu._query import device_status
@@ -156,12 +158,11 @@ class Place:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(self.folder / "ready"))
             ready.settimeout(DEADLINE_S)
-            with (self.folder / "log").open("a") as log:
-                self.daemon = subprocess.Popen(
-                    [sys.executable, "-m", "tandemd", "--clock", "softgpu", *options],
-                    env=self.env | {"NOTIFY_SOCKET": str(self.folder / "ready")},
-                    stderr=log,
-                )
+            self.daemon = daemon_forks.start(
+                ["--clock", "softgpu", *options],
+                env=self.env | {"NOTIFY_SOCKET": str(self.folder / "ready")},
+                log=self.folder / "log",
+            )
             assert ready.recv(4096).startswith(b"READY=1")
         (self.folder / "ready").unlink()
 

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import daemon_forks
 import pytest
 
 from tandem import _attach
@@ -66,10 +67,10 @@ class Daemon:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(directory / "ready"))
             ready.settimeout(DEADLINE_S)
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tandemd"],
+            self._process = daemon_forks.start(
+                [],
                 env=self._environ | {"NOTIFY_SOCKET": str(directory / "ready")},
-                stderr=subprocess.DEVNULL,
+                log=os.devnull,
             )
             while b"READY=1" not in ready.recv(4096):
                 pass

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import daemon_forks
 import fake_shim
 import grpc
 
@@ -33,15 +34,15 @@ class RunningDaemon:
         self.base = base
         self.runtime = base / "rt"
         self.log = base / "log"
-        self.process: subprocess.Popen | None = None
+        self.process: daemon_forks.Daemon | None = None
         self.shims: list[fake_shim.Shim] = []
 
     @property
     def attach_path(self):
         return self.runtime / "attach.sock"
 
-    def command(self, *arguments):
-        return [sys.executable, "-m", "tandemd", "--runtime-dir", str(self.runtime), *arguments]
+    def arguments(self, *more):
+        return ["--runtime-dir", str(self.runtime), *more]
 
     def environment(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "WATCHDOG"))}
@@ -49,11 +50,11 @@ class RunningDaemon:
 
     def start(self, *arguments):
         (self.base / "notify").unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, self.log.open("a") as log:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.bind(str(self.base / "notify"))
             notify.settimeout(READY_S)
-            self.process = subprocess.Popen(
-                self.command(*arguments), env=self.environment(), stderr=log
+            self.process = daemon_forks.start(
+                self.arguments(*arguments), env=self.environment(), log=self.log
             )
             assert notify.recv(256).startswith(b"READY=1")
         return self
@@ -61,7 +62,7 @@ class RunningDaemon:
     def run(self, *arguments):
         """Run another one to its end."""
         return subprocess.run(
-            self.command(*arguments),
+            [sys.executable, "-m", "tandemd", *self.arguments(*arguments)],
             env=self.environment(),
             capture_output=True,
             text=True,

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import grpc
 import pytest
@@ -261,7 +262,8 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
         " except grpc.RpcError as error: print(error.code().name)\n"
         "sys.stdout.flush(); os._exit(0)"
     )
-    command = [sys.executable, "-c", program, str(daemon.runtime), os.path.dirname(__file__)]
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", program, str(daemon.runtime), str(here), str(here.parents[1])]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
     assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 3]

@@ -1,0 +1,122 @@
+"""Daemons for tests, forked from a process that has imported tandemd already.
+
+Starting Python and importing takes a daemon most of a second of a CPU, which is more than most
+tests need for everything else. A forked one runs the same `main` with arguments, environment and
+log of its own. How tandemd starts as a program is tested where that matters, and by the demo.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+
+# Read by the loader when a program starts, and by nobody later: each value needs a server.
+_LIBRARIES = "LD_LIBRARY_PATH"
+
+
+class Daemon:
+    """A process; of `subprocess.Popen` it has what tests use."""
+
+    def __init__(self, server, pid):
+        self._server = server
+        self._fd = os.pidfd_open(pid)
+        self.pid = pid
+        self.returncode = None
+
+    def poll(self):
+        return self._ended_within(0)
+
+    def wait(self, timeout=None):
+        code = self._ended_within(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("tandemd", timeout)
+        return code
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._fd, number)
+
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def _ended_within(self, seconds):
+        if self.returncode is None and select.select([self._fd], [], [], seconds)[0]:
+            self.returncode = self._server.ask({"ended": self.pid})
+            os.close(self._fd)
+        return self.returncode
+
+
+class Server:
+    """The process that forks, started for one path of libraries."""
+
+    def __init__(self, libraries):
+        env = {k: v for k, v in os.environ.items() if k != _LIBRARIES}
+        env |= {_LIBRARIES: libraries} if libraries else {}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen([sys.executable, __file__], env=env, text=True, **pipes)
+        self._lock = threading.Lock()
+        atexit.register(self._process.communicate)  # it ends with its input
+
+    def ask(self, order):
+        with self._lock:
+            print(json.dumps(order), file=self._process.stdin, flush=True)
+            return json.loads(self._process.stdout.readline())
+
+
+_servers = {}
+
+
+def start(arguments, *, env, log):
+    """`tandemd ARGUMENTS` with that environment, what it says appended to the file `log`."""
+    libraries = env.get(_LIBRARIES, "")
+    if libraries not in _servers:
+        _servers[libraries] = Server(libraries)
+    server = _servers[libraries]
+    words = [str(word) for word in arguments]
+    return Daemon(server, server.ask({"arguments": words, "env": dict(env), "log": str(log)}))
+
+
+def serve():
+    """Fork a daemon or wait for one, an order a line; in the daemon, its arguments."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "ended" in order:
+            _, status = os.waitpid(order["ended"], 0)
+            answer = os.waitstatus_to_exitcode(status)
+        else:
+            answer = os.fork()
+            if answer == 0:
+                become(order)
+                return order["arguments"]
+        print(answer, flush=True)
+    os._exit(0)
+
+
+def become(order):
+    """What exec would have changed."""
+    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
+    os.environ.clear()
+    os.environ.update(order["env"])
+
+
+if __name__ == "__main__":
+    # What a daemon imports only once it runs, too.
+    import pynvml  # noqa: F401
+
+    from tandemd.__main__ import main
+
+    main(serve())
