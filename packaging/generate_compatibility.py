@@ -15,10 +15,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import gpu_results
@@ -76,18 +77,33 @@ class Workload:
 
     name: str
     part: str | None = None  # None: no program of ours uses it yet
+    rows: tuple[str, ...] = ()  # of the part's, if it is not all of them
 
 
 WORKLOADS = (
     Workload(name="the demo's server and trainers", part="demo"),
     Workload(name="conformance bodies against NVIDIA's driver", part="conformance"),
     Workload(name="random driver programs, bare and managed", part="proof"),
-    Workload(name="PyTorch: eager, streams, CUDA graphs, three allocators", part="tests"),
-    Workload(name="PyTorch: data loaders, tensors between processes", part="tests"),
+    Workload(name="PyTorch: streams, memory that runs out", part="tests"),
     Workload(name="PyTorch: same results with and without", part="same_results"),
-    Workload(name="JAX"),
-    Workload(name="CuPy"),
-    Workload(name="Triton"),
+    *(
+        Workload(name=name, part="workloads", rows=rows)
+        for name, rows in (
+            ("PyTorch: eager", ("eager",)),
+            ("PyTorch: trainers, ResNet-like and transformer", ("vision", "language")),
+            ("PyTorch: CUDA graphs", ("graph",)),
+            ('PyTorch: `torch.compile(mode="reduce-overhead")`', ("compiled",)),
+            ("PyTorch: `expandable_segments:True`", ("expandable_segments",)),
+            ("PyTorch: `backend:cudaMallocAsync`", ("malloc_async",)),
+            ("PyTorch: `tandem run --swappable`", ("swappable",)),
+            ("PyTorch: data loaders by fork and spawn", ("loader_fork", "loader_spawn")),
+            ("PyTorch: tensors between processes", ("between_processes",)),
+            ("JAX", ("jax",)),
+            ("CuPy", ("cupy",)),
+            ("Triton", ("triton",)),
+            ("numba-cuda", ("numba",)),
+        )
+    ),
     Workload(name="vLLM"),
 )
 
@@ -188,9 +204,32 @@ def _gpu_result(workload: Workload) -> str:
         return "not run: no program of ours uses it yet"
     found = gpu_results.newest(workload.part)
     if found is not None:
-        outcome = "**failed**" if "failed" in found.figures else "passed"
-        return f"{outcome}: `bench/results/{found.path.name}`"
+        return f"{_outcome(workload, found.figures)}: `bench/results/{found.path.name}`"
     return f"not run: needs a GPU (`make gpu PART={workload.part}`)"
+
+
+def _outcome(workload: Workload, figures: Mapping[str, Any]) -> str:
+    """Of a part; or, of rows, what each of them says."""
+    if not workload.rows or "rows" not in figures:
+        return "**failed**" if "failed" in figures else "passed"
+    rows: Mapping[str, Mapping[str, Any]] = figures["rows"]
+    return ", ".join(dict.fromkeys(_row(rows.get(name, {})) for name in workload.rows))
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    """In words; not `ok` is also a row that is slower than its limit."""
+    if "ok" not in row:
+        return str(row.get("runs_bare", "not run"))
+    if row["runs_bare"] != "ok":
+        return "fails without Tandem too"
+    if row["runs_managed"] != "ok":
+        return f"**{row['runs_managed']}**"
+    ratio = f", {row['ratio']} of the throughput"
+    return (
+        f"results {row['same_results']}{ratio}"
+        if row["ok"]
+        else (f"**results {row['same_results']}{ratio}**")
+    )
 
 
 if __name__ == "__main__":

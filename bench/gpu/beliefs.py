@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from importlib import import_module
 
 # Parts with beliefs, in the order of the page.
-SETTLING: tuple[str, ...] = ("vmm",)
+SETTLING: tuple[str, ...] = (
+    "vmm",
+    "workloads",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,8 @@ SCALES = {
         server_batch=2,
     ),
 }
+# An iteration takes an H200 a few milliseconds.
+QUICK = replace(SCALES["cuda"], vision_batch=32, language_batch=4)
 
 
 class Block(nn.Module):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu.part import GPU, NO_GPU
+from bench.gpu.tables import is_table, table
 from tandem.demo.place import probe
 
 PACKAGES = ("torch", "cuda-bindings", "grpcio", "protobuf")
@@ -103,7 +104,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _show(figures: Figures, *, depth: int) -> None:
     for name, value in figures.items():
-        if isinstance(value, dict):
+        if is_table(value):
+            print("  " * depth + name)
+            print("\n".join("  " * (depth + 1) + line for line in table(value)))
+        elif isinstance(value, dict):
             print("  " * depth + name)
             _show(value, depth=depth + 1)
         elif not isinstance(value, list):

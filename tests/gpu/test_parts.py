@@ -47,7 +47,7 @@ def test_a_failed_part_stands_beside_the_others(tmp_path, capsys):
     parts = tmp_path / "parts"
     parts.mkdir()
     (parts / "demo.json").write_text('{"ok": true}')
-    (parts / "overhead.failed").write_text('{"failed": 124}')
+    (parts / "workloads.failed").write_text('{"failed": 124}')
     output = tmp_path / "results.json"
     output.write_text('{"tests": {"passed": 4}}')
 
@@ -56,7 +56,7 @@ def test_a_failed_part_stands_beside_the_others(tmp_path, capsys):
     merged = json.loads(output.read_text())
     assert merged["tests"] == {"passed": 4}
     assert merged["demo"]["ok"] is True
-    assert merged["overhead"]["failed"] == 124
+    assert merged["workloads"]["failed"] == 124
     assert "124" in capsys.readouterr().out
 
 

@@ -1,0 +1,30 @@
+"""Runs one program to its end: `python -m bench.gpu.programs NAME cuda|cpu [ITERATIONS]`.
+
+Each iteration is marked (`tandem.step`). The digest goes to stdout, where it ran to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import tandem
+from bench.gpu.programs import ENVIRONMENT, SOURCES, digest_of, load
+
+
+def main() -> None:
+    """Compute and print."""
+    name, device, *more = sys.argv[1:]
+    for variable, value in ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    made = load(name)(device)
+    for number in range(int(more[0]) if more else SOURCES[name].iterations):
+        made.step()
+        tandem.step(number)
+    print(f"digest {digest_of(made)}")
+    print(f"managed: {tandem.is_managed()}", file=sys.stderr)
+    made.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""A program of CuPy."""
+
+from __future__ import annotations
+
+import cupy
+
+from bench.gpu.programs import SEED, Made
+
+SIDE = 512
+ROUNDS = 100  # an iteration
+
+SCALE = r"""
+extern "C" __global__ void scale(float* x, float by, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = x[i] * by;
+}
+"""
+
+
+def compute(device: str) -> Made:
+    """Elementwise kernels, one of our own, and products of matrices."""
+    del device
+    cupy.random.seed(SEED)
+    x = cupy.random.standard_normal((SIDE, SIDE), dtype=cupy.float32)
+    scale = cupy.RawKernel(SCALE, "scale")
+    blocks = -(-x.size // 256)
+
+    def step() -> None:
+        nonlocal x
+        for _ in range(ROUNDS):
+            x = cupy.tanh(x @ x + 1)
+            scale((blocks,), (256,), (x, cupy.float32(1 / SIDE), x.size))
+        cupy.cuda.get_current_stream().synchronize()
+
+    return Made(step=step, state=lambda: [cupy.asnumpy(x).tobytes()])

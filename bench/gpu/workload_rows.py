@@ -1,0 +1,115 @@
+"""What the processes of a workload said, joined into a row of the part `workloads`. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+BARE, MANAGED, OBSERVED = "bare", "managed", "observed"
+OK, NOT_RUN = "ok", "not run"
+SAME, DIFFERENT, NOT_REPEATABLE = "same", "different", "not repeatable alone"
+UNMANAGED = "ran unshared"
+COLUMNS = (
+    "runs_bare",
+    "runs_managed",
+    "same_results",
+    "bare_per_s",
+    "ratio",
+    "ratio_observed",
+    "noise",
+    "start_bare_s",
+    "start_managed_s",
+)
+LINE = 160  # characters of an error that are kept
+
+Row = dict[str, object]
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One process: how far it came, and what it said."""
+
+    error: str = ""  # its last words; empty: it did all it was told and ended well
+    start_s: float | None = None  # from its start to the end of its first iteration
+    digest: str = ""
+    is_managed: bool = False
+    rates: list[float] = field(default_factory=list)  # iterations a second, by round
+
+
+def not_run(reason: str) -> Row:
+    """The row of a workload that was not tried."""
+    row: Row = dict.fromkeys(COLUMNS, NOT_RUN)
+    return row | {"runs_bare": f"{NOT_RUN}: {reason}"}
+
+
+def row_of(
+    runs: Mapping[str, Run], *, again: str = "", limit: float | None = None, on_gpu: bool = True
+) -> Row:
+    """The figures. `again` is the digest of a second bare run, where digests differ.
+
+    `limit` is the lowest ratio that is accepted, on a GPU. Where the program fails without Tandem
+    too, nothing is held against it.
+    """
+    bare, managed, observed = (runs[mode] for mode in (BARE, MANAGED, OBSERVED))
+    ratio = ratio_of(managed.rates, bare.rates)
+    row: Row = {
+        "runs_bare": _runs(bare),
+        "runs_managed": _runs(managed, should_be_managed=on_gpu),
+        "same_results": verdict(bare.digest, [managed.digest, observed.digest], again),
+        "bare_per_s": _figure(statistics.median(bare.rates) if bare.rates else None),
+        "ratio": _figure(ratio),
+        "ratio_observed": _figure(ratio_of(observed.rates, bare.rates)),
+        "noise": _figure(noise_of(bare.rates)),
+        "start_bare_s": _figure(bare.start_s),
+        "start_managed_s": _figure(managed.start_s),
+    }
+    if observed.error:
+        row["ratio_observed"] = f"error: {observed.error[-LINE:]}"
+    if limit is not None:
+        row["limit"] = limit
+    row["ok"] = row["runs_bare"] != OK or (
+        row["runs_managed"] == OK
+        and row["same_results"] in (SAME, NOT_REPEATABLE)
+        and (not on_gpu or limit is None or (ratio is not None and ratio >= limit))
+    )
+    return row
+
+
+def verdict(bare: str, others: Sequence[str], again: str = "") -> str:
+    """What digests say together; an empty one is of a run that did not get there."""
+    told = [other for other in others if other]
+    if not bare or not told:
+        return NOT_RUN
+    if all(other == bare for other in told):
+        return SAME
+    return NOT_REPEATABLE if again and again != bare else DIFFERENT
+
+
+def needs_another(runs: Mapping[str, Run]) -> bool:
+    """Whether only a second bare run can tell if results differ because of Tandem."""
+    others = [runs[mode].digest for mode in (MANAGED, OBSERVED)]
+    return verdict(runs[BARE].digest, others) == DIFFERENT
+
+
+def ratio_of(rates: Sequence[float], bare: Sequence[float]) -> float | None:
+    """The median over the rounds, each against the bare one beside it; None: there is none."""
+    pairs = list(zip(rates, bare, strict=False))
+    return statistics.median(rate / base for rate, base in pairs) if pairs else None
+
+
+def noise_of(rates: Sequence[float]) -> float | None:
+    """How far the rounds of a process lie apart, of their median."""
+    if not rates:
+        return None
+    return (max(rates) - min(rates)) / statistics.median(rates)
+
+
+def _runs(run: Run, *, should_be_managed: bool = False) -> str:
+    if run.error:
+        return f"error: {run.error[-LINE:]}"
+    return UNMANAGED if should_be_managed and not run.is_managed else OK
+
+
+def _figure(value: float | None) -> float | str:
+    return NOT_RUN if value is None else float(f"{value:.4g}")
