@@ -52,6 +52,12 @@ class Json {
     for (const double value : values) list += (list.empty() ? "" : ", ") + text("%.9g", value);
     return raw(name, "[" + list + "]");
   }
+  // All digits, as times of the device in ns need them.
+  Json& add(const char* name, const std::vector<uint64_t>& values) {
+    std::string list;
+    for (const uint64_t value : values) list += (list.empty() ? "" : ", ") + std::to_string(value);
+    return raw(name, "[" + list + "]");
+  }
   std::string str() const { return "{" + fields_ + "}"; }
   // As a line of its own, at once: somebody waits for it.
   void print() const {

@@ -1,0 +1,109 @@
+// Sets of SMs, as the shim makes them: groups of one split of all SMs, and green contexts over these.
+#pragma once
+
+#include "facts.h"
+
+inline CUdevResource all_sms() {
+  CUdevResource all = {};
+  check(DRIVER(cuDeviceGetDevResource, "cuDeviceGetDevResource")(0, &all, CU_DEV_RESOURCE_TYPE_SM),
+        "cuDeviceGetDevResource");
+  return all;
+}
+
+struct Split {
+  CUresult result;
+  std::vector<CUdevResource> groups;
+  unsigned rest_sms = 0;
+};
+
+// As many groups of at least so many SMs as there are, or `most` of them.
+inline Split split_sms(unsigned least, unsigned flags = 0, unsigned most = UINT32_MAX) {
+  static auto* const split = DRIVER(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount");
+  const CUdevResource all = all_sms();
+  CUdevResource rest = {};
+  Split found;
+  unsigned count = 0;
+  found.result = split(nullptr, &count, &all, nullptr, flags, least);
+  if (found.result != CUDA_SUCCESS) return found;
+  count = std::min(count, most);
+  found.groups.resize(count);
+  found.result = split(found.groups.data(), &count, &all, &rest, flags, least);
+  found.groups.resize(found.result == CUDA_SUCCESS ? count : 0);
+  if (rest.type == CU_DEV_RESOURCE_TYPE_SM) found.rest_sms = rest.sm.smCount;
+  return found;
+}
+
+// A green context over groups side by side, with a stream. `result`: of the first call that failed.
+struct Green {
+  CUgreenCtx green = nullptr;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUresult result;
+  double create_us = 0, stream_us = 0;
+
+  Green(CUdevResource* groups, unsigned count) {
+    CUdevResourceDesc description = nullptr;
+    result = DRIVER(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc")(&description, groups, count);
+    if (result != CUDA_SUCCESS) return;
+    const auto create = DRIVER(cuGreenCtxCreate, "cuGreenCtxCreate");
+    const auto make_stream = DRIVER(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate");
+    uint64_t start_ns = now_ns();
+    result = create(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+    create_us = (double)(now_ns() - start_ns) / 1e3;
+    if (result != CUDA_SUCCESS) return;
+    result = DRIVER(cuCtxFromGreenCtx, "cuCtxFromGreenCtx")(&context, green);
+    if (result != CUDA_SUCCESS) return;
+    start_ns = now_ns();
+    result = make_stream(&stream, green, CU_STREAM_NON_BLOCKING, 0);
+    stream_us = (double)(now_ns() - start_ns) / 1e3;
+  }
+  // Us that it takes; its stream first.
+  double destroy() {
+    const uint64_t start_ns = now_ns();
+    if (stream != nullptr) check(DRIVER(cuStreamDestroy_v2, "cuStreamDestroy")(stream), "stream");
+    if (green != nullptr) check(DRIVER(cuGreenCtxDestroy, "cuGreenCtxDestroy")(green), "green");
+    return (double)(now_ns() - start_ns) / 1e3;
+  }
+};
+
+// The SMs that blocks of a kernel ran on, by sm_sets.cu.
+class Where {
+ public:
+  static constexpr unsigned kBlocks = 4096;
+
+  explicit Where(CUmodule module) {
+    check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&function_, module, "where"), "where");
+    check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen_, kBlocks * sizeof(unsigned)), "cuMemAlloc");
+  }
+  CUfunction function() const { return function_; }
+  // Without waiting; by another handle of the same kernel if it is given.
+  CUresult launch(CUstream stream, CUfunction other = nullptr) {
+    unsigned long long stay_ns = 2000;
+    void* parameters[] = {&seen_, &stay_ns};
+    return DRIVER(cuLaunchKernel, "cuLaunchKernel")(other != nullptr ? other : function_, kBlocks, 1,
+                                                    1, 32, 1, 1, 0, stream, parameters, nullptr);
+  }
+  void forget() {
+    check(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)), "memset");
+    check(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
+  }
+  // Sorted, each once; after everything in the stream. Empty: it failed.
+  std::vector<uint64_t> seen(CUstream stream) {
+    std::vector<unsigned> all(kBlocks);
+    if (DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream) != CUDA_SUCCESS) return {};
+    check(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(all.data(), seen_, kBlocks * sizeof all[0]), "copy");
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    if (!all.empty() && all.back() == UINT32_MAX) all.pop_back();
+    return std::vector<uint64_t>(all.begin(), all.end());
+  }
+  std::vector<uint64_t> run(CUstream stream) {
+    forget();
+    check(launch(stream), "launch");
+    return seen(stream);
+  }
+
+ private:
+  CUfunction function_;
+  CUdeviceptr seen_ = 0;
+};

@@ -1,0 +1,142 @@
+// What sets of SMs are: which SMs are in them, and when they run. Says `ready`, then each line of stdin
+// has the action done.
+//
+//   sm_sets IMAGE split                  how the SMs of the device can be divided
+//   sm_sets IMAGE ids                    the SMs that each group of the smallest split runs on
+//   sm_sets IMAGE seen                   the SMs that a process has without sets
+//   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
+#include "green.h"
+#include "talk.h"
+
+namespace {
+
+Json about_split(unsigned least, unsigned flags) {
+  const Split split = split_sms(least, flags);
+  Json found;
+  found.add("result", name_of(split.result));
+  found.add("groups", (uint64_t)split.groups.size());
+  found.add("group_sms", (uint64_t)(split.groups.empty() ? 0 : split.groups[0].sm.smCount));
+  return found.add("rest_sms", (uint64_t)split.rest_sms);
+}
+
+void split() {
+  Json found = event("result");
+  found.add("sms", (uint64_t)all_sms().sm.smCount);
+  for (const unsigned least : {1, 2, 4, 8, 10, 16, 24, 32, 64, 66})
+    found.add(("least_" + std::to_string(least)).c_str(), about_split(least, 0));
+  found.add("least_1_uncoscheduled", about_split(1, CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING));
+  found.add("least_1_clusters", about_split(1, CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE));
+  Split smallest = split_sms(1);
+  if (smallest.groups.size() >= 4) {
+    // Groups that do not lie side by side: the shim never needs them.
+    CUdevResource apart[] = {smallest.groups[0], smallest.groups[2]};
+    Green green(apart, 2);
+    found.add("apart", name_of(green.result));
+    green.destroy();
+  }
+  found.print();
+}
+
+void ids(CUmodule module) {
+  Split smallest = split_sms(1);
+  check(smallest.result, "split");
+  Where where(module);
+  Json found = event("result"), lists;
+  for (size_t i = 0; i < smallest.groups.size(); i++) {
+    Green green(&smallest.groups[i], 1);
+    check(green.result, "green context");
+    lists.add(std::to_string(i).c_str(), where.run(green.stream));
+    green.destroy();
+  }
+  found.add("groups", lists).print();
+}
+
+void seen(CUmodule module) {
+  Where where(module);
+  int count = 0;
+  CUdevice device;
+  check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
+  check(DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute")(
+            &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
+        "attribute");
+  const std::vector<uint64_t> sms = where.run(nullptr);
+  event("result")
+      .add("attribute_sms", (uint64_t)count)
+      .add("resource_sms", (uint64_t)all_sms().sm.smCount)
+      .add("smallest_groups", (uint64_t)split_sms(1).groups.size())
+      .add("seen", (uint64_t)sms.size())
+      .add("sms", sms)
+      .print();
+}
+
+// Kernels one after the other; the spans in which their first block ran.
+void overlap(CUmodule module, CUstream stream, unsigned blocks, unsigned long long run_ns) {
+  constexpr unsigned kKernels = 20, kMost = 64;
+  CUfunction stamp;
+  CUdeviceptr spans;
+  const size_t words = 1 + 2 * kMost;
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&stamp, module, "stamp"), "stamp");
+  check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&spans, kKernels * words * 8), "cuMemAlloc");
+  check(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(spans, 0, kKernels * words * 8), "cuMemsetD8");
+  check(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
+  event("ready").print();
+  if (!next_order()) return;
+  for (unsigned i = 0; i < kKernels; i++) {
+    CUdeviceptr own = spans + i * words * 8;
+    unsigned most = kMost;
+    unsigned long long jump_ns = 20000;
+    void* parameters[] = {&own, &most, &run_ns, &jump_ns};
+    check(DRIVER(cuLaunchKernel, "cuLaunchKernel")(stamp, blocks, 1, 1, 32, 1, 1, 0, stream,
+                                                   parameters, nullptr),
+          "launch");
+  }
+  check(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "synchronize");
+  std::vector<uint64_t> all(kKernels * words), flat;
+  check(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(all.data(), spans, all.size() * 8), "copy");
+  for (unsigned i = 0; i < kKernels; i++) {
+    const uint64_t* own = &all[i * words];
+    flat.insert(flat.end(), own + 1, own + 1 + 2 * std::min<uint64_t>(own[0], kMost));
+  }
+  event("result").add("kernels", (uint64_t)kKernels).add("spans", flat).print();
+}
+
+int overlap(CUmodule module, const std::string& half, unsigned long long run_ns) {
+  if (half == "all") {
+    CUstream stream;
+    check(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING), "stream");
+    overlap(module, stream, all_sms().sm.smCount, run_ns);
+    return 0;
+  }
+  Split split = split_sms(1);
+  const size_t middle = split.groups.size() / 2;
+  const size_t first = half == "0" ? 0 : middle;
+  const size_t count = half == "0" ? middle : split.groups.size() - middle;
+  if (middle == 0) check(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "two groups");
+  Green green(&split.groups[first], (unsigned)count);
+  check(green.result, "green context");
+  overlap(module, green.stream, (unsigned)count * split.groups[first].sm.smCount, run_ns);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const std::string action = argv[2];
+  const CUmodule module = make_module(argv[1]);
+  if (action == "overlap" && argc == 5)
+    return overlap(module, argv[3], strtoull(argv[4], nullptr, 10));
+  event("ready").print();
+  while (next_order()) {
+    if (action == "split") {
+      split();
+    } else if (action == "ids") {
+      ids(module);
+    } else if (action == "seen") {
+      seen(module);
+    } else {
+      return 2;
+    }
+  }
+  return 0;
+}
