@@ -34,6 +34,7 @@ class Bench:
     where: str  # of WHERE
     place: Place
     folder: Path
+    keep: Path  # for files that stay beside the results; made by the part that has some
     work: Work | None  # of the demo's programs
 
     def seconds(self, wanted: float) -> float:
@@ -67,9 +68,11 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--where", choices=WHERE, default=GPU)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--keep", type=Path, help="folder of other files (that of --out)")
     arguments = parser.parse_args()
+    keep = arguments.keep or arguments.out.parent
     try:
-        with bench(where=arguments.where) as it:
+        with bench(where=arguments.where, keep=keep) as it:
             figures = measure(it)
     except WorkerError as failure:
         figures = {"error": str(failure), "ok": False}
@@ -79,7 +82,7 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
 
 
 @contextmanager
-def bench(*, where: str) -> Iterator[Bench]:
+def bench(*, where: str, keep: Path) -> Iterator[Bench]:
     """Find the device. Anything but an NVIDIA GPU is an error, unless this is a dry run.
 
     Raises:
@@ -91,7 +94,7 @@ def bench(*, where: str) -> Iterator[Bench]:
         if where == GPU and place.kind != "nvidia":
             sys.exit(NO_GPU)
         work = _work(place, folder) if where == SOFTWARE else None
-        yield Bench(where=where, place=place, folder=folder, work=work)
+        yield Bench(where=where, place=place, folder=folder, keep=keep, work=work)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -12,7 +12,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
-parts="tests conformance proof demo calls swap same_results colocation vmm sm_sets workloads"
+parts="tests conformance proof demo calls swap same_results colocation vmm sm_sets workloads traces"
 PYTHON="${PYTHON:-python3}"
 PART="${PART:-}"; PART="${PART//,/ }"
 case "${DRY:-}" in
@@ -63,7 +63,7 @@ for part in ${PART:-$parts}; do
   echo "== $part"
   begin=$SECONDS
   "$PYTHON" -m bench.gpu.limit "${LIMIT:-480}" \
-    "$PYTHON" -m "bench.gpu.$part" --where "$where" --out "$scratch/parts/$part.json"
+    "$PYTHON" -m "bench.gpu.$part" --where "$where" --out "$scratch/parts/$part.json" --keep "$OUT/$label"
   code=$?
   echo "-- $part: code $code after $((SECONDS - begin)) s"
   if [ "$code" -ne 0 ]; then

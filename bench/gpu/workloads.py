@@ -165,7 +165,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     rows: dict[str, Row] = {}
     for name, workload in WORKLOADS.items():
         begin_s = time.monotonic()
-        reason = why_not(bench, workload)
+        reason = why_not(bench, workload.program)
         if not reason and begin_s > end_s:
             reason = "no time was left"
         rows[name] = not_run(reason) if reason else _measured(bench, name, workload)
@@ -180,9 +180,9 @@ def told(row: Row) -> list[tuple[str, object]]:
     return [(name, value) for name, value in row.items() if value != NOT_RUN]
 
 
-def why_not(bench: Bench, workload: Workload) -> str:
-    """Why the workload cannot run here; empty: it can."""
-    source = SOURCES[workload.program]
+def why_not(bench: Bench, program: str) -> str:
+    """Why one of programs.SOURCES cannot run here; empty: it can."""
+    source = SOURCES[program]
     is_drivers = source.module == "by_driver"
     if bench.where == SOFTWARE and not is_drivers:
         return "the software GPU runs programs of the driver API only"
