@@ -13,6 +13,7 @@ from importlib import import_module
 
 # Parts with beliefs, in the order of the page.
 SETTLING: tuple[str, ...] = (
+    "markers",
     "vmm",
     "sm_sets",
     "workloads",
