@@ -14,6 +14,7 @@ from importlib import import_module
 # Parts with beliefs, in the order of the page.
 SETTLING: tuple[str, ...] = (
     "markers",
+    "windows",
     "vmm",
     "sm_sets",
     "workloads",

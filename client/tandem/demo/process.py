@@ -47,10 +47,14 @@ class Worker:
 
     def go(self) -> None:
         """Let a worker begin that waits for the real clock's start."""
+        self.tell("go")
+
+    def tell(self, line: str) -> None:
+        """Give an order, to a worker that takes such."""
         if self._process.stdin is None:
             return
         with contextlib.suppress(BrokenPipeError):  # it has ended: `wait_for` says how
-            self._process.stdin.write(b"go\n")
+            self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
 
     def wait_for(self, event: str, *, deadline_s: float, done: int = 0) -> Message:
