@@ -18,6 +18,7 @@ SETTLING: tuple[str, ...] = (
     "vmm",
     "sm_sets",
     "workloads",
+    "frameworks",
 )
 
 

@@ -15,6 +15,7 @@ from tandem.demo.process import Message, Worker, WorkerError
 
 HERE = Path(__file__).parent / "facts"
 DRIVER = HERE.parents[1]  # of driver.h
+SHIM = HERE.parents[2] / "shim"
 
 
 def program(bench: Bench, name: str) -> Path:
@@ -23,15 +24,29 @@ def program(bench: Bench, name: str) -> Path:
     Raises:
         WorkerError: the compiler refuses it; its words are in the text.
     """
-    output = bench.folder / name
+    return _compiled(bench.folder / name, [HERE / f"{name}.cpp"], [])
+
+
+def preloaded(bench: Bench, name: str) -> Path:
+    """facts/<name>.cpp as a library that takes the place of dlsym, compiled once a run.
+
+    Raises:
+        WorkerError: the compiler refuses it; its words are in the text.
+    """
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", f"-I{SHIM}"]
+    sources = [HERE / f"{name}.cpp", SHIM / "dlsym.cpp"]
+    return _compiled(bench.folder / f"{name}.so", sources, options)
+
+
+def _compiled(output: Path, sources: Sequence[Path], options: Sequence[str]) -> Path:
     if output.exists():
         return output
-    command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", f"-I{DRIVER}", f"-I{HERE}"]
+    command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", f"-I{DRIVER}", f"-I{HERE}", *options]
     command += ["-isystem", str(ninja_build.cuda_include()), "-D__CUDA_API_VERSION_INTERNAL"]
-    command += [str(HERE / f"{name}.cpp"), "-o", str(output), "-ldl", "-pthread"]
+    command += [*map(str, sources), "-o", str(output), "-ldl", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise WorkerError(f"{name}.cpp does not compile:\n{done.stderr[-2000:]}")
+        raise WorkerError(f"{sources[0].name} does not compile:\n{done.stderr[-2000:]}")
     return output
 
 
