@@ -14,11 +14,12 @@ from bench.gpu.beliefs import Belief
 from bench.gpu.marker_costs import costs, pairs, verdict
 from bench.gpu.mps import mps
 from bench.gpu.native import ask, devices, kernels, program
-from bench.gpu.part import GPU, Bench, main, say
+from bench.gpu.part import GPU, Bench, main
+from bench.gpu.questions import answered
 from tandem.demo.place import Place
-from tandem.demo.process import Message, WorkerError
+from tandem.demo.process import Message
 
-DEADLINE_S = 40.0
+DEADLINE_S = 25.0
 KERNEL_US = {"delay": 50, "pair": 20}
 HOLD_US = 4000  # longer than it takes to submit a run
 SIZES = {  # on a GPU, elsewhere
@@ -148,9 +149,9 @@ def measure(bench: Bench) -> dict[str, Any]:
     figures["bare"] = _arm(bench, bench.place, image, "bare")
     with mps(bench) as (place, why):
         figures["mps"] = {"why_not": why} if place is None else _arm(bench, place, image, "mps")
-    figures["verdict"] = _attempt(lambda: verdict(figures["bare"]["cost"]["kernels"]))
-    answered = not any("error" in found for found in _answers(figures))
-    return {**figures, "ok": answered or bench.where != GPU}
+    figures["verdict"] = answered("verdict", lambda: verdict(figures["bare"]["cost"]["kernels"]))
+    failed = any("error" in found for found in _answers(figures))
+    return {**figures, "ok": not failed or bench.where != GPU}
 
 
 def _answers(figures: Mapping[str, Any]) -> list[Message]:
@@ -176,19 +177,7 @@ def _arm(bench: Bench, place: Place, image: Path, arm: str) -> dict[str, Any]:
         "pair": lambda: pairs(said("marker_pair", pair_count, rounds, KERNEL_US["pair"])),
         "capture": lambda: said("marker_capture"),
     }
-    figures = {}
-    for name, question in questions.items():
-        figures[name] = _attempt(question)
-        say(f"{arm} {name}: {figures[name].get('error', 'answered')}")
-    return figures
-
-
-def _attempt(question: Callable[[], Message]) -> Message:
-    """What it says, or why it says nothing: the others go on."""
-    try:
-        return question()
-    except (WorkerError, LookupError) as failure:  # LookupError: what it builds on failed
-        return {"error": f"{type(failure).__name__}: {failure}"}
+    return {name: answered(f"{arm} {name}", question) for name, question in questions.items()}
 
 
 def _cost(said: Message) -> Message:

@@ -9,50 +9,26 @@ switches can be told; for these, both also launch as fast as they can.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import replace
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any
 
 from bench.gpu.beliefs import Belief
 from bench.gpu.mps import PRIORITY, mps
-from bench.gpu.native import devices, kernels, program, talking
-from bench.gpu.part import GPU, SERVER_LOAD, Bench, main, say
+from bench.gpu.native import kernels
+from bench.gpu.part import GPU, Bench, main, say
+from bench.gpu.questions import FAILURES
 from bench.gpu.windows_figures import Told, both_figures, server_figures, together, verdict
-from bench.gpu.windows_rows import Timeline, read_rows
-from tandem.demo.place import Place
-from tandem.demo.process import Message, Worker, WorkerError
+from bench.gpu.windows_pair import DEPTHS, LENGTHS, SERVER, TRAINER, Arm, Pair, pair_of
 
-UP_S, ORDER_S = 60.0, 30.0
-LEAD_NS = 10_000_000  # both have their orders by then
-SERVER, TRAINER = "server", "trainer"
-LENGTHS = ("short", "long")
-DEPTHS = {"depth1": 1, "depth4": 4, "depth16": 16, "none": 1024}
-GAP_US = 50.0 / SERVER_LOAD
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How long kernels last and are measured. Off a GPU only to see that it works."""
-
-    server_us: float = 50
-    lengths_us: tuple[float, float] = (200, 5000)
-    # Of as many blocks as the device holds at a time: in real programs blocks end all the while.
-    waves: tuple[int, int] = (4, 100)
-    seconds: float = 2.5
-    alone_s: float = 1.2
-    most_queued_us: float = 250_000  # of the trainer's work: all is waited for at the end
-
-
-SMALL = Sizes(
-    server_us=400,
-    lengths_us=(800, 4000),
-    waves=(2, 8),
-    seconds=0.06,
-    alone_s=0.05,
-    most_queued_us=40_000,
+PATIENCE = 4  # failures of an arm: each may have cost a deadline
+PART_S = 330.0  # no step begins later, so that what was found is written in time
+ALONE, BOTH = "alone", "both"
+STEPS = (
+    (SERVER, ALONE),
+    *((length, name) for length in LENGTHS for name in (ALONE, *DEPTHS)),
+    *((BOTH, length) for length in LENGTHS),
 )
 
 _TURNS = "csrc/softgpu/device/turns.h"
@@ -117,176 +93,103 @@ BELIEFS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """How two processes share the device."""
-
-    name: str
-    place: Place
-    priorities: tuple[str, str] = ("normal", "normal")  # of the server's stream, the trainer's
-    of_trainer: Mapping[str, str]  # added to its environment
-
-
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every arm by itself: one that fails is named, with what it had found."""
+    """Every arm, and every step of it, by itself: those that fail are named."""
+    end_s = time.monotonic() + PART_S
     image = kernels(bench, "work")
     figures: dict[str, Any] = {"mode": bench.place.mode}
-    time_arm = Arm(name="time", place=bench.place, of_trainer={})
-    for arm in (
-        time_arm,
-        replace(time_arm, name="priorities", priorities=("greatest", "least")),
-    ):
-        figures[arm.name] = _arm(bench, arm, image)
+    slices = Arm(name="time", place=bench.place, of_trainer={})
+    for arm in (slices, replace(slices, name="priorities", priorities=("greatest", "least"))):
+        figures[arm.name] = _arm(bench, arm, image, end_s)
     with mps(bench) as (place, why):
-        names = {"mps": {}, "mps_priority": {PRIORITY: "1"}}
-        for name, added in names.items():
+        for name, added in {"mps": {}, "mps_priority": {PRIORITY: "1"}}.items():
             if place is None:
                 figures[name] = {"why_not": why}
                 continue
-            figures[name] = _arm(bench, Arm(name=name, place=place, of_trainer=added), image)
+            arm = Arm(name=name, place=place, of_trainer=added)
+            figures[name] = _arm(bench, arm, image, end_s)
     arms = {name: found for name, found in figures.items() if isinstance(found, dict)}
-    failed = [name for name, found in arms.items() if "error" in found]
+    failed = [name for name, found in arms.items() if found.get("failed")]
     return {**figures, "verdict": verdict(arms), "ok": not failed or bench.where != GPU}
 
 
-def _arm(bench: Bench, arm: Arm, image: Path) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    try:
-        with _pair(bench, arm, image) as pair:
-            _measure_arm(pair, figures)
-            pair.end()
-    except WorkerError as failure:
-        figures["error"] = str(failure)
-    ratio = figures.get("short", {}).get("depth1", {}).get("p99_ratio")
-    say(f"{arm.name}: {figures.get('error', f'p99 x {ratio} at depth 1')}")
-    return figures
+def _arm(bench: Bench, arm: Arm, image: Path, end_s: float) -> dict[str, Any]:
+    """Its figures. A step that failed is tried once more, with new programs."""
+    measured = Measured()
+    failures: list[tuple[str, str]] = []  # a step, and why
+    left = deque(STEPS)
+    while left and len(failures) < PATIENCE and time.monotonic() < end_s:
+        try:
+            with pair_of(bench, arm, image) as pair:
+                while left and time.monotonic() < end_s:
+                    measured.take(pair, *left[0])
+                    left.popleft()
+        except FAILURES as failure:
+            name = ".".join(left[0]) if left else "end"
+            if name in dict(failures):
+                left.popleft()
+            failures.append((name, f"{type(failure).__name__}: {failure}"[-600:]))
+    reasons = dict(failures)
+    names = [".".join(step) for step in STEPS if step[1] not in measured.figures[step[0]]]
+    failed = {name: reasons.get(name, "not begun") for name in names}
+    say(f"{arm.name}: {measured.at_depth_1()}; failed: {failed or 'nothing'}")
+    return {
+        **measured.figures,
+        "failed": failed,
+        "failures": [f"{n}: {why}" for n, why in failures],
+    }
 
 
-def _measure_arm(pair: Pair, figures: dict[str, Any]) -> None:
-    sizes = pair.sizes
-    alone = pair.run({SERVER: pair.open_loop()}, sizes.seconds)[SERVER]
-    figures["server_alone"] = server_figures(alone)
-    figures["kernels_us"] = pair.kernel_us
-    figures["device_clock"] = pair.clock
-    for length in LENGTHS:
-        trainer = pair.closed_loop(length, DEPTHS["none"])
-        own = pair.run({TRAINER: trainer}, sizes.alone_s)[TRAINER]
-        figures[length] = {
-            "alone_kernels_per_s": round(own.rate_per_s, 2),
-        }
-        for name, depth in DEPTHS.items():
-            orders = {SERVER: pair.open_loop(), TRAINER: pair.closed_loop(length, depth)}
-            told = pair.run(orders, sizes.seconds)
-            figures[length][name] = together(told[SERVER], told[TRAINER], alone, own)
-    figures["both"] = {}
-    for length in LENGTHS:
-        limit = DEPTHS["depth16"]
+class Measured:
+    """The figures of an arm as they come: each alone first, which the others are set against."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {name: {} for name in (SERVER, *LENGTHS, BOTH)}
+        self._server: Told | None = None
+        self._trainers: dict[str, Told] = {}
+
+    def take(self, pair: Pair, group: str, name: str) -> None:
+        """One of STEPS."""
+        if group == SERVER:
+            found = self._server_alone(pair)
+        elif group == BOTH:
+            found = self._both(pair, name)
+        elif name == ALONE:
+            found = self._trainer_alone(pair, group)
+        else:
+            found = self._together(pair, group, name)
+        self.figures[group][name] = found
+
+    def at_depth_1(self) -> str:
+        """What the verdict looks at, for who watches."""
+        return f"p99 x {self.figures['short'].get('depth1', {}).get('p99_ratio')} at depth 1"
+
+    def _server_alone(self, pair: Pair) -> dict[str, Any]:
+        self._server = pair.run({SERVER: pair.open_loop()}, pair.sizes.seconds)[SERVER]
+        self.figures |= {"kernels_us": pair.kernel_us, "device_clock": pair.clock}
+        return server_figures(self._server)
+
+    def _trainer_alone(self, pair: Pair, length: str) -> dict[str, Any]:
+        order = pair.closed_loop(length, DEPTHS["none"])
+        told = pair.run({TRAINER: order}, pair.sizes.alone_s)[TRAINER]
+        self._trainers[length] = told
+        return {"kernels_per_s": round(told.rate_per_s, 2)}
+
+    def _together(self, pair: Pair, length: str, depth: str) -> dict[str, Any]:
         orders = {
-            SERVER: pair.closed_loop(SERVER, limit),
-            TRAINER: pair.closed_loop(length, limit),
+            SERVER: pair.open_loop(),
+            TRAINER: pair.closed_loop(length, DEPTHS[depth]),
         }
-        told = pair.run(orders, sizes.alone_s)
-        figures["both"][length] = both_figures(told[SERVER], told[TRAINER])
+        told = pair.run(orders, pair.sizes.seconds)
+        return together(told[SERVER], told[TRAINER], self._server, self._trainers.get(length))
 
-
-@contextmanager
-def _pair(bench: Bench, arm: Arm, image: Path) -> Iterator[Pair]:
-    folder = bench.folder / arm.name
-    env = devices(arm.place, folder / "gpu")
-    with ExitStack() as stack:
-        workers = {}
-        for role, priority in zip((SERVER, TRAINER), arm.priorities, strict=True):
-            own = {**env, **(arm.of_trainer if role == TRAINER else {})}
-            command: list[str | Path] = [program(bench, "windows"), image, priority]
-            workers[role] = stack.enter_context(talking(role, command, own, folder))
-        up = {role: worker.wait_for("up", deadline_s=UP_S) for role, worker in workers.items()}
-        sizes = Sizes() if bench.where == GPU else SMALL
-        yield Pair(sizes, workers, up[SERVER], folder)
-
-
-class Pair:
-    """The two programs of an arm, which live through all of it."""
-
-    def __init__(
-        self, sizes: Sizes, workers: Mapping[str, Worker], up: Message, folder: Path
-    ) -> None:
-        """Calibrates the kernels, while nothing else runs."""
-        self.sizes = sizes
-        self._workers, self._folder = workers, folder
-        path = folder / "gpu" / "timeline.jsonl"
-        self._timeline = Timeline(path) if path.exists() else None
-        self._shapes: dict[str, str] = {}
-        self.kernel_us: dict[str, float] = {}
-        told = self._compared(SERVER)
-        self.clock = {"in_kernels": told["has_device_clock"], "step_ns": told["step_ns"]}
-        sms, held = int(up["sms"]), max(1, int(up["threads_per_sm"]) // 1024)
-        self._calibrate(SERVER, SERVER, f"{sms} 256", sizes.server_us)
-        for length, waves, us in zip(LENGTHS, sizes.waves, sizes.lengths_us, strict=True):
-            self._calibrate(TRAINER, length, f"{sms * held * waves} 1024", us)
-
-    def open_loop(self) -> str:
-        """The server's order: arrivals by chance."""
-        gap_us = GAP_US * self.sizes.server_us / 50
-        return f"{self._shapes[SERVER]} {DEPTHS['none']} {gap_us * 1e3:.0f}"
-
-    def closed_loop(self, shape: str, depth: int) -> str:
-        """An order to have as many submitted all the while, in reason."""
-        most = max(DEPTHS["depth16"], int(self.sizes.most_queued_us / self.kernel_us[shape]))
-        return f"{self._shapes[shape]} {min(depth, most)} 0"
-
-    def run(self, orders: Mapping[str, str], seconds: float) -> dict[str, Told]:
-        """Let them all begin together."""
-        if self._timeline:
-            self._timeline.new()  # what came before is nobody's
-        compared = {role: self._compared(role) for role in orders}
-        begin_ns = time.monotonic_ns() + LEAD_NS
-        end_ns = begin_ns + int(seconds * 1e9)
-        for role, order in orders.items():
-            path = self._folder / f"{role}.rows"
-            self._workers[role].tell(f"run {order} {begin_ns} {end_ns} {path}")
-        said = {
-            role: self._workers[role].wait_for("ran", deadline_s=seconds + ORDER_S)
-            for role in orders
+    def _both(self, pair: Pair, length: str) -> dict[str, Any]:
+        orders = {
+            SERVER: pair.closed_loop(SERVER, DEPTHS["depth16"]),
+            TRAINER: pair.closed_loop(length, DEPTHS["depth16"]),
         }
-        told = {
-            role: self._told(role, {**compared[role], **message}, seconds)
-            for role, message in said.items()
-        }
-        if self._timeline:
-            ended = self._timeline.new()
-            pids = {role: self._workers[role].pid for role in told}
-            told = {r: replace(t, kernels=ended.get(pids[r], [])) for r, t in told.items()}
-        return told
-
-    def end(self) -> None:
-        """Let both leave by themselves, as is proper for clients of MPS."""
-        for worker in self._workers.values():
-            worker.tell("end")
-        for worker in self._workers.values():
-            with suppress(TimeoutExpired):
-                worker.wait(deadline_s=UP_S)
-
-    def _told(self, role: str, message: Message, seconds: float) -> Told:
-        rows = read_rows(self._folder / f"{role}.rows", int(message["offset_ns"]))
-        return Told(
-            rows=rows,
-            kernels=[row.ran for row in rows],
-            unfinished=int(message["unfinished"]),
-            seconds=seconds,
-            clock_error_us=float(message["error_ns"]) / 1e3,
-            gaps_lost=int(message["gaps_lost"]),
-        )
-
-    def _compared(self, role: str) -> Message:
-        """One after the other, so that none waits for the other's turn."""
-        self._workers[role].tell("compare")
-        return self._workers[role].wait_for("compared", deadline_s=ORDER_S)
-
-    def _calibrate(self, role: str, name: str, grid: str, wanted_us: float) -> None:
-        self._workers[role].tell(f"calibrate {grid} {wanted_us}")
-        said = self._workers[role].wait_for("calibrated", deadline_s=ORDER_S)
-        self.kernel_us[name] = round(float(said["kernel_us"]), 2)
-        self._shapes[name] = f"{grid} {int(said['iterations'])}"
+        told = pair.run(orders, pair.sizes.alone_s)
+        return both_figures(told[SERVER], told[TRAINER])
 
 
 if __name__ == "__main__":

@@ -60,20 +60,25 @@ def server_figures(told: Told) -> dict[str, Any]:
 
 
 def together(
-    server: Told, trainer: Told, server_alone: Told, trainer_alone: Told
+    server: Told, trainer: Told, server_alone: Told | None, trainer_alone: Told | None
 ) -> dict[str, Any]:
-    """Both of a configuration, against each alone; and how they shared the device."""
-    own, alone = server_figures(server), server_figures(server_alone)
-    served = "p99_us" in own and "p99_us" in alone
-    alone_per_s = trainer_alone.rate_per_s
+    """Both of a configuration, against each alone where that is known; and how they shared."""
+    own = server_figures(server)
+    alone = server_figures(server_alone) if server_alone else {}
+    alone_per_s = trainer_alone.rate_per_s if trainer_alone else 0
     return {
         **own,
-        "p50_ratio": round(own["p50_us"] / alone["p50_us"], 3) if served else None,
-        "p99_ratio": round(own["p99_us"] / alone["p99_us"], 3) if served else None,
+        "p50_ratio": _over(own, alone, "p50_us"),
+        "p99_ratio": _over(own, alone, "p99_us"),
         "trainer_per_s": round(trainer.rate_per_s, 2),
         "trainer_share": round(trainer.rate_per_s / alone_per_s, 4) if alone_per_s else None,
         **sharing(server, trainer),
     }
+
+
+def _over(these: Mapping[str, Any], those: Mapping[str, Any], figure: str) -> float | None:
+    known = figure in these and figure in those
+    return round(these[figure] / those[figure], 3) if known else None
 
 
 def sharing(server: Told, trainer: Told) -> dict[str, Any]:

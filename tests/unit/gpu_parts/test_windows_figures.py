@@ -37,6 +37,12 @@ def test_a_server_that_was_never_answered_has_no_latency():
     assert together(silent, told([MS]), silent, told([MS]))["p99_ratio"] is None
 
 
+def test_what_was_not_measured_alone_has_no_ratio():
+    figures = together(told([50_000] * 10), told([MS]), None, None)
+
+    assert (figures["p99_us"], figures["p99_ratio"], figures["trainer_share"]) == (50.0, None, None)
+
+
 def test_a_configuration_is_set_against_each_alone():
     alone, beside = told([50_000] * 100), told([100_000] * 100)
 
