@@ -17,6 +17,7 @@ SETTLING: tuple[str, ...] = (
     "windows",
     "vmm",
     "sm_sets",
+    "lifecycle",
     "workloads",
     "frameworks",
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from bench.gpu import native
 from bench.gpu.part import SOFTWARE, Bench, say
@@ -55,3 +57,13 @@ def probing(worker: Worker) -> Iterator[Message]:
         worker.go()
         found = worker.wait_for("window", deadline_s=READY_S)
         window.update((name, value) for name, value in found.items() if name != "event")
+
+
+@contextmanager
+def nvml(place: Place, bench: Bench, *words: str, folder: Path | None = None) -> Iterator[Worker]:
+    """A process that asks NVML, see nvml_worker.py; `folder` has the device if it is software."""
+    env = place.env(folder or bench.folder / f"gpu-{place.mode}")
+    command = [sys.executable, "-m", "bench.gpu.nvml_worker", *words]
+    with native.talking("nvml", command, env, bench.folder / "logs") as worker:
+        worker.wait_for("ready", deadline_s=READY_S)
+        yield worker

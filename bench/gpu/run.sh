@@ -12,7 +12,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
-parts="tests conformance proof demo calls swap same_results colocation markers windows vmm sm_sets workloads traces frameworks"
+parts="tests conformance proof demo calls swap same_results colocation markers windows vmm sm_sets lifecycle workloads traces frameworks"
 PYTHON="${PYTHON:-python3}"
 PART="${PART:-}"; PART="${PART//,/ }"
 case "${DRY:-}" in
