@@ -50,10 +50,10 @@ class Run:
 Start = Callable[[Sequence[str]], AbstractContextManager[Run]]
 
 
-def accounts(start: Start) -> dict[str, Any]:
+def accounts(start: Start, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
     """What each allocator costs. One at which the process fails leaves the others to a new one."""
     found: dict[str, Any] = {}
-    left, failures = list(KINDS), 0
+    left, failures = list(kinds), 0
     while left and failures < MOST_FAILURES:
         try:
             with start(left) as run:
@@ -159,8 +159,8 @@ class Counts:
                 yield Run(worker=worker, reader=reader, context_bytes=context_bytes, job_bytes=None)
 
     @contextmanager
-    def managed(self, kinds: Sequence[str]) -> Iterator[Run]:
-        """As a job."""
+    def managed(self, kinds: Sequence[str], *options: str) -> Iterator[Run]:
+        """As a job, with these options of `tandem run`."""
         self._runs += 1
         folder = self._bench.folder / f"managed-{self._runs}"
         with (
@@ -172,6 +172,7 @@ class Counts:
                 seconds=0,
                 folder=folder,
                 managed=True,
+                options=options,
             ) as scenario,
             nvml(self._place, self._bench, folder=folder / "gpu") as reader,
         ):
@@ -185,6 +186,10 @@ class Counts:
                     context_bytes=context_bytes,
                     job_bytes=lambda: client.job(ROLE, deadline_s=READY_S).resident_bytes,
                 )
+
+    def swappable(self, kinds: Sequence[str]) -> AbstractContextManager[Run]:
+        """As a job whose memory may be moved: of mapped pieces that small allocations share."""
+        return self.managed(kinds, "--swappable")
 
     def _command(self, kinds: Sequence[str]) -> list[str]:
         size_bytes = BYTES if self._bench.where == GPU else DRY_BYTES

@@ -27,6 +27,7 @@ SLACK_BYTES = 64 * MIB  # that may be missing when memory counts as back
 DEADLINE_S = 30  # of memory that comes back
 PATIENCE_S = 60.0
 HELD_KINDS = ("linear", "mapped")
+SWAPPABLE_KINDS = ("linear", "small", "pitch")  # what moves
 WINDOW_S, DRY_WINDOW_S = 1.0, 0.2
 
 BELIEFS = (
@@ -58,6 +59,12 @@ BELIEFS = (
         believed="1 but for rounding to pages of 2 MiB; arrays are counted by their elements",
         used_by=("shim/memory/memory.cpp", "shim/memory/array_bytes.h", "docs/interception.md"),
         answers=tuple(f"accounting.tandem.{kind}.job_vs_nvml" for kind in KINDS),
+    ),
+    Belief(
+        question="The same of memory that may be moved, which lies in mapped pieces",
+        believed="1: pieces are counted, not what of them is used",
+        used_by=("shim/swap/regions.cpp", "shim/swap/slabs.cpp"),
+        answers=tuple(f"accounting.swappable.{kind}.job_vs_nvml" for kind in SWAPPABLE_KINDS),
     ),
     Belief(
         question="What NVML sees of an allocation over what was asked for, by allocator",
@@ -114,6 +121,9 @@ def measure(bench: Bench) -> dict[str, Any]:
         "accounting": {
             "bare": answered("accounting, bare", lambda: accounts(counts.bare)),
             "tandem": answered("accounting, under Tandem", lambda: accounts(counts.managed)),
+            "swappable": answered(
+                "accounting, swappable", lambda: accounts(counts.swappable, SWAPPABLE_KINDS)
+            ),
         },
         "checkpoint": answered("checkpoint", lambda: part.checkpoint(size_bytes)),
     }

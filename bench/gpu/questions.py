@@ -1,9 +1,13 @@
-"""Questions that stand by themselves: one that fails says why, and the others go on."""
+"""Questions that stand by themselves: one that fails says why, and the others go on.
+
+So do those for which no time is left: a part that is ended from outside loses all its answers.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,11 +19,23 @@ from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
 READY_S = 60.0
-FAILURES = (WorkerError, OSError, subprocess.SubprocessError, LookupError, ValueError)
+PART_S = 210.0  # after which no further question is begun
+FAILURES = (
+    WorkerError,
+    OSError,
+    subprocess.SubprocessError,
+    LookupError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+)
+_BEGAN_S = time.monotonic()  # the part is a process
 
 
 def answered(name: str, question: Callable[[], Message]) -> Message:
-    """What it says; an object with `error` if it failed."""
+    """What it says; an object with `error` if it failed, or came too late to be asked."""
+    if time.monotonic() - _BEGAN_S > PART_S:
+        return {"error": f"not asked: {PART_S:g} s were over"}
     say(name)
     try:
         return question()

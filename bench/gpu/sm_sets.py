@@ -148,9 +148,12 @@ def measure(bench: Bench) -> dict[str, Any]:
     }
     scaling = answered("scaling", lambda: part.alone(place, "sm_scaling", part.scale))
     found["scaling"] = scaling | answered("curves", lambda: curves(scaling["times_us"]))
-    with mps(bench) as (with_mps, why):
-        found |= _under_mps(part, found, with_mps, why)
-    return {**found, "ok": True}
+
+    def under_mps() -> Message:
+        with mps(bench) as (with_mps, why):
+            return _under_mps(part, found, with_mps, why)
+
+    return {**found, **answered("MPS", under_mps), "ok": True}
 
 
 HALVES = {"sets": ("0", "1"), "whole": ("all", "all")}

@@ -257,9 +257,9 @@ def without_event(message: Message) -> Message:
 
 
 def room_bytes(available_bytes: int, limit: Path) -> int:
-    """What the machine can give, or the container that this runs in; of a limit a half is taken."""
+    """What the machine can give, or the container that this runs in."""
     try:
-        return min(available_bytes, int(limit.read_text()) // 2)
+        return min(available_bytes, int(limit.read_text()))
     except (OSError, ValueError):  # no such file, or "max"
         return available_bytes
 

@@ -32,11 +32,11 @@ def test_waits_stand_over_those_alone_and_what_failed_has_none():
     assert "p99_vs_alone" not in stall["alone"]
 
 
-def test_a_container_has_half_of_its_limit(tmp_path):
+def test_a_container_has_no_more_than_its_limit(tmp_path):
     limit = tmp_path / "memory.max"
 
     assert room_bytes(100, limit) == 100
     limit.write_text("max\n")
     assert room_bytes(100, limit) == 100
-    limit.write_text("120\n")
+    limit.write_text("60\n")
     assert room_bytes(100, limit) == 60

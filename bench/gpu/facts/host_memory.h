@@ -23,7 +23,7 @@ inline void populate(char* at, size_t bytes) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A sealed memfd, mapped and filled; null: `error` has errno's name. Never given back: the process ends.
+// A sealed memfd, mapped and filled; null: `error` says why. Never given back: the process ends.
 // `flags`: of memfd_create, for huge pages that are set aside. `advise`: ask the kernel for huge ones.
 inline char* sealed_memory(size_t bytes, unsigned flags, bool advise, std::string* error) {
   const int fd = memfd_create("tandem-facts", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
@@ -34,7 +34,7 @@ inline char* sealed_memory(size_t bytes, unsigned flags, bool advise, std::strin
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
     at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED || (advise && madvise(at, bytes, MADV_HUGEPAGE) != 0)) {
-    *error = strerrorname_np(errno);
+    *error = strerror(errno);
     return nullptr;
   }
   populate((char*)at, bytes);

@@ -37,7 +37,12 @@ char* pinned_memory(const std::string& kind, size_t bytes, Json* about) {
     about->add("error", error);
     return nullptr;
   }
-  about->add("huge_share", huge_kib() * 1024 / (double)bytes);
+  const double huge = huge_kib() * 1024;
+  if (huge < 0) {
+    about->add("huge_share", "the kernel does not say");
+  } else {
+    about->add("huge_share", huge / (double)bytes);
+  }
   start_ns = now_ns();
   const CUresult result = register_host(at, bytes);
   about->add("register_ms", us_since(start_ns) / 1e3);
