@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bench.gpu import native, recorded, trace_facts
+from bench.gpu import native, recorded, running, trace_facts
 from bench.gpu.beliefs import Belief
 from bench.gpu.part import Bench, main, say
 from bench.gpu.questions import answered
@@ -31,6 +31,7 @@ import generate_versions
 ITERATIONS = 6
 # Two processes each: one that is recorded, one whose look-ups are.
 PROGRAMS = ("cuda_bindings", "vision", "language", "jax", "cupy", "triton", "numba")
+RUNNING = ("cuda_bindings", "vision", "language", "jax")  # under a daemon, besides
 GRAPHS = {"driver": "cuda_bindings", "torch": "graph", "compiled": "compiled"}
 BUDGET_S = 330.0  # for all: what is not begun by then is not asked
 DEADLINE_S = 60.0
@@ -38,6 +39,10 @@ COLUMNS = (
     *("recorded", "launches", "sized_share", "resolved_share"),
     *("processes", "contexts", "in_legacy", "in_per_thread", "in_own"),
     *("own_blocking", "own_non_blocking", "linked", "dlsym", "looked_up", "export_tables"),
+)
+RUNNING_COLUMNS = (
+    *("learnt", "iterations", "launches"),
+    *("sampled_share", "with_buffers_share", "all_known_share"),
 )
 
 BELIEFS = (
@@ -99,6 +104,19 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="Of how many launches of a running job's iteration does the graph know a buffer, "
+        "and of how many all that they touch?",
+        believed="a buffer of nearly all; all of those whose names say their parameters' types",
+        used_by=("daemon/tandemd/windows.py", "docs/dag.md"),
+        answers=(
+            "running.cuda_bindings.with_buffers_share",
+            "running.cuda_bindings.all_known_share",
+            "running.vision.with_buffers_share",
+            "running.vision.all_known_share",
+            "running.language.all_known_share",
+        ),
+    ),
+    Belief(
         question="Which streams and contexts do frameworks work in?",
         believed="torch in the legacy stream of one context, JAX in non-blocking ones of its own",
         used_by=("shim/partition/streams.cpp", "csrc/core/dag/order.h"),
@@ -141,6 +159,10 @@ def measure(bench: Bench) -> dict[str, Any]:
         figures["kernels"][name] = recording.get("kernels", recording)
         figures["lookups"][name] = lookups
         say(f"{name}: {figures['programs'][name]['recorded']}")
+    for name in RUNNING:
+        learnt = _learnt(bench, name, why_not(bench, name) or _late(end_s))
+        figures.setdefault("running", {})[name] = running_row(learnt)
+        figures.setdefault("running_kernels", {})[name] = learnt.get("families", {})
     figures["graphs"] = {
         what: _graphs(bench, what, why_not(bench, program) or _late(end_s))
         for what, program in GRAPHS.items()
@@ -157,6 +179,19 @@ def _asked(bench: Bench, name: str, reason: str) -> tuple[Message, Message]:
         answered(f"{name}: recording", lambda: _recording(bench, name)),
         answered(f"{name}: look-ups", lambda: _lookups(bench, name)),
     )
+
+
+def _learnt(bench: Bench, name: str, reason: str) -> Message:
+    if reason:
+        return {"error": f"{NOT_RUN}: {reason}"}
+    return answered(f"{name}: running", lambda: running.iteration(bench, name))
+
+
+def running_row(learnt: Message) -> dict[str, Any]:
+    """The same of a running job under RUNNING_COLUMNS."""
+    row: dict[str, Any] = dict.fromkeys(RUNNING_COLUMNS, NOT_RUN)
+    known = {name: learnt[name] for name in RUNNING_COLUMNS if name in learnt}
+    return row | {"learnt": learnt.get("error", "ok")} | known
 
 
 def row_of(recording: Message, lookups: Message) -> dict[str, Any]:
@@ -193,7 +228,9 @@ def most(answers: list[Message]) -> Message:
     if not answers:
         raise WorkerError("no process had the driver")
     main_one = max(answers, key=lambda said: said["look_ups"] + said["dlsym"])
-    return {**main_one, "processes": len(answers)}
+    versions = sorted(int(version) for version in main_one["versions"])
+    span = {"oldest": versions[0], "newest": versions[-1]} if versions else {}
+    return {**main_one, "versions": {**span, "count": len(versions)}, "processes": len(answers)}
 
 
 def _late(end_s: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 LEAST_ROWS = 3
+NOTHING = "not run"  # as a cell
 WIDEST = 40  # characters of a cell; what is longer stands whole in the file
 
 
@@ -41,5 +42,5 @@ def _is_flat(row: Mapping[str, Any]) -> bool:
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
+    text = "" if value is None else "-" if value == NOTHING else str(value)
     return text if len(text) <= WIDEST else text[: WIDEST - 2] + ".."

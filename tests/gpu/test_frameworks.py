@@ -1,8 +1,18 @@
 """What was asked of a program becomes a row."""
 
 import pytest
-from bench.gpu.frameworks import COLUMNS, most, row_of, totals
+from bench.gpu.frameworks import (
+    COLUMNS,
+    RUNNING_COLUMNS,
+    most,
+    row_of,
+    running_row,
+    totals,
+)
+from bench.gpu.running import shares
 
+from tandem._native import OperationKind
+from tandem.dag.model import UNRESOLVED, Operation
 from tandem.demo.process import WorkerError
 
 
@@ -46,9 +56,43 @@ def test_a_row_has_every_column_whatever_failed():
     assert none["looked_up"] == "not run"
 
 
-def test_the_process_that_looked_up_most_speaks_for_a_program():
-    said = [{"look_ups": 3, "dlsym": 1}, {"look_ups": 440, "dlsym": 1}, {"look_ups": 0, "dlsym": 2}]
+def test_what_a_running_job_tells_is_counted_by_launches():
+    def launch(name, *, flags=0, accesses=()):
+        return Operation(
+            OperationKind.LAUNCH, name, 0, 0, 1, stream=0, flags=flags, accesses=accesses
+        )
 
-    assert most(said) == {"look_ups": 440, "dlsym": 1, "processes": 3}
+    known = ((0x7F00, 64, True),)
+    operations = (
+        launch("_ZN2at6native6kernelE", accesses=known),
+        launch("nvjet_x", flags=UNRESOLVED, accesses=known),
+        launch("nvjet_x", flags=UNRESOLVED),
+        Operation(OperationKind.COPY, "copy htod", 0, 0, 1, stream=0, accesses=known),
+        launch("affine"),
+    )
+
+    found = shares(operations, 2)
+
+    assert (found["launches"], found["sampled_share"]) == (4, 0.5)
+    assert (found["with_buffers_share"], found["all_known_share"]) == (0.5, 0.5)
+    assert found["families"]["cublas"] == {"launches": 2, "with_buffers": 1, "all_known": 0}
+    assert shares((), 0)["all_known_share"] == 0
+    assert set(running_row(found)) == set(running_row({"error": "no"})) == set(RUNNING_COLUMNS)
+
+
+def test_the_process_that_looked_up_most_speaks_for_a_program():
+    said = [
+        {"look_ups": 3, "dlsym": 1, "versions": {"12000": 3}},
+        {"look_ups": 440, "dlsym": 1, "versions": {"2000": 40, "13000": 300, "12080": 100}},
+        {"look_ups": 0, "dlsym": 2, "versions": {}},
+    ]
+
+    assert most(said) == {
+        "look_ups": 440,
+        "dlsym": 1,
+        "versions": {"oldest": 2000, "newest": 13000, "count": 3},
+        "processes": 3,
+    }
+    assert most(said[2:])["versions"] == {"count": 0}
     with pytest.raises(WorkerError):
         most([])
