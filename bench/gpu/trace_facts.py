@@ -22,7 +22,7 @@ from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
 FAMILIES = {
     "cudnn": re.compile("cudnn|xmma_[fdw](prop|grad)|convolve|winograd", re.I),
     "cublas": re.compile("cublas|gemm|gemv|nvjet|splitk|xmma", re.I),
-    "triton": re.compile("^triton_|add_and_halve"),
+    "triton": re.compile("^(triton_|add_and_halve)"),
     "torch": re.compile("2at6native|2at4cuda|c10"),
     "cub": re.compile("cub|thrust", re.I),
 }

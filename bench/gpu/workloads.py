@@ -183,8 +183,7 @@ def told(row: Row) -> list[tuple[str, object]]:
 def why_not(bench: Bench, program: str) -> str:
     """Why one of programs.SOURCES cannot run here; empty: it can."""
     source = SOURCES[program]
-    is_drivers = source.module == "by_driver"
-    if bench.where == SOFTWARE and not is_drivers:
+    if bench.where == SOFTWARE and not source.is_driver_api:
         return "the software GPU runs programs of the driver API only"
     if bench.where == CPU and source.needs_gpu:
         return "it needs a GPU"

@@ -47,6 +47,7 @@ class Source:
     function: str = ""  # there, that makes the program; empty: it has the program's name
     package: str = "torch"
     needs_gpu: bool = True
+    is_driver_api: bool = False  # what it uses of CUDA, so that the software GPU runs it
     iterations: int = 10  # that a digest is of
 
 
@@ -69,9 +70,15 @@ SOURCES = {
     "jax": Source(module="by_jax", function="train", package="jax", needs_gpu=False),
     "cupy": Source(module="by_cupy", function="compute", package="cupy"),
     "triton": Source(module="by_triton", function="compute", package="triton"),
-    "numba": Source(module="by_numba", function="compute", package="numba.cuda"),
+    "numba": Source(
+        module="by_numba", function="compute", package="numba.cuda", is_driver_api=True
+    ),
     "cuda_bindings": Source(
-        module="by_driver", function="train", package="cuda.bindings", iterations=3
+        module="by_driver",
+        function="train",
+        package="cuda.bindings",
+        is_driver_api=True,
+        iterations=3,
     ),
 }
 

@@ -18,6 +18,8 @@ OWN = 0x5500
         ("_ZN5cudnn3ops20nchwToNhwcKernelE", "cudnn"),
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", "cublas"),
         ("nvjet_hsh_128x64_64x8_2x1_v_bz_TNN", "cublas"),
+        ("add_and_halve", "triton"),
+        ("_ZN5bench9halve_sumB2v1E5ArrayIfLi1E", "other"),
         ("triton_poi_fused_addmm_relu_0", "triton"),
         ("_ZN3cub17DeviceScanKernelE", "cub"),
         ("affine", "other"),
