@@ -16,14 +16,14 @@ __extension__ using Wide = unsigned __int128;
 
 // Relaxed: each figure stands for itself, and the page's writer orders none of them.
 template <typename T>
-T read(const std::atomic<T>& figure) {
+T load(const std::atomic<T>& figure) {
   return figure.load(std::memory_order_relaxed);
 }
 
-uint64_t bounded(const std::atomic<uint64_t>& figure) { return std::min(read(figure), kMaxFigure); }
+uint64_t bounded(const std::atomic<uint64_t>& figure) { return std::min(load(figure), kMaxFigure); }
 
 uint64_t in_the_past(const std::atomic<uint64_t>& time_ns, uint64_t now_ns) {
-  return std::min(read(time_ns), now_ns);
+  return std::min(load(time_ns), now_ns);
 }
 
 void grow(uint64_t* counter, const std::atomic<uint64_t>& claim) {
@@ -41,7 +41,7 @@ struct SlotView {
 // both count as nothing outstanding.
 SlotView view(const shm::Slot& slot) {
   SlotView out;
-  const uint32_t state = read(slot.state);
+  const uint32_t state = load(slot.state);
   out.used = state != static_cast<uint32_t>(shm::SlotState::kFree);
   out.live = state == static_cast<uint32_t>(shm::SlotState::kLive);
   if (!out.live) return out;
@@ -54,8 +54,8 @@ SlotView view(const shm::Slot& slot) {
 }
 
 void look_at_waits(const shm::StateWaits& waits, uint64_t now_ns, Snapshot* snapshot) {
-  snapshot->waiting_threads = std::min(read(waits.waiting_threads), kMaxThreads);
-  const uint32_t reason = read(waits.reason);
+  snapshot->waiting_threads = std::min(load(waits.waiting_threads), kMaxThreads);
+  const uint32_t reason = load(waits.reason);
   const bool waiting = snapshot->waiting_threads != 0;
   snapshot->wait_reason = waiting && reason < shm::kWaitReasonCount
                               ? static_cast<shm::WaitReason>(reason)
@@ -71,8 +71,8 @@ void look_at_marks(const shm::StateMarks& marks, uint64_t now_ns, Snapshot* snap
   grow(&snapshot->launches, marks.launches);
   grow(&snapshot->begun_phases, marks.begun_phases);
   snapshot->last_step_ns = in_the_past(marks.last_step_ns, now_ns);
-  snapshot->phase_hash = read(marks.phase_hash);
-  snapshot->critical_until_ns = read(marks.critical_until_ns);
+  snapshot->phase_hash = load(marks.phase_hash);
+  snapshot->critical_until_ns = load(marks.critical_until_ns);
 }
 
 void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
@@ -116,9 +116,9 @@ void look_at_sets(const shm::StateSets& sets, Snapshot* snapshot) {
   // First, as in look_at_swap: the work that it speaks of has ended. The shim's release.
   const uint32_t word = sets.in.load(std::memory_order_acquire);
   snapshot->in_set = word;
-  snapshot->following_streams = std::min(read(sets.following), kMaxStreams);
+  snapshot->following_streams = std::min(load(sets.following), kMaxStreams);
   for (uint32_t i = 0; i < shm::kStayReasonCount; ++i)
-    snapshot->staying_streams[i] = std::min(read(sets.staying[i]), kMaxStreams);
+    snapshot->staying_streams[i] = std::min(load(sets.staying[i]), kMaxStreams);
   grow(&snapshot->set_switches, sets.switches);
 }
 
@@ -130,7 +130,7 @@ void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
       std::min(memory.wait_bytes.load(std::memory_order_acquire), kMaxFigure);
   const uint32_t round = memory.wait_round.load(std::memory_order_acquire);
   const uint32_t flags = memory.wait_flags.load(std::memory_order_acquire);
-  const bool waits = ticket != 0 && ticket <= kMaxFigure && read(memory.wait_ticket) == ticket;
+  const bool waits = ticket != 0 && ticket <= kMaxFigure && load(memory.wait_ticket) == ticket;
   snapshot->memory_ticket = waits ? ticket : 0;
   snapshot->memory_wanted_bytes = waits ? wanted_bytes : 0;
   snapshot->memory_round = waits ? round : 0;
@@ -170,10 +170,10 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   look_at_waits(state.waits, now_ns, snapshot);
   look_at_marks(state.marks, now_ns, snapshot);
   snapshot->linger_ns = bounded(state.control.linger_ns);
-  snapshot->ungated = read(state.control.ungated) != 0;
-  snapshot->capturing = std::min(read(state.control.capturing), kMaxCaptures);
+  snapshot->ungated = load(state.control.ungated) != 0;
+  snapshot->capturing = std::min(load(state.control.capturing), kMaxCaptures);
   snapshot->helper_tick_ns = in_the_past(state.control.helper_tick_ns, now_ns);
-  snapshot->doorbell = read(state.control.doorbell);
+  snapshot->doorbell = load(state.control.doorbell);
   // The job's release; it says "in a request" by kNoLimit, so there is no bound to check.
   snapshot->presence_busy_until_ns =
       pages.presence().busy_until_ns.load(std::memory_order_acquire);
@@ -181,7 +181,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
 
 TickClock tick_clock(const Pages& pages) {
   const shm::StateControl& control = pages.state().control;
-  return {read(control.ns_per_tick_q32), read(control.tick_base_ns), read(control.tick_base)};
+  return {load(control.ns_per_tick_q32), load(control.tick_base_ns), load(control.tick_base)};
 }
 
 uint64_t TickClock::to_ns(uint64_t ticks, uint64_t now_ns) const {

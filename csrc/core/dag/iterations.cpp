@@ -16,7 +16,7 @@ enum Symbol : uint32_t { kNothing = 0, kWait = 1, kToDevice = 2, kWithin = 3, kM
 // Symbols that are remembered: few first, for most loops are short and there are many jobs. An
 // iteration is at most half of them.
 constexpr size_t kFewest = 1024;
-constexpr size_t kMost = 32768;
+constexpr size_t kMostMoments = 32768;
 constexpr uint64_t kGram = 4;        // symbols that make an anchor ...
 constexpr uint64_t kBefore = 2;      // ... so many of them before the beginning, if that serves
 constexpr uint64_t kSure = 64;       // symbols of a third repetition, or of two more short ones
@@ -131,7 +131,7 @@ void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
   if (found()) follow();
   search();
   if (is_settled()) settled_at_ = symbols_.pushed();
-  else if (moments_.size() < kMost && symbols_.pushed() - settled_at_ >= moments_.size()) grow();
+  else if (moments_.size() < kMostMoments && symbols_.pushed() - settled_at_ >= moments_.size()) grow();
 }
 
 // Nothing was found so far, or only what may be a part: before the oldest is forgotten.

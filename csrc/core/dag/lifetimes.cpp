@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kShort = 10;      // part of the iteration that a lifetime must last
 constexpr size_t kNested = 6;      // lifetimes that make a nest
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of one allocation: more is a lie
-constexpr double kMost = 0.5;      // part of the bytes of all that live so long
+constexpr double kMostShare = 0.5;  // part of the bytes of all that live so long
 
 struct Life {
   size_t begin, end;  // launches
@@ -106,7 +106,7 @@ Nest nest_of(const std::vector<Item>& items, size_t limit) {
     bytes += static_cast<double>(life.bytes);
     over.push_back(life);
   }
-  if (bytes < kMost * all || !is_nest(over, turn)) return {};
+  if (bytes < kMostShare * all || !is_nest(over, turn)) return {};
   return {turn, latest_end(over)};
 }
 
