@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bench.gpu.headline import headline
 from bench.gpu.part import GPU, NO_GPU
 from bench.gpu.tables import is_table, table
 from tandem.demo.place import probe
@@ -92,7 +93,23 @@ def _write(merged: Figures, output: Path) -> None:
     for name, figures in merged.items():
         print(f"{name}")
         _show(figures, depth=1)
+    if lines := headline(merged):
+        table_file = output.with_suffix(".md")
+        table_file.write_text(about(merged) + "\n".join(lines) + "\n")
+        print("\n".join(["", *lines, "", f"table: {table_file}"]))
     print(f"results: {output}")
+
+
+def about(merged: Figures) -> str:
+    """What stands above the table: where and with what it was measured."""
+    machine_ = merged.get("machine", {})
+    device = merged["colocation"]["device"]
+    versions = ", ".join(f"{name} {machine_[name]}" for name in PACKAGES if machine_.get(name))
+    return (
+        f"# Ways to share {machine_.get('gpu') or device['name']}\n\n"
+        f"An inference server and two trainers (`make gpu PART=colocation,workloads,swap`), commit "
+        f"{merged['colocation'].get('commit')}; {versions}. Made of the file beside this one.\n\n"
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
