@@ -11,6 +11,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,18 +134,27 @@ def by_compiling(device: str) -> list[Handle]:
 def _keep_graphs(torch: Any) -> list[Any]:  # noqa: ANN401  a module
     """From now on every graph of torch is kept as it was captured, in the list."""
     kept: list[Any] = []
-    original = torch.cuda.CUDAGraph
+    original: Any = torch.cuda.CUDAGraph
 
-    def make(*_: object, **__: object) -> Any:  # noqa: ANN401
-        kept.append(original(keep_graph=True))
-        return kept[-1]
+    class Kept(original):  # type: ignore[misc]  # a class still: torch names it in annotations
+        def __new__(cls, *_: object, **__: object) -> Any:  # noqa: ANN401
+            return original.__new__(cls, keep_graph=True)
 
-    torch.cuda.CUDAGraph = make
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__(keep_graph=True)
+            kept.append(self)
+
+    torch.cuda.CUDAGraph = Kept
     return kept
 
 
 def _raw(kept: list[Any]) -> list[Handle]:
-    return [driver.CUgraph(graph.raw_cuda_graph()) for graph in kept]
+    """Those that are there still: torch may have reset some."""
+    raw = []
+    for graph in kept:
+        with suppress(RuntimeError):
+            raw.append(driver.CUgraph(graph.raw_cuda_graph()))
+    return raw
 
 
 CAPTURED: dict[str, Callable[[str], list[Handle]]] = {

@@ -1,0 +1,82 @@
+"""The library that is preloaded to see how a program finds the driver's functions."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from bench.gpu import native
+from bench.gpu.part import bench
+
+from tandem import _paths
+
+pytestmark = pytest.mark.slow
+
+BY_CTYPES = """
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+driver.cuInit(0)
+driver.cuCtxSynchronize()
+driver.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), bytes([0x6B, 0xD5, 0xFB, 0x6C] + [0] * 12))
+"""
+BY_BINDINGS = "from cuda.bindings import driver; driver.cuInit(0)"
+LINKED = """
+#include <cuda.h>
+int main() {
+  int count = 0;
+  return cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """Runs a command; what the library says of its one process."""
+    folder = tmp_path_factory.mktemp("lookups")
+    with bench(where="software", keep=folder) as it:
+        base = it.place.env(it.folder / "gpu") | {
+            "LD_PRELOAD": str(native.preloaded(it, "lookups")),
+        }
+
+        def run(*command):
+            said = folder / str(len(list(folder.iterdir())))
+            subprocess.run(command, env=base | {"LOOKUPS_FILE": str(said)}, check=True, timeout=60)
+            (answer,) = folder.glob(f"{said.name}.*")
+            return json.loads(answer.read_text())
+
+        yield run
+
+
+def test_a_program_of_ctypes_finds_each_by_dlsym(seen):
+    said = seen(sys.executable, "-c", BY_CTYPES)
+
+    assert (said["linked"], said["dlsym"], said["looked_up"]) == (0, 3, 0)
+    assert [name for name in said["dlsym_by"] if name.startswith("_ctypes")]
+    assert said["export_tables"] == {"6bd5fb6c": 1}
+
+
+def test_cuda_bindings_finds_one_by_dlsym_and_looks_up_all_others(seen):
+    said = seen(sys.executable, "-c", BY_BINDINGS)
+
+    assert (said["linked"], said["dlsym"]) == (0, 1)
+    assert said["looked_up"] > 300
+    assert said["look_ups"] == sum(said["versions"].values()) == said["flags"]["0"]
+
+
+def test_a_linked_program_has_its_names(seen, tmp_path):
+    (tmp_path / "linked.cpp").write_text(LINKED)
+    program = tmp_path / "linked"
+    include = native.ninja_build.cuda_include()
+    driver = _paths.SHIM.parent / "softgpu" / "lib" / "libcuda.so.1"
+    command = ["g++", tmp_path / "linked.cpp", "-isystem", include, "-o", program, driver]
+    subprocess.run([str(word) for word in command], check=True)
+
+    said = seen(str(program))
+
+    assert (said["linked"], said["dlsym"], said["looked_up"]) == (2, 0, 0)
+    assert said["linked_by"] == {"program": 2}
+
+
+def test_a_process_without_the_driver_says_nothing(seen):
+    with pytest.raises(ValueError, match="not enough values"):
+        seen("/bin/true")
