@@ -11,7 +11,12 @@
 
 static inline void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
-  fprintf(stderr, "%s failed: %d\n", what, (int)result);
+  const char* name = NULL;
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  CUresult (*get_name)(CUresult, const char**) = NULL;
+  if (driver != NULL) *(void**)&get_name = dlsym(driver, "cuGetErrorName");
+  if (get_name != NULL) get_name(result, &name);
+  fprintf(stderr, "%s failed: %d %s\n", what, (int)result, name != NULL ? name : "");
   exit(1);
 }
 

@@ -18,7 +18,7 @@ from bench.gpu.questions import answered, big_place
 from bench.gpu.sm_verdicts import curves, judge_groups, judge_overlap, spans_of
 from tandem._mps import PIPES
 from tandem.demo.place import Place
-from tandem.demo.process import Message
+from tandem.demo.process import Message, WorkerError
 
 PATIENCE_S = 60.0
 RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
@@ -253,6 +253,9 @@ class _Part:
             for worker in workers:
                 worker.go()
             said = [worker.wait_for("result", deadline_s=PATIENCE_S) for worker in workers]
+        for one in said:
+            if "error" in one:
+                raise WorkerError(str(one["error"]))
         return [{k: v for k, v in one.items() if k != "event"} for one in said]
 
 

@@ -65,11 +65,13 @@ def judge_overlap(first: Sequence[Span], second: Sequence[Span]) -> dict[str, fl
 def curves(times_us: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Of each kernel its time on so many SMs over that on all; what was refused is left out."""
     whole = times_us["all"]
+    if "error" in whole:
+        return {}
     return {
         kernel: {
             name: round(times[kernel] / whole[kernel], 4)
             for name, times in times_us.items()
-            if isinstance(times, Mapping) and whole[kernel]
+            if isinstance(times, Mapping) and kernel in times and whole[kernel]
         }
         for kernel in whole
     }

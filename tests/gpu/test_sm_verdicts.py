@@ -69,6 +69,7 @@ def test_processes_that_were_never_there_together():
 def test_a_curve_is_over_the_time_on_all_sms():
     times = {
         "sms_8": {"compute": 80.0, "copy": 30.0},
+        "sms_32": {"error": "green context: CUDA_ERROR_OUT_OF_MEMORY"},
         "sms_64": "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION",
         "all": {"compute": 10.0, "copy": 20.0},
     }
@@ -77,3 +78,7 @@ def test_a_curve_is_over_the_time_on_all_sms():
         "compute": {"sms_8": 8.0, "all": 1.0},
         "copy": {"sms_8": 1.5, "all": 1.0},
     }
+
+
+def test_there_is_no_curve_without_a_time_on_all_sms():
+    assert curves({"sms_8": {"compute": 80.0}, "all": {"error": "refused"}}) == {}

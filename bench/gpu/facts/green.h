@@ -1,7 +1,7 @@
 // Sets of SMs, as the shim makes them: groups of one split of all SMs, and green contexts over these.
 #pragma once
 
-#include "facts.h"
+#include "talk.h"
 
 inline CUdevResource all_sms() {
   CUdevResource all = {};
@@ -66,16 +66,37 @@ struct Green {
   }
 };
 
+// Kernels of no context: a launch takes that of its stream. Whether functions of the primary context do
+// as well is asked by sm_switch.
+class Kernels {
+ public:
+  explicit Kernels(const char* path) {
+    check(DRIVER(cuLibraryLoadFromFile, "cuLibraryLoadFromFile")(&library_, path, nullptr, nullptr, 0,
+                                                                 nullptr, nullptr, 0),
+          "cuLibraryLoadFromFile");
+  }
+  CUfunction get(const char* name) const {
+    CUkernel kernel;
+    check(DRIVER(cuLibraryGetKernel, "cuLibraryGetKernel")(&kernel, library_, name), name);
+    return (CUfunction)kernel;
+  }
+
+ private:
+  CUlibrary library_;
+};
+
+inline void make_current(CUcontext context) {
+  need(DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
+}
+
 // The SMs that blocks of a kernel ran on, by sm_sets.cu.
 class Where {
  public:
   static constexpr unsigned kBlocks = 4096;
 
-  explicit Where(CUmodule module) {
-    check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&function_, module, "where"), "where");
+  explicit Where(const Kernels& kernels) : function_(kernels.get("where")) {
     check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen_, kBlocks * sizeof(unsigned)), "cuMemAlloc");
   }
-  CUfunction function() const { return function_; }
   // Without waiting; by another handle of the same kernel if it is given.
   CUresult launch(CUstream stream, CUfunction other = nullptr) {
     unsigned long long stay_ns = 2000;
@@ -84,22 +105,22 @@ class Where {
                                                     1, 32, 1, 1, 0, stream, parameters, nullptr);
   }
   void forget() {
-    check(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)), "memset");
-    check(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
+    need(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)), "cuMemsetD8");
+    need(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
   }
-  // Sorted, each once; after everything in the stream. Empty: it failed.
+  // Sorted, each once; after everything in the stream.
   std::vector<uint64_t> seen(CUstream stream) {
     std::vector<unsigned> all(kBlocks);
-    if (DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream) != CUDA_SUCCESS) return {};
-    check(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(all.data(), seen_, kBlocks * sizeof all[0]), "copy");
+    need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "cuStreamSynchronize");
+    need(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(all.data(), seen_, kBlocks * sizeof all[0]), "copy");
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     if (!all.empty() && all.back() == UINT32_MAX) all.pop_back();
     return std::vector<uint64_t>(all.begin(), all.end());
   }
-  std::vector<uint64_t> run(CUstream stream) {
+  std::vector<uint64_t> run(CUstream stream, CUfunction other = nullptr) {
     forget();
-    check(launch(stream), "launch");
+    need(launch(stream, other), "cuLaunchKernel");
     return seen(stream);
   }
 

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "green.h"
-#include "talk.h"
 
 namespace {
 
@@ -30,14 +29,14 @@ std::vector<unsigned> one_cycle(unsigned count) {
   return next;
 }
 
-class Kernels {
+class Works {
  public:
-  Kernels(CUmodule module, const Sizes& sizes) : sizes_(sizes) {
-    const auto get = DRIVER(cuModuleGetFunction, "cuModuleGetFunction");
-    check(get(&compute_, module, "compute"), "compute");
-    check(get(&copy_, module, "copy_words"), "copy_words");
-    check(get(&chase_, module, "chase"), "chase");
-    check(get(&matmul_, module, "matmul"), "matmul");
+  Works(const Kernels& kernels, const Sizes& sizes)
+      : sizes_(sizes),
+        compute_(kernels.get("compute")),
+        copy_(kernels.get("copy_words")),
+        chase_(kernels.get("chase")),
+        matmul_(kernels.get("matmul")) {
     out_ = device_memory(kManyBlocks * kThreads * 4);
     copy_bytes_ = (size_t)sizes.copy_mib << 20;
     from_ = device_memory(copy_bytes_);
@@ -47,14 +46,15 @@ class Kernels {
     check(DRIVER(cuMemcpyHtoD_v2, "cuMemcpyHtoD")(chain_, next.data(), next.size() * 4), "copy");
     for (CUdeviceptr* matrix : {&a_, &b_, &c_})
       *matrix = device_memory((size_t)sizes.matrix * sizes.matrix * 4);
-    for (CUevent* event : {&begin_, &end_})
-      check(DRIVER(cuEventCreate, "cuEventCreate")(event, CU_EVENT_DEFAULT), "event");
   }
 
   // Many blocks bound by computing; bound by moving memory; a grid of less than a wave; bound by the
-  // latency of memory; tiles in shared memory.
-  Json times_us(CUstream stream) {
+  // latency of memory; tiles in shared memory. In the stream's context, of which the events are, too.
+  Json times_us(CUcontext context, CUstream stream) {
     Json found;
+    make_current(context);
+    for (CUevent* event : {&begin_, &end_})
+      need(DRIVER(cuEventCreate, "cuEventCreate")(event, CU_EVENT_DEFAULT), "cuEventCreate");
     found.add("compute", median_us(stream, [&] { compute(stream, kManyBlocks); }));
     found.add("copy", median_us(stream, [&] {
       unsigned long long words = copy_bytes_ / 8;
@@ -80,8 +80,8 @@ class Kernels {
 
   void launch(CUfunction function, unsigned x, unsigned y, unsigned threads_x, unsigned threads_y,
               CUstream stream, void** parameters) {
-    check(launch_(function, x, y, 1, threads_x, threads_y, 1, 0, stream, parameters, nullptr),
-          "launch");
+    need(launch_(function, x, y, 1, threads_x, threads_y, 1, 0, stream, parameters, nullptr),
+         "cuLaunchKernel");
   }
   void compute(CUstream stream, unsigned blocks) {
     unsigned rounds = sizes_.rounds;
@@ -94,19 +94,19 @@ class Kernels {
     std::vector<double> took;
     work();
     for (unsigned i = 0; i < kRounds; i++) {
-      check(record(begin_, stream), "record");
+      need(record(begin_, stream), "record");
       work();
-      check(record(end_, stream), "record");
-      check(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "synchronize");
+      need(record(end_, stream), "record");
+      need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "synchronize");
       float ms = 0;
-      check(DRIVER(cuEventElapsedTime_v2, "cuEventElapsedTime")(&ms, begin_, end_), "elapsed");
+      need(DRIVER(cuEventElapsedTime_v2, "cuEventElapsedTime")(&ms, begin_, end_), "elapsed");
       took.push_back(ms * 1e3);
     }
     return median(took);
   }
 
   Sizes sizes_;
-  size_t copy_bytes_;
+  size_t copy_bytes_ = 0;
   CUfunction compute_, copy_, chase_, matmul_;
   CUdeviceptr out_, from_, to_, chain_, a_, b_, c_;
   CUevent begin_, end_;
@@ -117,8 +117,11 @@ class Kernels {
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
-  const CUmodule module = make_module(argv[1]);
-  Kernels kernels(module, argv[2] == std::string("full") ? kFull : kDry);
+  make_module(argv[1]);
+  const Kernels kernels(argv[1]);
+  Works works(kernels, argv[2] == std::string("full") ? kFull : kDry);
+  CUcontext primary;
+  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&primary), "cuCtxGetCurrent");
   CUstream whole;
   check(DRIVER(cuStreamCreate, "cuStreamCreate")(&whole, CU_STREAM_NON_BLOCKING), "stream");
   event("ready").print();
@@ -133,15 +136,15 @@ int main(int argc, char** argv) {
     }
     Green green(split.groups.data(), 1);
     sms.add(name.c_str(), (uint64_t)split.groups[0].sm.smCount);
-    if (green.result == CUDA_SUCCESS) {
-      times.add(name.c_str(), kernels.times_us(green.stream));
-    } else {
-      times.add(name.c_str(), name_of(green.result));
-    }
+    times.add(name.c_str(), told([&] {
+      need(green.result, "green context");
+      return works.times_us(green.context, green.stream);
+    }));
+    make_current(primary);
     green.destroy();
   }
   sms.add("all", (uint64_t)all_sms().sm.smCount);
-  times.add("all", kernels.times_us(whole));
+  times.add("all", told([&] { return works.times_us(primary, whole); }));
   found.add("sms", sms).add("times_us", times).print();
   return 0;
 }

@@ -6,7 +6,6 @@
 //   sm_sets IMAGE seen                   the SMs that a process has without sets
 //   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
 #include "green.h"
-#include "talk.h"
 
 namespace {
 
@@ -19,7 +18,7 @@ Json about_split(unsigned least, unsigned flags) {
   return found.add("rest_sms", (uint64_t)split.rest_sms);
 }
 
-void split() {
+Json split() {
   Json found = event("result");
   found.add("sms", (uint64_t)all_sms().sm.smCount);
   for (const unsigned least : {1, 2, 4, 8, 10, 16, 24, 32, 64, 66})
@@ -34,25 +33,25 @@ void split() {
     found.add("apart", name_of(green.result));
     green.destroy();
   }
-  found.print();
+  return found;
 }
 
-void ids(CUmodule module) {
+Json ids(const Kernels& kernels) {
   Split smallest = split_sms(1);
-  check(smallest.result, "split");
-  Where where(module);
+  need(smallest.result, "cuDevSmResourceSplitByCount");
+  Where where(kernels);
   Json found = event("result"), lists;
   for (size_t i = 0; i < smallest.groups.size(); i++) {
     Green green(&smallest.groups[i], 1);
-    check(green.result, "green context");
+    need(green.result, "green context");
     lists.add(std::to_string(i).c_str(), where.run(green.stream));
     green.destroy();
   }
-  found.add("groups", lists).print();
+  return found.add("groups", lists);
 }
 
-void seen(CUmodule module) {
-  Where where(module);
+Json seen(const Kernels& kernels) {
+  Where where(kernels);
   int count = 0;
   CUdevice device;
   check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
@@ -60,22 +59,20 @@ void seen(CUmodule module) {
             &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
         "attribute");
   const std::vector<uint64_t> sms = where.run(nullptr);
-  event("result")
+  return event("result")
       .add("attribute_sms", (uint64_t)count)
       .add("resource_sms", (uint64_t)all_sms().sm.smCount)
       .add("smallest_groups", (uint64_t)split_sms(1).groups.size())
       .add("seen", (uint64_t)sms.size())
-      .add("sms", sms)
-      .print();
+      .add("sms", sms);
 }
 
 // Kernels one after the other; the spans in which their first block ran.
-void overlap(CUmodule module, CUstream stream, unsigned blocks, unsigned long long run_ns) {
+void overlap(const Kernels& kernels, CUstream stream, unsigned blocks, unsigned long long run_ns) {
   constexpr unsigned kKernels = 20, kMost = 64;
-  CUfunction stamp;
+  const CUfunction stamp = kernels.get("stamp");
   CUdeviceptr spans;
   const size_t words = 1 + 2 * kMost;
-  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&stamp, module, "stamp"), "stamp");
   check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&spans, kKernels * words * 8), "cuMemAlloc");
   check(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(spans, 0, kKernels * words * 8), "cuMemsetD8");
   check(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
@@ -100,11 +97,11 @@ void overlap(CUmodule module, CUstream stream, unsigned blocks, unsigned long lo
   event("result").add("kernels", (uint64_t)kKernels).add("spans", flat).print();
 }
 
-int overlap(CUmodule module, const std::string& half, unsigned long long run_ns) {
+int overlap(const Kernels& kernels, const std::string& half, unsigned long long run_ns) {
   if (half == "all") {
     CUstream stream;
     check(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING), "stream");
-    overlap(module, stream, all_sms().sm.smCount, run_ns);
+    overlap(kernels, stream, all_sms().sm.smCount, run_ns);
     return 0;
   }
   Split split = split_sms(1);
@@ -114,7 +111,7 @@ int overlap(CUmodule module, const std::string& half, unsigned long long run_ns)
   if (middle == 0) check(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "two groups");
   Green green(&split.groups[first], (unsigned)count);
   check(green.result, "green context");
-  overlap(module, green.stream, (unsigned)count * split.groups[first].sm.smCount, run_ns);
+  overlap(kernels, green.stream, (unsigned)count * split.groups[first].sm.smCount, run_ns);
   return 0;
 }
 
@@ -123,20 +120,17 @@ int overlap(CUmodule module, const std::string& half, unsigned long long run_ns)
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::string action = argv[2];
-  const CUmodule module = make_module(argv[1]);
+  make_module(argv[1]);
+  const Kernels kernels(argv[1]);
   if (action == "overlap" && argc == 5)
-    return overlap(module, argv[3], strtoull(argv[4], nullptr, 10));
+    return overlap(kernels, argv[3], strtoull(argv[4], nullptr, 10));
   event("ready").print();
   while (next_order()) {
-    if (action == "split") {
-      split();
-    } else if (action == "ids") {
-      ids(module);
-    } else if (action == "seen") {
-      seen(module);
-    } else {
-      return 2;
-    }
+    const Json found = told([&] {
+      if (action == "split") return split();
+      return action == "ids" ? ids(kernels) : seen(kernels);
+    }, event("result"));
+    found.print();
   }
   return 0;
 }

@@ -3,7 +3,6 @@
 //
 //   sm_switch IMAGE costs | handles | graphs
 #include "green.h"
-#include "talk.h"
 
 namespace {
 
@@ -14,12 +13,12 @@ struct Halves {
   Green second{split.groups.data() + middle, (unsigned)(split.groups.size() - middle)};
 
   Halves() {
-    check(first.result, "first green context");
-    check(second.result, "second green context");
+    need(first.result, "first green context");
+    need(second.result, "second green context");
   }
   size_t check_halves() const {
-    check(split.result, "split");
-    if (split.groups.size() < 2) check(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "two groups");
+    need(split.result, "cuDevSmResourceSplitByCount");
+    if (split.groups.size() < 2) need(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "two groups");
     return split.groups.size() / 2;
   }
 };
@@ -35,7 +34,7 @@ Json launches(CUfunction function, const std::vector<CUstream>& streams) {
   auto* const launch = DRIVER(cuLaunchKernel, "cuLaunchKernel");
   auto* const synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
   CUdeviceptr spans;
-  check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&spans, 64), "cuMemAlloc");
+  need(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&spans, 64), "cuMemAlloc");
   unsigned most = 1;
   unsigned long long run_ns = 0, jump_ns = UINT64_MAX;
   void* parameters[] = {&spans, &most, &run_ns, &jump_ns};
@@ -43,9 +42,9 @@ Json launches(CUfunction function, const std::vector<CUstream>& streams) {
   for (int i = -20; i < 400; i++) {
     const CUstream stream = streams[(size_t)(i + 20) % streams.size()];
     const uint64_t start_ns = now_ns();
-    check(launch(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr), "launch");
+    need(launch(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr), "launch");
     const double launched = us_since(start_ns);
-    check(synchronize(stream), "synchronize");
+    need(synchronize(stream), "synchronize");
     if (i < 0) continue;
     launch_us.push_back(launched);
     all_us.push_back(us_since(start_ns));
@@ -62,9 +61,9 @@ Json launches(CUfunction function, const std::vector<CUstream>& streams) {
 Json handover(CUfunction stamp, CUstream from, CUstream to) {
   auto* const launch = DRIVER(cuLaunchKernel, "cuLaunchKernel");
   CUevent event;
-  check(DRIVER(cuEventCreate, "cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING), "event");
+  need(DRIVER(cuEventCreate, "cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING), "event");
   CUdeviceptr spans;
-  check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&spans, 64), "cuMemAlloc");
+  need(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&spans, 64), "cuMemAlloc");
   std::vector<double> gaps_us;
   for (int i = 0; i < 100; i++) {
     for (int k = 0; k < 2; k++) {
@@ -72,22 +71,21 @@ Json handover(CUfunction stamp, CUstream from, CUstream to) {
       unsigned most = 1;
       unsigned long long run_ns = 30000, jump_ns = UINT64_MAX;
       void* parameters[] = {&own, &most, &run_ns, &jump_ns};
-      check(launch(stamp, 1, 1, 1, 32, 1, 1, 0, k == 0 ? from : to, parameters, nullptr), "launch");
+      need(launch(stamp, 1, 1, 1, 32, 1, 1, 0, k == 0 ? from : to, parameters, nullptr), "launch");
       if (k == 1 || from == to) continue;
-      check(DRIVER(cuEventRecord, "cuEventRecord")(event, from), "record");
-      check(DRIVER(cuStreamWaitEvent, "cuStreamWaitEvent")(to, event, 0), "wait");
+      need(DRIVER(cuEventRecord, "cuEventRecord")(event, from), "record");
+      need(DRIVER(cuStreamWaitEvent, "cuStreamWaitEvent")(to, event, 0), "wait");
     }
-    check(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(to), "synchronize");
+    need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(to), "synchronize");
     uint64_t words[8];
-    check(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(words, spans, sizeof words), "copy");
+    need(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(words, spans, sizeof words), "copy");
     gaps_us.push_back((double)(int64_t)(words[5] - words[2]) / 1e3);
   }
   return Json().add("gap_us", median(gaps_us)).add("gap_p99_us", quantile(gaps_us, 0.99));
 }
 
-void costs(CUmodule module) {
-  CUfunction stamp;
-  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&stamp, module, "stamp"), "stamp");
+Json costs(const Kernels& kernels) {
+  const CUfunction stamp = kernels.get("stamp");
   Json found = event("result");
   const uint64_t start_ns = now_ns();
   split_sms(1);
@@ -96,7 +94,7 @@ void costs(CUmodule module) {
   std::vector<double> create_us, stream_us, destroy_us;
   for (int i = 0; i < 8; i++) {
     Green one(halves.split.groups.data(), 1);
-    check(one.result, "green context");
+    need(one.result, "green context");
     create_us.push_back(one.create_us);
     stream_us.push_back(one.stream_us);
     destroy_us.push_back(one.destroy());
@@ -105,16 +103,22 @@ void costs(CUmodule module) {
   found.add("stream_us", median(stream_us)).add("destroy_us", median(destroy_us));
   const CUstream plain = plain_stream(), other = plain_stream();
   const CUstream first = halves.first.stream, second = halves.second.stream;
-  found.add("same_stream", launches(stamp, {plain}));
-  found.add("same_green_stream", launches(stamp, {first}));
-  found.add("two_streams", launches(stamp, {plain, other}));
-  found.add("two_sets", launches(stamp, {first, second}));
-  found.add("whole_and_set", launches(stamp, {plain, first}));
-  found.add("handover_same_stream", handover(stamp, plain, plain));
-  found.add("handover_two_streams", handover(stamp, plain, other));
-  found.add("handover_two_sets", handover(stamp, first, second));
-  found.add("handover_whole_to_set", handover(stamp, plain, first));
-  found.print();
+  const auto launched = [&](const char* name, const std::vector<CUstream>& streams) {
+    found.add(name, told([&] { return launches(stamp, streams); }));
+  };
+  launched("same_stream", {plain});
+  launched("same_green_stream", {first});
+  launched("two_streams", {plain, other});
+  launched("two_sets", {first, second});
+  launched("whole_and_set", {plain, first});
+  const auto handed = [&](const char* name, CUstream from, CUstream to) {
+    found.add(name, told([&] { return handover(stamp, from, to); }));
+  };
+  handed("handover_same_stream", plain, plain);
+  handed("handover_two_streams", plain, other);
+  handed("handover_two_sets", first, second);
+  handed("handover_whole_to_set", plain, first);
+  return found;
 }
 
 std::string which(CUcontext found, CUcontext primary, const Halves& halves) {
@@ -124,71 +128,105 @@ std::string which(CUcontext found, CUcontext primary, const Halves& halves) {
   return found == halves.second.context ? "second set" : "another";
 }
 
-// Where the blocks of a launch ran.
-std::string place_of(const std::vector<uint64_t>& seen, const std::vector<uint64_t>& first,
-                     const std::vector<uint64_t>& second) {
-  const auto within = [&](const std::vector<uint64_t>& set) {
-    return std::includes(set.begin(), set.end(), seen.begin(), seen.end());
-  };
-  if (seen.empty()) return "nowhere";
-  if (within(first)) return "first set";
-  return within(second) ? "second set" : "elsewhere";
+// Where the blocks of launches run, against two sets that are known.
+class Places {
+ public:
+  Places(const Kernels& kernels, const Halves& halves) : where_(kernels) {
+    first_ = where_.run(halves.first.stream);
+    second_ = where_.run(halves.second.stream);
+  }
+  size_t set_sms() const { return first_.size(); }
+  Where& where() { return where_; }
+  // The name of the refusal, if it is one.
+  template <class Launch>
+  std::string of(CUstream stream, Launch launch) {
+    try {
+      where_.forget();
+      need(launch(), "launch");
+      return place_of(where_.seen(stream));
+    } catch (const Refused& refused) {
+      return refused.what;
+    }
+  }
+  std::string of_function(CUstream stream, CUfunction function) {
+    return of(stream, [&] { return where_.launch(stream, function); });
+  }
+
+ private:
+  std::string place_of(const std::vector<uint64_t>& seen) const {
+    const auto within = [&](const std::vector<uint64_t>& set) {
+      return std::includes(set.begin(), set.end(), seen.begin(), seen.end());
+    };
+    if (seen.empty()) return "nowhere";
+    if (within(first_)) return "first set";
+    return within(second_) ? "second set" : "elsewhere";
+  }
+
+  Where where_;
+  std::vector<uint64_t> first_, second_;
+};
+
+CUcontext current() {
+  CUcontext context = nullptr;
+  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&context), "cuCtxGetCurrent");
+  return context;
 }
 
-// A launch and where it ran, or the name of the refusal.
-std::string tried(Where* where, CUstream stream, CUfunction function,
-                  const std::vector<uint64_t>& first, const std::vector<uint64_t>& second) {
-  where->forget();
-  const CUresult result = where->launch(stream, function);
-  return result == CUDA_SUCCESS ? place_of(where->seen(stream), first, second) : name_of(result);
+void ask_context(Json* found, CUstream stream, CUcontext primary, const Halves& halves) {
+  CUcontext context = nullptr;
+  CUgreenCtx green = nullptr;
+  const CUresult asked = DRIVER(cuStreamGetCtx_v2, "cuStreamGetCtx")(stream, &context, &green);
+  found->add("stream_context",
+             asked == CUDA_SUCCESS ? which(context, primary, halves) : name_of(asked));
+  found->add("stream_green", green == halves.first.green ? "its own" : "another");
 }
 
-void handles(CUmodule module, const char* path) {
-  const auto set_current = DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent");
-  CUcontext primary = nullptr, of_stream = nullptr;
-  CUgreenCtx green_of_stream = nullptr;
-  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&primary), "cuCtxGetCurrent");
-  Halves halves;
-  Where where(module);
-  const CUstream plain = plain_stream(), in_first = halves.first.stream;
-  const std::vector<uint64_t> first = where.run(in_first), second = where.run(halves.second.stream);
-  Json found = event("result");
-  const CUresult asked =
-      DRIVER(cuStreamGetCtx_v2, "cuStreamGetCtx")(in_first, &of_stream, &green_of_stream);
-  found.add("stream_context", asked == CUDA_SUCCESS ? which(of_stream, primary, halves) : name_of(asked));
-  found.add("stream_green", green_of_stream == halves.first.green ? "its own" : "another");
-  const auto trial = [&](CUstream stream, CUfunction function) {
-    return tried(&where, stream, function, first, second);
-  };
-  found.add("primary_function_in_set", trial(in_first, where.function()));
-
-  CUlibrary library = nullptr;
-  CUkernel kernel = nullptr;
-  check(DRIVER(cuLibraryLoadFromFile, "cuLibraryLoadFromFile")(&library, path, nullptr, nullptr, 0,
-                                                               nullptr, nullptr, 0),
-        "library");
-  check(DRIVER(cuLibraryGetKernel, "cuLibraryGetKernel")(&kernel, library, "where"), "kernel");
-  found.add("kernel_in_set", trial(in_first, (CUfunction)kernel));
-  found.add("kernel_in_primary", trial(plain, (CUfunction)kernel));
-
-  found.add("set_becomes_current", name_of(set_current(halves.first.context)));
+// With the set's own context current, in which a module is loaded.
+void ask_within_set(Json* found, Places* places, CUfunction primarys, CUfunction kernel,
+                    const Halves& halves, CUstream plain, const char* path) {
+  const CUcontext primary = current();
+  const CUstream in_first = halves.first.stream;
+  const CUresult entered = DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(halves.first.context);
+  found->add("set_becomes_current", name_of(entered));
   CUmodule own = nullptr;
   CUfunction function = nullptr;
-  check(DRIVER(cuModuleLoad, "cuModuleLoad")(&own, path), "cuModuleLoad");
-  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&function, own, "where"), "function");
-  found.add("primary_function_while_set_current", trial(in_first, where.function()));
-  found.add("kernel_while_set_current", trial(in_first, (CUfunction)kernel));
-  found.add("set_function_in_set", trial(in_first, function));
-  found.add("set_function_in_other_set", trial(halves.second.stream, function));
-  check(set_current(primary), "cuCtxSetCurrent");
-  found.add("set_function_in_primary", trial(plain, function));
+  const CUresult loaded = DRIVER(cuModuleLoad, "cuModuleLoad")(&own, path);
+  found->add("set_loads_module", name_of(loaded));
+  if (loaded == CUDA_SUCCESS)
+    found->add("set_gets_function", name_of(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(
+                                        &function, own, "where")));
+  found->add("primary_function_while_set_current", places->of_function(in_first, primarys));
+  found->add("kernel_while_set_current", places->of_function(in_first, kernel));
+  if (function != nullptr) {
+    found->add("set_function_in_set", places->of_function(in_first, function));
+    found->add("set_function_in_other_set", places->of_function(halves.second.stream, function));
+  }
+  make_current(primary);
+  if (function != nullptr)
+    found->add("set_function_in_primary", places->of_function(plain, function));
+}
+
+Json handles(const Kernels& kernels, CUmodule module, const char* path) {
+  const CUcontext primary = current();
+  Halves halves;
+  Places places(kernels, halves);
+  const CUstream plain = plain_stream(), in_first = halves.first.stream;
+  const CUfunction kernel = kernels.get("where");
+  CUfunction primarys = nullptr;
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&primarys, module, "where"), "where");
+  Json found = event("result");
+  ask_context(&found, in_first, primary, halves);
+  found.add("primary_function_in_set", places.of_function(in_first, primarys));
+  found.add("primary_function_in_primary", places.of_function(plain, primarys));
+  found.add("kernel_in_set", places.of_function(in_first, kernel));
+  found.add("kernel_in_primary", places.of_function(plain, kernel));
+  ask_within_set(&found, &places, primarys, kernel, halves, plain, path);
   CUevent event;
   check(DRIVER(cuEventCreate, "cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING), "event");
   found.add("primary_event_in_set", name_of(DRIVER(cuEventRecord, "cuEventRecord")(event, in_first)));
   found.add("primary_waits_for_it",
             name_of(DRIVER(cuStreamWaitEvent, "cuStreamWaitEvent")(plain, event, 0)));
-  check(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "synchronize");
-  found.print();
+  return found;
 }
 
 struct Captured {
@@ -199,53 +237,48 @@ struct Captured {
 
 Captured capture(Where* where, CUstream stream) {
   CUgraph graph;
-  check(DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(
-            stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-        "begin");
-  check(where->launch(stream), "launch");
-  check(DRIVER(cuStreamEndCapture, "cuStreamEndCapture")(stream, &graph), "end");
+  need(DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(
+           stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+       "cuStreamBeginCapture");
+  const CUresult launched = where->launch(stream);
+  need(DRIVER(cuStreamEndCapture, "cuStreamEndCapture")(stream, &graph), "cuStreamEndCapture");
+  need(launched, "cuLaunchKernel");
   CUgraphNode node;
   size_t count = 1;
-  check(DRIVER(cuGraphGetNodes, "cuGraphGetNodes")(graph, &node, &count), "nodes");
+  need(DRIVER(cuGraphGetNodes, "cuGraphGetNodes")(graph, &node, &count), "cuGraphGetNodes");
   Captured found;
   CUDA_KERNEL_NODE_PARAMS_v2 parameters = {};
   found.asked = DRIVER(cuGraphKernelNodeGetParams_v2, "cuGraphKernelNodeGetParams")(node, &parameters);
   found.node_context = parameters.ctx;
-  check(DRIVER(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")(&found.executable, graph, 0),
-        "instantiate");
+  need(DRIVER(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")(&found.executable, graph, 0),
+       "cuGraphInstantiateWithFlags");
   return found;
 }
 
-void graphs(CUmodule module) {
-  CUcontext primary = nullptr;
-  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&primary), "cuCtxGetCurrent");
+Json graphs(const Kernels& kernels) {
+  const CUcontext primary = current();
   Halves halves;
-  Where where(module);
+  Places places(kernels, halves);
   const CUstream plain = plain_stream();
   const CUstream in_first = halves.first.stream, in_second = halves.second.stream;
-  const std::vector<uint64_t> first = where.run(in_first), second = where.run(in_second);
   const auto launch = DRIVER(cuGraphLaunch, "cuGraphLaunch");
-  Json found = event("result");
-  found.add("set_sms", (uint64_t)first.size());
   const auto about = [&](CUstream captured_in) {
-    const Captured graph = capture(&where, captured_in);
-    Json said;
-    said.add("node_context", graph.asked == CUDA_SUCCESS ? which(graph.node_context, primary, halves)
-                                                         : name_of(graph.asked));
-    const auto run = [&](const char* name, CUstream stream) {
-      where.forget();
-      const CUresult result = launch(graph.executable, stream);
-      said.add(name, result == CUDA_SUCCESS ? place_of(where.seen(stream), first, second)
-                                            : name_of(result));
+    const Captured graph = capture(&places.where(), captured_in);
+    const auto run = [&](CUstream stream) {
+      return places.of(stream, [&] { return launch(graph.executable, stream); });
     };
-    run("in_first_set", in_first);
-    run("in_second_set", in_second);
-    run("in_primary", plain);
-    return said;
+    return Json()
+        .add("node_context", graph.asked == CUDA_SUCCESS ? which(graph.node_context, primary, halves)
+                                                         : name_of(graph.asked))
+        .add("in_first_set", run(in_first))
+        .add("in_second_set", run(in_second))
+        .add("in_primary", run(plain));
   };
-  found.add("captured_in_set", about(in_first));
-  found.add("captured_in_primary", about(plain));
-  found.print();
+  Json found = event("result");
+  found.add("set_sms", (uint64_t)places.set_sms());
+  found.add("captured_in_set", told([&] { return about(in_first); }));
+  found.add("captured_in_primary", told([&] { return about(plain); }));
+  return found;
 }
 
 }  // namespace
@@ -254,17 +287,14 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string action = argv[2];
   const CUmodule module = make_module(argv[1]);
+  const Kernels kernels(argv[1]);
   event("ready").print();
   while (next_order()) {
-    if (action == "costs") {
-      costs(module);
-    } else if (action == "handles") {
-      handles(module, argv[1]);
-    } else if (action == "graphs") {
-      graphs(module);
-    } else {
-      return 2;
-    }
+    const Json found = told([&] {
+      if (action == "costs") return costs(kernels);
+      return action == "handles" ? handles(kernels, module, argv[1]) : graphs(kernels);
+    }, event("result"));
+    found.print();
   }
   return 0;
 }

@@ -24,6 +24,23 @@ inline bool order_waits() {
 
 inline Json event(const char* name) { return Json().add("event", name); }
 
+// A call that was refused where others can still be tried.
+struct Refused {
+  std::string what;
+};
+inline void need(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) throw Refused{std::string(what) + ": " + name_of(result)};
+}
+// What a question says, or why it has no answer, behind what stands in `otherwise`.
+template <class Question>
+Json told(Question question, Json otherwise = Json()) {
+  try {
+    return question();
+  } catch (const Refused& refused) {
+    return otherwise.add("error", refused.what);
+  }
+}
+
 inline double us_since(uint64_t start_ns) { return (double)(now_ns() - start_ns) / 1e3; }
 
 // Gigabytes a second.

@@ -10,16 +10,13 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-// Runs a call; its time joins the list. Whoever is refused throws the result's name.
-struct Refused {
-  std::string what;
-};
+// Runs a call; its time joins the list.
 template <class Call>
 void timed(std::vector<double>* times_us, const char* name, Call call) {
   const uint64_t start_ns = now_ns();
   const CUresult result = call();
   times_us->push_back(us_since(start_ns));
-  if (result != CUDA_SUCCESS) throw Refused{std::string(name) + ": " + name_of(result)};
+  need(result, name);
 }
 
 Json cost_of_chunk(size_t bytes, bool exportable) {
@@ -60,11 +57,7 @@ Json costs() {
     Json sizes;
     for (const size_t mib : {2, 8, 32, 128, 512}) {
       const std::string name = "mib_" + std::to_string(mib);
-      try {
-        sizes.add(name.c_str(), cost_of_chunk(mib * kMiB, exportable));
-      } catch (const Refused& refused) {
-        sizes.add(name.c_str(), Json().add("error", refused.what));
-      }
+      sizes.add(name.c_str(), told([&] { return cost_of_chunk(mib * kMiB, exportable); }));
     }
     found.add(exportable ? "exportable" : "plain", sizes);
   }
