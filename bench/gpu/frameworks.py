@@ -158,11 +158,13 @@ def measure(bench: Bench) -> dict[str, Any]:
         figures["programs"][name] = row_of(recording, lookups)
         figures["kernels"][name] = recording.get("kernels", recording)
         figures["lookups"][name] = lookups
+        bench.save(figures)
         say(f"{name}: {figures['programs'][name]['recorded']}")
     for name in RUNNING:
         learnt = _learnt(bench, name, why_not(bench, name) or _late(end_s))
         figures.setdefault("running", {})[name] = running_row(learnt)
         figures.setdefault("running_kernels", {})[name] = learnt.get("families", {})
+        bench.save(figures)
     figures["graphs"] = {
         what: _graphs(bench, what, why_not(bench, program) or _late(end_s))
         for what, program in GRAPHS.items()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,12 @@ class Bench:
     folder: Path
     keep: Path  # for files that stay beside the results; made by the part that has some
     work: Work | None  # of the demo's programs
+    out: Path | None = None  # for the figures
+
+    def save(self, figures: Mapping[str, Any]) -> None:
+        """Keep what is known so far, for a part that may be ended before it is done."""
+        if self.out is not None:
+            self.out.write_text(json.dumps(figures))
 
     def seconds(self, wanted: float) -> float:
         """How long to measure: as long as wanted on a GPU, else only to see that it works."""
@@ -73,7 +79,7 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     keep = arguments.keep or arguments.out.parent
     try:
         with bench(where=arguments.where, keep=keep) as it:
-            figures = measure(it)
+            figures = measure(replace(it, out=arguments.out))
     except WorkerError as failure:
         figures = {"error": str(failure), "ok": False}
         say(f"error: {failure}")

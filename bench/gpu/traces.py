@@ -49,6 +49,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         rows[name] = (
             {"recorded": f"not run: {reason}"} if reason else _row(bench, name, iterations, folder)
         )
+        bench.save({"rows": rows})
         say(f"{name}: {rows[name]}")
     return {"rows": rows, "ok": any(row["recorded"] == "ok" for row in rows.values())}
 

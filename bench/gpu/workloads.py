@@ -169,6 +169,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         if not reason and begin_s > end_s:
             reason = "no time was left"
         rows[name] = not_run(reason) if reason else _measured(bench, name, workload)
+        bench.save({"mode": bench.place.mode, "rows": rows})
         took_s = time.monotonic() - begin_s
         say(f"{name} ({took_s:.0f} s): " + ", ".join(f"{k} {v}" for k, v in told(rows[name])))
     good = all(row.get("ok", True) for row in rows.values())
