@@ -44,14 +44,15 @@ BELIEFS = (
         ),
     ),
     Belief(
-        question="How long launches of another process stall meanwhile, in us, and without it",
+        question="How long launches of another process stall meanwhile: the longest, in us, and "
+        "over the p99 before",
         believed="not known",
         used_by=("docs/memory.md",),
         answers=(
             "killed.linear.stall.max_us",
             "killed.mapped.stall.max_us",
-            "killed.linear.before.max_us",
-            "killed.linear.before.p99_us",
+            "killed.linear.longest_vs_p99",
+            "killed.mapped.longest_vs_p99",
         ),
     ),
     Belief(
@@ -167,6 +168,7 @@ class _Part:
                     }
         return {
             "bytes": about["bytes"],
+            "longest_vs_p99": round(stall["max_us"] / before["p99_us"], 2),
             "exit_code": code,
             "reaped_ms": _ms(reaped_ns - killed_ns),
             **{f"{name}_ms": _ms(said["at_ns"] - killed_ns) for name, said in seen.items()},

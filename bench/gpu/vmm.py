@@ -85,6 +85,7 @@ BELIEFS = (
         used_by=("docs/swap.md", "shim/swap/homes.cpp"),
         answers=(
             "stall.alone.max_us",
+            "stall.beside_idle.max_us",
             "stall.calls.max_us",
             "stall.copies.max_us",
             "stall.move.max_us",
@@ -191,6 +192,7 @@ class _Part:
         hostalloc = self._command("vmm_copies", "hostalloc", str(self._bytes(STALL_BYTES)))
         return {
             "alone": self._alone,
+            "beside_idle": self._beside_idle,
             "calls": lambda: self._stall("calls", self.calls("costs")),
             "copies": lambda: self._stall("copies", self._copies("memfd")),
             "move": lambda: self._stall("move", self._moves(STALL_BYTES), event="moved"),
@@ -200,6 +202,16 @@ class _Part:
 
     def _alone(self) -> Message:
         with prober(self._bench, self._place, "alone") as worker, probing(worker) as window:
+            time.sleep(self._window_s)
+        return window
+
+    def _beside_idle(self) -> Message:
+        """Beside a process that has a context and does nothing."""
+        with (
+            prober(self._bench, self._place, "idle") as other,
+            self._started(self.calls("pointers")),
+            probing(other) as window,
+        ):
             time.sleep(self._window_s)
         return window
 

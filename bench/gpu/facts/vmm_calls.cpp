@@ -158,8 +158,8 @@ Json linear_cost(size_t bytes, int rounds) {
   auto* const free = DRIVER(cuMemFree_v2, "cuMemFree");
   std::vector<CUdeviceptr> at((size_t)rounds);
   Json found;
-  found.add("alloc_ns", ns_each(rounds, [&](int i) { check(alloc(&at[i], bytes), "cuMemAlloc"); }));
-  return found.add("free_ns", ns_each(rounds, [&](int i) { check(free(at[i]), "cuMemFree"); }));
+  found.add("alloc_ns", ns_each(rounds, [&](int i) { need(alloc(&at[i], bytes), "cuMemAlloc"); }));
+  return found.add("free_ns", ns_each(rounds, [&](int i) { need(free(at[i]), "cuMemFree"); }));
 }
 
 class Pool {
@@ -168,12 +168,12 @@ class Pool {
     CUmemPoolProps properties = {};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    check(DRIVER(cuMemPoolCreate, "cuMemPoolCreate")(&pool_, &properties), "cuMemPoolCreate");
+    need(DRIVER(cuMemPoolCreate, "cuMemPoolCreate")(&pool_, &properties), "cuMemPoolCreate");
     uint64_t keep = UINT64_MAX;
-    check(DRIVER(cuMemPoolSetAttribute, "cuMemPoolSetAttribute")(
+    need(DRIVER(cuMemPoolSetAttribute, "cuMemPoolSetAttribute")(
               pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
           "cuMemPoolSetAttribute");
-    check(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream_, CU_STREAM_NON_BLOCKING), "stream");
+    need(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream_, CU_STREAM_NON_BLOCKING), "stream");
   }
   // An allocation and its free at a time, as a framework's step makes them, from what the pool keeps.
   Json cost(size_t bytes) {
@@ -183,14 +183,14 @@ class Pool {
     for (int i = -10; i < kRounds; i++) {
       CUdeviceptr at = 0;
       const uint64_t first_ns = now_ns();
-      check(alloc(&at, bytes, pool_, stream_), "cuMemAllocFromPoolAsync");
+      need(alloc(&at, bytes, pool_, stream_), "cuMemAllocFromPoolAsync");
       const uint64_t second_ns = now_ns();
-      check(free(at, stream_), "cuMemFreeAsync");
+      need(free(at, stream_), "cuMemFreeAsync");
       if (i < 0) continue;
       alloc_ns += second_ns - first_ns;
       free_ns += now_ns() - second_ns;
     }
-    check(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream_), "synchronize");
+    need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream_), "synchronize");
     Json found;
     found.add("alloc_ns", (double)alloc_ns / kRounds);
     return found.add("free_ns", (double)free_ns / kRounds);
@@ -206,10 +206,10 @@ class Pool {
   }
   void trim(Json* into) {
     CUdeviceptr at = 0;
-    check(DRIVER(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync")(&at, 256 * kMiB, pool_, stream_),
+    need(DRIVER(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync")(&at, 256 * kMiB, pool_, stream_),
           "cuMemAllocFromPoolAsync");
-    check(DRIVER(cuMemFreeAsync, "cuMemFreeAsync")(at, stream_), "cuMemFreeAsync");
-    check(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream_), "synchronize");
+    need(DRIVER(cuMemFreeAsync, "cuMemFreeAsync")(at, stream_), "cuMemFreeAsync");
+    need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream_), "synchronize");
     const auto trim = DRIVER(cuMemPoolTrimTo, "cuMemPoolTrimTo");
     into->add("reserved_before_trim_bytes", reserved());
     uint64_t start_ns = now_ns();
@@ -217,14 +217,14 @@ class Pool {
     into->add("trim_us", us_since(start_ns));
     into->add("reserved_after_trim_bytes", reserved());
     start_ns = now_ns();
-    check(trim(pool_, 0), "cuMemPoolTrimTo");
+    need(trim(pool_, 0), "cuMemPoolTrimTo");
     into->add("empty_trim_us", us_since(start_ns));
   }
 
  private:
   uint64_t reserved() const {
     uint64_t bytes = 0;
-    check(DRIVER(cuMemPoolGetAttribute, "cuMemPoolGetAttribute")(
+    need(DRIVER(cuMemPoolGetAttribute, "cuMemPoolGetAttribute")(
               pool_, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
           "cuMemPoolGetAttribute");
     return bytes;
@@ -236,11 +236,11 @@ class Pool {
 
 Json pools() {
   Json found = event("result");
-  found.add("linear_256_kib", linear_cost(256 << 10, 200));
-  found.add("linear_32_mib", linear_cost(32 * kMiB, 8));
+  found.add("linear_256_kib", told([] { return linear_cost(256 << 10, 200); }));
+  found.add("linear_32_mib", told([] { return linear_cost(32 * kMiB, 8); }));
   Pool pool;
-  found.add("pool_256_kib", pool.cost(256 << 10));
-  found.add("pool_32_mib", pool.cost(32 * kMiB));
+  found.add("pool_256_kib", told([&] { return pool.cost(256 << 10); }));
+  found.add("pool_32_mib", told([&] { return pool.cost(32 * kMiB); }));
   pool.set_access(&found);
   pool.trim(&found);
   return found;
@@ -254,15 +254,11 @@ int main(int argc, char** argv) {
   const std::string action = argv[2];
   event("ready").print();
   while (next_order()) {
-    if (action == "costs") {
-      costs().print();
-    } else if (action == "pointers") {
-      pointers().print();
-    } else if (action == "pools") {
-      pools().print();
-    } else {
-      return 2;
-    }
+    const Json found = told([&] {
+      if (action == "costs") return costs();
+      return action == "pointers" ? pointers() : pools();
+    }, event("result"));
+    found.print();
   }
   return 0;
 }
