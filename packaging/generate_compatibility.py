@@ -213,7 +213,7 @@ def _outcome(workload: Workload, figures: Mapping[str, Any]) -> str:
     if not workload.rows or "rows" not in figures:
         return "**failed**" if "failed" in figures else "passed"
     rows: Mapping[str, Mapping[str, Any]] = figures["rows"]
-    return ", ".join(dict.fromkeys(_row(rows.get(name, {})) for name in workload.rows))
+    return "; ".join(dict.fromkeys(_row(rows.get(name, {})) for name in workload.rows))
 
 
 def _row(row: Mapping[str, Any]) -> str:
