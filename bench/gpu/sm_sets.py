@@ -23,6 +23,7 @@ from tandem.demo.process import Message, WorkerError
 PATIENCE_S = 60.0
 RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+STAY_NS = "1000000"  # of blocks that are to be there beside those of another process
 PERCENTAGES = ("100", "50", "25", "12.5", "10", "1")
 
 BELIEFS = (
@@ -117,6 +118,16 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="Whether two clients of MPS with 50 % each run on the same SMs",
+        believed="they may: a percentage is a number of SMs, whichever they are",
+        used_by=("docs/partitions.md",),
+        answers=(
+            "percentages.two_of_50.first",
+            "percentages.two_of_50.second",
+            "percentages.two_of_50.shared",
+        ),
+    ),
+    Belief(
         question="How many SMs a client of MPS with 12.5 % sees, has, and can split",
         believed="percentages may have a fraction; rounded up to what the device divides",
         used_by=("docs/partitions.md", "daemon/tandemd/edges/mps.py", "csrc/softgpu/mps"),
@@ -179,11 +190,12 @@ def _under_mps(
         percent.replace(".", "_"): answered(f"{percent} %", part.percentage(place, percent))
         for percent in PERCENTAGES
     }
+    two = answered("two clients of 50 %", part.two_clients(place, "50"))
     groups = answered("groups under MPS", lambda: part.groups(place))
     return {
         "groups": {**found["groups"], "mps": groups},
         "overlap": {**found["overlap"], **overlaps},
-        "percentages": percentages,
+        "percentages": {**percentages, "two_of_50": two},
     }
 
 
@@ -231,6 +243,17 @@ class _Part:
         """The SMs of a client with that part of the GPU."""
         held = replace(place, base_env={**place.base_env, PERCENTAGE: percent})
         return lambda: self.alone(held, "sm_sets", "seen")
+
+    def two_clients(self, place: Place, percent: str) -> Callable[[], Message]:
+        """Whether two with that part each run on the same SMs at the same time."""
+        held = replace(place, base_env={**place.base_env, PERCENTAGE: percent})
+
+        def question() -> Message:
+            first, second = self._together(held, [("sm_sets", "seen", STAY_NS)] * 2)
+            both = set(first["sms"]) & set(second["sms"])
+            return {"first": first["seen"], "second": second["seen"], "shared": len(both)}
+
+        return question
 
     def _together(self, place: Place, commands: Sequence[Sequence[str]]) -> list[Message]:
         """Start all of them, let them go at the same time, and hear them."""

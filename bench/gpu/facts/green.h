@@ -94,13 +94,14 @@ class Where {
  public:
   static constexpr unsigned kBlocks = 4096;
 
-  explicit Where(const Kernels& kernels) : function_(kernels.get("where")) {
+  // Every block stays for so long.
+  explicit Where(const Kernels& kernels, unsigned long long stay_ns = 2000)
+      : function_(kernels.get("where")), stay_ns_(stay_ns) {
     check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen_, kBlocks * sizeof(unsigned)), "cuMemAlloc");
   }
   // Without waiting; by another handle of the same kernel if it is given.
   CUresult launch(CUstream stream, CUfunction other = nullptr) {
-    unsigned long long stay_ns = 2000;
-    void* parameters[] = {&seen_, &stay_ns};
+    void* parameters[] = {&seen_, &stay_ns_};
     return DRIVER(cuLaunchKernel, "cuLaunchKernel")(other != nullptr ? other : function_, kBlocks, 1,
                                                     1, 32, 1, 1, 0, stream, parameters, nullptr);
   }
@@ -126,5 +127,6 @@ class Where {
 
  private:
   CUfunction function_;
+  unsigned long long stay_ns_;
   CUdeviceptr seen_ = 0;
 };

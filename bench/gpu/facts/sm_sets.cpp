@@ -3,7 +3,8 @@
 //
 //   sm_sets IMAGE split                  how the SMs of the device can be divided
 //   sm_sets IMAGE ids                    the SMs that each group of the smallest split runs on
-//   sm_sets IMAGE seen                   the SMs that a process has without sets
+//   sm_sets IMAGE seen [STAY_NS]         the SMs that a process has without sets; with a time: those of
+//                                        the last of many kernels whose blocks stay so long
 //   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
 #include "green.h"
 
@@ -50,8 +51,9 @@ Json ids(const Kernels& kernels) {
   return found.add("groups", lists);
 }
 
-Json seen(const Kernels& kernels) {
-  Where where(kernels);
+Json seen(const Kernels& kernels, unsigned long long stay_ns) {
+  Where where(kernels, stay_ns != 0 ? stay_ns : 2000);
+  for (int i = 0; i < 20 && stay_ns != 0; i++) need(where.launch(nullptr), "cuLaunchKernel");
   int count = 0;
   CUdevice device;
   check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
@@ -124,11 +126,12 @@ int main(int argc, char** argv) {
   const Kernels kernels(argv[1]);
   if (action == "overlap" && argc == 5)
     return overlap(kernels, argv[3], strtoull(argv[4], nullptr, 10));
+  const unsigned long long stay_ns = argc > 3 ? strtoull(argv[3], nullptr, 10) : 0;
   event("ready").print();
   while (next_order()) {
     const Json found = told([&] {
       if (action == "split") return split();
-      return action == "ids" ? ids(kernels) : seen(kernels);
+      return action == "ids" ? ids(kernels) : seen(kernels, stay_ns);
     }, event("result"));
     found.print();
   }
