@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -69,8 +70,14 @@ class Bench:
         return command
 
 
+answers: dict[str, Any] = {}  # to single questions, in the order asked; the part is a process
+
+
 def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
-    """Parse the arguments of a part, run it, write its figures. Exit code 1 when it says not ok."""
+    """Parse the arguments of a part, run it, write its figures. Exit code 1 when it says not ok.
+
+    One that fails, or is ended from outside, leaves what it has saved and the answers it had.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--where", choices=WHERE, default=GPU)
     parser.add_argument("--out", type=Path, required=True)
@@ -81,10 +88,18 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
         with bench(where=arguments.where, keep=keep) as it:
             figures = measure(replace(it, out=arguments.out))
     except WorkerError as failure:
-        figures = {"error": str(failure), "ok": False}
-        say(f"error: {failure}")
+        figures = _unfinished(arguments.out, str(failure))
+    except (Exception, KeyboardInterrupt) as failure:  # a defect; its time is over
+        traceback.print_exc()
+        figures = _unfinished(arguments.out, f"{type(failure).__name__}: {failure}")
     arguments.out.write_text(json.dumps(figures))
     sys.exit(0 if figures.get("ok", True) else 1)
+
+
+def _unfinished(out: Path, why: str) -> dict[str, Any]:
+    say(f"error: {why}")
+    saved = json.loads(out.read_text()) if out.is_file() else {}
+    return {**saved, **({"answers": answers} if answers else {}), "error": why, "ok": False}
 
 
 @contextmanager

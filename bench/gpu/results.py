@@ -115,7 +115,10 @@ def about(merged: Figures) -> str:
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    content: dict[str, Any] = json.loads(path.read_text())
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:  # of a part that was killed while it wrote
+        return {"unreadable": f"{path.name}: {error}"}
     return content
 
 

@@ -29,6 +29,7 @@ PACKAGES = (
     "sortedcontainers",
     "structlog",
     "typing-inspection",
+    "typing_extensions",  # pydantic asks for a newer one than other packages do
 )
 PLATFORMS = (
     *(f"manylinux_2_{n}_x86_64" for n in (17, 24, 27, 28, 31, 34)),

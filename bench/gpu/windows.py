@@ -101,6 +101,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     slices = Arm(name="time", place=bench.place, of_trainer={})
     for arm in (slices, replace(slices, name="priorities", priorities=("greatest", "least"))):
         figures[arm.name] = _arm(bench, arm, image, end_s)
+        bench.save(figures)
     with mps(bench) as (place, why):
         for name, added in {"mps": {}, "mps_priority": {PRIORITY: "1"}}.items():
             if place is None:
@@ -108,6 +109,7 @@ def measure(bench: Bench) -> dict[str, Any]:
                 continue
             arm = Arm(name=name, place=place, of_trainer=added)
             figures[name] = _arm(bench, arm, image, end_s)
+            bench.save(figures)
     arms = {name: found for name, found in figures.items() if isinstance(found, dict)}
     failed = [name for name, found in arms.items() if found.get("failed")]
     return {**figures, "verdict": verdict(arms), "ok": not failed or bench.where != GPU}

@@ -93,3 +93,63 @@ def report(digest, *, correct=True):
 )
 def test_three_runs_give_a_verdict(runs, verdict):
     assert compare(*runs)["verdict"] == verdict
+
+
+ENDED = """
+from bench.gpu import part, questions
+def measure(bench):
+    bench.save({"rows": {"first": 1}})
+    questions.answered("second", lambda: {"is": 2})
+    raise KeyboardInterrupt
+part.main(measure)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["raise KeyboardInterrupt", "1 / 0"])
+def test_a_part_that_is_ended_leaves_what_it_found(end, tmp_path):
+    out = tmp_path / "part.json"
+    code = ENDED.replace("raise KeyboardInterrupt", end)
+    command = [sys.executable, "-c", code, "--where", "cpu", "--out", str(out)]
+
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    figures = json.loads(out.read_text())
+    assert child.returncode == 1
+    assert figures["rows"] == {"first": 1}
+    assert figures["answers"] == {"second": {"is": 2}}
+    assert figures["ok"] is False
+
+
+def test_a_part_that_was_killed_while_it_wrote_does_not_take_the_others_along(tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "demo.json").write_text('{"ok": true}')
+    (parts / "vmm.json").write_text('{"calls": {"gran')
+    output = tmp_path / "results.json"
+
+    results.merge(parts, output)
+
+    merged = json.loads(output.read_text())
+    assert merged["demo"]["ok"] is True
+    assert "vmm.json" in merged["vmm"]["unreadable"]
+
+
+@pytest.mark.slow
+def test_no_part_is_begun_for_which_too_little_time_is_left(tmp_path):
+    environ = os.environ | {"DRY": "1", "PART": "markers,calls", "TOTAL": "1"}
+    environ |= {"PYTHON": sys.executable, "OUT": str(tmp_path)}
+
+    child = subprocess.run(
+        ["bash", "bench/gpu/run.sh"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert child.returncode == 0, child.stderr
+    assert "markers: not begun" in child.stdout
+    assert "calls: not begun" in child.stdout
+    assert list(tmp_path.iterdir()) == []

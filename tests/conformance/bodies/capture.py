@@ -304,7 +304,7 @@ def a_capture_may_add_to_a_graph():
     stream, word = _stream(), gpu.word(1)
     graph = ok(cu.cuGraphCreate(0))
     root = gpu.add_kernel(graph, [], word, 2, 0)
-    ok(cu.cuStreamBeginCaptureToGraph(stream, graph, [root], None, 1, GLOBAL))
+    ok(cu.cuStreamBeginCaptureToGraph(stream, graph, [root], [cu.CUgraphEdgeData()], 1, GLOBAL))
     gpu.affine(word, 10, 3, stream=stream)
     assert int(ok(cu.cuStreamEndCapture(stream))) == int(graph)
     assert len(_types(graph)) == 2
