@@ -278,7 +278,10 @@ def _graphs(bench: Bench, what: str, reason: str) -> Message:
     if reason:
         return {"error": f"{NOT_RUN}: {reason}"}
     env = recorded.environment(bench, bench.folder / f"{what}-graph-gpu")
-    command = [sys.executable, "-m", "bench.gpu.graph_nodes", what, recorded.device_of(bench)]
+    drawn = bench.keep / "graphs" / f"{what}.dot"
+    drawn.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "bench.gpu.graph_nodes", what]
+    command += [recorded.device_of(bench), str(drawn)]
 
     def ask() -> Message:
         said: Message = json.loads(recorded.run(command, env, DEADLINE_S).splitlines()[-1])

@@ -1,13 +1,16 @@
-"""What captured graphs consist of: `python -m bench.gpu.graph_nodes driver|torch|compiled DEVICE`.
+"""What captured graphs consist of.
+
+    python -m bench.gpu.graph_nodes driver|torch|compiled DEVICE FILE
 
 Prints one JSON object: nodes by kind, and which contexts they name. A question that the driver does
-not answer has the error's name.
+not answer has the error's name. What the driver itself writes of the first graph goes to FILE.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -29,11 +32,27 @@ CONTEXT_FIELDS = {KERNEL: ("kernel", "ctx"), COPY: ("memcpy", "copyCtx"), SET: (
 
 def main() -> None:
     """Capture, and look."""
-    what, device = sys.argv[1:]
+    what, device, file = sys.argv[1:]
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     graphs = CAPTURED[what](device)
-    print(json.dumps(describe(graphs[:MOST_GRAPHS]) | {"graphs": len(graphs)}))
+    graphs = [graph for graph in graphs if _nodes(graph)]  # torch has an empty one besides
+    told = describe(graphs[:MOST_GRAPHS]) | {"graphs": len(graphs)}
+    if graphs:
+        told["drawn"] = draw(graphs[0], Path(file))
+    print(json.dumps(told))
+
+
+def draw(graph: Handle, file: Path) -> dict[str, Any]:
+    """The driver's picture of a graph, with all that it knows: does it tell of contexts?"""
+    flags = driver.CUgraphDebugDot_flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE.value
+    try:
+        check(driver.cuGraphDebugDotPrint(graph, str(file).encode(), flags))
+        lines = file.read_text(errors="replace").splitlines()
+    except (OSError, RuntimeError) as error:
+        return {"error": str(error)}
+    mentions = [line for line in lines if re.search("context|ctx", line, re.I)]
+    return {"lines": len(lines), "with_context": len(mentions)}
 
 
 def describe(graphs: Iterable[Handle]) -> dict[str, Any]:

@@ -345,7 +345,7 @@ class _Process:
 
     def _wait(self, event: str, end_s: float) -> Message | None:
         # Half of what is left: the others of the row shall have time, too, if this one hangs.
-        deadline_s = max((end_s - time.monotonic()) / 2, 0.1)
+        deadline_s = round(max((end_s - time.monotonic()) / 2, 0.1), 1)
         try:
             return self._worker.wait_for(event, deadline_s=deadline_s)
         except WorkerError as failure:
