@@ -4,7 +4,7 @@
 //   sm_sets IMAGE split                  how the SMs of the device can be divided
 //   sm_sets IMAGE ids                    the SMs that each group of the smallest split runs on
 //   sm_sets IMAGE seen [STAY_NS]         the SMs that a process has without sets; with a time: those of
-//                                        the last of many kernels whose blocks stay so long
+//                                        one of many kernels whose blocks stay so long
 //   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
 #include "green.h"
 
@@ -52,15 +52,20 @@ Json ids(const Kernels& kernels) {
 }
 
 Json seen(const Kernels& kernels, unsigned long long stay_ns) {
-  Where where(kernels, stay_ns != 0 ? stay_ns : 2000);
-  for (int i = 0; i < 20 && stay_ns != 0; i++) need(where.launch(nullptr), "cuLaunchKernel");
+  // Before and behind the one that is looked at, so that it meets those of another process.
+  const int others = stay_ns != 0 ? 10 : 0;
+  Where where(kernels, stay_ns != 0 ? stay_ns : 2000), other(kernels, stay_ns);
   int count = 0;
   CUdevice device;
   check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
   check(DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute")(
             &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
         "attribute");
-  const std::vector<uint64_t> sms = where.run(nullptr);
+  where.forget();
+  for (int i = 0; i < others; i++) need(other.launch(nullptr), "cuLaunchKernel");
+  need(where.launch(nullptr), "cuLaunchKernel");
+  for (int i = 0; i < others; i++) need(other.launch(nullptr), "cuLaunchKernel");
+  const std::vector<uint64_t> sms = where.seen(nullptr);
   return event("result")
       .add("attribute_sms", (uint64_t)count)
       .add("resource_sms", (uint64_t)all_sms().sm.smCount)
