@@ -24,7 +24,7 @@ from bench.gpu.part import GPU, NO_GPU
 from bench.gpu.tables import is_table, table
 from tandem.demo.place import probe
 
-PACKAGES = ("torch", "cuda-bindings", "grpcio", "protobuf")
+PACKAGES = ("torch", "triton", "jax", "numba-cuda", "cuda-bindings", "grpcio", "protobuf")
 SMI = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
