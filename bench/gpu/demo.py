@@ -7,13 +7,15 @@ import subprocess
 import sys
 from typing import Any
 
-from bench.gpu.part import GPU, Bench, main
+from bench.gpu.part import Bench, main
+
+SECONDS = 6.0
 
 
 def measure(bench: Bench) -> dict[str, Any]:
     """What `tandem demo --json` says."""
     command = [sys.executable, "-m", "tandem.cli", "demo", "--json"]
-    command += ["--seconds", "3"] if bench.where != GPU else []
+    command += ["--seconds", str(bench.seconds(SECONDS))]
     child = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if child.returncode != 0:
         return {"exit_code": child.returncode, "ok": False}

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.gpu.part import GPU, Bench, main
 
-SECONDS = 240.0
+SECONDS = 60.0
 SOAK = "tests/proof/soak.py"
 
 

@@ -9,17 +9,17 @@
 #   LIMIT    seconds that a part may take                  (default 480)
 #   TOTAL    seconds for all, the build included: a part that usually takes longer than what is left
 #            of them is not begun, and one that does is ended (default: as long as it takes)
-#   PACK     1: files beside the results come as one archive, <date>-<gpu>.tar
+#   PACK     1: files beside the results come as one archive, <date>-<gpu>.tar.gz
 #
 # A part that fails or runs over its time does not stop the others. Exit code: how many failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 # What is worth most comes first. Seconds that a part usually takes on an H200, with 16 cores.
-parts="workloads markers windows vmm sm_sets frameworks conformance colocation lifecycle swap proof traces same_results demo tests calls"
-declare -A usual=([workloads]=330 [markers]=45 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=200
-  [conformance]=150 [colocation]=170 [lifecycle]=100 [swap]=75 [proof]=75 [traces]=120
-  [same_results]=110 [demo]=60 [tests]=120 [calls]=60)
+parts="workloads markers windows vmm sm_sets frameworks colocation conformance lifecycle swap proof traces same_results demo tests calls"
+declare -A usual=([workloads]=340 [markers]=45 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=190
+  [conformance]=140 [colocation]=215 [lifecycle]=90 [swap]=75 [proof]=75 [traces]=120
+  [same_results]=90 [demo]=60 [tests]=150 [calls]=60)
 PYTHON="${PYTHON:-python3}"
 PART="${PART:-}"; PART="${PART//,/ }"
 case "${DRY:-}" in
@@ -45,7 +45,10 @@ if ! "$PYTHON" -c "import $needs" 2>/dev/null && compgen -G '.whl/*.whl' >/dev/n
     --target "$scratch/site" .whl/*.whl || exit 1
 fi
 if [ "$where" = gpu ]; then
-  if [ -d /usr/local/cuda ]; then export PATH="/usr/local/cuda/bin:$PATH"; fi
+  # Compilers; and the driver's own programs where they are put beside it, as in some containers.
+  for folder in /usr/local/cuda/bin /usr/local/nvidia/bin; do
+    if [ -d "$folder" ]; then export PATH="$folder:$PATH"; fi
+  done
   # A GPU that nobody has open is made ready for each process anew, which takes it seconds.
   "$PYTHON" -c 'import pynvml, time; pynvml.nvmlInit(); pynvml.nvmlDeviceGetHandleByIndex(0)
 time.sleep(7200)' >/dev/null 2>&1 </dev/null &
@@ -99,7 +102,7 @@ for part in ${PART:-$parts}; do
   fi
   # After each part, so that a run which is cut off has shown what it found.
   "$PYTHON" -m bench.gpu.results merge "$scratch/parts" "$OUT/$label.json" >"$scratch/table"
-  if [ -d "$scratch/keep" ]; then tar -cf "$OUT/$label.tar" -C "$scratch/keep" "$label"; fi
+  if [ -d "$scratch/keep" ]; then tar -czf "$OUT/$label.tar.gz" -C "$scratch/keep" "$label"; fi
 done
 [ -f "$scratch/table" ] && cat "$scratch/table"
 exit "$failed"

@@ -16,8 +16,8 @@ from tandem.demo.measure import WorkerReport
 from tandem.demo.scenario import Scenario
 from tandem.demo.settings import ROLES
 
-SECONDS = 10.0
-ITERATIONS = {GPU: 300, CPU: 20, SOFTWARE: 0}
+SECONDS = 5.0
+ITERATIONS = {GPU: 120, CPU: 20, SOFTWARE: 0}
 GAP_NS = 30_000_000
 
 

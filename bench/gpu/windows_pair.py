@@ -31,8 +31,8 @@ class Sizes:
     lengths_us: tuple[float, float] = (200, 5000)
     # Of as many blocks as the device holds at a time: in real programs blocks end all the while.
     waves: tuple[int, int] = (4, 100)
-    seconds: float = 2.5
-    alone_s: float = 1.2
+    seconds: float = 1.6
+    alone_s: float = 1.0
     most_queued_us: float = 250_000  # of the trainer's work: all is waited for at the end
 
 

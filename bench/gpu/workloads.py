@@ -37,7 +37,7 @@ from bench.gpu.workload_rows import (
 )
 from tandem.demo.process import Daemon, Message, Worker, WorkerError
 
-BUDGET_S = 370.0  # for all rows: those not begun by then are not run
+BUDGET_S = 320.0  # for all rows: those not begun by then are not run
 ROW_S = 60.0
 COLD_S = 100.0  # where nobody has read the libraries from the disk before
 END_S = 15.0
@@ -57,7 +57,7 @@ class Workload:
     @property
     def rounds(self) -> int:
         """How often each process computes: more where a figure is judged."""
-        return 3 if self.limit is None else 4
+        return 2 if self.limit is None else 4
 
     @property
     def round_s(self) -> float:

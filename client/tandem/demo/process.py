@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 Message = dict[str, Any]
+DAEMON_READY_S = 30.0  # its first start on a machine reads all of it from disk
 
 
 class WorkerError(RuntimeError):
@@ -117,7 +118,7 @@ class Daemon:
         """Start it and return once it serves.
 
         Raises:
-            WorkerError: it ended, or did not say READY=1 within ten seconds.
+            WorkerError: it ended, or did not say READY=1 within DAEMON_READY_S.
         """
         self._log = log
         # How to start it by hand, with the same environment.
@@ -162,7 +163,7 @@ class Daemon:
 
     def _await_ready(self) -> None:
         self._ready.settimeout(0.1)
-        end = time.monotonic() + 10
+        end = time.monotonic() + DAEMON_READY_S
         while time.monotonic() < end:
             with contextlib.suppress(TimeoutError):
                 if b"READY=1" in self._ready.recv(4096):
