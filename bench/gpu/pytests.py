@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 NO_TESTS = 5  # pytest's code for nothing selected
 TAIL = 400  # characters of a failure's text that are kept
 DEADLINE_S = 300.0  # then no further test is begun
-END_S = 30.0  # for those that run then
+END_S = 10.0  # for those that run then
 # What our tests need, and nothing else that the machine's Python happens to have: to them a
 # plugin's warning is an error.
 PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
@@ -41,13 +41,17 @@ def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dic
 
 
 def _code_of(command: Sequence[str]) -> int:
-    """Pytest's exit code. When the time is over it is interrupted, and reports what it has."""
+    """Pytest's exit code. When the time is over it is interrupted, and reports what it has.
+
+    The same when we are interrupted ourselves.
+    """
     environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    child = subprocess.Popen(command, env=environ)
+    # A session of its own: Ctrl-C reaches it once, through us.
+    child = subprocess.Popen(command, env=environ, start_new_session=True)
     for seconds, number in ((DEADLINE_S, signal.SIGINT), (END_S, signal.SIGKILL)):
         try:
             return child.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             child.send_signal(number)
     return child.wait()
 

@@ -22,7 +22,7 @@ from tandem.demo.scenario import READY_S, Scenario
 from tandem.errors import DeadlineError
 
 ROLES = ("first", "second")
-SHARE = 0.2  # of the device's memory, each: both fit, so that nobody waits for room
+SHARE = 0.1  # of the device's memory, each: both fit, so that nobody waits for room
 LIMITS = {"out": 0.8, "in": 0.8, "out_both": 0.7, "in_both": 0.7}  # of a pinned copy one way
 PATIENCE_S = 120.0
 POLL_S = 0.05
