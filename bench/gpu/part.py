@@ -7,10 +7,11 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,20 @@ class Bench:
         return command
 
 
-answers: dict[str, Any] = {}  # to single questions, in the order asked; the part is a process
+@dataclass(kw_only=True)
+class Progress:
+    """Of the part that this process runs: since when, and the answers to single questions."""
+
+    began_s: float | None = None
+    answers: dict[str, Any] = field(default_factory=dict)  # in the order asked
+
+    @property
+    def gone_s(self) -> float:
+        """Since `main` began; 0 where it did not."""
+        return 0.0 if self.began_s is None else time.monotonic() - self.began_s
+
+
+progress = Progress()
 
 
 def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
@@ -83,6 +97,7 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, help="folder of other files (that of --out)")
     arguments = parser.parse_args()
+    progress.began_s = time.monotonic()
     keep = arguments.keep or arguments.out.parent
     try:
         with bench(where=arguments.where, keep=keep) as it:
@@ -99,7 +114,8 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
 def _unfinished(out: Path, why: str) -> dict[str, Any]:
     say(f"error: {why}")
     saved = json.loads(out.read_text()) if out.is_file() else {}
-    return {**saved, **({"answers": answers} if answers else {}), "error": why, "ok": False}
+    answers = {"answers": progress.answers} if progress.answers else {}
+    return {**saved, **answers, "error": why, "ok": False}
 
 
 @contextmanager

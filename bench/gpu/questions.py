@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from bench.gpu import native
-from bench.gpu.part import SOFTWARE, Bench, answers, say
+from bench.gpu.part import SOFTWARE, Bench, progress, say
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
@@ -29,21 +28,20 @@ FAILURES = (
     TypeError,
     ArithmeticError,
 )
-_BEGAN_S = time.monotonic()  # the part is a process
 
 
 def answered(name: str, question: Callable[[], Message]) -> Message:
     """What it says; an object with `error` if it failed, or came too late to be asked."""
-    if time.monotonic() - _BEGAN_S > PART_S:
+    if progress.gone_s > PART_S:
         return {"error": f"not asked: {PART_S:g} s were over"}
     say(name)
     try:
-        answers[name] = question()
+        progress.answers[name] = question()
     except FAILURES as failure:
         said = f"{type(failure).__name__}: {failure}"[-600:]
         say(f"{name}: {said}")
-        answers[name] = {"error": said}
-    found: Message = answers[name]
+        progress.answers[name] = {"error": said}
+    found: Message = progress.answers[name]
     return found
 
 
