@@ -73,7 +73,8 @@ def machine() -> dict[str, Any]:
 def merge(parts: Path, output: Path) -> None:
     """One object with a key per part; a failed part says so beside what it had written."""
     merged = _read(output)
-    commit = _said_by(COMMIT)  # with each part: the file may hold parts of several runs
+    # With each part: the file may hold parts of several runs.
+    commit = _said_by(COMMIT) or os.environ.get("COMMIT")
     for name in sorted({path.stem for path in parts.iterdir()}):
         failure, figures = (_read(parts / f"{name}.{kind}") for kind in ("failed", "json"))
         merged[name] = {"commit": commit, **failure, **figures}

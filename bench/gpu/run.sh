@@ -10,6 +10,7 @@
 #   TOTAL    seconds for all, the build included: a part that usually takes longer than what is left
 #            of them is not begun, and one that does is ended (default: as long as it takes)
 #   PACK     1: files beside the results come as one archive, <date>-<gpu>.tar.gz
+#   COMMIT   what was run, for the results, where there is no git
 #
 # A part that fails or runs over its time does not stop the others. Exit code: how many failed.
 set -uo pipefail
