@@ -39,10 +39,14 @@ def mps(bench: Bench) -> Iterator[tuple[Place | None, str]]:
     control = Control(folder, environment=os.environ, timeout_s=START_S)
     # To its log and nowhere else: it stays, and would hold a pipe open.
     with (folder / "said").open("wb") as said:
-        command = [PROGRAM, "-d"]
-        code = subprocess.run(
-            command, env={**os.environ, **ours}, stdout=said, stderr=said, check=False
-        ).returncode
+        child = subprocess.Popen(
+            [PROGRAM, "-d"], env={**os.environ, **ours}, stdout=said, stderr=said
+        )
+        try:
+            code = child.wait(timeout=START_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            code = child.wait()
     try:
         if code != 0 or not _answers(control):
             words = (folder / "said").read_text(errors="replace").strip()[-300:]
