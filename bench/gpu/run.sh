@@ -55,7 +55,8 @@ if [ "$where" = gpu ]; then
 time.sleep(7200)' >/dev/null 2>&1 </dev/null &
   open=$!
   # The first import reads gigabytes from a cold disk, which the parts' deadlines do not foresee.
-  "$PYTHON" -c 'import torch; print("torch", torch.__version__, torch.ones(1, device="cuda"))' &
+  timeout 150 "$PYTHON" -c \
+    'import torch; print("torch", torch.__version__, torch.ones(1, device="cuda"))' &
   torch=$!
 fi
 
