@@ -17,7 +17,7 @@ import sys
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE_S = 15.0
+GRACE_S = 25.0  # for MPS to end, and what was found to be written
 GENERATIONS = 4
 TIMED_OUT = 124
 
