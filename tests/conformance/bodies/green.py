@@ -170,6 +170,13 @@ def streams_tell_their_green_context():
         assert len(ids) == 3
 
 
+def _refusal(call) -> str:
+    try:
+        return refused(call())
+    except KeyError as unknown:  # to cuda.bindings 13.0, which has no name for it
+        return {917: "STREAM_DETACHED"}[unknown.args[0]]
+
+
 def streams_are_detached_when_their_green_context_goes():
     gpu = Gpu()
     green, other = _halves(gpu)
@@ -178,9 +185,12 @@ def streams_are_detached_when_their_green_context_goes():
     gpu.affine(word, 2, 1, stream=stream)
     ok(cu.cuStreamSynchronize(stream))
     ok(cu.cuGreenCtxDestroy(green))
-    assert refused(cu.cuStreamSynchronize(stream)) == "STREAM_DETACHED"
     types = (None, ctypes.c_uint, ctypes.c_uint)
-    assert refused(gpu.launch("affine", (word, 2, 1), types, stream=stream)) == "STREAM_DETACHED"
+    for call in (
+        lambda: cu.cuStreamSynchronize(stream),
+        lambda: gpu.launch("affine", (word, 2, 1), types, stream=stream),
+    ):
+        assert _refusal(call) == "STREAM_DETACHED"
     ok(cu.cuStreamDestroy(stream))
     gpu.affine(word, 2, 1, stream=kept)
     ok(cu.cuStreamSynchronize(kept))
