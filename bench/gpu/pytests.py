@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 SOME_FAILED, NO_TESTS = 1, 5  # pytest's codes; of the latter, nothing was selected
 MOST_AGAIN = 60  # tests: where more fail, it is not for want of quiet
-TAIL = 400  # characters of a failure's text that are kept
+TAIL = 600  # characters of a failure's text that are kept
 DEADLINE_S = 300.0  # then no further test is begun
 END_S = 10.0  # for those that run then
 # What our tests need, and nothing else that the machine's Python happens to have: to them a
@@ -44,7 +44,7 @@ def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dic
 def _run(words: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tandem-gpu-") as scratch:
         report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
         command += [f"--junitxml={report}", *words]
         for plugin in PLUGINS:
             command += ["-p", plugin]
