@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import gpu_results
 
 sys.path.insert(0, str(gpu_results.ROOT))  # for `bench`
 
-from bench.gpu.beliefs import SETTLING, Belief, answer, beliefs_of
+from bench.gpu.beliefs import SETTLING, Belief, answer, beliefs_of, why_not
 
 OUTPUT = gpu_results.ROOT / "docs"
 NAME = "driver-facts.md"
+REASON = 120  # characters of one
 
 PREFACE = """\
 # What we believe of NVIDIA's driver, and what a GPU said
@@ -52,20 +53,28 @@ def _lines() -> Iterator[str]:
             yield "Not measured yet.\n\n"
         else:
             gpu = found.machine.get("gpu") or "GPU not recorded"
-            yield f"{found.path.name[:10]}, {gpu}: `bench/results/{found.path.name}`\n\n"
+            yield f"{found.path.name[:10]}, {gpu}: `bench/results/{found.path.name}`"
+            code = found.figures.get("failed")
+            yield "\n\n" if code is None else f". The part ended with code {code}.\n\n"
         yield "| question | believed | used by | measured |\n|---|---|---|---|\n"
         for belief in beliefs_of(part):
-            measured = "not measured yet" if found is None else _measured(belief, found)
+            cell = "not measured yet" if found is None else measured(belief, found.figures)
             used_by = ", ".join(f"`{path}`" for path in belief.used_by)
-            yield f"| {belief.question} | {belief.believed} | {used_by} | {measured} |\n"
+            yield f"| {belief.question} | {belief.believed} | {used_by} | {cell} |\n"
         yield "\n"
 
 
-def _measured(belief: Belief, found: gpu_results.Found) -> str:
-    if "failed" in found.figures:
-        return f"**the part failed**: code {found.figures['failed']}"
-    said = ((path, answer(found.figures, path)) for path in belief.answers)
-    return "; ".join(f"{path}: {'no answer' if what is None else what}" for path, what in said)
+def measured(belief: Belief, figures: Mapping[str, object]) -> str:
+    """A cell: each answer, or why there is none."""
+    return "; ".join(f"{path}: {_said(figures, path)}" for path in belief.answers)
+
+
+def _said(figures: Mapping[str, object], path: str) -> str:
+    what = answer(figures, path)
+    if what is not None:
+        return str(what).replace("|", "\\|")
+    reason = why_not(figures, path).replace("|", "\\|")
+    return f"**no answer** ({reason[:REASON]})" if reason else "**no answer**"
 
 
 if __name__ == "__main__":

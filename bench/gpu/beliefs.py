@@ -51,3 +51,18 @@ def answer(figures: Mapping[str, object], path: str) -> object:
             return None
         found = found[name]
     return found
+
+
+def why_not(figures: Mapping[str, object], path: str) -> str:
+    """Why they say nothing there: the nearest reason above it, or above all that of the part."""
+    reason = ""
+    found: object = figures
+    for name in (*path.split("."), ""):
+        if not isinstance(found, Mapping):
+            break
+        own = next((found[key] for key in ("error", "why_not") if found.get(key)), "")
+        reason = str(own).splitlines()[0] if own else reason
+        found = found.get(name)
+    if not reason and "failed" in figures:
+        reason = f"the part ended with code {figures['failed']}"
+    return reason

@@ -194,7 +194,7 @@ def _together(questions: Mapping[str, Callable[[], Message]]) -> list[Message]:
 def _learnt(bench: Bench, name: str, reason: str) -> Message:
     if reason:
         return {"error": f"{NOT_RUN}: {reason}"}
-    return answered(f"{name}: running", lambda: running.iteration(bench, name))
+    return answered(f"running.{name}", lambda: running.iteration(bench, name))
 
 
 def running_row(learnt: Message) -> dict[str, Any]:

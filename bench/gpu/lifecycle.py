@@ -17,7 +17,7 @@ from bench.gpu import native
 from bench.gpu.accounting import KINDS, Counts, accounts
 from bench.gpu.beliefs import Belief
 from bench.gpu.part import GPU, Bench, main
-from bench.gpu.questions import answered, big_place, nvml, prober, probing
+from bench.gpu.questions import all_answered, answered, big_place, nvml, prober, probing
 from tandem.demo.process import Message, Worker
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -116,20 +116,20 @@ def measure(bench: Bench) -> dict[str, Any]:
     found: dict[str, Any] = {
         "mode": bench.place.mode,
         "killed": {
-            kind: answered(f"killed with memory: {kind}", lambda kind=kind: part.killed(kind))
+            kind: answered(f"killed.{kind}", lambda kind=kind: part.killed(kind))
             for kind in HELD_KINDS
         },
         "accounting": {
-            "bare": answered("accounting, bare", lambda: accounts(counts.bare)),
-            "tandem": answered("accounting, under Tandem", lambda: accounts(counts.managed)),
+            "bare": answered("accounting.bare", lambda: accounts(counts.bare)),
+            "tandem": answered("accounting.tandem", lambda: accounts(counts.managed)),
             "swappable": answered(
-                "accounting, swappable", lambda: accounts(counts.swappable, SWAPPABLE_KINDS)
+                "accounting.swappable", lambda: accounts(counts.swappable, SWAPPABLE_KINDS)
             ),
         },
         "checkpoint": answered("checkpoint", lambda: part.checkpoint(size_bytes)),
     }
-    wrong = found["checkpoint"].get("wrong_words", 0)
-    return {**found, "ok": wrong == 0 or bench.where != GPU}
+    good = all_answered(found) and found["checkpoint"].get("wrong_words", 0) == 0
+    return {**found, "ok": good or bench.where != GPU}
 
 
 class _Part:

@@ -15,7 +15,7 @@ from bench.gpu.marker_costs import costs, pairs, verdict
 from bench.gpu.mps import mps
 from bench.gpu.native import ask, devices, kernels, program
 from bench.gpu.part import GPU, Bench, main
-from bench.gpu.questions import answered
+from bench.gpu.questions import all_answered, answered
 from tandem.demo.place import Place
 from tandem.demo.process import Message
 
@@ -150,13 +150,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     with mps(bench) as (place, why):
         figures["mps"] = {"why_not": why} if place is None else _arm(bench, place, image, "mps")
     figures["verdict"] = answered("verdict", lambda: verdict(figures["bare"]["cost"]["kernels"]))
-    failed = any("error" in found for found in _answers(figures))
-    return {**figures, "ok": not failed or bench.where != GPU}
-
-
-def _answers(figures: Mapping[str, Any]) -> list[Message]:
-    arms = [figures[arm] for arm in ("bare", "mps") if "why_not" not in figures[arm]]
-    return [figures["verdict"], *(found for arm in arms for found in arm.values())]
+    return {**figures, "ok": all_answered(figures) or bench.where != GPU}
 
 
 def _arm(bench: Bench, place: Place, image: Path, arm: str) -> dict[str, Any]:
@@ -177,7 +171,7 @@ def _arm(bench: Bench, place: Place, image: Path, arm: str) -> dict[str, Any]:
         "pair": lambda: pairs(said("marker_pair", pair_count, rounds, KERNEL_US["pair"])),
         "capture": lambda: said("marker_capture"),
     }
-    return {name: answered(f"{arm} {name}", question) for name, question in questions.items()}
+    return {name: answered(f"{arm}.{name}", question) for name, question in questions.items()}
 
 
 def _cost(said: Message) -> Message:

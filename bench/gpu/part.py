@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,11 @@ class Bench:
     folder: Path
     keep: Path  # for files that stay beside the results; made by the part that has some
     work: Work | None  # of the demo's programs
-    out: Path | None = None  # for the figures
 
     def save(self, figures: Mapping[str, Any]) -> None:
         """Keep what is known so far, for a part that may be ended before it is done."""
-        if self.out is not None:
-            self.out.write_text(json.dumps(figures))
+        progress.figures.update(figures)
+        progress.write()
 
     def seconds(self, wanted: float) -> float:
         """How long to measure: as long as wanted on a GPU, else only to see that it works."""
@@ -76,7 +75,21 @@ class Progress:
     """Of the part that this process runs: since when, and the answers to single questions."""
 
     began_s: float | None = None
-    answers: dict[str, Any] = field(default_factory=dict)  # in the order asked
+    out: Path | None = None
+    figures: dict[str, Any] = field(default_factory=dict)  # of the answers so far, as in the end
+
+    def add(self, path: str, answer: Mapping[str, Any]) -> None:
+        """Keep an answer at its place in the figures, also for the case that we are killed."""
+        place = self.figures
+        for name in path.split("."):
+            place = place.setdefault(name, {})
+        place.update(answer)
+        self.write()
+
+    def write(self) -> None:
+        """Into the file for the figures, where there is one."""
+        if self.out is not None:
+            self.out.write_text(json.dumps(self.figures))
 
     @property
     def gone_s(self) -> float:
@@ -97,25 +110,23 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, help="folder of other files (that of --out)")
     arguments = parser.parse_args()
-    progress.began_s = time.monotonic()
+    progress.began_s, progress.out = time.monotonic(), arguments.out
     keep = arguments.keep or arguments.out.parent
     try:
         with bench(where=arguments.where, keep=keep) as it:
-            figures = measure(replace(it, out=arguments.out))
+            figures = measure(it)
     except WorkerError as failure:
-        figures = _unfinished(arguments.out, str(failure))
+        figures = _unfinished(str(failure))
     except (Exception, KeyboardInterrupt) as failure:  # a defect; its time is over
         traceback.print_exc()
-        figures = _unfinished(arguments.out, f"{type(failure).__name__}: {failure}")
+        figures = _unfinished(f"{type(failure).__name__}: {failure}")
     arguments.out.write_text(json.dumps(figures))
     sys.exit(0 if figures.get("ok", True) else 1)
 
 
-def _unfinished(out: Path, why: str) -> dict[str, Any]:
+def _unfinished(why: str) -> dict[str, Any]:
     say(f"error: {why}")
-    saved = json.loads(out.read_text()) if out.is_file() else {}
-    answers = {"answers": progress.answers} if progress.answers else {}
-    return {**saved, **answers, "error": why, "ok": False}
+    return {**progress.figures, "error": why, "ok": False}
 
 
 @contextmanager

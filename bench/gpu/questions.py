@@ -1,16 +1,17 @@
 """Questions that stand by themselves: one that fails says why, and the others go on.
 
-So do those for which no time is left: a part that is ended from outside loses all its answers.
+None is begun for which no time is left: ended from outside, it would have no answer at all.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bench.gpu import native
 from bench.gpu.part import SOFTWARE, Bench, progress, say
@@ -30,19 +31,29 @@ FAILURES = (
 )
 
 
-def answered(name: str, question: Callable[[], Message]) -> Message:
-    """What it says; an object with `error` if it failed, or came too late to be asked."""
+def answered(path: str, question: Callable[[], Message]) -> Message:
+    """What it says; an object with `error` if it failed, or came too late to be asked.
+
+    `path` is where the answer stands in the part's figures: names with dots between.
+    """
     if progress.gone_s > PART_S:
-        return {"error": f"not asked: {PART_S:g} s were over"}
-    say(name)
-    try:
-        progress.answers[name] = question()
-    except FAILURES as failure:
-        said = f"{type(failure).__name__}: {failure}"[-600:]
-        say(f"{name}: {said}")
-        progress.answers[name] = {"error": said}
-    found: Message = progress.answers[name]
+        found: Message = {"error": f"not asked: {PART_S:g} s were over"}
+    else:
+        say(path)
+        try:
+            found = question()
+        except FAILURES as failure:
+            found = {"error": f"{type(failure).__name__}: {failure}"[-600:]}
+            say(f"{path}: {found['error']}")
+    progress.add(path, found)
     return found
+
+
+def all_answered(figures: Mapping[str, Any]) -> bool:
+    """Whether nothing in them failed. What cannot be had here says `why_not`: also an answer."""
+    return "error" not in figures and all(
+        all_answered(found) for found in figures.values() if isinstance(found, Mapping)
+    )
 
 
 def big_place(bench: Bench) -> Place:

@@ -14,7 +14,7 @@ from bench.gpu import native
 from bench.gpu.beliefs import Belief
 from bench.gpu.mps import mps
 from bench.gpu.part import GPU, Bench, main
-from bench.gpu.questions import answered, big_place
+from bench.gpu.questions import all_answered, answered, big_place
 from bench.gpu.sm_verdicts import curves, judge_groups, judge_overlap, spans_of
 from tandem._mps import PIPES
 from tandem.demo.place import Place
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 STAY_NS = "1000000"  # of blocks that are to be there beside those of another process
-PERCENTAGES = ("100", "50", "25", "12.5", "10", "1")
+PERCENTAGES = {"100": "100", "50": "50", "25": "25", "12_5": "12.5", "10": "10", "1": "1"}
 
 BELIEFS = (
     Belief(
@@ -148,9 +148,9 @@ def measure(bench: Bench) -> dict[str, Any]:
     found: dict[str, Any] = {
         "mode": bench.place.mode,
         "split": answered("split", lambda: part.alone(place, "sm_sets", "split")),
-        "groups": {"time": answered("groups", lambda: part.groups(place))},
+        "groups": {"time": answered("groups.time", lambda: part.groups(place))},
         "overlap": {
-            f"time_{name}": answered(f"overlap: {name}", part.overlap(place, halves))
+            f"time_{name}": answered(f"overlap.time_{name}", part.overlap(place, halves))
             for name, halves in HALVES.items()
         },
         "switch": answered("switch", lambda: part.alone(place, "sm_switch", "costs")),
@@ -158,13 +158,14 @@ def measure(bench: Bench) -> dict[str, Any]:
         "graphs": answered("graphs", lambda: part.alone(place, "sm_switch", "graphs")),
     }
     scaling = answered("scaling", lambda: part.alone(place, "sm_scaling", part.scale))
-    found["scaling"] = scaling | answered("curves", lambda: curves(scaling["times_us"]))
+    found["scaling"] = scaling | answered("scaling", lambda: curves(scaling["times_us"]))
 
     def under_mps() -> Message:
         with mps(bench) as (with_mps, why):
             return _under_mps(part, found, with_mps, why)
 
-    return {**found, **answered("MPS", under_mps), "ok": True}
+    found |= answered("mps", under_mps)
+    return {**found, "ok": all_answered(found) or bench.where != GPU}
 
 
 HALVES = {"sets": ("0", "1"), "whole": ("all", "all")}
@@ -175,7 +176,7 @@ def _under_mps(
 ) -> dict[str, Any]:
     """The questions that have another answer there."""
     if place is None:
-        nothing = {"error": why}
+        nothing = {"why_not": why}
         return {
             "groups": {**found["groups"], "mps": nothing},
             "overlap": {**found["overlap"], "mps_sets": nothing, "mps_whole": nothing},
@@ -183,15 +184,15 @@ def _under_mps(
         }
     place = replace(place, profile=part.bare.profile)
     overlaps = {
-        f"mps_{name}": answered(f"overlap under MPS: {name}", part.overlap(place, halves))
+        f"mps_{name}": answered(f"overlap.mps_{name}", part.overlap(place, halves))
         for name, halves in HALVES.items()
     }
     percentages = {
-        percent.replace(".", "_"): answered(f"{percent} %", part.percentage(place, percent))
-        for percent in PERCENTAGES
+        name: answered(f"percentages.{name}", part.percentage(place, percent))
+        for name, percent in PERCENTAGES.items()
     }
-    two = answered("two clients of 50 %", part.two_clients(place, "50"))
-    groups = answered("groups under MPS", lambda: part.groups(place))
+    two = answered("percentages.two_of_50", part.two_clients(place, "50"))
+    groups = answered("groups.mps", lambda: part.groups(place))
     return {
         "groups": {**found["groups"], "mps": groups},
         "overlap": {**found["overlap"], **overlaps},

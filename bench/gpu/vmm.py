@@ -16,7 +16,7 @@ import psutil
 from bench.gpu import native
 from bench.gpu.beliefs import Belief
 from bench.gpu.part import GPU, Bench, main
-from bench.gpu.questions import answered, big_place, prober, probing
+from bench.gpu.questions import all_answered, answered, big_place, prober, probing
 from tandem.demo.process import Message, Worker
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -133,19 +133,18 @@ def measure(bench: Bench) -> dict[str, Any]:
     part = _Part(bench)
     found: dict[str, Any] = {
         "mode": bench.place.mode,
-        "calls": answered("what calls cost", lambda: part.once(part.calls("costs"))),
+        "calls": answered("calls", lambda: part.once(part.calls("costs"))),
         "pointers": answered("pointers", lambda: part.once(part.calls("pointers"))),
         "pools": answered("pools", lambda: part.once(part.calls("pools"))),
-        "copies": {kind: answered(f"copies: {kind}", part.copies(kind)) for kind in KINDS},
-        "move": answered("40 GiB out and in", part.move),
+        "copies": {kind: answered(f"copies.{kind}", part.copies(kind)) for kind in KINDS},
+        "move": answered("move", part.move),
     }
     found["stall"] = {
-        name: answered(f"launches meanwhile: {name}", question)
-        for name, question in part.stalls().items()
+        name: answered(f"stall.{name}", question) for name, question in part.stalls().items()
     }
     add_ratios(found)
-    wrong = found["move"].get("wrong_words", 0)
-    return {**found, "ok": wrong == 0 or bench.where != GPU}
+    good = all_answered(found) and found["move"].get("wrong_words", 0) == 0
+    return {**found, "ok": good or bench.where != GPU}
 
 
 class _Part:

@@ -77,11 +77,14 @@ def row_of(
 
 
 def verdict(bare: str, others: Sequence[str], again: str = "") -> str:
-    """What digests say together; an empty one is of a run that did not get there."""
-    told = [other for other in others if other]
-    if not bare or not told:
+    """What digests say together; an empty one is of a run that did not get there.
+
+    The first of the others is of the run that counts: what only recorded proves nothing for it.
+    """
+    managed, *rest = others
+    if not bare or not managed:
         return NOT_RUN
-    if all(other == bare for other in told):
+    if managed == bare and all(other in ("", bare) for other in rest):
         return SAME
     return NOT_REPEATABLE if again and again != bare else DIFFERENT
 

@@ -89,22 +89,24 @@ WORKLOADS = {
     "swappable_bindings": Workload(program="cuda_bindings", options=("--swappable",)),
 }
 
+
+def _ran(*rows: str) -> tuple[str, ...]:
+    return tuple(f"rows.{row}.{column}" for row in rows for column in (RAN, AGREES))
+
+
+RAN, AGREES = "runs_managed", "same_results"
 BELIEFS = (
     Belief(
         question="Do programs of the driver API run under the shim, to the same results?",
         believed="yes: gating the calling thread keeps order, errors and default-stream semantics",
         used_by=("shim/calls.def",),
-        answers=(
-            "rows.cuda_bindings.runs_managed",
-            "rows.cuda_bindings.same_results",
-            "rows.swappable_bindings.same_results",
-        ),
+        answers=_ran("cuda_bindings", "swappable_bindings"),
     ),
     Belief(
         question="Do the CUDA runtime and torch, eager and with graphs?",
         believed="yes; they find the driver by dlsym and cuGetProcAddress",
         used_by=("shim/lookup.cpp",),
-        answers=("rows.eager.same_results", "rows.vision.same_results", "rows.graph.same_results"),
+        answers=_ran("eager", "vision", "graph"),
     ),
     Belief(
         question="How much of its throughput does torch keep?",
@@ -128,13 +130,13 @@ BELIEFS = (
         question="Do torch's other allocators work: virtual memory, the driver's pools?",
         believed="yes, each is counted by its own handles",
         used_by=("shim/handlers/vmm.h", "shim/handlers/pools.h"),
-        answers=("rows.expandable_segments.same_results", "rows.malloc_async.same_results"),
+        answers=_ran("expandable_segments", "malloc_async"),
     ),
     Belief(
         question="Does torch run on memory that is made by mapping, and as fast?",
         believed="yes; the driver maps in 2 MiB either way",
         used_by=("shim/swap/regions.cpp",),
-        answers=("rows.swappable.same_results", "rows.swappable.ratio"),
+        answers=(*_ran("swappable"), "rows.swappable.ratio"),
     ),
     Belief(
         question="Do processes of one job work: workers by fork and spawn, CUDA IPC?",
@@ -208,7 +210,7 @@ def _measured(bench: Bench, name: str, workload: Workload) -> Row:
     try:
         runs = _runs(bench, name, workload, folder)
     except WorkerError as failure:  # a daemon
-        return not_run(last_line(failure))
+        return {**not_run(last_line(failure)), "ok": False}
     again = _digest(bench, workload, folder) if needs_another(runs) else ""
     return row_of(runs, again=again, limit=workload.limit, on_gpu=bench.where == GPU)
 

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.gpu.beliefs import SETTLING, answer, beliefs_of
+from bench.gpu.beliefs import SETTLING, Belief, answer, beliefs_of, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "packaging"))
+
+from generate_driver_facts import measured
 
 
 @pytest.mark.slow
@@ -41,3 +44,34 @@ def test_what_depends_on_a_belief_exists(part):
     for belief in beliefs_of(part):
         for path in belief.used_by:
             assert (ROOT / path).exists(), path
+
+
+BELIEF = Belief(
+    question="q", believed="b", used_by=(), answers=("bare.cost.us", "bare.delay.us", "mps.cost.us")
+)
+
+
+def test_a_page_has_the_answers_of_a_part_that_failed_too():
+    figures = {
+        "failed": 1,
+        "error": "ended after 480 s",
+        "bare": {"cost": {"us": 1.5}, "delay": {"error": "TimeoutExpired: a|b"}},
+        "mps": {"why_not": "not installed"},
+    }
+
+    assert measured(BELIEF, figures) == (
+        "bare.cost.us: 1.5; bare.delay.us: **no answer** (TimeoutExpired: a\\|b); "
+        "mps.cost.us: **no answer** (not installed)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "reason"),
+    [
+        ({"error": "ended after 480 s", "bare": {}}, "ended after 480 s"),
+        ({"failed": 124}, "the part ended with code 124"),
+        ({"bare": {"cost": {}}}, ""),
+    ],
+)
+def test_the_reason_for_no_answer_is_the_nearest(figures, reason):
+    assert why_not(figures, "bare.cost.us") == reason

@@ -1,10 +1,12 @@
 """A question of a part that fails, or for which no time is left."""
 
+import json
 import subprocess
 
 import pytest
 from bench.gpu import questions
-from bench.gpu.questions import answered
+from bench.gpu.part import Progress
+from bench.gpu.questions import all_answered, answered
 
 from tandem.demo.process import WorkerError
 
@@ -35,3 +37,20 @@ def test_nothing_more_is_begun_when_the_time_is_over(monkeypatch):
 
     assert "not asked" in found["error"]
     assert asked == []
+
+
+def test_answers_are_kept_where_the_figures_will_have_them(monkeypatch, tmp_path):
+    kept = Progress(out=tmp_path / "figures.json")
+    monkeypatch.setattr(questions, "progress", kept)
+
+    answered("overlap.sets", lambda: {"share": 0.5})
+    answered("overlap.whole", lambda: {}["share"])
+
+    assert json.loads(kept.out.read_text()) == {
+        "overlap": {"sets": {"share": 0.5}, "whole": {"error": "KeyError: 'share'"}}
+    }
+
+
+def test_one_error_anywhere_leaves_something_unanswered():
+    assert all_answered({"mode": "time", "mps": {"why_not": "not installed"}})
+    assert not all_answered({"mode": "time", "stall": {"alone": {"error": "late"}}})
