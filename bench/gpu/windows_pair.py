@@ -12,7 +12,7 @@ from subprocess import TimeoutExpired
 from bench.gpu.native import devices, program, talking
 from bench.gpu.part import GPU, SERVER_LOAD, Bench
 from bench.gpu.windows_figures import Told
-from bench.gpu.windows_rows import Timeline, read_rows
+from bench.gpu.windows_rows import Timeline, best_clock, read_rows
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
 
@@ -122,10 +122,8 @@ class Pair:
             role: self._workers[role].wait_for("ran", deadline_s=seconds + ORDER_S)
             for role in orders
         }
-        told = {
-            role: self._told(role, {**compared[role], **message}, seconds)
-            for role, message in said.items()
-        }
+        clock = best_clock(compared.values())
+        told = {role: self._told(role, clock, message, seconds) for role, message in said.items()}
         if self._timeline:
             ended = self._timeline.new()
             pids = {role: self._workers[role].pid for role in told}
@@ -140,14 +138,14 @@ class Pair:
             with suppress(TimeoutExpired):
                 worker.wait(deadline_s=UP_S)
 
-    def _told(self, role: str, message: Message, seconds: float) -> Told:
-        rows = read_rows(self._folder / f"{role}.rows", int(message["offset_ns"]))
+    def _told(self, role: str, clock: Message, message: Message, seconds: float) -> Told:
+        rows = read_rows(self._folder / f"{role}.rows", int(clock["offset_ns"]))
         return Told(
             rows=rows,
             kernels=[row.ran for row in rows],
             unfinished=int(message["unfinished"]),
             seconds=seconds,
-            clock_error_us=float(message["error_ns"]) / 1e3,
+            clock_error_us=float(clock["error_ns"]) / 1e3,
             gaps_lost=int(message["gaps_lost"]),
         )
 

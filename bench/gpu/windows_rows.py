@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.gpu.slices import Ran, Stretch, stretches_of
 
@@ -26,6 +27,15 @@ class Row:
     submitted_ns: int
     done_ns: int
     ran: Ran
+
+
+def best_clock(compared: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Of what programs say of the device's clock against the host's, the surest.
+
+    For all of them: it is one clock that they read, and what two comparisons are wrong by would
+    come between their kernels.
+    """
+    return min(compared, key=lambda clock: float(clock["error_ns"]))
 
 
 def read_rows(path: Path, offset_ns: int) -> list[Row]:

@@ -1,8 +1,11 @@
 """What both programs saw of a configuration, against each alone."""
 
+from array import array
+
 import pytest
 from bench.gpu.slices import Ran
 from bench.gpu.windows_figures import Told, server_figures, together, verdict
+from bench.gpu.windows_pair import SMALL, Pair
 from bench.gpu.windows_rows import Row
 
 MS = 1_000_000
@@ -74,3 +77,45 @@ def test_windows_do_unless_p99_rises_by_more_than_half(ratio, exclusive):
 
 def test_without_a_measurement_there_is_no_verdict():
     assert verdict({"time": {"error": "it broke off"}})["exclusive_gating"] == "not measured"
+
+
+class Program:
+    """One that has stamped its kernels by the device's clock, and compared that with the host's."""
+
+    pid = 1
+
+    def __init__(self, path, stamps, *, offset_ns, error_ns):
+        words = [word for begin, end in stamps for word in (1, 2, 3, begin, end, 0)]
+        path.write_bytes(array("Q", words).tobytes())
+        self._said = {
+            "compared": {
+                "has_device_clock": True,
+                "step_ns": 32,
+                "offset_ns": offset_ns,
+                "error_ns": error_ns,
+            },
+            "calibrated": {"kernel_us": 50, "iterations": 1},
+            "ran": {"unfinished": 0, "gaps_lost": 0},
+        }
+
+    def tell(self, line):
+        pass
+
+    def wait_for(self, event, *, deadline_s):
+        return self._said[event]
+
+
+def test_both_programs_stamps_stay_on_the_one_clock_of_the_device(tmp_path):
+    stamped = {"server": [(1_000, 2_000)], "trainer": [(2_500, 3_000)]}
+    offsets = {"server": (100, 40), "trainer": (900, 500)}  # and how wrong that may be
+    programs = {
+        role: Program(tmp_path / f"{role}.rows", stamped[role], offset_ns=offset, error_ns=error)
+        for role, (offset, error) in offsets.items()
+    }
+    up = {"sms": 132, "threads_per_sm": 2048}
+
+    told = Pair(SMALL, programs, up, tmp_path).run(dict.fromkeys(programs, "order"), 0.1)
+
+    assert told["server"].kernels[0].stretches == ((900, 1_900),)
+    assert told["trainer"].kernels[0].stretches == ((2_400, 2_900),)
+    assert {one.clock_error_us for one in told.values()} == {0.04}
