@@ -37,8 +37,11 @@ def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dic
     if not 0 < len(failed) <= MOST_AGAIN or figures["pytest_exit_code"] != SOME_FAILED:
         return figures
     again = _run([*failed, *options])
-    passed = figures["passed"] + again.get("passed", 0)
-    return {**figures, **again, "passed": passed, "failed_beside_others": failed}
+    if "failed" not in again:  # it was ended before it could report: what we know stands
+        return {**figures, "failed_beside_others": failed}
+    told = {name: again[name] for name in ("failed", "pytest_exit_code", "ok")}
+    sums = {name: figures[name] + again[name] for name in ("passed", "skipped")}
+    return {**figures, **told, **sums, "failed_beside_others": failed}
 
 
 def _run(words: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bench.gpu.beliefs import Belief
 from bench.gpu.mps import mps
 from bench.gpu.part import GPU, Bench, main
 from bench.gpu.questions import all_answered, answered, big_place
-from bench.gpu.sm_verdicts import curves, judge_groups, judge_overlap, spans_of
+from bench.gpu.sm_verdicts import judge_groups, judge_overlap, spans_of, with_curves
 from tandem._mps import PIPES
 from tandem.demo.place import Place
 from tandem.demo.process import Message, WorkerError
@@ -157,8 +157,9 @@ def measure(bench: Bench) -> dict[str, Any]:
         "handles": answered("handles", lambda: part.alone(place, "sm_switch", "handles")),
         "graphs": answered("graphs", lambda: part.alone(place, "sm_switch", "graphs")),
     }
-    scaling = answered("scaling", lambda: part.alone(place, "sm_scaling", part.scale))
-    found["scaling"] = scaling | answered("scaling", lambda: curves(scaling["times_us"]))
+    found["scaling"] = answered(
+        "scaling", lambda: with_curves(part.alone(place, "sm_scaling", part.scale))
+    )
 
     def under_mps() -> Message:
         with mps(bench) as (with_mps, why):

@@ -41,7 +41,7 @@ def judge_overlap(first: Sequence[Span], second: Sequence[Span]) -> dict[str, fl
     Zero where they were never there at the same time.
     """
     if not first or not second:
-        return {"window_ms": 0.0, "first": 0.0, "second": 0.0, "both": 0.0}
+        return dict.fromkeys(("window_ms", "first", "second", "both", "longest_turn_ms"), 0.0)
     begin = max(first[0][0], second[0][0])
     end = min(max(e for _, e in first), max(e for _, e in second))
     window_ns = max(end - begin, 0)
@@ -60,6 +60,11 @@ def judge_overlap(first: Sequence[Span], second: Sequence[Span]) -> dict[str, fl
         "both": share(together),
         "longest_turn_ms": round(max(e - b for b, e in first) / 1e6, 3),
     }
+
+
+def with_curves(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured, and the curve of each kernel."""
+    return {**said, **curves(said["times_us"])}
 
 
 def curves(times_us: Mapping[str, Any]) -> dict[str, dict[str, float]]:

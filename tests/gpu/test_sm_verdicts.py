@@ -1,6 +1,6 @@
 """What the part `sm_sets` makes of lists of SMs and of times."""
 
-from bench.gpu.sm_verdicts import curves, judge_groups, judge_overlap, spans_of
+from bench.gpu.sm_verdicts import curves, judge_groups, judge_overlap, spans_of, with_curves
 
 HALVES = {"0": [0, 1], "1": [3, 2]}
 MS = 1_000_000  # in ns
@@ -63,7 +63,7 @@ def test_processes_that_were_never_there_together():
     found = judge_overlap([(0, 10)], [(20, 30)])
 
     assert (found["window_ms"], found["both"]) == (0.0, 0.0)
-    assert judge_overlap([], [(0, 10)])["both"] == 0.0
+    assert judge_overlap([], [(0, 10)]) == dict.fromkeys(judge_overlap([(0, 1)], [(0, 1)]), 0.0)
 
 
 def test_a_curve_is_over_the_time_on_all_sms():
@@ -78,6 +78,12 @@ def test_a_curve_is_over_the_time_on_all_sms():
         "compute": {"sms_8": 8.0, "all": 1.0},
         "copy": {"sms_8": 1.5, "all": 1.0},
     }
+
+
+def test_curves_stand_beside_what_was_measured():
+    said = {"times_us": {"sms_8": {"compute": 80.0}, "all": {"compute": 40.0}}, "sms": 132}
+
+    assert with_curves(said) == {**said, "compute": {"sms_8": 2.0, "all": 1.0}}
 
 
 def test_there_is_no_curve_without_a_time_on_all_sms():
