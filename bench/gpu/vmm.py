@@ -80,17 +80,18 @@ BELIEFS = (
         answers=("move.out_vs_pinned", "move.in_vs_pinned", "move.wrong_words", "move.bytes"),
     ),
     Belief(
-        question="Whether launches of another process stall meanwhile: the longest, in us",
+        question="Whether launches of another process stall meanwhile: p99 over that beside an "
+        "idle context; the share of the time in launches of more than 1 ms; the longest, in us",
         believed="neither by mapping nor by copies; by registering nobody knows",
         used_by=("docs/swap.md", "shim/swap/homes.cpp"),
         answers=(
-            "stall.alone.max_us",
+            "stall.beside_idle.stalled_share",
             "stall.beside_idle.max_us",
-            "stall.calls.max_us",
-            "stall.copies.max_us",
-            "stall.move.max_us",
-            "stall.register.max_us",
-            "stall.hostalloc.max_us",
+            *(
+                f"stall.{name}.{figure}"
+                for name in ("calls", "copies", "move", "register", "hostalloc")
+                for figure in ("p99_vs_idle", "stalled_share", "max_us")
+            ),
         ),
     ),
     Belief(
@@ -276,17 +277,20 @@ def room_bytes(available_bytes: int, limit: Path) -> int:
 
 
 def add_ratios(found: dict[str, Any]) -> None:
-    """Rates over those of other memory, and waits over those alone."""
+    """Rates over those of the driver's own pinned memory, waits over those beside an idle process.
+
+    A second context alone may make the device take turns: that is no stall.
+    """
     copies, move, stall = found["copies"], found["move"], found["stall"]
     for way in ("out", "in"):
         rate = f"{way}_gb_s"
         for kind in KINDS[1:]:
             _add_ratio(copies[kind], f"{way}_vs_hostalloc", rate, copies["hostalloc"])
-        _add_ratio(move, f"{way}_vs_pinned", rate, copies["memfd"])
+        _add_ratio(move, f"{way}_vs_pinned", rate, copies["hostalloc"])
     for name, window in stall.items():
-        if name != "alone":
-            _add_ratio(window, "p99_vs_alone", "p99_us", stall["alone"])
-            _add_ratio(window, "max_vs_alone", "max_us", stall["alone"])
+        if name not in ("alone", "beside_idle"):
+            _add_ratio(window, "p50_vs_idle", "median_us", stall["beside_idle"])
+            _add_ratio(window, "p99_vs_idle", "p99_us", stall["beside_idle"])
 
 
 def _add_ratio(into: Message, name: str, figure: str, base: Message) -> None:

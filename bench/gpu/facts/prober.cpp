@@ -4,6 +4,8 @@
 //   prober IMAGE
 #include "talk.h"
 
+constexpr double kStallUs = 1000;  // of a launch that counts as a stall
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const CUmodule module = make_module(argv[1]);
@@ -23,14 +25,25 @@ int main(int argc, char** argv) {
   event("ready").print();
   while (next_order()) {
     std::vector<double> took_us;
+    double stalled = 0, stalled_us = 0;
     event("began").print();
+    const uint64_t start_ns = now_ns();
     do took_us.push_back(once());
     while (!order_waits());
+    const double window_us = us_since(start_ns);
     if (!next_order()) break;
+    for (const double us : took_us) {
+      if (us <= kStallUs) continue;
+      stalled++;
+      stalled_us += us;
+    }
+    // Windows are of different lengths: only what stands over their length can be compared.
     event("window")
         .add("launches", (uint64_t)took_us.size())
         .add("median_us", median(took_us))
         .add("p99_us", quantile(took_us, 0.99))
+        .add("stalls_per_s", stalled / window_us * 1e6)
+        .add("stalled_share", stalled_us / window_us)
         .add("max_us", quantile(took_us, 1))
         .print();
   }
