@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.gpu import native, recorded, running, trace_facts
 from bench.gpu.beliefs import Belief
-from bench.gpu.part import Bench, main, say
+from bench.gpu.part import Bench, main, progress, say
 from bench.gpu.questions import answered
 from bench.gpu.workload_rows import NOT_RUN
 from bench.gpu.workloads import why_not
@@ -37,6 +37,7 @@ RUNNING = ("cuda_bindings", "vision", "language", "jax")  # under a daemon, besi
 GRAPHS = {"driver": "cuda_bindings", "torch": "graph", "compiled": "compiled"}
 BUDGET_S = 200.0  # for all: what is not begun by then is not asked
 DEADLINE_S = 60.0
+RESERVE_S = 30.0
 COLUMNS = (
     *("recorded", "launches", "sized_share", "resolved_share"),
     *("processes", "contexts", "in_legacy", "in_per_thread", "in_own"),
@@ -147,7 +148,7 @@ BELIEFS = (
 
 def measure(bench: Bench) -> dict[str, Any]:
     """Every question by itself."""
-    end_s = time.monotonic() + BUDGET_S
+    end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     figures: dict[str, Any] = {
         "agreement": answered("agreement", lambda: _agreement(bench)),
         "programs": {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from tandem.demo.scenario import Program, Work, calibrate, demo_program
 SERVER_LOAD = 0.28
 GPU, CPU, SOFTWARE = "gpu", "cpu", "software"
 WHERE = (GPU, CPU, SOFTWARE)
+LIMIT_S = 480.0
 NO_GPU = "error: no NVIDIA GPU here; DRY=1 tries the plumbing on the software GPU"
 
 
@@ -74,7 +76,8 @@ class Bench:
 class Progress:
     """Of the part that this process runs: since when, and the answers to single questions."""
 
-    began_s: float | None = None
+    began_s: float = field(default_factory=time.monotonic)
+    limit_s: float = math.inf  # then it is ended from outside
     out: Path | None = None
     figures: dict[str, Any] = field(default_factory=dict)  # of the answers so far, as in the end
 
@@ -91,10 +94,12 @@ class Progress:
         if self.out is not None:
             self.out.write_text(json.dumps(self.figures))
 
-    @property
-    def gone_s(self) -> float:
-        """Since `main` began; 0 where it did not."""
-        return 0.0 if self.began_s is None else time.monotonic() - self.began_s
+    def end_s(self, *, reserve_s: float, most_s: float = math.inf) -> float:
+        """When, on the monotonic clock, nothing more is to be begun.
+
+        `reserve_s` is what the last thing may take; `most_s` what the part takes of a run's time.
+        """
+        return self.began_s + min(self.limit_s - reserve_s, most_s)
 
 
 progress = Progress()
@@ -108,9 +113,11 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--where", choices=WHERE, default=GPU)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=LIMIT_S, help="after which it is ended")
     parser.add_argument("--keep", type=Path, help="folder of other files (that of --out)")
     arguments = parser.parse_args()
-    progress.began_s, progress.out = time.monotonic(), arguments.out
+    progress.began_s, progress.limit_s = time.monotonic(), arguments.seconds
+    progress.out = arguments.out
     keep = arguments.keep or arguments.out.parent
     try:
         with bench(where=arguments.where, keep=keep) as it:

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from bench.gpu.part import LIMIT_S, progress
+
 SOME_FAILED, NO_TESTS = 1, 5  # pytest's codes; of the latter, nothing was selected
 MOST_AGAIN = 60  # tests: where more fail, it is not for want of quiet
 TAIL = 600  # characters of a failure's text that are kept
-DEADLINE_S = 300.0  # then no further test is begun
+RESERVE_S = 40.0  # of the part's time are left when no further test is begun
 END_S = 10.0  # for those that run then
 # What our tests need, and nothing else that the machine's Python happens to have: to them a
 # plugin's warning is an error.
@@ -64,7 +67,8 @@ def _code_of(command: Sequence[str]) -> int:
     environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     # A session of its own: Ctrl-C reaches it once, through us.
     child = subprocess.Popen(command, env=environ, start_new_session=True)
-    for seconds, number in ((DEADLINE_S, signal.SIGINT), (END_S, signal.SIGKILL)):
+    left_s = min(max(progress.end_s(reserve_s=RESERVE_S) - time.monotonic(), END_S), LIMIT_S)
+    for seconds, number in ((left_s, signal.SIGINT), (END_S, signal.SIGKILL)):
         try:
             return child.wait(timeout=seconds)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):

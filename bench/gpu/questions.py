@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
 READY_S = 60.0
-PART_S = 210.0  # after which no further question is begun
+QUESTION_S = 30.0  # of the part's time have to be left for one
 FAILURES = (
     WorkerError,
     OSError,
@@ -36,8 +37,8 @@ def answered(path: str, question: Callable[[], Message]) -> Message:
 
     `path` is where the answer stands in the part's figures: names with dots between.
     """
-    if progress.gone_s > PART_S:
-        found: Message = {"error": f"not asked: {PART_S:g} s were over"}
+    if time.monotonic() > progress.end_s(reserve_s=QUESTION_S):
+        found: Message = {"error": "not asked: no time was left"}
     else:
         say(path)
         try:

@@ -17,7 +17,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 # What is worth most comes first. Seconds that a part usually takes on an H200, with 16 cores.
-parts="workloads markers windows vmm sm_sets frameworks colocation conformance lifecycle swap proof traces same_results demo tests calls"
+parts="workloads markers sm_sets frameworks windows vmm colocation swap traces lifecycle conformance proof same_results demo tests calls"
 declare -A usual=([workloads]=340 [markers]=45 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=190
   [conformance]=140 [colocation]=215 [lifecycle]=90 [swap]=75 [proof]=75 [traces]=120
   [same_results]=90 [demo]=60 [tests]=150 [calls]=60)
@@ -96,7 +96,8 @@ for part in ${PART:-$parts}; do
   echo "== $part"
   begin=$SECONDS
   "$PYTHON" -m bench.gpu.limit "$limit" \
-    "$PYTHON" -m "bench.gpu.$part" --where "$where" --out "$scratch/parts/$part.json" --keep "$keep"
+    "$PYTHON" -m "bench.gpu.$part" --where "$where" --seconds "$limit" \
+    --out "$scratch/parts/$part.json" --keep "$keep"
   code=$?
   echo "-- $part: code $code after $((SECONDS - begin)) s"
   if [ "$code" -ne 0 ]; then

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu import recorded, trace_facts
-from bench.gpu.part import GPU, Bench, main, say
+from bench.gpu.part import GPU, Bench, main, progress, say
 from bench.gpu.workloads import last_line, why_not
 from tandem.dag.from_trace import from_trace
 from tandem.demo.process import WorkerError
@@ -33,12 +33,13 @@ PROGRAMS = {
     "cupy": 20,
 }
 MOST_BYTES = 3 << 19  # all of them together stay below 16 MiB
+RESERVE_S = 20.0
 BUDGET_S = 150.0  # for all of them: those not begun by then are not recorded
 
 
 def measure(bench: Bench) -> dict[str, Any]:
     """A row for each recording."""
-    end_s = time.monotonic() + BUDGET_S
+    end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     folder = bench.keep / "traces"
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, Any]] = {}

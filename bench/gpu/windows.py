@@ -17,13 +17,13 @@ from typing import Any
 from bench.gpu.beliefs import Belief
 from bench.gpu.mps import PRIORITY, mps
 from bench.gpu.native import kernels
-from bench.gpu.part import GPU, Bench, main, say
+from bench.gpu.part import GPU, Bench, main, progress, say
 from bench.gpu.questions import FAILURES
 from bench.gpu.windows_figures import Told, both_figures, server_figures, together, verdict
 from bench.gpu.windows_pair import DEPTHS, LENGTHS, SERVER, TRAINER, Arm, Pair, pair_of
 
 PATIENCE = 4  # failures of an arm: each may have cost a deadline
-PART_S = 330.0  # no step begins later, so that what was found is written in time
+STEP_S = 15.0  # with programs that have to be started for it
 ALONE, BOTH = "alone", "both"
 STEPS = (
     (SERVER, ALONE),
@@ -95,7 +95,7 @@ BELIEFS = (
 
 def measure(bench: Bench) -> dict[str, Any]:
     """Every arm, and every step of it, by itself: those that fail are named."""
-    end_s = time.monotonic() + PART_S
+    end_s = progress.end_s(reserve_s=STEP_S)
     image = kernels(bench, "work")
     figures: dict[str, Any] = {"mode": bench.place.mode}
     slices = Arm(name="time", place=bench.place, of_trainer={})

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.gpu import recorded
 from bench.gpu.beliefs import Belief
-from bench.gpu.part import CPU, GPU, SOFTWARE, Bench, main, say
+from bench.gpu.part import CPU, GPU, SOFTWARE, Bench, main, progress, say
 from bench.gpu.programs import ENVIRONMENT, SOURCES
 from bench.gpu.programs.by_driver import IMAGE
 from bench.gpu.workload_rows import (
@@ -39,6 +40,7 @@ from tandem.demo.process import Daemon, Message, Worker, WorkerError
 
 BUDGET_S = 320.0  # for all rows: those not begun by then are not run
 ROW_S = 60.0
+RESERVE_S = 20.0  # what most rows take; one that is ended is the last
 COLD_S = 100.0  # where nobody has read the libraries from the disk before
 END_S = 15.0
 SETTINGS = "PYTORCH_CUDA_ALLOC_CONF"
@@ -164,7 +166,7 @@ BELIEFS = (
 
 def measure(bench: Bench) -> dict[str, Any]:
     """One row a workload."""
-    end_s = time.monotonic() + BUDGET_S
+    end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     rows: dict[str, Row] = {}
     for name, workload in WORKLOADS.items():
         begin_s = time.monotonic()
@@ -362,19 +364,10 @@ def _digest(bench: Bench, workload: Workload, folder: Path) -> str:
     """Of a bare run by itself; empty: it failed."""
     command = [sys.executable, "-m", "bench.gpu.programs", workload.program, _device(bench)]
     try:
-        done = subprocess.run(
-            command,
-            env=_bare_environment(bench, workload, folder),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ROW_S,
-        )
-    except subprocess.TimeoutExpired:
+        words = recorded.run(command, _bare_environment(bench, workload, folder), ROW_S).split()
+    except WorkerError:
         return ""
-    words = done.stdout.split()
-    return words[-1] if done.returncode == 0 and words else ""
+    return words[-1] if words else ""
 
 
 def last_line(failure: Exception) -> str:

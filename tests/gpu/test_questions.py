@@ -31,7 +31,7 @@ def test_a_bug_is_not_taken_for_an_answer():
 
 def test_nothing_more_is_begun_when_the_time_is_over(monkeypatch):
     asked = []
-    monkeypatch.setattr(questions, "PART_S", -1.0)
+    monkeypatch.setattr(questions, "progress", Progress(limit_s=questions.QUESTION_S - 1))
 
     found = answered("it", lambda: asked.append(1) or {})
 
