@@ -52,7 +52,7 @@ def _lines() -> Iterator[str]:
         if found is None:
             yield "Not measured yet.\n\n"
         else:
-            gpu = found.machine.get("gpu") or "GPU not recorded"
+            gpu = found.figures.get("gpu") or "GPU not recorded"
             yield f"{found.path.name[:10]}, {gpu}: `bench/results/{found.path.name}`"
             code = found.figures.get("failed")
             yield "\n\n" if code is None else f". The part ended with code {code}.\n\n"

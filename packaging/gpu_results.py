@@ -14,7 +14,6 @@ class Found(NamedTuple):
     """The figures of a part, in the newest file that has it."""
 
     path: Path
-    machine: dict[str, Any]
     figures: dict[str, Any]
 
 
@@ -25,5 +24,5 @@ def newest(part: str) -> Found | None:
             continue
         parts = json.loads(path.read_text())
         if part in parts:
-            return Found(path, parts.get("machine", {}), parts[part])
+            return Found(path, parts[part])
     return None

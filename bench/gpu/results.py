@@ -19,6 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import pynvml
+
 from bench.gpu.headline import headline
 from bench.gpu.part import GPU, NO_GPU
 from bench.gpu.tables import is_table, table
@@ -62,7 +64,7 @@ def label(*, where: str) -> str:
 def machine() -> dict[str, Any]:
     """What the figures depend on; None for what is not there."""
     return {
-        "gpu": _said_by(SMI),
+        "gpu": _said_by(SMI) or _said_by_nvml(),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
@@ -73,11 +75,18 @@ def machine() -> dict[str, Any]:
 def merge(parts: Path, output: Path) -> None:
     """One object with a key per part; a failed part says so beside what it had written."""
     merged = _read(output)
-    # With each part: the file may hold parts of several runs.
-    commit = _said_by(COMMIT) or os.environ.get("COMMIT")
+    # With each part: the file may hold parts of several runs, and of several machines.
+    about_run = {
+        "commit": _said_by(COMMIT) or os.environ.get("COMMIT"),
+        "gpu": _read(parts / "machine.json").get("gpu"),
+    }
     for name in sorted({path.stem for path in parts.iterdir()}):
         failure, figures = (_read(parts / f"{name}.{kind}") for kind in ("failed", "json"))
-        merged[name] = {"commit": commit, **failure, **figures}
+        has_said_more = merged.get(name, {}).keys() - {*about_run, "failed"}
+        if failure and not figures and has_said_more:
+            merged[name]["failed_again"] = {**about_run, **failure}  # what it had said stays
+        else:
+            merged[name] = {**about_run, **failure, **figures}
     _write(merged, output)
 
 
@@ -107,7 +116,7 @@ def about(merged: Figures) -> str:
     device = merged["colocation"]["device"]
     versions = ", ".join(f"{name} {machine_[name]}" for name in PACKAGES if machine_.get(name))
     return (
-        f"# Ways to share {machine_.get('gpu') or device['name']}\n\n"
+        f"# Ways to share {merged['colocation'].get('gpu') or device['name']}\n\n"
         f"An inference server and two trainers (`make gpu PART=colocation,workloads,swap`), commit "
         f"{merged['colocation'].get('commit')}; {versions}. Made of the file beside this one.\n\n"
     )
@@ -141,6 +150,18 @@ def _said_by(command: tuple[str, ...]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return child.stdout.strip()
+
+
+def _said_by_nvml() -> str | None:
+    """The same words, where there is no nvidia-smi."""
+    try:
+        pynvml.nvmlInit()
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        name, driver = pynvml.nvmlDeviceGetName(device), pynvml.nvmlSystemGetDriverVersion()
+        size_mib = pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20
+    except pynvml.NVMLError:
+        return None
+    return f"{name}, {driver}, {size_mib} MiB"
 
 
 def _version(package: str) -> str | None:

@@ -153,3 +153,24 @@ def test_no_part_is_begun_for_which_too_little_time_is_left(tmp_path):
     assert "markers: not begun" in child.stdout
     assert "calls: not begun" in child.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_fails_later_without_a_word_leaves_what_it_had_said(tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    output = tmp_path / "results.json"
+    output.write_text('{"swap": {"gpu": "H200", "out": 0.9}, "vmm": {"calls": 1}}')
+    (parts / "machine.json").write_text('{"gpu": "H100"}')
+    (parts / "swap.failed").write_text('{"failed": 137}')
+    (parts / "vmm.failed").write_text('{"failed": 1}')
+    (parts / "vmm.json").write_text('{"calls": 2}')
+    (parts / "demo.failed").write_text('{"failed": 2}')
+
+    for _ in range(2):  # after each part of a run
+        results.merge(parts, output)
+
+    merged = json.loads(output.read_text())
+    assert (merged["swap"]["gpu"], merged["swap"]["out"]) == ("H200", 0.9)
+    assert merged["swap"]["failed_again"]["failed"] == 137
+    assert merged["demo"].keys() == {"commit", "gpu", "failed"}
+    assert (merged["vmm"]["gpu"], merged["vmm"]["calls"], merged["vmm"]["failed"]) == ("H100", 2, 1)

@@ -16,6 +16,7 @@ def merged():
         "machine": {"gpu": "NVIDIA H200, 580.1", "torch": "2.11.0"},
         "colocation": {
             "commit": "abc",
+            "gpu": "NVIDIA H200, 580.1",
             "device": {"name": "NVIDIA H200", "kind": "nvidia", "mode": "time", "clock": "real"},
             "scenarios": {way: {"server": SERVER} for way in ("alone", *ways)},
             "ratios": {
