@@ -93,6 +93,7 @@ WORKLOADS = (
             ("PyTorch: trainers, ResNet-like and transformer", ("vision", "language")),
             ("PyTorch: CUDA graphs", ("graph",)),
             ('PyTorch: `torch.compile(mode="reduce-overhead")`', ("compiled",)),
+            ("PyTorch: the caching allocator", ("allocations",)),
             ("PyTorch: `expandable_segments:True`", ("expandable_segments",)),
             ("PyTorch: `backend:cudaMallocAsync`", ("malloc_async",)),
             ("PyTorch: `tandem run --swappable`", ("swappable",)),

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-BARE, MANAGED, OBSERVED = "bare", "managed", "observed"
+BARE, MANAGED, OBSERVED = MODES = ("bare", "managed", "observed")
 OK, NOT_RUN = "ok", "not run"
 SAME, DIFFERENT, NOT_REPEATABLE = "same", "different", "not repeatable alone"
 UNMANAGED = "ran unshared"
@@ -93,6 +93,32 @@ def needs_another(runs: Mapping[str, Run]) -> bool:
     """Whether only a second bare run can tell if results differ because of Tandem."""
     others = [runs[mode].digest for mode in (MANAGED, OBSERVED)]
     return verdict(runs[BARE].digest, others) == DIFFERENT
+
+
+def order_of(number: int) -> list[str]:
+    """In which order the processes of a row compute in a round: each comes first in turn."""
+    first = number % len(MODES)
+    return [*MODES[first:], *MODES[:first]]
+
+
+def beside(rows: Mapping[str, Row]) -> Row:
+    """How fast rows are over those of the same program with plain memory.
+
+    Allocators of torch by what they do without Tandem. What Tandem maps by what both rows keep of
+    bare throughput, which takes out what the shim costs anyway.
+    """
+    pairs = {
+        "expandable_segments": ("bare_per_s", "allocations"),
+        "malloc_async": ("bare_per_s", "allocations"),
+        "swappable": ("ratio", "vision"),
+    }
+    return {name: _over(rows, name, figure, base) for name, (figure, base) in pairs.items()}
+
+
+def _over(rows: Mapping[str, Row], name: str, figure: str, base: str) -> float | str:
+    values = [rows.get(row, {}).get(figure) for row in (name, base)]
+    own, other = (value if isinstance(value, float) else None for value in values)
+    return _figure(own / other if own is not None and other else None)
 
 
 def ratio_of(rates: Sequence[float], bare: Sequence[float]) -> float | None:

@@ -11,8 +11,10 @@ from bench.gpu.workload_rows import (
     OBSERVED,
     SAME,
     Run,
+    beside,
     needs_another,
     not_run,
+    order_of,
     row_of,
 )
 from bench.gpu.workloads import WORKLOADS, has_package
@@ -44,6 +46,36 @@ def test_ratios_are_of_the_rounds_beside_each_other():
 
     assert row["ratio"] == 0.9
     assert row["noise"] == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_each_process_comes_first_in_turn():
+    orders = [order_of(number) for number in range(4)]
+
+    assert [order[0] for order in orders[:3]] == [BARE, MANAGED, OBSERVED]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    assert orders[3] == orders[0]
+
+
+def test_every_place_in_the_order_is_had_as_often():
+    assert not [name for name, row in WORKLOADS.items() if row.all_rounds % len(order_of(0))]
+
+
+def test_other_memory_stands_over_plain_memory():
+    allocations = {"bare_per_s": 200.0, "ratio": 0.5}
+    rows = {
+        "vision": {"bare_per_s": 100.0, "ratio": 0.96},
+        "allocations": allocations,
+        "expandable_segments": {"bare_per_s": 180.0, "ratio": 0.99},
+        "malloc_async": not_run("no time"),
+        "swappable": {"bare_per_s": 90.0, "ratio": 0.72},
+    }
+
+    assert beside(rows) == {
+        "expandable_segments": 0.9,
+        "malloc_async": "not run",
+        "swappable": 0.75,
+    }
+    assert set(beside({}).values()) == {"not run"}
 
 
 @pytest.mark.parametrize(("limit", "good"), [(0.97, False), (0.9, True), (None, True)])
