@@ -1,7 +1,7 @@
 """Part `colocation`: an inference server and two trainers, alone and in several ways of sharing.
 
 Each way that people use today stands beside Tandem: nothing at all; stream priorities; MPS with
-priorities of clients. Tandem is run in the mode that the GPU is in, and in mode mps too.
+priorities of clients. Tandem is run with time slices and under MPS; its daemon says which it was.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.gpu.mps import PRIORITY, mps
+from bench.gpu.mps import PRIORITY, mps, without_mps
 from bench.gpu.part import SERVER_LOAD, Bench, main, say
+from tandem import Client
 from tandem.demo.measure import Outcome, service_ms
 from tandem.demo.place import Place
 from tandem.demo.process import WorkerError
 from tandem.demo.report import Results, build_report, format_table
 from tandem.demo.scenario import Program, Scenario
 from tandem.demo.settings import ROLES, TRAINERS
+from tandem.errors import TandemError
 
 SECONDS = 12.0
+ASK_S = 2.0
 PROBE_GAP_NS = 50_000_000
 STREAM_PRIORITIES = {"server": -1}  # lower goes first; the others have 0
 CLIENT_PRIORITIES = dict.fromkeys(TRAINERS, 1)  # below normal
@@ -49,8 +52,9 @@ ARMS = {
 
 def measure(bench: Bench) -> dict[str, Any]:
     """The demo's report, of torch programs, with a scenario for each arm."""
-    request_ns = _request_ns(bench)
-    runs = _Runs(bench, gap_ns=int(request_ns / SERVER_LOAD))
+    sliced = without_mps(bench)
+    request_ns = _request_ns(sliced)
+    runs = _Runs(sliced, gap_ns=int(request_ns / SERVER_LOAD))
     alone = {role: runs.alone(role) for role in ("server", *TRAINERS)}
     shared: dict[str, Outcome] = {}
     failed: dict[str, str] = {}
@@ -67,13 +71,13 @@ def measure(bench: Bench) -> dict[str, Any]:
             failed[name] = str(failure)
         if name in failed:
             say(f"{name}: {failed[name]}")
-        results = Results(place=bench.place, alone=alone, shared=shared, request_ns=request_ns)
+        results = Results(place=sliced.place, alone=alone, shared=shared, request_ns=request_ns)
         figures = _figures(results, failed)
         bench.save(figures)
 
     under_mps = [name for name, arm in ARMS.items() if arm.under_mps]
     for name in [name for name in ARMS if name not in under_mps]:
-        take(name, bench.place)
+        take(name, sliced.place)
     with mps(bench) as (place, why_not):
         for name in under_mps:
             take(name, place, why_not)
@@ -127,7 +131,18 @@ class _Runs:
             folder=self._bench.folder / "-".join([name, *roles]),
             managed=arm.managed,
         ) as scenario:
-            return scenario.run()
+            scenario.start()
+            mode = _observed_mode(scenario) if arm.managed else place.mode
+            return replace(scenario.finish(), mode=mode)
+
+
+def _observed_mode(scenario: Scenario) -> str:
+    """What the daemon has found these jobs to be in, whatever they were meant to be."""
+    try:
+        with Client(directory=str(scenario.runtime_dir)) as client:
+            return client.explain(scenario.roles[0], deadline_s=ASK_S).mode
+    except TandemError as failure:
+        return f"the daemon did not say: {failure}"
 
 
 def with_variables(program: Program, variables: Mapping[str, Mapping[str, str]]) -> Program:

@@ -16,6 +16,7 @@ from typing import Any
 from bench.gpu import native
 from bench.gpu.accounting import KINDS, Counts, accounts
 from bench.gpu.beliefs import Belief
+from bench.gpu.mps import without_mps
 from bench.gpu.part import GPU, Bench, main
 from bench.gpu.questions import (
     FAILURES,
@@ -123,6 +124,7 @@ BELIEFS = (
 
 def measure(bench: Bench) -> dict[str, Any]:
     """Every question by itself."""
+    bench = without_mps(bench)
     part = _Part(bench)
     size_bytes = SAVED_BYTES if bench.where == GPU else 32 * MIB
     counts = Counts(bench, big_place(bench))

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.gpu.beliefs import Belief
 from bench.gpu.marker_costs import costs, pairs, verdict
-from bench.gpu.mps import mps
+from bench.gpu.mps import mps, without_mps
 from bench.gpu.native import ask, devices, kernels, program
 from bench.gpu.part import GPU, Bench, main
 from bench.gpu.questions import all_answered, answered
@@ -145,8 +145,9 @@ BELIEFS = (
 def measure(bench: Bench) -> dict[str, Any]:
     """Every question, of both arms; and what follows for the segments."""
     image = kernels(bench, "work")
-    figures: dict[str, Any] = {"mode": bench.place.mode}
-    figures["bare"] = _arm(bench, bench.place, image, "bare")
+    bare = without_mps(bench).place
+    figures: dict[str, Any] = {"mode": bare.mode}
+    figures["bare"] = _arm(bench, bare, image, "bare")
     with mps(bench) as (place, why):
         figures["mps"] = {"why_not": why} if place is None else _arm(bench, place, image, "mps")
     figures["verdict"] = answered("verdict", lambda: verdict(figures["bare"]["cost"]["kernels"]))

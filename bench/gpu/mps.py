@@ -19,6 +19,15 @@ PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"  # 0: normal, 1: below normal ("MPS", Envi
 START_S = 10.0
 
 
+def without_mps(bench: Bench) -> Bench:
+    """The same, on the device without MPS, also where a control daemon runs: nobody finds it."""
+    place = replace(bench.place, mode="time")
+    if place.kind == "nvidia":
+        nowhere = str(bench.folder / "no-mps")
+        place = replace(place, base_env={**place.base_env, PIPES: nowhere})
+    return replace(bench, place=place)
+
+
 @contextmanager
 def mps(bench: Bench) -> Iterator[tuple[Place | None, str]]:
     """The device under MPS while the block runs; or None, and why it cannot be had.

@@ -12,11 +12,10 @@ from typing import Any
 
 from bench.gpu import native
 from bench.gpu.beliefs import Belief
-from bench.gpu.mps import mps
+from bench.gpu.mps import mps, without_mps
 from bench.gpu.part import GPU, Bench, main
 from bench.gpu.questions import all_answered, answered, big_place
 from bench.gpu.sm_verdicts import judge_groups, judge_overlap, spans_of, with_curves
-from tandem._mps import PIPES
 from tandem.demo.place import Place
 from tandem.demo.process import Message, WorkerError
 
@@ -146,7 +145,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     part = _Part(bench)
     place = part.bare
     found: dict[str, Any] = {
-        "mode": bench.place.mode,
+        "mode": place.mode,
         "split": answered("split", lambda: part.alone(place, "sm_sets", "split")),
         "groups": {"time": answered("groups.time", lambda: part.groups(place))},
         "overlap": {
@@ -212,13 +211,8 @@ class _Part:
 
     @property
     def bare(self) -> Place:
-        """The device without MPS, also where a control daemon runs already."""
-        place = replace(big_place(self._bench), mode="time")
-        if place.kind != "nvidia":
-            return place
-        return replace(
-            place, base_env={**place.base_env, PIPES: str(self._bench.folder / "no-mps")}
-        )
+        """The device without MPS."""
+        return big_place(without_mps(self._bench))
 
     def alone(self, place: Place, program: str, *words: str) -> Message:
         """What one process says."""

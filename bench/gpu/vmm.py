@@ -15,6 +15,7 @@ import psutil
 
 from bench.gpu import native
 from bench.gpu.beliefs import Belief
+from bench.gpu.mps import without_mps
 from bench.gpu.part import GPU, Bench, main
 from bench.gpu.questions import all_answered, answered, big_place, prober, probing
 from tandem.demo.process import Message, Worker
@@ -131,6 +132,7 @@ BELIEFS = (
 
 def measure(bench: Bench) -> dict[str, Any]:
     """Every question by itself."""
+    bench = without_mps(bench)
     part = _Part(bench)
     found: dict[str, Any] = {
         "mode": bench.place.mode,

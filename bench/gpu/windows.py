@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu.beliefs import Belief
-from bench.gpu.mps import PRIORITY, mps
+from bench.gpu.mps import PRIORITY, mps, without_mps
 from bench.gpu.native import kernels
 from bench.gpu.part import GPU, Bench, main, progress, say
 from bench.gpu.questions import FAILURES
@@ -97,8 +97,9 @@ def measure(bench: Bench) -> dict[str, Any]:
     """Every arm, and every step of it, by itself: those that fail are named."""
     end_s = progress.end_s(reserve_s=STEP_S)
     image = kernels(bench, "work")
-    figures: dict[str, Any] = {"mode": bench.place.mode}
-    slices = Arm(name="time", place=bench.place, of_trainer={})
+    place_of_slices = without_mps(bench).place
+    figures: dict[str, Any] = {"mode": place_of_slices.mode}
+    slices = Arm(name="time", place=place_of_slices, of_trainer={})
     for arm in (slices, replace(slices, name="priorities", priorities=("greatest", "least"))):
         figures[arm.name] = _arm(bench, arm, image, end_s)
         bench.save(figures)
