@@ -8,12 +8,14 @@ log of its own. How tandemd starts as a program is tested where that matters, an
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 # Read by the loader when a program starts, and by nobody later: each value needs a server.
@@ -62,14 +64,42 @@ class Server:
         env = {k: v for k, v in os.environ.items() if k != _LIBRARIES}
         env |= {_LIBRARIES: libraries} if libraries else {}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen([sys.executable, __file__], env=env, text=True, **pipes)
+        self._words = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (see `close`)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], env=env, text=True, stderr=self._words, **pipes
+        )
         self._lock = threading.Lock()
-        atexit.register(self._process.communicate)  # it ends with its input
+        atexit.register(self.close)
 
     def ask(self, order):
+        """Its answer.
+
+        Raises:
+            RuntimeError: it has ended; its last words are in the text.
+        """
         with self._lock:
-            print(json.dumps(order), file=self._process.stdin, flush=True)
-            return json.loads(self._process.stdout.readline())
+            with contextlib.suppress(BrokenPipeError):
+                print(json.dumps(order), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        if not answer.endswith("\n"):
+            raise RuntimeError(self._last_words())
+        return json.loads(answer)
+
+    def close(self):
+        """It ends with its input."""
+        self._end()
+        self._words.close()
+
+    def _end(self):
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _last_words(self):
+        self._end()
+        self._words.seek(0)
+        said = self._words.read()[-2000:]
+        return f"the server that forks daemons ended with {self._process.returncode}\n{said}"
 
 
 _servers = {}

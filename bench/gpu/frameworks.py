@@ -222,7 +222,9 @@ def totals(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     launches = sum(family["launches"] for family in kernels.values())
     addresses = sum(family["addresses"] for family in kernels.values())
     sized = sum(family["sized_share"] * family["launches"] for family in kernels.values())
-    resolved = sum(family["resolved_share"] * family["addresses"] for family in kernels.values())
+    resolved = sum(
+        family.get("resolved_share", 0) * family["addresses"] for family in kernels.values()
+    )
     return {
         "launches": launches,
         "sized_share": round(sized / launches, 4) if launches else NOT_RUN,

@@ -21,6 +21,8 @@ from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
 # Whose a kernel is, by its mangled name; the first that fits.
 FAMILIES = {
     "cudnn": re.compile("cudnn|xmma_[fdw](prop|grad)|convolve|winograd", re.I),
+    "cutlass": re.compile("cutlass", re.I),  # by a library of NVIDIA's, or a program's own
+    "xla": re.compile(r"^([a-z]+_)*fusion(_\w+)?$|^wrapped_"),
     "cublas": re.compile("cublas|gemm|gemv|nvjet|splitk|xmma", re.I),
     "triton": re.compile("^(triton_|add_and_halve)"),
     "torch": re.compile("2at6native|2at4cuda|c10"),
@@ -114,13 +116,14 @@ def _all_known(window: Window) -> dict[str, float]:
 
 
 def _shares(counts: Counter[str], all_known: float | None) -> dict[str, float]:
-    shares = {
+    shares: dict[str, float] = {
         "launches": counts["launches"],
         "sized_share": round(counts["sized"] / counts["launches"], 4),
         "words": counts["words"],
         "addresses": counts["addresses"],
-        "resolved_share": round(counts["resolved"] / max(counts["addresses"], 1), 4),
     }
+    if counts["addresses"]:  # of none there is no share
+        shares["resolved_share"] = round(counts["resolved"] / counts["addresses"], 4)
     # Captured launches are no nodes of the graph.
     return shares if all_known is None else shares | {"all_known_share": round(all_known, 4)}
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <new>
 
 #include "channel.h"
 
@@ -16,20 +18,38 @@ using Run = void* (*)(void*);
 constexpr uint64_t kJoinNs = 2'000'000'000;  // real time
 constexpr unsigned kLookUs = 20;
 
-std::atomic<uint32_t> g_joined{0};
+// One start, of the new thread and of who made it. Whoever lets go last frees it: the other may have
+// given up waiting long before.
+struct Start {
+  // Null where there is no memory for it.
+  static Start* make(Run run) {
+    void* const at = std::malloc(sizeof(Start));
+    return at == nullptr ? nullptr : new (at) Start{run};
+  }
+  void let_go() {
+    if (owners.fetch_sub(1) == 1) std::free(this);
+  }
 
-void* begin(void* run) {
+  const Run run;
+  std::atomic<bool> has_joined{false};
+  std::atomic<int> owners{2};
+};
+
+void* begin(void* argument) {
+  auto* const start = static_cast<Start*>(argument);
+  const Run run = start->run;
   g_clock.sleep_until_ns(0);  // whoever waits on the virtual clock takes part in it from then on
-  g_joined.fetch_add(1);
+  start->has_joined.store(true);
+  start->let_go();
   g_clock.sleep_until_ns(g_clock.now_ns() + 1);  // after whoever started us has come to rest
-  return reinterpret_cast<Run>(run)(nullptr);
+  return run(nullptr);
 }
 
 // Virtual time stands for us. Without this it would go on until the new thread is scheduled, which
 // is real time's affair, and no run would repeat.
-void await_joining(uint32_t before) {
+void await_joining(const Start& start) {
   const uint64_t start_ns = monotonic_ns();
-  while (g_joined.load() == before && monotonic_ns() - start_ns < kJoinNs) usleep(kLookUs);
+  while (!start.has_joined.load() && monotonic_ns() - start_ns < kJoinNs) usleep(kLookUs);
 }
 
 }  // namespace
@@ -42,14 +62,16 @@ bool start_own_thread(Run run) {
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  const uint32_t joined = g_joined.load();
-  const bool is_virtual = g_clock.is_virtual();
-  const bool made = is_virtual
-                        ? pthread_create(&thread, &attributes, begin, reinterpret_cast<void*>(run)) == 0
-                        : pthread_create(&thread, &attributes, run, nullptr) == 0;
+  Start* const start = g_clock.is_virtual() ? Start::make(run) : nullptr;
+  const bool made = start != nullptr ? pthread_create(&thread, &attributes, begin, start) == 0
+                                     : pthread_create(&thread, &attributes, run, nullptr) == 0;
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (made && is_virtual) await_joining(joined);
+  if (start != nullptr) {
+    if (made) await_joining(*start);
+    if (!made) start->let_go();  // for the thread that there is not
+    start->let_go();
+  }
   return made;
 }
 

@@ -17,6 +17,11 @@ OWN = 0x5500
         ("sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc", "cudnn"),
         ("_ZN5cudnn3ops20nchwToNhwcKernelE", "cudnn"),
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", "cublas"),
+        ("cutlass_80_wmma_tensorop_s161616gemm_f16_16x16_32x1_nn_align8", "cutlass"),
+        ("_ZN7cutlass7Kernel2I66cutlass_80_tensorop_s1688gemm_128x128_nn_align4EEvT_", "cutlass"),
+        ("gemm_fusion_dot_3", "xla"),
+        ("input_reduce_fusion", "xla"),
+        ("ampere_sgemm_128x64_tn", "cublas"),
         ("nvjet_hsh_128x64_64x8_2x1_v_bz_TNN", "cublas"),
         ("add_and_halve", "triton"),
         ("_ZN5bench9halve_sumB2v1E5ArrayIfLi1E", "other"),
@@ -62,6 +67,7 @@ def test_kernels_of_unknown_sizes_are_counted_as_such():
     found = parameters(recording_of(thread))["cublas"]
 
     assert (found["launches"], found["sized_share"], found["words"]) == (1, 0.0, 0)
+    assert "resolved_share" not in found  # there were no addresses
 
 
 def test_streams_are_counted_by_kind_and_context():
