@@ -37,9 +37,9 @@ def test_families_are_weighed_by_what_they_launch():
 
 
 def test_of_no_launches_no_share_is_known():
-    assert totals({"xla": {"launches": 1, "sized_share": 0.0, "addresses": 0}})[
-        "resolved_share"
-    ] == ("not run")
+    no_addresses = {"launches": 1, "sized_share": 0.0, "addresses": 0}
+
+    assert totals({"xla": no_addresses})["resolved_share"] == "not run"
     assert totals({}) == {"launches": 0, "sized_share": "not run", "resolved_share": "not run"}
 
 
