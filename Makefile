@@ -56,7 +56,7 @@ gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
 	@PYTHON=$(PYTHON) DRY=$(DRY) PART=$(PART) bash bench/gpu/run.sh
 
 wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into .whl/
-	@$(BIN)/python bench/gpu/wheels.py
+	@$(BIN)/python bench/gpu/harness/wheels.py
 
 headers: $(STAMP)  ## names that cuda.h exports, into csrc/api/ (ALL=1: every version on PyPI)
 	@$(BIN)/python $(if $(ALL),packaging/headers.py,csrc/softgpu/generate_table.py --write-api csrc/api)

@@ -18,6 +18,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from bench.bars import Bar, bar, progress, show_bars, smallest_median
@@ -103,7 +104,7 @@ def _round(
     place: Stage, env: Mapping[str, str], listener: socket.socket, crew: Crew, rounds: Rounds
 ) -> None:
     kind, cpus = crew
-    command = [place.compile("calls.c"), str(GROUPS), kind, *map(str, cpus)]
+    command: list[str | Path] = [place.compile("calls.c"), str(GROUPS), kind, *map(str, cpus)]
     with place.running(command, env) as child, ExitStack() as attached:
         count = len(cpus) if kind == "processes" else 1
         jobs = [attached.enter_context(one_job(listener, WANTED)) for _ in range(count)]

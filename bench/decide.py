@@ -58,7 +58,7 @@ class World:
         for job in running:
             self.served_ns[job] += LOOK_NS // len(running)
         facts = [self._facts(job) for job in range(JOBS)]
-        before, self.told = self.told, facts
+        before, self.told = self.told, [*facts]
         return tuple(_usage(job, facts[job]) for job in range(JOBS) if facts[job] != before[job])
 
     def _facts(self, job: int) -> Facts:

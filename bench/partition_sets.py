@@ -38,7 +38,9 @@ def measure(changes: int = CHANGES) -> dict[str, Any]:
     told = list(_spans(changes))
     with stage() as place:
         right, rows = _run(place, told)
-    outside, switches_us, others_us = 0, [], []
+    outside = 0
+    switches_us: list[float] = []
+    others_us: list[float] = []
     for name in STREAMS:
         kernels = _kernels(rows, name)
         if len(kernels) != STEPS * changes:

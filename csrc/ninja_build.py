@@ -212,7 +212,8 @@ def faulty_targets() -> dict[str, Target]:
 def _may_have_faults(source: Path) -> bool:
     """Whether it includes faults.h, perhaps by way of others; the rest is as in the shim."""
     headers = {path.name: path for path in ROOT.glob("shim/**/*.h")}
-    seen, new = set(), [source]
+    seen: set[str] = set()
+    new = [source]
     while new:
         included = re.findall(r'#include "(?:\w+/)*(\w+\.h)"', new.pop().read_text())
         found = {name for name in included if name in headers} - seen

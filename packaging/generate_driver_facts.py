@@ -16,7 +16,7 @@ import gpu_results
 
 sys.path.insert(0, str(gpu_results.ROOT))  # for `bench`
 
-from bench.gpu.beliefs import SETTLING, Belief, answer, beliefs_of, why_not
+from bench.gpu.harness.beliefs import SETTLING, Belief, answer, beliefs_of, why_not
 
 OUTPUT = gpu_results.ROOT / "docs"
 NAME = "driver-facts.md"

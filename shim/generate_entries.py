@@ -22,6 +22,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import call_table
@@ -42,7 +43,9 @@ def main() -> None:
         sys.exit(f"error: {exc}")
     header = preprocessed(arguments.cuda_include)
     declared = prototypes(header)
-    entries, signatures, calls = [], {}, []
+    entries: list[str] = []
+    signatures: dict[str, list[str]] = {}
+    calls: list[Mapping[str, object]] = []
     for row in table:
         if not row.interposed or row.symbol not in declared:
             continue

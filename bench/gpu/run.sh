@@ -71,8 +71,8 @@ fi
 "$PYTHON" setup.py -q build_ext --inplace || { echo "build failed"; exit 1; }
 echo "-- built after $SECONDS s"
 
-label="$("$PYTHON" -m bench.gpu.results label "$where")" || exit 1
-"$PYTHON" -m bench.gpu.results machine "$scratch/parts/machine.json"
+label="$("$PYTHON" -m bench.gpu.harness.results label "$where")" || exit 1
+"$PYTHON" -m bench.gpu.harness.results machine "$scratch/parts/machine.json"
 if [ -n "$torch" ]; then wait "$torch"; fi
 echo "-- ready after $SECONDS s"
 keep="$OUT/$label"
@@ -95,8 +95,8 @@ for part in ${PART:-$parts}; do
   fi
   echo "== $part"
   begin=$SECONDS
-  "$PYTHON" -m bench.gpu.limit "$limit" \
-    "$PYTHON" -m "bench.gpu.$part" --where "$where" --seconds "$limit" \
+  "$PYTHON" -m bench.gpu.harness.limit "$limit" \
+    "$PYTHON" -m "bench.gpu.parts.$part" --where "$where" --seconds "$limit" \
     --out "$scratch/parts/$part.json" --keep "$keep"
   code=$?
   echo "-- $part: code $code after $((SECONDS - begin)) s"
@@ -105,7 +105,7 @@ for part in ${PART:-$parts}; do
     echo "{\"failed\": $code}" >"$scratch/parts/$part.failed"
   fi
   # After each part, so that a run which is cut off has shown what it found.
-  "$PYTHON" -m bench.gpu.results merge "$scratch/parts" "$OUT/$label.json" >"$scratch/table"
+  "$PYTHON" -m bench.gpu.harness.results merge "$scratch/parts" "$OUT/$label.json" >"$scratch/table"
   if [ -d "$scratch/keep" ]; then tar -czf "$OUT/$label.tar.gz" -C "$scratch/keep" "$label"; fi
 done
 [ -f "$scratch/table" ] && cat "$scratch/table"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.gpu.beliefs import SETTLING, Belief, answer, beliefs_of, why_not
+from bench.gpu.harness.beliefs import SETTLING, Belief, answer, beliefs_of, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "packaging"))
@@ -20,7 +20,7 @@ from generate_driver_facts import measured
 @pytest.mark.parametrize("part", SETTLING)
 def test_a_dry_run_answers_every_question(part, tmp_path):
     output = tmp_path / "figures.json"
-    command = [sys.executable, "-m", f"bench.gpu.{part}", "--where", "software"]
+    command = [sys.executable, "-m", f"bench.gpu.parts.{part}", "--where", "software"]
     done = subprocess.run(
         [*command, "--out", str(output)],
         cwd=ROOT,
@@ -40,7 +40,7 @@ def test_a_dry_run_answers_every_question(part, tmp_path):
 
 @pytest.mark.parametrize("part", SETTLING)
 def test_what_depends_on_a_belief_exists(part):
-    assert importlib.util.find_spec(f"bench.gpu.{part}") is not None
+    assert importlib.util.find_spec(f"bench.gpu.parts.{part}") is not None
     for belief in beliefs_of(part):
         for path in belief.used_by:
             assert (ROOT / path).exists(), path

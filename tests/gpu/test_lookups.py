@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from bench.gpu import native
-from bench.gpu.part import bench
+from bench.gpu.harness import native
+from bench.gpu.harness.part import bench
 
 from tandem import _paths
 

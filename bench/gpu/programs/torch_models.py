@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from bench.gpu.models import QUICK, SCALES, make_trainer_step
 from bench.gpu.programs import Made
+from bench.gpu.programs.models import QUICK, SCALES, make_trainer_step
 from bench.gpu.programs.torch_common import begin, model_on, state_of, trainer_of
 
 MODULUS = 1_000_003

@@ -28,5 +28,5 @@ def test_every_gpu_part_is_a_module_and_has_a_line_in_the_docs():
     parts = next(line for line in script.splitlines() if line.startswith("parts=")).split('"')[1]
 
     for part in parts.split():
-        assert (ROOT / f"bench/gpu/{part}.py").is_file()
+        assert (ROOT / f"bench/gpu/parts/{part}.py").is_file()
         assert f"| `{part}` |" in (ROOT / "docs/benchmarks.md").read_text()

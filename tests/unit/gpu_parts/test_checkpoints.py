@@ -1,7 +1,7 @@
 """What the part `lifecycle` keeps of a checkpoint that breaks the job."""
 
 import pytest
-from bench.gpu.lifecycle import _steps, wrong_words
+from bench.gpu.parts.lifecycle import _steps, wrong_words
 
 from tandem.demo.process import WorkerError
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from bench.gpu.headline import COLUMNS, headline
-from bench.gpu.results import merge
+from bench.gpu.figures.headline import COLUMNS, headline
+from bench.gpu.harness.results import merge
 
 SERVER = {"requests": 300, "p50_ms": 1.0, "p99_ms": 2.0, "errors": 0}
 

@@ -1,7 +1,7 @@
 """Rounds of runs with and without markers become what one marker costs."""
 
 import pytest
-from bench.gpu.marker_costs import costs, pairs, verdict
+from bench.gpu.figures.marker_costs import costs, pairs, verdict
 
 
 def rounds(**runs):

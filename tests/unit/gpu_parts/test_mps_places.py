@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from bench.gpu.mps import without_mps
-from bench.gpu.part import GPU, SOFTWARE, Bench
+from bench.gpu.harness.mps import without_mps
+from bench.gpu.harness.part import GPU, SOFTWARE, Bench
 
 from tandem.demo.place import Place
 

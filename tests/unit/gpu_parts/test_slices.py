@@ -4,7 +4,7 @@ import json
 from array import array
 
 import pytest
-from bench.gpu.slices import (
+from bench.gpu.figures.slices import (
     NONE_SEEN,
     Ran,
     Run,
@@ -15,7 +15,7 @@ from bench.gpu.slices import (
     stretches_of,
     turns_of,
 )
-from bench.gpu.windows_rows import LAUNCH_NS, Timeline, read_rows
+from bench.gpu.figures.windows_rows import LAUNCH_NS, Timeline, read_rows
 
 
 def ran(*stretches, ready_ns=0):

@@ -3,10 +3,10 @@
 from array import array
 
 import pytest
-from bench.gpu.slices import Ran
-from bench.gpu.windows_figures import Told, server_figures, together, verdict
-from bench.gpu.windows_pair import SMALL, Pair
-from bench.gpu.windows_rows import Row
+from bench.gpu.figures.slices import Ran
+from bench.gpu.figures.windows_figures import Told, server_figures, together, verdict
+from bench.gpu.figures.windows_rows import Row
+from bench.gpu.parts.windows_pair import SMALL, Pair
 
 MS = 1_000_000
 

@@ -1,7 +1,7 @@
 """What is said of a recording, by recordings of a few calls."""
 
 import pytest
-from bench.gpu.trace_facts import family, full_words, iterations, parameters, streams
+from bench.gpu.figures.trace_facts import family, full_words, iterations, parameters, streams
 from recordings import CONTEXT, Thread, recording_of
 
 from tandem.dag.from_trace import from_trace

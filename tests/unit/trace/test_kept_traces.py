@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 import traces
-from bench.gpu.trace_facts import calls, iterations, parameters, streams
-from bench.gpu.traces import MOST_BYTES
+from bench.gpu.figures.trace_facts import calls, iterations, parameters, streams
+from bench.gpu.parts.traces import MOST_BYTES
 
 from tandem.dag.from_trace import from_trace
 

@@ -1,0 +1,1 @@
+"""From what programs said to figures. Pure."""

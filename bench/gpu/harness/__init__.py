@@ -1,0 +1,1 @@
+"""What the parts of `make gpu` stand on: the device, programs and their deadlines, results."""

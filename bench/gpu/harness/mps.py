@@ -1,0 +1,75 @@
+"""NVIDIA's Multi-Process Service for arms of a measurement: without Tandem, or before it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from bench.gpu.harness.part import Bench
+from tandem._mps import PIPES, PROGRAM, Control
+from tandem.demo.place import Place
+
+LOGS = "CUDA_MPS_LOG_DIRECTORY"
+PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"  # 0: normal, 1: below normal ("MPS", Environment Variables)
+START_S = 10.0
+
+
+def without_mps(bench: Bench) -> Bench:
+    """The same, on the device without MPS, also where a control daemon runs: nobody finds it."""
+    place = replace(bench.place, mode="time")
+    if place.kind == "nvidia":
+        nowhere = str(bench.folder / "no-mps")
+        place = replace(place, base_env={**place.base_env, PIPES: nowhere})
+    return replace(bench, place=place)
+
+
+@contextmanager
+def mps(bench: Bench) -> Iterator[tuple[Place | None, str]]:
+    """The device under MPS while the block runs; or None, and why it cannot be had.
+
+    On a GPU a control daemon of our own is started on a folder of our own and ended again. One that
+    runs already is used, and left alone; so is the software GPU's mode.
+    """
+    place = bench.place
+    if place.kind != "nvidia" or place.mode == "mps":
+        yield replace(place, mode="mps"), ""
+        return
+    if shutil.which(PROGRAM) is None:
+        yield None, f"'{PROGRAM}' is not installed here"
+        return
+    folder = bench.folder / "mps"
+    folder.mkdir(exist_ok=True)
+    ours = {PIPES: str(folder), LOGS: str(folder)}
+    control = Control(folder, environment=os.environ, timeout_s=START_S)
+    # To its log and nowhere else: it stays, and would hold a pipe open.
+    with (folder / "said").open("wb") as said:
+        child = subprocess.Popen(
+            [PROGRAM, "-d"], env={**os.environ, **ours}, stdout=said, stderr=said
+        )
+        try:
+            code = child.wait(timeout=START_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            code = child.wait()
+    try:
+        if code != 0 or not _answers(control):
+            words = (folder / "said").read_text(errors="replace").strip()[-300:]
+            yield None, f"'{PROGRAM} -d' ended with {code} and does not answer: {words}"
+            return
+        yield replace(place, mode="mps", base_env={**place.base_env, **ours}), ""
+    finally:
+        control.quit()
+
+
+def _answers(control: Control) -> bool:
+    end = time.monotonic() + START_S
+    while control.servers() is None:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,166 @@
+"""What the parts share: their arguments, the folder they work in, and the programs they start."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tandem.demo.place import Place, find_place
+from tandem.demo.process import WorkerError
+from tandem.demo.scenario import Program, Work, calibrate, demo_program
+
+SERVER_LOAD = 0.28
+GPU, CPU, SOFTWARE = "gpu", "cpu", "software"
+WHERE = (GPU, CPU, SOFTWARE)
+LIMIT_S = 480.0
+NO_GPU = "error: no NVIDIA GPU here; DRY=1 tries the plumbing on the software GPU"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The device, and which programs play the roles.
+
+    On a GPU torch, on the software GPU the demo's own. `cpu` tries torch without a device: then
+    the shim is loaded and has nothing to do.
+    """
+
+    where: str  # of WHERE
+    place: Place
+    folder: Path
+    keep: Path  # for files that stay beside the results; made by the part that has some
+    work: Work | None  # of the demo's programs
+
+    def save(self, figures: Mapping[str, Any]) -> None:
+        """Keep what is known so far, for a part that may be ended before it is done."""
+        progress.figures.update(figures)
+        progress.write()
+
+    def seconds(self, wanted: float) -> float:
+        """How long to measure: as long as wanted on a GPU, else only to see that it works."""
+        return wanted if self.where == GPU else min(wanted, 3.0)
+
+    def program(
+        self,
+        *,
+        seconds: float,
+        gap_ns: int = 0,
+        iterations: int = 0,
+        priorities: Mapping[str, int] | None = None,
+    ) -> Program:
+        """The command of each role; `priorities` of their streams, as the driver has them."""
+        if self.work is not None:
+            return demo_program(self.place, self.work, seconds=seconds, priorities=priorities)
+        device = "cuda" if self.where == GPU else "cpu"
+        orders = {"device": device, "seconds": seconds, "gap_ns": gap_ns, "iterations": iterations}
+
+        def command(role: str) -> list[str]:
+            priority = (priorities or {}).get(role, 0)
+            text = json.dumps({"role": role, "stream_priority": priority, **orders})
+            return [sys.executable, "-m", "bench.gpu.programs.torch_worker", text]
+
+        return command
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """Of the part that this process runs: since when, and the answers to single questions."""
+
+    began_s: float = field(default_factory=time.monotonic)
+    limit_s: float = math.inf  # then it is ended from outside
+    out: Path | None = None
+    figures: dict[str, Any] = field(default_factory=dict)  # of the answers so far, as in the end
+
+    def add(self, path: str, answer: Mapping[str, Any]) -> None:
+        """Keep an answer at its place in the figures, also for the case that we are killed."""
+        place = self.figures
+        for name in path.split("."):
+            place = place.setdefault(name, {})
+        place.update(answer)
+        self.write()
+
+    def write(self) -> None:
+        """Into the file for the figures, where there is one."""
+        if self.out is not None:
+            self.out.write_text(json.dumps(self.figures))
+
+    def end_s(self, *, reserve_s: float, most_s: float = math.inf) -> float:
+        """When, on the monotonic clock, nothing more is to be begun.
+
+        `reserve_s` is what the last thing may take; `most_s` what the part takes of a run's time.
+        """
+        return self.began_s + min(self.limit_s - reserve_s, most_s)
+
+
+progress = Progress()
+
+
+def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
+    """Parse the arguments of a part, run it, write its figures. Exit code 1 when it says not ok.
+
+    One that fails, or is ended from outside, leaves what it has saved and the answers it had.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--where", choices=WHERE, default=GPU)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=LIMIT_S, help="after which it is ended")
+    parser.add_argument("--keep", type=Path, help="folder of other files (that of --out)")
+    arguments = parser.parse_args()
+    progress.began_s, progress.limit_s = time.monotonic(), arguments.seconds
+    progress.out = arguments.out
+    keep = arguments.keep or arguments.out.parent
+    try:
+        with bench(where=arguments.where, keep=keep) as it:
+            figures = measure(it)
+    except WorkerError as failure:
+        figures = _unfinished(str(failure))
+    except (Exception, KeyboardInterrupt) as failure:  # a defect; its time is over
+        traceback.print_exc()
+        figures = _unfinished(f"{type(failure).__name__}: {failure}")
+    arguments.out.write_text(json.dumps(figures))
+    sys.exit(0 if figures.get("ok", True) else 1)
+
+
+def _unfinished(why: str) -> dict[str, Any]:
+    say(f"error: {why}")
+    return {**progress.figures, "error": why, "ok": False}
+
+
+@contextmanager
+def bench(*, where: str, keep: Path) -> Iterator[Bench]:
+    """Find the device. Anything but an NVIDIA GPU is an error, unless this is a dry run.
+
+    Raises:
+        WorkerError: the device does not run the demo's kernels.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tandem-gpu-"))
+    try:
+        place = find_place(clock="real", folder=folder)
+        if where == GPU and place.kind != "nvidia":
+            sys.exit(NO_GPU)
+        work = _work(place, folder) if where == SOFTWARE else None
+        yield Bench(where=where, place=place, folder=folder, keep=keep, work=work)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _work(place: Place, folder: Path) -> Work:
+    measured = calibrate(place, folder / "calibrate")
+    request_ns = int(measured["request_ns"])
+    gap_ns = int(request_ns / SERVER_LOAD)
+    return Work(blocks=int(measured["blocks"]), request_ns=request_ns, gap_ns=gap_ns)
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)

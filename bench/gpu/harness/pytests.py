@@ -1,0 +1,94 @@
+"""Runs a folder's tests for a part, and turns their report into figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from bench.gpu.harness.part import LIMIT_S, progress
+
+SOME_FAILED, NO_TESTS = 1, 5  # pytest's codes; of the latter, nothing was selected
+MOST_AGAIN = 60  # tests: where more fail, it is not for want of quiet
+TAIL = 600  # characters of a failure's text that are kept
+RESERVE_S = 40.0  # of the part's time are left when no further test is begun
+END_S = 10.0  # for those that run then
+# What our tests need, and nothing else that the machine's Python happens to have: to them a
+# plugin's warning is an error.
+PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
+
+
+def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dict[str, Any]:
+    """Figures: how many tests, and the names and last words of those that failed.
+
+    `at_a_time`: so many, where pytest-xdist is there. What fails beside others is tried again by
+    itself: some tests look at what is left of the device's memory.
+    """
+    if at_a_time == 1 or importlib.util.find_spec("xdist") is None:
+        return _run([folder, *options])
+    several = ["-p", "xdist.plugin", "-n", str(at_a_time), "--dist", "worksteal"]
+    figures = _run([folder, *options, *several])
+    failed = sorted(figures.get("failed", ()))
+    if not 0 < len(failed) <= MOST_AGAIN or figures["pytest_exit_code"] != SOME_FAILED:
+        return figures
+    again = _run([*failed, *options])
+    if "failed" not in again:  # it was ended before it could report: what we know stands
+        return {**figures, "failed_beside_others": failed}
+    told = {name: again[name] for name in ("failed", "pytest_exit_code", "ok")}
+    sums = {name: figures[name] + again[name] for name in ("passed", "skipped")}
+    return {**figures, **told, **sums, "failed_beside_others": failed}
+
+
+def _run(words: Sequence[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="tandem-gpu-") as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
+        command += [f"--junitxml={report}", *words]
+        for plugin in PLUGINS:
+            command += ["-p", plugin]
+        code = _code_of(command)
+        figures = _figures(report) if report.is_file() else {}
+    return {"pytest_exit_code": code, **figures, "ok": code in {0, NO_TESTS}}
+
+
+def _code_of(command: Sequence[str]) -> int:
+    """Pytest's exit code. When the time is over it is interrupted, and reports what it has.
+
+    The same when we are interrupted ourselves.
+    """
+    environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    # A session of its own: Ctrl-C reaches it once, through us.
+    child = subprocess.Popen(command, env=environ, start_new_session=True)
+    left_s = min(max(progress.end_s(reserve_s=RESERVE_S) - time.monotonic(), END_S), LIMIT_S)
+    for seconds, number in ((left_s, signal.SIGINT), (END_S, signal.SIGKILL)):
+        try:
+            return child.wait(timeout=seconds)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            child.send_signal(number)
+    return child.wait()
+
+
+def _figures(report: Path) -> dict[str, Any]:
+    suite = next(ElementTree.parse(report).iter("testsuite"))
+    failed = {
+        _place_of(case): (problem.text or "")[-TAIL:]
+        for case in suite.iter("testcase")
+        for problem in case
+        if problem.tag in {"failure", "error"}
+    }
+    skipped = int(suite.get("skipped", "0"))
+    passed = int(suite.get("tests", "0")) - skipped - len(failed)
+    return {"passed": passed, "skipped": skipped, "failed": failed}
+
+
+def _place_of(case: ElementTree.Element) -> str:
+    """As pytest takes it: tests/folder/test_file.py::test_name[parameter]."""
+    return f"{str(case.get('classname')).replace('.', '/')}.py::{case.get('name')}"

@@ -1,0 +1,97 @@
+"""Questions that stand by themselves: one that fails says why, and the others go on.
+
+None is begun for which no time is left: ended from outside, it would have no answer at all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.harness import native
+from bench.gpu.harness.part import SOFTWARE, Bench, progress, say
+from tandem.demo.place import Place
+from tandem.demo.process import Message, Worker, WorkerError
+
+READY_S = 60.0
+QUESTION_S = 30.0  # of the part's time have to be left for one
+FAILURES = (
+    WorkerError,
+    OSError,
+    subprocess.SubprocessError,
+    LookupError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+)
+
+
+def answered(path: str, question: Callable[[], Message]) -> Message:
+    """What it says; an object with `error` if it failed, or came too late to be asked.
+
+    `path` is where the answer stands in the part's figures: names with dots between.
+    """
+    if time.monotonic() > progress.end_s(reserve_s=QUESTION_S):
+        found: Message = {"error": "not asked: no time was left"}
+    else:
+        say(path)
+        try:
+            found = question()
+        except FAILURES as failure:
+            found = {"error": f"{type(failure).__name__}: {failure}"[-600:]}
+            say(f"{path}: {found['error']}")
+    progress.add(path, found)
+    return found
+
+
+def all_answered(figures: Mapping[str, Any]) -> bool:
+    """Whether nothing in them failed. What cannot be had here says `why_not`: also an answer."""
+    return "error" not in figures and all(
+        all_answered(found) for found in figures.values() if isinstance(found, Mapping)
+    )
+
+
+def big_place(bench: Bench) -> Place:
+    """The device; of software one with as many SMs and as much memory as a real one."""
+    return replace(bench.place, profile="h200") if bench.where == SOFTWARE else bench.place
+
+
+@contextmanager
+def prober(bench: Bench, place: Place, name: str) -> Iterator[Worker]:
+    """A process that launches a small kernel again and again, see `probing`."""
+    command = [native.program(bench, "prober"), native.kernels(bench, "memory")]
+    folder = bench.folder / "probers"
+    env = place.env(bench.folder / f"gpu-{place.mode}")
+    with native.talking(f"prober-{name}", command, env, folder) as worker:
+        worker.wait_for("ready", deadline_s=READY_S)
+        yield worker
+
+
+@contextmanager
+def probing(worker: Worker) -> Iterator[Message]:
+    """It launches while the block runs; afterwards the object has what its launches took, in us."""
+    window: Message = {}
+    worker.go()
+    worker.wait_for("began", deadline_s=READY_S)
+    try:
+        yield window
+    finally:
+        worker.go()
+        found = worker.wait_for("window", deadline_s=READY_S)
+        window.update((name, value) for name, value in found.items() if name != "event")
+
+
+@contextmanager
+def nvml(place: Place, bench: Bench, *words: str, folder: Path | None = None) -> Iterator[Worker]:
+    """A process that asks NVML, see nvml_worker.py; `folder` has the device if it is software."""
+    env = place.env(folder or bench.folder / f"gpu-{place.mode}")
+    command = [sys.executable, "-m", "bench.gpu.programs.nvml_worker", *words]
+    with native.talking("nvml", command, env, bench.folder / "logs") as worker:
+        worker.wait_for("ready", deadline_s=READY_S)
+        yield worker

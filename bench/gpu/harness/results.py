@@ -1,0 +1,175 @@
+"""Names, merges and shows the results of the parts; one verb a call.
+
+`label [WHERE]` prints <date>-<gpu>. `machine FILE` writes what ran here: GPU, driver, versions.
+`merge PARTS FILE` puts the parts' files into one, which keeps what it has of other parts.
+`join FILE... TARGET` makes one of several such files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from bench.gpu.figures.headline import headline
+from bench.gpu.figures.tables import is_table, table
+from bench.gpu.harness.part import GPU, NO_GPU
+from tandem.demo.place import probe
+
+PACKAGES = ("torch", "triton", "jax", "numba-cuda", "cuda-bindings", "grpcio", "protobuf")
+SMI = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
+
+Figures = Mapping[str, Any]
+
+
+def main() -> None:
+    """Do what the first argument says."""
+    verb, *words = sys.argv[1:]
+    match verb:
+        case "label":
+            print(label(where=words[0] if words else GPU))
+        case "machine":
+            Path(words[0]).write_text(json.dumps(machine()))
+        case "merge":
+            merge(Path(words[0]), Path(words[1]))
+        case "join":
+            join([Path(w) for w in words[:-1]], Path(words[-1]))
+        case _:
+            sys.exit(f"error: unknown verb {verb!r}\n{__doc__}")
+
+
+def label(*, where: str) -> str:
+    """Date and device, as a file name; ends the program where a GPU is wanted and missing."""
+    if where != GPU:
+        device = f"dry-run-{where}"
+    else:
+        found = probe(os.environ)
+        if found is None:
+            sys.exit(NO_GPU)
+        device = re.sub(r"[^a-z0-9]+", "-", str(found["name"]).lower()).strip("-")
+    return f"{datetime.now(UTC):%Y-%m-%d}-{device}"
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on; None for what is not there."""
+    return {
+        "gpu": _said_by(SMI) or _said_by_nvml(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def merge(parts: Path, output: Path) -> None:
+    """One object with a key per part; a failed part says so beside what it had written."""
+    merged = _read(output)
+    # With each part: the file may hold parts of several runs, and of several machines.
+    about_run = {
+        "commit": _said_by(COMMIT) or os.environ.get("COMMIT"),
+        "gpu": _read(parts / "machine.json").get("gpu"),
+    }
+    for name in sorted({path.stem for path in parts.iterdir()}):
+        failure, figures = (_read(parts / f"{name}.{kind}") for kind in ("failed", "json"))
+        has_said_more = merged.get(name, {}).keys() - {*about_run, "failed"}
+        if failure and not figures and has_said_more:
+            merged[name]["failed_again"] = {**about_run, **failure}  # what it had said stays
+        else:
+            merged[name] = {**about_run, **failure, **figures}
+    _write(merged, output)
+
+
+def join(sources: list[Path], target: Path) -> None:
+    """Later files win."""
+    merged: dict[str, Any] = {}
+    for path in sources:
+        merged.update(json.loads(path.read_text()))
+    _write(merged, target)
+
+
+def _write(merged: Figures, output: Path) -> None:
+    output.write_text(json.dumps(merged, indent=1) + "\n")
+    for name, figures in merged.items():
+        print(f"{name}")
+        _show(figures, depth=1)
+    if lines := headline(merged):
+        table_file = output.with_suffix(".md")
+        table_file.write_text(about(merged) + "\n".join(lines) + "\n")
+        print("\n".join(["", *lines, "", f"table: {table_file}"]))
+    print(f"results: {output}")
+
+
+def about(merged: Figures) -> str:
+    """What stands above the table: where and with what it was measured."""
+    machine_ = merged.get("machine", {})
+    device = merged["colocation"]["device"]
+    versions = ", ".join(f"{name} {machine_[name]}" for name in PACKAGES if machine_.get(name))
+    return (
+        f"# Ways to share {merged['colocation'].get('gpu') or device['name']}\n\n"
+        f"An inference server and two trainers (`make gpu PART=colocation,workloads,swap`), commit "
+        f"{merged['colocation'].get('commit')}; {versions}. Made of the file beside this one.\n\n"
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:  # of a part that was killed while it wrote
+        return {"unreadable": f"{path.name}: {error}"}
+    return content
+
+
+def _show(figures: Figures, *, depth: int) -> None:
+    for name, value in figures.items():
+        if is_table(value):
+            print("  " * depth + name)
+            print("\n".join("  " * (depth + 1) + line for line in table(value)))
+        elif isinstance(value, dict):
+            print("  " * depth + name)
+            _show(value, depth=depth + 1)
+        elif not isinstance(value, list):
+            print("  " * depth + f"{name:<32} {value}")
+
+
+def _said_by(command: tuple[str, ...]) -> str | None:
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return child.stdout.strip()
+
+
+def _said_by_nvml() -> str | None:
+    """The same words, where there is no nvidia-smi."""
+    try:
+        pynvml.nvmlInit()
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        name, driver = pynvml.nvmlDeviceGetName(device), pynvml.nvmlSystemGetDriverVersion()
+        size_mib = pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20
+    except pynvml.NVMLError:
+        return None
+    return f"{name}, {driver}, {size_mib} MiB"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

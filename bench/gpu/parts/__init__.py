@@ -1,0 +1,1 @@
+"""What `make gpu PART=...` names, a module each; and what some of them are made of."""

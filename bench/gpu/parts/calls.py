@@ -1,0 +1,28 @@
+"""Part `calls`: what the shim adds to a call when many threads make calls at the same time.
+
+Of the shim alone, on the empty driver: what it needs is the machine's CPUs. Two in a dry run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench import calls
+from bench.gpu.harness.part import GPU, Bench, main
+from bench.stage import NotMeasuredError
+
+THREADS = 8
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """The figures of `make bench BENCH=calls` with THREADS threads."""
+    try:
+        figures = calls.run(threads=THREADS if bench.where == GPU else 2)
+    except NotMeasuredError as error:
+        return {"error": str(error), "ok": False}
+    good = all(bar["ok"] for bar in figures["bars"].values())
+    return {**figures, "ok": good or bench.where != GPU}
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,174 @@
+"""Part `colocation`: an inference server and two trainers, alone and in several ways of sharing.
+
+Each way that people use today stands beside Tandem: nothing at all; stream priorities; MPS with
+priorities of clients. Tandem is run with time slices and under MPS; its daemon says which it was.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench.gpu.harness.mps import PRIORITY, mps, without_mps
+from bench.gpu.harness.part import SERVER_LOAD, Bench, main, say
+from tandem import Client
+from tandem.demo.measure import Outcome, service_ms
+from tandem.demo.place import Place
+from tandem.demo.process import WorkerError
+from tandem.demo.report import Results, build_report, format_table
+from tandem.demo.scenario import Program, Scenario
+from tandem.demo.settings import ROLES, TRAINERS
+from tandem.errors import TandemError
+
+SECONDS = 12.0
+ASK_S = 2.0
+PROBE_GAP_NS = 50_000_000
+STREAM_PRIORITIES = {"server": -1}  # lower goes first; the others have 0
+CLIENT_PRIORITIES = dict.fromkeys(TRAINERS, 1)  # below normal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A way of sharing. Under MPS it needs a control daemon, which may not be had."""
+
+    managed: bool = False
+    under_mps: bool = False
+    stream_priorities: bool = False
+    client_priorities: bool = False
+
+
+ARMS = {
+    "unmanaged": Arm(),
+    "priorities": Arm(stream_priorities=True),
+    "tandem": Arm(managed=True),
+    "mps": Arm(under_mps=True),
+    "mps_priorities": Arm(under_mps=True, client_priorities=True),
+    "tandem_mps": Arm(under_mps=True, managed=True),
+}
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """The demo's report, of torch programs, with a scenario for each arm."""
+    sliced = without_mps(bench)
+    request_ns = _request_ns(sliced)
+    runs = _Runs(sliced, gap_ns=int(request_ns / SERVER_LOAD))
+    alone = {role: runs.alone(role) for role in ("server", *TRAINERS)}
+    shared: dict[str, Outcome] = {}
+    failed: dict[str, str] = {}
+    figures: dict[str, Any] = {}
+
+    def take(name: str, place: Place | None, why_not: str = "") -> None:
+        nonlocal figures
+        try:
+            if place is None:
+                failed[name] = why_not
+            else:
+                shared[name] = runs.shared(name, ARMS[name], place)
+        except (WorkerError, subprocess.TimeoutExpired) as failure:
+            failed[name] = str(failure)
+        if name in failed:
+            say(f"{name}: {failed[name]}")
+        results = Results(place=sliced.place, alone=alone, shared=shared, request_ns=request_ns)
+        figures = _figures(results, failed)
+        bench.save(figures)
+
+    under_mps = [name for name, arm in ARMS.items() if arm.under_mps]
+    for name in [name for name in ARMS if name not in under_mps]:
+        take(name, sliced.place)
+    with mps(bench) as (place, why_not):
+        for name in under_mps:
+            take(name, place, why_not)
+    print(format_table(figures))
+    return figures
+
+
+def _figures(results: Results, failed: Mapping[str, str]) -> dict[str, Any]:
+    """Not ok where a result is wrong, or an arm without MPS failed."""
+    modes = {name: outcome.mode for name, outcome in results.shared.items()}
+    needed = all(ARMS[name].under_mps for name in failed)
+    return {
+        **build_report(results),
+        "modes": modes,
+        "failed_arms": dict(failed),
+        "ok": results.all_correct and needed,
+    }
+
+
+class _Runs:
+    """Runs of the programs together, each in a folder of its own."""
+
+    def __init__(self, bench: Bench, *, gap_ns: int) -> None:
+        self._bench = bench
+        self._gap_ns = gap_ns
+        self._seconds = bench.seconds(SECONDS)
+
+    def alone(self, role: str) -> Outcome:
+        return self._run("alone", [role], Arm(), self._bench.place)
+
+    def shared(self, name: str, arm: Arm, place: Place) -> Outcome:
+        return self._run(name, ROLES, arm, place)
+
+    def _run(self, name: str, roles: Sequence[str], arm: Arm, place: Place) -> Outcome:
+        say(f"{name}: {', '.join(roles)}")
+        program = self._bench.program(
+            seconds=self._seconds,
+            gap_ns=self._gap_ns,
+            priorities=STREAM_PRIORITIES if arm.stream_priorities else None,
+        )
+        if arm.client_priorities:
+            program = with_variables(
+                program, {role: {PRIORITY: str(p)} for role, p in CLIENT_PRIORITIES.items()}
+            )
+        with Scenario(
+            name=name,
+            place=place,
+            program=program,
+            roles=roles,
+            seconds=self._seconds,
+            folder=self._bench.folder / "-".join([name, *roles]),
+            managed=arm.managed,
+        ) as scenario:
+            scenario.start()
+            mode = _observed_mode(scenario) if arm.managed else place.mode
+            return replace(scenario.finish(), mode=mode)
+
+
+def _observed_mode(scenario: Scenario) -> str:
+    """What the daemon has found these jobs to be in, whatever they were meant to be."""
+    try:
+        with Client(directory=str(scenario.runtime_dir)) as client:
+            return client.explain(scenario.roles[0], deadline_s=ASK_S).mode
+    except TandemError as failure:
+        return f"the daemon did not say: {failure}"
+
+
+def with_variables(program: Program, variables: Mapping[str, Mapping[str, str]]) -> Program:
+    """The program with variables of the environment that differ from role to role."""
+
+    def command(role: str) -> list[str]:
+        settings = [f"{name}={value}" for name, value in variables.get(role, {}).items()]
+        return ["env", *settings, *program(role)] if settings else list(program(role))
+
+    return command
+
+
+def _request_ns(bench: Bench) -> int:
+    """Time of one request on the idle device: the median of a short run alone."""
+    if bench.work is not None:
+        return bench.work.request_ns
+    with Scenario(
+        name="probe",
+        place=bench.place,
+        program=bench.program(seconds=3.0, gap_ns=PROBE_GAP_NS),
+        roles=["server"],
+        seconds=3.0,
+        folder=bench.folder / "probe",
+    ) as scenario:
+        return int(statistics.median(service_ms(scenario.run().workers[0])) * 1e6)
+
+
+if __name__ == "__main__":
+    main(measure)

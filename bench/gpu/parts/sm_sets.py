@@ -1,0 +1,283 @@
+"""Part `sm_sets`: whether sets of SMs are what the design takes them for, and what they cost.
+
+Of the driver alone, without Tandem. In a dry run the figures mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.figures.sm_verdicts import judge_groups, judge_overlap, spans_of, with_curves
+from bench.gpu.harness import native
+from bench.gpu.harness.beliefs import Belief
+from bench.gpu.harness.mps import mps, without_mps
+from bench.gpu.harness.part import GPU, Bench, main
+from bench.gpu.harness.questions import all_answered, answered, big_place
+from tandem.demo.place import Place
+from tandem.demo.process import Message, WorkerError
+
+PATIENCE_S = 60.0
+RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
+PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+STAY_NS = "1000000"  # of blocks that are to be there beside those of another process
+PERCENTAGES = {"100": "100", "50": "50", "25": "25", "12_5": "12.5", "10": "10", "1": "1"}
+
+BELIEFS = (
+    Belief(
+        question="How many groups of how many SMs the smallest split has, and what is left over",
+        believed="on Hopper groups of 8; what is over is in no group",
+        used_by=(
+            "shim/partition/sets.cpp",
+            "csrc/softgpu/driver/context/sm_resource.cpp",
+            "docs/partitions.md",
+        ),
+        answers=("split.least_1.groups", "split.least_1.group_sms", "split.least_1.rest_sms"),
+    ),
+    Belief(
+        question="Whether the same index of a split is the same SMs in two processes under MPS, "
+        "and different ones share none",
+        believed="both; a probe looks before anything relies on it",
+        used_by=("client/tandem/_set_probe.py", "shim/partition/sets.cpp", "docs/partitions.md"),
+        answers=(
+            "groups.mps.same_index_same_sms",
+            "groups.mps.disjoint_across",
+            "groups.time.same_index_same_sms",
+            "groups.time.disjoint_across",
+            "groups.mps.sms_per_group",
+        ),
+    ),
+    Belief(
+        question="Whether kernels of two processes on disjoint sets run at the same time: share "
+        "of the time in which both have work",
+        believed="under MPS all of it, else none: contexts take turns",
+        used_by=("docs/partitions.md", "csrc/softgpu/device/gpu.cpp"),
+        answers=(
+            "overlap.mps_sets.both",
+            "overlap.mps_whole.both",
+            "overlap.time_sets.both",
+            "overlap.time_whole.longest_turn_ms",
+        ),
+    ),
+    Belief(
+        question="Time on 64 SMs over time on all: compute-bound, memory-bound, a small grid, "
+        "latency-bound, a matrix product",
+        believed="2, less than 2, 1, 1, 2",
+        used_by=("client/tandem/waves.py", "daemon/tandemd/core", "docs/partitions.md"),
+        answers=tuple(
+            f"scaling.{name}.sms_64" for name in ("compute", "copy", "small", "chase", "matmul")
+        ),
+    ),
+    Belief(
+        question="What a green context and a stream in it cost, in us",
+        believed="made once for each set that a process was in; not known",
+        used_by=("shim/partition/sets.cpp", "shim/partition/streams.cpp"),
+        answers=("switch.create_us", "switch.stream_us", "switch.destroy_us"),
+    ),
+    Belief(
+        question="From a kernel in one set to the next in another, in us; between two streams; in "
+        "one stream",
+        believed="an event between streams, and nothing for the set",
+        used_by=("shim/partition/streams.cpp", "docs/partitions.md"),
+        answers=(
+            "switch.handover_two_sets.gap_us",
+            "switch.handover_two_streams.gap_us",
+            "switch.handover_same_stream.gap_us",
+            "switch.two_sets.done_us",
+            "switch.two_streams.done_us",
+        ),
+    ),
+    Belief(
+        question="Whether a function of the primary context can be launched into a stream of a "
+        "green one, and where it runs",
+        believed="yes, on the SMs of the stream's set",
+        used_by=("shim/partition/streams.cpp", "shim/partition/through.h"),
+        answers=(
+            "handles.primary_function_in_set",
+            "handles.kernel_in_set",
+            "handles.set_function_in_primary",
+            "handles.stream_context",
+            "handles.primary_event_in_set",
+        ),
+    ),
+    Belief(
+        question="Where the kernels of a graph run that was captured in a set and is launched into "
+        "a stream of the primary context; and the other way round",
+        believed="the work of a graph keeps the SMs that it was captured with (the software GPU: "
+        "those of the stream that it is launched into)",
+        used_by=("docs/partitions.md", "shim/partition/streams.cpp", "csrc/softgpu/driver/graph"),
+        answers=(
+            "graphs.captured_in_set.node_context",
+            "graphs.captured_in_set.in_primary",
+            "graphs.captured_in_set.in_second_set",
+            "graphs.captured_in_primary.node_context",
+            "graphs.captured_in_primary.in_first_set",
+        ),
+    ),
+    Belief(
+        question="Whether two clients of MPS with 50 % each run on the same SMs",
+        believed="they may: a percentage is a number of SMs, whichever they are",
+        used_by=("docs/partitions.md",),
+        answers=(
+            "percentages.two_of_50.first",
+            "percentages.two_of_50.second",
+            "percentages.two_of_50.shared",
+        ),
+    ),
+    Belief(
+        question="How many SMs a client of MPS with 12.5 % sees, has, and can split",
+        believed="percentages may have a fraction; rounded up to what the device divides",
+        used_by=("docs/partitions.md", "daemon/tandemd/edges/mps.py", "csrc/softgpu/mps"),
+        answers=(
+            "percentages.12_5.seen",
+            "percentages.12_5.attribute_sms",
+            "percentages.12_5.resource_sms",
+            "percentages.12_5.smallest_groups",
+        ),
+    ),
+)
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Every question by itself."""
+    part = _Part(bench)
+    place = part.bare
+    found: dict[str, Any] = {
+        "mode": place.mode,
+        "split": answered("split", lambda: part.alone(place, "sm_sets", "split")),
+        "groups": {"time": answered("groups.time", lambda: part.groups(place))},
+        "overlap": {
+            f"time_{name}": answered(f"overlap.time_{name}", part.overlap(place, halves))
+            for name, halves in HALVES.items()
+        },
+        "switch": answered("switch", lambda: part.alone(place, "sm_switch", "costs")),
+        "handles": answered("handles", lambda: part.alone(place, "sm_switch", "handles")),
+        "graphs": answered("graphs", lambda: part.alone(place, "sm_switch", "graphs")),
+    }
+    found["scaling"] = answered(
+        "scaling", lambda: with_curves(part.alone(place, "sm_scaling", part.scale))
+    )
+
+    def under_mps() -> Message:
+        with mps(bench) as (with_mps, why):
+            return _under_mps(part, found, with_mps, why)
+
+    found |= answered("mps", under_mps)
+    return {**found, "ok": all_answered(found) or bench.where != GPU}
+
+
+HALVES = {"sets": ("0", "1"), "whole": ("all", "all")}
+
+
+def _under_mps(
+    part: _Part, found: Mapping[str, Any], place: Place | None, why: str
+) -> dict[str, Any]:
+    """The questions that have another answer there."""
+    if place is None:
+        nothing = {"why_not": why}
+        return {
+            "groups": {**found["groups"], "mps": nothing},
+            "overlap": {**found["overlap"], "mps_sets": nothing, "mps_whole": nothing},
+            "percentages": nothing,
+        }
+    place = replace(place, profile=part.bare.profile)
+    overlaps = {
+        f"mps_{name}": answered(f"overlap.mps_{name}", part.overlap(place, halves))
+        for name, halves in HALVES.items()
+    }
+    percentages = {
+        name: answered(f"percentages.{name}", part.percentage(place, percent))
+        for name, percent in PERCENTAGES.items()
+    }
+    two = answered("percentages.two_of_50", part.two_clients(place, "50"))
+    groups = answered("groups.mps", lambda: part.groups(place))
+    return {
+        "groups": {**found["groups"], "mps": groups},
+        "overlap": {**found["overlap"], **overlaps},
+        "percentages": {**percentages, "two_of_50": two},
+    }
+
+
+class _Part:
+    """The programs, alone and two at a time."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.scale = "full" if bench.where == GPU else "dry"
+        self._run_ns = RUN_NS if bench.where == GPU else DRY_RUN_NS
+        self._runs = 0
+
+    @property
+    def bare(self) -> Place:
+        """The device without MPS."""
+        return big_place(without_mps(self._bench))
+
+    def alone(self, place: Place, program: str, *words: str) -> Message:
+        """What one process says."""
+        (found,) = self._together(place, [(program, *words)])
+        return found
+
+    def groups(self, place: Place) -> Message:
+        """The SMs of all groups in two processes at once."""
+        first, second = self._together(place, [("sm_sets", "ids"), ("sm_sets", "ids")])
+        return judge_groups(first["groups"], second["groups"])
+
+    def overlap(self, place: Place, halves: Sequence[str]) -> Callable[[], Message]:
+        """Whether kernels of two processes run at the same time."""
+
+        def question() -> Message:
+            run = str(self._run_ns)
+            found = self._together(place, [("sm_sets", "overlap", half, run) for half in halves])
+            first, second = (spans_of(said["spans"]) for said in found)
+            return judge_overlap(first, second)
+
+        return question
+
+    def percentage(self, place: Place, percent: str) -> Callable[[], Message]:
+        """The SMs of a client with that part of the GPU."""
+        held = replace(place, base_env={**place.base_env, PERCENTAGE: percent})
+        return lambda: self.alone(held, "sm_sets", "seen")
+
+    def two_clients(self, place: Place, percent: str) -> Callable[[], Message]:
+        """Whether two with that part each run on the same SMs at the same time."""
+        held = replace(place, base_env={**place.base_env, PERCENTAGE: percent})
+
+        def question() -> Message:
+            first, second = self._together(held, [("sm_sets", "seen", STAY_NS)] * 2)
+            both = set(first["sms"]) & set(second["sms"])
+            return {"first": first["seen"], "second": second["seen"], "shared": len(both)}
+
+        return question
+
+    def _together(self, place: Place, commands: Sequence[Sequence[str]]) -> list[Message]:
+        """Start all of them, let them go at the same time, and hear them."""
+        with ExitStack() as stack:
+            workers = []
+            for program, *words in commands:
+                self._runs += 1
+                command: list[str | Path] = [
+                    native.program(self._bench, program),
+                    native.kernels(self._bench, "sm_sets"),
+                    *words,
+                ]
+                env = place.env(self._bench.folder / f"gpu-{place.mode}")
+                started = native.talking(
+                    f"{program}-{self._runs}", command, env, self._bench.folder / "logs"
+                )
+                workers.append(stack.enter_context(started))
+            for worker in workers:
+                worker.wait_for("ready", deadline_s=PATIENCE_S)
+            for worker in workers:
+                worker.go()
+            said = [worker.wait_for("result", deadline_s=PATIENCE_S) for worker in workers]
+        for one in said:
+            if "error" in one:
+                raise WorkerError(str(one["error"]))
+        return [{k: v for k, v in one.items() if k != "event"} for one in said]
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,152 @@
+"""Part `swap`: how fast memory of paused jobs goes to the host and back, and that none is lost.
+
+One job's memory each way by itself, then one's in while another's goes out, over what pinned copies
+do on the same machine. In a dry run the ratios say nothing and are not judged.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.gpu.harness.part import GPU, Bench, main, say
+from tandem import Client
+from tandem.demo.process import Message, Worker, WorkerError
+from tandem.demo.scenario import READY_S, Scenario
+from tandem.errors import DeadlineError
+
+ROLES = ("first", "second")
+SHARE = 0.1  # of the device's memory, each: both fit, so that nobody waits for room
+LIMITS = {"out": 0.8, "in": 0.8, "out_both": 0.7, "in_both": 0.7}  # of a pinned copy one way
+PATIENCE_S = 120.0
+POLL_S = 0.05
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Bytes, rates and ratios of each way."""
+    pinned = _pinned(bench)
+    say(", ".join(f"{way} {rate / 1e9:.1f} GB/s" for way, rate in pinned.items()))
+    with Scenario(
+        name="swap",
+        place=bench.place,
+        program=_program(bench, SHARE),
+        roles=ROLES,
+        seconds=0,
+        folder=bench.folder / "swap",
+        managed=True,
+        options=("--swappable",),
+    ) as scenario:
+        scenario.start()
+        with Client(directory=str(scenario.runtime_dir)) as client:
+            moved = _move(_Moves(client))
+        correct = [_end(worker) for worker in scenario.workers.values()]
+    ways = {
+        way: {
+            "bytes": size_bytes,
+            "bytes_s": round(size_bytes / took_s),
+            "vs_pinned": round(size_bytes / took_s / pinned[way.removesuffix("_both")], 4),
+            "limit": LIMITS[way],
+        }
+        for way, (size_bytes, took_s) in moved.items()
+    }
+    fast = all(way["vs_pinned"] >= way["limit"] for way in ways.values())
+    return {
+        "mode": bench.place.mode,
+        "pinned_bytes_s": {way: round(rate) for way, rate in pinned.items()},
+        **ways,
+        "correct": correct,
+        "ok": all(correct) and (fast or bench.where != GPU),
+    }
+
+
+def _move(moves: _Moves) -> dict[str, tuple[int, float]]:
+    """(bytes, seconds) of each way, as the jobs themselves count them."""
+    first, second = ROLES
+    found = {"out": moves.of({first: "pause"})[first], "in": moves.of({first: "resume"})[first]}
+    moves.of({first: "pause"})
+    both = moves.of({first: "resume", second: "pause"})
+    moves.of({second: "resume"})
+    return {**found, "in_both": both[first], "out_both": both[second]}
+
+
+class _Moves:
+    """Has memory moved, and says how much of each job that was and how long its copies took."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._roles = {client.job(role).name: role for role in ROLES}
+
+    def of(self, orders: Mapping[str, str]) -> dict[str, tuple[int, float]]:
+        """Give the orders, wait until all memory of these jobs was copied; by job."""
+        before = self._totals()
+        for role, verb in orders.items():
+            getattr(self._client, verb)(role)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            after = self._totals()
+            moved = {role: (after[role][0] - before[role][0]) for role in orders}
+            if all(moved[role] >= self._size_bytes(role) for role in orders):
+                return {
+                    role: (int(moved[role]), after[role][1] - before[role][1]) for role in orders
+                }
+            time.sleep(POLL_S)
+        raise WorkerError(f"after {PATIENCE_S:.0f} s {moved} bytes were moved: {orders}")
+
+    def _size_bytes(self, role: str) -> int:
+        job = self._client.job(role)
+        return job.resident_bytes + job.swapped_bytes
+
+    def _totals(self) -> dict[str, list[float]]:
+        """Bytes and seconds copied so far, both ways together."""
+        totals = {role: [0.0, 0.0] for role in ROLES}
+        places = {"tandem_swap_bytes_total": 0, "tandem_swap_seconds_total": 1}
+        for family in text_string_to_metric_families(self._metrics()):
+            for sample in family.samples:
+                if sample.name in places:
+                    role = self._roles[sample.labels["job"]]
+                    totals[role][places[sample.name]] += sample.value
+        return totals
+
+    def _metrics(self) -> str:
+        with suppress(DeadlineError):  # on a busy machine
+            return self._client.metrics(deadline_s=READY_S)
+        return self._client.metrics(deadline_s=READY_S)
+
+
+def _program(bench: Bench, share: float) -> Callable[[str], list[str]]:
+    order = json.dumps({"image": str(bench.place.image), "share": share})
+    command = [sys.executable, "-m", "bench.gpu.programs.swap_worker", order]
+    return lambda _role: command
+
+
+def _pinned(bench: Bench) -> Message:
+    """By a process that Tandem has nothing to do with."""
+    folder = bench.folder / "pinned"
+    folder.mkdir()
+    env, command = bench.place.env(folder / "gpu"), _program(bench, 0)("pinned")
+    worker = Worker("pinned", command, env=env, log=folder / "pinned.log")
+    try:
+        for event in ("up", "ready"):
+            worker.wait_for(event, deadline_s=READY_S)
+            worker.go()
+        found = worker.wait_for("result", deadline_s=READY_S)
+    finally:
+        worker.close()
+    return {way: rate for way, rate in found.items() if way != "event"}
+
+
+def _end(worker: Worker) -> bool:
+    worker.go()
+    correct = bool(worker.wait_for("result", deadline_s=PATIENCE_S)["correct"])
+    worker.go()
+    return worker.wait(deadline_s=READY_S) == 0 and correct
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,394 @@
+"""Part `workloads`: do frameworks run under Tandem, to the same results, and how fast.
+
+A row is a program (bench/gpu/programs) in three processes: bare, managed, and managed with
+TANDEM_OBSERVE=1, which records and neither gates nor marks. Each has a daemon of its own, so none
+is held for another; they compute in turns, each time in another order, so that drift of the machine
+meets all. The one that only records opens the device first: caches that are filled then count for
+nobody's start-up.
+A row that fails or hangs is ended, and says so, and the others go on. In a dry run nothing but the
+programs' results is judged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.figures.workload_rows import (
+    BARE,
+    MANAGED,
+    NOT_RUN,
+    OBSERVED,
+    Row,
+    Run,
+    beside,
+    needs_another,
+    not_run,
+    order_of,
+    row_of,
+)
+from bench.gpu.harness import recorded
+from bench.gpu.harness.beliefs import Belief
+from bench.gpu.harness.part import CPU, GPU, SOFTWARE, Bench, main, progress, say
+from bench.gpu.programs import ENVIRONMENT, SOURCES
+from bench.gpu.programs.by_driver import IMAGE
+from tandem.demo.process import Daemon, Message, Worker, WorkerError
+
+BUDGET_S = 320.0  # for all rows: those not begun by then are not run
+ROW_S = 60.0
+RESERVE_S = 20.0  # what most rows take; one that is ended is the last
+ROUND_S, DRY_ROUND_S = 0.4, 0.2
+JUDGED_ROUNDS = 9
+COLD_S = 100.0  # where nobody has read the libraries from the disk before
+END_S = 15.0
+SETTINGS = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A row."""
+
+    program: str  # of programs.SOURCES
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()  # of `tandem run`
+    limit: float | None = None  # lowest managed/bare throughput that is accepted
+    seconds: float = ROW_S  # after which it is ended
+    rounds: int = 3  # how often each process computes, if no figure is judged
+
+    @property
+    def all_rounds(self) -> int:
+        """A multiple of the number of orders."""
+        return self.rounds if self.limit is None else JUDGED_ROUNDS
+
+
+WORKLOADS = {
+    "cuda_bindings": Workload(program="cuda_bindings"),
+    "eager": Workload(program="eager", limit=0.97),
+    "vision": Workload(program="vision", limit=0.97),
+    "language": Workload(program="language", limit=0.97),
+    "graph": Workload(program="graph", limit=0.99),
+    "compiled": Workload(program="compiled", limit=0.99, seconds=COLD_S),
+    # With the default allocator: what the two below are set against.
+    "allocations": Workload(program="allocations"),
+    "expandable_segments": Workload(
+        program="allocations", environment={SETTINGS: "expandable_segments:True"}
+    ),
+    "malloc_async": Workload(
+        program="allocations", environment={SETTINGS: "backend:cudaMallocAsync"}
+    ),
+    "swappable": Workload(program="vision", options=("--swappable",), rounds=6),
+    "loader_fork": Workload(program="loader_fork"),
+    "loader_spawn": Workload(program="loader_spawn"),
+    "between_processes": Workload(program="between_processes"),
+    "jax": Workload(program="jax", seconds=COLD_S),
+    "cupy": Workload(program="cupy", seconds=COLD_S),
+    "triton": Workload(program="triton"),
+    "numba": Workload(program="numba"),
+    "swappable_bindings": Workload(program="cuda_bindings", options=("--swappable",)),
+}
+
+
+def _ran(*rows: str) -> tuple[str, ...]:
+    return tuple(f"rows.{row}.{column}" for row in rows for column in (RAN, AGREES))
+
+
+RAN, AGREES = "runs_managed", "same_results"
+BELIEFS = (
+    Belief(
+        question="Do programs of the driver API run under the shim, to the same results?",
+        believed="yes: gating the calling thread keeps order, errors and default-stream semantics",
+        used_by=("shim/calls.def",),
+        answers=_ran("cuda_bindings", "swappable_bindings"),
+    ),
+    Belief(
+        question="Do the CUDA runtime and torch, eager and with graphs?",
+        believed="yes; they find the driver by dlsym and cuGetProcAddress",
+        used_by=("shim/lookup.cpp",),
+        answers=_ran("eager", "vision", "graph"),
+    ),
+    Belief(
+        question="How much of its throughput does torch keep?",
+        believed="eager at least 0.97, graphs at least 0.99",
+        used_by=("shim/stream/segments.cpp",),
+        answers=(
+            "rows.eager.ratio",
+            "rows.vision.ratio",
+            "rows.language.ratio",
+            "rows.graph.ratio",
+            "rows.compiled.ratio",
+        ),
+    ),
+    Belief(
+        question="What of that do markers and gating take, and what recording?",
+        believed="markers the most: a stream memory operation for each 100 us of GPU time",
+        used_by=("shim/stream/segments.cpp",),
+        answers=("rows.eager.ratio_observed", "rows.vision.ratio_observed"),
+    ),
+    Belief(
+        question="Do torch's other allocators work: virtual memory, the driver's pools?",
+        believed="yes, each is counted by its own handles",
+        used_by=("shim/handlers/vmm.h", "shim/handlers/pools.h"),
+        answers=_ran("expandable_segments", "malloc_async"),
+    ),
+    Belief(
+        question="Does torch run on memory that is made by mapping, and as fast: over memory that "
+        "is not, by torch's allocators without Tandem and by Tandem's?",
+        believed="yes; the driver maps in 2 MiB either way",
+        used_by=("shim/swap/regions.cpp",),
+        answers=(
+            *_ran("swappable"),
+            "beside.expandable_segments",
+            "beside.malloc_async",
+            "beside.swappable",
+        ),
+    ),
+    Belief(
+        question="Do processes of one job work: workers by fork and spawn, CUDA IPC?",
+        believed="yes; a forked child attaches on its own at its first call that needs a context",
+        used_by=("shim/job/fork.cpp", "shim/handlers/ipc.h"),
+        answers=(
+            "rows.loader_fork.runs_managed",
+            "rows.loader_spawn.runs_managed",
+            "rows.between_processes.runs_managed",
+        ),
+    ),
+    Belief(
+        question="Do JAX, CuPy, Triton and numba run?",
+        believed="yes; none finds the driver in another way",
+        used_by=("shim/lookup.cpp",),
+        answers=(
+            "rows.jax.runs_managed",
+            "rows.cupy.runs_managed",
+            "rows.triton.runs_managed",
+            "rows.numba.runs_managed",
+        ),
+    ),
+)
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """One row a workload."""
+    end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
+    rows: dict[str, Row] = {}
+    for name, workload in WORKLOADS.items():
+        begin_s = time.monotonic()
+        reason = why_not(bench, workload.program)
+        if not reason and begin_s > end_s:
+            reason = "no time was left"
+        rows[name] = not_run(reason) if reason else _measured(bench, name, workload)
+        bench.save({"mode": bench.place.mode, "rows": rows, "beside": beside(rows)})
+        took_s = time.monotonic() - begin_s
+        say(f"{name} ({took_s:.0f} s): " + ", ".join(f"{k} {v}" for k, v in told(rows[name])))
+    good = all(row.get("ok", True) for row in rows.values())
+    return {"mode": bench.place.mode, "rows": rows, "beside": beside(rows), "ok": good}
+
+
+def told(row: Row) -> list[tuple[str, object]]:
+    """What a row says, without what it does not."""
+    return [(name, value) for name, value in row.items() if value != NOT_RUN]
+
+
+def why_not(bench: Bench, program: str) -> str:
+    """Why one of programs.SOURCES cannot run here; empty: it can."""
+    source = SOURCES[program]
+    if bench.where == SOFTWARE and not source.is_driver_api:
+        return "the software GPU runs programs of the driver API only"
+    if bench.where == CPU and source.needs_gpu:
+        return "it needs a GPU"
+    if not has_package(source.package):
+        return f"{source.package} is not installed"
+    return ""
+
+
+def has_package(name: str) -> bool:
+    """Whether the package is there, without importing it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a parent
+        return False
+
+
+def _measured(bench: Bench, name: str, workload: Workload) -> Row:
+    folder = bench.folder / name
+    folder.mkdir()
+    try:
+        runs = _runs(bench, name, workload, folder)
+    except WorkerError as failure:  # a daemon
+        return {**not_run(last_line(failure)), "ok": False}
+    again = _digest(bench, workload, folder) if needs_another(runs) else ""
+    return row_of(runs, again=again, limit=workload.limit, on_gpu=bench.where == GPU)
+
+
+def _runs(bench: Bench, name: str, workload: Workload, folder: Path) -> dict[str, Run]:
+    """All processes of a row: they start together, open the device one by one, take turns."""
+    end_s = time.monotonic() + workload.seconds
+    with ExitStack() as stack:
+        environments = {
+            mode: stack.enter_context(_environment(bench, workload, mode, folder))
+            for mode in (BARE, MANAGED, OBSERVED)
+        }
+        processes = {
+            mode: stack.enter_context(_process(bench, name, workload, mode, environment, folder))
+            for mode, environment in environments.items()
+        }
+        for process in processes.values():
+            process.wait_up(end_s)
+        opening_s = time.monotonic()
+        processes[OBSERVED].open(end_s)
+        if processes[OBSERVED].run.error:  # then it may have hung: the others have all their time
+            end_s += time.monotonic() - opening_s
+        for mode in (BARE, MANAGED):
+            processes[mode].open(end_s)
+        for number in range(_rounds(bench, workload)):
+            for mode in order_of(number):
+                processes[mode].round(end_s)
+        for process in processes.values():
+            process.end(end_s)
+        return {mode: process.run for mode, process in processes.items()}
+
+
+def _rounds(bench: Bench, workload: Workload) -> int:
+    return workload.all_rounds if bench.where == GPU else 3
+
+
+@contextmanager
+def _environment(
+    bench: Bench, workload: Workload, mode: str, folder: Path
+) -> Iterator[dict[str, str]]:
+    """What a process runs with, and its daemon as long as the block lasts."""
+    environment = _bare_environment(bench, workload, folder)
+    if mode == BARE:
+        yield environment
+        return
+    runtime_dir = folder / mode
+    runtime_dir.mkdir(mode=0o700)
+    environment["TANDEM_RUNTIME_DIR"] = str(runtime_dir)
+    config = runtime_dir / "tandemd.toml"  # ours: not what the machine's daemon is set to
+    config.write_text("version = 1\n")
+    daemon = Daemon(
+        arguments=["--config", str(config)],
+        env=environment,
+        runtime_dir=runtime_dir,
+        log=folder / f"{mode}-tandemd.log",
+    )
+    try:
+        yield environment | ({"TANDEM_OBSERVE": "1"} if mode == OBSERVED else {})
+    finally:
+        daemon.close()
+
+
+def _bare_environment(bench: Bench, workload: Workload, folder: Path) -> dict[str, str]:
+    inductor = {"TORCHINDUCTOR_CACHE_DIR": str(bench.folder / "inductor")}
+    image = {IMAGE: str(bench.place.image)}
+    fixed = {**ENVIRONMENT, **inductor, **image, **workload.environment}
+    return {**bench.place.env(folder / "gpu"), **fixed}
+
+
+@contextmanager
+def _process(
+    bench: Bench,
+    name: str,
+    workload: Workload,
+    mode: str,
+    environment: Mapping[str, str],
+    folder: Path,
+) -> Iterator[_Process]:
+    orders = {
+        "program": workload.program,
+        "device": _device(bench),
+        "rounds": _rounds(bench, workload),
+        "round_s": ROUND_S if bench.where == GPU else DRY_ROUND_S,
+    }
+    command = [sys.executable, "-m", "bench.gpu.programs.workload_worker", json.dumps(orders)]
+    if mode != BARE:
+        run = [sys.executable, "-m", "tandem.cli", "run", "--require", "-p", "batch", "-J", name]
+        command = [*run, *workload.options, "--", *command]
+    worker = Worker(mode, command, env=environment, log=folder / f"{mode}.log")
+    try:
+        yield _Process(worker)
+    finally:
+        worker.close()
+
+
+def _device(bench: Bench) -> str:
+    return "cuda" if bench.where == GPU else "cpu"
+
+
+class _Process:
+    """A process of a row. After an error it is asked for nothing more."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.run = Run()
+        self._worker = worker
+        self._begin_s = time.monotonic()
+
+    def wait_up(self, end_s: float) -> None:
+        if self._wait("up", end_s) is not None:
+            self.run.start_s = time.monotonic() - self._begin_s
+
+    def open(self, end_s: float) -> None:
+        told = self._go("ready", end_s)
+        if told is not None and self.run.start_s is not None:
+            self.run.start_s += told["opened_s"]
+            self.run.digest, self.run.is_managed = told["digest"], told["managed"]
+
+    def round(self, end_s: float) -> None:
+        told = self._go("round", end_s)
+        if told is not None:
+            self.run.rates.append(told["iterations"] / told["seconds"])
+
+    def end(self, end_s: float) -> None:
+        if self.run.error:
+            return
+        try:
+            code = self._worker.wait(deadline_s=max(end_s - time.monotonic(), END_S))
+        except subprocess.TimeoutExpired:
+            self.run.error = "it computed, and did not end"
+            return
+        if code != 0:
+            self.run.error = f"it computed, and ended with {code}: {self._worker.log_tail()[-200:]}"
+
+    def _go(self, event: str, end_s: float) -> Message | None:
+        if self.run.error:
+            return None
+        self._worker.go()
+        return self._wait(event, end_s)
+
+    def _wait(self, event: str, end_s: float) -> Message | None:
+        # Half of what is left: the others of the row shall have time, too, if this one hangs.
+        deadline_s = round(max((end_s - time.monotonic()) / 2, 0.1), 1)
+        try:
+            return self._worker.wait_for(event, deadline_s=deadline_s)
+        except WorkerError as failure:
+            self.run.error = last_line(failure)
+            say(str(failure))
+            self._worker.close()  # a hung one must not disturb the others
+            return None
+
+
+def _digest(bench: Bench, workload: Workload, folder: Path) -> str:
+    """Of a bare run by itself; empty: it failed."""
+    command = [sys.executable, "-m", "bench.gpu.programs", workload.program, _device(bench)]
+    try:
+        words = recorded.run(command, _bare_environment(bench, workload, folder), ROW_S).split()
+    except WorkerError:
+        return ""
+    return words[-1] if words else ""
+
+
+def last_line(failure: Exception) -> str:
+    """What happened, and the last words of the process that it happened to."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
+
+
+if __name__ == "__main__":
+    main(measure)
