@@ -10,7 +10,6 @@ from pathlib import Path
 
 import ninja_build
 from bench.gpu.harness.part import Bench
-from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
 HERE = Path(__file__).parents[1] / "facts"
@@ -97,6 +96,6 @@ def talking(
         worker.close()
 
 
-def devices(place: Place, folder: Path) -> dict[str, str]:
-    """The environment of programs that share one device in `folder`."""
-    return place.env(folder)
+def without_event(message: Message) -> Message:
+    """What it says beside its name."""
+    return {name: value for name, value in message.items() if name != "event"}

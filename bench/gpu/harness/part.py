@@ -41,6 +41,11 @@ class Bench:
     keep: Path  # for files that stay beside the results; made by the part that has some
     work: Work | None  # of the demo's programs
 
+    @property
+    def device(self) -> str:
+        """As torch calls it; the software GPU is as small as a CPU."""
+        return "cuda" if self.where == GPU else "cpu"
+
     def save(self, figures: Mapping[str, Any]) -> None:
         """Keep what is known so far, for a part that may be ended before it is done."""
         progress.figures.update(figures)
@@ -61,8 +66,12 @@ class Bench:
         """The command of each role; `priorities` of their streams, as the driver has them."""
         if self.work is not None:
             return demo_program(self.place, self.work, seconds=seconds, priorities=priorities)
-        device = "cuda" if self.where == GPU else "cpu"
-        orders = {"device": device, "seconds": seconds, "gap_ns": gap_ns, "iterations": iterations}
+        orders = {
+            "device": self.device,
+            "seconds": seconds,
+            "gap_ns": gap_ns,
+            "iterations": iterations,
+        }
 
         def command(role: str) -> list[str]:
             priority = (priorities or {}).get(role, 0)

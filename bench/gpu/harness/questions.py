@@ -84,7 +84,7 @@ def probing(worker: Worker) -> Iterator[Message]:
     finally:
         worker.go()
         found = worker.wait_for("window", deadline_s=READY_S)
-        window.update((name, value) for name, value in found.items() if name != "event")
+        window.update(native.without_event(found))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bench.gpu.harness.part import GPU, Bench
+from bench.gpu.harness.part import Bench
 from bench.gpu.programs import ENVIRONMENT
 from bench.gpu.programs.by_driver import IMAGE
 from tandem.demo.process import WorkerError
@@ -30,12 +30,7 @@ def environment(bench: Bench, folder: Path) -> dict[str, str]:
 def program(bench: Bench, name: str, iterations: int) -> list[str]:
     """The command of one of programs.SOURCES."""
     python = Path(sys.executable).name
-    return [python, "-m", "bench.gpu.programs", name, device_of(bench), str(iterations)]
-
-
-def device_of(bench: Bench) -> str:
-    """As torch calls it; the software GPU is as small as a CPU."""
-    return "cuda" if bench.where == GPU else "cpu"
+    return [python, "-m", "bench.gpu.programs", name, bench.device, str(iterations)]
 
 
 def record(bench: Bench, name: str, iterations: int, *, device_times: bool = False) -> Path:

@@ -10,7 +10,6 @@ from typing import Any
 
 from bench.gpu.figures.trace_facts import family
 from bench.gpu.harness.part import GPU, Bench
-from bench.gpu.harness.recorded import device_of
 from bench.gpu.programs import ENVIRONMENT
 from bench.gpu.programs.by_driver import IMAGE
 from tandem import Client
@@ -32,7 +31,7 @@ def iteration(bench: Bench, name: str) -> Message:
     """
     mine = {**ENVIRONMENT, IMAGE: str(bench.place.image)}
     rounds = {"rounds": 1, "round_s": 2 * PATIENCE_S}  # it is ended when we know enough
-    orders = json.dumps({"program": name, "device": device_of(bench), **rounds})
+    orders = json.dumps({"program": name, "device": bench.device, **rounds})
     with Scenario(
         name=name,
         place=replace(bench.place, base_env={**bench.place.base_env, **mine}),

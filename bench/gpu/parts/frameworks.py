@@ -300,7 +300,7 @@ def _graphs(bench: Bench, what: str) -> Message:
     drawn = bench.keep / "graphs" / f"{what}.dot"
     drawn.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "bench.gpu.programs.graph_nodes", what]
-    command += [recorded.device_of(bench), str(drawn)]
+    command += [bench.device, str(drawn)]
     said: Message = json.loads(recorded.run(command, env, DEADLINE_S).splitlines()[-1])
     return said
 

@@ -255,7 +255,7 @@ def _steps(saver: Worker, reader: Worker) -> dict[str, Message]:
             saver.go()
             step = saver.wait_for("step", deadline_s=PATIENCE_S)
             last = step["result"]
-            found[call] = {name: value for name, value in step.items() if name != "event"}
+            found[call] = native.without_event(step)
             reader.go()
             found[call]["used_bytes"] = reader.wait_for("read", deadline_s=PATIENCE_S)["used_bytes"]
         except FAILURES as failure:

@@ -13,7 +13,7 @@ from typing import Any
 from bench.gpu.figures.marker_costs import costs, pairs, verdict
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.mps import mps, without_mps
-from bench.gpu.harness.native import ask, devices, kernels, program
+from bench.gpu.harness.native import ask, kernels, program
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.gpu.harness.questions import all_answered, answered
 from tandem.demo.place import Place
@@ -155,7 +155,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _arm(bench: Bench, place: Place, image: Path, arm: str) -> dict[str, Any]:
-    env = devices(place, bench.folder / arm)
+    env = place.env(bench.folder / arm)
 
     def said(name: str, *words: object) -> Message:
         command: list[str | Path] = [program(bench, name), image, *map(str, words)]

@@ -276,7 +276,7 @@ class _Part:
         for one in said:
             if "error" in one:
                 raise WorkerError(str(one["error"]))
-        return [{k: v for k, v in one.items() if k != "event"} for one in said]
+        return [native.without_event(one) for one in said]
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.gpu.harness import native
 from bench.gpu.harness.part import GPU, Bench, main, say
 from tandem import Client
 from tandem.demo.process import Message, Worker, WorkerError
@@ -138,7 +139,7 @@ def _pinned(bench: Bench) -> Message:
         found = worker.wait_for("result", deadline_s=READY_S)
     finally:
         worker.close()
-    return {way: rate for way, rate in found.items() if way != "event"}
+    return native.without_event(found)
 
 
 def _end(worker: Worker) -> bool:

@@ -258,16 +258,11 @@ class _Part:
         role, folder = f"{Path(command[0]).name}-{self._names}", self._bench.folder / "vmm"
         with native.talking(role, command, self._env, folder) as worker:
             about = worker.wait_for("ready", deadline_s=PATIENCE_S)
-            yield worker, without_event(about)
+            yield worker, native.without_event(about)
 
     def _next(self, worker: Worker, event: str) -> Message:
         worker.go()
-        return without_event(worker.wait_for(event, deadline_s=PATIENCE_S))
-
-
-def without_event(message: Message) -> Message:
-    """Its figures."""
-    return {name: value for name, value in message.items() if name != "event"}
+        return native.without_event(worker.wait_for(event, deadline_s=PATIENCE_S))
 
 
 def room_bytes(available_bytes: int, limit: Path) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.gpu.figures.windows_figures import Told
 from bench.gpu.figures.windows_rows import Timeline, best_clock, read_rows
-from bench.gpu.harness.native import devices, program, talking
+from bench.gpu.harness.native import program, talking
 from bench.gpu.harness.part import GPU, SERVER_LOAD, Bench
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
@@ -65,7 +65,7 @@ def pair_of(bench: Bench, arm: Arm, image: Path) -> Iterator[Pair]:
         WorkerError: one of them does not come up.
     """
     folder = bench.folder / arm.name
-    env = devices(arm.place, folder / "gpu")
+    env = arm.place.env(folder / "gpu")
     with ExitStack() as stack:
         workers = {}
         for role, priority in zip((SERVER, TRAINER), arm.priorities, strict=True):

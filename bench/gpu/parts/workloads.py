@@ -303,7 +303,7 @@ def _process(
 ) -> Iterator[_Process]:
     orders = {
         "program": workload.program,
-        "device": _device(bench),
+        "device": bench.device,
         "rounds": _rounds(bench, workload),
         "round_s": ROUND_S if bench.where == GPU else DRY_ROUND_S,
     }
@@ -316,10 +316,6 @@ def _process(
         yield _Process(worker)
     finally:
         worker.close()
-
-
-def _device(bench: Bench) -> str:
-    return "cuda" if bench.where == GPU else "cpu"
 
 
 class _Process:
@@ -376,7 +372,7 @@ class _Process:
 
 def _digest(bench: Bench, workload: Workload, folder: Path) -> str:
     """Of a bare run by itself; empty: it failed."""
-    command = [sys.executable, "-m", "bench.gpu.programs", workload.program, _device(bench)]
+    command = [sys.executable, "-m", "bench.gpu.programs", workload.program, bench.device]
     try:
         words = recorded.run(command, _bare_environment(bench, workload, folder), ROW_S).split()
     except WorkerError:
