@@ -225,6 +225,7 @@ struct Submit {
 struct Start {
   Header header;
   uint64_t op, now_ns;
+  uint64_t sms[kMaxSms / 64];  // as in StreamConfine: that a kernel begins on. None: not known yet
 };
 struct Body {
   Header header;

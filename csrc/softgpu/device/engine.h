@@ -94,7 +94,7 @@ class Engine {
   bool collect_ended();
   void start(Op* op);
   void ask_ahead(Pending* first);
-  void ask(Pending* submitted);
+  void ask(Pending* submitted, const SmSet& place);
   void finish(Op* op);
   void leave_stream(Stream* stream);
   void send_done(const Pending& submitted, uint64_t start_ns, uint32_t status);

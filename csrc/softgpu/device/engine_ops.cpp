@@ -116,7 +116,7 @@ bool Engine::collect_ended() {
       continue;
     }
     it = waits_.erase(it);
-    tell(op->client, Type::kStart, Start{{}, op->id, now_ns_});
+    tell(op->client, Type::kStart, Start{{}, op->id, now_ns_, {}});
   }
   std::set<Op*, ById> instant;
   instant.swap(instant_);
@@ -140,17 +140,20 @@ bool Engine::collect_ended() {
 
 void Engine::start(Op* op) {
   if (!op->needs_body || op->submitted->asked) return;
-  ask(op->submitted);
+  ask(op->submitted, op->sm_set);
   const bool is_virtual = clock_ == ClockKind::kVirtual;
   if (is_virtual && takes_device_time(op->kind)) ask_ahead(op->submitted);
 }
 
-void Engine::ask(Pending* submitted) {
+void Engine::ask(Pending* submitted, const SmSet& place) {
   submitted->asked = true;
-  tell(submitted->stream->context->client, Type::kStart, Start{{}, submitted->id, now_ns_});
+  Start message{{}, submitted->id, now_ns_, {}};
+  write_words(place, &message.sms);
+  tell(submitted->stream->context->client, Type::kStart, message);
 }
 
-// Bodies of what follows in the stream with nothing in between: one round trip for many.
+// Bodies of what follows in the stream with nothing in between: one round trip for many. Not of kernels
+// whose context has a part of the SMs: which these are is known once they begin.
 void Engine::ask_ahead(Pending* first) {
   Pending* next = first->next;
   for (int i = 0; i < kAhead && next; ++i, next = next->next) {
@@ -159,7 +162,8 @@ void Engine::ask_ahead(Pending* first) {
     if (next->after || next->fault != FaultKind::kNone) return;
     if (is_marker) continue;
     if (!takes_device_time(kind)) return;
-    if (next->needs_body && !next->asked) ask(next);
+    if (kind == OpKind::kKernel && next->stream->context->sm_percent < 100) return;
+    if (next->needs_body && !next->asked) ask(next, SmSet());
   }
 }
 

@@ -6,7 +6,8 @@
 
 namespace softgpu {
 
-// The SMs of the stream whose kernel this thread executes; no indices: all of the device.
+// The SMs that the kernel which this thread executes may use: those of its stream, or the part that its
+// context has; no indices: all of the device.
 struct ExecutingSms {
   const uint32_t* index = nullptr;
   uint32_t count = 0;

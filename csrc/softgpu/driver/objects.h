@@ -246,6 +246,7 @@ struct Op {
   bool unsatisfied;  // a wait whose condition did not hold when it was last tried
   Work work;
   uint64_t start_ns = 0;  // of the device's clock, when it said START
+  uint64_t sms[tandem::softgpu::kMaxSms / 64] = {};  // that it said then
 };
 
 }  // namespace softgpu

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "execute.h"
 #include "ptx_kernels.h"
@@ -32,6 +33,16 @@ Message read(const char* from) {
   memcpy(&header, from, sizeof header);
   memcpy(&message, from, std::min<size_t>(sizeof message, header.size));
   return message;
+}
+
+// Of an operation of a context that has a part of the SMs: those that it began on.
+std::vector<uint32_t> part_of_sms(const Op& op) {
+  std::vector<uint32_t> sms;
+  if (op.stream->context->sm_percent == 100) return sms;
+  for (uint32_t i = 0; i < proto::kMaxSms; ++i) {
+    if (op.sms[i / 64] >> (i % 64) & 1) sms.push_back(i);
+  }
+  return sms;
 }
 
 }  // namespace
@@ -130,6 +141,7 @@ void Runtime::on_start(const proto::Start& start) {
   ++running_;  // until its result is posted
   Op* op = ops_[start.op - first_op_];
   op->start_ns = start.now_ns;
+  std::copy(std::begin(start.sms), std::end(start.sms), op->sms);
   executable_.push_back(op);
   if (!is_virtual() || op->work.kind == OpKind::kHostFunc) executable_changed_.notify_all();
 }
@@ -211,7 +223,10 @@ void Runtime::execute(Lock& lock, Op* op) {
   executing_.push_back(op);
   op->unsatisfied = false;
   const Stream* stream = op->stream;
-  if (const GreenContext* green = stream->green) {
+  const std::vector<uint32_t> part = part_of_sms(*op);
+  if (!part.empty()) {
+    t_sms = {part.data(), static_cast<uint32_t>(part.size())};
+  } else if (const GreenContext* green = stream->green) {
     t_sms = {green->sms.data(), static_cast<uint32_t>(green->sms.size())};
   } else {
     t_sms = {nullptr, device.device[stream->context->device].sm_count};

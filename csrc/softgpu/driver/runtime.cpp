@@ -456,17 +456,46 @@ void Runtime::wake_satisfied() {
 
 thread_local bool t_in_body = false;
 
-ThreadState& this_thread() {
-  static thread_local ThreadState state;
-  return state;
+namespace {
+
+thread_local ThreadState* t_state = nullptr;
+
+// Of a thread that ends, and at the exit of the process of the main one: before its exit handlers, which
+// may make calls.
+struct ThreadEnd {
+  ~ThreadEnd() {
+    ThreadState& thread = *t_state;
+    if (!thread.known) return;
+    Runtime& rt = runtime();
+    const Lock lock(rt.mutex);
+    thread.known = false;
+    if (!thread.outside) rt.thread_ends();
+  }
+};
+
+// Not at exit: a key's destructor runs where a thread ends, and no other.
+void drop_state(void* state) {
+  delete static_cast<ThreadState*>(state);
+  t_state = nullptr;
 }
 
-ThreadState::~ThreadState() {
-  if (!known) return;
-  Runtime& rt = runtime();
-  const Lock lock(rt.mutex);
-  known = false;
-  if (!outside) rt.thread_ends();
+void make_state() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    pthread_key_create(&made, drop_state);
+    return made;
+  }();
+  t_state = new ThreadState;
+  pthread_setspecific(key, t_state);
+  static thread_local ThreadEnd end;
+  (void)end;
+}
+
+}  // namespace
+
+ThreadState& this_thread() {
+  if (!t_state) make_state();
+  return *t_state;
 }
 
 Call::Call(Need need) : rt(runtime()), lock(rt.mutex), error(CUDA_SUCCESS) {

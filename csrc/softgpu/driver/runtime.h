@@ -234,8 +234,8 @@ struct ThreadState {
     Stream* stream;
   };
   std::vector<DefaultStream> default_streams;  // its per-thread stream in each context
-  ~ThreadState();
 };
+// That of the main thread is there for exit handlers, too.
 ThreadState& this_thread();
 extern thread_local bool t_in_body;  // this thread runs bodies: driver calls are not permitted
 

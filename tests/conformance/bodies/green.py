@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from pathlib import Path
 
 from cuda.bindings import driver as cu
 from gpu import Gpu, ok, refused
@@ -11,6 +13,7 @@ SM = cu.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
 FINE = 1  # CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
 DEFAULT_STREAM = 1
 NON_BLOCKING = 1
+BLOCKS, NOWHERE = 256, 2**32 - 1
 BAD_CONFIGURATION = ("INVALID_VALUE", "INVALID_RESOURCE_CONFIGURATION")
 
 
@@ -40,14 +43,82 @@ def _stream(green):
     return ok(cu.cuGreenCtxStreamCreate(green, NON_BLOCKING, 0))
 
 
+class _Sms:
+    """The SMs on which the blocks of a kernel run."""
+
+    def __init__(self, gpu):
+        self.gpu, self.noted = gpu, ok(cu.cuMemAlloc(4 * BLOCKS))
+        self.forget()
+
+    def forget(self):
+        ok(cu.cuMemsetD32(self.noted, NOWHERE, BLOCKS))
+        ok(cu.cuCtxSynchronize())
+
+    def launch(self, stream):
+        ok(self.gpu.launch("note_sm", (self.noted,), (None,), stream=stream, grid=BLOCKS))
+
+    def node(self, kernel, context):
+        """The parameters of a node that does what `launch` does."""
+        params = cu.CUDA_KERNEL_NODE_PARAMS()
+        params.kern, params.ctx, params.gridDimX = kernel, context, BLOCKS
+        params.gridDimY = params.gridDimZ = 1
+        params.blockDimX = params.blockDimY = params.blockDimZ = 1
+        params.kernelParams = ((self.noted,), (None,))
+        return params
+
+    def of_graph(self, executable, stream):
+        ok(cu.cuGraphLaunch(executable, stream))
+        return self.read(stream)
+
+    def read(self, stream):
+        ok(cu.cuStreamSynchronize(stream))
+        used = set(self.gpu.read(self.noted, BLOCKS)) - {NOWHERE}
+        self.forget()
+        return used
+
+
 def _sms_used(gpu, stream):
-    blocks = 256
-    noted = ok(cu.cuMemAlloc(4 * blocks))
-    ok(gpu.launch("note_sm", (noted,), (None,), stream=stream, grid=blocks))
-    ok(cu.cuStreamSynchronize(stream))
-    used = set(gpu.read(noted, blocks))
-    ok(cu.cuMemFree(noted))
+    sms = _Sms(gpu)
+    sms.launch(stream)
+    used = sms.read(stream)
+    ok(cu.cuMemFree(sms.noted))
     return used
+
+
+class _Sets:
+    """Two disjoint green contexts, each with a stream, and a stream of the primary context."""
+
+    def __init__(self, gpu):
+        greens = _halves(gpu)
+        self.contexts = [ok(cu.cuCtxFromGreenCtx(green)) for green in greens]
+        self.streams = [_stream(green) for green in greens]
+        self.plain = ok(cu.cuStreamCreate(NON_BLOCKING))
+        self.size = ok(cu.cuGreenCtxGetDevResource(greens[0], SM)).sm.smCount
+        self.second = _sms_used(gpu, self.streams[1])
+
+    def are_first(self, used) -> bool:
+        """Whether these SMs may be those of the first green context."""
+        return 0 < len(used) <= self.size and not used & self.second
+
+
+def _capture(stream, work):
+    ok(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    work()
+    return ok(cu.cuStreamEndCapture(stream))
+
+
+def _instantiate(graph):
+    return ok(cu.cuGraphInstantiate(graph, 0))
+
+
+def _only_node(graph):
+    return ok(cu.cuGraphGetNodes(graph, 1))[0][0]
+
+
+def _noting_kernel():
+    image = Path(os.environ["TEST_IMAGE"]).read_bytes()
+    library = ok(cu.cuLibraryLoadData(image, [], [], 0, [], [], 0))
+    return ok(cu.cuLibraryGetKernel(library, b"note_sm"))
 
 
 def a_split_gives_disjoint_groups_of_one_size():
@@ -222,3 +293,84 @@ def green_contexts_wait_for_each_other_by_events():
     ok(cu.cuStreamSynchronize(later))
     assert [gpu.read(word) for word in words] == [[45], [45]]
     assert refused(cu.cuGreenCtxRecordEvent(first, 0)) == "INVALID_HANDLE"
+
+
+def a_graph_runs_where_it_was_captured_not_where_it_is_launched():
+    gpu = Gpu()
+    sets, sms = _Sets(gpu), _Sms(gpu)
+    captured_in = (sets.streams[0], sets.plain)
+    graphs = [_capture(stream, lambda s=stream: sms.launch(s)) for stream in captured_in]
+    for graph, context in zip(graphs, (sets.contexts[0], gpu.context), strict=True):
+        params = ok(cu.cuGraphKernelNodeGetParams(_only_node(graph)))
+        assert int(params.ctx) == int(context)
+    in_set, whole = map(_instantiate, graphs)
+    for stream in (*sets.streams, sets.plain):
+        assert sets.are_first(sms.of_graph(in_set, stream))
+        assert len(sms.of_graph(whole, stream)) > sets.size
+
+
+def streams_of_two_contexts_meet_in_one_graph():
+    gpu = Gpu()
+    sets, first, second = _Sets(gpu), _Sms(gpu), _Sms(gpu)
+    fork, join = (ok(cu.cuEventCreate(0)) for _ in range(2))
+    origin, other = sets.streams
+
+    def work():
+        ok(cu.cuEventRecord(fork, origin))
+        ok(cu.cuStreamWaitEvent(other, fork, 0))
+        first.launch(origin)
+        second.launch(other)
+        ok(cu.cuEventRecord(join, other))
+        ok(cu.cuStreamWaitEvent(origin, join, 0))
+
+    used = first.of_graph(_instantiate(_capture(origin, work)), sets.plain)
+    assert sets.are_first(used)
+    beside = second.read(sets.plain)
+    assert 0 < len(beside) <= sets.size
+    assert not used & beside
+
+
+def a_node_runs_in_the_context_that_it_names():
+    gpu = Gpu()
+    sets, sms, kernel = _Sets(gpu), _Sms(gpu), _noting_kernel()
+    named, current, around = (ok(cu.cuGraphCreate(0)) for _ in range(3))
+    ok(cu.cuGraphAddKernelNode(named, [], 0, sms.node(kernel, sets.contexts[0])))
+    ok(cu.cuCtxSetCurrent(sets.contexts[0]))
+    ok(cu.cuGraphAddKernelNode(current, [], 0, sms.node(kernel, 0)))
+    ok(cu.cuCtxSetCurrent(gpu.context))
+    ok(cu.cuGraphAddChildGraphNode(around, [], 0, named))
+    for graph in (named, current, around, ok(cu.cuGraphClone(named))):
+        for stream in (sets.streams[1], sets.plain):
+            assert sets.are_first(sms.of_graph(_instantiate(graph), stream))
+    whole = _instantiate(_capture(sets.plain, lambda: sms.launch(sets.plain)))
+    assert len(sms.of_graph(whole, sets.streams[0])) > sets.size
+
+
+def new_parameters_leave_a_node_in_its_context():
+    gpu = Gpu()
+    sets, before, after = _Sets(gpu), _Sms(gpu), _Sms(gpu)
+    graph = _capture(sets.streams[0], lambda: before.launch(sets.streams[0]))
+    executable, node = _instantiate(graph), _only_node(graph)
+    params = ok(cu.cuGraphKernelNodeGetParams(node))
+    params.kernelParams = ((after.noted,), (None,))
+    ok(cu.cuGraphExecKernelNodeSetParams(executable, node, params))
+    ok(cu.cuGraphLaunch(executable, sets.plain))
+    assert sets.are_first(after.read(sets.plain))
+    again = _capture(sets.streams[0], lambda: before.launch(sets.streams[0]))
+    ok(cu.cuGraphExecUpdate(executable, again))
+    assert sets.are_first(before.of_graph(executable, sets.plain))
+
+
+def what_a_condition_chooses_runs_in_its_context():
+    gpu = Gpu()
+    sets, sms, kernel = _Sets(gpu), _Sms(gpu), _noting_kernel()
+    graph, context = ok(cu.cuGraphCreate(0)), sets.contexts[0]
+    params = cu.CUgraphNodeParams()
+    params.type = cu.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+    params.conditional.handle = ok(cu.cuGraphConditionalHandleCreate(graph, context, 1, 1))
+    params.conditional.type = cu.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_IF
+    params.conditional.size, params.conditional.ctx = 1, context
+    data = [None] if cu.CUDA_VERSION >= 13000 else []
+    ok(cu.cuGraphAddNode(graph, [], *data, 0, params))
+    ok(cu.cuGraphAddKernelNode(params.conditional.phGraph_out[0], [], 0, sms.node(kernel, context)))
+    assert sets.are_first(sms.of_graph(_instantiate(graph), sets.plain))

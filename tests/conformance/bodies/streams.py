@@ -55,6 +55,20 @@ def the_legacy_stream_waits_for_blocking_streams_and_they_for_it():
     assert gpu.read(word) == [57]
 
 
+def what_a_blocking_stream_waits_for_may_come_in_another_after_work_in_the_legacy_one():
+    gpu = Gpu()
+    waiting, other = ok(cu.cuStreamCreate(0)), ok(cu.cuStreamCreate(0))
+    word, sign = gpu.word(1), gpu.word(0)
+    gpu.affine(gpu.word(0), 1, 1, stream=0)
+    ok(cu.cuStreamWaitValue32(waiting, sign, 1, cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ))
+    assert cu.cuStreamQuery(waiting)[0] == NOT_READY
+    gpu.affine(word, 1, 4, stream=waiting)
+    assert cu.cuStreamQuery(waiting)[0] == NOT_READY
+    ok(cu.cuStreamWriteValue32(other, sign, 1, 0))
+    ok(cu.cuStreamSynchronize(waiting))
+    assert gpu.read(word) == [5]
+
+
 def a_non_blocking_stream_does_not_wait_for_the_legacy_stream():
     gpu = Gpu()
     stream, word = ok(cu.cuStreamCreate(1)), gpu.word(1)

@@ -25,6 +25,22 @@ def split(*wanted, groups=None):
     return cu.cuDevSmResourceSplit(len(given) if groups is None else groups, whole, 0, given)
 """
 
+GRAPHS = """
+(a, b), _, rest = ok(cu.cuDevSmResourceSplitByCount(2, whole, 1, 2))
+greens = [green(part) for part in (a, b)]
+contexts = [ok(cu.cuCtxFromGreenCtx(one)) for one in greens]
+streams = [ok(cu.cuGreenCtxStreamCreate(one, 1, 0)) for one in greens]
+plain = ok(cu.cuStreamCreate(1))
+RELAXED = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+word = gpu.word(1)
+def capture(s):
+    ok(cu.cuStreamBeginCapture(s, RELAXED))
+    gpu.affine(word, 2, 1, stream=s, slow=True)
+    return ok(cu.cuStreamEndCapture(s))
+def instantiate(graph): return ok(cu.cuGraphInstantiate(graph, 0))
+def node_of(graph): return ok(cu.cuGraphGetNodes(graph, 1))[0][0]
+"""
+
 
 def test_disjoint_green_contexts_run_side_by_side_and_one_set_is_shared(gpu):
     gpu.run(
@@ -175,3 +191,119 @@ ok(cu.cuCtxSynchronize())
         assert all(
             r["t_end_ns"] <= row["t_start_ns"] or r["t_start_ns"] >= row["t_end_ns"] for r in others
         )
+
+
+def test_a_graph_in_two_sets_runs_in_both_at_once_and_is_awaited_where_it_was_launched(gpu):
+    printed = gpu.run(
+        RESOURCES
+        + GRAPHS
+        + """
+both, last = ok(cu.cuGraphCreate(0)), gpu.word(1)
+for s in streams: ok(cu.cuGraphAddChildGraphNode(both, [], 0, capture(s)))
+gpu.affine(last, 3, 0, stream=plain, slow=True)
+ok(cu.cuGraphLaunch(instantiate(both), plain))
+gpu.affine(last, 5, 0, stream=plain)
+ok(cu.cuStreamSynchronize(plain))
+print(gpu.read(last))
+"""
+    )
+
+    before, *in_sets, after = gpu.timeline()[-4:]
+    assert {row["sm_set"] for row in in_sets} == {"0", "2"}
+    assert {row["t_start_ns"] for row in in_sets} == {before["t_end_ns"]}
+    assert after["t_start_ns"] == in_sets[0]["t_end_ns"]
+    assert printed == "[15]"
+
+
+def test_copies_and_fills_name_the_context_they_were_captured_in(gpu):
+    printed = gpu.run(
+        RESOURCES
+        + GRAPHS
+        + """
+other = gpu.word(2)
+def work(s):
+    ok(cu.cuMemsetD32Async(word, 3, 1, s))
+    ok(cu.cuMemcpyDtoDAsync(other, word, 4, s))
+for s, context in ((streams[0], contexts[0]), (plain, gpu.context)):
+    ok(cu.cuStreamBeginCapture(s, RELAXED))
+    work(s)
+    graph = ok(cu.cuStreamEndCapture(s))
+    fill, copy = ok(cu.cuGraphGetNodes(graph, 2))[0]
+    made = instantiate(graph)
+    params = ok(cu.cuGraphMemsetNodeGetParams(fill))
+    params.value = 7
+    ok(cu.cuGraphExecMemsetNodeSetParams(made, fill, params, context))
+    print(refused(cu.cuGraphExecMemsetNodeSetParams(made, fill, params, contexts[1])))
+    ok(cu.cuGraphLaunch(made, plain))
+    ok(cu.cuStreamSynchronize(plain))
+    print(gpu.read(other))
+"""
+    )
+
+    assert printed.splitlines() == ["INVALID_VALUE", "[7]"] * 2
+
+
+def test_an_executable_node_does_not_change_its_context(gpu):
+    printed = gpu.run(
+        RESOURCES
+        + GRAPHS
+        + """
+graph = capture(streams[0])
+made = instantiate(graph)
+print(refused(cu.cuGraphExecUpdate(made, capture(streams[1]))))
+image = __import__("pathlib").Path(__import__("os").environ["TEST_IMAGE"]).read_bytes()
+library = ok(cu.cuLibraryLoadData(image, [], [], 0, [], [], 0))
+named = gpu.kernel_node(word, 2, 1)
+named.func, named.kern = 0, ok(cu.cuLibraryGetKernel(library, b"affine"))
+named.ctx = contexts[1]
+print(refused(cu.cuGraphExecKernelNodeSetParams(made, node_of(graph), named)))
+named.ctx = contexts[0]
+ok(cu.cuGraphExecKernelNodeSetParams(made, node_of(graph), named))
+ok(cu.cuGraphLaunch(made, plain))
+ok(cu.cuStreamSynchronize(plain))
+"""
+    )
+
+    assert printed.splitlines() == ["GRAPH_EXEC_UPDATE_FAILURE", "INVALID_VALUE"]
+    assert gpu.timeline()[-1]["sm_set"] == "0"
+
+
+def test_a_function_says_nothing_of_a_green_context_and_leaves_a_node_where_it_is(gpu):
+    gpu.run(
+        RESOURCES
+        + GRAPHS
+        + """
+def run(graph):
+    ok(cu.cuGraphLaunch(instantiate(graph), streams[1]))
+    ok(cu.cuCtxSynchronize())
+added = ok(cu.cuGraphCreate(0))
+params = gpu.kernel_node(word, 2, 1)
+params.ctx = contexts[0]
+ok(cu.cuGraphAddKernelNode(added, [], 0, params))
+run(added)
+captured = capture(streams[1])
+ok(cu.cuGraphKernelNodeSetParams(node_of(captured), params))
+run(captured)
+"""
+    )
+
+    assert [row["sm_set"] for row in gpu.timeline()[-2:]] == ["0", "2"]
+
+
+def test_a_graph_is_not_launched_once_a_context_of_its_nodes_is_gone(gpu):
+    printed = gpu.run(
+        RESOURCES
+        + GRAPHS
+        + """
+gone, kept = (instantiate(capture(s)) for s in (streams[0], plain))
+for made in (gone, kept): ok(cu.cuGraphLaunch(made, plain))
+ok(cu.cuGreenCtxDestroy(greens[0]))
+print(refused(cu.cuGraphLaunch(gone, plain)))
+ok(cu.cuGraphLaunch(kept, streams[1]))
+ok(cu.cuCtxSynchronize())
+print(gpu.read(word))
+for made in (gone, kept): ok(cu.cuGraphExecDestroy(made))
+"""
+    )
+
+    assert printed.splitlines() == ["CONTEXT_IS_DESTROYED", "[15]"]

@@ -140,6 +140,21 @@ def test_limits_hold_for_clients_that_come_later(gpu, mps):
     assert sms == [6, 4, 2, 4]
 
 
+def test_kernels_see_the_sms_that_the_percentage_leaves_them(gpu, mps):
+    mps.start(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="25")
+    note = """
+gpu = Gpu()
+noted = ok(cu.cuMemAlloc(4 * 256))
+for _ in range(3): ok(gpu.launch("note_sm", (noted,), (None,), grid=256))  # one behind the other
+print(*sorted(set(gpu.read(noted, 256))))
+"""
+
+    seen = finish(mps.client(note)).split()
+
+    assert seen == ["0", "1"]
+    assert [row["sm_set"] for row in gpu.timeline()] == ["0-1"] * 3
+
+
 def test_memory_limits_are_those_of_the_device_and_client(mps):
     mps.start()
     assert mps.ask("set_default_device_pinned_mem_limit 0 64M") == "64M\n"

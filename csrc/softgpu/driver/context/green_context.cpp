@@ -186,6 +186,10 @@ GreenContext* find_green(CUgreenCtx handle) {
 
 Context* home_of(Context* context) { return context->green ? context->green->primary : context; }
 
+Context* context_of(const Stream& stream) {
+  return stream.green ? stream.green->view : stream.context;
+}
+
 std::vector<Stream*> streams_of(const Context* context) {
   if (!context->green) return context->streams;
   std::vector<Stream*> own;

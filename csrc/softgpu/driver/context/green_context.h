@@ -28,6 +28,8 @@ GreenContext* find_green(CUgreenCtx handle);  // null when it is not a live one
 
 // Where the work of a context is done: itself, or the primary one it is the view of.
 Context* home_of(Context* context);
+// What programs know the stream's context as, which also says on which SMs: the view, or the context.
+Context* context_of(const Stream& stream);
 // Of a green context its own streams, of any other all, those of its green contexts included.
 std::vector<Stream*> streams_of(const Context* context);
 // What has to end for all work given to the context to have ended.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "graph_params.h"
+#include "green_context.h"
 #include "runtime.h"
 
 namespace softgpu {
@@ -124,7 +125,7 @@ GraphNode* capture_node(StreamCall& on, CUgraphNodeType type) {
   Capture* capture = on.stream->capture;
   if (capture->invalid) return nullptr;
   GraphNode* node = make_node(on.call.rt, capture->graph, type);
-  node->context = on.stream->context;
+  node->context = context_of(*on.stream);
   auto& after = capture->after[node];
   for (const GraphEdge& edge : on.stream->capture_tail) {
     connect(edge.node, node, edge.data);

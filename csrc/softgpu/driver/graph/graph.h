@@ -28,6 +28,8 @@ struct GraphNode {
   uint64_t number;      // unique in the process, unlike its address
   uint64_t origin = 0;  // number of the node that this one is a clone of
   unsigned id = 0;      // unique in its graph
+  // That it runs in, wherever the graph is launched; a green context's view for work on its SMs. Null:
+  // it does not matter.
   Context* context = nullptr;
 
   std::vector<Work> work;  // one after the other; empty where the node only orders others

@@ -2,7 +2,6 @@
 
 #include "graph_exec.h"
 #include "graph_launch.h"
-#include "green_context.h"
 #include "softgpu_hooks.h"
 
 namespace softgpu {
@@ -166,7 +165,7 @@ SOFTGPU_API cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgrap
   }
   const auto& stack = this_thread().stack;
   const void* wanted = context_handle;
-  if (!wanted && !stack.empty() && stack.back()) wanted = home_of(stack.back());
+  if (!wanted && !stack.empty()) wanted = stack.back();
   auto* context = checked<Context>(call.rt.contexts, wanted);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   *out = call.rt.next_number();

@@ -5,6 +5,7 @@
 #include "array.h"
 #include "graph_exec.h"
 #include "graph_params.h"
+#include "green_context.h"
 #include "module.h"
 #include "work.h"
 
@@ -25,12 +26,15 @@ CUresult change(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, cons
 
 CUresult change_kernel(Call& call, GraphNode* ours, const CUDA_KERNEL_NODE_PARAMS& params) {
   const void* handle = params.func ? static_cast<const void*>(params.func) : params.kern;
+  if (!params.func && params.ctx && reinterpret_cast<Context*>(params.ctx) != ours->context) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Context* home = home_of(ours->context);
   Function* function = nullptr;
-  if (resolve_function(call.rt, ours->context, handle, &function)) return CUDA_ERROR_INVALID_VALUE;
-  if (function->module->context != ours->context) return CUDA_ERROR_INVALID_VALUE;
+  if (resolve_function(call.rt, home, handle, &function)) return CUDA_ERROR_INVALID_VALUE;
+  if (function->module->context != home) return CUDA_ERROR_INVALID_VALUE;
   CUDA_KERNEL_NODE_PARAMS same_context = params;
   same_context.func = reinterpret_cast<CUfunction>(function);
-  same_context.ctx = reinterpret_cast<CUcontext>(ours->context);
   return set_kernel(call, ours, same_context);
 }
 

@@ -71,17 +71,15 @@ void Launch::choose_streams() {
 }
 
 Stream* Launch::own_stream(uint32_t lane, Context* context, int priority) {
-  GreenContext* green = context == site_.context ? site_.green : nullptr;
   for (const GraphExec::LaneStream& own : exec_->streams) {
     if (own.plan == &plan_ && own.lane == lane && own.stream_number != 0 &&
         rt_.streams.count(own.stream) && own.stream->number == own.stream_number &&
-        own.stream->context == context && own.stream->priority == priority &&
-        own.stream->green == green) {
+        context_of(*own.stream) == context && own.stream->priority == priority) {
       return own.stream;
     }
   }
-  Stream* made = make_stream(rt_, context, CU_STREAM_NON_BLOCKING, priority);
-  if (green) confine(rt_, made, green);
+  Stream* made = make_stream(rt_, home_of(context), CU_STREAM_NON_BLOCKING, priority);
+  if (context->green) confine(rt_, made, context->green);
   exec_->streams.push_back({&plan_, lane, made, made->number});
   return made;
 }
@@ -125,7 +123,7 @@ void Launch::submit_steps() {
 
 // Two operations: the first decides and submits the body, the second lets go on what comes after.
 uint64_t Launch::submit_conditional(const GraphNode& node, Stream* lane) {
-  const LaunchSite inside{nullptr, lane->context, lane->priority, lane->green};
+  const LaunchSite inside{nullptr, context_of(*lane), lane->priority};
   const auto [decision, gate] = conditional_work(exec_, node, inside);
   submit_to(lane, decision);
   return rt_.submit_unbarred(lane, gate, {});
@@ -164,7 +162,7 @@ SOFTGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream) {
   if (const CUresult bad = check_allocations(*exec)) return bad;
   if (const CUresult bad = back_with_memory(on.call, *exec)) return bad;
   if (!rt.streams.count(on.stream)) return CUDA_ERROR_INVALID_HANDLE;  // gone meanwhile
-  const LaunchSite site{on.stream, on.stream->context, on.stream->priority, on.stream->green};
+  const LaunchSite site{on.stream, context_of(*on.stream), on.stream->priority};
   Launch(rt, exec, exec->plan, site).run();
   note_launch(*exec);
   return CUDA_SUCCESS;

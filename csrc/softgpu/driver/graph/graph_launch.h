@@ -10,15 +10,15 @@ namespace softgpu {
 
 // Where a graph, or the body of a conditional node, runs.
 struct LaunchSite {
-  Stream* stream;  // null for a body: it has only streams of the exec
-  Context* context;
+  Stream* stream;    // null for a body: it has only streams of the exec
+  Context* context;  // as a node's
   int priority;
-  GreenContext* green;
 };
 
 // Submits one plan of an exec. The first lane that fits is the stream that the graph is launched
 // into, the others are streams of the exec; they begin behind a marker in that stream and it goes on
-// behind their ends.
+// behind their ends. A lane is in the context of its nodes, so that stream decides on which SMs nodes
+// run only where they have none.
 class Launch {
  public:
   Launch(Runtime& rt, const std::shared_ptr<GraphExec>& exec, const Plan& plan,

@@ -13,13 +13,28 @@ namespace {
 
 // The context a node asks for, or the current one.
 CUresult find_context(Call& call, CUcontext handle, Context** context) {
-  if (handle) {
-    *context = checked<Context>(call.rt.contexts, handle);
-  } else {
-    const auto& stack = this_thread().stack;
-    *context = stack.empty() ? nullptr : checked<Context>(call.rt.contexts, home_of(stack.back()));
-  }
+  const auto& stack = this_thread().stack;
+  const void* wanted = handle;
+  if (!wanted && !stack.empty()) wanted = stack.back();
+  *context = checked<Context>(call.rt.contexts, wanted);
   return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+// The kernel, and the context for it to run in. Where `func` is set, `ctx` is ignored (cuda.h): it is
+// the function's, and a node that is in a green context of that one stays there.
+CUresult find_kernel(Call& call, const GraphNode& node, const CUDA_KERNEL_NODE_PARAMS& params,
+                     Function** function, Context** context) {
+  const void* handle = params.func ? static_cast<const void*>(params.func) : params.kern;
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = find_context(call, params.func ? nullptr : params.ctx, context)) {
+    return bad;
+  }
+  const CUresult bad = resolve_function(call.rt, home_of(*context), handle, function);
+  if (bad) return bad;
+  Context* own = (*function)->module->context;
+  if (!params.func && home_of(*context) == own) return CUDA_SUCCESS;
+  *context = node.context && home_of(node.context) == own ? node.context : own;
+  return CUDA_SUCCESS;
 }
 
 void set_work(GraphNode* node, const Work& work) {
@@ -30,14 +45,9 @@ void set_work(GraphNode* node, const Work& work) {
 }  // namespace
 
 CUresult set_kernel(Call& call, GraphNode* node, const CUDA_KERNEL_NODE_PARAMS& params) {
-  const void* handle = params.func ? static_cast<const void*>(params.func) : params.kern;
-  if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = nullptr;  // matters for the kernels of libraries only
-  if (const CUresult bad = find_context(call, params.func ? nullptr : params.ctx, &context)) {
-    return bad;
-  }
+  Context* context = nullptr;
   Function* function = nullptr;
-  if (const CUresult bad = resolve_function(call.rt, context, handle, &function)) return bad;
+  if (const CUresult bad = find_kernel(call, *node, params, &function, &context)) return bad;
   std::vector<CUlaunchAttribute> attributes;
   for (const auto& [id, value] : node->attributes) {
     CUlaunchAttribute attribute{};
@@ -55,7 +65,7 @@ CUresult set_kernel(Call& call, GraphNode* node, const CUDA_KERNEL_NODE_PARAMS& 
                                    &plan, &work);
   if (bad) return bad;
   set_work(node, work);
-  node->context = function->module->context;
+  node->context = context;
   node->packed_params = params.extra != nullptr;
   return CUDA_SUCCESS;
 }
@@ -188,6 +198,7 @@ CUDA_KERNEL_NODE_PARAMS kernel_params(GraphNode* node) {
   params.blockDimX = work.block[0], params.blockDimY = work.block[1];
   params.blockDimZ = work.block[2];
   params.sharedMemBytes = work.shared_bytes;
+  params.ctx = reinterpret_cast<CUcontext>(node->context);
   (node->packed_params ? params.extra : params.kernelParams) = pointers.data();
   return params;
 }
@@ -289,7 +300,10 @@ void take_work(GraphNode* node, const std::vector<Work>& work) {
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       for (const Work& one : work) node->memops.push_back(describe_memop(one));
       break;
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: node->event = work.front().event; break;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      node->event = work.front().event;
+      node->context = node->event->context;
+      break;
     default: break;
   }
 }

@@ -24,7 +24,7 @@ struct Step {
 };
 
 struct Lane {
-  Context* context;   // null: the stream's that it is launched into
+  Context* context;   // as a node's; null: that of the stream that it is launched into
   bool own_priority;  // else the stream's
   int priority;
 };

@@ -215,7 +215,7 @@ SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
 }
 SOFTGPU_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
   return tell(handle, context, [](const Stream& stream) {
-    return reinterpret_cast<CUcontext>(stream.green ? stream.green->view : stream.context);
+    return reinterpret_cast<CUcontext>(context_of(stream));
   });
 }
 
