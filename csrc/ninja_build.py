@@ -160,8 +160,12 @@ def targets() -> dict[str, Target]:
             output="libtandem.so",
             sources=(*core, "shim/**/*.cpp"),
             flags=f"{_shim_flags()} {PRELOADED}",
-            # exports.map has the versions of its names; what is linked without it has none.
-            others=(("shim/dlsym.cpp", f"{_shim_flags()} {PRELOADED} -DTANDEM_VERSIONED_DLSYM"),),
+            # exports.map has the versions of its names; what is linked without it has none. Nor do
+            # tests ask for glibc's versions: a sanitizer's functions in their place have none.
+            others=tuple(
+                (source, f"{_shim_flags()} {PRELOADED} -DTANDEM_FIRST_VERSIONS")
+                for source in ("shim/dlsym.cpp", "shim/old_glibc.cpp")
+            ),
             # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
             # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "

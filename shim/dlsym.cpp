@@ -5,8 +5,7 @@
 //
 // Others interpose dlsym, too. Those before us in LD_PRELOAD ask for the next one, most of them by
 // glibc's versions (dlvsym), so ours has these versions; those after us get what we hand on.
-#include <dlfcn.h>
-
+#include "old_glibc.h"
 #include "real_dlsym.h"
 
 #define KEEP_PLAIN __attribute__((no_sanitize("address", "thread", "undefined")))
@@ -14,19 +13,10 @@
 extern "C" {
 void* tandem_real_dlsym = nullptr;
 
-// Can run before any constructor, and inside a sanitizer's start.
 KEEP_PLAIN void* tandem_find_dlsym() {
-  // By version: plain dlsym would find ours. 2.2.5 is x86-64's first, 2.17 aarch64's; from 2.34 on
-  // the function lives in libc itself.
-  static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-  for (const char* version : kVersions) {
-    void* const glibcs = dlvsym(RTLD_NEXT, "dlsym", version);
-    if (!glibcs) continue;
-    // That look-up passes over definitions without a version; this one does not.
-    void* const next = reinterpret_cast<void* (*)(void*, const char*)>(glibcs)(RTLD_NEXT, "dlsym");
-    return tandem_real_dlsym = next ? next : glibcs;
-  }
-  __builtin_trap();  // no glibc in this process: it could not have loaded us
+  void* const found = tandem::shim::old_glibc::find_dlsym();
+  if (!found) __builtin_trap();  // no glibc in this process: it could not have loaded us
+  return tandem_real_dlsym = found;
 }
 }
 
@@ -40,7 +30,7 @@ KEEP_PLAIN void* real_dlsym(void* handle, const char* name) {
 }  // namespace tandem::shim
 
 // The preload library's version script has the nodes; programs that test this code have none.
-#ifdef TANDEM_VERSIONED_DLSYM
+#ifdef TANDEM_FIRST_VERSIONS
 #if defined(__x86_64__)
 asm(".symver dlsym_by_its_first_version, dlsym@GLIBC_2.2.5");
 #else

@@ -1,15 +1,13 @@
 #include "driver.h"
 
-#include <dlfcn.h>
-
 #include "faults.h"
+#include "old_glibc.h"
 #include "real_dlsym.h"
 #include "tracing.h"
 
 namespace tandem::shim {
 
 Driver g_driver;
-std::atomic<Way> g_way{Way::kUnknown};
 
 namespace {
 
@@ -23,9 +21,13 @@ void find(void* library, const char* name, Function& function) {
 // Two threads may do this at once: both write the same values.
 bool resolve_driver() {
   if (g_way.load(std::memory_order_acquire) != Way::kUnknown) return true;
+  if (is_page_kept()) {  // the parent knew
+    g_way.store(Way::kPlain, std::memory_order_release);
+    return true;
+  }
   // RTLD_NOLOAD: a library that is there, or nothing. The handle is kept for good, so that the
   // functions stay where they are.
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* library = old_glibc::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return false;
 #define CALL(name) find(library, #name, g_driver.name);
 #include "shim_calls.inc"
@@ -42,6 +44,10 @@ bool resolve_driver() {
   // Pairs with the acquire in driver() and the entries.
   g_way.store(tracing::start() ? Way::kTraced : Way::kFast, std::memory_order_release);
   return true;
+}
+
+void resume_in_child() {
+  g_way.store(tracing::is_on() ? Way::kTraced : Way::kFast, std::memory_order_release);
 }
 
 }  // namespace tandem::shim

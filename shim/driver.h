@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "old_cuda.h"
+#include "own_page.h"
 #include "through.h"
 
 namespace tandem::shim {
@@ -31,17 +32,22 @@ struct Driver {
 
 // How an exported function goes about a call.
 enum class Way : uint8_t {
-  kUnknown,  // the driver has not been looked at
+  kUnknown,  // the driver has not been looked at, or this is a child
   kFast,
   kTraced,
+  kPlain,  // as if we were not there: a child that no fork handler has prepared
 };
 
 // Filled by resolve_driver; never changes after g_way is set.
 extern Driver g_driver;
-extern std::atomic<Way> g_way;  // release in resolve_driver, acquire in driver() and the entries
+// Release in resolve_driver, acquire in driver() and the entries.
+inline constexpr std::atomic<Way>& g_way = g_own_page.way;
 
 // False while no libcuda.so.1 is in the process.
 bool resolve_driver();
+
+// The calling process is a child in which everything begins anew.
+void resume_in_child();
 
 inline const Driver& driver() {
   if (g_way.load(std::memory_order_acquire) == Way::kUnknown) resolve_driver();

@@ -1,8 +1,8 @@
 // The exported functions: guard, then forward to the handler that calls.def names. A call whose
 // real function is missing answers as a driver that lacks it.
 //
-// Before the driver is known, and while calls are traced, a call takes the slow way instead: one
-// test of one byte serves both, so that tracing costs nothing where it is off.
+// Before the driver is known, while calls are traced, and in a child that has nothing of ours, a call takes
+// the slow way instead: one test of one byte serves all, so that tracing costs nothing where it is off.
 #include "driver.h"
 #include "guard.h"
 #include "handlers.h"
@@ -16,6 +16,7 @@ __thread bool Reentry::inside_ __attribute__((tls_model("initial-exec"))) = fals
   __attribute__((cold, noinline)) static CUresult symbol##_slowly parameters {                   \
     using namespace tandem::shim;                                                                \
     if (!driver().symbol) return CUDA_ERROR_NOT_SUPPORTED;                                       \
+    if (g_way.load(std::memory_order_relaxed) == Way::kPlain) return g_driver.symbol arguments;  \
     /* Known by now. Once more, so that the handler has one caller and becomes part of it. */    \
     if (!tracing::is_on()) return symbol arguments;                                              \
     const Reentry call;                                                                          \

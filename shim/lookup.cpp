@@ -1,12 +1,12 @@
 #include "lookup.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <cstddef>
 #include <cstring>
 
 #include "driver.h"
+#include "old_glibc.h"
 #include "real_dlsym.h"
 
 namespace tandem::shim {
@@ -82,13 +82,18 @@ const Wrapper* row_of(const char* symbol) {
 }  // namespace
 
 void* not_found(const char* name) {
-  void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  void* libc = old_glibc::dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   return libc ? real_dlsym(libc, name) : nullptr;
 }
 
 void* wrapper_of(const char* exported_symbol) {
   const Wrapper* row = row_of(exported_symbol);
   return row && resolve_driver() && *row->real ? row->function : nullptr;
+}
+
+void* wrapper_of(const char* exported_symbol, const void* function) {
+  const Wrapper* row = row_of(exported_symbol);
+  return row && resolve_driver() && *row->real == function ? row->function : nullptr;
 }
 
 Revisions revisions_of(const char* base, int cuda_version, uint64_t flags) {

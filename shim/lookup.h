@@ -9,6 +9,9 @@ namespace tandem::shim {
 // driver lacks it. O(log n), no heap.
 void* wrapper_of(const char* exported_symbol);
 
+// The same where the driver's symbol is `function` itself.
+void* wrapper_of(const char* exported_symbol, const void* function);
+
 // The exported symbols that cuGetProcAddress(base, version, flags) may stand for, oldest first: the
 // newest of them that the driver has.
 struct Revisions {

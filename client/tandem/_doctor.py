@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tandem import _doctor_sets, _fitness, _mps, _paths
+from tandem import _attach, _doctor_sets, _fitness, _mps, _paths
 from tandem._coverage import coverage
 from tandem._launch import preload
 from tandem._paths import RuntimeDir
-from tandem.errors import TandemError
+from tandem.errors import TandemError, UnavailableError
 
 PROBE_TIMEOUT_S = 20.0
 DAEMON_TIMEOUT_S = 2.0
@@ -305,6 +305,21 @@ def check_sockets(machine: Machine) -> Iterator[Finding]:
             yield Finding(check=path.name, level=OK, text=f"mode {stat.S_IMODE(mode):04o}")
 
 
+def check_identity(machine: Machine) -> Iterator[Finding]:
+    """Whether the daemon sees processes of this PID namespace, as a rule that of the jobs."""
+    request = _attach.Request(only_asks=True)
+    try:
+        answer = _attach.register(machine.place.attach, request, command="tandem doctor")
+    except UnavailableError:
+        return  # other checks say so
+    if isinstance(answer, _attach.Refused) and answer.code == _attach.REFUSED_IDENTITY:
+        text = f"the daemon refuses: {answer.reason}"
+        remedy = "start the daemon's container with hostPID: true, or --pid=host"
+        yield Finding(check="identity", level=FAIL, text=text, remedy=remedy)
+    else:
+        yield Finding(check="identity", level=OK, text="the daemon sees who attaches here")
+
+
 def check_daemon(machine: Machine) -> Iterator[Finding]:
     """Whether a daemon answers, and which GPU processes it does not know."""
     try:
@@ -432,5 +447,6 @@ CHECKS: tuple[Check, ...] = (
     check_modes,
     check_runtime_dir,
     check_sockets,
+    check_identity,
     check_daemon,
 )

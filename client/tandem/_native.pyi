@@ -168,6 +168,7 @@ class Snapshot:
     in_set: tuple[int, int, int] | None
     following_streams: int
     staying_streams: tuple[int, int, int, int, int, int]  # by StayReason
+    runs_graphs: bool  # since it attached; they do not go there
     set_switches: int
     linger_ns: int
     ungated: bool

@@ -272,6 +272,7 @@ void add_snapshot(py::module_& module) {
       .def_property_readonly("in_set", &in_set)
       .def_readonly("following_streams", &Snapshot::following_streams)
       .def_property_readonly("staying_streams", &staying_streams)
+      .def_readonly("runs_graphs", &Snapshot::runs_graphs)
       .def_readonly("set_switches", &Snapshot::set_switches)
       .def_readonly("linger_ns", &Snapshot::linger_ns)
       .def_readonly("ungated", &Snapshot::ungated)

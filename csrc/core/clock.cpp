@@ -59,16 +59,18 @@ void Clock::refine() {
               std::memory_order_relaxed);
 }
 
-void Clock::sleep_until_ns(uint64_t deadline_ns) const {
+bool Clock::sleep_until_ns(uint64_t deadline_ns) const {
   if (now_) {
     wait_(deadline_ns);
-    return;
+    return false;
   }
   timespec until{};
   until.tv_sec = static_cast<time_t>(deadline_ns / 1'000'000'000);
   until.tv_nsec = static_cast<long>(deadline_ns % 1'000'000'000);
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-  }
+  bool interrupted = false;
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR)
+    interrupted = true;
+  return interrupted;
 }
 
 }  // namespace tandem

@@ -24,8 +24,9 @@ class Clock {
   [[nodiscard]] uint64_t ns(uint64_t ticks) const;
   [[nodiscard]] uint64_t now_ns() const { return now_ ? now_() : ns(ticks()); }
 
-  // Blocks the calling thread; the only way to wait on the virtual clock.
-  void sleep_until_ns(uint64_t deadline_ns) const;
+  // Blocks the calling thread; the only way to wait on the virtual clock. True: a signal was handled on
+  // this thread meanwhile, which on the virtual clock is not known.
+  bool sleep_until_ns(uint64_t deadline_ns) const;
 
   // Measures the counter's rate again over all the time since start. Helper thread only.
   void refine();

@@ -15,6 +15,11 @@ constexpr uint64_t kVirtualStepNs = 50'000;
 constexpr uint64_t kWakeEarlyNs = 120'000;       // what a sleeping thread overshoots by
 constexpr uint64_t kWindowSleepNs = 50'000;
 constexpr uint64_t kWindowPatienceNs = 250'000'000;
+// Enough for what a call of a library launches, of one that was interrupted; then none for a while, since
+// programs have timers, too.
+constexpr uint32_t kPassSubmissions = 16;
+constexpr uint64_t kPassNs = 10'000'000;
+constexpr uint64_t kPassEveryNs = 1'000'000'000;
 constexpr uint64_t kDefaultStaleNs = 2'000'000'000;
 constexpr uint64_t kMaxStaleNs = 10'000'000'000;
 constexpr uint64_t kTickAheadNs = 1'000'000'000;  // more than this in the future is garbage
@@ -84,8 +89,8 @@ bool Gate::window_is_full(uint32_t window, uint32_t slot) const {
   return !stuck || unfinished >= window + added_room_.load(std::memory_order_relaxed);
 }
 
-WaitReason Gate::graph_obstacle(uint32_t slot, uint32_t turn) {
-  const WaitReason reason = obstacle(slot);
+WaitReason Gate::graph_obstacle(uint32_t slot, uint32_t turn, bool passes) {
+  const WaitReason reason = obstacle(slot, passes);
   if (reason != WaitReason::kNone) return reason;
   const shm::CommandGate& gate = command_->gate;
   const bool windowed = gate.window_segments.load(std::memory_order_relaxed) != 0 &&
@@ -151,15 +156,16 @@ uint64_t Gate::passed_markers() const {
   return passed;
 }
 
-Waited Gate::wait(uint32_t slot, uint32_t turn) {
-  const auto look = [&] {
-    if (slot == kNoSubmission) return memory_obstacle();
-    return turn ? graph_obstacle(slot, turn) : obstacle(slot);
-  };
+Waited Gate::wait(uint32_t slot, uint32_t turn, Pass* pass) {
   shm::StateWaits& waits = state_->waits;
   const uint64_t start = clock_->now_ns();
   uint64_t spent[shm::kWaitReasonCount] = {};
   uint64_t now = start, reason_since = start;
+  bool interrupted = false, passes = false;
+  const auto look = [&] {
+    if (slot == kNoSubmission) return memory_obstacle();
+    return turn ? graph_obstacle(slot, turn, passes) : obstacle(slot, passes);
+  };
   WaitReason last = WaitReason::kNone;
   waits.since_ns.store(start, std::memory_order_relaxed);
   waits.reason.store(static_cast<uint32_t>(look()), std::memory_order_relaxed);
@@ -169,6 +175,7 @@ Waited Gate::wait(uint32_t slot, uint32_t turn) {
   state_->control.doorbell.fetch_add(1, std::memory_order_release);
   futex_wake_all(state_->control.doorbell);
   for (;;) {
+    passes = pass && let_through(*pass, interrupted, now);
     const WaitReason reason = look();
     if (reason == WaitReason::kNone || lost()) break;
     if (stale()) {
@@ -180,11 +187,12 @@ Waited Gate::wait(uint32_t slot, uint32_t turn) {
       waits.reason.store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
     }
     last = reason;
-    pause_for(reason, slot, reason_since);
+    interrupted |= pause_for(reason, slot, reason_since);
     const uint64_t after = clock_->now_ns();
     spent[static_cast<uint32_t>(reason)] += after - now;
     now = after;
   }
+  if (passes) pass->left = turn ? 0 : pass->left - 1;  // a graph is long
   for (uint32_t i = 0; i < shm::kWaitReasonCount; ++i) {
     if (spent[i]) waits.total_ns[i].fetch_add(spent[i], std::memory_order_relaxed);
   }
@@ -193,59 +201,64 @@ Waited Gate::wait(uint32_t slot, uint32_t turn) {
   return {now - start, static_cast<WaitReason>(longest)};
 }
 
-void Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns) {
-  if (reason == WaitReason::kWindow && behind(clock_->now_ns(), since_ns) > kWindowPatienceNs) {
-    grow_window();
-    return;
-  }
-  if (clock_->is_virtual()) {
-    clock_->sleep_until_ns(clock_->now_ns() + kVirtualStepNs);
-    return;
-  }
-  if (reason == WaitReason::kGate) pause_for_gate(slot, since_ns);
-  if (reason == WaitReason::kPresence) pause_for_presence();
-  if (reason == WaitReason::kWindow) pause_for_window(slot, since_ns);
+bool Gate::let_through(Pass& pass, bool interrupted, uint64_t now_ns) const {
+  // It would only wait elsewhere.
+  if (state_->swap.swapped_bytes.load(std::memory_order_relaxed) != 0) return false;
+  if (interrupted && behind(now_ns, pass.since_ns) >= kPassEveryNs)
+    pass = {now_ns, kPassSubmissions};
+  return pass.left && behind(now_ns, pass.since_ns) < kPassNs;
 }
 
-void Gate::pause_for_gate(uint32_t slot, uint64_t since_ns) {
+bool Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns) {
+  if (reason == WaitReason::kWindow && behind(clock_->now_ns(), since_ns) > kWindowPatienceNs) {
+    grow_window();
+    return false;
+  }
+  if (clock_->is_virtual()) return clock_->sleep_until_ns(clock_->now_ns() + kVirtualStepNs);
+  if (reason == WaitReason::kGate) return pause_for_gate(slot, since_ns);
+  if (reason == WaitReason::kPresence) return pause_for_presence();
+  return reason == WaitReason::kWindow && pause_for_window(slot, since_ns);
+}
+
+bool Gate::pause_for_gate(uint32_t slot, uint64_t since_ns) {
   if (behind(clock_->now_ns(), since_ns) < kSpinNs) {
     cpu_pause();
-    return;
+    return false;
   }
   const uint32_t word = command_->gate.gate.load(std::memory_order_acquire);
   // The word is another one, too, when the limit of marks has changed.
   const WaitReason now = slot == kNoSubmission ? memory_obstacle() : obstacle(slot);
-  if (now == WaitReason::kGate) futex_wait(command_->gate.gate, word, kSliceNs);
+  return now == WaitReason::kGate && futex_wait(command_->gate.gate, word, kSliceNs);
 }
 
-void Gate::pause_for_presence() {
+bool Gate::pause_for_presence() {
   uint64_t until = 0;
   const std::atomic<uint64_t>* word = nullptr;
   const uint64_t mask = command_->gate.presence_mask.load(std::memory_order_relaxed);
-  if (!peer_is_busy(mask, &until, &word)) return;
+  if (!peer_is_busy(mask, &until, &word)) return false;
   const uint64_t left = behind(until, clock_->now_ns());
   if (left <= kWakeEarlyNs) {
     cpu_pause();
-    return;
+    return false;
   }
   // The peer wakes this word when it moves the end nearer.
-  futex_wait(low_half(*word), static_cast<uint32_t>(until),
-             std::min(left - kWakeEarlyNs, kSliceNs));
+  return futex_wait(low_half(*word), static_cast<uint32_t>(until),
+                    std::min(left - kWakeEarlyNs, kSliceNs));
 }
 
 // Nothing wakes a futex when the GPU writes: sleep up to shortly before the predicted end, spin
 // around it, and once it is overdue look every 50 us.
-void Gate::pause_for_window(uint32_t slot, uint64_t since_ns) {
+bool Gate::pause_for_window(uint32_t slot, uint64_t since_ns) {
   const uint64_t now = clock_->now_ns();
   const uint64_t late_enough = late_enough_ns(slot);
   const uint64_t end = late_enough > now ? late_enough : next_predicted_end_ns();
-  if (end > now + kWakeEarlyNs) {
-    clock_->sleep_until_ns(std::min(end - kWakeEarlyNs, now + kSliceNs));
-  } else if (behind(now, std::max(end, since_ns)) < kWakeEarlyNs) {
+  if (end > now + kWakeEarlyNs)
+    return clock_->sleep_until_ns(std::min(end - kWakeEarlyNs, now + kSliceNs));
+  if (behind(now, std::max(end, since_ns)) < kWakeEarlyNs) {
     cpu_pause();
-  } else {
-    clock_->sleep_until_ns(now + kWindowSleepNs);
+    return false;
   }
+  return clock_->sleep_until_ns(now + kWindowSleepNs);
 }
 
 uint64_t Gate::next_predicted_end_ns() const {

@@ -6,10 +6,14 @@
 // 2. Every wait has an end: the gate opens, the daemon's socket closes (`lost`), its tick is older
 //    than stale_ns, or, for the window, the GPU made no progress for kWindowPatienceNs: then the
 //    window grows, twice as much each time, until it does.
+// 3. What is read from shared memory is read once and bounded here, whatever it says.
 // 4. The window bounds what a more urgent job finds in its way, so a stream that is at work gets its
 //    next segment only when at most a segment's time of the last is left. Sooner it could not start
 //    anyway, and with kernels longer than a segment it would be a whole kernel more in the way.
-// 3. What is read from shared memory is read once and bounded here, whatever it says.
+// 5. A signal that is handled on a waiting thread lets it through a closed gate and past urgent peers,
+//    kPassSubmissions times within kPassNs: handlers such as Python's run only when the thread has come
+//    back from its call. Then not again for kPassEveryNs, for programs have timers; never through the
+//    window, and not while memory is on the host.
 #pragma once
 
 #include <atomic>
@@ -25,6 +29,12 @@ struct Peers {
   std::atomic<const shm::PresencePage*> page[shm::kPresenceMax];
 };
 
+// One thread's leave to pass because of a signal; for nobody else.
+struct Pass {
+  uint64_t since_ns = 0;
+  uint32_t left = 0;  // submissions
+};
+
 struct Waited {
   uint64_t ns = 0;
   shm::WaitReason reason = shm::WaitReason::kNone;  // of the longest part
@@ -35,13 +45,14 @@ class Gate {
   void open(const shm::CommandPage* command, shm::StatePage* state, const Clock* clock);
 
   // Called before every submission to the stream of `slot`. Returns at once when nothing stands
-  // against it.
-  Waited admit(uint32_t slot) {
+  // against it. `pass`: the calling thread's; without, no signal lets it through.
+  Waited admit(uint32_t slot, Pass* pass = nullptr) {
     if (obstacle(slot) == shm::WaitReason::kNone) return {};
-    return wait(slot);
+    return wait(slot, 0, pass);
   }
 
-  // The same for taking memory, which a limit of marks holds up and, in lanes, a closed gate.
+  // The same for taking memory, which a limit of marks holds up and, in lanes, a closed gate, whatever
+  // signals there are: others count on that memory.
   Waited admit_memory() {
     if (memory_obstacle() == shm::WaitReason::kNone) return {};
     return wait(kNoSubmission);
@@ -50,22 +61,22 @@ class Gate {
   // The same for a graph. Where there is a window one graph is in flight at a time, on whatever stream:
   // it is long, and nothing is known of it before its end. `turn` is a number of the calling thread,
   // which has to say end_graph_turn afterwards.
-  Waited admit_graph(uint32_t slot, uint32_t turn) {
+  Waited admit_graph(uint32_t slot, uint32_t turn, Pass* pass = nullptr) {
     if (graph_obstacle(slot, turn) == shm::WaitReason::kNone) return {};
-    return wait(slot, turn);
+    return wait(slot, turn, pass);
   }
   // The driver took the graph into the stream of `slot`, or did not (`taken`).
   void end_graph_turn(uint32_t turn, uint32_t slot, bool taken);
 
-  // What stands against a submission now, kNone if nothing does.
-  [[nodiscard]] shm::WaitReason obstacle(uint32_t slot) {
+  // What stands against a submission now, kNone if nothing does; against one with a pass.
+  [[nodiscard]] shm::WaitReason obstacle(uint32_t slot, bool passes = false) {
     const shm::CommandGate& gate = command_->gate;
     const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
     const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
     acknowledge(word);
     if (flags & shm::kFlagReleased) return shm::WaitReason::kNone;
-    if ((word & shm::kGateHold) || is_at_limit()) return shm::WaitReason::kGate;
-    if (flags & shm::kFlagHonourPresence) {
+    if (!passes && ((word & shm::kGateHold) || is_at_limit())) return shm::WaitReason::kGate;
+    if (!passes && (flags & shm::kFlagHonourPresence)) {
       const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
       if (mask && peer_is_busy(mask, nullptr, nullptr)) return shm::WaitReason::kPresence;
     }
@@ -117,14 +128,16 @@ class Gate {
                                   const std::atomic<uint64_t>** word) const;
   [[nodiscard]] bool window_is_full(uint32_t window, uint32_t slot) const;
   [[nodiscard]] uint64_t late_enough_ns(uint32_t slot) const;
-  [[nodiscard]] shm::WaitReason graph_obstacle(uint32_t slot, uint32_t turn);
+  [[nodiscard]] shm::WaitReason graph_obstacle(uint32_t slot, uint32_t turn, bool passes = false);
   [[nodiscard]] bool graph_must_wait(uint32_t turn);
   [[nodiscard]] uint64_t graphs_in_flight() const;
-  Waited wait(uint32_t slot, uint32_t turn = 0);
-  void pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns);
-  void pause_for_gate(uint32_t slot, uint64_t since_ns);
-  void pause_for_presence();
-  void pause_for_window(uint32_t slot, uint64_t since_ns);
+  Waited wait(uint32_t slot, uint32_t turn = 0, Pass* pass = nullptr);
+  [[nodiscard]] bool let_through(Pass& pass, bool interrupted, uint64_t now_ns) const;
+  // Each a moment. True: a signal was handled meanwhile.
+  bool pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns);
+  bool pause_for_gate(uint32_t slot, uint64_t since_ns);
+  bool pause_for_presence();
+  bool pause_for_window(uint32_t slot, uint64_t since_ns);
   [[nodiscard]] uint64_t next_predicted_end_ns() const;
   [[nodiscard]] uint64_t passed_markers() const;
   void grow_window();

@@ -349,7 +349,7 @@ enum class StayReason : uint32_t {
   kPerThread = 1,  // a default stream of a thread
   kBlocking = 2,   // made without CU_STREAM_NON_BLOCKING
   kElsewhere = 3,  // of another context than the primary one, or of a green context of the job's own
-  kCapturing = 4,  // has captured: what is in graphs cannot go
+  kCapturing = 4,  // captures, or may: what is in graphs cannot go
   kRefused = 5,    // the driver would not, or there are too many
 };
 inline constexpr uint32_t kStayReasonCount = 6;
@@ -361,7 +361,9 @@ struct alignas(64) StateSets {  // shim: relaxed; 0 from shims that know no sets
   std::atomic<uint32_t> following;                 // streams that go there
   std::atomic<uint32_t> staying[kStayReasonCount];  // streams that do not; by StayReason
   std::atomic<uint64_t> switches;                  // of a stream from one set to another, so far
-  uint64_t reserved[3];
+  std::atomic<uint32_t> graphs;                    // 1 once any were launched: they do not go there
+  uint32_t reserved_word;
+  uint64_t reserved[2];
 };
 
 struct alignas(4096) StatePage {

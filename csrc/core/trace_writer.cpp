@@ -5,11 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <charconv>
 #include <cstring>
 #include <ctime>
 
 #include "clock.h"
+#include "system_calls.h"
 
 namespace tandem::trace {
 namespace {
@@ -32,12 +33,13 @@ bool TraceMap::open(const char* place) {
   if (!colon || static_cast<size_t>(colon - place) >= sizeof(path)) return false;
   std::memcpy(path, place, static_cast<size_t>(colon - place));
   path[colon - place] = '\0';
-  const uint64_t key = std::strtoull(colon + 1, nullptr, 16);
+  uint64_t key = 0;  // strtoull is another function from glibc 2.38 on
+  std::from_chars(colon + 1, colon + 1 + std::strlen(colon + 1), key, 16);
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
   struct stat found {};
   void* base = MAP_FAILED;
-  if (fstat(fd, &found) == 0 && static_cast<size_t>(found.st_size) == kTraceBytes)
+  if (file_status(fd, &found) && static_cast<size_t>(found.st_size) == kTraceBytes)
     base = mmap(nullptr, kHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
     close(fd);

@@ -11,13 +11,15 @@
 namespace tandem {
 
 // Neither call may disturb the errno of a job that is between two of its own calls.
-void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns) {
+bool futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns) {
   const int saved = errno;
   timespec timeout{};
   timeout.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000);
   timeout.tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000);
-  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
+  const bool interrupted =
+      syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0) != 0 && errno == EINTR;
   errno = saved;
+  return interrupted;
 }
 
 void futex_wake_all(const std::atomic<uint32_t>& word) {

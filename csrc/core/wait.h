@@ -6,8 +6,9 @@
 
 namespace tandem {
 
-// Returns when `word` no longer holds `expected`, when woken, after timeout_ns, or for no reason.
-void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns);
+// Returns when `word` no longer holds `expected`, when woken, after timeout_ns, or for no reason. True: a
+// signal was handled on this thread meanwhile, be it with SA_RESTART, by which no timed wait goes on.
+bool futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns);
 void futex_wake_all(const std::atomic<uint32_t>& word);
 
 // The half of a 64-bit word that changes with every small change of its value, as a futex word.

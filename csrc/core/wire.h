@@ -46,7 +46,9 @@ enum class Type : uint16_t {
 enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
 
 enum class RefusalCode : uint32_t {
-  kProtocol = 1, kMalformed = 2, kUid = 3, kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
+  kProtocol = 1, kMalformed = 2,
+  kIdentity = 3,  // who it is cannot be known: the daemon is in a PID namespace that it is not in
+  kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
   kUnfit = 7,   // no GPU that is meant can ever do what is asked
   kNotYet = 8,  // what to say depends on what is found out in a moment: only to who asks again
 };

@@ -16,7 +16,7 @@ from tandemd.core.model import Bound, Mix, Process
 from tandemd.edges.gpus import Gpu
 
 ANEW_NS = 10_000_000_000  # between two recordings of a process that tell something
-RETRY_NS = 1_000_000_000  # after one that does not
+RETRY_NS = 1_000_000_000  # after one that does not, or of which too much was not timed yet
 MOST_SHARED = 0.1  # of its GPU time in a recording, beside others: at a turn's edges
 _PATIENCE_NS = 6_000_000_000
 _MOST_LAUNCHES = 65536
@@ -97,7 +97,10 @@ class Bounds:
         mix = mix_of(window, sample, self.gpus.get(process.gpu))
         if not mix.operations:
             return None
-        self._next_ns[process_id] = now_ns + ANEW_NS
+        if mix.claims:
+            self._next_ns[process_id] = now_ns + ANEW_NS
+        elif process.mix is not None and process.mix.claims:
+            return None  # what is known stands until there is something better
         return mix
 
 

@@ -44,6 +44,7 @@ from tandemd.edges.attach import (
 )
 from tandemd.edges.channel import Channels
 from tandemd.edges.gpus import INSTANCE_MARK, GpuIndex
+from tandemd.edges.peers import Peer, has_other_clock
 from tandemd.limits import Limits
 from tandemd.remembered import Remembered
 from tandemd.usages import usage_of
@@ -186,7 +187,7 @@ class Sessions:
         return f"no {what} is called '{name}'; `tandem gpus` lists those that there are"
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
-        if (refusal := self._unfit(hello)) is not None:
+        if (refusal := self._unfit(hello, connection.peer)) is not None:
             self.attach.refuse(connection, code=REFUSED_PROTOCOL, reason=refusal)
             return
         uid = connection.peer.uid
@@ -304,7 +305,7 @@ class Sessions:
         for job_id in self.commands.keys() - known:
             del self.commands[job_id]
 
-    def _unfit(self, hello: _native.Hello) -> str | None:
+    def _unfit(self, hello: _native.Hello, peer: Peer) -> str | None:
         if not hello.layout_min <= _native.LAYOUT_VERSION <= hello.layout_max:
             return (
                 f"the shim has layouts {hello.layout_min} to {hello.layout_max}, "
@@ -312,6 +313,9 @@ class Sessions:
             )
         if self._clock_kind == CLOCK_VIRTUAL != hello.clock:
             return "the daemon runs on the software GPU's virtual clock, the process does not"
+        # It would take each sign of life of ours for old, or for nonsense, and never be held.
+        if self._clock_kind == CLOCK_MONOTONIC and has_other_clock(peer.pid):
+            return "its clock is not the daemon's: it is in a time namespace with another offset"
         return None
 
     def _job_for(self, uid: int, claimed: int) -> int:

@@ -54,6 +54,7 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         in_set=SmSet(*snapshot.in_set) if snapshot.in_set else None,
         following_streams=snapshot.following_streams,
         staying_streams=snapshot.staying_streams,
+        runs_graphs=snapshot.runs_graphs,
         set_switches=snapshot.set_switches,
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,

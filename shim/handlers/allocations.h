@@ -98,7 +98,7 @@ inline holdings::Entry take_out_address(uint64_t address) {
 template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
-  const swap::Use use;
+  const swap::Use use(swap::Needs::kTables);
   const uint64_t ticks = channel ? g_clock.ticks() : 0;  // before the address can be given out anew
   const holdings::Entry entry = take_out_address(address);
   CUresult result = swap::release_if_ours(address);

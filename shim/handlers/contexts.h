@@ -60,7 +60,7 @@ CUresult retain_primary(CUcontext* out, CUdevice device) {
 
 template <class Call>
 CUresult destroy_context(CUcontext context) {
-  const swap::Use use;
+  const swap::Use use(swap::Needs::kTables);
   const uint32_t device = doomed::device_of(context);
   const uint64_t number = doomed::doom(context);
   const CUresult result = destroying_context(context, [&] { return Call::real(context); });
@@ -93,10 +93,11 @@ CUresult detach_context(CUcontext context) {
 // A reset, or a release, which destroys the primary context only when it was the last one.
 template <class Call>
 CUresult reset_device(CUdevice device) {
-  const swap::Use use;
+  const swap::Use use(swap::Needs::kTables);
   const uint64_t number = doomed::doom_primary(device);
-  partition::before_release(device, contains(Call::kName, "Reset"));
-  const CUresult result = destroying_primary(device, [&] { return Call::real(device); });
+  const bool may_destroy = contains(Call::kName, "Reset") || partition::is_last_hold(device);
+  partition::before_release(device, may_destroy);
+  const CUresult result = destroying_primary(device, may_destroy, [&] { return Call::real(device); });
   const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(device);
   if (result == CUDA_SUCCESS) partition::after_release(device, is_gone);
   doomed::finish(number, nullptr, static_cast<uint32_t>(device), is_gone);

@@ -15,16 +15,17 @@
 namespace tandem::shim::handlers {
 
 // The stream is ours until it is known to capture: a marker of the helper's would become a node of
-// the program's graph.
+// the program's graph, and one in the legacy stream the end of it.
 template <class Call, class... A>
 CUresult begin_capture(CUstream stream, A... rest) {
   const uint64_t named = normalise(stream, Call::kPerThread);
-  partition::keep_home(as_stream(named), shm::StayReason::kCapturing);
+  const partition::AtHome at_home(as_stream(named));
   Channel* channel = g_channel.load(std::memory_order_acquire);
   const OwnedStream owned(channel, named);
   const bool has_segment = owned.slot() != kNoSlot && !channel->observe;
   const bool late = planted(Fault::kMarkInCapture);
   if (has_segment && !late) close_owned_segment(*channel, owned.slot());
+  const OwnedLegacyStreams legacy(channel, owned.slot());
   const CUresult result = Call::real(stream, rest...);
   if (result == CUDA_SUCCESS) note_capture_begun(named);
   if (has_segment && late) close_owned_segment(*channel, owned.slot());

@@ -11,6 +11,7 @@
 #include "graph_memory.h"
 #include "handlers/common.h"
 #include "slots.h"
+#include "streams.h"
 #include "submit.h"
 
 namespace tandem::shim::handlers {
@@ -27,6 +28,7 @@ CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   submission.object = reinterpret_cast<uint64_t>(graph);
   submission.measured = true;
   submission.alone = true;
+  partition::note_graph();
   return graph_memory::launching(graph, [&] {
     return submit(submission, [&] { return Call::real(graph, stream); });
   });

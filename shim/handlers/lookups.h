@@ -27,8 +27,13 @@ const char* symbol_behind(void* function, const Revisions& revisions, Look look)
 template <class Look>
 void substitute(const char* base, void** function, int version, cuuint64_t flags, Look look) {
   if (!base || !function || !*function) return;
-  const char* symbol = symbol_behind(*function, revisions_of(base, version, flags), look);
-  if (void* wrapper = symbol ? wrapper_of(symbol) : nullptr) *function = wrapper;
+  const Revisions revisions = revisions_of(base, version, flags);
+  const char* symbol = symbol_behind(*function, revisions, look);
+  void* wrapper = symbol ? wrapper_of(symbol) : nullptr;
+  // Not a base name, but a driver may answer it: the CUDA runtime 12.1 asks for
+  // cuGraphInstantiateWithParams_ptsz, suffix and all.
+  if (revisions.count == 0) wrapper = wrapper_of(base, *function);
+  if (wrapper) *function = wrapper;
 }
 template <class Call>
 CUresult proc_address(const char* name, void** function, int version, cuuint64_t flags) {

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "capture.h"
@@ -59,7 +60,8 @@ template <class Call>
 CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   const uint64_t named = normalise(stream, Call::kPerThread);
   // It may join a capture now, as in begin_capture.
-  if (any_capture()) partition::keep_home(as_stream(named), shm::StayReason::kCapturing);
+  std::optional<partition::AtHome> at_home;
+  if (any_capture()) at_home.emplace(as_stream(named));
   const OwnedStream owned(
       any_capture() ? g_channel.load(std::memory_order_acquire) : nullptr, named);
   return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),

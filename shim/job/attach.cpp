@@ -1,20 +1,18 @@
 #include "attach.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <utility>
 
+#include "berths.h"
 #include "driver.h"
 #include "homes.h"
+#include "log.h"
 #include "mover.h"
 #include "patience.h"
 #include "watched.h"
@@ -119,25 +117,6 @@ int connect_to(const char* path) {
   return -1;
 }
 
-void* map(int fd, size_t bytes, int protection) {
-  struct stat about {};
-  // A file shorter than its map would be SIGBUS in the job; sealed ones cannot shrink later.
-  if (fd < 0 || fstat(fd, &about) != 0 || static_cast<size_t>(about.st_size) < bytes)
-    return nullptr;
-  const int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || !(seals & F_SEAL_SHRINK)) return nullptr;
-  void* at = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) return nullptr;
-  madvise(at, bytes, MADV_DONTFORK);  // a child's writes would be taken for ours
-  return at;
-}
-
-Channel* new_channel() {
-  void* at = mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                  -1, 0);
-  return at == MAP_FAILED ? nullptr : new (at) Channel;
-}
-
 bool is_ours(const shm::CommandPage* command, const shm::StatePage* state) {
   return command->header.magic == shm::kCommandMagic &&
          command->header.layout_version == shm::kLayoutVersion &&
@@ -150,25 +129,13 @@ Channel* map_channel(const Packet& packet, const wire::Welcome& welcome) {
   const auto expected = g_clock.is_virtual() ? wire::ClockKind::kSoftGpuVirtual
                                              : wire::ClockKind::kMonotonic;
   if (welcome.clock != static_cast<uint32_t>(expected)) return nullptr;
-  const int write = PROT_READ | PROT_WRITE;
-  void* command = map(packet.fd[0], shm::kCommandBytes, PROT_READ);
   const bool has_samples = welcome.features & wire::kFeatureSamples;
   const size_t state_bytes = has_samples ? shm::kStateBytes : shm::kStateBytesFirst;
-  void* state = map(packet.fd[1], state_bytes, write);
-  void* presence = map(packet.fd[2], shm::kPresenceBytes, write);
-  Channel* channel = nullptr;
-  if (command && state && presence &&
-      is_ours(static_cast<shm::CommandPage*>(command), static_cast<shm::StatePage*>(state))) {
-    channel = new_channel();
-  }
-  if (!channel) {
-    if (command) munmap(command, shm::kCommandBytes);
-    if (state) munmap(state, state_bytes);
-    if (presence) munmap(presence, shm::kPresenceBytes);
-    return nullptr;
-  }
-  channel->lay_out(static_cast<shm::CommandPage*>(command), static_cast<shm::StatePage*>(state),
-                   static_cast<shm::PresencePage*>(presence), &g_clock);
+  berths::Maps maps;
+  if (!berths::map_attachment(packet.fd, state_bytes, &maps)) return nullptr;
+  Channel* channel = is_ours(maps.command, maps.state) ? berths::make_channel() : nullptr;
+  if (!channel) return nullptr;
+  channel->lay_out(maps.command, maps.state, maps.presence, &g_clock);
   channel->features = welcome.features;
   channel->has_samples = has_samples;
   channel->process_id = welcome.process_id;
@@ -180,10 +147,8 @@ using PeerPages = std::atomic<const shm::PresencePage*>[shm::kPresenceMax];
 
 void meet_peer(PeerPages& pages, const Packet& packet, uint32_t index) {
   if (index >= shm::kPresenceMax || packet.fd_count != 1) return;
-  const void* page = map(packet.fd[0], shm::kPresenceBytes, PROT_READ);
-  if (!page) return;
-  // The previous page of that index stays mapped: a launching thread may be reading it.
-  pages[index].store(static_cast<const shm::PresencePage*>(page), std::memory_order_release);
+  if (const shm::PresencePage* page = berths::map_peer(index, packet.fd[0]))
+    pages[index].store(page, std::memory_order_release);
 }
 
 // True when the packet was about a peer.
@@ -220,47 +185,59 @@ void handle_swap(Channel& channel, Packet& packet) {
   }
 }
 
-Channel* welcomed(const Packet& packet, const PeerPages& early) {
+void tell_why(const wire::Refused& refused) {
+  if (refused.code == static_cast<uint32_t>(wire::RefusalCode::kShuttingDown)) return;
+  char reason[wire::kReasonBytes];
+  std::memcpy(reason, refused.reason, sizeof(reason));
+  reason[sizeof(reason) - 1] = 0;
+  say_once("running unshared, the daemon refuses this process", reason);
+}
+
+Attached answered(const Packet& packet, const PeerPages& early) {
+  if (const auto* refused = packet.as<wire::Refused>(wire::Type::kRefused)) tell_why(*refused);
   const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
-  Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;  // REFUSED or garbage
-  if (!channel) return nullptr;
+  Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;
+  if (!channel) return {Attachment::kTurnedAway};
   for (uint32_t i = 0; i < shm::kPresenceMax; ++i)
     channel->gate.peers().page[i].store(early[i].load(std::memory_order_relaxed),
                                         std::memory_order_relaxed);
-  return channel;
+  return {Attachment::kMade, channel};
 }
 
-Channel* shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
-  if (!send_message(socket, hello)) return nullptr;
+Attached shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
+  // A daemon that has closed the connection already may have said why: whether this arrives is no matter.
+  send_message(socket, hello);
   PeerPages early{};  // a peer's presence may overtake the welcome
   for (Patience patience(timeout_ms); patience.wait(socket);) {
     Packet packet;
     const int got = receive(socket, &packet);
-    if (got < 0) return nullptr;
+    if (got < 0) return {Attachment::kTurnedAway};
     if (got == 0 || handle_presence(early, packet)) continue;
-    return welcomed(packet, early);
+    return answered(packet, early);
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace
 
-Channel* attach_to_daemon(const Settings& settings, const wire::Hello& hello, int timeout_ms) {
+Attached attach_to_daemon(const Settings& settings, const wire::Hello& hello, int timeout_ms) {
   const int saved = errno;
   const int socket = connect_to(settings.socket_path);
-  Channel* channel = socket < 0 ? nullptr : shake_hands(socket, hello, timeout_ms);
+  Attached attached = socket < 0 ? Attached{} : shake_hands(socket, hello, timeout_ms);
+  Channel* channel = attached.channel;
   wire::Mapped mapped{};
   mapped.header = {wire::kMagic, wire::kProtocolVersion, static_cast<uint16_t>(wire::Type::kMapped),
                    sizeof(mapped), 0};
   if (channel && send_message(socket, mapped)) {
+    berths::keep();
     channel->socket.adopt(socket);
     channel->observe.store(settings.observe || is_watched(), std::memory_order_relaxed);
   } else {
-    channel = nullptr;
+    if (channel) attached = {};  // it went meanwhile
     if (socket >= 0) close(socket);
   }
   errno = saved;
-  return channel;
+  return attached;
 }
 
 bool read_messages(Channel& channel) {

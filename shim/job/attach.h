@@ -8,9 +8,20 @@
 
 namespace tandem::shim {
 
-// Connects, shakes hands and maps. Null when nobody answers in time, or not properly; then nothing
-// is left open. The channel is from mmap and is never freed.
-Channel* attach_to_daemon(const Settings& settings, const wire::Hello& hello, int timeout_ms);
+// What came of an attempt to attach.
+enum class Attachment : uint32_t {
+  kNobody,      // there is no daemon, or none that answers in time
+  kTurnedAway,  // it refuses this process, or closed the connection at once
+  kMade,
+};
+
+struct Attached {
+  Attachment outcome = Attachment::kNobody;
+  Channel* channel = nullptr;  // of kMade; never freed
+};
+
+// Connects, shakes hands and maps; unless kMade nothing is left open. Why a daemon refuses is said, once.
+Attached attach_to_daemon(const Settings& settings, const wire::Hello& hello, int timeout_ms);
 
 // Reads what the daemon has sent since, without blocking. False when the connection is gone.
 bool read_messages(Channel& channel);

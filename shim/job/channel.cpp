@@ -4,11 +4,11 @@
 
 namespace tandem::shim {
 
-std::atomic<Channel*> g_channel{nullptr};
 Clock g_clock;
 
 void Channel::lay_out(const shm::CommandPage* command_map, shm::StatePage* state_map,
                       shm::PresencePage* presence_map, const Clock* clock) {
+  static std::atomic<uint32_t> newest{0};
   command = command_map;
   state = state_map;
   presence = presence_map;
@@ -21,6 +21,7 @@ void Channel::lay_out(const shm::CommandPage* command_map, shm::StatePage* state
   control.tick_base.store(clock->tick_base(), std::memory_order_relaxed);
   control.tick_base_ns.store(clock->base_ns(), std::memory_order_relaxed);
   gate.open(command_map, state_map, clock);
+  attachment.store(newest.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void ring_doorbell(const Channel& channel) {

@@ -1,6 +1,5 @@
 // One attachment to the daemon: the three maps, the gate over them, and what only this process needs
-// to know of each slot. A lost channel is forgotten but never unmapped: a launching thread, or the
-// GPU with a marker, may still be in it.
+// to know of each slot. A lost channel is forgotten but never unmapped, see berths.h.
 #pragma once
 
 #include <cuda.h>
@@ -11,6 +10,7 @@
 #include "clock.h"
 #include "descriptor.h"
 #include "gate.h"
+#include "own_page.h"
 #include "shm_layout.h"
 #include "ties.h"
 
@@ -22,6 +22,10 @@ inline constexpr uint64_t kStreamRetired = ~uint64_t{2};  // destroyed; free onc
 inline constexpr uint32_t kNoSlot = 0xffff;
 inline constexpr uint32_t kPendingEvents = 4;
 inline constexpr uint64_t kContextNumber = ~uint64_t{0} << 32;  // its part of StreamSlot::common
+
+// Channel::registered
+inline constexpr uint32_t kNotTried = 0, kTrying = 1, kRegistered = 2, kFailed = 3,
+                          kSuspended = 4;  // while its context may be going
 
 enum class MarkBy : uint32_t { kUndecided, kMemoryOperation, kEvent };
 
@@ -38,9 +42,11 @@ struct StreamSlot {
   std::atomic<bool> blocking;    // synchronises with the legacy stream
   std::atomic<bool> green;       // of a green context, which only one thread may have current
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
+  std::atomic<uint64_t> last_wait_ns;  // when something that may wait for others was put into it
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
-  // Try-lock of whoever issues a marker, retires the slot or reads its events. Nobody blocks on it:
-  // destroyers spin for a bounded time, all others go away.
+  std::atomic<bool> ending;  // the program destroys it: no driver call with it begins any more
+  // Try-lock of whoever issues a marker, retires the slot or reads its events. Destroyers wait for it,
+  // for a bounded time; all others go away.
   std::atomic<bool> busy;
   // Under `busy`:
   uint64_t launches_told;  // of `launches`, to the daemon
@@ -51,6 +57,8 @@ struct StreamSlot {
 };
 
 struct Channel {
+  // Counts from 1; another one than at the last look: these are another attachment's pages. Relaxed.
+  std::atomic<uint32_t> attachment{0};
   const shm::CommandPage* command = nullptr;
   shm::StatePage* state = nullptr;
   shm::Slot* slots = nullptr;
@@ -67,17 +75,20 @@ struct Channel {
   uint64_t process_id = 0;
   uint64_t job_id = 0;
   StreamSlot streams[shm::kSlotCount]{};
-  // 0 not tried, 1 being tried, 2 registered, 3 failed: the slot pages as seen from the GPU.
-  std::atomic<uint32_t> registered{0};
+  std::atomic<bool> has_unslotted{false};  // there were more streams than slots
+  // The slot pages as seen from the GPU.
+  std::atomic<uint32_t> registered{kNotTried};
   std::atomic<uint64_t> registered_base{0};
   std::atomic<uint64_t> registered_in{0};  // the context that holds the registration
+  std::atomic<int> registered_on{-1};      // and its device
+  std::atomic<bool> was_registered{false};  // these pages, be it in a context that is gone
 
   void lay_out(const shm::CommandPage* command_map, shm::StatePage* state_map,
                shm::PresencePage* presence_map, const Clock* clock);
 };
 
 // Null while unmanaged. Release on attach and loss; launching threads: acquire.
-extern std::atomic<Channel*> g_channel;
+inline constexpr std::atomic<Channel*>& g_channel = g_own_page.channel;
 extern Clock g_clock;
 
 // Something on the state page is worth a look of the daemon before its next one.

@@ -5,12 +5,14 @@
 
 #include <cerrno>
 
+#include "system_calls.h"
+
 namespace tandem::shim {
 
 void Descriptor::adopt(int fd) {
   drop();
   struct stat about {};
-  if (fd < 0 || fstat(fd, &about) != 0) return;
+  if (fd < 0 || !file_status(fd, &about)) return;
   device_.store(about.st_dev, std::memory_order_relaxed);
   inode_.store(about.st_ino, std::memory_order_relaxed);
   fd_.store(fd, std::memory_order_relaxed);
@@ -22,7 +24,7 @@ int Descriptor::number() const {
   const int saved = errno;
   struct stat about {};
   const bool ours =
-      fstat(fd, &about) == 0 && about.st_dev == device_.load(std::memory_order_relaxed) &&
+      file_status(fd, &about) && about.st_dev == device_.load(std::memory_order_relaxed) &&
       about.st_ino == inode_.load(std::memory_order_relaxed);
   errno = saved;
   return ours ? fd : -1;

@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 
+#include "berths.h"
 #include "capture.h"
 #include "context_numbers.h"
+#include "driver.h"
 #include "graph_memory.h"
 #include "helper.h"
 #include "holdings.h"
@@ -26,6 +28,9 @@ namespace {
 // Only the forking thread lives on. The maps are not in the child (MADV_DONTFORK); the socket is,
 // and must be closed here, or the daemon would not see the parent's end.
 void become_child() {
+  resume_in_child();
+  g_channel.store(nullptr);
+  berths::each_channel([](Channel& parents) { parents.socket.drop(); });
   holdings::unlock_after_fork();
   holdings::start_afresh();
   pools::start_afresh();
@@ -33,7 +38,7 @@ void become_child() {
   memory::start_afresh();
   line::start_afresh();
   swap::start_afresh();
-  if (Channel* parents = g_channel.exchange(nullptr)) parents->socket.drop();
+  berths::start_afresh();
   ties::start_afresh();
   forget_helper();
   forget_all_timings();
@@ -54,6 +59,7 @@ void watch_forks() {
   static std::atomic<bool> watching{false};  // inherited by children, handlers and all
   if (watching.exchange(true)) return;
   pthread_atfork(holdings::lock_for_fork, holdings::unlock_after_fork, become_child);
+  keep_page_from_children();
 }
 
 }  // namespace tandem::shim

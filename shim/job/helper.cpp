@@ -30,6 +30,7 @@
 #include "thread_state.h"
 #include "ties.h"
 #include "timing.h"
+#include "use.h"
 #include "watched.h"
 
 namespace tandem::shim {
@@ -46,10 +47,11 @@ constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing open, the GPU still w
 constexpr uint64_t kIdleRoundNs = 100'000'000;
 constexpr uint64_t kVirtualIdleRoundNs = 1'000'000;
 constexpr uint64_t kRetryNs = 250'000'000;
+constexpr uint64_t kLongestRetryNs = 60'000'000'000;  // of who is refused again and again
 constexpr uint64_t kRefineNs = 100'000'000;
 constexpr uint64_t kWatchersNs = 1'000'000'000;
 constexpr int kHelperAttachMs = 1000;
-constexpr uint64_t kStopNs = 50'000'000;
+constexpr uint64_t kStopNs = 1'000'000'000;
 
 // A pipe: written to wake the helper, which reads. Made and dropped while no submitter can be at it,
 // and by the helper when the job has closed it.
@@ -57,6 +59,22 @@ Descriptor g_wake_read, g_wake_write;
 std::atomic<bool> g_stopping{false};
 // True while the helper may be inside the driver; stop_helper waits for false.
 std::atomic<bool> g_in_driver{false};
+
+// Around whatever may call the driver. False once the process ends: then it is left alone.
+class InDriver {
+ public:
+  InDriver() {
+    g_in_driver.store(true);
+    allowed_ = !g_stopping.load();  // both seq_cst: stop_helper writes the one and then reads the other
+  }
+  ~InDriver() { g_in_driver.store(false); }
+  InDriver(const InDriver&) = delete;
+  InDriver& operator=(const InDriver&) = delete;
+  explicit operator bool() const { return allowed_; }
+
+ private:
+  bool allowed_;
+};
 
 // What the helper looks after in one round decides how soon the next one is.
 enum class Load { kIdle, kDraining, kOpen };
@@ -71,26 +89,6 @@ void enter_context(uint64_t context) {
   if (g_driver.cuCtxSetCurrent) g_driver.cuCtxSetCurrent(reinterpret_cast<CUcontext>(context));
 }
 
-bool has_unfinished(const shm::Slot& slot) {
-  return slot.open.load(std::memory_order_acquire) != 0 ||
-         slot.issued.load(std::memory_order_acquire) > slot.done.load(std::memory_order_acquire);
-}
-
-// A marker in the legacy stream waits for every blocking stream and holds them all back: only right
-// behind the stream's own work, never later while another that has gone on is still at it.
-bool others_went_on(const Channel& channel, uint32_t index) {
-  const uint64_t last = channel.slots[index].last_submit_ns.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < slot_end(channel); ++i) {
-    if (i != index && is_live(channel.streams[i]) &&
-        channel.streams[i].blocking.load(std::memory_order_relaxed) &&
-        has_unfinished(channel.slots[i]) &&
-        channel.slots[i].last_submit_ns.load(std::memory_order_relaxed) >= last) {
-      return true;
-    }
-  }
-  return false;
-}
-
 void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* round) {
   const shm::Slot& slot = channel.slots[index];
   const StreamSlot& own = channel.streams[index];
@@ -102,11 +100,12 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
     round->in_full_swing = true;
     return;
   }
+  enter_context(own.context.load(std::memory_order_relaxed));
   if (stream == kLegacyStream && others_went_on(channel, index)) {
+    settle_if_done(channel, index);
     round->at_least(Load::kDraining);
     return;
   }
-  enter_context(own.context.load(std::memory_order_relaxed));
   close_segment(channel, index);
   round->at_least(slot.open.load(std::memory_order_relaxed) ? Load::kOpen : Load::kDraining);
 }
@@ -136,7 +135,10 @@ void look_after_slot(Channel& channel, uint32_t index, uint64_t now_ns, Round* r
   round->at_least(Load::kDraining);
   StreamSlot& own = channel.streams[index];
   if (!try_own(own)) return;
-  if (own.mark_by == MarkBy::kEvent && poll_events(channel, index)) round->at_least(Load::kOpen);
+  if (own.mark_by == MarkBy::kEvent && !own.ending.load(std::memory_order_relaxed) &&
+      poll_events(channel, index)) {
+    round->at_least(Load::kOpen);
+  }
   disown(own);
 }
 
@@ -172,20 +174,20 @@ Round look_after(Channel& channel) {
   const uint64_t now_ns = g_clock.now_ns();
   look_for_watchers(channel, now_ns);
   publish(channel, now_ns);
-  if (!ties::tell(channel.socket.number(), channel.features, &channel.told))
+  if (const InDriver in_driver;
+      in_driver && !ties::tell(channel.socket.number(), channel.features, &channel.told)) {
     round.at_least(Load::kDraining);
+  }
   refine_clock(channel, now_ns);
   if (channel.observe.load(std::memory_order_relaxed)) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i);
     return round;
   }
-  g_in_driver.store(true);
-  if (!g_stopping.load()) {
+  if (const InDriver in_driver; in_driver) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) look_after_slot(channel, i, now_ns, &round);
     if (collect_timings()) round.at_least(Load::kDraining);
     if (partition::look_after(channel)) round.at_least(Load::kOpen);
   }
-  g_in_driver.store(false);
   partition::allow_biases();  // takes long: the end of the process waits only for what is above
   tune_linger(channel);
   show_idle_if_so(channel, now_ns);
@@ -244,26 +246,40 @@ void pause_after(const Channel& channel, Round round) {
   if (idle) g_helper_sleeps.store(false);
 }
 
-uint64_t jitter_ns() {
+uint64_t jitter_ns(uint64_t most_ns) {
   static uint64_t seed = 0;  // set here: a guarded initialiser would pull in the C++ runtime
   if (seed == 0) seed = monotonic_ns() ^ static_cast<uint64_t>(getpid()) << 32;
   seed = seed * 6364136223846793005u + 1442695040888963407u;
-  return (seed >> 33) % (kRetryNs / 4);
+  return (seed >> 33) % most_ns;
 }
 
 void answer_others() {
-  g_in_driver.store(true);
-  if (!g_stopping.load()) swap::answer_openers();
-  g_in_driver.store(false);
+  if (const InDriver in_driver; in_driver) swap::answer_openers();
+}
+
+// Nobody marks what is lost, so that no events are made behind this. Those whose slot somebody owns now stay.
+void give_up(Channel& channel) {
+  channel.gate.lose();
+  if (const InDriver in_driver; in_driver) {
+    for (StreamSlot& slot : channel.streams) {
+      if (!try_own(slot)) continue;
+      reuse_events(slot, false);
+      disown(slot);
+    }
+  }
+  lose_channel();
 }
 
 void try_again() {
+  static uint64_t retry_ns = kRetryNs;
   if (g_clock.is_virtual()) {
-    g_clock.sleep_until_ns(g_clock.now_ns() + kRetryNs);
+    g_clock.sleep_until_ns(g_clock.now_ns() + retry_ns);
   } else {
-    sleep_on(-1, kRetryNs + jitter_ns());
+    sleep_on(-1, retry_ns + jitter_ns(retry_ns / 4));
   }
-  if (!g_stopping.load()) attach(kHelperAttachMs);
+  if (g_stopping.load()) return;
+  const bool refused = attach(kHelperAttachMs) == Attachment::kTurnedAway;
+  retry_ns = refused ? std::min(2 * retry_ns, kLongestRetryNs) : kRetryNs;
 }
 
 void* run(void*) {
@@ -273,13 +289,14 @@ void* run(void*) {
   line::never_count_thread();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (g_driver.cuThreadExchangeStreamCaptureMode) g_driver.cuThreadExchangeStreamCaptureMode(&mode);
-  while (!g_stopping.load()) {
+  // Exit handlers may wait for memory that is away. The driver is left alone by then.
+  while (!g_stopping.load() || swap::is_shut()) {
     Channel* channel = g_channel.load(std::memory_order_acquire);
     answer_others();
     if (!channel) {
       try_again();
     } else if (!read_messages(*channel)) {
-      lose_channel();
+      give_up(*channel);
       swap::bring_back();
     } else {
       pause_after(*channel, look_after(*channel));
@@ -310,10 +327,11 @@ void wake_helper_now() {
   errno = saved;
 }
 
-// Registered after the driver was loaded, so it runs before the driver's own end.
+// Registered after the driver was loaded, so it runs before the driver's own end, and before what the program
+// registered earlier, which may still want its memory.
 void stop_helper() {
   g_stopping.store(true);
-  swap::stop_moving();
+  swap::end_moving();
   const uint64_t start = monotonic_ns();
   while (g_in_driver.load() && monotonic_ns() - start < kStopNs) usleep(50);
 }

@@ -44,4 +44,6 @@ void say_once(const char* what, const char* value, const char* rest) {
 
 void say_once(const char* text) { say_parts({text}); }
 
+void say_once(const char* what, const char* why) { say_parts({what, ": ", why}); }
+
 }  // namespace tandem::shim

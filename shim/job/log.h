@@ -5,7 +5,8 @@ namespace tandem::shim {
 
 // Prints "tandem: <what> '<value>' <rest>\n" unless this process already printed its line.
 void say_once(const char* what, const char* value, const char* rest);
-// The same with "tandem: <text>\n".
+// The same with "tandem: <text>\n", and with "tandem: <what>: <why>\n".
 void say_once(const char* text);
+void say_once(const char* what, const char* why);
 
 }  // namespace tandem::shim

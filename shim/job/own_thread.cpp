@@ -9,6 +9,7 @@
 #include <new>
 
 #include "channel.h"
+#include "old_glibc.h"
 
 namespace tandem::shim {
 namespace {
@@ -57,16 +58,17 @@ void await_joining(const Start& start) {
 bool start_own_thread(Run run) {
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  // Of this thread alone, on Linux, and of libc since ever; the new thread inherits it.
+  sigprocmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
   Start* const start = g_clock.is_virtual() ? Start::make(run) : nullptr;
-  const bool made = start != nullptr ? pthread_create(&thread, &attributes, begin, start) == 0
-                                     : pthread_create(&thread, &attributes, run, nullptr) == 0;
+  const bool made = start != nullptr ? old_glibc::pthread_create(&thread, &attributes, begin, start) == 0
+                                     : old_glibc::pthread_create(&thread, &attributes, run, nullptr) == 0;
   pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
   if (start != nullptr) {
     if (made) await_joining(*start);
     if (!made) start->let_go();  // for the thread that there is not

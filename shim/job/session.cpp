@@ -116,9 +116,9 @@ void start_session_on(CUdevice device) {
   g_session.store(SessionState::kOff, std::memory_order_release);
 }
 
-bool attach(int timeout_ms) {
-  Channel* channel = attach_to_daemon(g_settings, g_hello, timeout_ms);
-  if (!channel) return false;
+Attachment attach(int timeout_ms) {
+  const auto [outcome, channel] = attach_to_daemon(g_settings, g_hello, timeout_ms);
+  if (outcome != Attachment::kMade) return outcome;
   partition::obey(channel->command->memory.sm_set,
                   g_session.load(std::memory_order_relaxed) == SessionState::kStarting);
   g_hello.abilities |= wire::kAbilityHasSet;
@@ -128,7 +128,7 @@ bool attach(int timeout_ms) {
   shared.peak_bytes.store(memory::used_bytes(), std::memory_order_relaxed);
   g_channel.store(channel, std::memory_order_release);
   swap::publish_bytes();
-  return true;
+  return outcome;
 }
 
 void lose_channel() {

@@ -1,11 +1,12 @@
-// Connection to the daemon: OFF -> ON -> LOST -> ON again; silent, and ungated while not ON. Begins
-// at the first call that needs a context, never earlier.
+// Connection to the daemon: OFF -> ON -> LOST -> ON again; ungated while not ON, and silent but for the
+// reason why a daemon refuses it. Begins at the first call that needs a context, never earlier.
 #pragma once
 
 #include <cuda.h>
 
 #include <atomic>
 
+#include "attach.h"
 #include "channel.h"
 #include "settings.h"
 
@@ -23,7 +24,7 @@ void start_session_on(CUdevice device);
 
 // One attempt to attach, with a deadline in real time; publishes the channel. Starting thread, then
 // only the helper.
-bool attach(int timeout_ms);
+Attachment attach(int timeout_ms);
 
 // The daemon is gone: unpublishes the channel and releases its waiters. Helper thread.
 void lose_channel();

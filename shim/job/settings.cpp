@@ -223,6 +223,14 @@ void read_isolation(Settings* settings) {
     say_once("TANDEM_ISOLATION", value, "is not time, mps, mps+green or mig; ignoring it");
 }
 
+void read_markers(Settings* settings) {
+  const char* value = text_of("TANDEM_MARKERS");
+  if (!value) return;
+  settings->mark_by_events = same_word(value, "event");
+  if (!settings->mark_by_events && !same_word(value, "write"))
+    say_once("TANDEM_MARKERS", value, "is neither write nor event; taking write");
+}
+
 void read_slo(Settings* settings) {
   const char* value = text_of("TANDEM_SLO");
   if (!value) return;
@@ -285,6 +293,7 @@ Settings read_settings() {
   read_isolation(&settings);
   settings.mps_sms = read_mps_sms();
   read_slo(&settings);
+  read_markers(&settings);
   if (const char* value = text_of("TANDEM_SWAPPABLE")) {
     settings.request.swappable = same_word(value, "1") ? 1 : same_word(value, "0") ? 2 : 0;
     if (!settings.request.swappable)

@@ -3,6 +3,8 @@
 //   name              value                    default   effect
 //   TANDEM_DISABLE    0 | 1                    0         1: every call goes straight to the driver
 //   TANDEM_OBSERVE    0 | 1                    0         1: records only, no gate and no markers
+//   TANDEM_MARKERS    write | event            write     how the GPU says how far it has come: by memory
+//                                                        operations where it can, or by events always
 //   TANDEM_SOCKET     path                     <runtime directory>/attach.sock
 //   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
 //   TANDEM_PRIORITY   latency | normal | batch not said
@@ -30,6 +32,7 @@ namespace tandem::shim {
 struct Settings {
   bool disabled = false;
   bool observe = false;
+  bool mark_by_events = false;
   char socket_path[108] = {};  // sizeof(sockaddr_un::sun_path)
   uint64_t job_id = 0;
   wire::Request request{};

@@ -6,6 +6,7 @@
 
 #include "bias.h"
 #include "line.h"
+#include "old_glibc.h"
 #include "slots.h"
 
 namespace tandem::shim {
@@ -18,29 +19,40 @@ namespace {
 // pthread keys, not thread_local destructors: those need the C++ runtime's help at exit.
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
+bool g_has_exit_key = false;  // else there are as many as there may be; written by the once
+
+// In another attachment's pages it may be another thread's.
+void release_ring() {
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  if (channel && channel->attachment.load(std::memory_order_relaxed) == g_thread.ring_of)
+    g_thread.ring.release();
+  g_thread.ring = {};
+  g_thread.ring_of = 0;
+}
 
 // No driver call: the driver's own thread state may be gone.
 void give_back(void*) {
-  g_thread.ring.release();
+  release_ring();
   partition::release_owner();
   line::uncount_thread();
-  g_thread.channel = nullptr;
+  g_thread.attachment = 0;
   if (Channel* channel = g_channel.load(std::memory_order_acquire)) retire_slots_of_thread(*channel);
 }
-void make_exit_key() { pthread_key_create(&g_exit_key, give_back); }
+void make_exit_key() { g_has_exit_key = old_glibc::pthread_key_create(&g_exit_key, give_back) == 0; }
 
 }  // namespace
 
 void watch_thread_end() {
-  pthread_once(&g_exit_key_once, make_exit_key);
-  pthread_setspecific(g_exit_key, &g_thread);
+  if (old_glibc::pthread_once(&g_exit_key_once, make_exit_key) == 0 && g_has_exit_key)
+    old_glibc::pthread_setspecific(g_exit_key, &g_thread);
 }
 
 void claim_ring(Channel& channel) {
   watch_thread_end();
   line::count_thread();
-  g_thread.ring.release();
+  release_ring();
   g_thread.ring.claim(channel.state, thread_id());
+  g_thread.ring_of = channel.attachment.load(std::memory_order_relaxed);
 }
 
 uint32_t ask_thread_id() {

@@ -17,16 +17,18 @@ enum class Counted : uint8_t { kNotYet, kYes, kNever };
 
 struct ThreadState {
   RingWriter ring;
+  uint32_t ring_of = 0;  // Channel::attachment
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
   bool in_request = false;
+  Pass pass;
   shm::Refusal refused_by = shm::Refusal::kDevice;  // of the attempt to take memory it makes
   Counted counted = Counted::kNotYet;
   // The last query that was told of, its handle plus one, and the end of the ring then.
   uint64_t queried = 0;
   uint64_t queried_at = 0;
   // The slot of the last submission.
-  const Channel* channel = nullptr;
+  uint32_t attachment = 0;
   uint64_t stream = kNoStream;
   uint64_t context = 0;
   uint32_t slot = kNoSlot;
@@ -53,7 +55,8 @@ template <class Write>
 void fill_record(Channel& channel, Write write) {
   const uint32_t flags = channel.command->gate.flags.load(std::memory_order_relaxed);
   if (!(flags & shm::kFlagTelemetry)) return;
-  if (__builtin_expect(!g_thread.ring.belongs_to(channel.state), 0)) claim_ring(channel);
+  const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
+  if (__builtin_expect(g_thread.ring_of != attachment, 0)) claim_ring(channel);
   g_thread.ring.fill(write);
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,9 +33,8 @@ bool parse_uuid(const char* text, unsigned char* bytes) {
   int count = 0;
   for (at = at ? at + 1 : text; *at && count < 16; at += *at == '-' ? 1 : 2) {
     if (*at == '-') continue;
-    unsigned value = 0;
-    if (std::sscanf(at, "%2x", &value) != 1) return false;
-    bytes[count++] = static_cast<unsigned char>(value);
+    // sscanf is another function from glibc 2.38 on. The text ends with a zero, which is no digit.
+    if (std::from_chars(at, at + 2, bytes[count++], 16).ptr != at + 2) return false;
   }
   return count == 16;
 }

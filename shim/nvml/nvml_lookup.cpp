@@ -1,10 +1,9 @@
 // NVML is loaded by name and asked by dlsym (pynvml, nvitop, gpustat), or linked.
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstring>
 
 #include "nvml/nvml_api.h"
+#include "old_glibc.h"
 #include "real_dlsym.h"
 
 namespace tandem::shim::nvml {
@@ -40,7 +39,7 @@ Wrapper wrapper_named(const char* name) {
 // Two threads may do this at once: both write the same values.
 const Library* library() {
   if (g_known.load(std::memory_order_acquire)) return &g_library;
-  void* handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* handle = old_glibc::dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!handle) return nullptr;
 #define CALL(name, parameters) find(handle, #name, g_library.name);
   TANDEM_NVML_CALLS(CALL)

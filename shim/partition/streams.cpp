@@ -21,7 +21,7 @@ std::atomic<bool> g_on{false};
 // reads of one comes first, in one line, which it does not write.
 struct alignas(64) Row {
   std::atomic<uint64_t> handle;   // kFree, kGone, kEnding, or the handle; release behind the rest
-  std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kRefused comes and goes
+  std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kRefused, kCapturing come and go
   std::atomic<uint32_t> lookers;  // inside calls that wait or ask. seq_cst, as `real` is: see drop_one
   std::atomic<CUstream> real;     // written by who holds `lock`
   StreamLock lock;
@@ -30,6 +30,7 @@ struct alignas(64) Row {
   // The word that it last acted on; others only look. Release behind `is_leaving`, which the helper
   // reads after it without the lock: who sees where the stream went sees that it has work elsewhere.
   std::atomic<uint32_t> seen;
+  uint32_t beginnings;  // calls under way that may have it capture
   CUcontext context;
   CUevent left;   // behind its work in the sets before
   std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only look
@@ -53,6 +54,7 @@ pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<const std::atomic<uint32_t>*> g_told{nullptr};  // in a command page; those stay mapped
 std::atomic<uint64_t> g_switches{0};
 std::atomic<bool> g_default_used[2];  // by kLegacy and kPerThread
+std::atomic<bool> g_runs_graphs{false};
 std::atomic<uint32_t> g_rowless{0};   // handles that found no place
 std::atomic<uint32_t> g_retained[kDevices];  // times the job holds each device's primary context
 CUdevice g_device = 0;          // that the process attached on: whose primary context has the sets
@@ -156,6 +158,7 @@ __attribute__((cold, noinline)) Row* add(CUstream handle) {
   row->stays.store(why_it_stays(handle, &context), std::memory_order_relaxed);
   row->real.store(handle);
   row->word = 0;
+  row->beginnings = 0;
   row->seen.store(0, std::memory_order_relaxed);
   row->context = context;
   row->left = nullptr;
@@ -279,12 +282,15 @@ bool go(Row& row, uint32_t word) {
   return true;
 }
 
-// Caller holds the row's lock. Asks the driver: there are captures begun before this process attached.
+// Caller holds the row's lock. Asks the driver: there are captures begun before this process attached. It
+// answers only where a context is current, which the helper has none of; no answer counts as yes.
 bool captures(const Row& row) {
+  if (!g_driver.cuStreamIsCapturing) return false;
   const RelaxedCapture relaxed;
+  const InContext home(row.context);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (g_driver.cuStreamIsCapturing) g_driver.cuStreamIsCapturing(row.real.load(), &status);
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return g_driver.cuStreamIsCapturing(row.real.load(), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 // Caller holds the row's lock. Cold: a stream gets here when it is told another set.
@@ -300,9 +306,22 @@ __attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
   row.seen.store(word, std::memory_order_release);
 }
 
+bool stays_for(const Row& row, shm::StayReason reason) {
+  return row.stays.load(std::memory_order_relaxed) == staying(reason);
+}
+
+// Now, or once it captures no more.
 bool may_go(const Row& row) {
-  const uint32_t stays = row.stays.load(std::memory_order_relaxed);
-  return stays == 0 || stays == staying(shm::StayReason::kRefused);
+  return row.stays.load(std::memory_order_relaxed) == 0 ||
+         stays_for(row, shm::StayReason::kRefused) || stays_for(row, shm::StayReason::kCapturing);
+}
+
+// Caller holds the row's lock.
+bool is_bound_home(Row& row) {
+  if (!stays_for(row, shm::StayReason::kCapturing)) return false;
+  if (row.beginnings != 0 || captures(row)) return true;
+  row.stays.store(0, std::memory_order_relaxed);
+  return false;
 }
 
 // What the old sets had is done. Caller holds the row's lock.
@@ -320,15 +339,17 @@ bool is_there(const Row& row, uint32_t word) {
          !row.is_leaving.load(std::memory_order_relaxed);
 }
 
-// Likewise, after having it go there.
+// Likewise, after having it go there. One that captures is nowhere but home, and is not waited for.
 bool look_after_row(Row& row, uint32_t word) {
   if (!may_go(row)) return true;
   if (is_there(row, word)) return true;
   if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
-  if (row.seen.load(std::memory_order_relaxed) != word) follow(row, word);
+  const bool is_bound = is_bound_home(row);
+  if (!is_bound && row.seen.load(std::memory_order_relaxed) != word) follow(row, word);
   const InContext home(row.context);
   look_at_leaving(row);
-  const bool now_there = is_there(row, word);
+  const bool now_there =
+      is_bound ? !row.is_leaving.load(std::memory_order_relaxed) : is_there(row, word);
   row.lock.unlock();
   return now_there;
 }
@@ -345,20 +366,31 @@ void empty(Row& row) {
   row.handle.store(kGone, std::memory_order_release);
 }
 
-// Unless it was destroyed meanwhile.
-void send_home(Row& row, uint64_t handle, shm::StayReason* for_good) {
+// Caller holds the row's lock.
+void go_home(Row& row) {
+  if (row.set != kWhole && !captures(row)) go(row, shm::word_of({0, 0, 1}));
+  row.seen.store(kNobody, std::memory_order_release);
+}
+
+// With the row's lock, unless it was destroyed meanwhile.
+template <class Do>
+void with_row(Row& row, uint64_t handle, Do what) {
   row.lock.lock();
-  if (row.handle.load(std::memory_order_relaxed) == handle) {
-    if (row.set != kWhole && !captures(row)) go(row, shm::word_of({0, 0, 1}));
-    row.seen.store(kNobody, std::memory_order_release);
-    if (for_good) row.stays.store(staying(*for_good), std::memory_order_relaxed);
-  }
+  if (row.handle.load(std::memory_order_relaxed) == handle) what();
   row.lock.unlock();
 }
 
-void note_default(uint64_t stream) {
-  std::atomic<bool>& used = g_default_used[stream == kPerThreadStream];
-  if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
+// The row of a stream that may be told a set. Null: it has none, and never will.
+Row* row_of(CUstream handle) {
+  const auto number = reinterpret_cast<uint64_t>(handle);
+  if (!is_on() || is_default_stream(number)) return nullptr;
+  Row* row = find(number);
+  return row ? row : add(handle);
+}
+
+// Many say it, few write it.
+void note(std::atomic<bool>& what) {
+  if (!what.load(std::memory_order_relaxed)) what.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -385,7 +417,7 @@ void Stream::enter(How how, bool per_thread) {
 __attribute__((noinline)) void Stream::enter_slowly(How how, bool per_thread) {
   const uint64_t handle = normalise(handle_, per_thread);
   if (is_default_stream(handle)) {
-    if (how == How::kFollow) note_default(handle);
+    if (how == How::kFollow) note(g_default_used[handle == kPerThreadStream]);
     return;
   }
   Row* row = find(handle);
@@ -396,7 +428,7 @@ __attribute__((noinline)) void Stream::enter_slowly(How how, bool per_thread) {
   if (__builtin_expect(row->handle.load(std::memory_order_relaxed) != handle, 0))
     return row->lock.unlock();  // destroyed meanwhile
   row_ = row;
-  if (how == How::kFollow) {
+  if (how == How::kFollow && !is_bound_home(*row)) {
     const uint32_t word = told();
     if (__builtin_expect(word != row->seen.load(std::memory_order_relaxed), 0)) follow(*row, word);
   }
@@ -444,12 +476,17 @@ bool look_after(Channel& channel) {
   shown->following.store(following, std::memory_order_relaxed);
   for (uint32_t i = 0; i < shm::kStayReasonCount; ++i)
     shown->staying[i].store(counts[i], std::memory_order_relaxed);
+  shown->graphs.store(g_runs_graphs.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shown->switches.store(g_switches.load(std::memory_order_relaxed), std::memory_order_relaxed);
   if (are_all_there && shown->in.load(std::memory_order_relaxed) != word) {
     shown->in.store(word, std::memory_order_release);
     ring_doorbell(channel);
   }
   return !are_all_there;
+}
+
+void note_graph() {
+  if (is_on()) note(g_runs_graphs);
 }
 
 void copy_settings(CUstream handle) {
@@ -463,10 +500,27 @@ void copy_settings(CUstream handle) {
 }
 
 void keep_home(CUstream handle, shm::StayReason reason) {
-  if (!is_on() || is_default_stream(reinterpret_cast<uint64_t>(handle))) return;
-  Row* row = find(reinterpret_cast<uint64_t>(handle));
-  if (!row) row = add(handle);
-  if (row && may_go(*row)) send_home(*row, reinterpret_cast<uint64_t>(handle), &reason);
+  Row* row = row_of(handle);
+  if (!row || !may_go(*row)) return;
+  with_row(*row, reinterpret_cast<uint64_t>(handle), [&] {
+    go_home(*row);
+    row->stays.store(staying(reason), std::memory_order_relaxed);
+  });
+}
+
+AtHome::AtHome(CUstream handle) : handle_(reinterpret_cast<uint64_t>(handle)) {
+  Row* row = row_of(handle);
+  if (!row || !may_go(*row)) return;
+  with_row(*row, handle_, [&] {
+    row_ = row;
+    ++row->beginnings;
+    go_home(*row);
+    row->stays.store(staying(shm::StayReason::kCapturing), std::memory_order_relaxed);
+  });
+}
+
+AtHome::~AtHome() {
+  if (row_) with_row(*row_, handle_, [&] { --row_->beginnings; });
 }
 
 Ending::Ending(CUstream handle) : handle_(handle) {
@@ -497,12 +551,16 @@ void note_retained(CUdevice device) {
     g_retained[device].fetch_add(1, std::memory_order_relaxed);
 }
 
-void before_release(CUdevice device, bool is_reset) {
-  if (device < 0 || static_cast<uint32_t>(device) >= kDevices) return;
-  const bool is_last = g_retained[device].load(std::memory_order_relaxed) <= 1;
-  if (!is_on() || !g_primary || device != g_device || !(is_reset || is_last)) return;
+bool is_last_hold(CUdevice device) {
+  return device < 0 || static_cast<uint32_t>(device) >= kDevices ||
+         g_retained[device].load(std::memory_order_relaxed) <= 1;
+}
+
+void before_release(CUdevice device, bool may_destroy) {
+  if (!is_on() || !g_primary || device != g_device || !may_destroy) return;
   each_row([](Row& row) {
-    if (may_go(row)) send_home(row, row.handle.load(std::memory_order_relaxed), nullptr);
+    if (may_go(row))
+      with_row(row, row.handle.load(std::memory_order_relaxed), [&] { go_home(row); });
   });
   const HoldsMutex held(&g_mutex);
   for (int set = 0; set < kSets; ++set) {
@@ -537,6 +595,7 @@ void start_afresh() {
   g_told.store(nullptr, std::memory_order_relaxed);
   g_switches.store(0, std::memory_order_relaxed);
   g_rowless.store(0, std::memory_order_relaxed);
+  g_runs_graphs.store(false, std::memory_order_relaxed);
   for (std::atomic<bool>& used : g_default_used) used.store(false, std::memory_order_relaxed);
   g_primary = nullptr;
   forget_sets();

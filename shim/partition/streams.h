@@ -8,9 +8,10 @@
 // 2. A stream goes between two submissions, be it that the next one finds another word, be it that the
 //    helper does: an event behind all that the old stream has is awaited by the new one first. Work in
 //    flight is not touched, and nothing that comes later runs outside of the set, or too early.
-// 3. One that captures, or joins a capture, is on the whole device from then on: what it captures would
-//    stay in the context of its set for ever ("Graph Management": a node keeps the context it was made
-//    in). One that the driver refuses to move stays where it is until it is told another set.
+// 3. One that captures, or joins a capture, is on the whole device meanwhile: what it captures would stay
+//    in the context of its set for ever (a node keeps the context it was made in, whatever stream its
+//    graph is launched into: "CUDA Programming Guide", 4.6.5), which others may have by then, or nobody.
+//    One that the driver refuses to move stays where it is until it is told another set.
 // 4. A call that adds to a stream has it to itself meanwhile. One that waits or asks does not: what it is
 //    about is there before it begins. Most are by the one thread that adds to the stream, and cost no
 //    locked operation; so the helper looks at a row without its lock, and takes that only to do something.
@@ -90,8 +91,25 @@ bool look_after(Channel& channel);
 // What the job sets of its stream, each of the driver's gets as well.
 void copy_settings(CUstream handle);
 
+// A graph is launched: its nodes are in the contexts that they were made in, which is never a set.
+void note_graph();
+
 // The stream takes part in something that cannot go along: it is and stays on the whole device.
 void keep_home(CUstream handle, shm::StayReason reason);
+
+// From before a call that may have a stream capture until it has answered: the stream is on the whole
+// device, and as long as it captures.
+class AtHome {
+ public:
+  explicit AtHome(CUstream handle);
+  ~AtHome();
+  AtHome(const AtHome&) = delete;
+  AtHome& operator=(const AtHome&) = delete;
+
+ private:
+  uint64_t handle_;
+  Row* row_ = nullptr;
+};
 
 // From before the driver destroys a stream, whose handle may be another one's at once, until it has
 // answered: then those behind the handle are destroyed, too, or all is as before.
@@ -112,7 +130,8 @@ void forget_context(CUcontext context);
 // A green context holds its primary one. Before the job lets go of that for the last time, or resets it,
 // all streams go home and no green context is left.
 void note_retained(CUdevice device);
-void before_release(CUdevice device, bool is_reset);
+[[nodiscard]] bool is_last_hold(CUdevice device);  // or it is not known who has others
+void before_release(CUdevice device, bool may_destroy);
 void after_release(CUdevice device, bool is_gone);
 
 void start_afresh();  // in a forked child, which has no context

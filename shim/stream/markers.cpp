@@ -2,14 +2,17 @@
 
 #include <cstddef>
 
+#include "berths.h"
 #include "driver.h"
+#include "session.h"
 #include "slots.h"
 #include "streams.h"
 
 namespace tandem::shim {
 namespace {
 
-constexpr uint32_t kNotTried = 0, kTrying = 1, kRegistered = 2, kFailed = 3;
+// No longer: what they are behind may wait for something that the program does next.
+constexpr uint64_t kPassNs = 1'000'000'000, kPassSleepNs = 50'000;
 constexpr size_t kSlotPagesBytes = shm::kSlotCount * sizeof(shm::Slot);
 
 // Only the slot pages: the rings need not be pinned.
@@ -19,12 +22,19 @@ bool register_pages(Channel& channel) {
   if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return false;
   const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   const CUresult result = g_driver.cuMemHostRegister_v2(channel.slots, kSlotPagesBytes, flags);
-  // Already: by a green context that is gone, whose registrations are those of its primary context.
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
+  // Already: by a green context that is gone, whose registrations are those of its primary context. Or it
+  // is what was mapped here before, which is not what the daemon looks at now.
+  const bool already = result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
+                       channel.was_registered.load(std::memory_order_relaxed);
+  if (result != CUDA_SUCCESS && !already) return false;
   CUdeviceptr base = 0;
   if (g_driver.cuMemHostGetDevicePointer_v2(&base, channel.slots, 0) != CUDA_SUCCESS) return false;
+  CUdevice device = -1;
+  if (g_driver.cuCtxGetDevice) g_driver.cuCtxGetDevice(&device);
+  channel.registered_on.store(device, std::memory_order_relaxed);
   channel.registered_base.store(base, std::memory_order_relaxed);
   channel.registered_in.store(reinterpret_cast<uint64_t>(context), std::memory_order_relaxed);
+  channel.was_registered.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -38,6 +48,55 @@ bool have_pages(Channel& channel) {
   return state == kRegistered;
 }
 
+bool is_of(uint64_t its_context, uint32_t its_device, uint64_t context, int device) {
+  return device < 0 ? its_context == context : its_device == static_cast<uint32_t>(device);
+}
+
+// This channel and those before it, as far as their pages are registered there.
+template <class Do>
+void each_registered_in(Channel& channel, uint64_t context, int device, Do act) {
+  const auto if_there = [&](Channel& own) {
+    const uint64_t in = own.registered_in.load(std::memory_order_relaxed);
+    const int on = own.registered_on.load(std::memory_order_relaxed);
+    if (in != 0 && is_of(in, static_cast<uint32_t>(on), context, device)) act(own);
+  };
+  if_there(channel);
+  berths::each_channel([&](Channel& other) {
+    if (&other != &channel) if_there(other);
+  });
+}
+
+// Has the slot decide anew where its markers went by the registration. False: they did not, or somebody
+// does not let go of it.
+bool undecide(StreamSlot& slot) {
+  if (!own_soon(slot)) return false;
+  const bool undecided = slot.mark_by == MarkBy::kMemoryOperation;
+  if (undecided) slot.mark_by = MarkBy::kUndecided;
+  disown(slot);
+  return undecided;
+}
+
+// Those of streams that stay, for a second at most.
+void let_pass(Channel& channel, uint64_t context, int device) {
+  bool passing[shm::kSlotCount] = {};
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    StreamSlot& slot = channel.streams[i];
+    const bool doomed = is_of(slot.context.load(std::memory_order_relaxed),
+                              slot.device.load(std::memory_order_relaxed), context, device);
+    passing[i] = !doomed && undecide(slot);
+  }
+  const uint64_t give_up_ns = g_clock.now_ns() + kPassNs;
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    const shm::Slot& slot = channel.slots[i];
+    while (passing[i] && slot.done.load(std::memory_order_acquire) <
+                             slot.issued.load(std::memory_order_relaxed)) {
+      const uint64_t now_ns = g_clock.now_ns();
+      if (now_ns > give_up_ns) return;
+      g_clock.sleep_until_ns(now_ns + kPassSleepNs);
+    }
+  }
+}
+
 bool device_takes_memory_operations(uint32_t device) {
   int yes = 0;
   return g_driver.cuDeviceGetAttribute && g_driver.cuStreamWriteValue64_v2 &&
@@ -49,7 +108,8 @@ bool device_takes_memory_operations(uint32_t device) {
 void decide(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   const uint32_t device = slot.device.load(std::memory_order_relaxed);
-  if (device_takes_memory_operations(device) && have_pages(channel)) {
+  if (!g_settings.mark_by_events && device_takes_memory_operations(device) &&
+      have_pages(channel)) {
     slot.done_address = channel.registered_base.load(std::memory_order_relaxed) +
                         index * sizeof(shm::Slot) + offsetof(shm::Slot, done);
     slot.mark_by = MarkBy::kMemoryOperation;
@@ -58,7 +118,18 @@ void decide(Channel& channel, uint32_t index) {
   }
 }
 
-bool put_event(StreamSlot& slot, CUstream stream, uint64_t value) {
+// There is no such stream: it went without our seeing it.
+bool is_gone(CUresult result) {
+  return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+// Whether the pages are still those of that attachment: the driver may have kept us for long.
+bool is_still(const Channel& channel, uint32_t attachment) {
+  return channel.attachment.load(std::memory_order_relaxed) == attachment;
+}
+
+bool put_event(const Channel& channel, StreamSlot& slot, CUstream stream, uint64_t value) {
+  const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < kPendingEvents; ++i) {
     if (slot.event_value[i]) continue;
     if (!slot.events[i] &&
@@ -67,6 +138,7 @@ bool put_event(StreamSlot& slot, CUstream stream, uint64_t value) {
       return false;
     }
     if (g_driver.cuEventRecord(slot.events[i], stream) != CUDA_SUCCESS) return false;
+    if (!is_still(channel, attachment)) return false;
     slot.event_value[i] = value;
     return true;
   }
@@ -76,20 +148,23 @@ bool put_event(StreamSlot& slot, CUstream stream, uint64_t value) {
 }  // namespace
 
 bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
+  if (channel.gate.lost()) return false;
   StreamSlot& slot = channel.streams[index];
   if (slot.mark_by == MarkBy::kUndecided) decide(channel, index);
   const partition::Stream held(as_stream(slot.stream.load(std::memory_order_relaxed)),
                                partition::How::kHoldIfFree);
   if (!held.is_free()) return false;  // whoever adds to it may be inside the driver for long
   const CUstream stream = held.real();
+  const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
   if (slot.mark_by == MarkBy::kMemoryOperation) {
-    if (g_driver.cuStreamWriteValue64_v2(stream, slot.done_address, value,
-                                         CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS) {
-      return true;
-    }
+    const CUresult result = g_driver.cuStreamWriteValue64_v2(stream, slot.done_address, value,
+                                                             CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (!is_still(channel, attachment)) return false;
+    if (result == CUDA_SUCCESS) return true;
+    if (is_gone(result)) return retire(channel, index), false;
     slot.mark_by = MarkBy::kEvent;
   }
-  return put_event(slot, stream, value);
+  return put_event(channel, slot, stream, value);
 }
 
 bool poll_events(Channel& channel, uint32_t index) {
@@ -110,6 +185,15 @@ bool poll_events(Channel& channel, uint32_t index) {
   return outstanding;
 }
 
+void reuse_events(StreamSlot& slot, bool same_context) {
+  for (uint32_t i = 0; i < kPendingEvents; ++i) {
+    if (slot.events[i] && !same_context && g_driver.cuEventDestroy_v2)
+      g_driver.cuEventDestroy_v2(slot.events[i]);
+    if (!same_context) slot.events[i] = nullptr;
+    slot.event_value[i] = 0;
+  }
+}
+
 void forget_events(StreamSlot& slot) {
   for (uint32_t i = 0; i < kPendingEvents; ++i) {
     slot.events[i] = nullptr;
@@ -117,16 +201,29 @@ void forget_events(StreamSlot& slot) {
   }
 }
 
-void forget_registration(Channel& channel, uint64_t context) {
-  if (channel.registered_in.load(std::memory_order_relaxed) != context) return;
-  channel.registered_in.store(0, std::memory_order_relaxed);
-  channel.registered.store(kNotTried, std::memory_order_release);
-  for (uint32_t i = 0; i < slot_end(channel); ++i) {
-    StreamSlot& slot = channel.streams[i];
-    if (!own_soon(slot)) continue;
-    if (slot.mark_by == MarkBy::kMemoryOperation) slot.mark_by = MarkBy::kUndecided;
-    disown(slot);
-  }
+void let_markers_pass(Channel& channel, uint64_t context, int device) {
+  each_registered_in(channel, context, device, [&](Channel& own) {
+    uint32_t state = kRegistered;  // streams that decide now do with events
+    if (!own.registered.compare_exchange_strong(state, kSuspended, std::memory_order_acq_rel)) return;
+    let_pass(own, context, device);
+  });
+}
+
+void go_on_marking(Channel& channel, uint64_t context, int device) {
+  each_registered_in(channel, context, device, [](Channel& own) {
+    uint32_t state = kSuspended;
+    own.registered.compare_exchange_strong(state, kRegistered, std::memory_order_release);
+  });
+}
+
+void forget_registration(Channel& channel, uint64_t context, int device) {
+  each_registered_in(channel, context, device, [&](Channel& own) {
+    own.registered_in.store(0, std::memory_order_relaxed);
+    own.registered_on.store(-1, std::memory_order_relaxed);
+    own.registered.store(kNotTried, std::memory_order_release);  // it can be registered anew
+    if (&own != &channel) return;
+    for (uint32_t i = 0; i < slot_end(own); ++i) undecide(own.streams[i]);
+  });
 }
 
 }  // namespace tandem::shim

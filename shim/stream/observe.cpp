@@ -32,12 +32,6 @@ shm::Record blank(shm::RecordKind kind) {
   return record;
 }
 
-uint64_t current_context() {
-  CUcontext context = nullptr;
-  if (g_driver.cuCtxGetCurrent) g_driver.cuCtxGetCurrent(&context);
-  return reinterpret_cast<uint64_t>(context);
-}
-
 // Says which stream the record is of.
 void set_stream(Channel& channel, uint64_t stream, shm::Record* record) {
   record->stream = stream;
@@ -109,6 +103,10 @@ void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint6
   shm::Record record = blank(kind);
   record.object = object;
   set_stream(channel, stream, &record);
+  if (kind != shm::RecordKind::kEventRecord && record.slot != kNoSlot) {
+    channel.streams[record.slot].last_wait_ns.store(g_clock.ns(record.ticks),
+                                                    std::memory_order_relaxed);
+  }
   write_record(channel, record);
 }
 
@@ -150,10 +148,11 @@ void retire_stream(CUstream stream) {
   for (uint32_t i = 0; i < slot_end(*channel); ++i) {
     StreamSlot& slot = channel->streams[i];
     if (slot.stream.load(std::memory_order_acquire) != handle) continue;
-    if (!own_soon(slot)) continue;
-    if (!channel->observe) close_owned_segment(*channel, i);  // its work outlives the stream
+    const bool owned = own_to_end(slot);
+    if (owned && !channel->observe) close_owned_segment(*channel, i);  // its work outlives the stream
     retire(*channel, i);
-    disown(slot);
+    slot.ending.store(false, std::memory_order_relaxed);
+    if (owned) disown(slot);
   }
 }
 
@@ -167,6 +166,7 @@ void settle(Channel& channel, const OpenSnapshot& snapshot) {
 }
 
 void condemn(Channel& channel, uint64_t context, int device, Condemned* condemned) {
+  condemned->timings = hold_timings(context, device);
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
     StreamSlot& slot = channel.streams[i];
     const uint64_t its_context = slot.context.load(std::memory_order_relaxed);
@@ -174,15 +174,17 @@ void condemn(Channel& channel, uint64_t context, int device, Condemned* condemne
                                    : slot.device.load(std::memory_order_relaxed) ==
                                          static_cast<uint32_t>(device);
     if (!doomed || slot.stream.load(std::memory_order_acquire) == kNoStream) continue;
-    forget_timings(its_context);
-    condemned->owned[i] = own_soon(slot);
+    condemned->owned[i] = own_to_end(slot);
+    condemned->doomed[i] = true;
   }
+  condemned->context = context, condemned->device = device;
+  let_markers_pass(channel, context, device);
 }
 
 void bury(Channel& channel, const Condemned& condemned, bool is_gone) {
-  uint64_t context = 0;
+  let_timings_go(condemned.timings, is_gone);
   for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
-    if (!condemned.owned[i]) continue;
+    if (!condemned.doomed[i]) continue;
     StreamSlot& slot = channel.streams[i];
     if (is_gone) {
       shm::Slot& shared = channel.slots[i];
@@ -191,15 +193,18 @@ void bury(Channel& channel, const Condemned& condemned, bool is_gone) {
       shared.done.store(std::max(shared.done.load(std::memory_order_relaxed),
                                  shared.issued.load(std::memory_order_relaxed)),
                         std::memory_order_release);
-      forget_events(slot);
-      context = slot.context.load(std::memory_order_relaxed);
+      if (condemned.owned[i]) forget_events(slot);
+      const uint64_t context = slot.context.load(std::memory_order_relaxed);
       note_context_destroyed(context);
       forget_context_number(context);
       retire(channel, i);
+    } else {
+      slot.ending.store(false, std::memory_order_relaxed);
     }
-    disown(slot);
+    if (condemned.owned[i]) disown(slot);
   }
-  if (is_gone && context) forget_registration(channel, context);
+  if (is_gone) forget_registration(channel, condemned.context, condemned.device);
+  else go_on_marking(channel, condemned.context, condemned.device);
 }
 
 bool primary_is_active(CUdevice device) {

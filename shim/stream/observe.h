@@ -11,6 +11,7 @@
 #include "session.h"
 #include "shm_layout.h"
 #include "slots.h"
+#include "timing.h"
 
 namespace tandem::shim {
 
@@ -107,10 +108,14 @@ CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real re
   return result;
 }
 
-// The slots of a context, or of a device's contexts, while it is being destroyed: owned before, so
-// that the helper is out of them, and retired after.
+// The slots and timings of a context, or of a device's contexts, while it is being destroyed: owned
+// before, so that the helper is out of them, and retired after.
 struct Condemned {
+  bool doomed[shm::kSlotCount] = {};
   bool owned[shm::kSlotCount] = {};
+  uint64_t context = 0;
+  int device = -1;  // or all contexts of it
+  HeldTimings timings;
 };
 void condemn(Channel& channel, uint64_t context, int device, Condemned* condemned);
 void bury(Channel& channel, const Condemned& condemned, bool is_gone);
@@ -128,15 +133,18 @@ CUresult destroying_context(CUcontext context, Real real) {
 }
 
 // cuDevicePrimaryCtxReset and Release. Contexts of that device made by hand lose their slots too and
-// get new ones at their next submission.
+// get new ones at their next submission. Not `may_destroy`: as far as we know others hold it. Libraries let it
+// go so around each of their operations, which is to cost nothing.
 template <class Real>
-CUresult destroying_primary(CUdevice device, Real real) {
+CUresult destroying_primary(CUdevice device, bool may_destroy, Real real) {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (!channel) return real();
   Condemned condemned;
-  condemn(*channel, 0, device, &condemned);
+  if (may_destroy) condemn(*channel, 0, device, &condemned);
   const CUresult result = real();
-  bury(*channel, condemned, result == CUDA_SUCCESS && !primary_is_active(device));
+  const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(device);
+  if (is_gone && !may_destroy) condemn(*channel, 0, device, &condemned);  // late, but not never
+  bury(*channel, condemned, is_gone);
   return result;
 }
 

@@ -13,11 +13,26 @@
 namespace tandem::shim {
 namespace {
 
-bool may_mark(const StreamSlot& slot, uint64_t stream) {
+bool is_unfinished(const shm::Slot& slot) {
+  return slot.open.load(std::memory_order_acquire) != 0 ||
+         slot.issued.load(std::memory_order_acquire) > slot.done.load(std::memory_order_acquire);
+}
+
+bool may_mark(const Channel& channel, uint32_t index) {
+  const StreamSlot& slot = channel.streams[index];
+  const uint64_t stream = slot.stream.load(std::memory_order_acquire);
   if (stream >= kStreamRetired) return false;
   // This handle means another stream on every other thread.
   if (stream == kPerThreadStream && slot.thread.load(std::memory_order_relaxed) != thread_id())
     return false;
+  // A default stream's handle means another stream in another context, and of other streams the driver
+  // may refuse a marker: they are left to the helper, which makes their context current. Not so those
+  // of green contexts, into which work may be put from the primary one.
+  if (!slot.green.load(std::memory_order_relaxed) &&
+      slot.context.load(std::memory_order_relaxed) != current_context()) {
+    return false;
+  }
+  if (stream == kLegacyStream && others_went_on(channel, index)) return false;
   if (!any_capture() || planted(Fault::kMarkInCapture)) return true;
   return stream != kLegacyStream && !is_capturing(as_stream(stream));
 }
@@ -68,17 +83,47 @@ void mark(Channel& channel, uint32_t index) {
 
 }  // namespace
 
+bool others_went_on(const Channel& channel, uint32_t index) {
+  const uint64_t last = channel.slots[index].last_submit_ns.load(std::memory_order_relaxed);
+  const uint64_t context = channel.streams[index].context.load(std::memory_order_relaxed);
+  if (channel.has_unslotted.load(std::memory_order_relaxed)) return true;  // nothing is known of those
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    const StreamSlot& other = channel.streams[i];
+    if (i == index || !is_live(other) || !other.blocking.load(std::memory_order_relaxed) ||
+        other.context.load(std::memory_order_relaxed) != context) {
+      continue;
+    }
+    // Whether a wait is over is not known.
+    if (other.last_wait_ns.load(std::memory_order_relaxed) >= last) return true;
+    const shm::Slot& slot = channel.slots[i];
+    if (is_unfinished(slot) && slot.last_submit_ns.load(std::memory_order_relaxed) >= last)
+      return true;
+  }
+  return false;
+}
+
+void settle_if_done(Channel& channel, uint32_t index) {
+  StreamSlot& slot = channel.streams[index];
+  if (!g_driver.cuStreamQuery || !try_own(slot)) return;
+  const uint64_t open = channel.slots[index].open.load(std::memory_order_acquire);
+  const uint64_t stream = slot.stream.load(std::memory_order_relaxed);
+  if (stream < kStreamRetired && !slot.ending.load(std::memory_order_relaxed) && !any_capture() &&
+      g_driver.cuStreamQuery(as_stream(stream)) == CUDA_SUCCESS) {
+    channel.slots[index].open.fetch_sub(open, std::memory_order_release);
+  }
+  disown(slot);
+}
+
 void close_segment(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   if (channel.slots[index].open.load(std::memory_order_relaxed) == 0) return;
   if (!try_own(slot)) return;
-  close_owned_segment(channel, index);
+  if (!slot.ending.load(std::memory_order_relaxed)) close_owned_segment(channel, index);
   disown(slot);
 }
 
 void close_owned_segment(Channel& channel, uint32_t index) {
-  const StreamSlot& slot = channel.streams[index];
-  if (may_mark(slot, slot.stream.load(std::memory_order_acquire))) mark(channel, index);
+  if (may_mark(channel, index)) mark(channel, index);
 }
 
 void close_open_segments(Channel& channel) {
@@ -107,10 +152,7 @@ void settle_context(Channel& channel, uint64_t context, const uint64_t* open_bef
 bool all_idle(const Channel& channel) {
   const uint32_t end = slot_end(channel);
   for (uint32_t i = 0; i < end; ++i) {
-    const shm::Slot& slot = channel.slots[i];
-    if (slot.open.load(std::memory_order_acquire)) return false;
-    if (slot.issued.load(std::memory_order_acquire) > slot.done.load(std::memory_order_acquire))
-      return false;
+    if (is_unfinished(channel.slots[i])) return false;
   }
   return true;
 }

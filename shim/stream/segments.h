@@ -35,6 +35,15 @@ void close_segment(Channel& channel, uint32_t index);
 // The same for a caller that owns the slot.
 void close_owned_segment(Channel& channel, uint32_t index);
 
+// A marker in the legacy stream waits for every blocking stream of its context, and holds them all
+// back. So it is right only behind the stream's own work: later, while another that has gone on is at
+// it still, it would order what the program left unordered, up to a deadlock.
+bool others_went_on(const Channel& channel, uint32_t index);
+
+// In place of a marker that is not allowed: asks the driver whether all of the stream has ended. Its
+// context is current. For the helper: to ask is forbidden to most while something captures.
+void settle_if_done(Channel& channel, uint32_t index);
+
 // Before the caller blocks or asks: what is open everywhere, so that its completion will be seen.
 void close_open_segments(Channel& channel);
 

@@ -14,13 +14,11 @@
 namespace tandem::shim {
 namespace {
 
-constexpr uint64_t kOwnSoonNs = 10'000'000;
-
-uint64_t current_context() {
-  CUcontext context = nullptr;
-  if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
-  return reinterpret_cast<uint64_t>(context);
-}
+// The owner may be inside the driver with the stream, where a full queue holds it until the GPU gets
+// on. What comes after would wait there as well.
+constexpr uint64_t kOwnSoonNs = 1'000'000'000;
+constexpr uint32_t kSpins = 200;
+constexpr uint64_t kSleepNs = 20'000;
 
 bool fits(const StreamSlot& slot, uint64_t stream, uint64_t context) {
   if (slot.stream.load(std::memory_order_acquire) != stream) return false;
@@ -43,16 +41,15 @@ uint32_t find(const Channel& channel, uint64_t stream, uint64_t context) {
   return kNoSlot;
 }
 
-// Takes a slot that is free, or retired with nothing left to finish.
+// Takes a slot that is free, or retired with nothing left to finish; it is owned.
 uint32_t take(Channel& channel) {
   for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
     StreamSlot& slot = channel.streams[i];
     uint64_t held = slot.stream.load(std::memory_order_acquire);
     const bool free = held == kNoStream || (held == kStreamRetired && is_finished(channel.slots[i]));
-    if (free && slot.stream.compare_exchange_strong(held, kStreamMaking,
-                                                    std::memory_order_acquire)) {
-      return i;
-    }
+    if (!free || !try_own(slot)) continue;  // owned: somebody is still inside the driver with the last one
+    if (slot.stream.compare_exchange_strong(held, kStreamMaking, std::memory_order_acquire)) return i;
+    disown(slot);
   }
   return kNoSlot;
 }
@@ -116,19 +113,26 @@ uint32_t make(Channel& channel, uint64_t stream, uint64_t context) {
   const RelaxedCapture relaxed;
   if (is_none(stream)) return kNoSlot;
   const uint32_t index = take(channel);
-  if (index == kNoSlot) return kNoSlot;
+  if (index == kNoSlot) {
+    channel.has_unslotted.store(true, std::memory_order_relaxed);
+    return kNoSlot;
+  }
   if (stream == kPerThreadStream) watch_thread_end();
   StreamSlot& slot = channel.streams[index];
+  const uint64_t previous_context = slot.context.load(std::memory_order_relaxed);
   describe(channel, slot, stream, context);
+  slot.last_wait_ns.store(0, std::memory_order_relaxed);
   slot.mark_by = MarkBy::kUndecided;
-  forget_events(slot);
+  reuse_events(slot, slot.context.load(std::memory_order_relaxed) == previous_context);
   shm::Slot& shared = channel.slots[index];
   shared.stream.store(stream, std::memory_order_relaxed);
   shared.generation.fetch_add(1, std::memory_order_relaxed);
   shared.open.store(0, std::memory_order_relaxed);
   shared.open_est_ns.store(0, std::memory_order_relaxed);
   shared.state.store(static_cast<uint32_t>(shm::SlotState::kLive), std::memory_order_release);
+  slot.ending.store(false, std::memory_order_relaxed);
   slot.stream.store(stream, std::memory_order_release);  // pairs with the acquire in fits()
+  disown(slot);
   raise_end(channel, index + 1);
   return index;
 }
@@ -140,6 +144,12 @@ uint32_t find_or_make(Channel& channel, uint64_t stream, uint64_t context) {
 
 }  // namespace
 
+uint64_t current_context() {
+  CUcontext context = nullptr;
+  if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
+  return reinterpret_cast<uint64_t>(context);
+}
+
 uint32_t slot_end(const Channel& channel) {
   return channel.gate.slot_end.load(std::memory_order_acquire);
 }
@@ -150,15 +160,16 @@ bool is_live(const StreamSlot& slot) {
 
 uint32_t look_up_slot(Channel& channel, uint64_t stream) {
   ThreadState& thread = g_thread;
+  const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
   const uint64_t context = is_default_stream(stream) ? current_context() : 0;
-  if (thread.channel == &channel && thread.stream == stream && thread.context == context &&
+  if (thread.attachment == attachment && thread.stream == stream && thread.context == context &&
       thread.slot != kNoSlot &&
       channel.streams[thread.slot].stream.load(std::memory_order_acquire) == stream) {
     return thread.slot;
   }
   if (is_default_stream(stream) && !context) return kNoSlot;
   const uint32_t index = find_or_make(channel, stream, context);
-  thread.channel = &channel;
+  thread.attachment = attachment;
   thread.stream = stream;
   thread.context = context;
   thread.slot = index;
@@ -181,12 +192,19 @@ void disown(StreamSlot& slot) { slot.busy.store(false, std::memory_order_release
 
 bool own_soon(StreamSlot& slot) {
   if (try_own(slot)) return true;  // nearly always
-  const uint64_t start = monotonic_ns();
-  while (!try_own(slot)) {
-    if (monotonic_ns() - start > kOwnSoonNs) return false;
-    cpu_pause();
+  const uint64_t give_up_ns = g_clock.now_ns() + kOwnSoonNs;
+  for (uint32_t spins = 0; !try_own(slot); ++spins) {
+    const uint64_t now_ns = g_clock.now_ns();
+    if (now_ns > give_up_ns) return false;
+    if (spins < kSpins) cpu_pause();
+    else g_clock.sleep_until_ns(now_ns + kSleepNs);
   }
   return true;
+}
+
+bool own_to_end(StreamSlot& slot) {
+  slot.ending.store(true, std::memory_order_relaxed);
+  return own_soon(slot);
 }
 
 OwnedStream::OwnedStream(Channel* channel, uint64_t stream) : channel_(channel) {
@@ -203,6 +221,22 @@ OwnedStream::OwnedStream(Channel* channel, uint64_t stream) : channel_(channel) 
 
 OwnedStream::~OwnedStream() {
   if (slot_ != kNoSlot) disown(channel_->streams[slot_]);
+}
+
+OwnedLegacyStreams::OwnedLegacyStreams(Channel* channel, uint32_t owned) : channel_(channel) {
+  if (!channel) return;
+  for (uint32_t i = 0; i < slot_end(*channel); ++i) {
+    StreamSlot& slot = channel->streams[i];
+    if (i != owned && slot.stream.load(std::memory_order_acquire) == kLegacyStream)
+      owned_[i] = own_soon(slot);
+  }
+}
+
+OwnedLegacyStreams::~OwnedLegacyStreams() {
+  if (!channel_) return;
+  for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
+    if (owned_[i]) disown(channel_->streams[i]);
+  }
 }
 
 void retire(Channel& channel, uint32_t index) {

@@ -23,6 +23,9 @@ inline uint64_t normalise(CUstream stream, bool per_thread) {
 inline bool is_default_stream(uint64_t stream) { return stream <= kPerThreadStream; }
 inline CUstream as_stream(uint64_t stream) { return reinterpret_cast<CUstream>(stream); }
 
+// The calling thread's, 0 for none.
+uint64_t current_context();
+
 // The calling thread's slot for `stream` (normalised); kNoSlot when all are taken, when there is no
 // context, or when another thread is making one right now.
 uint32_t look_up_slot(Channel& channel, uint64_t stream);
@@ -32,7 +35,8 @@ inline uint32_t slot_of(Channel& channel, uint64_t stream) {
   // Nearly always that of the thread's last submission. A default stream is one of the current
   // context, which has to be asked for.
   const ThreadState& thread = g_thread;
-  if (__builtin_expect(!is_default_stream(stream) && thread.channel == &channel &&
+  const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
+  if (__builtin_expect(!is_default_stream(stream) && thread.attachment == attachment &&
                            thread.stream == stream && thread.slot != kNoSlot &&
                            channel.streams[thread.slot].stream.load(std::memory_order_acquire) ==
                                stream,
@@ -45,8 +49,12 @@ inline uint32_t slot_of(Channel& channel, uint64_t stream) {
 // Tries to own the slot's private fields. The owner is short: one or two driver calls.
 bool try_own(StreamSlot& slot);
 void disown(StreamSlot& slot);
-// As try_own, but tries for up to 10 ms; for those who are about to destroy the stream.
+// As try_own, but tries for up to a second: for calls after which nobody may be inside the driver with
+// the stream.
 bool own_soon(StreamSlot& slot);
+// The same for who destroys the stream or its context: also if it comes to nothing, the helper does
+// nothing more with the stream.
+bool own_to_end(StreamSlot& slot);
 
 // Owns the slot of a stream (normalised), if it has one, as long as this lives: nobody else puts a
 // marker into the stream meanwhile. For calls after which a marker would be part of a capture.
@@ -62,6 +70,20 @@ class OwnedStream {
  private:
   Channel* channel_;
   uint32_t slot_ = kNoSlot;
+};
+
+// Owns the slots of all legacy streams but the one that the caller has. For the start of a capture: from then on whatever is put into
+// one of them, a marker too, ends the capture.
+class OwnedLegacyStreams {
+ public:
+  OwnedLegacyStreams(Channel* channel, uint32_t owned);
+  ~OwnedLegacyStreams();
+  OwnedLegacyStreams(const OwnedLegacyStreams&) = delete;
+  OwnedLegacyStreams& operator=(const OwnedLegacyStreams&) = delete;
+
+ private:
+  Channel* channel_;
+  bool owned_[shm::kSlotCount] = {};
 };
 
 // The stream is gone: its slot can be made again once its work is done. Caller owns the slot.

@@ -47,6 +47,7 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   }
   const StreamSlot& slot = channel.streams[ticket->slot];
   ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
+                                slot.device.load(std::memory_order_relaxed),
                                 as_stream(submission.stream), duration);
 }
 
@@ -161,8 +162,8 @@ Ticket prepare(Channel& channel, const Submission& submission) {
       !(planted(Fault::kSkipGate) && submission.kind == shm::RecordKind::kMemset)) {
     do {
       const Waited waited = submission.alone
-                                ? channel.gate.admit_graph(ticket.slot, thread_id())
-                                : channel.gate.admit(ticket.slot);
+                                ? channel.gate.admit_graph(ticket.slot, thread_id(), &g_thread.pass)
+                                : channel.gate.admit(ticket.slot, &g_thread.pass);
       if (waited.ns) record_wait(channel, waited);
       // Whoever had to wait for memory has to ask the gate again: others may have the GPU by then.
     } while (swap::wait_until_open());

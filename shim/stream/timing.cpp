@@ -16,6 +16,7 @@ enum class PairState : uint32_t { kFree, kTaken, kPending };
 struct TimingPair {
   std::atomic<PairState> state;
   std::atomic<uint64_t> context;  // of the events; 0 = none made yet
+  std::atomic<uint32_t> device;
   CUevent begin, end;
   Duration* duration;
   uint32_t age;  // of the duration before the launch, with which its stream may go to other SMs
@@ -23,8 +24,8 @@ struct TimingPair {
 
 namespace {
 
-constexpr uint32_t kPairs = 64;
-constexpr uint64_t kForgetNs = 10'000'000;
+constexpr uint32_t kPairs = 64;  // as many as HeldTimings has bits
+constexpr uint64_t kHoldNs = 10'000'000;
 TimingPair g_pairs[kPairs];
 
 bool take(TimingPair& pair, PairState from) {
@@ -37,13 +38,14 @@ void set(TimingPair& pair, PairState state) {
   pair.state.store(state, std::memory_order_release);
 }
 
-bool make_events(TimingPair& pair, uint64_t context) {
+bool make_events(TimingPair& pair, uint64_t context, uint32_t device) {
   if (pair.context.load(std::memory_order_relaxed) == context) return true;
   if (g_driver.cuEventCreate(&pair.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
   if (g_driver.cuEventCreate(&pair.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
     if (g_driver.cuEventDestroy_v2) g_driver.cuEventDestroy_v2(pair.begin);
     return false;
   }
+  pair.device.store(device, std::memory_order_relaxed);
   pair.context.store(context, std::memory_order_relaxed);
   return true;
 }
@@ -78,9 +80,16 @@ TimingPair* take_pair(uint64_t context) {
   return nullptr;
 }
 
+bool is_of(const TimingPair& pair, uint64_t context, int device) {
+  const uint64_t its_context = pair.context.load(std::memory_order_relaxed);
+  if (device < 0) return its_context == context;
+  return its_context != 0 &&
+         pair.device.load(std::memory_order_relaxed) == static_cast<uint32_t>(device);
+}
+
 }  // namespace
 
-TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration) {
+TimingPair* begin_timing(uint64_t context, uint32_t device, CUstream stream, Duration* duration) {
   if (context == 0 || !g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
   TimingPair* pair = take_pair(context);
   if (!pair) return nullptr;
@@ -88,7 +97,7 @@ TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration) 
   pair->duration = duration;
   pair->age = duration->age.load(std::memory_order_relaxed);
   const RelaxedCapture relaxed;
-  if (make_events(*pair, context) && record(pair->begin, stream)) return pair;
+  if (make_events(*pair, context, device) && record(pair->begin, stream)) return pair;
   set(*pair, PairState::kFree);
   return nullptr;
 }
@@ -116,16 +125,28 @@ bool collect_timings() {
   return outstanding;
 }
 
-void forget_timings(uint64_t context) {
+HeldTimings hold_timings(uint64_t context, int device) {
+  HeldTimings held;
   const uint64_t start = monotonic_ns();
-  for (TimingPair& pair : g_pairs) {
-    if (pair.context.load(std::memory_order_relaxed) != context) continue;
-    while (!take(pair, PairState::kFree) && !take(pair, PairState::kPending)) {
-      if (monotonic_ns() - start > kForgetNs) return;
+  for (uint32_t i = 0; i < kPairs; ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    while (is_of(g_pairs[i], context, device)) {
+      if (take(g_pairs[i], PairState::kFree)) held.free |= bit;
+      else if (take(g_pairs[i], PairState::kPending)) held.pending |= bit;
+      if ((held.free | held.pending) & bit || monotonic_ns() - start > kHoldNs) break;
       cpu_pause();
     }
-    pair.context.store(0, std::memory_order_relaxed);
-    set(pair, PairState::kFree);
+  }
+  return held;
+}
+
+void let_timings_go(const HeldTimings& held, bool are_gone) {
+  for (uint32_t i = 0; i < kPairs; ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    if (!((held.free | held.pending) & bit)) continue;
+    if (are_gone) g_pairs[i].context.store(0, std::memory_order_relaxed);
+    const bool goes_on = held.pending & bit && !are_gone;
+    set(g_pairs[i], goes_on ? PairState::kPending : PairState::kFree);
   }
 }
 

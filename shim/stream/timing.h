@@ -11,10 +11,10 @@ namespace tandem::shim {
 
 struct TimingPair;
 
-// Records the first event into `stream` of `context`; null when no pair is to be had now, and then the
-// duration is due again at once. The helper thread reads the result into it later, unless it has got
-// another age by then.
-TimingPair* begin_timing(uint64_t context, CUstream stream, Duration* duration);
+// Records the first event into `stream` of `context` on `device`; null when no pair is to be had now, and
+// then the duration is due again at once. The helper thread reads the result into it later, unless it has
+// got another age by then.
+TimingPair* begin_timing(uint64_t context, uint32_t device, CUstream stream, Duration* duration);
 
 // Records the second. `taken`: the driver took the launch between them.
 void end_timing(TimingPair* pair, CUstream stream, bool taken);
@@ -22,8 +22,16 @@ void end_timing(TimingPair* pair, CUstream stream, bool taken);
 // Reads what has finished; true while some pair is still outstanding. Helper thread.
 bool collect_timings();
 
-// The context is about to go: its events with it. Returns when the helper is out of them.
-void forget_timings(uint64_t context);
+// The pairs of a context, or of all contexts of a device, which may be about to go, and the events with
+// it: nobody is in them from hold_timings to let_timings_go. One bit a pair, by what it was before.
+struct HeldTimings {
+  uint64_t free = 0, pending = 0;
+};
+// `device` < 0: those of the context. Waits up to 10 ms for a thread that is inside a launch with one.
+HeldTimings hold_timings(uint64_t context, int device);
+// `are_gone`: the events are the driver's no more.
+void let_timings_go(const HeldTimings& held, bool are_gone);
+
 void forget_all_timings();
 
 }  // namespace tandem::shim

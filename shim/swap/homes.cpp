@@ -11,6 +11,7 @@
 #include "own_array.h"
 #include "runs.h"
 #include "shm_layout.h"
+#include "system_calls.h"
 
 namespace tandem::shim::swap {
 namespace {
@@ -42,7 +43,7 @@ bool is_as_long_as(int fd, uint64_t bytes) {
   struct stat about {};
   const int seals = fcntl(fd, F_GET_SEALS);
   return bytes != 0 && bytes % shm::kSwapUnit == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) &&
-         fstat(fd, &about) == 0 && static_cast<uint64_t>(about.st_size) >= bytes;
+         file_status(fd, &about) && static_cast<uint64_t>(about.st_size) >= bytes;
 }
 
 // Addresses for so much in whole units, where huge pages want to begin. A page more, that nothing can be
@@ -74,7 +75,7 @@ void* map_pool(int fd, uint64_t bytes) {
 
 File file_of(int fd) {
   struct stat about {};
-  if (fstat(fd, &about) != 0) return {};
+  if (!file_status(fd, &about)) return {};
   return {fd, about.st_dev, about.st_ino};
 }
 
@@ -170,7 +171,7 @@ bool move_pool_to_file(uint64_t number, int fd) {
     if (pool) moved = *pool;
   }
   moved.file = file_of(fd);
-  if (!moved.at || fstat(fd, &about) != 0 || static_cast<uint64_t>(about.st_size) < moved.bytes ||
+  if (!moved.at || !file_status(fd, &about) || static_cast<uint64_t>(about.st_size) < moved.bytes ||
       !unpin(moved)) {
     close(fd);
     return false;

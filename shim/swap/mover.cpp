@@ -54,7 +54,6 @@ std::atomic<uint64_t> g_pool{0};
 std::atomic<uint64_t> g_file{0};
 std::atomic<uint32_t> g_answered{kNobodys};  // the order that the daemon was last told the end of
 std::atomic<bool> g_running{false};
-std::atomic<bool> g_stopped{false};
 
 // Whether pages move already. Until then the helper may open the door again for a newer order: the GPU
 // may wait for work of a thread that the door keeps out.
@@ -79,15 +78,18 @@ class Mover {
   explicit Mover(uint32_t serial, const Order& order) : serial_(serial), order_(order) {}
 
   SwapOutcome carry_out() {
+    comes_back_ = order_.kind == Kind::kTarget && resident_bytes() <= order_.target;
+    if (is_ending() && !comes_back_) return SwapOutcome::kNotDrained;
+    if (is_shut() && !take_tables()) return SwapOutcome::kNotDrained;
+    if (comes_back_) return swapped_bytes() == 0 ? SwapOutcome::kReached : move_in();
     if (order_.kind == Kind::kToFile) return to_file();
     if (order_.kind == Kind::kGiveBack) return give_back();
-    if (resident_bytes() <= order_.target) return move_in();
     return move_out();
   }
 
  private:
   [[nodiscard]] bool is_superseded() const {
-    return g_serial.load(std::memory_order_acquire) != serial_ || g_stopped.load();
+    return g_serial.load() != serial_ || (is_ending() && !comes_back_);
   }
 
   static void pause(uint64_t ns) { g_clock.sleep_until_ns(g_clock.now_ns() + ns); }
@@ -101,6 +103,12 @@ class Mover {
     return true;
   }
 
+  // From those who were let in while nothing moved.
+  [[nodiscard]] bool take_tables() const {
+    shut();
+    return wait_for(is_empty);
+  }
+
   // A capture goes on through the door, and must not be kept from its end.
   bool drain() {
     do {
@@ -109,7 +117,8 @@ class Mover {
       g_stage.store(swapped_bytes() == 0 ? Stage::kDraining : Stage::kMoving);
       shut();
     } while (any_capture());
-    return wait_for(is_empty) && transit_.wait_for_all_work();
+    // Who gave a newer order, or ends the process, has opened the door if he came after the stage.
+    return wait_for(is_empty) && !is_superseded() && transit_.wait_for_all_work();
   }
 
   // The door may have been opened meanwhile, by the helper for a newer order.
@@ -208,9 +217,13 @@ class Mover {
       return SwapOutcome::kReached;
     }
     order_.target = shm::kNoLimit;
+    comes_back_ = true;
     move_in();
     return SwapOutcome::kFailed;
   }
+
+  // A process that ends may not need it any more, and the driver's own end must not find us inside.
+  static bool may_stay() { return is_ending() && !is_wanted(); }
 
   // Brings what the target allows. False: something did not come.
   bool bring_pieces() {
@@ -219,17 +232,30 @@ class Mover {
       Piece& each = piece(i);
       if (each.resident || each.lost) continue;
       if (resident_bytes() + each.bytes > order_.target) break;
-      good = transit_.in(&each) == CUDA_SUCCESS;
+      good = !may_stay() && transit_.in(&each) == CUDA_SUCCESS;
     }
     return transit_.settle() && good;
+  }
+
+  // False: a newer order came.
+  bool pause_outside(uint64_t ns) {
+    if (!is_ending()) {
+      pause(ns);
+      return true;
+    }
+    transit_.leave_context();  // it may be destroyed meanwhile
+    set_ajar();
+    pause(ns);
+    return take_tables();
   }
 
   // Others may hold the room for as long as they like, or make it bit by bit.
   SwapOutcome move_in() {
     uint64_t ns = kRoomLookNs;
-    for (uint64_t before = resident_bytes(); !bring_pieces() && !is_superseded();
-         before = resident_bytes()) {
-      if (transit_.is_device_lost()) {
+    while (!is_superseded()) {
+      const uint64_t before = resident_bytes();
+      if (bring_pieces() || is_superseded()) break;
+      if (!may_stay() && transit_.is_device_lost()) {
         // Every call has the device's error to return by now: nobody finds pages missing any more.
         g_stage.store(Stage::kAtRest);
         open();
@@ -239,7 +265,7 @@ class Mover {
         ns = kRoomLookNs;  // the copies took their time: there may be room by now
         continue;
       }
-      pause(ns);
+      if (!pause_outside(ns)) break;
       ns = std::min(2 * ns, kRoomSeldomNs);
     }
     open_if_all_are_back();
@@ -248,6 +274,7 @@ class Mover {
 
   uint32_t serial_;
   Order order_;
+  bool comes_back_ = false;
   Transit transit_;
 };
 
@@ -269,10 +296,11 @@ void* run(void*) {
     Order order;
     const uint32_t serial = newest(&order);
     const SwapOutcome outcome = Mover(serial, order).carry_out();
+    set_ajar();
     tell(order.number, outcome);
     g_running.store(false);
     // Whoever orders now starts the next thread, unless we are quicker.
-    if (g_serial.load() == serial || g_stopped.load() || g_running.exchange(true)) return nullptr;
+    if (g_serial.load() == serial || g_running.exchange(true)) return nullptr;
   }
 }
 
@@ -354,12 +382,12 @@ void bring_back() {
     tell(replaced, SwapOutcome::kNotDrained);
 }
 
-void stop_moving() {
-  g_stopped.store(true);
-  stop_waiting();
+void end_moving() {
+  begin_end();
+  let_in_if_draining();
   // The driver's own end must not find the mover inside.
   const uint64_t start_ns = monotonic_ns();
-  while (g_running.load() && monotonic_ns() - start_ns < kStopNs) usleep(50);
+  while (g_running.load() && !is_ajar() && monotonic_ns() - start_ns < kStopNs) usleep(50);
 }
 
 void forget_mover() {
@@ -371,7 +399,6 @@ void forget_mover() {
   if (const uint64_t file = g_file.exchange(0)) close(static_cast<int>(file));
   g_answered.store(kNobodys);
   g_running.store(false);
-  g_stopped.store(false);
   g_stage.store(Stage::kAtRest);
 }
 

@@ -31,7 +31,9 @@ void order_to_give_back(uint32_t number, uint32_t since, uint64_t pool);
 // The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, again and again.
 void bring_back();
 
-void stop_moving();
+// The process ends: nothing goes any more. What is away comes back for those who wait for it, as orders and
+// bring_back say, which it takes the helper for.
+void end_moving();
 void forget_mover();  // a forked child has none
 
 }  // namespace tandem::shim::swap

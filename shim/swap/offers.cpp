@@ -1,7 +1,6 @@
 #include "offers.h"
 
 #include <pthread.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "mutex.h"
 #include "share.h"
 #include "swappable.h"
+#include "system_calls.h"
 
 namespace tandem::shim::swap {
 namespace {
@@ -21,10 +21,6 @@ constexpr int kQuestionsARound = 16;  // whoever floods the socket keeps the hel
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // of whoever makes the socket
 std::atomic<uint64_t> g_name{0};                     // 0 = nothing was offered yet
 Descriptor g_socket;
-
-bool fill_random(void* out, size_t bytes) {
-  return getrandom(out, bytes, GRND_NONBLOCK) == static_cast<ssize_t>(bytes);
-}
 
 bool bind_socket(uint64_t name) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -45,7 +41,7 @@ bool bind_socket(uint64_t name) {
 uint64_t listen_for_openers() {
   const HoldsMutex lock(&g_lock);
   uint64_t name = g_name.load(std::memory_order_relaxed);
-  if (!name && (!fill_random(&name, sizeof(name)) || !bind_socket(name))) return 0;
+  if (!name && (!random_bytes(&name, sizeof(name)) || !bind_socket(name))) return 0;
   g_name.store(name, std::memory_order_release);
   return name;
 }
@@ -130,7 +126,7 @@ CUresult offer(CUdeviceptr address, CUipcMemHandle* out) {
   if (!range.bytes) return CUDA_ERROR_NOT_FOUND;
   const Range whole = range_of(range.base);
   Token fresh{};
-  const uint64_t name = fill_random(&fresh, sizeof(fresh)) ? listen_for_openers() : 0;
+  const uint64_t name = random_bytes(&fresh, sizeof(fresh)) ? listen_for_openers() : 0;
   const Token token = name ? pin_region(whole.base, fresh) : Token{};
   if (!token) return CUDA_ERROR_NOT_SUPPORTED;
   wake_helper();  // it looks at the socket from now on

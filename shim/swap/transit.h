@@ -38,6 +38,9 @@ class Transit {
   // Waits for all that are on their way. False: a piece is still where it was.
   bool settle();
 
+  // Nothing of its own is in any context any more.
+  void leave_context();
+
   // The context of the first piece that is missing has an error that all its calls return from now on.
   bool is_device_lost();
 
@@ -51,7 +54,6 @@ class Transit {
   };
 
   bool enter_context(uint64_t context);
-  void leave_context();
   bool make_room() { return count_ < kDepth || finish_oldest(); }
   bool finish_oldest();
   CUresult copy_out(const Piece& piece);

@@ -1,7 +1,9 @@
 #include "use.h"
 
 #include "channel.h"
+#include "driver.h"
 #include "observe.h"
+#include "regions.h"
 #include "thread_state.h"
 #include "wait.h"
 
@@ -21,71 +23,119 @@ struct alignas(64) Shard {
 };
 Shard g_shards[kShards];
 
+enum Door : uint32_t { kOpen, kShut, kAjar };
+
 // Both words are written and then the other read, by users and by the mover: seq_cst, or each could
 // miss the other's.
-std::atomic<uint32_t> g_shut{0};  // futex word
-std::atomic<bool> g_stopped{false};
+std::atomic<uint32_t> g_door{kOpen};  // futex word
+std::atomic<bool> g_ending{false};
+// Of the threads that the channel's page counts as waiting, those that wait here.
+std::atomic<uint32_t> g_at_door{0};
+std::atomic<uint32_t> g_want_pages{0};
 
 __thread uint32_t t_depth __attribute__((tls_model("initial-exec"))) = 0;
 
 std::atomic<uint32_t>& my_shard() { return g_shards[thread_id() % kShards].inside; }
 
-void pause() {
-  if (g_clock.is_virtual()) g_clock.sleep_until_ns(g_clock.now_ns() + kVirtualStepNs);
-  else futex_wait(g_shut, 1, kSliceNs);
+// It answers everybody so from then on, also those who wait for memory that it does not have any more.
+bool has_driver_ended() {
+  CUcontext context = nullptr;
+  return g_driver.cuCtxGetCurrent && g_driver.cuCtxGetCurrent(&context) == CUDA_ERROR_DEINITIALIZED;
 }
 
-void wait() {
+bool is_let_in(Needs needs) {
+  const uint32_t door = g_door.load();
+  if (door == kOpen) return true;
+  if (!g_ending.load()) return false;
+  return (door == kAjar && needs == Needs::kTables) || has_driver_ended();
+}
+
+void pause(uint32_t door) {
+  if (g_clock.is_virtual()) g_clock.sleep_until_ns(g_clock.now_ns() + kVirtualStepNs);
+  else futex_wait(g_door, door, kSliceNs);
+}
+
+void pause_until_let_in(Needs needs) {
+  for (;;) {
+    const uint32_t door = g_door.load();
+    if (is_let_in(needs)) return;
+    pause(door);
+  }
+}
+
+void wait(Needs needs) {
+  const uint32_t wants_pages = needs == Needs::kPages ? 1 : 0;
+  g_want_pages.fetch_add(wants_pages);
   Channel* channel = g_channel.load(std::memory_order_acquire);
   shm::StateWaits* waits = channel ? &channel->state->waits : nullptr;
   const uint64_t start_ns = g_clock.now_ns();
   if (waits) {
+    g_at_door.fetch_add(1);
     waits->since_ns.store(start_ns, std::memory_order_relaxed);
     waits->reason.store(static_cast<uint32_t>(shm::WaitReason::kMemory), std::memory_order_relaxed);
     waits->waiting_threads.fetch_add(1, std::memory_order_release);
     ring_doorbell(*channel);
   }
-  while (g_shut.load() && !g_stopped.load(std::memory_order_relaxed)) pause();
+  pause_until_let_in(needs);
+  g_want_pages.fetch_sub(wants_pages);
   if (!waits) return;
   const Waited waited{g_clock.now_ns() - start_ns, shm::WaitReason::kMemory};
   waits->total_ns[static_cast<uint32_t>(waited.reason)].fetch_add(waited.ns,
                                                                   std::memory_order_relaxed);
   waits->waiting_threads.fetch_sub(1, std::memory_order_release);
+  g_at_door.fetch_sub(1);
   record_wait(*channel, waited);
+}
+
+// The last of what was away has been given up: there is nothing to wait for.
+void open_if_none_is_away() {
+  uint32_t door = kAjar;
+  if (swapped_bytes() == 0 && g_door.compare_exchange_strong(door, kOpen)) futex_wake_all(g_door);
 }
 
 }  // namespace
 
-void enter() {
-  if (t_depth++ > 0) return;
-  std::atomic<uint32_t>& inside = my_shard();
-  for (;;) {
-    inside.fetch_add(1);
-    if (__builtin_expect(!g_shut.load(), 1) || g_stopped.load(std::memory_order_relaxed)) return;
-    inside.fetch_sub(1);
-    wait();
+// Inside only once it is let in: a signal handler that ends the process may come while it waits.
+void enter(Needs needs) {
+  if (t_depth == 0) {
+    std::atomic<uint32_t>& inside = my_shard();
+    for (inside.fetch_add(1); __builtin_expect(!is_let_in(needs), 0); inside.fetch_add(1)) {
+      inside.fetch_sub(1);
+      wait(needs);
+    }
   }
+  ++t_depth;
 }
 
 bool wait_at_door() {
   // Inside already, it would wait for itself.
-  if (t_depth > 0 || !g_shut.load() || g_stopped.load(std::memory_order_relaxed)) return false;
-  wait();
+  if (t_depth > 0 || is_let_in(Needs::kPages)) return false;
+  wait(Needs::kPages);
   return true;
 }
 
-void leave() {
+void leave(Needs needs) {
+  if (needs == Needs::kTables && t_depth == 1 && is_ajar()) open_if_none_is_away();
   if (--t_depth == 0) my_shard().fetch_sub(1, std::memory_order_release);
 }
 
-void shut() { g_shut.store(1); }
+void shut() { g_door.store(kShut); }
 
 void open() {
-  g_shut.store(0);
-  futex_wake_all(g_shut);
+  g_door.store(kOpen);
+  futex_wake_all(g_door);
 }
 
-bool is_shut() { return g_shut.load() != 0; }
+void set_ajar() {
+  uint32_t door = kShut;
+  if (!g_door.compare_exchange_strong(door, kAjar)) return;
+  futex_wake_all(g_door);
+  open_if_none_is_away();
+}
+
+bool is_shut() { return g_door.load() != kOpen; }
+
+bool is_ajar() { return g_door.load() == kAjar; }
 
 bool is_empty() {
   for (const Shard& shard : g_shards) {
@@ -94,16 +144,27 @@ bool is_empty() {
   return true;
 }
 
-void stop_waiting() {
-  g_stopped.store(true, std::memory_order_relaxed);
-  futex_wake_all(g_shut);
+void begin_end() {
+  g_ending.store(true);
+  futex_wake_all(g_door);
+}
+
+bool is_ending() { return g_ending.load(); }
+
+bool is_wanted() {
+  if (g_want_pages.load() != 0) return true;
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  return channel && channel->state->waits.waiting_threads.load(std::memory_order_acquire) >
+                        g_at_door.load();
 }
 
 void forget_users() {
   for (Shard& shard : g_shards) shard.inside.store(0, std::memory_order_relaxed);
-  g_shut.store(0, std::memory_order_relaxed);
+  g_door.store(kOpen, std::memory_order_relaxed);
   g_on.store(false, std::memory_order_relaxed);
-  g_stopped.store(false, std::memory_order_relaxed);
+  g_ending.store(false, std::memory_order_relaxed);
+  g_at_door.store(0, std::memory_order_relaxed);
+  g_want_pages.store(0, std::memory_order_relaxed);
   t_depth = 0;
 }
 

@@ -1,9 +1,11 @@
 // Whoever touches device memory that can be moved, or changes what there is of it, says so meanwhile.
 // From when memory begins to move until all of it is back nobody gets in: device work would find pages
-// missing, and new memory would be taken from the job that runs instead.
+// missing, and new memory would be taken from the job that runs instead. When the process ends, who gives
+// memory up gets in between two moves: what is freed need not come back.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace tandem::shim::swap {
 
@@ -11,9 +13,14 @@ namespace tandem::shim::swap {
 // was inside a call by then cannot know of that memory. Relaxed: one load a launch.
 extern std::atomic<bool> g_on;
 
+enum class Needs : uint8_t {
+  kPages,   // touches memory, or takes some
+  kTables,  // gives memory up
+};
+
 // Calls nest on a thread: only the outermost waits.
-void enter();
-void leave();
+void enter(Needs needs);
+void leave(Needs needs);
 
 // Waits while memory is away. True: it was.
 bool wait_at_door();
@@ -24,27 +31,35 @@ inline bool wait_until_open() {
 class Use {
  public:
   // Not `needed`: of no such memory, and does nothing.
-  explicit Use(bool needed = true) : counted_(needed && g_on.load(std::memory_order_relaxed)) {
-    if (__builtin_expect(counted_, 0)) enter();
+  explicit Use(bool needed = true, Needs needs = Needs::kPages)
+      : counted_(needed && g_on.load(std::memory_order_relaxed)), needs_(needs) {
+    if (__builtin_expect(counted_, 0)) enter(needs_);
   }
+  explicit Use(Needs needs) : Use(true, needs) {}
   ~Use() {
-    if (__builtin_expect(counted_, 0)) leave();
+    if (__builtin_expect(counted_, 0)) leave(needs_);
   }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 
  private:
   bool counted_;
+  Needs needs_;
 };
 
 // The mover's side. shut: nobody new gets in. Those inside leave in their own time: is_empty says when.
 void shut();
 void open();
+// Shut, but the mover is out of the tables, for now.
+void set_ajar();
 [[nodiscard]] bool is_shut();
+[[nodiscard]] bool is_ajar();
 [[nodiscard]] bool is_empty();
 
-// The process ends: nobody waits any more.
-void stop_waiting();
+// The process ends, and memory comes back for those only who wait for it, here or at the gate.
+void begin_end();
+[[nodiscard]] bool is_ending();
+[[nodiscard]] bool is_wanted();
 void forget_users();  // a forked child has none
 
 }  // namespace tandem::shim::swap

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "fork.h"
 #include "log.h"
+#include "old_glibc.h"
 #include "tracing_device.h"
 #include "tracing_functions.h"
 #include "tracing_times.h"
@@ -43,6 +44,7 @@ std::atomic<TraceClock> g_clock_kind{TraceClock::kUnknown};
 std::atomic<uint32_t> g_pid{0};
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
+bool g_has_exit_key = false;  // else there are as many as there may be; written by the once
 __thread Thread* g_traced __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void thread_ends(void* place) {
@@ -51,7 +53,7 @@ void thread_ends(void* place) {
   munmap(thread, sizeof(Thread));
   g_traced = nullptr;
 }
-void make_exit_key() { pthread_key_create(&g_exit_key, thread_ends); }
+void make_exit_key() { g_has_exit_key = old_glibc::pthread_key_create(&g_exit_key, thread_ends) == 0; }
 
 Thread* this_thread() {
   if (g_traced) return g_traced;
@@ -62,8 +64,8 @@ Thread* this_thread() {
   thread->tid = static_cast<uint32_t>(syscall(SYS_gettid));
   if (g_pid.load(std::memory_order_relaxed) == 0)
     g_pid.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
-  pthread_once(&g_exit_key_once, make_exit_key);
-  pthread_setspecific(g_exit_key, thread);
+  if (old_glibc::pthread_once(&g_exit_key_once, make_exit_key) == 0 && g_has_exit_key)
+    old_glibc::pthread_setspecific(g_exit_key, thread);
   g_traced = thread;
   thread->writer.claim(g_map, g_pid.load(std::memory_order_relaxed), thread->tid);
   return thread;
@@ -145,7 +147,7 @@ uint8_t flags_of_stream(CallIndex call, const Arguments& arguments) {
 
 bool start() {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, start_once);
+  old_glibc::pthread_once(&once, start_once);
   return g_map.is_open();
 }
 
@@ -156,7 +158,7 @@ void become_child() {
   if (g_traced) {
     g_traced->writer.forget();
     munmap(g_traced, sizeof(Thread));
-    pthread_setspecific(g_exit_key, nullptr);
+    if (g_has_exit_key) old_glibc::pthread_setspecific(g_exit_key, nullptr);
     g_traced = nullptr;
   }
   g_pid.store(0, std::memory_order_relaxed);

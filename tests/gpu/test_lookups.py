@@ -1,12 +1,15 @@
 """The library that is preloaded to see how a program finds the driver's functions."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
+from bench.gpu.figures.asked import unlisted
 from bench.gpu.harness import native
 from bench.gpu.harness.part import bench
+from bench.gpu.parts import frameworks
 
 from tandem import _paths
 
@@ -75,6 +78,27 @@ def test_a_linked_program_has_its_names(seen, tmp_path):
 
     assert (said["linked"], said["dlsym"], said["looked_up"]) == (2, 0, 0)
     assert said["linked_by"] == {"program": 2}
+
+
+# Of graphics, or in no header of today. "" is asked for first, from 12.4 on.
+UNLISTED = re.compile(
+    r"|cuGL\w+|cuEGL\w+|cuVDPAU\w+|cuGraphics\w*(GL|EGL|Egl|VDPAU)\w+|cuSubgrid\w+|cuProfilerInitialize"
+)
+
+
+def test_the_cuda_runtime_asks_for_nothing_else_that_the_shims_table_lacks(seen):
+    """NVIDIA's own library, which looks up before it refuses a foreign driver."""
+    (runtime,) = native.ninja_build.cuda_include().parent.glob("lib*/libcudart.so.*")
+    count = (
+        f"import ctypes; ctypes.CDLL('{runtime}').cudaGetDeviceCount(ctypes.byref(ctypes.c_int()))"
+    )
+
+    said = seen(sys.executable, "-c", count)
+
+    assert (said["linked"], said["dlsym_by"]) == (0, {runtime.name: said["dlsym"]})
+    assert len(said["asked"]) > 400
+    lacked = unlisted(said["asked"], frameworks.shims_table())
+    assert [name for name in lacked if not UNLISTED.fullmatch(name.split(" ")[0])] == []
 
 
 def test_a_process_without_the_driver_says_nothing(seen):

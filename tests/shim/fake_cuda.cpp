@@ -115,8 +115,13 @@ FAKE(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice) {
   return CUDA_SUCCESS;
 }
 FAKE(cuEventCreate)(CUevent* event, unsigned) {
+  count("cuEventCreate");
   static std::atomic<long> next{0x2000};
   *event = reinterpret_cast<CUevent>(++next);
+  return CUDA_SUCCESS;
+}
+FAKE(cuEventDestroy_v2)(CUevent) {
+  count("cuEventDestroy_v2");
   return CUDA_SUCCESS;
 }
 FAKE(cuEventElapsedTime)(float* ms, CUevent, CUevent) {
@@ -211,7 +216,8 @@ CUresult look_up(const char* name, void** function, int version, cuuint64_t flag
   static void* self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   const int newest = setting("FAKE_VERSION", 99990);
   for (const Version& row : kVersions) {
-    if (std::strcmp(row.base, name) != 0 || row.since > version || row.since > newest) continue;
+    const char* const known_as = setting("FAKE_SUFFIXES", 0) ? row.exported : row.base;
+    if (std::strcmp(known_as, name) != 0 || row.since > version || row.since > newest) continue;
     if (row.per_thread && !(flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) continue;
     // dlvsym without a version of ours would do too; what matters is to bypass a preloaded dlsym.
     using Dlsym = void* (*)(void*, const char*);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import mmap
 import os
@@ -96,6 +97,13 @@ class Job:
         """Its exit status, once it ended by itself."""
         self._process.communicate(timeout=20)
         return self._process.returncode
+
+    def ended_by(self, signal: int, *, within_s: float) -> bool:
+        """Send it a signal; whether it has ended soon after."""
+        self._process.send_signal(signal)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
+        return self._process.returncode is not None
 
     def kill(self) -> None:
         """End it at once."""

@@ -24,6 +24,17 @@ extern "C" void* dlsym(void* handle, const char* name) {
   return next(handle, name);
 }
 """
+LOOKER = r"""
+#include <dlfcn.h>
+extern "C" const char* who_has_launch() {
+  Dl_info found{};
+  dladdr(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel"), &found);
+  return found.dli_fname;
+}
+"""
+ASKS_LOOKER = """(lambda looker: (
+    setattr(looker.who_has_launch, "restype", ctypes.c_char_p), looker.who_has_launch()
+)[1])(ctypes.CDLL("{path}", mode=os.RTLD_NOW | {flag}))"""
 # As allocators do that replace the C library's: it asks our dlsym for the next one from inside an
 # allocation, the first of which are the loader's own, and lives on a little memory until it knows.
 ALLOCATOR = r"""
@@ -97,6 +108,18 @@ def is_held_and_goes(job: Job, daemon: FakeDaemon) -> bool:
     taken.until("waiting_threads", 1)
     taken.process.set_gate(hold=False)
     return job.result() == 0 and job.end() == ""
+
+
+@pytest.mark.parametrize(("flag", "is_seen"), [("0", True), ("os.RTLD_DEEPBIND", False)])
+def test_a_library_that_binds_to_its_own_first_passes_us(
+    flag: str, is_seen: bool, preload: Preload, program: Callable[..., Path]
+) -> None:
+    path = program(LOOKER, "-shared", "-fPIC", name="liblooker.so")
+    with Job(preload.environment()) as job:
+        found = job.do(ASKS_LOOKER.format(path=path, flag=flag).replace("\n", ""))
+
+    assert isinstance(found, bytes)
+    assert (Path(os.fsdecode(found)).name == preload.shim.name) is is_seen
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

@@ -155,7 +155,7 @@ def test_a_revision_newer_than_the_table_is_the_drivers_own(
     assert output.splitlines() == [ours, theirs, ours, ours]
 
 
-OLDER = r"""
+LOOKING_UP = r"""
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -165,6 +165,8 @@ int main() {
   auto count = (int (*)(const char*))dlsym(driver, "fake_count");
   auto look = (Look)dlsym(driver, "cuGetProcAddress_v2");
   void* found = nullptr;
+"""
+OLDER = r"""
   look("cuStreamBeginCapture", &found, 13000, 0, nullptr);
   Dl_info info = {};
   dladdr(found, &info);
@@ -179,9 +181,29 @@ int main() {
 def test_an_old_driver_gets_the_wrapper_of_the_revision_that_it_has(
     version: str, counts: str, preload: Preload, program: Callable[..., Path]
 ) -> None:
-    output = run_program(program(OLDER), preload, FAKE_VERSION=version)
+    output = run_program(program(LOOKING_UP + OLDER), preload, FAKE_VERSION=version)
 
     assert output.strip() == f"libtandem.so {counts}"
+
+
+SUFFIXED = r"""
+  if (look("cuGraphInstantiateWithParams_ptsz", &found, 12000, 2, nullptr)) return puts("none"), 0;
+  Dl_info info = {};
+  dladdr(found, &info);
+  ((int (*)(long, long, long))found)(0, 0, 0);
+  printf("%s %d\n", strrchr(info.dli_fname, '/') + 1, count("cuGraphInstantiateWithParams_ptsz"));
+}
+"""
+
+
+@pytest.mark.parametrize(("answered", "found"), [("0", "none"), ("1", "libtandem.so 1")])
+def test_an_exported_name_where_a_base_name_belongs_leads_into_the_shim_if_the_driver_takes_it(
+    answered: str, found: str, preload: Preload, program: Callable[..., Path]
+) -> None:
+    """The CUDA runtime 12.1 asks like that; whether a driver answers is its own affair."""
+    output = run_program(program(LOOKING_UP + SUFFIXED), preload, FAKE_SUFFIXES=answered)
+
+    assert output.strip() == found
 
 
 def test_the_versions_are_those_of_the_headers_of_the_build(
@@ -246,6 +268,7 @@ int main() { printf("%d\n", getpagesize()); }
 
 JUMP_ALONE = """
 #include "dlsym.cpp"
+#include "old_glibc.cpp"
 // Stands for lookup.cpp, which this test does not need.
 void* tandem_substitute(void* handle, const char* name) {
   return tandem::shim::real_dlsym(handle, name);

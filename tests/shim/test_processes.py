@@ -78,6 +78,47 @@ def test_a_child_without_cuda_changes_nothing(child: str, job: Job, daemon: Fake
     assert job.end() == ""
 
 
+# What `in_child` does, but by the system call: no fork handler runs.
+RAW_CHILD = """
+def in_raw_child(body):
+    pid = shim.syscall(ctypes.c_long(56), ctypes.c_long(17), None, None, None, None)
+    if pid == 0:
+        os._exit(body())
+    return os.waitpid(pid, 0)[1]
+"""
+CALLS = {
+    "launches": "launch()",
+    "allocates": "alloc(4096)[0]",
+    "frees": "free({address})",
+    "marks": "shim.tandem_mark_v1(0, ctypes.c_uint64(1), ctypes.c_uint64(0)) * 0",
+    "ends in exit handlers": "shim.exit(launch())",
+    "ends its thread": "shim.pthread_exit(launch() or None)",
+    "forks": "in_child(lambda: 0)",
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls the kernel by number")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_child_made_without_fork_handlers_has_the_driver_alone(
+    call: str, job: Job, daemon: FakeDaemon
+) -> None:
+    parent = attached(job, daemon)
+    result, address = job.do("alloc(4096)")  # type: ignore[misc]
+    assert result == 0
+    job.do(f"exec({RAW_CHILD!r}, globals())")
+    before = parent.until("busy", False)
+    parent.process.set_gate(hold=True)  # which the child does not know
+
+    assert job.do(f"in_raw_child(lambda: {call.format(address=address)})") == 0
+
+    parent.process.set_gate(hold=False)
+    after = parent.snapshot()
+    assert (after.launches, after.device_bytes) == (before.launches, before.device_bytes)
+    assert not daemon.has_caller()
+    assert job.do("launch()") == 0
+    assert parent.until("busy", False).launches == before.launches + 1
+
+
 def test_a_childs_exit_leaves_the_parents_lease(job: Job, daemon: FakeDaemon) -> None:
     parent = attached(job, daemon)
 
@@ -165,6 +206,20 @@ def test_a_job_ends_as_it_wants_while_a_thread_is_held(
 
     assert job.wait() == code
     assert held.connection.recv(1) == b""
+
+
+SET_HANDLER = "__import__('signal').signal(15, lambda *_: os._exit(7))"
+TRIES = 10  # one that comes between two of its naps, which take 20 ms, a thread does not notice
+
+
+def test_a_handler_of_python_runs_while_its_thread_is_held(job: Job, daemon: FakeDaemon) -> None:
+    held = attached(job, daemon, hold=True)
+    job.start(f"({SET_HANDLER}, launch())")
+    held.until("waiting_threads", 1)
+
+    assert any(job.ended_by(signal.SIGTERM, within_s=1) for _ in range(TRIES))
+
+    assert job.wait() == 7
 
 
 def test_a_held_main_thread_does_not_keep_another_from_exiting(

@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,14 +144,14 @@ def test_a_lost_daemon_is_found_again(preload: Preload, daemon: FakeDaemon) -> N
 @pytest.mark.parametrize(
     "answer",
     [
-        _native.encode_refused(code=4, reason="no room"),
+        _native.encode_refused(code=6, reason="it is leaving"),
         b"garbage",
         b"\0" * 4000,
         _native.encode_welcome(process_id=1, job_id=1, clock=0),  # without its descriptors
         _native.encode_welcome(process_id=1, job_id=1, clock=1),
         b"",
     ],
-    ids=["refused", "garbage", "zeros", "no_descriptors", "other_clock", "closed"],
+    ids=["leaving", "garbage", "zeros", "no_descriptors", "other_clock", "closed"],
 )
 def test_any_other_answer_leaves_the_job_alone(
     answer: bytes, preload: Preload, daemon: FakeDaemon
@@ -163,6 +164,24 @@ def test_any_other_answer_leaves_the_job_alone(
         assert job.result() == 0
         assert job.do("shim.tandem_is_managed_v1()") == 0
         assert job.end() == ""
+
+
+def test_who_is_refused_says_why_once_and_asks_less_and_less_often(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        asked_s = []
+        for _ in range(4):
+            connection, _ = daemon.accept()
+            asked_s.append(time.monotonic())
+            connection.send(_native.encode_refused(code=3, reason="nobody knows you"))
+            connection.close()
+
+        assert job.result() == 0
+        assert asked_s[-1] - asked_s[0] >= 0.25 + 0.5 + 1  # each at the earliest
+        said = "tandem: running unshared, the daemon refuses this process: nobody knows you\n"
+        assert job.end() == said
 
 
 @pytest.mark.parametrize("seed", [*range(6), None])
@@ -375,10 +394,11 @@ def test_work_of_the_legacy_stream_ends_though_blocking_streams_went_on(
         attached.until("busy", False)
 
 
+@pytest.mark.parametrize("environment", [{"FAKE_MEMOPS": "0"}, {"TANDEM_MARKERS": "event"}])
 def test_without_memory_operations_events_tell_the_progress(
-    preload: Preload, daemon: FakeDaemon
+    preload: Preload, daemon: FakeDaemon, environment: dict[str, str]
 ) -> None:
-    with Job(preload.environment(FAKE_MEMOPS="0")) as job:
+    with Job(preload.environment(**environment)) as job:
         job.start("launch()")
         attached = daemon.attach()
         job.result()

@@ -119,6 +119,7 @@ void look_at_sets(const shm::StateSets& sets, Snapshot* snapshot) {
   snapshot->following_streams = std::min(load(sets.following), kMaxStreams);
   for (uint32_t i = 0; i < shm::kStayReasonCount; ++i)
     snapshot->staying_streams[i] = std::min(load(sets.staying[i]), kMaxStreams);
+  snapshot->runs_graphs = load(sets.graphs) != 0;
   grow(&snapshot->set_switches, sets.switches);
 }
 
@@ -209,7 +210,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.filed_bytes,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
-                    s.in_set, s.following_streams, s.set_switches);
+                    s.in_set, s.following_streams, s.runs_graphs, s.set_switches);
   };
   return figures(one) != figures(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||

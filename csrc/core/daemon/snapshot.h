@@ -55,6 +55,7 @@ struct Snapshot {
   uint32_t in_set = 0;  // no stream that goes with the process has work outside; 0 = not known
   uint32_t following_streams = 0;
   uint32_t staying_streams[shm::kStayReasonCount] = {};  // by shm::StayReason
+  bool runs_graphs = false;  // which do not go there
   uint64_t set_switches = 0;
   bool ungated = false;
   uint32_t capturing = 0;

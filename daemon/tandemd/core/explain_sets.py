@@ -13,7 +13,7 @@ _WHY = {
     StayReason.PER_THREAD: "per-thread default streams",
     StayReason.BLOCKING: "made without CU_STREAM_NON_BLOCKING: {}",
     StayReason.ELSEWHERE: "in contexts of the job's own: {}",
-    StayReason.CAPTURING: "which captured graphs, whose work keeps its SMs: {}",
+    StayReason.CAPTURING: "which capture graphs, or may: {}",
     StayReason.REFUSED: "refused by the driver: {}",
 }
 
@@ -100,3 +100,5 @@ def _staying(job: Job) -> Iterator[str]:
     yield f"streams in it: {following}"
     if parts:
         yield f"streams on the whole gpu: {'; '.join(parts)}"
+    if any(process.usage.runs_graphs for process in job.processes.values()):
+        yield "graphs on the whole gpu: their kernels stay where they were captured"

@@ -84,7 +84,7 @@ class StayReason(IntEnum):
     PER_THREAD = 1
     BLOCKING = 2
     ELSEWHERE = 3  # in another context than the primary one
-    CAPTURING = 4  # has captured: what is in graphs cannot go
+    CAPTURING = 4  # captures, or may: what is in graphs cannot go
     REFUSED = 5  # the driver would not
 
 
@@ -151,9 +151,14 @@ class Mix:
     at_ns: int  # when the recording ended
 
     @property
+    def claims(self) -> bool:
+        """Enough of it was timed to say what dominates, be it nothing."""
+        return self.untimed <= self.MOST_UNTIMED * self.operations
+
+    @property
     def bound(self) -> Bound:
         """What dominates."""
-        if self.untimed > self.MOST_UNTIMED * self.operations:
+        if not self.claims:
             return Bound.UNKNOWN
         return next((b for b in Bound if self.shares[b] > 0.5), Bound.UNKNOWN)
 
@@ -234,10 +239,16 @@ class Usage:
     in_set: SmSet | None = None  # no stream that goes with it has work outside; None: not known
     following_streams: int = 0  # streams that go where it is told to
     staying_streams: tuple[int, ...] = (0, 0, 0, 0, 0, 0)  # and that do not, by StayReason
+    runs_graphs: bool = False  # whose kernels do not go there either, in whatever stream
     set_switches: int = 0  # of streams, so far
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0
+
+    @property
+    def stays_out(self) -> bool:
+        """Some of its work is on the whole GPU, whatever set it is told."""
+        return self.runs_graphs or any(self.staying_streams)
 
     @property
     def resident_bytes(self) -> int:

@@ -88,7 +88,7 @@ def why_undivided(groups: Iterable[Group]) -> str:
     """
     for group in groups:
         if any(stays_for_good(process) for process in group.processes.values()):
-            return f"streams of {group.title} stay on the whole gpu"
+            return f"work of {group.title} stays on the whole gpu"
         if any(process.has_percentage for process in group.processes.values()):
             return f"a percentage of MPS holds {group.title}, and no set"
         if any(process.came_before_sets for process in group.processes.values()):
@@ -97,12 +97,16 @@ def why_undivided(groups: Iterable[Group]) -> str:
 
 
 def stays_for_good(process: Process) -> bool:
-    """Whether streams of it stay on the whole GPU, other than those whose set was refused for now.
+    """Whether work of it stays on the whole GPU, but for streams that are to have a set again.
 
-    Those would have a set no more once nobody has one, and be refused again.
+    Those whose set was refused would have one no more once nobody has one, and be refused again;
+    those that capture go back, and what they captured counts once it runs.
     """
     staying = zip(StayReason, process.usage.staying_streams, strict=True)
-    return any(count for reason, count in staying if reason != StayReason.REFUSED)
+    for_now = (StayReason.REFUSED, StayReason.CAPTURING)
+    return process.usage.runs_graphs or any(
+        count for reason, count in staying if reason not in for_now
+    )
 
 
 def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:

@@ -49,13 +49,13 @@ def why_no_curve(job: Job) -> str:
     """Why it is not known how it scales; empty: it is."""
     is_split = any(stays_out(job, gpu) and _goes(job, gpu) for gpu in gpus_of(job))
     if job.scaling is None and is_split:
-        return "some of its streams are in its set and others on the whole gpu"
+        return "some of its work is in its set and some on the whole gpu"
     return job.scaling_doubt
 
 
 def stays_out(job: Job, gpu: int) -> bool:
-    """Some of its streams are on the whole GPU, whatever its set is."""
-    return any(any(process.usage.staying_streams) for process in _here(job, gpu))
+    """Some of its work is on the whole GPU, whatever its set is."""
+    return any(process.usage.stays_out for process in _here(job, gpu))
 
 
 def has_use_of_set(job: Job, gpu: int) -> bool:
@@ -96,7 +96,7 @@ def has_own_sms(job: Job, others: Iterable[Job], gpu: int) -> bool:
 
 def _may_use(span: Span | None, other: Job, process: Process) -> bool:
     is_in, is_to_be = _span_of(process), other.set
-    if span is None or is_in is None or is_to_be is None or any(process.usage.staying_streams):
+    if span is None or is_in is None or is_to_be is None or process.usage.stays_out:
         return True
     return bool(span.overlap(is_in) or span.overlap(is_to_be))
 

@@ -28,9 +28,14 @@ MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
 BACKLOG = 4096
 FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are looked for
 
-REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_UID, REFUSED_NO_ROOM = 1, 2, 3, 4
+REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_IDENTITY, REFUSED_NO_ROOM = 1, 2, 3, 4
 REFUSED_UNKNOWN_JOB, REFUSED_SHUTTING_DOWN, REFUSED_UNFIT = 5, 6, 7
 REFUSED_NOT_YET = 8
+
+NOT_SEEN = (
+    "it does not see this process, for it runs in a PID namespace of its own; it needs "
+    "that of the host (Kubernetes: hostPID: true; docker: --pid=host)"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -96,6 +101,7 @@ class AttachServer:
         self._connections: dict[int, Connection] = {}
         self._without_pidfd: dict[int, Connection] = {}
         self._next_number = 1
+        self._warned_of_unseen = False
         self._selector = selectors.DefaultSelector()
         self._listener = _listen(path)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -189,6 +195,8 @@ class AttachServer:
         self._watch_process(connection)
 
     def _watch_process(self, connection: Connection) -> None:
+        if not connection.peer.is_seen:
+            return  # refused when it says something, and gone with its connection
         try:
             connection.pidfd = open_pidfd(connection.peer.pid)
         except ProcessLookupError:
@@ -215,6 +223,9 @@ class AttachServer:
             self._end(connection)
 
     def _decode(self, connection: Connection, packet: bytes) -> None:
+        if not connection.peer.is_seen:
+            self._refuse_unseen(connection)
+            return
         try:
             decoded = _native.decode(packet)
         except ValueError as error:
@@ -228,6 +239,15 @@ class AttachServer:
         connection.greeted = True
         connection.is_launcher |= isinstance(decoded, _native.Register)
         self._deliver(Received(connection=connection, packet=decoded))
+
+    def _refuse_unseen(self, connection: Connection) -> None:
+        # One line, not one a try: it is the daemon that has to be started in another way.
+        if not self._warned_of_unseen:
+            self._warned_of_unseen = True
+            log.warning("refusing processes", uid=connection.peer.uid, reason=NOT_SEEN)
+        packet = _native.encode_refused(code=REFUSED_IDENTITY, reason=NOT_SEEN)
+        self.send(connection, packet)
+        self.hang_up(connection)
 
     def _look_for_the_dead(self) -> None:
         for connection in list(self._without_pidfd.values()):

@@ -17,6 +17,11 @@ class Peer:
     uid: int
     gid: int
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is in our PID namespace or one below: else it has no pid here."""
+        return self.pid != 0
+
 
 def peer_of(connection: socket.socket) -> Peer:
     """SO_PEERCRED of a connected unix socket."""
@@ -59,6 +64,33 @@ def open_pidfd(pid: int) -> Pidfd | None:
         return Pidfd(os.pidfd_open(pid))
     except ProcessLookupError:
         raise
+    except OSError:
+        return None
+
+
+def has_other_clock(pid: int) -> bool:
+    """Whether the process's CLOCK_MONOTONIC is another than ours: of another time namespace.
+
+    One may have our clock all the same. False as well where the kernel knows none or does not tell.
+    """
+    if _time_namespace(pid) == _time_namespace("self"):
+        return False
+    offsets = _monotonic_offset(pid), _monotonic_offset("self")
+    return None not in offsets and offsets[0] != offsets[1]
+
+
+def _time_namespace(process: int | str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{process}/ns/time")
+    except OSError:
+        return None
+
+
+def _monotonic_offset(process: int | str) -> str | None:
+    """Seconds and nanoseconds, as the kernel writes them."""
+    try:
+        with open(f"/proc/{process}/timens_offsets", encoding="ascii") as lines:
+            return next((line for line in lines if line.startswith("monotonic")), None)
     except OSError:
         return None
 

@@ -60,8 +60,11 @@ TEST(what_a_job_says_of_its_sets_stays_within_bounds) {
   CHECK_EQ(f.snapshot.following_streams, 65536u);
   CHECK_EQ(f.snapshot.staying_streams[5], 65536u);
   CHECK(differs(before, f.snapshot));
+  CHECK(!f.snapshot.runs_graphs);
   sets.switches.store(3);
+  sets.graphs.store(7);
   CHECK_EQ(f.look().set_switches, 9u);
+  CHECK(f.snapshot.runs_graphs);
 }
 
 TEST(retired_free_and_unknown_slots_do_not_count) {

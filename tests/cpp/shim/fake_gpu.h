@@ -45,7 +45,7 @@ struct Times {
 };
 struct Gpu {
   std::mutex lock;
-  uint64_t capacity = uint64_t{1} << 30;
+  std::atomic<uint64_t> capacity = uint64_t{1} << 30;
   uint64_t used = 0;
   std::map<CUmemGenericAllocationHandle, Physical> physical;
   std::map<CUdeviceptr, uint64_t> reserved;

@@ -19,6 +19,7 @@ using namespace tandem::shim;
 // What the pretended GPU and driver have seen.
 struct Seen {
   std::atomic<int> markers{0}, event_records{0}, registrations{0};
+  std::atomic<int> events{0}, destroyed_events{0};  // made so far, and destroyed of them
   std::atomic<bool> gpu_held{false};
   std::atomic<int> refuse_register{0};
 };
@@ -36,6 +37,7 @@ inline CUresult write_value(CUstream, CUdeviceptr address, cuuint64_t value, uns
 
 inline void make_driver() {
   g_seen.markers = g_seen.event_records = g_seen.registrations = 0;
+  g_seen.events = g_seen.destroyed_events = 0;
   g_seen.gpu_held = false;
   g_seen.refuse_register = 0;
   g_driver = Driver{};
@@ -46,9 +48,10 @@ inline void make_driver() {
   };
   g_driver.cuEventCreate = [](CUevent* event, unsigned) {
     static std::atomic<long> next{0x2000};
+    ++g_seen.events;
     return *event = reinterpret_cast<CUevent>(++next), CUDA_SUCCESS;
   };
-  g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  g_driver.cuEventDestroy_v2 = [](CUevent) { return ++g_seen.destroyed_events, CUDA_SUCCESS; };
   g_driver.cuEventRecord = [](CUevent, CUstream) { return ++g_seen.event_records, CUDA_SUCCESS; };
   g_driver.cuEventQuery = [](CUevent) {
     return g_seen.gpu_held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
@@ -64,6 +67,10 @@ inline void make_driver() {
     return *address = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
   };
   g_driver.cuStreamWriteValue64_v2 = write_value;
+  g_driver.cuStreamGetCtx = [](CUstream, CUcontext* context) { return current(context); };
+  g_driver.cuStreamQuery = [](CUstream) {
+    return g_seen.gpu_held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
   g_way = Way::kFast;
 }
 

@@ -1,5 +1,8 @@
 #include "gate.h"
 
+#include <pthread.h>
+
+#include <csignal>
 #include <thread>
 
 #include "check.h"
@@ -15,6 +18,26 @@ namespace {
 void until_waiting(Channel* channel, WaitReason reason) {
   while (channel->state->waits.waiting_threads == 0) std::this_thread::yield();
   CHECK(channel->state->waits.reason == static_cast<uint32_t>(reason));
+}
+
+void send_signal(std::thread& thread) {
+  std::signal(SIGUSR1, [](int) {});
+  pthread_kill(thread.native_handle(), SIGUSR1);
+  std::this_thread::yield();
+}
+
+// Whether what signals are to bring about comes to be.
+template <class Fact>
+bool send_signals_until(std::thread& thread, Fact fact) {
+  const uint64_t give_up_ns = monotonic_ns() + 5'000'000'000;  // before the daemon seems gone
+  while (!fact() && monotonic_ns() < give_up_ns) send_signal(thread);
+  return fact();
+}
+
+void open_gate(Channel* channel) {
+  auto& gate = command_of(channel).gate.gate;
+  gate = 4;
+  futex_wake_all(gate);
 }
 
 }  // namespace
@@ -41,6 +64,90 @@ TEST(a_closed_gate_holds_until_it_opens) {
   futex_wake_all(gate);
   waiter.join();
   CHECK_EQ(channel->state->waits.waiting_threads.load(), 0u);
+}
+
+TEST(a_signal_lets_its_thread_through_a_closed_gate_and_not_for_long) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.gate = 2 | shm::kGateHold;
+  std::atomic<uint64_t> through{0};
+  const uint64_t start = monotonic_ns();
+  std::thread waiter([&] {
+    for (Pass pass; through < 10'000; ++through) channel->gate.admit(kNoSlot, &pass);
+  });
+  until_waiting(channel, WaitReason::kGate);
+  CHECK(send_signals_until(waiter, [&] { return through != 0; }));
+  for (int i = 0; i < 10'000; ++i) send_signal(waiter);
+  const uint64_t seconds_begun = (monotonic_ns() - start) / 1'000'000'000 + 1;
+  CHECK(through <= 16 * seconds_begun);
+  open_gate(channel);
+  waiter.join();
+}
+
+TEST(a_signal_lets_its_thread_past_a_busy_peer) {
+  Channel* channel = make_channel();
+  static shm::PresencePage peer;
+  peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
+  channel->gate.peers().page[5] = &peer;
+  command_of(channel).gate.presence_mask = 1u << 5;
+  std::atomic<bool> through{false};
+  std::thread waiter([&] {
+    Pass pass;
+    channel->gate.admit(kNoSlot, &pass);
+    through = true;
+  });
+  until_waiting(channel, WaitReason::kPresence);
+  CHECK(send_signals_until(waiter, [&] { return through.load(); }));
+  waiter.join();
+}
+
+TEST(a_signal_lets_one_graph_through_a_closed_gate_and_none_through_the_window) {
+  Channel* channel = make_channel();
+  channel->gate.slot_end = 1;
+  command_of(channel).gate.window_segments = 1;
+  command_of(channel).gate.gate = 2 | shm::kGateHold;
+  channel->slots[0].issued = 1;
+  Pass pass;
+  std::atomic<bool> through{false};
+  std::thread waiter([&] {
+    channel->gate.admit_graph(0, 7, &pass);
+    through = true;
+  });
+  until_waiting(channel, WaitReason::kGate);
+  const auto& reason = channel->state->waits.reason;
+  CHECK(send_signals_until(
+      waiter, [&] { return reason == static_cast<uint32_t>(WaitReason::kWindow); }));
+  CHECK(!through);
+  channel->slots[0].done.store(1, std::memory_order_release);
+  waiter.join();
+  CHECK_EQ(pass.left, 0u);
+}
+
+TEST(no_signal_lets_a_thread_through_to_memory_that_is_not_there_or_is_others) {
+  Channel* channel = make_channel();
+  command_of(channel).gate.gate = 2 | shm::kGateHold;
+  command_of(channel).memory.lane = shm::kLaneHolds;
+  channel->state->swap.swapped_bytes = 1;
+  std::atomic<bool> through{false};
+  std::thread submitter([&] {
+    Pass pass;
+    channel->gate.admit(kNoSlot, &pass);
+    through = true;
+  });
+  std::thread allocator([&] {
+    channel->gate.admit_memory();
+    through = true;
+  });
+  while (channel->state->waits.waiting_threads < 2) std::this_thread::yield();
+  for (int i = 0; i < 10'000; ++i) {
+    send_signal(submitter);
+    send_signal(allocator);
+  }
+  CHECK(!through);
+  channel->state->swap.swapped_bytes = 0;
+  CHECK(send_signals_until(submitter, [&] { return through.load(); }));
+  submitter.join();
+  open_gate(channel);
+  allocator.join();
 }
 
 TEST(memory_is_held_by_the_gate_of_who_is_in_a_lane_and_by_nothing_else) {

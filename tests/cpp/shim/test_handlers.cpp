@@ -6,6 +6,7 @@
 #include "check.h"
 #include "pages.h"
 #include "segments.h"
+#include "slots.h"
 
 using namespace pages;
 
@@ -41,6 +42,31 @@ TEST(a_copy_within_the_device_goes_on_after_its_call_and_one_to_the_host_does_no
   CHECK_EQ(outstanding(channel), 0u);
   handlers::copy_now<cuMemcpyDtoD_v2_call>(CUdeviceptr{1}, CUdeviceptr{2}, size_t{64});
   CHECK_EQ(outstanding(channel), 1u);
+  g_channel = nullptr;
+}
+
+TEST(only_the_last_release_of_a_primary_context_holds_its_streams_meanwhile) {
+  static StreamSlot* slot;
+  static bool was_held;
+  slot = &managed()->streams[0];
+  g_driver.cuMemcpyDtoD_v2 = [](CUdeviceptr, CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  g_driver.cuDevicePrimaryCtxRetain = [](CUcontext*, CUdevice) { return CUDA_SUCCESS; };
+  g_driver.cuDevicePrimaryCtxRelease_v2 = [](CUdevice) {
+    was_held = !try_own(*slot);
+    if (!was_held) disown(*slot);
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int* active) {
+    return *active = 1, CUDA_SUCCESS;
+  };
+  handlers::copy_now<cuMemcpyDtoD_v2_call>(CUdeviceptr{1}, CUdeviceptr{2}, size_t{64});
+  for (int i = 0; i < 2; ++i)
+    handlers::retain_primary<cuDevicePrimaryCtxRetain_call>(static_cast<CUcontext*>(nullptr), 0);
+
+  handlers::reset_device<cuDevicePrimaryCtxRelease_v2_call>(0);
+  CHECK(!was_held);
+  handlers::reset_device<cuDevicePrimaryCtxRelease_v2_call>(0);
+  CHECK(was_held);
   g_channel = nullptr;
 }
 

@@ -58,7 +58,8 @@ class Job {
   }
   ~Job() {
     fake_gpu::plant(0);
-    swap::stop_moving();
+    swap::end_moving();
+    move(0);  // or the mover waits for somebody to want what is away
     while (is_mover_alive()) usleep(50);  // it looks once more at what the next one begins anew
     for (const int fd : pools_) close(fd);
     g_channel = nullptr;
@@ -155,7 +156,7 @@ class Memory {
 
   // Whether it is free.
   bool drop(size_t index) {
-    const swap::Use use;
+    const swap::Use use(swap::Needs::kTables);
     const CUresult result = swap::release_if_ours(parts_[index].at);
     if (result != CUDA_SUCCESS) return false;
     parts_.erase(parts_.begin() + static_cast<long>(index));
@@ -163,6 +164,7 @@ class Memory {
   }
   void drop_all() {
     while (size()) CHECK(drop(size() - 1));
+    const swap::Use use(swap::Needs::kTables);
     swap::give_up_spare(0);
   }
 
@@ -547,6 +549,112 @@ TEST(who_comes_back_takes_no_more_than_there_is) {
   CHECK(job.await(back) == shm::SwapOutcome::kReached);
   CHECK(memory.is_right());
   memory.drop_all();
+}
+
+// The last the process does is to look at what it has.
+TEST(what_is_away_when_the_process_ends_comes_back_for_who_wants_it) {
+  for (const bool ordered_before : {false, true}) {
+    Job job;
+    Memory memory;
+    fill(&memory);
+    job.give_pool(kFilled);
+    CHECK(job.move(0) == shm::SwapOutcome::kReached);
+    uint32_t back = 0;
+    if (ordered_before) {
+      g_gpu.capacity = 0;
+      back = job.order(shm::kNoLimit);
+    }
+    swap::end_moving();
+    g_gpu.capacity = uint64_t{1} << 30;
+    if (!ordered_before) back = job.order(shm::kNoLimit);
+    CHECK(memory.is_right());
+    CHECK(job.await(back) == shm::SwapOutcome::kReached);
+    CHECK(!swap::is_shut());
+    CHECK(job.move(0) == shm::SwapOutcome::kNotDrained);  // nothing goes any more
+    CHECK_EQ(used(), kFilled);
+    memory.drop_all();
+  }
+}
+
+TEST(what_is_away_when_the_process_ends_is_freed_where_it_is) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  swap::end_moving();
+  job.order(shm::kNoLimit);  // which nobody waits for
+  const auto next_made = g_gpu.next;
+  memory.drop_all();
+  CHECK_EQ(g_gpu.next, next_made);
+  CHECK(g_gpu.reserved.empty());
+}
+
+// Others hold the room: who wants its memory waits, who frees some does not.
+TEST(memory_is_freed_while_the_process_that_ends_waits_for_room) {
+  Job job;
+  Memory memory, wanted(2);
+  fill(&memory);
+  CHECK(wanted.add(3 * kMiB));
+  job.give_pool(kFilled + 4 * kMiB);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  g_gpu.capacity = 4 * kMiB;
+  swap::end_moving();
+  const uint32_t back = job.order(shm::kNoLimit);
+  std::thread thread([&] { CHECK(wanted.is_right()); });
+  while (used() < 4 * kMiB) usleep(50);
+  memory.drop_all();
+  {
+    const fake_gpu::Guard guard(g_gpu.lock);
+    g_gpu.capacity = uint64_t{1} << 30;
+  }
+  thread.join();
+  CHECK(job.await(back) == shm::SwapOutcome::kReached);
+  CHECK_EQ(used(), 4 * kMiB);
+  wanted.drop_all();
+  CHECK_EQ(used(), 0u);
+}
+
+TEST(who_frees_all_that_is_away_opens_the_door) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  swap::end_moving();
+  CHECK(swap::is_shut());
+  memory.drop_all();
+  CHECK(!swap::is_shut());
+  CHECK(memory.add(kMiB));
+  CHECK(memory.is_right());
+}
+
+TEST(the_end_of_the_process_lets_in_who_waits_for_an_order_that_waits_for_the_gpu) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  fake_gpu::g_held = true;
+  const uint32_t out = job.order(0);
+  while (!swap::is_shut()) usleep(50);
+  swap::end_moving();
+  CHECK(memory.is_right());
+  fake_gpu::g_held = false;
+  CHECK(job.await(out) == shm::SwapOutcome::kNotDrained);
+  CHECK_EQ(used(), kFilled);
+}
+
+TEST(nobody_waits_for_memory_of_a_driver_that_has_ended) {
+  Job job;
+  Memory memory;
+  fill(&memory);
+  job.give_pool(kFilled);
+  CHECK(job.move(0) == shm::SwapOutcome::kReached);
+  swap::end_moving();
+  g_driver.cuCtxGetCurrent = [](CUcontext*) { return CUDA_ERROR_DEINITIALIZED; };
+  { const swap::Use use; }
+  CHECK(swap::is_shut());
+  g_driver.cuCtxGetCurrent = pages::current;
 }
 
 // Slower, but no reason to keep anything on the device.

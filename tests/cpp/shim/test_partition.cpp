@@ -68,8 +68,9 @@ void make_model_driver() {
   g_driver.cuStreamGetFlags = [](CUstream, unsigned* flags) {
     return *flags = CU_STREAM_NON_BLOCKING, CUDA_SUCCESS;
   };
-  g_driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
-  g_driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+  static thread_local int contexts = 0;  // the helper has none current
+  g_driver.cuCtxPushCurrent_v2 = [](CUcontext) { return ++contexts, CUDA_SUCCESS; };
+  g_driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return --contexts, CUDA_SUCCESS; };
   g_driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int* active) {
     return *active = 1, CUDA_SUCCESS;
   };
@@ -129,6 +130,7 @@ void make_model_driver() {
     return behind = std::max(behind, g_model->events[event]), CUDA_SUCCESS;
   };
   g_driver.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
+    if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
     const std::lock_guard<std::mutex> held(g_model->mutex);
     *status = g_model->capturing.count(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                                : CU_STREAM_CAPTURE_STATUS_NONE;
@@ -216,19 +218,56 @@ TEST(without_a_set_at_first_nothing_is_behind_a_handle) {
   CHECK(g_model->context.empty());
 }
 
-TEST(a_stream_that_captures_goes_home_before_and_stays) {
+TEST(a_stream_is_home_from_before_it_captures_and_goes_again_once_it_does_no_more) {
   Process process(groups(0, 4));
   const CUstream stream = process.stream();
   submit(stream);
-  partition::keep_home(stream, shm::StayReason::kCapturing);
-  process.tell(groups(8, 2));
+  {
+    const partition::AtHome at_home(stream);
+    process.tell(groups(8, 2));
+    partition::look_after(*process.channel);
+    submit(stream);  // the beginning itself
+    CHECK_EQ(g_model->last_groups, 0u);
+    g_model->capturing.insert(stream);
+  }
   for (int i = 0; i < 3; ++i) {
     submit(stream);
     CHECK_EQ(g_model->last_groups, 0u);
     partition::look_after(*process.channel);
+    CHECK_EQ(process.channel->state->sets.staying[4].load(), 1u);
   }
+
+  g_model->capturing.erase(stream);
+  submit(stream);
+
+  CHECK_EQ(g_model->last_groups, 2u);
   CHECK_EQ(g_model->disordered, 0u);
-  CHECK_EQ(process.channel->state->sets.staying[4].load(), 1u);
+  partition::look_after(*process.channel);
+  CHECK_EQ(process.channel->state->sets.staying[4].load(), 0u);
+}
+
+TEST(a_stream_whose_capture_has_ended_goes_again_also_where_nothing_is_submitted) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  g_model->capturing.insert(stream);
+  { const partition::AtHome at_home(stream); }
+  partition::look_after(*process.channel);
+  CHECK(partition::Stream(stream, partition::How::kLook).real() == stream);
+
+  g_model->capturing.erase(stream);
+  partition::look_after(*process.channel);
+
+  CHECK(partition::Stream(stream, partition::How::kLook).real() != stream);
+}
+
+TEST(graphs_are_told_of_from_the_first_one_on) {
+  Process process(groups(0, 4));
+  partition::look_after(*process.channel);
+  CHECK_EQ(process.channel->state->sets.graphs.load(), 0u);
+  partition::note_graph();
+  partition::look_after(*process.channel);
+  CHECK_EQ(process.channel->state->sets.graphs.load(), 1u);
 }
 
 // The driver may give the handle out anew as soon as the stream is gone.

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "durations.h"
+#include "ends.h"
 #include "helper.h"
 #include "markers.h"
 #include "observe.h"
@@ -91,6 +92,38 @@ TEST(without_registered_memory_events_carry_the_markers) {
   disown(channel->streams[0]);
 }
 
+TEST(streams_that_follow_each_other_in_a_slot_share_its_events) {
+  static long its_context;
+  its_context = 0x1000;
+  make_driver();
+  g_seen.refuse_register = 1;
+  g_driver.cuEventElapsedTime = nullptr;  // so no events but the markers
+  g_driver.cuCtxGetCurrent = [](CUcontext* context) {
+    return *context = reinterpret_cast<CUcontext>(its_context), CUDA_SUCCESS;
+  };
+  g_driver.cuStreamGetCtx = [](CUstream, CUcontext* context) {
+    return g_driver.cuCtxGetCurrent(context);
+  };
+  Channel* channel = make_channel();
+  g_channel = channel;
+  const auto live = [&](uint64_t stream) {
+    run(channel, launch(0x480, stream));
+    CHECK(poll_events(*channel, 0) == false);
+    retire_stream(as_stream(stream));
+  };
+
+  live(10);
+  const int made = g_seen.events;
+  live(11);
+  CHECK_EQ(g_seen.events.load(), made);
+
+  its_context = 0x2000;
+  live(12);
+  CHECK_EQ(g_seen.events.load(), 2 * made);
+  CHECK_EQ(g_seen.destroyed_events.load(), made);
+  g_channel = nullptr;
+}
+
 TEST(four_outstanding_events_leave_the_rest_open_for_later) {
   make_driver();
   g_seen.refuse_register = 1;
@@ -136,6 +169,7 @@ TEST(more_streams_than_slots_are_passed_on_uncounted) {
   for (uint64_t stream = 10; stream < 10 + shm::kSlotCount + 5; ++stream)
     run(channel, launch(0x800, stream));
   CHECK_EQ(slot_end(*channel), shm::kSlotCount);
+  CHECK(channel->has_unslotted);
 }
 
 TEST(a_destroyed_context_takes_its_slots_and_what_was_open_in_them) {
@@ -186,5 +220,225 @@ TEST(the_first_work_after_a_pause_rings_for_a_daemon_that_looks_rarely) {
   CHECK_EQ(channel->state->control.doorbell.load(), 1u);
   run(channel, launch(0xc00));  // the helper is awake
   CHECK_EQ(channel->state->control.doorbell.load(), 1u);
+  g_channel = nullptr;
+}
+
+namespace {
+
+// One launch of a known function in the legacy stream that is left open, its slot being 0.
+Channel* make_channel_with_open_legacy_work() {
+  Channel* channel = make_channel();
+  run(channel, launch(0xd00, kLegacyStream));
+  before_block(*channel);
+  learn(channel, 0xd00, 1'000);
+  before_block(*channel);
+  run(channel, launch(0xd00, kLegacyStream));
+  return channel;
+}
+
+}  // namespace
+
+TEST(no_marker_goes_into_the_legacy_stream_while_a_blocking_stream_that_went_on_is_at_work) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  g_seen.gpu_held = true;
+  run(channel, launch(0xd00, 5));
+  const int before = g_seen.markers;
+  before_block(*channel);
+  CHECK_EQ(g_seen.markers.load(), before + 1);  // that of stream 5
+  CHECK_EQ(channel->slots[0].open.load(), 1u);
+  run(channel, launch(0xd00, kLegacyStream));  // which waits for stream 5 itself
+  before_block(*channel);
+  CHECK_EQ(channel->slots[0].open.load(), 0u);
+}
+
+TEST(nor_after_a_blocking_stream_may_have_begun_to_wait_until_the_driver_says_that_all_has_ended) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  record_order(*channel, shm::RecordKind::kEventRecord, 5, 1);
+  CHECK(!others_went_on(*channel, 0));
+  record_order(*channel, shm::RecordKind::kEventWait, 5, 1);
+  const int before = g_seen.markers;
+  before_block(*channel);
+  CHECK_EQ(g_seen.markers.load(), before);
+  g_seen.gpu_held = true;
+  settle_if_done(*channel, 0);
+  CHECK_EQ(channel->slots[0].open.load(), 1u);
+  g_seen.gpu_held = false;
+  settle_if_done(*channel, 0);
+  CHECK(all_idle(*channel));
+}
+
+TEST(streams_that_do_not_block_or_are_of_another_context_hold_back_no_marker) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  g_seen.gpu_held = true;
+  run(channel, launch(0xd00, 5));
+  CHECK(others_went_on(*channel, 0));
+  channel->streams[1].blocking = false;
+  CHECK(!others_went_on(*channel, 0));
+  channel->streams[1].blocking = true;
+  channel->streams[1].context = 0x9000;
+  CHECK(!others_went_on(*channel, 0));
+}
+
+TEST(work_of_another_context_is_left_to_the_helper) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  static uint64_t now_current;
+  now_current = 0x9000;
+  g_driver.cuCtxGetCurrent = [](CUcontext* context) {
+    return *context = reinterpret_cast<CUcontext>(now_current), CUDA_SUCCESS;
+  };
+  const int before = g_seen.markers;
+  before_block(*channel);
+  CHECK_EQ(g_seen.markers.load(), before);  // it would be one of the legacy stream of this context
+  now_current = 0x1000;  // the helper makes it current
+  close_segment(*channel, 0);
+  CHECK_EQ(g_seen.markers.load(), before + 1);
+}
+
+TEST(with_more_streams_than_slots_the_legacy_stream_gets_no_marker) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  channel->has_unslotted = true;
+  before_block(*channel);
+  CHECK_EQ(channel->slots[0].open.load(), 1u);
+  settle_if_done(*channel, 0);
+  CHECK_EQ(channel->slots[0].open.load(), 0u);
+}
+
+namespace {
+
+Channel* g_capturing;
+
+// The helper comes at the worst of moments: the driver captures, and nobody has written it down.
+struct BeginCapture {
+  static constexpr bool kPerThread = false;
+  static CUresult real(CUstream, CUstreamCaptureMode) {
+    close_segment(*g_capturing, 0);
+    return CUDA_SUCCESS;
+  }
+};
+
+}  // namespace
+
+TEST(no_marker_goes_into_the_legacy_stream_while_a_capture_begins) {
+  make_driver();
+  g_channel = g_capturing = make_channel_with_open_legacy_work();
+  const int before = g_seen.markers;
+  handlers::begin_capture<BeginCapture>(as_stream(5), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CHECK_EQ(g_seen.markers.load(), before);
+  close_segment(*g_capturing, 0);
+  CHECK_EQ(g_seen.markers.load(), before);
+  note_capture_ended(5);
+  close_segment(*g_capturing, 0);
+  CHECK_EQ(g_seen.markers.load(), before + 1);
+  g_channel = nullptr;
+}
+
+TEST(nothing_is_put_into_a_stream_that_the_program_is_destroying) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  run(channel, launch(0xd00, 5));
+  StreamSlot& slot = channel->streams[1];
+  CHECK(own_to_end(slot));
+  disown(slot);
+  const int before = g_seen.markers;
+  close_segment(*channel, 1);
+  CHECK_EQ(g_seen.markers.load(), before);
+}
+
+TEST(the_slot_of_a_stream_that_somebody_is_inside_the_driver_with_is_no_other_streams_yet) {
+  make_driver();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  run(channel, launch(0xd00, 5));
+  before_block(*channel);
+  StreamSlot& slot = channel->streams[0];
+  CHECK(try_own(slot));  // the helper; it does not come back in a second
+  retire_stream(as_stream(5));
+  CHECK(!is_live(slot));
+  run(channel, launch(0xd00, 6));
+  CHECK_EQ(slot_end(*channel), 2u);
+  disown(slot);
+  run(channel, launch(0xd00, 7));
+  CHECK_EQ(slot_end(*channel), 2u);
+  CHECK_EQ(slot.stream.load(), 7u);
+  g_channel = nullptr;
+}
+
+TEST(a_stream_that_the_driver_does_not_know_gets_no_marker_of_any_kind_any_more) {
+  make_driver();
+  Channel* channel = make_channel();
+  g_driver.cuStreamWriteValue64_v2 = [](CUstream, CUdeviceptr, cuuint64_t, unsigned) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  };
+  run(channel, launch(0xd00, 5));
+  before_block(*channel);
+  CHECK_EQ(g_seen.event_records.load(), 0);
+  CHECK_EQ(channel->slots[0].issued.load(), 0u);
+  CHECK(!is_live(channel->streams[0]));
+}
+
+namespace {
+
+long g_current_context;
+
+// Streams 10 and 11 are of contexts 0x1000, which registers the pages, and 0x2000, where a marker waits.
+Channel* make_channel_of_two_contexts() {
+  make_driver();
+  g_driver.cuCtxGetCurrent = [](CUcontext* context) {
+    return *context = reinterpret_cast<CUcontext>(g_current_context), CUDA_SUCCESS;
+  };
+  g_driver.cuStreamGetCtx = [](CUstream, CUcontext* context) {
+    return g_driver.cuCtxGetCurrent(context);
+  };
+  Channel* channel = make_channel();
+  g_channel = channel;
+  g_current_context = 0x1000;
+  run(channel, launch(0xd00, 10));
+  before_block(*channel);
+  g_current_context = 0x2000;
+  g_seen.gpu_held = true;
+  run(channel, launch(0xd00, 11));
+  before_block(*channel);
+  return channel;
+}
+
+CUcontext registering_context() { return reinterpret_cast<CUcontext>(0x1000l); }
+
+}  // namespace
+
+TEST(markers_of_other_contexts_pass_before_the_one_goes_that_registered_their_pages) {
+  Channel* channel = make_channel_of_two_contexts();
+  shm::Slot& slot = channel->slots[1];
+  CHECK(slot.done.load() < slot.issued.load());
+  std::thread gpu([&] {
+    while (channel->registered.load() != kSuspended) std::this_thread::yield();
+    slot.done.store(slot.issued.load());
+  });
+  destroying_context(registering_context(), [&] {
+    CHECK_EQ(slot.done.load(), slot.issued.load());
+    return CUDA_SUCCESS;
+  });
+  gpu.join();
+  CHECK_EQ(channel->registered.load(), kNotTried);
+  g_seen.gpu_held = false;
+  run(channel, launch(0xd00, 11));
+  before_block(*channel);
+  CHECK_EQ(g_seen.registrations.load(), 2);
+  g_channel = nullptr;
+}
+
+TEST(what_is_not_destroyed_after_all_keeps_the_pages) {
+  Channel* channel = make_channel_of_two_contexts();
+  channel->slots[1].done.store(channel->slots[1].issued.load());
+  destroying_context(registering_context(), [] { return CUDA_ERROR_INVALID_CONTEXT; });
+  CHECK_EQ(channel->registered.load(), kRegistered);
+  run(channel, launch(0xd00, 11));
+  before_block(*channel);
+  CHECK_EQ(g_seen.registrations.load(), 1);
+  CHECK_EQ(g_seen.event_records.load(), 0);
   g_channel = nullptr;
 }

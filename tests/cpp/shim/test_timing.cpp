@@ -2,7 +2,9 @@
 
 #include "check.h"
 #include "durations.h"
+#include "observe.h"
 #include "pages.h"
+#include "slots.h"
 #include "submit.h"
 
 using namespace pages;
@@ -86,6 +88,60 @@ TEST(a_function_whose_samples_failed_is_sampled_again) {
   collect_timings();
 
   CHECK_EQ(duration_of(0x100)->samples.load(), 1u);
+}
+
+TEST(what_lets_a_primary_context_go_that_others_hold_leaves_everything_as_it_is) {
+  begin();
+  g_driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int* active) {
+    return *active = 1, CUDA_SUCCESS;
+  };
+  Channel* channel = make_channel();
+  g_channel = channel;
+  g_seen.gpu_held = true;
+  launch(channel, 0x700);
+  const int made = g_seen.events;
+  for (const bool may_destroy : {false, true}) {  // as far as the shim knows; the driver knows better
+    destroying_primary(0, may_destroy, [&] {
+      CHECK_EQ(try_own(channel->streams[0]), !may_destroy);
+      if (!may_destroy) disown(channel->streams[0]);
+      return CUDA_SUCCESS;
+    });
+  }
+  g_seen.gpu_held = false;
+  CHECK(!collect_timings());
+  for (uint32_t i = 1; i < kSamplesWanted; ++i) {
+    launch(channel, 0x700);
+    collect_timings();
+  }
+
+  CHECK_EQ(duration_of(0x700)->samples.load(), kSamplesWanted);
+  CHECK_EQ(g_seen.events.load(), made);
+  g_channel = nullptr;
+}
+
+TEST(the_timings_of_a_context_that_is_gone_are_not_read_and_make_room) {
+  static int asked;
+  for (const bool is_known : {true, false}) {
+    const uint64_t function = is_known ? 0x800 : 0x900;
+    begin();
+    g_driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int* active) {
+      return *active = 0, CUDA_SUCCESS;
+    };
+    Channel* channel = make_channel();
+    g_channel = channel;
+    g_seen.gpu_held = true;
+    launch(channel, function);
+    destroying_primary(0, is_known, [] { return CUDA_SUCCESS; });
+    asked = 0;
+    g_driver.cuEventQuery = [](CUevent) { return ++asked, CUDA_SUCCESS; };
+    CHECK(!collect_timings());
+    CHECK_EQ(asked, 0);
+
+    const int made = g_seen.events;
+    launch(channel, function);
+    CHECK_EQ(g_seen.events.load(), made + 2);
+    g_channel = nullptr;
+  }
 }
 
 TEST(one_context_leaves_pairs_to_others) {

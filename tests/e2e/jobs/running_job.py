@@ -63,13 +63,16 @@ while True:
 """
 
 
+LOOPING = (sys.executable, "-c", LOOP)
+
+
 class Job:
     """A program that evaluates one expression at a time, started by `launcher`."""
 
-    def __init__(self, name, *launcher, env):
+    def __init__(self, name, *launcher, env, program=LOOPING):
         self.name = name
         self._process = subprocess.Popen(
-            [*launcher, sys.executable, "-c", LOOP],
+            [*launcher, *program],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -180,10 +183,10 @@ class Place:
         """A job of its own, under `tandem run`, with its context."""
         return self.starting(name, *options).ready()
 
-    def starting(self, name, *options):
-        """The same, which may be about to make its context."""
+    def starting(self, name, *options, program=LOOPING):
+        """The same, which may be about to make its context; or a program that says 'ready'."""
         tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
-        self.jobs.append(Job(name, *tandem, *options, "--", env=self.env))
+        self.jobs.append(Job(name, *tandem, *options, "--", env=self.env, program=program))
         return self.jobs[-1]
 
     def joining(self, job):

@@ -143,7 +143,7 @@ def test_beside_who_stays_on_the_whole_gpu_all_take_turns_on_all_of_it(fresh_pla
         assert staying.result() == "going"
 
         def is_said():
-            told = "plan: time: all take turns on all SMs, for streams of "
+            told = "plan: time: all take turns on all SMs, for work of "
             return told in explained(client, "small")
 
         until(is_said, what="all take turns", within_s=PATIENCE_S)

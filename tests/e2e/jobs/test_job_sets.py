@@ -128,17 +128,25 @@ def test_what_stays_on_the_whole_gpu_is_named(place):
     assert len(used(place, job, name="affine")) > 0
 
 
-def test_a_stream_that_captures_is_on_the_whole_gpu_from_then_on(place):
+@pytest.mark.parametrize("into", [0, 1])
+def test_a_graph_is_on_the_whole_gpu_whatever_it_is_launched_into_and_its_stream_is_not(
+    place, into
+):
     job = working(place, "a", "--sm", "25%")
     job.do(f"{SPREADING}.run(1)")
+    job.do(f"{SPREADING}.capture()")
+    told = "graphs on the whole gpu: their kernels stay where they were captured"
+    assert told not in place.tandem("explain", "a")
 
-    assert job.do(f"{SPREADING}.captured(gpu)")
-    job.do("compute()")
+    launched_ns = job.do("now_ns()")
+    assert job.do(f"{SPREADING}.replay({into})")
+    until(partial(explains, place, "a", told), what="explain says that graphs are outside")
 
-    told = place.tandem("explain", "a")
-    assert "streams in it: 1" in told
-    assert "which captured graphs, whose work keeps its SMs: 1" in told
-    assert max(row["sms"] for row in place.ran(job.pid) if "vadd" in row["name"]) > 32
+    assert len(used(place, job, launched_ns)) == 132
+    again_ns = job.do("now_ns()")
+    assert job.do(f"{SPREADING}.run(2)")
+    assert len(used(place, job, again_ns)) == 32
+    until(partial(explains, place, "a", "streams in it: 2"), what="both streams are back")
 
 
 def test_settings_are_copied_from_stream_to_stream(place):

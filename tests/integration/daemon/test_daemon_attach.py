@@ -5,6 +5,7 @@ import stat
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fake_shim import (
@@ -20,9 +21,11 @@ from fake_shim import (
     NORMAL,
     PRESENCE,
     PRESENCE_GONE,
+    REFUSED,
     REGISTERED,
     SHARED,
     USES,
+    WELCOME,
     WINDOW_OFFSET,
     YES,
     hello,
@@ -31,6 +34,8 @@ from fake_shim import (
 )
 from running_daemon import until
 
+from tandem import _attach, _doctor
+from tandem._paths import RuntimeDir
 from tandem._wire import tandem_pb2 as pb
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
@@ -343,3 +348,73 @@ def test_stale_sockets_are_replaced(daemon):
     daemon.start()
 
     assert not daemon.shim().is_held
+
+
+@pytest.fixture
+def unseeing(daemon):
+    """A daemon in a PID namespace of its own, as one in a container is without more ado."""
+    own = ["unshare", "--pid", "--fork", "--kill-child"]
+    command = [*own, sys.executable, "-m", "tandemd", *daemon.arguments()]
+    with (
+        daemon.log.open("wb") as log,
+        subprocess.Popen(command, env=daemon.environment(), stderr=log) as process,
+    ):
+        until(daemon.attach_path.exists, what="it listens", within_s=30)
+        yield daemon
+        process.kill()  # which it alone hears, and takes its child along
+
+
+@as_root
+def test_a_daemon_that_sees_nobody_says_so_to_who_comes_and_once_in_its_log(unseeing):
+    for said in (hello(), hello(), register()):
+        shim = unseeing.connect()
+        shim.socket.send(said)
+        kind, body, _ = shim.receive()
+        code, reason = struct.unpack_from("=I4x512s", body)
+        assert (kind, code) == (REFUSED, _attach.REFUSED_IDENTITY)
+        assert b"hostPID" in reason
+        assert shim.receive()[0] == 0
+
+    assert unseeing.log.read_text().count("hostPID") == 1
+
+
+@as_root
+def test_the_doctor_finds_a_daemon_that_sees_nobody(unseeing):
+    place = RuntimeDir(path=unseeing.runtime, origin="here")
+    machine = _doctor.Machine(place=place, shim=unseeing.base, probe=None, probe_error="")
+
+    (found,) = _doctor.check_identity(machine)
+
+    assert found.level == _doctor.FAIL
+    assert "hostPID" in found.text
+
+
+# Says HELLO from where it runs, and what the answer was: its type, and of a refusal the reason.
+GREET = """
+import struct, sys
+from fake_shim import REFUSED, Shim, hello
+shim = Shim(sys.argv[1])
+shim.socket.send(hello())
+kind, body, _ = shim.receive()
+print(kind, body[8:].split(b"\\0")[0].decode() if kind == REFUSED else "")
+"""
+
+
+@as_root
+@pytest.mark.parametrize(("offset_s", "answer"), [(5000, REFUSED), (0, WELCOME)])
+def test_a_process_with_another_clock_is_refused_and_told_so(daemon, offset_s, answer):
+    daemon.start()
+    there = ["unshare", "--time", "--fork", "--monotonic", str(offset_s)]
+    said = subprocess.run(
+        [*there, sys.executable, "-c", GREET, str(daemon.attach_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in said.stderr:
+        pytest.skip(said.stderr.strip())  # the kernel, or who runs this, has no time namespaces
+
+    kind, _, reason = said.stdout.partition(" ")
+    assert int(kind) == answer, said.stderr
+    assert ("time namespace" in reason) == (answer == REFUSED)

@@ -51,6 +51,7 @@ def test_numbers_are_those_of_the_header():
     assert member("kRefused") == _attach.TYPE_REFUSED
     assert member("kRegister") == _attach.TYPE_REGISTER
     assert member("kRegistered") == _attach.TYPE_REGISTERED
+    assert member("kIdentity") == _attach.REFUSED_IDENTITY
     assert member("kNoRoom") == _attach.REFUSED_NO_ROOM
     assert constant("kRegisterNoWait") == _attach.FLAG_NO_WAIT
     assert member("kUnfit") == _attach.REFUSED_UNFIT

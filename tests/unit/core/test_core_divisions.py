@@ -413,7 +413,7 @@ def test_where_streams_stay_on_the_whole_gpu_all_take_turns_on_all_of_it():
     talk.windows()
 
     for job_id in (1, 2):
-        told = "plan: time: all take turns on all SMs, for streams of j-1 stay on the whole gpu"
+        told = "plan: time: all take turns on all SMs, for work of j-1 stays on the whole gpu"
         assert told in said(talk, job_id)
     assert len(talk.core.rings) == 1
     assert talk.sets == {1: Span(0, 8), 2: Span(0, 8)}

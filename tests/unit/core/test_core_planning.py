@@ -389,20 +389,21 @@ def test_where_sets_are_told_what_a_person_fixed_is_no_share_of_the_time():
     assert found.taking_turns() is not None  # what it would be, for who compares
 
 
-def test_where_no_set_would_hold_some_work_nothing_but_turns_is_planned():
+@pytest.mark.parametrize("usage", [{"staying_streams": (1, 0, 0, 0, 0, 0)}, {"runs_graphs": True}])
+def test_where_no_set_would_hold_some_work_nothing_but_turns_is_planned(usage):
     split = {0: Split(groups=16, group_sms=8)}
     talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split))
     for process_id in (1, 2):
         talk.attach(process_id, NORMAL, sm_count=16)
         tell(talk, process_id, CURVE)
     assert {valued.kind for valued in seen(talk).alternatives()} == {"space"}
-    talk.sample(1, staying_streams=(0, 0, 0, 0, 0, 2))  # refused, for now
+    talk.sample(1, staying_streams=(0, 0, 0, 0, 1, 2))  # captures, and refused: both for now
     assert {valued.kind for valued in seen(talk).alternatives()} == {"space"}
 
-    talk.sample(1, staying_streams=(1, 0, 0, 0, 0, 0))
+    talk.sample(1, **usage)
 
     assert [valued.kind for valued in seen(talk).alternatives()] == ["time"]
-    assert "all take turns: streams of j-1 stay on the whole gpu" in seen(talk).doubts
+    assert "all take turns: work of j-1 stays on the whole gpu" in seen(talk).doubts
 
 
 def test_the_size_that_fits_is_told_with_the_name_of_the_instance():

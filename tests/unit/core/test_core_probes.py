@@ -167,11 +167,12 @@ def test_who_has_the_whole_gpu_is_in_no_set_and_in_all_of_others(whose, usage):
     assert [given_sms(job, 0, OPTIONS) > 0 for job in jobs] == [whose != 0, whose != 1]
 
 
-def test_work_of_others_that_stays_on_the_whole_gpu_is_in_its_set():
+@pytest.mark.parametrize("usage", [{"staying_streams": (1, 0, 0, 0, 0, 0)}, {"runs_graphs": True}])
+def test_work_of_others_that_stays_on_the_whole_gpu_is_in_its_set(usage):
     jobs = [make(1, groups=4), make(2)]
     put(jobs[1], Span(4, 4))
     process = jobs[1].processes[2]
-    process.usage = replace(process.usage, staying_streams=(1, 0, 0, 0, 0, 0))
+    process.usage = replace(process.usage, **usage)
 
     assert not has_own_sms(jobs[0], jobs, 0)
     assert has_own_sms(jobs[1], jobs, 0)

@@ -96,6 +96,30 @@ def test_what_does_not_tell_is_left_out_and_soon_tried_again(process, shares, fl
     assert poller.begun == 2
 
 
+def test_a_recording_with_much_untimed_is_soon_tried_again_and_displaces_nothing(process, shares):
+    poller = Poller()
+    bounds = Bounds(poller)
+    look(bounds, process, 1)
+    shares[2] = 3  # of 20
+    poller.end(3 * MS, 5 * MS)
+    (found,) = look(bounds, process, 6)
+    assert (found.mix.bound, found.mix.claims) == (Bound.UNKNOWN, False)
+
+    shares[2] = 2
+    look(bounds, process, 6 + RETRY_NS // MS)
+    poller.end(1007 * MS, 1008 * MS)
+    (found,) = look(bounds, process, 1009)
+    assert found.mix.bound is Bound.MEMORY
+    process.mix = found.mix
+
+    shares[2] = 3
+    look(bounds, process, 1009 + ANEW_NS // MS)
+    poller.end(11010 * MS, 11011 * MS)
+    assert look(bounds, process, 11012) == []
+    look(bounds, process, 11012 + RETRY_NS // MS)
+    assert poller.begun == 4
+
+
 def test_a_recording_that_never_ends_is_given_up(process, shares):
     poller = Poller()
     bounds = Bounds(poller)

@@ -1,0 +1,54 @@
+// A program whose exit handlers still want something of the GPU, as those do that were registered before
+// CUDA was first used: last_words reads|frees|leaves
+//
+// Says a line once it has its memory, ends when it is told a line, and says what came of that: the answers
+// of the driver, and how many bytes were not what was written.
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+extern "C" void softgpu_wait_begin();
+extern "C" void softgpu_wait_end();
+
+namespace {
+
+constexpr size_t kBytes = 40 << 20;
+const char* g_last = "";
+CUcontext g_context;
+CUdeviceptr g_memory;
+
+void say_last_words() {
+  long wrong = 0;
+  std::vector<CUresult> answers = {cuCtxSetCurrent(g_context)};
+  if (std::strcmp(g_last, "reads") == 0) {
+    std::vector<char> host(kBytes);
+    answers.push_back(cuMemcpyDtoH(host.data(), g_memory, kBytes));
+    for (const char byte : host) wrong += byte != 7;
+  } else if (std::strcmp(g_last, "frees") == 0) {
+    answers.push_back(cuMemFree(g_memory));
+    answers.push_back(cuDevicePrimaryCtxRelease(0));
+  }
+  std::printf("[");
+  for (const CUresult answer : answers) std::printf("%d, ", answer);
+  std::printf("%ld]\n", wrong);
+}
+
+}  // namespace
+
+int main(int, char** words) {
+  std::atexit(say_last_words);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  g_last = words[1];
+  if (cuInit(0) || cuDevicePrimaryCtxRetain(&g_context, 0) || cuCtxSetCurrent(g_context) ||
+      cuMemAlloc(&g_memory, kBytes) || cuMemsetD8(g_memory, 7, kBytes) || cuCtxSynchronize()) {
+    return 1;
+  }
+  std::printf("'ready'\n");
+  softgpu_wait_begin();  // virtual time passes meanwhile
+  std::getchar();
+  softgpu_wait_end();
+  return 0;
+}
