@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -63,21 +63,34 @@ def run(*, threads: int = 2) -> dict[str, Any]:
     Raises:
         NotMeasuredError: there are fewer CPUs than `threads`, or a program failed.
     """
+    *_, result = results(threads=threads)
+    print(f"added to a call on an empty driver, smallest of {ROUNDS} medians, ns;")
+    print(f"_x{threads}_ratio: by {threads} threads to by {threads} processes at the same time")
+    show_bars(result["bars"])
+    return result
+
+
+def results(*, threads: int) -> Iterator[dict[str, Any]]:
+    """The same without a table, after each round, of the rounds so far.
+
+    Raises:
+        NotMeasuredError: there are fewer CPUs than `threads`, or a program failed.
+    """
     cpus = sorted(os.sched_getaffinity(0))[-threads:]
     if len(cpus) < threads:
         raise NotMeasuredError(f"{threads} threads want a CPU each; there are {len(cpus)}")
-    alone, processes, together = _measure(
-        [("threads", cpus[-1:]), ("processes", cpus), ("threads", cpus)]
-    )
+    crews = [("threads", cpus[-1:]), ("processes", cpus), ("threads", cpus)]
+    for alone, processes, together in _measure(crews):
+        yield _joined(alone, processes, together, threads)
+
+
+def _joined(alone: Figures, processes: Figures, together: Figures, threads: int) -> dict[str, Any]:
     ratio = {name: round(_added(name, together) / _added(name, processes), 3) for name in CALLS}
     bars = {name: _bar(name, alone) for name in CALLS}
     bars |= {
         f"{name}_x{threads}_ratio": bar(ratio[name], RATIO_LIMIT, doubt=_doubt(together))
         for name in OWN
     }
-    print(f"added to a call on an empty driver, smallest of {ROUNDS} medians, ns;")
-    print(f"_x{threads}_ratio: by {threads} threads to by {threads} processes at the same time")
-    show_bars(bars)
     others = {
         "threads": threads,
         "processes": _result(processes),
@@ -87,8 +100,8 @@ def run(*, threads: int = 2) -> dict[str, Any]:
     return {"bench": "calls", **_result(alone), "together": others, "bars": bars}
 
 
-def _measure(crews: Sequence[Crew]) -> list[Figures]:
-    """In turn by each crew."""
+def _measure(crews: Sequence[Crew]) -> Iterator[list[Figures]]:
+    """In turn by each crew; the figures of each after every round."""
     rounds: list[Rounds] = [defaultdict(list) for _ in crews]
     with stage() as place:
         env = {**place.shimmed(), "LD_LIBRARY_PATH": str(place.empty_driver())}
@@ -97,7 +110,7 @@ def _measure(crews: Sequence[Crew]) -> list[Figures]:
                 progress(f"round {number} of {ROUNDS}")
                 for crew, found in zip(crews, rounds, strict=True):
                     _round(place, env, listener, crew, found)
-    return [_figures(found) for found in rounds]
+                yield [_figures(found) for found in rounds]
 
 
 def _round(

@@ -17,9 +17,9 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 # What is worth most comes first. Seconds that a part usually takes on an H200, with 16 cores.
-parts="workloads markers sm_sets frameworks windows vmm colocation swap traces lifecycle conformance proof same_results demo tests calls"
+parts="workloads markers sm_sets frameworks windows vmm mps colocation swap lifecycle traces conformance proof same_results demo tests calls"
 declare -A usual=([workloads]=340 [markers]=45 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=190
-  [conformance]=140 [colocation]=215 [lifecycle]=90 [swap]=75 [proof]=75 [traces]=120
+  [conformance]=140 [colocation]=215 [lifecycle]=110 [swap]=75 [mps]=30 [proof]=75 [traces]=120
   [same_results]=90 [demo]=60 [tests]=150 [calls]=60)
 PYTHON="${PYTHON:-python3}"
 PART="${PART:-}"; PART="${PART//,/ }"
@@ -86,7 +86,7 @@ for part in ${PART:-$parts}; do
   limit="${LIMIT:-480}"
   if [ -n "${TOTAL:-}" ]; then
     left=$((TOTAL - SECONDS))
-    # Most parts keep what they found until they are ended: some of it is better than nothing.
+    # Parts keep what they found until they are ended: some of it is better than nothing.
     if [ $((${usual[$part]} * 2 / 3)) -gt "$left" ]; then
       echo "-- $part: not begun, it usually takes ${usual[$part]} s and $left s are left"
       continue

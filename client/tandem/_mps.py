@@ -87,8 +87,11 @@ class Control:
         """One of them takes no new clients any more: what comes now is refused, or waits."""
         if self.version != 2:
             return False  # there a server is ready, or is no place for clients
-        said = (self._tell(f"get_server_status {server.pid}") or "" for server in servers)
-        return any(status.strip() == "SHUTTING_DOWN" for status in said)
+        return any(self.status(server) == "SHUTTING_DOWN" for server in servers)
+
+    def status(self, server: Server) -> str:
+        """Of one of the old interface, in the daemon's word; empty: it was not answered."""
+        return (self._tell(f"get_server_status {server.pid}") or "").strip()
 
     def create(self, name: str, *, uid: int, gpus: str) -> None:
         """Have a server of the new interface; `gpus`: UUIDs, by commas; empty: all."""

@@ -126,9 +126,9 @@ def main() -> int:
     if arguments.replay:
         with closing(stage_of(arguments)) as stage:
             return replay(stage, program_of(arguments.replay.read_text()))
-    result = soak(arguments)
-    if arguments.result:
-        arguments.result.write_text(json.dumps(result, indent=1) + "\n")
+    for result in soak(arguments):
+        if arguments.result:
+            keep(result, arguments.result)
     print(json.dumps(result))
     return 0 if result["differences"] == 0 else 1
 
@@ -148,8 +148,15 @@ def compare(stage: Stage, program: Program) -> list[str]:
     return differences(program, stage.bare(program), stage.managed(program))
 
 
-def soak(wanted: argparse.Namespace) -> dict[str, object]:
-    """Run them all; what is counted is of the bare runs."""
+def keep(result: dict[str, object], path: Path) -> None:
+    """Whole, also for who reads it while we go on."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(result, indent=1) + "\n")
+    new.replace(path)
+
+
+def soak(wanted: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Run them all; the results so far, and in the end. What is counted is of the bare runs."""
     total, start, told = Tally(), time.monotonic(), 0
     for tally in tallies(wanted, start + wanted.seconds):
         total.add(tally)
@@ -157,6 +164,11 @@ def soak(wanted: argparse.Namespace) -> dict[str, object]:
             told = total.programs
             rate = told / (time.monotonic() - start)
             print(f"{told} programs, {total.differences} differ, {rate:.0f}/s", file=sys.stderr)
+        yield summary(wanted, total, start)
+    yield summary(wanted, total, start)
+
+
+def summary(wanted: argparse.Namespace, total: Tally, start: float) -> dict[str, object]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": "GPU" if wanted.gpu else "software GPU, virtual clock",

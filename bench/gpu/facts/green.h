@@ -105,6 +105,14 @@ class Where {
     return DRIVER(cuLaunchKernel, "cuLaunchKernel")(other != nullptr ? other : function_, kBlocks, 1,
                                                     1, 32, 1, 1, 0, stream, parameters, nullptr);
   }
+  // Of a node that does what a launch does, in `graph`: the handle is told by `func` or by `kern`.
+  CUresult add(CUgraph graph, CUfunction func, CUkernel kern, CUcontext context) {
+    void* parameters[] = {&seen_, &stay_ns_};
+    const CUDA_KERNEL_NODE_PARAMS_v2 wanted = {func, kBlocks, 1, 1, 32, 1, 1, 0,
+                                               parameters, nullptr, kern, context};
+    CUgraphNode node;
+    return DRIVER(cuGraphAddKernelNode_v2, "cuGraphAddKernelNode")(&node, graph, nullptr, 0, &wanted);
+  }
   void forget() {
     need(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)), "cuMemsetD8");
     need(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");

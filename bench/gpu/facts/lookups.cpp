@@ -23,6 +23,7 @@ namespace {
 struct Seen {
   std::mutex mutex;
   std::set<std::string> by_dlsym, by_look_up;      // names
+  std::set<std::string> asked;                     // name, version and flags of look-ups
   std::map<std::string, size_t> askers, versions;  // of dlsym: libraries. Of look-ups: calls
   std::map<std::string, size_t> flags, tables;
   size_t look_ups = 0, old_look_ups = 0;  // all, and those by the version without a status
@@ -45,6 +46,7 @@ bool is_drivers(void* place) { return library_of(place).rfind("libcuda.so", 0) =
 void note(const char* name, int version, cuuint64_t flags, bool is_old) {
   const std::lock_guard<std::mutex> lock(seen().mutex);
   seen().by_look_up.insert(name);
+  seen().asked.insert(std::string(name) + " " + std::to_string(version) + " " + std::to_string(flags));
   seen().versions[std::to_string(version)]++;
   seen().flags[std::to_string(flags)]++;
   seen().look_ups++;
@@ -160,6 +162,12 @@ std::string counts(const std::map<std::string, size_t>& of) {
   return "{" + text + "}";
 }
 
+std::string list(const std::set<std::string>& of) {
+  std::string text;
+  for (const std::string& item : of) text += (text.empty() ? "\"" : ", \"") + item + "\"";
+  return "[" + text + "]";
+}
+
 __attribute__((destructor)) void tell() {
   const char* const file = getenv("LOOKUPS_FILE");
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -172,11 +180,11 @@ __attribute__((destructor)) void tell() {
   fprintf(out,
           "{\"linked\": %zu, \"linked_by\": %s, \"dlsym\": %zu, \"dlsym_by\": %s, \"looked_up\": %zu, "
           "\"look_ups\": %zu, \"without_status\": %zu, \"versions\": %s, \"flags\": %s, "
-          "\"export_tables\": %s}\n",
+          "\"export_tables\": %s, \"asked\": %s}\n",
           linked.names.size(), counts(linked.libraries).c_str(), seen().by_dlsym.size(),
           counts(seen().askers).c_str(), seen().by_look_up.size(), seen().look_ups,
           seen().old_look_ups, counts(seen().versions).c_str(), counts(seen().flags).c_str(),
-          counts(seen().tables).c_str());
+          counts(seen().tables).c_str(), list(seen().asked).c_str());
   fclose(out);
 }
 

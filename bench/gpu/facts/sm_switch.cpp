@@ -229,13 +229,7 @@ Json handles(const Kernels& kernels, CUmodule module, const char* path) {
   return found;
 }
 
-struct Captured {
-  CUgraphExec executable = nullptr;
-  CUcontext node_context = nullptr;
-  CUresult asked = CUDA_SUCCESS;
-};
-
-Captured capture(Where* where, CUstream stream) {
+CUgraph captured(Where* where, CUstream stream) {
   CUgraph graph;
   need(DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(
            stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
@@ -243,41 +237,65 @@ Captured capture(Where* where, CUstream stream) {
   const CUresult launched = where->launch(stream);
   need(DRIVER(cuStreamEndCapture, "cuStreamEndCapture")(stream, &graph), "cuStreamEndCapture");
   need(launched, "cuLaunchKernel");
+  return graph;
+}
+
+// Of one node, added by a call while `current_then` is current.
+CUgraph added(Where* where, CUfunction func, CUkernel kern, CUcontext context, CUcontext current_then) {
+  const CUcontext before = current();
+  CUgraph graph;
+  need(DRIVER(cuGraphCreate, "cuGraphCreate")(&graph, 0), "cuGraphCreate");
+  make_current(current_then);
+  const CUresult result = where->add(graph, func, kern, context);
+  make_current(before);
+  need(result, "cuGraphAddKernelNode");
+  return graph;
+}
+
+// What its node says of its context, and where it runs, by the stream that it is launched into.
+Json about(CUgraph graph, CUcontext primary, const Halves& halves, CUstream plain, Places* places) {
   CUgraphNode node;
   size_t count = 1;
   need(DRIVER(cuGraphGetNodes, "cuGraphGetNodes")(graph, &node, &count), "cuGraphGetNodes");
-  Captured found;
   CUDA_KERNEL_NODE_PARAMS_v2 parameters = {};
-  found.asked = DRIVER(cuGraphKernelNodeGetParams_v2, "cuGraphKernelNodeGetParams")(node, &parameters);
-  found.node_context = parameters.ctx;
-  need(DRIVER(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")(&found.executable, graph, 0),
+  const CUresult asked =
+      DRIVER(cuGraphKernelNodeGetParams_v2, "cuGraphKernelNodeGetParams")(node, &parameters);
+  CUgraphExec executable;
+  need(DRIVER(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")(&executable, graph, 0),
        "cuGraphInstantiateWithFlags");
-  return found;
+  const auto run = [&](CUstream stream) {
+    return places->of(stream,
+                      [&] { return DRIVER(cuGraphLaunch, "cuGraphLaunch")(executable, stream); });
+  };
+  return Json()
+      .add("node_context",
+           asked == CUDA_SUCCESS ? which(parameters.ctx, primary, halves) : name_of(asked))
+      .add("in_first_set", run(halves.first.stream))
+      .add("in_second_set", run(halves.second.stream))
+      .add("in_primary", run(plain));
 }
 
-Json graphs(const Kernels& kernels) {
+Json graphs(const Kernels& kernels, CUmodule module) {
   const CUcontext primary = current();
   Halves halves;
   Places places(kernels, halves);
+  Where* where = &places.where();
   const CUstream plain = plain_stream();
-  const CUstream in_first = halves.first.stream, in_second = halves.second.stream;
-  const auto launch = DRIVER(cuGraphLaunch, "cuGraphLaunch");
-  const auto about = [&](CUstream captured_in) {
-    const Captured graph = capture(&places.where(), captured_in);
-    const auto run = [&](CUstream stream) {
-      return places.of(stream, [&] { return launch(graph.executable, stream); });
-    };
-    return Json()
-        .add("node_context", graph.asked == CUDA_SUCCESS ? which(graph.node_context, primary, halves)
-                                                         : name_of(graph.asked))
-        .add("in_first_set", run(in_first))
-        .add("in_second_set", run(in_second))
-        .add("in_primary", run(plain));
-  };
+  const CUcontext set = halves.first.context;
+  const CUkernel kern = (CUkernel)kernels.get("where");
+  CUfunction func = nullptr;
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&func, module, "where"), "where");
   Json found = event("result");
   found.add("set_sms", (uint64_t)places.set_sms());
-  found.add("captured_in_set", told([&] { return about(in_first); }));
-  found.add("captured_in_primary", told([&] { return about(plain); }));
+  const auto tell = [&](const char* name, auto make) {
+    found.add(name, told([&] { return about(make(), primary, halves, plain, &places); }));
+  };
+  tell("captured_in_set", [&] { return captured(where, halves.first.stream); });
+  tell("captured_in_primary", [&] { return captured(where, plain); });
+  tell("kernel_added_for_set", [&] { return added(where, nullptr, kern, set, primary); });
+  tell("kernel_added_while_set_current", [&] { return added(where, nullptr, kern, nullptr, set); });
+  tell("function_added_for_set", [&] { return added(where, func, nullptr, set, primary); });
+  tell("function_added_while_set_current", [&] { return added(where, func, nullptr, nullptr, set); });
   return found;
 }
 
@@ -292,7 +310,7 @@ int main(int argc, char** argv) {
   while (next_order()) {
     const Json found = told([&] {
       if (action == "costs") return costs(kernels);
-      return action == "handles" ? handles(kernels, module, argv[1]) : graphs(kernels);
+      return action == "handles" ? handles(kernels, module, argv[1]) : graphs(kernels, module);
     }, event("result"));
     found.print();
   }

@@ -1,8 +1,8 @@
 """The table that people look for first: what each way of sharing a GPU does, and costs. Pure.
 
 It joins what three parts of `make gpu` found: `colocation` (the ways), `workloads` (what Tandem
-adds to launches) and `swap` (how near moved memory comes to the link). What no part has is left
-empty.
+adds to launches, and what it leaves of throughput) and `swap` (how near moved memory comes to the
+link). What no part has is left empty.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ COLUMNS = (
     "trainers kept",
     "share of idle used",
     "throughput kept alone",
+    "added to a launch",
     "moved memory / pinned copies",
 )
 WORKLOADS = ("eager", "vision", "language", "graph", "compiled")  # that are judged by throughput
+LAUNCH = {"median_ns": "median", "p99_ns": "p99"}
 MOVES = ("swap.out.vs_pinned", "swap.in.vs_pinned")
 
 
@@ -56,7 +58,7 @@ def _row(way: str, merged: Figures) -> list[str]:
         for name in ("server_p99_vs_alone", "trainers_vs_alone", "trainers_share_of_idle")
     ]
     mode = answer(found, f"modes.{way}") or found["device"]["mode"]
-    own = [_kept(merged), _moved(merged)] if way == "tandem" else ["", ""]
+    own = [_kept(merged), _added(merged), _moved(merged)] if way == "tandem" else [""] * 3
     return [WAYS[way], str(mode), *(_number(ratio) for ratio in ratios), *own]
 
 
@@ -68,6 +70,18 @@ def _kept(merged: Figures) -> str:
         return ""
     least = min(measured, key=lambda name: measured[name])
     return f"{measured[least]:.3f} ({least}, least of {len(measured)})"
+
+
+def _added(merged: Figures) -> str:
+    """Nanoseconds of the host's time, over what a launch takes bare."""
+    launch = merged.get("workloads", {}).get("launch", {})
+    told = []
+    for name, words in LAUNCH.items():
+        added = answer(launch, f"managed.added_{name}")
+        bare = answer(launch, f"bare.{name}")
+        if isinstance(added, int | float) and isinstance(bare, int | float):
+            told.append(f"{words} {added:.0f} to {bare:.0f} ns")
+    return ", ".join(told)
 
 
 def _moved(merged: Figures) -> str:

@@ -102,15 +102,16 @@ def order_of(number: int) -> list[str]:
 
 
 def beside(rows: Mapping[str, Row]) -> Row:
-    """How fast rows are over those of the same program with plain memory.
+    """How fast rows are over those of the same program with plain memory, and usual markers.
 
-    Allocators of torch by what they do without Tandem. What Tandem maps by what both rows keep of
-    bare throughput, which takes out what the shim costs anyway.
+    Allocators of torch by what they do without Tandem. What Tandem does otherwise by what both rows
+    keep of bare throughput, which takes out what the shim costs anyway.
     """
     pairs = {
         "expandable_segments": ("bare_per_s", "allocations"),
         "malloc_async": ("bare_per_s", "allocations"),
         "swappable": ("ratio", "vision"),
+        "eager_events": ("ratio", "eager"),
     }
     return {name: _over(rows, name, figure, base) for name, (figure, base) in pairs.items()}
 

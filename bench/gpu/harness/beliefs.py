@@ -15,6 +15,7 @@ from importlib import import_module
 SETTLING: tuple[str, ...] = (
     "markers",
     "windows",
+    "mps",
     "vmm",
     "sm_sets",
     "lifecycle",

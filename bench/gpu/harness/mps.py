@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bench.gpu.harness.part import Bench
 from tandem._mps import PIPES, PROGRAM, Control
@@ -39,31 +40,62 @@ def mps(bench: Bench) -> Iterator[tuple[Place | None, str]]:
     if place.kind != "nvidia" or place.mode == "mps":
         yield replace(place, mode="mps"), ""
         return
-    if shutil.which(PROGRAM) is None:
-        yield None, f"'{PROGRAM}' is not installed here"
-        return
     folder = bench.folder / "mps"
     folder.mkdir(exist_ok=True)
-    ours = {PIPES: str(folder), LOGS: str(folder)}
-    control = Control(folder, environment=os.environ, timeout_s=START_S)
+    with control_daemon(folder, os.environ) as (found, why):
+        ours = {} if found is None else found.variables
+        base_env = {**place.base_env, **ours}
+        yield None if found is None else replace(place, mode="mps", base_env=base_env), why
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mps:
+    """A control daemon with its pipes in a folder of its own."""
+
+    folder: Path
+    outside: Mapping[str, str]  # what it was started with
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """By which clients find it."""
+        return {PIPES: str(self.folder), LOGS: str(self.folder)}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of its clients."""
+        return {**self.outside, **self.variables}
+
+    def control(self) -> Control:
+        """To ask it; for one thread."""
+        return Control(self.folder, environment=self.environment, timeout_s=START_S)
+
+
+@contextmanager
+def control_daemon(
+    folder: Path, environment: Mapping[str, str]
+) -> Iterator[tuple[Mps | None, str]]:
+    """One while the block runs; or None, and why it cannot be had."""
+    program = shutil.which(PROGRAM, path=environment.get("PATH"))
+    if program is None:
+        yield None, f"'{PROGRAM}' is not installed here"
+        return
+    found = Mps(folder=folder, outside=environment)
     # To its log and nowhere else: it stays, and would hold a pipe open.
     with (folder / "said").open("wb") as said:
-        child = subprocess.Popen(
-            [PROGRAM, "-d"], env={**os.environ, **ours}, stdout=said, stderr=said
-        )
+        child = subprocess.Popen([program, "-d"], env=found.environment, stdout=said, stderr=said)
         try:
             code = child.wait(timeout=START_S)
         except subprocess.TimeoutExpired:
             child.kill()
             code = child.wait()
     try:
-        if code != 0 or not _answers(control):
+        if code != 0 or not _answers(found.control()):
             words = (folder / "said").read_text(errors="replace").strip()[-300:]
             yield None, f"'{PROGRAM} -d' ended with {code} and does not answer: {words}"
             return
-        yield replace(place, mode="mps", base_env={**place.base_env, **ours}), ""
+        yield found, ""
     finally:
-        control.quit()
+        found.control().quit()
 
 
 def _answers(control: Control) -> bool:

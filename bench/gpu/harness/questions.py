@@ -11,15 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from bench.gpu.harness import native
+from bench.gpu.harness import children, native
 from bench.gpu.harness.part import SOFTWARE, Bench, progress, say
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
-READY_S = 60.0
 QUESTION_S = 30.0  # of the part's time have to be left for one
 FAILURES = (
     WorkerError,
@@ -63,13 +61,10 @@ def big_place(bench: Bench) -> Place:
 
 
 @contextmanager
-def prober(bench: Bench, place: Place, name: str) -> Iterator[Worker]:
+def prober(bench: Bench, place: Place) -> Iterator[Worker]:
     """A process that launches a small kernel again and again, see `probing`."""
-    command = [native.program(bench, "prober"), native.kernels(bench, "memory")]
-    folder = bench.folder / "probers"
-    env = place.env(bench.folder / f"gpu-{place.mode}")
-    with native.talking(f"prober-{name}", command, env, folder) as worker:
-        worker.wait_for("ready", deadline_s=READY_S)
+    command = native.command(bench, "prober", "memory")
+    with children.ready(bench, command, children.environment(bench, place)) as (worker, _):
         yield worker
 
 
@@ -77,21 +72,16 @@ def prober(bench: Bench, place: Place, name: str) -> Iterator[Worker]:
 def probing(worker: Worker) -> Iterator[Message]:
     """It launches while the block runs; afterwards the object has what its launches took, in us."""
     window: Message = {}
-    worker.go()
-    worker.wait_for("began", deadline_s=READY_S)
+    children.told(worker, "began")
     try:
         yield window
     finally:
-        worker.go()
-        found = worker.wait_for("window", deadline_s=READY_S)
-        window.update(native.without_event(found))
+        window.update(children.told(worker, "window"))
 
 
 @contextmanager
-def nvml(place: Place, bench: Bench, *words: str, folder: Path | None = None) -> Iterator[Worker]:
-    """A process that asks NVML, see nvml_worker.py; `folder` has the device if it is software."""
-    env = place.env(folder or bench.folder / f"gpu-{place.mode}")
+def nvml(bench: Bench, env: Mapping[str, str], *words: str) -> Iterator[Worker]:
+    """A process that asks NVML, see nvml_worker.py."""
     command = [sys.executable, "-m", "bench.gpu.programs.nvml_worker", *words]
-    with native.talking("nvml", command, env, bench.folder / "logs") as worker:
-        worker.wait_for("ready", deadline_s=READY_S)
+    with children.ready(bench, command, env, role="nvml") as (worker, _):
         yield worker

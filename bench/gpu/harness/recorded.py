@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from bench.gpu.harness import children
 from bench.gpu.harness.part import Bench
 from bench.gpu.programs import ENVIRONMENT
 from bench.gpu.programs.by_driver import IMAGE
-from tandem.demo.process import WorkerError
 
 DEADLINE_S = 75.0
 
@@ -43,34 +39,5 @@ def record(bench: Bench, name: str, iterations: int, *, device_times: bool = Fal
     options = ["-o", str(output), *(["--device-times"] if device_times else [])]
     command = [sys.executable, "-m", "tandem.cli", "trace", "calls", *options, "--"]
     env = environment(bench, bench.folder / f"{name}-gpu")
-    run([*command, *program(bench, name, iterations)], env)
+    children.run([*command, *program(bench, name, iterations)], env, deadline_s=DEADLINE_S)
     return output
-
-
-def run(command: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S) -> str:
-    """What a command says on stdout. It is ended with its children.
-
-    Raises:
-        WorkerError: it failed, or was not done by the deadline.
-    """
-    child = subprocess.Popen(
-        command,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        said, errors = child.communicate(timeout=deadline_s)
-    except subprocess.TimeoutExpired:
-        raise WorkerError(f"it was not done after {deadline_s:g} s") from None
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    if child.returncode != 0:
-        raise WorkerError(f"it ended with {child.returncode}: {errors.strip()[-200:]}")
-    return said

@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.gpu.harness import native
+from bench.gpu.harness import children, native
+from bench.gpu.harness.children import PATIENCE_S, told
 from bench.gpu.harness.part import GPU, Bench, say
-from bench.gpu.harness.questions import FAILURES, READY_S, nvml
+from bench.gpu.harness.questions import FAILURES, nvml
 from tandem import Client
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
@@ -48,10 +49,16 @@ class Run:
 
 
 Start = Callable[[Sequence[str]], AbstractContextManager[Run]]
+Account = Callable[[Run], Message]
 
 
-def accounts(start: Start, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
-    """What each allocator costs. One at which the process fails leaves the others to a new one."""
+def accounts(
+    start: Start, kinds: Sequence[str] = KINDS, account: Account | None = None
+) -> dict[str, Any]:
+    """What each allocator costs. One at which the process fails leaves the others to a new one.
+
+    `account` says what is asked of each kind: by default, who counts it.
+    """
     found: dict[str, Any] = {}
     left, failures = list(kinds), 0
     while left and failures < MOST_FAILURES:
@@ -59,7 +66,7 @@ def accounts(start: Start, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
             with start(left) as run:
                 found |= {"context_bytes": run.context_bytes, **_listing(run)}
                 while left:
-                    found[left[0]] = _account(run)
+                    found[left[0]] = (account or _account)(run)
                     del left[0]
         except (*FAILURES, TandemError) as failure:
             failures += 1
@@ -71,16 +78,14 @@ def accounts(start: Start, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
 
 def _account(run: Run) -> Message:
     """Bytes by everybody's count while it holds an allocation, over those before."""
-    job_before = _settled(run.job_bytes, 0)
-    before = _read(run.reader)["used_bytes"]
-    run.worker.go()
-    held = run.worker.wait_for("held", deadline_s=READY_S)
-    after = _read(run.reader)["used_bytes"]
+    job_before = settled(run.job_bytes, 0)
+    before = told(run.reader, "read")["used_bytes"]
+    held = told(run.worker, "held")
+    after = told(run.reader, "read")["used_bytes"]
     asked = held["asked_bytes"]
-    job_after = _settled(run.job_bytes, job_before + asked)
-    run.worker.go()
-    run.worker.wait_for("freed", deadline_s=READY_S)
-    left = _read(run.reader)["used_bytes"] - before
+    job_after = settled(run.job_bytes, job_before + asked)
+    told(run.worker, "freed")
+    left = told(run.reader, "read")["used_bytes"] - before
     nvml_bytes, job_bytes = after - before, job_after - job_before
     found: Message = {
         "result": held["result"],
@@ -103,7 +108,7 @@ def ratio(part: int, whole: int) -> float | str:
 
 def _listing(run: Run) -> Message:
     """How NVML names the process."""
-    said = _read(run.reader)
+    said = told(run.reader, "read")
     listed = said["processes"]
     pid = str(run.worker.pid)
     return {
@@ -114,12 +119,7 @@ def _listing(run: Run) -> Message:
     }
 
 
-def _read(reader: Worker) -> Message:
-    reader.go()
-    return reader.wait_for("read", deadline_s=READY_S)
-
-
-def _settled(job_bytes: Callable[[], int] | None, expected: int) -> int:
+def settled(job_bytes: Callable[[], int] | None, expected: int | None = None) -> int:
     """What the daemon says once it says what is expected, or the same for long enough."""
     if job_bytes is None:
         return 0
@@ -137,32 +137,30 @@ def _settled(job_bytes: Callable[[], int] | None, expected: int) -> int:
 
 
 class Counts:
-    """Starts the process that takes memory, with and without Tandem."""
+    """Starts a program of facts/ that takes memory, with and without Tandem."""
 
-    def __init__(self, bench: Bench, place: Place) -> None:
-        self._bench, self._place = bench, place
+    def __init__(self, bench: Bench, place: Place, program: str) -> None:
+        self._bench, self._place, self._program = bench, place, program
         self._runs = 0
 
     @contextmanager
     def bare(self, kinds: Sequence[str]) -> Iterator[Run]:
         """Without."""
-        self._runs += 1
-        env = self._place.env(self._bench.folder / f"gpu-{self._place.mode}")
-        command, logs = self._command(kinds), self._bench.folder / "logs"
-        with nvml(self._place, self._bench) as reader:
-            before = _read(reader)["used_bytes"]
-            with native.talking(f"bare-{self._runs}", command, env, logs) as worker:
+        env = children.environment(self._bench, self._place)
+        with nvml(self._bench, env) as reader:
+            before = told(reader, "read")["used_bytes"]
+            with children.talking(self._bench, self._command(kinds), env) as worker:
                 for said in ("up", "ready"):
-                    worker.wait_for(said, deadline_s=READY_S)
+                    children.heard(worker, said)
                     worker.go()
-                context_bytes = _read(reader)["used_bytes"] - before
+                context_bytes = told(reader, "read")["used_bytes"] - before
                 yield Run(worker=worker, reader=reader, context_bytes=context_bytes, job_bytes=None)
 
     @contextmanager
     def managed(self, kinds: Sequence[str], *options: str) -> Iterator[Run]:
         """As a job, with these options of `tandem run`."""
         self._runs += 1
-        folder = self._bench.folder / f"managed-{self._runs}"
+        folder = self._bench.folder / f"{self._program}-managed-{self._runs}"
         with (
             Scenario(
                 name="accounting",
@@ -174,17 +172,17 @@ class Counts:
                 managed=True,
                 options=options,
             ) as scenario,
-            nvml(self._place, self._bench, folder=folder / "gpu") as reader,
+            nvml(self._bench, self._place.env(folder / "gpu")) as reader,
         ):
-            before = _read(reader)["used_bytes"]
+            before = told(reader, "read")["used_bytes"]
             scenario.start()
-            context_bytes = _read(reader)["used_bytes"] - before
+            context_bytes = told(reader, "read")["used_bytes"] - before
             with Client(directory=str(scenario.runtime_dir)) as client:
                 yield Run(
                     worker=scenario.workers[ROLE],
                     reader=reader,
                     context_bytes=context_bytes,
-                    job_bytes=lambda: client.job(ROLE, deadline_s=READY_S).resident_bytes,
+                    job_bytes=lambda: client.job(ROLE, deadline_s=PATIENCE_S).resident_bytes,
                 )
 
     def swappable(self, kinds: Sequence[str]) -> AbstractContextManager[Run]:
@@ -193,6 +191,4 @@ class Counts:
 
     def _command(self, kinds: Sequence[str]) -> list[str]:
         size_bytes = BYTES if self._bench.where == GPU else DRY_BYTES
-        program = native.program(self._bench, "allocators")
-        image = native.kernels(self._bench, "memory")
-        return [str(program), str(image), str(size_bytes), *kinds]
+        return native.command(self._bench, self._program, "memory", size_bytes, *kinds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench import calls
+from bench.bars import show_bars
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.stage import NotMeasuredError
 
@@ -16,10 +17,13 @@ THREADS = 8
 
 def measure(bench: Bench) -> dict[str, Any]:
     """The figures of `make bench BENCH=calls` with THREADS threads."""
+    figures: dict[str, Any] = {}
     try:
-        figures = calls.run(threads=THREADS if bench.where == GPU else 2)
+        for figures in calls.results(threads=THREADS if bench.where == GPU else 2):
+            bench.save(figures)
     except NotMeasuredError as error:
-        return {"error": str(error), "ok": False}
+        return {**figures, "error": str(error), "ok": False}
+    show_bars(figures["bars"])
     good = all(bar["ok"] for bar in figures["bars"].values())
     return {**figures, "ok": good or bench.where != GPU}
 

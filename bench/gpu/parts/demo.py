@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
-from bench.gpu.harness.part import Bench, main
+from bench.gpu.harness.part import Bench, main, say
+from tandem.demo.conductor import Conductor
+from tandem.demo.report import build_report
 
 SECONDS = 6.0
 
 
 def measure(bench: Bench) -> dict[str, Any]:
     """What `tandem demo --json` says."""
-    command = [sys.executable, "-m", "tandem.cli", "demo", "--json"]
-    command += ["--seconds", str(bench.seconds(SECONDS))]
-    child = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if child.returncode != 0:
-        return {"exit_code": child.returncode, "ok": False}
-    return {**json.loads(child.stdout), "ok": True}
+    folder = bench.folder / "demo"
+    folder.mkdir()
+    conductor = Conductor.prepare(
+        clock="real",
+        seconds=bench.seconds(SECONDS),
+        folder=folder,
+        keep=False,
+        say=say,
+    )
+    figures: dict[str, Any] = {}
+    for results in conductor.runs():
+        figures = {**build_report(results), "ok": results.all_correct}
+        bench.save(figures)
+    return figures
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any
 
 from bench.gpu.figures import trace_facts
+from bench.gpu.figures.asked import unlisted
 from bench.gpu.figures.workload_rows import NOT_RUN
-from bench.gpu.harness import native, recorded, running
+from bench.gpu.harness import children, native, recorded, running
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.part import Bench, main, progress, say
 from bench.gpu.harness.questions import answered
@@ -42,7 +43,15 @@ RESERVE_S = 30.0
 COLUMNS = (
     *("recorded", "launches", "sized_share", "resolved_share"),
     *("processes", "contexts", "in_legacy", "in_per_thread", "in_own"),
-    *("own_blocking", "own_non_blocking", "linked", "dlsym", "looked_up", "export_tables"),
+    *(
+        "own_blocking",
+        "own_non_blocking",
+        "linked",
+        "dlsym",
+        "looked_up",
+        "unlisted",
+        "export_tables",
+    ),
 )
 RUNNING_COLUMNS = (
     *("learnt", "iterations", "launches"),
@@ -66,6 +75,18 @@ BELIEFS = (
             "programs.jax.looked_up",
             "programs.cupy.dlsym",
             "programs.cupy.looked_up",
+        ),
+    ),
+    Belief(
+        question="Which look-ups name a function or a version that the shim's table lacks?",
+        believed="those of OpenGL, EGL and VDPAU, cuProfilerInitialize, and of 13.5 "
+        "cuSubgrid..; so the runtimes 11.7 to 13.5 ask, seen without a GPU",
+        used_by=("shim/calls.def", "shim/lookup.cpp"),
+        answers=(
+            "programs.cuda_bindings.unlisted",
+            "programs.vision.unlisted",
+            "programs.jax.unlisted",
+            "programs.cupy.unlisted",
         ),
     ),
     Belief(
@@ -134,7 +155,7 @@ BELIEFS = (
     ),
     Belief(
         question="Which contexts do nodes of captured graphs name?",
-        believed="kernels their own; copies and memsets the one of the stream",
+        believed="all of them the one of the stream that captured them",
         used_by=("shim/partition/streams.cpp", "docs/partitions.md"),
         answers=(
             "graphs.driver.nodes",
@@ -213,8 +234,7 @@ def row_of(recording: Message, lookups: Message) -> dict[str, Any]:
     if "kernels" in recording:
         row |= totals(recording["kernels"]) | recording["streams"]
     row |= {name: lookups[name] for name in ("linked", "dlsym", "looked_up") if name in lookups}
-    if "export_tables" in lookups:
-        row["export_tables"] = len(lookups["export_tables"])
+    row |= {n: len(lookups[n]) for n in ("unlisted", "export_tables") if n in lookups}
     return row
 
 
@@ -244,7 +264,19 @@ def most(answers: list[Message]) -> Message:
     main_one = max(answers, key=lambda said: said["look_ups"] + said["dlsym"])
     versions = sorted(int(version) for version in main_one["versions"])
     span = {"oldest": versions[0], "newest": versions[-1]} if versions else {}
-    return {**main_one, "versions": {**span, "count": len(versions)}, "processes": len(answers)}
+    said = {name: value for name, value in main_one.items() if name != "asked"}
+    return said | {
+        "versions": {**span, "count": len(versions)},
+        "unlisted": unlisted(main_one["asked"], shims_table()),
+        "processes": len(answers),
+    }
+
+
+def shims_table() -> str:
+    """The driver's functions that the shim knows: lines "base exported since per_thread"."""
+    rows = call_table.read(call_table.TABLE.read_text())
+    lines = generate_versions.versions(rows).splitlines()
+    return "".join(line[len("CU_VERSION(") : -1].replace(",", "") + "\n" for line in lines)
 
 
 def _late(end_s: float) -> str:
@@ -253,15 +285,10 @@ def _late(end_s: float) -> str:
 
 def _agreement(bench: Bench) -> Message:
     names = bench.folder / "names"
-    rows = call_table.read(call_table.TABLE.read_text())
-    lines = []
-    for line in generate_versions.versions(rows).splitlines():
-        base, exported, since, per_thread = line[len("CU_VERSION(") : -1].split(", ")
-        lines.append(f"{base} {exported} {since} {per_thread}\n")
-    names.write_text("".join(lines))
-    command = [native.program(bench, "agreement"), names]
+    names.write_text(shims_table())
+    command = [str(native.program(bench, "agreement")), str(names)]
     env = bench.place.env(bench.folder / "agreement-gpu")
-    return native.ask(command, env, deadline_s=DEADLINE_S)
+    return children.ask(command, env, deadline_s=DEADLINE_S)
 
 
 def _recording(bench: Bench, name: str) -> Message:
@@ -282,7 +309,7 @@ def _lookups(bench: Bench, name: str) -> Message:
         "LD_PRELOAD": str(native.preloaded(bench, "lookups")),
         "LOOKUPS_FILE": str(folder / "said"),
     }
-    recorded.run(recorded.program(bench, name, 1), env, DEADLINE_S)
+    children.run(recorded.program(bench, name, 1), env, deadline_s=DEADLINE_S)
     return most([json.loads(path.read_text()) for path in sorted(folder.glob("said.*"))])
 
 
@@ -301,8 +328,7 @@ def _graphs(bench: Bench, what: str) -> Message:
     drawn.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "bench.gpu.programs.graph_nodes", what]
     command += [bench.device, str(drawn)]
-    said: Message = json.loads(recorded.run(command, env, DEADLINE_S).splitlines()[-1])
-    return said
+    return children.ask(command, env, deadline_s=DEADLINE_S)
 
 
 if __name__ == "__main__":

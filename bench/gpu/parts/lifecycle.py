@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from bench.gpu.harness import native
+from bench.gpu.harness import children, native
 from bench.gpu.harness.beliefs import Belief
+from bench.gpu.harness.children import told
 from bench.gpu.harness.mps import without_mps
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.gpu.harness.questions import (
@@ -27,6 +27,7 @@ from bench.gpu.harness.questions import (
     prober,
     probing,
 )
+from bench.gpu.parts import sharing
 from bench.gpu.parts.accounting import KINDS, Counts, accounts
 from tandem.demo.process import Message, Worker
 
@@ -35,7 +36,6 @@ KILLED_BYTES, KILLED_SHARE = 40 * GIB, 0.3  # of the device: the most
 SAVED_BYTES = 8 * GIB
 SLACK_BYTES = 64 * MIB  # that may be missing when memory counts as back
 DEADLINE_S = 30  # of memory that comes back
-PATIENCE_S = 60.0
 CHECK_S = 20.0
 CALLS = ("lock", "checkpoint", "restore", "unlock")
 SUCCESS = "CUDA_SUCCESS"
@@ -47,7 +47,7 @@ BELIEFS = (
     Belief(
         question="How long after SIGKILL the memory of a process with 40 GiB is back, in ms",
         believed="within a second: so long nobody is refused memory for want of it",
-        used_by=("daemon/tandemd/core/memory_line.py", "docs/memory.md"),
+        used_by=("daemon/tandemd/core/model.py", "docs/memory.md"),
         answers=(
             "killed.linear.driver_ms",
             "killed.linear.nvml_ms",
@@ -89,6 +89,32 @@ BELIEFS = (
         answers=tuple(f"accounting.bare.{kind}.nvml_vs_asked" for kind in KINDS),
     ),
     Belief(
+        question="How often memory counts that one process has made and another one has opened, "
+        "by CUDA IPC or from a descriptor: for the device, and in NVML's list for both together",
+        believed="once; in the list with the process that made it",
+        used_by=("daemon/tandemd/core/audit.py", "csrc/softgpu/driver/memory/ipc_memory.cpp"),
+        answers=tuple(
+            f"sharing.bare.{kind}.opened.{who}"
+            for kind in sharing.KINDS
+            for who in ("device", "processes")
+        ),
+    ),
+    Belief(
+        question="And how often for a job of both",
+        believed="once, where it was made",
+        used_by=(
+            "shim/handlers/ipc.h",
+            "shim/handlers/sharing.h",
+            "shim/handlers/pools.h",
+            "docs/interception.md",
+        ),
+        answers=tuple(
+            f"sharing.tandem.{kind}.{when}.job"
+            for kind in sharing.KINDS
+            for when in ("made", "opened")
+        ),
+    ),
+    Belief(
         question="What a context takes, with a small module, in bytes: bare, and under Tandem",
         believed="1/64 of the GPU's memory, 640 MiB at most; Tandem makes nothing on the GPU",
         used_by=("docs/swap.md", "shim/handlers/contexts.h", "daemon/tandemd/core/audit.py"),
@@ -128,7 +154,8 @@ def measure(bench: Bench) -> dict[str, Any]:
     bench = without_mps(bench)
     part = _Part(bench)
     size_bytes = SAVED_BYTES if bench.where == GPU else 32 * MIB
-    counts = Counts(bench, big_place(bench))
+    counts = Counts(bench, big_place(bench), "allocators")
+    shared = Counts(bench, big_place(bench), "sharing")
     found: dict[str, Any] = {
         "mode": bench.place.mode,
         "killed": {
@@ -140,6 +167,13 @@ def measure(bench: Bench) -> dict[str, Any]:
             "swappable": answered(
                 "accounting.swappable", lambda: accounts(counts.swappable, SWAPPABLE_KINDS)
             ),
+        },
+        "sharing": {
+            name: answered(
+                f"sharing.{name}",
+                partial(accounts, start, sharing.KINDS, sharing.times_counted),
+            )
+            for name, start in {"bare": shared.bare, "tandem": shared.managed}.items()
         },
         "checkpoint": answered("checkpoint", lambda: part.checkpoint(size_bytes)),
     }
@@ -153,16 +187,16 @@ class _Part:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._place = big_place(bench)
+        self._env = children.environment(bench, self._place)
         self._window_s = WINDOW_S if bench.where == GPU else DRY_WINDOW_S
-        self._runs = 0
 
     def killed(self, kind: str) -> Message:
         """How long after SIGKILL memory is back, and what others' launches took meanwhile."""
         watch = self._command("memory_watch", str(SLACK_BYTES), str(DEADLINE_S))
         with (
-            prober(self._bench, self._place, f"killed-{kind}") as other,
+            prober(self._bench, self._place) as other,
             self._started(watch) as (driver, there),
-            nvml(self._place, self._bench, "back", str(SLACK_BYTES), str(DEADLINE_S)) as reader,
+            nvml(self._bench, self._env, "back", str(SLACK_BYTES), str(DEADLINE_S)) as reader,
         ):
             size_bytes = self._killed_bytes(int(there["total_bytes"]))
             hold = self._command("holder", kind, str(size_bytes))
@@ -197,8 +231,8 @@ class _Part:
         """Each call on a process that holds memory, and whether that is right afterwards."""
         hold = self._command("holder", "linear", str(size_bytes))
         with (
-            prober(self._bench, self._place, "checkpoint") as other,
-            nvml(self._place, self._bench) as reader,
+            prober(self._bench, self._place) as other,
+            nvml(self._bench, self._env) as reader,
             self._started(hold) as (holder, about),
             self._started(self._save(holder.pid)) as (saver, _),
         ):
@@ -216,21 +250,13 @@ class _Part:
         return min(KILLED_BYTES, int(total_bytes * KILLED_SHARE))
 
     def _command(self, program: str, *words: str) -> list[str]:
-        image = native.kernels(self._bench, "memory")
-        return [str(native.program(self._bench, program)), str(image), *words]
+        return native.command(self._bench, program, "memory", *words)
 
     def _save(self, pid: int) -> list[str]:
         return [str(native.program(self._bench, "checkpoint")), str(pid)]
 
-    @contextmanager
-    def _started(self, command: Sequence[str]) -> Iterator[tuple[Worker, Message]]:
-        self._runs += 1
-        role, env = f"{Path(command[0]).name}-{self._runs}", self._place.env(self._folder())
-        with native.talking(role, command, env, self._bench.folder / "logs") as worker:
-            yield worker, worker.wait_for("ready", deadline_s=PATIENCE_S)
-
-    def _folder(self) -> Path:
-        return self._bench.folder / f"gpu-{self._place.mode}"
+    def _started(self, command: Sequence[str]) -> AbstractContextManager[tuple[Worker, Message]]:
+        return children.ready(self._bench, command, self._env)
 
 
 def wrong_words(holder: Worker, steps: Mapping[str, Message]) -> int | str:
@@ -252,12 +278,9 @@ def _steps(saver: Worker, reader: Worker) -> dict[str, Message]:
     while not (found and _is_over(found)):
         call = CALLS[len(found)] if last == SUCCESS else CALLS[-1]
         try:
-            saver.go()
-            step = saver.wait_for("step", deadline_s=PATIENCE_S)
-            last = step["result"]
-            found[call] = native.without_event(step)
-            reader.go()
-            found[call]["used_bytes"] = reader.wait_for("read", deadline_s=PATIENCE_S)["used_bytes"]
+            found[call] = told(saver, "step")
+            last = found[call]["result"]
+            found[call]["used_bytes"] = told(reader, "read")["used_bytes"]
         except FAILURES as failure:
             said = f"{type(failure).__name__}: {failure}"[-200:]
             found[call] = {"call": call, "result": said, **found.get(call, {})}

@@ -7,13 +7,13 @@ launches apart, and what a capture elsewhere thinks of it; bare, and as a client
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from bench.gpu.figures.marker_costs import costs, pairs, verdict
 from bench.gpu.harness.beliefs import Belief
+from bench.gpu.harness.children import ask
 from bench.gpu.harness.mps import mps, without_mps
-from bench.gpu.harness.native import ask, kernels, program
+from bench.gpu.harness.native import command
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.gpu.harness.questions import all_answered, answered
 from tandem.demo.place import Place
@@ -144,22 +144,20 @@ BELIEFS = (
 
 def measure(bench: Bench) -> dict[str, Any]:
     """Every question, of both arms; and what follows for the segments."""
-    image = kernels(bench, "work")
     bare = without_mps(bench).place
     figures: dict[str, Any] = {"mode": bare.mode}
-    figures["bare"] = _arm(bench, bare, image, "bare")
+    figures["bare"] = _arm(bench, bare, "bare")
     with mps(bench) as (place, why):
-        figures["mps"] = {"why_not": why} if place is None else _arm(bench, place, image, "mps")
+        figures["mps"] = {"why_not": why} if place is None else _arm(bench, place, "mps")
     figures["verdict"] = answered("verdict", lambda: verdict(figures["bare"]["cost"]["kernels"]))
     return {**figures, "ok": all_answered(figures) or bench.where != GPU}
 
 
-def _arm(bench: Bench, place: Place, image: Path, arm: str) -> dict[str, Any]:
+def _arm(bench: Bench, place: Place, arm: str) -> dict[str, Any]:
     env = place.env(bench.folder / arm)
 
     def said(name: str, *words: object) -> Message:
-        command: list[str | Path] = [program(bench, name), image, *map(str, words)]
-        return ask(command, env, deadline_s=DEADLINE_S)
+        return ask(command(bench, name, "work", *words), env, deadline_s=DEADLINE_S)
 
     rounds, launches, samples, pair_count = (
         size[0 if bench.where == GPU else 1] for size in SIZES.values()

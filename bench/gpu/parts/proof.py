@@ -6,28 +6,46 @@ Without calls that a driver may answer with a crash; in a dry run on the softwar
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.harness.part import GPU, Bench, main
+from bench.gpu.harness import children
+from bench.gpu.harness.part import GPU, Bench, main, progress
 
-SECONDS = 55.0
-START_S = 10.0  # for compilers and processes
+SECONDS = 65.0  # with compilers and processes
+DRY_PROGRAMS = 200
+END_S = 10.0  # for the last programs
+LOOK_S = 2.0
 SOAK = "tests/proof/soak.py"
 
 
 def measure(bench: Bench) -> dict[str, Any]:
     """How many programs, how many of them differ, and which calls they made."""
-    options = ["--gpu"] if bench.where == GPU else []
-    with tempfile.TemporaryDirectory(prefix="tandem-gpu-") as scratch:
-        result = Path(scratch) / "result.json"
-        options += ["--seconds", str(START_S + bench.seconds(SECONDS)), "--result", str(result)]
-        code = subprocess.run([sys.executable, SOAK, *options], check=False).returncode
-        figures = json.loads(result.read_text()) if result.is_file() else {}
-    return {"exit_code": code, **figures, "ok": code == 0 and figures.get("programs", 0) > 0}
+    result = bench.folder / "result.json"
+    left_s = progress.end_s(reserve_s=END_S) - time.monotonic()
+    if bench.where == GPU:
+        wanted = ["--gpu", "--seconds", str(min(SECONDS, left_s))]
+    else:
+        wanted = ["--programs", str(DRY_PROGRAMS), "--seconds", str(left_s)]
+    command = [sys.executable, SOAK, *wanted, "--result", str(result)]
+    with children.running(command, os.environ) as child:
+        while child.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=LOOK_S)
+            bench.save(_kept(result))
+    figures = _kept(result)
+    good = child.returncode == 0 and figures.get("programs", 0) > 0
+    return {"exit_code": child.returncode, **figures, "ok": good}
+
+
+def _kept(result: Path) -> dict[str, Any]:
+    figures: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
+    return figures
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ def measure(bench: Bench) -> dict[str, Any]:
     for role in roles:
         say(f"{role}: alone, twice")
         alone[role] = [_reports(bench, [role], number=n)[0] for n in (1, 2)]
+        digests = {name: [r.digest[:12] for r in reports] for name, reports in alone.items()}
+        bench.save({"mode": bench.place.mode, "alone": digests})
     say("together under Tandem")
     together = _reports(bench, roles, managed=True)
     figures: dict[str, Any] = {"mode": bench.place.mode}

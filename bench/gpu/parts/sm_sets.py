@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bench.gpu.figures.sm_verdicts import judge_groups, judge_overlap, spans_of, with_curves
-from bench.gpu.harness import native
+from bench.gpu.harness import children, native
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.mps import mps, without_mps
 from bench.gpu.harness.part import GPU, Bench, main
@@ -20,7 +19,6 @@ from bench.gpu.harness.questions import all_answered, answered, big_place
 from tandem.demo.place import Place
 from tandem.demo.process import Message, WorkerError
 
-PATIENCE_S = 60.0
 RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 STAY_NS = "1000000"  # of blocks that are to be there beside those of another process
@@ -66,7 +64,7 @@ BELIEFS = (
         question="Time on 64 SMs over time on all: compute-bound, memory-bound, a small grid, "
         "latency-bound, a matrix product",
         believed="2, less than 2, 1, 1, 2",
-        used_by=("client/tandem/waves.py", "daemon/tandemd/core", "docs/partitions.md"),
+        used_by=("daemon/tandemd/core/scaling.py", "docs/partitions.md"),
         answers=tuple(
             f"scaling.{name}.sms_64" for name in ("compute", "copy", "small", "chase", "matmul")
         ),
@@ -106,15 +104,33 @@ BELIEFS = (
     Belief(
         question="Where the kernels of a graph run that was captured in a set and is launched into "
         "a stream of the primary context; and the other way round",
-        believed="the work of a graph keeps the SMs that it was captured with (the software GPU: "
-        "those of the stream that it is launched into)",
-        used_by=("docs/partitions.md", "shim/partition/streams.cpp", "csrc/softgpu/driver/graph"),
+        believed="the work of a graph keeps the SMs that it was captured with; the stream of a "
+        "launch orders only (CUDA Programming Guide, 4.6.5)",
+        used_by=(
+            "docs/partitions.md",
+            "shim/partition/streams.cpp",
+            "csrc/softgpu/driver/graph/graph_launch.cpp",
+        ),
         answers=(
             "graphs.captured_in_set.node_context",
             "graphs.captured_in_set.in_primary",
             "graphs.captured_in_set.in_second_set",
             "graphs.captured_in_primary.node_context",
             "graphs.captured_in_primary.in_first_set",
+        ),
+    ),
+    Belief(
+        question="Where a kernel node runs that was added by a call: as a kernel and as a "
+        "function, with the context of a set in its parameters, and with that one current",
+        believed="a kernel in the set, both ways; a function in its own context, for then the "
+        "one in the parameters is ignored (cuda.h)",
+        used_by=("csrc/softgpu/driver/graph/graph_params.cpp",),
+        answers=(
+            "graphs.kernel_added_for_set.in_primary",
+            "graphs.kernel_added_while_set_current.in_primary",
+            "graphs.function_added_for_set.in_primary",
+            "graphs.function_added_while_set_current.in_primary",
+            "graphs.function_added_for_set.node_context",
         ),
     ),
     Belief(
@@ -130,7 +146,11 @@ BELIEFS = (
     Belief(
         question="How many SMs a client of MPS with 12.5 % sees, has, and can split",
         believed="percentages may have a fraction; rounded up to what the device divides",
-        used_by=("docs/partitions.md", "daemon/tandemd/edges/mps.py", "csrc/softgpu/mps"),
+        used_by=(
+            "docs/partitions.md",
+            "daemon/tandemd/edges/mps.py",
+            "csrc/softgpu/mps/control_limits.cpp",
+        ),
         answers=(
             "percentages.12_5.seen",
             "percentages.12_5.attribute_sms",
@@ -208,7 +228,6 @@ class _Part:
         self._bench = bench
         self.scale = "full" if bench.where == GPU else "dry"
         self._run_ns = RUN_NS if bench.where == GPU else DRY_RUN_NS
-        self._runs = 0
 
     @property
     def bare(self) -> Place:
@@ -256,27 +275,19 @@ class _Part:
         """Start all of them, let them go at the same time, and hear them."""
         with ExitStack() as stack:
             workers = []
+            env = children.environment(self._bench, place)
             for program, *words in commands:
-                self._runs += 1
-                command: list[str | Path] = [
-                    native.program(self._bench, program),
-                    native.kernels(self._bench, "sm_sets"),
-                    *words,
-                ]
-                env = place.env(self._bench.folder / f"gpu-{place.mode}")
-                started = native.talking(
-                    f"{program}-{self._runs}", command, env, self._bench.folder / "logs"
-                )
-                workers.append(stack.enter_context(started))
+                command = native.command(self._bench, program, "sm_sets", *words)
+                workers.append(stack.enter_context(children.talking(self._bench, command, env)))
             for worker in workers:
-                worker.wait_for("ready", deadline_s=PATIENCE_S)
+                children.heard(worker, "ready")
             for worker in workers:
                 worker.go()
-            said = [worker.wait_for("result", deadline_s=PATIENCE_S) for worker in workers]
+            said = [children.heard(worker, "result") for worker in workers]
         for one in said:
             if "error" in one:
                 raise WorkerError(str(one["error"]))
-        return [native.without_event(one) for one in said]
+        return said
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.gpu.harness import native
+from bench.gpu.harness import children
 from bench.gpu.harness.part import GPU, Bench, main, say
 from tandem import Client
 from tandem.demo.process import Message, Worker, WorkerError
@@ -32,6 +32,11 @@ POLL_S = 0.05
 def measure(bench: Bench) -> dict[str, Any]:
     """Bytes, rates and ratios of each way."""
     pinned = _pinned(bench)
+    figures: dict[str, Any] = {
+        "mode": bench.place.mode,
+        "pinned_bytes_s": {way: round(rate) for way, rate in pinned.items()},
+    }
+    bench.save(figures)
     say(", ".join(f"{way} {rate / 1e9:.1f} GB/s" for way, rate in pinned.items()))
     with Scenario(
         name="swap",
@@ -45,35 +50,30 @@ def measure(bench: Bench) -> dict[str, Any]:
     ) as scenario:
         scenario.start()
         with Client(directory=str(scenario.runtime_dir)) as client:
-            moved = _move(_Moves(client))
+            for way, (size_bytes, took_s) in _move(_Moves(client)):
+                figures[way] = {
+                    "bytes": size_bytes,
+                    "bytes_s": round(size_bytes / took_s),
+                    "vs_pinned": round(size_bytes / took_s / pinned[way.removesuffix("_both")], 4),
+                    "limit": LIMITS[way],
+                }
+                bench.save(figures)
         correct = [_end(worker) for worker in scenario.workers.values()]
-    ways = {
-        way: {
-            "bytes": size_bytes,
-            "bytes_s": round(size_bytes / took_s),
-            "vs_pinned": round(size_bytes / took_s / pinned[way.removesuffix("_both")], 4),
-            "limit": LIMITS[way],
-        }
-        for way, (size_bytes, took_s) in moved.items()
-    }
-    fast = all(way["vs_pinned"] >= way["limit"] for way in ways.values())
-    return {
-        "mode": bench.place.mode,
-        "pinned_bytes_s": {way: round(rate) for way, rate in pinned.items()},
-        **ways,
-        "correct": correct,
-        "ok": all(correct) and (fast or bench.where != GPU),
-    }
+    fast = all(figures[way]["vs_pinned"] >= limit for way, limit in LIMITS.items())
+    good = all(correct) and (fast or bench.where != GPU)
+    return {**figures, "correct": correct, "ok": good}
 
 
-def _move(moves: _Moves) -> dict[str, tuple[int, float]]:
-    """(bytes, seconds) of each way, as the jobs themselves count them."""
+def _move(moves: _Moves) -> Iterator[tuple[str, tuple[int, float]]]:
+    """Each way, with (bytes, seconds) as the jobs themselves count them."""
     first, second = ROLES
-    found = {"out": moves.of({first: "pause"})[first], "in": moves.of({first: "resume"})[first]}
+    yield "out", moves.of({first: "pause"})[first]
+    yield "in", moves.of({first: "resume"})[first]
     moves.of({first: "pause"})
     both = moves.of({first: "resume", second: "pause"})
+    yield "in_both", both[first]
+    yield "out_both", both[second]
     moves.of({second: "resume"})
-    return {**found, "in_both": both[first], "out_both": both[second]}
 
 
 class _Moves:
@@ -128,18 +128,12 @@ def _program(bench: Bench, share: float) -> Callable[[str], list[str]]:
 
 def _pinned(bench: Bench) -> Message:
     """By a process that Tandem has nothing to do with."""
-    folder = bench.folder / "pinned"
-    folder.mkdir()
-    env, command = bench.place.env(folder / "gpu"), _program(bench, 0)("pinned")
-    worker = Worker("pinned", command, env=env, log=folder / "pinned.log")
-    try:
+    env = bench.place.env(bench.folder / "pinned-gpu")
+    with children.talking(bench, _program(bench, 0)(""), env, role="pinned") as worker:
         for event in ("up", "ready"):
-            worker.wait_for(event, deadline_s=READY_S)
+            children.heard(worker, event)
             worker.go()
-        found = worker.wait_for("result", deadline_s=READY_S)
-    finally:
-        worker.close()
-    return native.without_event(found)
+        return children.heard(worker, "result")
 
 
 def _end(worker: Worker) -> bool:

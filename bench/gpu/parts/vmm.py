@@ -6,15 +6,16 @@ Of the driver alone, without Tandem. In a dry run sizes are small and the figure
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.gpu.harness import native
+from bench.gpu.harness import children, native
 from bench.gpu.harness.beliefs import Belief
+from bench.gpu.harness.children import told
 from bench.gpu.harness.mps import without_mps
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.gpu.harness.questions import all_answered, answered, big_place, prober, probing
@@ -26,7 +27,6 @@ COPY_BYTES = GIB
 STALL_BYTES = 8 * GIB  # that are registered, or allocated, while another process launches
 KINDS = ("hostalloc", "memfd", "memfd_huge", "memfd_hugetlb")
 WINDOW_S, DRY_WINDOW_S = 1.0, 0.2
-PATIENCE_S = 90.0
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 BELIEFS = (
@@ -156,8 +156,7 @@ class _Part:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._place = big_place(bench)
-        self._env = self._place.env(bench.folder / f"gpu-{self._place.mode}")
-        self._names = 0
+        self._env = children.environment(bench, self._place)
         self._window_s = WINDOW_S if bench.where == GPU else DRY_WINDOW_S
 
     def calls(self, action: str) -> list[str]:
@@ -166,14 +165,14 @@ class _Part:
     def once(self, command: Sequence[str]) -> Message:
         """What it says when it is told to go once."""
         with self._started(command) as (worker, _):
-            return self._next(worker, "result")
+            return told(worker, "result")
 
     def copies(self, kind: str) -> Callable[[], Message]:
         """Rates of such memory, and what having it cost."""
 
         def question() -> Message:
             with self._started(self._copies(kind)) as (worker, about):
-                return about if "error" in about else {**about, **self._next(worker, "result")}
+                return about if "error" in about else {**about, **told(worker, "result")}
 
         return question
 
@@ -195,41 +194,41 @@ class _Part:
         return {
             "alone": self._alone,
             "beside_idle": self._beside_idle,
-            "calls": lambda: self._stall("calls", self.calls("costs")),
-            "copies": lambda: self._stall("copies", self._copies("memfd")),
-            "move": lambda: self._stall("move", self._moves(STALL_BYTES), event="moved"),
-            "register": lambda: self._stall("register", register),
-            "hostalloc": lambda: self._stall("hostalloc", hostalloc),
+            "calls": lambda: self._stall(self.calls("costs")),
+            "copies": lambda: self._stall(self._copies("memfd")),
+            "move": lambda: self._stall(self._moves(STALL_BYTES), event="moved"),
+            "register": lambda: self._stall(register),
+            "hostalloc": lambda: self._stall(hostalloc),
         }
 
     def _alone(self) -> Message:
-        with prober(self._bench, self._place, "alone") as worker, probing(worker) as window:
+        with prober(self._bench, self._place) as worker, probing(worker) as window:
             time.sleep(self._window_s)
         return window
 
     def _beside_idle(self) -> Message:
         """Beside a process that has a context and does nothing."""
         with (
-            prober(self._bench, self._place, "idle") as other,
+            prober(self._bench, self._place) as other,
             self._started(self.calls("pointers")),
             probing(other) as window,
         ):
             time.sleep(self._window_s)
         return window
 
-    def _stall(self, name: str, command: Sequence[str], *, event: str = "result") -> Message:
+    def _stall(self, command: Sequence[str], *, event: str = "result") -> Message:
         with (
-            prober(self._bench, self._place, name) as other,
+            prober(self._bench, self._place) as other,
             self._started(command) as (worker, about),
         ):
             if "error" in about:
                 return about
             with probing(other) as window:
                 end = time.monotonic() + self._window_s
-                found = self._next(worker, event)
+                found = told(worker, event)
                 # What is checked in between launches kernels, which the other would wait for.
                 while time.monotonic() < end and event == "result":
-                    found = self._next(worker, event)
+                    found = told(worker, event)
             chunk = found["exportable"]["mib_32"] if "exportable" in found else {}
             said = {k: v for k, v in {**found, **chunk}.items() if not isinstance(v, dict)}
             return {**window, "meanwhile": said}
@@ -241,7 +240,7 @@ class _Part:
         return self._command("vmm_copies", "move", str(self._bytes(most)))
 
     def _both(self, worker: Worker) -> Message:
-        return {**self._next(worker, "moved"), **self._next(worker, "checked")}
+        return {**told(worker, "moved"), **told(worker, "checked")}
 
     def _bytes(self, wanted: int) -> int:
         if self._bench.where != GPU:
@@ -249,20 +248,10 @@ class _Part:
         return min(wanted, room_bytes(psutil.virtual_memory().available, CGROUP_LIMIT) // 2)
 
     def _command(self, program: str, *words: str) -> list[str]:
-        image = native.kernels(self._bench, "memory")
-        return [str(native.program(self._bench, program)), str(image), *words]
+        return native.command(self._bench, program, "memory", *words)
 
-    @contextmanager
-    def _started(self, command: Sequence[str]) -> Iterator[tuple[Worker, Message]]:
-        self._names += 1
-        role, folder = f"{Path(command[0]).name}-{self._names}", self._bench.folder / "vmm"
-        with native.talking(role, command, self._env, folder) as worker:
-            about = worker.wait_for("ready", deadline_s=PATIENCE_S)
-            yield worker, native.without_event(about)
-
-    def _next(self, worker: Worker, event: str) -> Message:
-        worker.go()
-        return native.without_event(worker.wait_for(event, deadline_s=PATIENCE_S))
+    def _started(self, command: Sequence[str]) -> AbstractContextManager[tuple[Worker, Message]]:
+        return children.ready(self._bench, command, self._env)
 
 
 def room_bytes(available_bytes: int, limit: Path) -> int:

@@ -1,26 +1,24 @@
 """Part `windows`: a server beside a trainer that limits how much it has submitted.
 
 No shim: what the driver itself makes of two processes. The server's kernels come by chance and wait
-for nobody; the trainer keeps a number of its own submitted. Arms: time slices, with stream
-priorities, MPS, MPS with a client priority. Every kernel says when it ran, so that slices and
-switches can be told; for these, both also launch as fast as they can.
+for nobody; the trainer keeps a number of its own submitted. Arms: time slices and MPS, each also
+with stream priorities, and MPS with a client priority. Every kernel says when it ran, so that
+slices and switches can be told; for these, both also launch as fast as they can.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bench.gpu.figures.windows_figures import Told, both_figures, server_figures, together, verdict
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.mps import PRIORITY, mps, without_mps
-from bench.gpu.harness.native import kernels
 from bench.gpu.harness.part import GPU, Bench, main, progress, say
 from bench.gpu.harness.questions import FAILURES
 from bench.gpu.parts.windows_pair import DEPTHS, LENGTHS, SERVER, TRAINER, Arm, Pair, pair_of
+from tandem.demo.place import Place
 
 PATIENCE = 4  # failures of an arm: each may have cost a deadline
 STEP_S = 15.0  # with programs that have to be started for it
@@ -29,6 +27,14 @@ STEPS = (
     (SERVER, ALONE),
     *((length, name) for length in LENGTHS for name in (ALONE, *DEPTHS)),
     *((BOTH, length) for length in LENGTHS),
+)
+
+STREAMS = ("greatest", "least")
+OF_SLICES = (Arm(name="time"), Arm(name="priorities", priorities=STREAMS))
+OF_MPS = (
+    Arm(name="mps"),
+    Arm(name="mps_streams", priorities=STREAMS),
+    Arm(name="mps_priority", of_trainer={PRIORITY: "1"}),
 )
 
 _TURNS = "csrc/softgpu/device/turns.h"
@@ -56,7 +62,11 @@ BELIEFS = (
     Belief(
         question="What share of the server's running time did the trainer run as well?",
         believed="none with time slices, whatever the streams' priorities; much under MPS",
-        used_by=(_TURNS, "daemon/tandemd/core/substrate.py"),
+        used_by=(
+            _TURNS,
+            "daemon/tandemd/core/substrates/time_slices.py",
+            "daemon/tandemd/core/substrates/mps.py",
+        ),
         answers=tuple(f"{arm}.short.none.overlap_share" for arm in ("time", "priorities", "mps")),
     ),
     Belief(
@@ -70,11 +80,12 @@ BELIEFS = (
         ),
     ),
     Belief(
-        question="What do stream priorities of two processes do with time slices?",
-        believed="nothing: they order work within a process, and clients of one MPS server",
-        used_by=(_TURNS,),
+        question="What do stream priorities of two processes do with time slices, and under MPS?",
+        believed="with time slices nothing; among clients of one MPS server they order blocks",
+        used_by=(_TURNS, "csrc/softgpu/device/model.h", "docs/software-gpu.md"),
         answers=tuple(
-            f"priorities.{length}.{depth}.p99_ratio"
+            f"{arm}.{length}.{depth}.p99_ratio"
+            for arm in ("priorities", "mps_streams")
             for length in LENGTHS
             for depth in ("depth1", "none")
         ),
@@ -96,34 +107,31 @@ BELIEFS = (
 def measure(bench: Bench) -> dict[str, Any]:
     """Every arm, and every step of it, by itself: those that fail are named."""
     end_s = progress.end_s(reserve_s=STEP_S)
-    image = kernels(bench, "work")
-    place_of_slices = without_mps(bench).place
-    figures: dict[str, Any] = {"mode": place_of_slices.mode}
-    slices = Arm(name="time", place=place_of_slices, of_trainer={})
-    for arm in (slices, replace(slices, name="priorities", priorities=("greatest", "least"))):
-        figures[arm.name] = _arm(bench, arm, image, end_s)
+    slices = without_mps(bench).place
+    figures: dict[str, Any] = {"mode": slices.mode}
+    for arm in OF_SLICES:
+        figures[arm.name] = _arm(bench, slices, arm, end_s)
         bench.save(figures)
     with mps(bench) as (place, why):
-        for name, added in {"mps": {}, "mps_priority": {PRIORITY: "1"}}.items():
+        for arm in OF_MPS:
             if place is None:
-                figures[name] = {"why_not": why}
+                figures[arm.name] = {"why_not": why}
                 continue
-            arm = Arm(name=name, place=place, of_trainer=added)
-            figures[name] = _arm(bench, arm, image, end_s)
+            figures[arm.name] = _arm(bench, place, arm, end_s)
             bench.save(figures)
     arms = {name: found for name, found in figures.items() if isinstance(found, dict)}
     failed = [name for name, found in arms.items() if found.get("failed")]
     return {**figures, "verdict": verdict(arms), "ok": not failed or bench.where != GPU}
 
 
-def _arm(bench: Bench, arm: Arm, image: Path, end_s: float) -> dict[str, Any]:
+def _arm(bench: Bench, place: Place, arm: Arm, end_s: float) -> dict[str, Any]:
     """Its figures. A step that failed is tried once more, with new programs."""
     measured = Measured()
     failures: list[tuple[str, str]] = []  # a step, and why
     left = deque(STEPS)
     while left and len(failures) < PATIENCE and time.monotonic() < end_s:
         try:
-            with pair_of(bench, arm, image) as pair:
+            with pair_of(bench, place, arm) as pair:
                 while left and time.monotonic() < end_s:
                     measured.take(pair, *left[0])
                     left.popleft()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
 from bench.gpu.figures.windows_figures import Told
 from bench.gpu.figures.windows_rows import Timeline, best_clock, read_rows
-from bench.gpu.harness.native import program, talking
+from bench.gpu.harness.children import talking
+from bench.gpu.harness.native import command
 from bench.gpu.harness.part import GPU, SERVER_LOAD, Bench
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
@@ -32,8 +33,8 @@ class Sizes:
     lengths_us: tuple[float, float] = (200, 5000)
     # Of as many blocks as the device holds at a time: in real programs blocks end all the while.
     waves: tuple[int, int] = (4, 100)
-    seconds: float = 1.6
-    alone_s: float = 1.0
+    seconds: float = 1.3
+    alone_s: float = 0.8
     most_queued_us: float = 250_000  # of the trainer's work: all is waited for at the end
 
 
@@ -52,26 +53,26 @@ class Arm:
     """How two processes share the device."""
 
     name: str
-    place: Place
     priorities: tuple[str, str] = ("normal", "normal")  # of the server's stream, the trainer's
-    of_trainer: Mapping[str, str]  # added to its environment
+    of_trainer: Mapping[str, str] = field(default_factory=dict)  # added to its environment
 
 
 @contextmanager
-def pair_of(bench: Bench, arm: Arm, image: Path) -> Iterator[Pair]:
+def pair_of(bench: Bench, place: Place, arm: Arm) -> Iterator[Pair]:
     """Both programs while the block runs.
 
     Raises:
         WorkerError: one of them does not come up.
     """
     folder = bench.folder / arm.name
-    env = arm.place.env(folder / "gpu")
+    folder.mkdir(exist_ok=True)
+    env = place.env(folder / "gpu")
     with ExitStack() as stack:
         workers = {}
         for role, priority in zip((SERVER, TRAINER), arm.priorities, strict=True):
             own = {**env, **(arm.of_trainer if role == TRAINER else {})}
-            command: list[str | Path] = [program(bench, "windows"), image, priority]
-            workers[role] = stack.enter_context(talking(role, command, own, folder))
+            order = command(bench, "windows", "work", priority)
+            workers[role] = stack.enter_context(talking(bench, order, own, role=role))
         up = {role: worker.wait_for("up", deadline_s=UP_S) for role, worker in workers.items()}
         sizes = Sizes() if bench.where == GPU else SMALL
         pair = Pair(sizes, workers, up[SERVER], folder)

@@ -5,6 +5,7 @@ TANDEM_OBSERVE=1, which records and neither gates nor marks. Each has a daemon o
 is held for another; they compute in turns, each time in another order, so that drift of the machine
 meets all. The one that only records opens the device first: caches that are filled then count for
 nobody's start-up.
+Before all rows a program launches an empty kernel, and says what that took its thread.
 A row that fails or hangs is ended, and says so, and the others go on. In a dry run nothing but the
 programs' results is judged.
 """
@@ -25,6 +26,7 @@ from typing import Any
 from bench.gpu.figures.workload_rows import (
     BARE,
     MANAGED,
+    MODES,
     NOT_RUN,
     OBSERVED,
     Row,
@@ -35,12 +37,15 @@ from bench.gpu.figures.workload_rows import (
     order_of,
     row_of,
 )
-from bench.gpu.harness import recorded
+from bench.gpu.harness import children
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.part import CPU, GPU, SOFTWARE, Bench, main, progress, say
+from bench.gpu.harness.questions import all_answered, answered
+from bench.gpu.harness.ways import command_of, environment_of
+from bench.gpu.parts.launches import launch_latency
 from bench.gpu.programs import ENVIRONMENT, SOURCES
 from bench.gpu.programs.by_driver import IMAGE
-from tandem.demo.process import Daemon, Message, Worker, WorkerError
+from tandem.demo.process import Message, Worker, WorkerError
 
 BUDGET_S = 320.0  # for all rows: those not begun by then are not run
 ROW_S = 60.0
@@ -50,6 +55,7 @@ JUDGED_ROUNDS = 9
 COLD_S = 100.0  # where nobody has read the libraries from the disk before
 END_S = 15.0
 SETTINGS = "PYTORCH_CUDA_ALLOC_CONF"
+EVENTS = {"TANDEM_MARKERS": "event"}  # instead of memory operations, for the same segments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,7 @@ WORKLOADS = {
     "language": Workload(program="language", limit=0.97),
     "graph": Workload(program="graph", limit=0.99),
     "compiled": Workload(program="compiled", limit=0.99, seconds=COLD_S),
+    "eager_events": Workload(program="eager", environment=EVENTS, rounds=JUDGED_ROUNDS),
     # With the default allocator: what the two below are set against.
     "allocations": Workload(program="allocations"),
     "expandable_segments": Workload(
@@ -93,6 +100,7 @@ WORKLOADS = {
     "triton": Workload(program="triton"),
     "numba": Workload(program="numba"),
     "swappable_bindings": Workload(program="cuda_bindings", options=("--swappable",)),
+    "bindings_events": Workload(program="cuda_bindings", environment=EVENTS),
 }
 
 
@@ -127,10 +135,34 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="What does a launch of an empty kernel take the host, in ns, and what does Tandem "
+        "add: median, p99",
+        believed="about 2,000; to the median 25 or less, to the p99 a marker or a timed pair",
+        used_by=("shim/stream/submit.cpp", "shim/stream/segments.h", "bench/launch.py"),
+        answers=(
+            "launch.bare.median_ns",
+            "launch.managed.added_median_ns",
+            "launch.bare.p99_ns",
+            "launch.managed.added_p99_ns",
+            "launch.observed.added_median_ns",
+        ),
+    ),
+    Belief(
         question="What of that do markers and gating take, and what recording?",
         believed="markers the most: a stream memory operation for each 100 us of GPU time",
         used_by=("shim/stream/segments.cpp",),
         answers=("rows.eager.ratio_observed", "rows.vision.ratio_observed"),
+    ),
+    Belief(
+        question="And with events for markers: of bare throughput, and of that with memory "
+        "operations?",
+        believed="no more: an event is no cheaper, and the helper thread has to ask about it",
+        used_by=("shim/stream/markers.cpp", "shim/job/helper.cpp"),
+        answers=(
+            "rows.eager_events.ratio",
+            "beside.eager_events",
+            *_ran("eager_events", "bindings_events"),
+        ),
     ),
     Belief(
         question="Do torch's other allocators work: virtual memory, the driver's pools?",
@@ -178,17 +210,20 @@ def measure(bench: Bench) -> dict[str, Any]:
     """One row a workload."""
     end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     rows: dict[str, Row] = {}
+    launch = answered("launch", lambda: launch_latency(bench))
     for name, workload in WORKLOADS.items():
         begin_s = time.monotonic()
         reason = why_not(bench, workload.program)
         if not reason and begin_s > end_s:
             reason = "no time was left"
         rows[name] = not_run(reason) if reason else _measured(bench, name, workload)
-        bench.save({"mode": bench.place.mode, "rows": rows, "beside": beside(rows)})
+        figures = {"launch": launch, "rows": rows, "beside": beside(rows)}
+        bench.save({"mode": bench.place.mode, **figures})
         took_s = time.monotonic() - begin_s
         say(f"{name} ({took_s:.0f} s): " + ", ".join(f"{k} {v}" for k, v in told(rows[name])))
-    good = all(row.get("ok", True) for row in rows.values())
-    return {"mode": bench.place.mode, "rows": rows, "beside": beside(rows), "ok": good}
+    rows_good = all(row.get("ok", True) for row in rows.values())
+    good = rows_good and (all_answered(launch) or bench.where != GPU)
+    return {"mode": bench.place.mode, **figures, "ok": good}
 
 
 def told(row: Row) -> list[tuple[str, object]]:
@@ -230,10 +265,10 @@ def _measured(bench: Bench, name: str, workload: Workload) -> Row:
 def _runs(bench: Bench, name: str, workload: Workload, folder: Path) -> dict[str, Run]:
     """All processes of a row: they start together, open the device one by one, take turns."""
     end_s = time.monotonic() + workload.seconds
+    bare = _bare_environment(bench, workload, folder)
     with ExitStack() as stack:
         environments = {
-            mode: stack.enter_context(_environment(bench, workload, mode, folder))
-            for mode in (BARE, MANAGED, OBSERVED)
+            mode: stack.enter_context(environment_of(mode, bare, folder)) for mode in MODES
         }
         processes = {
             mode: stack.enter_context(_process(bench, name, workload, mode, environment, folder))
@@ -259,32 +294,6 @@ def _rounds(bench: Bench, workload: Workload) -> int:
     return workload.all_rounds if bench.where == GPU else 3
 
 
-@contextmanager
-def _environment(
-    bench: Bench, workload: Workload, mode: str, folder: Path
-) -> Iterator[dict[str, str]]:
-    """What a process runs with, and its daemon as long as the block lasts."""
-    environment = _bare_environment(bench, workload, folder)
-    if mode == BARE:
-        yield environment
-        return
-    runtime_dir = folder / mode
-    runtime_dir.mkdir(mode=0o700)
-    environment["TANDEM_RUNTIME_DIR"] = str(runtime_dir)
-    config = runtime_dir / "tandemd.toml"  # ours: not what the machine's daemon is set to
-    config.write_text("version = 1\n")
-    daemon = Daemon(
-        arguments=["--config", str(config)],
-        env=environment,
-        runtime_dir=runtime_dir,
-        log=folder / f"{mode}-tandemd.log",
-    )
-    try:
-        yield environment | ({"TANDEM_OBSERVE": "1"} if mode == OBSERVED else {})
-    finally:
-        daemon.close()
-
-
 def _bare_environment(bench: Bench, workload: Workload, folder: Path) -> dict[str, str]:
     inductor = {"TORCHINDUCTOR_CACHE_DIR": str(bench.folder / "inductor")}
     image = {IMAGE: str(bench.place.image)}
@@ -307,10 +316,8 @@ def _process(
         "rounds": _rounds(bench, workload),
         "round_s": ROUND_S if bench.where == GPU else DRY_ROUND_S,
     }
-    command = [sys.executable, "-m", "bench.gpu.programs.workload_worker", json.dumps(orders)]
-    if mode != BARE:
-        run = [sys.executable, "-m", "tandem.cli", "run", "--require", "-p", "batch", "-J", name]
-        command = [*run, *workload.options, "--", *command]
+    program = [sys.executable, "-m", "bench.gpu.programs.workload_worker", json.dumps(orders)]
+    command = command_of(mode, program, name=name, options=workload.options)
     worker = Worker(mode, command, env=environment, log=folder / f"{mode}.log")
     try:
         yield _Process(worker)
@@ -374,7 +381,8 @@ def _digest(bench: Bench, workload: Workload, folder: Path) -> str:
     """Of a bare run by itself; empty: it failed."""
     command = [sys.executable, "-m", "bench.gpu.programs", workload.program, bench.device]
     try:
-        words = recorded.run(command, _bare_environment(bench, workload, folder), ROW_S).split()
+        environment = _bare_environment(bench, workload, folder)
+        words = children.run(command, environment, deadline_s=ROW_S).split()
     except WorkerError:
         return ""
     return words[-1] if words else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,22 +59,32 @@ class Conductor:
         Raises:
             WorkerError: a program failed; its last words are in the text.
         """
+        *_, results = self.runs()
+        return results
+
+    def runs(self) -> Iterator[Results]:
+        """The same as it goes on: what is known after each alone, and after each scenario of all.
+
+        Raises:
+            WorkerError: a program failed; its last words are in the text.
+        """
         notes: list[str] = []
         alone = {"server": self._server_alone(notes)}
         for role in TRAINERS:
             seconds = min(self.seconds, TRAINER_ALONE_S)
             alone[role] = self._run("alone", [role], seconds=seconds)
-        shared = {
-            "unmanaged": self._run("unmanaged", ROLES),
-            "tandem": self._run("tandem", ROLES, managed=True),
-        }
-        return Results(
+        results = Results(
             place=self.place,
             alone=alone,
-            shared=shared,
+            shared={},
             request_ns=self.work.request_ns,
             notes=notes,
         )
+        yield results
+        for name in ("unmanaged", "tandem"):
+            outcome = self._run(name, ROLES, managed=name == "tandem")
+            results = replace(results, shared={**results.shared, name: outcome})
+            yield results
 
     def _server_alone(self, notes: list[str]) -> Outcome:
         outcome = self._run("alone", ["server"])

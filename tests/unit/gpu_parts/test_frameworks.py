@@ -1,6 +1,7 @@
 """What was asked of a program becomes a row."""
 
 import pytest
+from bench.gpu.figures.asked import unlisted
 from bench.gpu.harness.running import shares
 from bench.gpu.parts.frameworks import (
     COLUMNS,
@@ -83,17 +84,31 @@ def test_what_a_running_job_tells_is_counted_by_launches():
     assert set(running_row(found)) == set(running_row({"error": "no"})) == set(RUNNING_COLUMNS)
 
 
+def test_a_look_up_is_unlisted_where_the_table_has_not_this_version_of_it():
+    table = "cuA cuA 2000 0\ncuA cuA_v2 3020 0\ncuA cuA_v2_ptsz 7000 1\ncuB cuB 13000 0\n"
+    known = {"cuA 2000 0", "cuA 3020 0", "cuA 7000 2", "cuB 13000 0", "cuB 13010 0"}
+    odd = {" 0 0", "cuA 3030 0", "cuA_v2 3020 0", "cuC 2000 0"}
+
+    assert unlisted(known | odd, table) == sorted(odd)
+
+
 def test_the_process_that_looked_up_most_speaks_for_a_program():
     said = [
-        {"look_ups": 3, "dlsym": 1, "versions": {"12000": 3}},
-        {"look_ups": 440, "dlsym": 1, "versions": {"2000": 40, "13000": 300, "12080": 100}},
-        {"look_ups": 0, "dlsym": 2, "versions": {}},
+        {"look_ups": 3, "dlsym": 1, "versions": {"12000": 3}, "asked": []},
+        {
+            "look_ups": 440,
+            "dlsym": 1,
+            "versions": {"2000": 40, "13000": 300, "12080": 100},
+            "asked": ["cuGLInit 2000 0", "cuInit 2000 0"],
+        },
+        {"look_ups": 0, "dlsym": 2, "versions": {}, "asked": []},
     ]
 
     assert most(said) == {
         "look_ups": 440,
         "dlsym": 1,
         "versions": {"oldest": 2000, "newest": 13000, "count": 3},
+        "unlisted": ["cuGLInit 2000 0"],
         "processes": 3,
     }
     assert most(said[2:])["versions"] == {"count": 0}

@@ -27,7 +27,13 @@ def merged():
             "modes": {"unmanaged": "time", "mps": "mps", "tandem": "time"},
             "failed_arms": {"tandem_mps": "no word"},
         },
-        "workloads": {"rows": {"eager": {"ratio": 0.981}, "graph": {"ratio": 0.995}}},
+        "workloads": {
+            "launch": {
+                "bare": {"median_ns": 2110.4, "p99_ns": 3000.0},
+                "managed": {"added_median_ns": 23.6, "added_p99_ns": 410.0},
+            },
+            "rows": {"eager": {"ratio": 0.981}, "graph": {"ratio": 0.995}},
+        },
         "swap": {"out": {"vs_pinned": 0.91}, "in": {"vs_pinned": 0.88}},
     }
 
@@ -45,6 +51,7 @@ def test_each_way_has_a_row_with_its_mode_and_ratios(merged):
         "trainers kept": "0.50",
         "share of idle used": "1.00",
         "throughput kept alone": "",
+        "added to a launch": "",
         "moved memory / pinned copies": "",
     }
     assert cells(merged, "alone")["server p99 / alone"] == ""
@@ -54,15 +61,17 @@ def test_what_tandem_costs_stands_in_its_row_and_is_the_worst_of_what_was_measur
     row = cells(merged, "Tandem")
 
     assert row["throughput kept alone"] == "0.981 (eager, least of 2)"
+    assert row["added to a launch"] == "median 24 to 2110 ns, p99 410 to 3000 ns"
     assert row["moved memory / pinned copies"] == "0.91 out, 0.88 in"
 
 
 def test_parts_that_did_not_run_leave_their_cells_empty(merged):
     merged["swap"] = {"failed": 124}
-    merged["workloads"]["rows"] = {"eager": {"ratio": "not run"}}
+    merged["workloads"] = {"launch": {"error": "x"}, "rows": {"eager": {"ratio": "not run"}}}
     row = cells(merged, "Tandem")
 
     assert row["throughput kept alone"] == row["moved memory / pinned copies"] == ""
+    assert row["added to a launch"] == ""
     assert row["server p99 / alone"] == "1.10"
 
 

@@ -1,10 +1,15 @@
-"""Where the parts of `make gpu` run what is to be without MPS."""
+"""Where the parts of `make gpu` run what is to be with and without MPS."""
 
+import os
+import shutil
+import tempfile
+import time
 from pathlib import Path
 
-from bench.gpu.harness.mps import without_mps
+from bench.gpu.harness.mps import control_daemon, without_mps
 from bench.gpu.harness.part import GPU, SOFTWARE, Bench
 
+from tandem import softgpu
 from tandem.demo.place import Place
 
 
@@ -34,3 +39,22 @@ def test_the_software_gpu_takes_turns_there(tmp_path):
 
     assert place.mode == "time"
     assert place.env(tmp_path)["TANDEM_SOFTGPU_MODE"] == "time"
+
+
+def test_a_control_daemon_of_our_own_is_ended_with_the_block(tmp_path):
+    folder = Path(tempfile.mkdtemp(prefix="mps-"))  # pytest's names are too long for a socket
+    software = softgpu.environment(os.environ, folder=folder / "gpu", profile="h200")
+
+    with control_daemon(folder, software) as (found, why):
+        assert why == ""
+        assert found.control().servers() == []
+    end = time.monotonic() + 20
+    while found.control().servers() is not None:  # it says yes, and then goes
+        assert time.monotonic() < end
+    shutil.rmtree(folder)
+
+
+def test_without_its_program_there_is_no_mps_and_a_reason(tmp_path):
+    with control_daemon(tmp_path, {"PATH": str(tmp_path)}) as (found, why):
+        assert found is None
+        assert "is not installed" in why

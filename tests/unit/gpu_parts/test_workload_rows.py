@@ -60,10 +60,12 @@ def test_every_place_in_the_order_is_had_as_often():
     assert not [name for name, row in WORKLOADS.items() if row.all_rounds % len(order_of(0))]
 
 
-def test_other_memory_stands_over_plain_memory():
+def test_other_memory_stands_over_plain_memory_and_events_over_usual_markers():
     allocations = {"bare_per_s": 200.0, "ratio": 0.5}
     rows = {
         "vision": {"bare_per_s": 100.0, "ratio": 0.96},
+        "eager": {"bare_per_s": 50.0, "ratio": 0.98},
+        "eager_events": {"bare_per_s": 40.0, "ratio": 0.931},
         "allocations": allocations,
         "expandable_segments": {"bare_per_s": 180.0, "ratio": 0.99},
         "malloc_async": not_run("no time"),
@@ -74,6 +76,7 @@ def test_other_memory_stands_over_plain_memory():
         "expandable_segments": 0.9,
         "malloc_async": "not run",
         "swappable": 0.75,
+        "eager_events": 0.95,
     }
     assert set(beside({}).values()) == {"not run"}
 

@@ -1,0 +1,40 @@
+"""From rounds of single launches to what one costs the host, and what Tandem adds. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.gpu.figures.workload_rows import BARE
+
+FIGURES = ("median_ns", "p99_ns")
+
+Rounds = Sequence[Mapping[str, Any]]  # each with the FIGURES of its launches
+
+
+def launch_costs(rounds: Mapping[str, Rounds]) -> dict[str, Any]:
+    """Of each mode the medians over its rounds, and those of what it adds to the bare one beside.
+
+    Two stamps of the host's clock are part of every launch's time, and of no difference.
+    """
+    bare = rounds[BARE]
+    found: dict[str, Any] = {mode: _medians(own) for mode, own in rounds.items()}
+    for mode, own in rounds.items():
+        if mode != BARE:
+            found[mode] |= {f"added_{name}": _added(own, bare, name) for name in FIGURES}
+    return {**found, "stamp_ns": _median(bare, "stamp_ns")}
+
+
+def _medians(rounds: Rounds) -> dict[str, float]:
+    return {name: _median(rounds, name) for name in FIGURES}
+
+
+def _median(rounds: Rounds, name: str) -> float:
+    return round(statistics.median(float(one[name]) for one in rounds), 1)
+
+
+def _added(rounds: Rounds, bare: Rounds, name: str) -> float:
+    """Within a round: drift of the machine meets both of them."""
+    pairs = zip(rounds, bare, strict=True)
+    return round(statistics.median(float(own[name] - base[name]) for own, base in pairs), 1)

@@ -1,0 +1,127 @@
+"""Processes that a part starts: some it runs to their end, with some it talks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bench.gpu.harness.part import Bench
+from tandem.demo.place import Place
+from tandem.demo.process import Message, Worker, WorkerError
+
+PATIENCE_S = 90.0  # for what a program says next
+_numbers = itertools.count(1)  # each has a log of its own
+
+
+def run(command: Sequence[str], env: Mapping[str, str], *, deadline_s: float) -> str:
+    """What a command says on stdout. It is ended with its children.
+
+    Raises:
+        WorkerError: it failed, or was not done by the deadline.
+    """
+    with running(command, env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        try:
+            said, errors = child.communicate(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            raise WorkerError(f"it was not done after {deadline_s:g} s") from None
+    if child.returncode != 0:
+        raise WorkerError(f"it ended with {child.returncode}\n{errors[-600:]}".rstrip())
+    return said
+
+
+@contextmanager
+def running(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    stdout: int | None = None,
+    stderr: int | None = None,
+) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own, which ends with the block with all that it started."""
+    with subprocess.Popen(
+        command,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as child:
+        try:
+            yield child
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def ask(command: Sequence[str], env: Mapping[str, str], *, deadline_s: float) -> Message:
+    """Run a program to its end; the JSON object of its last line.
+
+    Raises:
+        WorkerError: it failed, said nothing, or was not done by the deadline.
+    """
+    lines = run(command, env, deadline_s=deadline_s).splitlines()
+    if not lines:
+        raise WorkerError("it said nothing")
+    answer: Message = json.loads(lines[-1])
+    return answer
+
+
+def environment(bench: Bench, place: Place) -> dict[str, str]:
+    """What a program runs with, on the device that others of the part are on, too."""
+    return place.env(bench.folder / f"gpu-{place.mode}")
+
+
+@contextmanager
+def talking(
+    bench: Bench, command: Sequence[str], env: Mapping[str, str], *, role: str = ""
+) -> Iterator[Worker]:
+    """A program that speaks JSON lines with an `event` each, as tandem.demo.worker does."""
+    logs = bench.folder / "logs"
+    logs.mkdir(exist_ok=True)
+    role = f"{role or Path(command[0]).name}-{next(_numbers)}"
+    worker = Worker(role, command, env=env, log=logs / f"{role}.log")
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+@contextmanager
+def ready(
+    bench: Bench, command: Sequence[str], env: Mapping[str, str], *, role: str = ""
+) -> Iterator[tuple[Worker, Message]]:
+    """The same once it says `ready`, and what it says with it."""
+    with talking(bench, command, env, role=role) as worker:
+        yield worker, heard(worker, "ready")
+
+
+def told(worker: Worker, event: str) -> Message:
+    """Let it go on; what it says then.
+
+    Raises:
+        WorkerError: it ended, or said no such thing in time.
+    """
+    worker.go()
+    return heard(worker, event)
+
+
+def heard(worker: Worker, event: str) -> Message:
+    """What it says next of that kind.
+
+    Raises:
+        WorkerError: it ended, or said no such thing in time.
+    """
+    return without_event(worker.wait_for(event, deadline_s=PATIENCE_S))
+
+
+def without_event(message: Message) -> Message:
+    """What it says beside its name."""
+    return {name: value for name, value in message.items() if name != "event"}

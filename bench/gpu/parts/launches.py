@@ -1,0 +1,40 @@
+"""What a launch takes the host, and what Tandem adds to it, as a program's own thread sees it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from bench.gpu.figures.launch_costs import launch_costs
+from bench.gpu.figures.workload_rows import MODES, order_of
+from bench.gpu.harness import children, native
+from bench.gpu.harness.part import GPU, Bench
+from bench.gpu.harness.ways import command_of, environment_of
+from tandem.demo.process import Message
+
+SIZES = (32, 256)  # batches, and launches of each
+DRY_SIZES = (2, 64)
+ROUNDS, DRY_ROUNDS = 15, 3  # a multiple of the number of orders
+
+
+def launch_latency(bench: Bench) -> Message:
+    """Nanoseconds: the processes have rounds in turn, each time in another order."""
+    folder = bench.folder / "launches"
+    folder.mkdir()
+    sizes = SIZES if bench.where == GPU else DRY_SIZES
+    command = native.command(bench, "launch_latency", "work", *sizes)
+    rounds: dict[str, list[Message]] = {mode: [] for mode in MODES}
+    with ExitStack() as stack:
+        workers = {}
+        for mode in MODES:
+            env = stack.enter_context(environment_of(mode, bench.place.env(folder / "gpu"), folder))
+            started = children.talking(
+                bench, command_of(mode, command, name="launches"), env, role=mode
+            )
+            workers[mode] = stack.enter_context(started)
+        for worker in workers.values():
+            children.heard(worker, "up")
+            children.told(worker, "ready")
+        for number in range(ROUNDS if bench.where == GPU else DRY_ROUNDS):
+            for mode in order_of(number):
+                rounds[mode].append(children.told(workers[mode], "round"))
+    return launch_costs(rounds)

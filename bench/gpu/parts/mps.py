@@ -1,0 +1,212 @@
+"""Part `mps`: how the control daemon of MPS answers, and what a fatal fault does to whom.
+
+Without Tandem, on a control daemon of our own for each question. One that runs already is left
+alone: its clients would die of what is asked here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from bench.gpu.harness import children, native
+from bench.gpu.harness.beliefs import Belief
+from bench.gpu.harness.mps import Mps, control_daemon
+from bench.gpu.harness.part import GPU, Bench, main
+from bench.gpu.harness.questions import all_answered, answered
+from tandem import _mps
+from tandem._mps import Control, Server
+from tandem.demo.process import Message, Worker, WorkerError
+
+REFUSED_S = 3.0  # for a fault to be everybody's
+BEGUN_S = 15.0  # for one that comes to begin
+RECOVERED_S = 15.0  # for a server to take clients again
+ENDING_S = 5.0  # for it to say that it ends
+QUIT_S = 30.0
+LOOK_S = 0.1
+SUCCESS = "CUDA_SUCCESS"
+
+_ASKING = ("client/tandem/_mps.py", "daemon/tandemd/edges/mps.py", "csrc/softgpu/mps/control.cpp")
+BELIEFS = (
+    Belief(
+        question="What the control daemon says: how many servers before a client and with one, "
+        "whether it lists the client by the pid that it has here, the server's status",
+        believed="none, one, yes, ACTIVE; a server runs until the daemon ends",
+        used_by=_ASKING,
+        answers=tuple(
+            f"control.{figure}"
+            for figure in ("version", "servers_before", "servers", "lists_client", "status")
+        ),
+    ),
+    Belief(
+        question="Whether it knows the newer interface (`-p 3 -h`)",
+        believed="from driver 615 on",
+        used_by=("client/tandem/_mps.py", "docs/partitions.md"),
+        answers=("control.has_new_interface",),
+    ),
+    Belief(
+        question="What it says while it is told to quit and has a client, whether that goes on",
+        believed="SHUTTING_DOWN; the client goes on, and quit waits for its end",
+        used_by=_ASKING,
+        answers=("ending.status", "ending.client", "ending.waits", "ending.answers_afterwards"),
+    ),
+    Belief(
+        question="What a fatal fault of one process does to another, and to one that comes then",
+        believed="without MPS nothing; under it the other has the same error, and who comes then "
+        "CUDA_ERROR_MPS_SERVER_NOT_READY until all have gone",
+        used_by=("docs/partitions.md", "docs/software-gpu.md", "csrc/softgpu/mps/server.cpp"),
+        answers=(
+            "fault.time.culprit",
+            "fault.time.bystander",
+            "fault.time.newcomer",
+            "fault.mps.culprit",
+            "fault.mps.bystander",
+            "fault.mps.status",
+            "fault.mps.newcomer",
+            "fault.mps.afterwards",
+        ),
+    ),
+)
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Every question by itself."""
+    part = _Part(bench)
+    with_mps: dict[str, Callable[[Mps], Message]] = {
+        "control": part.control,
+        "ending": part.ending,
+        "fault.mps": part.fault,
+    }
+    found = {
+        name: answered(name, partial(part.under_mps, name, question))
+        for name, question in with_mps.items()
+    }
+    fault = {"mps": found.pop("fault.mps"), "time": answered("fault.time", part.fault_without)}
+    figures = {**found, "fault": fault}
+    return {**figures, "ok": all_answered(figures) or bench.where != GPU}
+
+
+class _Part:
+    """Processes, and what they and the control daemon say."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._command = native.command(bench, "client", "memory")
+
+    def under_mps(self, name: str, question: Callable[[Mps], Message]) -> Message:
+        """Its answer on a control daemon of our own; or why there is none."""
+        if self._bench.where == GPU and self._bench.place.mode == "mps":
+            return {"why_not": "MPS runs here already, and has clients of others"}
+        folder = self._bench.folder / name
+        folder.mkdir()
+        with control_daemon(folder, self._bench.place.env(folder / "gpu")) as (mps, why):
+            return {"why_not": why} if mps is None else question(mps)
+
+    def control(self, mps: Mps) -> Message:
+        """What it says of a server and its client."""
+        control = mps.control()
+        before = control.servers()
+        with self._client(mps.environment) as (worker, _):
+            server, count = _only(control)
+            return {
+                "version": control.version,
+                "has_new_interface": _mps.takes_files(mps.environment, timeout_s=QUIT_S),
+                "servers_before": None if before is None else len(before),
+                "servers": count,
+                "lists_client": worker.pid in (control.clients(server) or []),
+                "status": control.status(server),
+                "server_is_seen": os.path.exists(f"/proc/{server.pid}"),
+            }
+
+    def ending(self, mps: Mps) -> Message:
+        """What it says when it is told to end and has a client."""
+        with ThreadPoolExecutor() as pool, self._client(mps.environment) as (worker, _):
+            control = mps.control()
+            server, _ = _only(control)
+            quitting = pool.submit(mps.control().quit)
+            end = time.monotonic() + ENDING_S
+            while not (is_ending := control.is_ending([server])) and time.monotonic() < end:
+                time.sleep(LOOK_S)
+            found = {
+                "is_ending": is_ending,
+                "status": control.status(server),
+                "client": _did(worker, "work")["result"],
+                "waits": not quitting.done(),
+            }
+            worker.tell("end")
+            worker.wait(deadline_s=QUIT_S)
+            quitting.result(timeout=QUIT_S)
+        end = time.monotonic() + ENDING_S
+        while (answers := control.servers() is not None) and time.monotonic() < end:
+            time.sleep(LOOK_S)
+        return {**found, "answers_afterwards": answers}
+
+    def fault(self, mps: Mps) -> Message:
+        """Of one client of a server with another one."""
+        control = mps.control()
+
+        def status() -> str:
+            said = [control.status(server) for server in control.servers() or ()]
+            return ", ".join(said) or "no server"
+
+        return self._fault(mps.environment, status)
+
+    def fault_without(self) -> Message:
+        """Of one of two processes that take turns."""
+        folder = self._bench.folder / "fault.time"
+        folder.mkdir()
+        nowhere = {_mps.PIPES: str(folder / "nowhere")}
+        return self._fault({**self._bench.place.env(folder / "gpu"), **nowhere}, lambda: "no MPS")
+
+    def _fault(self, env: Mapping[str, str], status: Callable[[], str]) -> Message:
+        with self._client(env) as (bystander, _), self._client(env) as (culprit, _):
+            found: Message = {"culprit": _did(culprit, "fault")["result"]}
+            seen = _did(bystander, f"until {REFUSED_S * 1e3:.0f}")
+            found |= {"bystander": seen["result"], "bystander_ms": seen["ms"], "status": status()}
+            found["newcomer"] = self._newcomer(env)
+            for worker in (bystander, culprit):
+                worker.tell("end")
+                worker.wait(deadline_s=QUIT_S)
+        return found | self._afterwards(env)
+
+    def _afterwards(self, env: Mapping[str, str]) -> Message:
+        """What one that comes then is told, until that is no error or it has taken too long."""
+        begin = time.monotonic()
+        while True:
+            said, took_s = self._newcomer(env), time.monotonic() - begin
+            if said == SUCCESS or took_s > RECOVERED_S:
+                return {"afterwards": said, "afterwards_ms": round(took_s * 1e3, 1)}
+            time.sleep(LOOK_S)
+
+    def _newcomer(self, env: Mapping[str, str]) -> str:
+        """What the driver says to one that comes now."""
+        with children.talking(self._bench, self._command, env) as worker:
+            try:
+                return str(worker.wait_for("ready", deadline_s=BEGUN_S)["result"])
+            except WorkerError as failure:
+                return str(failure)
+
+    def _client(self, env: Mapping[str, str]) -> AbstractContextManager[tuple[Worker, Message]]:
+        return children.ready(self._bench, self._command, env)
+
+
+def _did(worker: Worker, order: str) -> Message:
+    worker.tell(order)
+    return children.heard(worker, "did")
+
+
+def _only(control: Control) -> tuple[Server, int]:
+    """The server, and how many there are."""
+    servers = control.servers()
+    if not servers:
+        raise WorkerError(f"the control daemon names no server: {servers}")
+    return servers[0], len(servers)
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,71 @@
+"""Processes that a part of `make gpu` starts."""
+
+import os
+import select
+import sys
+from types import SimpleNamespace
+
+import pytest
+from bench.gpu.harness import children
+
+from tandem.demo.process import WorkerError
+
+SAYS = """
+import json, sys
+print(json.dumps({"event": "ready", "bytes": 3}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"event": "step", "line": line}), flush=True)
+"""
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def test_the_answer_is_the_last_line():
+    said = children.ask(python("print('begun'); print('{\"a\": 1}')"), os.environ, deadline_s=60)
+
+    assert said == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import sys; sys.exit('no such device')", "ended with 1\nno such device"),
+        ("", "said nothing"),
+        ("import time; time.sleep(600)", "was not done after 0.5 s"),
+    ],
+)
+def test_a_program_without_an_answer_says_why(code, words):
+    deadline_s = 0.5 if "sleep" in code else 60
+
+    with pytest.raises(WorkerError, match=words):
+        children.ask(python(code), os.environ, deadline_s=deadline_s)
+
+
+def test_what_a_program_started_ends_with_it(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    leave = f"import subprocess; subprocess.Popen(['sleep', '600'], stdin=open({str(pipe)!r}, 'w'))"
+
+    with pytest.raises(WorkerError, match="not done"):  # what it left has its stdout
+        children.run(python(leave), os.environ, deadline_s=3)
+
+    # Once nobody has the pipe open any more, its end can be read.
+    assert select.select([reader], [], [], 10)[0]
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+def test_programs_that_talk_have_a_log_each(tmp_path):
+    bench = SimpleNamespace(folder=tmp_path)
+
+    with (
+        children.ready(bench, python(SAYS), os.environ, role="one") as (first, about),
+        children.ready(bench, python(SAYS), os.environ, role="one"),
+    ):
+        assert about == {"bytes": 3}
+        assert children.told(first, "step") == {"line": "go\n"}
+
+    assert len(list((tmp_path / "logs").iterdir())) == 2

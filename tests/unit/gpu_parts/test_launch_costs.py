@@ -1,0 +1,24 @@
+"""What single launches of three processes come to."""
+
+from bench.gpu.figures.launch_costs import launch_costs
+
+
+def rounds(*pairs):
+    return [{"median_ns": m, "p99_ns": p, "stamp_ns": 20.0} for m, p in pairs]
+
+
+def test_what_is_added_is_that_to_the_round_beside_it():
+    # The machine became half as fast after the first round.
+    found = launch_costs(
+        {
+            "bare": rounds((2000, 3000), (4000, 6000), (4000, 6000)),
+            "managed": rounds((2030, 3400), (4030, 6400), (4020, 6900)),
+            "observed": rounds((2010, 3000), (4010, 6000), (4010, 6000)),
+        }
+    )
+
+    assert found["bare"] == {"median_ns": 4000.0, "p99_ns": 6000.0}
+    assert found["managed"]["added_median_ns"] == 30.0
+    assert found["managed"]["added_p99_ns"] == 400.0
+    assert found["observed"]["added_p99_ns"] == 0.0
+    assert found["stamp_ns"] == 20.0
