@@ -32,12 +32,13 @@ uint64_t monotonic_ns() {
 
 void Clock::start_real() {
   counter_is_ns_ = !counter_is_usable();
-  base_ns_ = monotonic_ns();
   if (counter_is_ns_) {
-    tick_base_ = base_ns_;
+    tick_base_ = base_ns_ = monotonic_ns();
     return;
   }
-  tick_base_ = cpu_counter();
+  const ClockPair start = read_at_once(cpu_counter, monotonic_ns);
+  tick_base_ = start.ticks;
+  base_ns_ = start.ns;
   while (monotonic_ns() - base_ns_ < kFirstMeasureNs) {
   }
   refine();
@@ -51,8 +52,9 @@ void Clock::start_virtual(NowFunction now, WaitFunction wait) {
 
 void Clock::refine() {
   if (now_ || counter_is_ns_) return;
-  const uint64_t passed_ns = monotonic_ns() - base_ns_;
-  const uint64_t passed_ticks = cpu_counter() - tick_base_;
+  const ClockPair now = read_at_once(cpu_counter, monotonic_ns);
+  const uint64_t passed_ns = now.ns - base_ns_;
+  const uint64_t passed_ticks = now.ticks - tick_base_;
   if (passed_ticks == 0) return;
   __extension__ using Wide = unsigned __int128;
   rate_.store(static_cast<uint64_t>((Wide{passed_ns} << 32) / passed_ticks),

@@ -15,7 +15,7 @@ class Clock {
   using NowFunction = uint64_t (*)();
   using WaitFunction = void (*)(uint64_t deadline_ns);
 
-  // Exactly one of the two, once, before any other call. start_real measures for about 50 us.
+  // Exactly one of the two, once, before any other call. start_real measures for some 50 us.
   void start_real();
   void start_virtual(NowFunction now, WaitFunction wait);
 
@@ -45,6 +45,31 @@ class Clock {
 };
 
 [[nodiscard]] uint64_t monotonic_ns();
+
+// What the counter and the system's clock showed at one moment.
+struct ClockPair {
+  uint64_t ticks = 0;
+  uint64_t ns = 0;
+};
+
+// A thread may be set aside between two reads, for longer than all that is measured here: of some tries
+// the one that took the counter the least time.
+template <class ReadTicks, class ReadNs>
+ClockPair read_at_once(ReadTicks read_ticks, ReadNs read_ns) {
+  constexpr int kTries = 5;
+  ClockPair best;
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t before = read_ticks();
+    const uint64_t ns = read_ns();
+    const uint64_t after = read_ticks();
+    const uint64_t took = after > before ? after - before : 0;  // 0: on another core, a little behind
+    if (took >= least) continue;
+    least = took;
+    best = {before + took / 2, ns};
+  }
+  return best;
+}
 
 #if defined(__x86_64__)
 inline uint64_t cpu_counter() { return __builtin_ia32_rdtsc(); }

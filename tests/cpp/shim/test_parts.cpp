@@ -185,6 +185,36 @@ TEST(a_request_keeps_a_latency_job_busy_without_work) {
   CHECK(channel->presence->busy_until_ns <= g_clock.now_ns());
 }
 
+// Of the tries to read both clocks, all are broken into but one, after the first or the second read.
+TEST(clocks_are_read_at_one_moment_however_often_a_thread_is_set_aside) {
+  constexpr uint64_t kAway = 1'000'000;
+  for (const int whole : {0, 2, 4}) {
+    for (const bool early : {false, true}) {
+      uint64_t time = 1000;
+      int tries = 0;
+      const auto advance = [&](bool broken) { time += broken && tries != whole ? kAway : 10; };
+      bool first = true;
+      const auto ticks = [&] {
+        const uint64_t now = time;
+        if (first) {
+          advance(early);
+        } else {
+          ++tries;
+        }
+        first = !first;
+        return now;
+      };
+      const auto ns = [&] {
+        const uint64_t now = time;
+        advance(!early);
+        return now;
+      };
+      const ClockPair pair = read_at_once(ticks, ns);
+      CHECK_EQ(pair.ticks, pair.ns);
+    }
+  }
+}
+
 TEST(the_clock_agrees_with_the_systems) {
   Clock clock;
   clock.start_real();
