@@ -22,27 +22,34 @@ OPTIONS = {
 Ended = subprocess.CompletedProcess[str]
 
 
+LONGEST_S = 300
+
+
 def run(program: Path) -> Ended:
     return subprocess.run(
-        [str(program)],
+        ["timeout", str(LONGEST_S), program],  # its status is then 124
         env={**os.environ, **OPTIONS},
-        timeout=300,
         capture_output=True,
         text=True,
     )
 
 
-def report(variant: str, names: Sequence[str], ends: Iterable[Ended]) -> int:
-    """Say how each program ended; how many failed."""
-    failed = 0
+def report(variant: str, names: Sequence[str], ends: Iterable[Ended]) -> list[str]:
+    """Say how each program ended; what those that failed have printed."""
+    failures = []
     for name, done in zip(names, ends, strict=True):
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
         print(f"{variant} {name}: {last if done.returncode == 0 else 'FAILED'}")
         if done.returncode != 0:
-            failed += 1
-            print(done.stdout[-4000:] + done.stderr[-8000:])
-    print(f"{variant}: {len(names) - failed} passed, {failed} failed", flush=True)
-    return failed
+            failures.append(f"{variant} {name} failed ({done.returncode}):\n{said(done)}")
+    passed = len(names) - len(failures)
+    print(f"{variant}: {passed} passed, {len(failures)} failed", flush=True)
+    return failures
+
+
+def said(done: Ended) -> str:
+    late = f"did not end within {LONGEST_S} s\n" if done.returncode == 124 else ""
+    return late + done.stdout[-4000:] + done.stderr[-8000:]
 
 
 def main() -> int:
@@ -54,8 +61,9 @@ def main() -> int:
         for variant in parser.parse_args().variant:  # the next compiles while these run
             programs = ninja_build.build(names, variant)
             under_way.append((variant, pool.map(run, programs.values())))
-        failed = [report(variant, names, ends) for variant, ends in under_way]
-    return 1 if any(failed) or not names else 0
+        failures = [text for variant, ends in under_way for text in report(variant, names, ends)]
+    print(*failures, sep="\n")  # last, where somebody looks who has only the end of a log
+    return 1 if failures or not names else 0
 
 
 if __name__ == "__main__":
