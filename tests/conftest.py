@@ -21,6 +21,11 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items):
+    # Or one of them would go on alone at the end, while the other workers have nothing left to do.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def serve():
     """Start a daemon for programs with that environment; returns theirs."""

@@ -17,6 +17,7 @@ from generate_driver_facts import measured
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", SETTLING)
 def test_a_dry_run_answers_every_question(part, tmp_path):
     output = tmp_path / "figures.json"

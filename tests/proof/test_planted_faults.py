@@ -10,7 +10,8 @@ from proof_stage import ROOT, Stage
 
 import ninja_build  # found through proof_stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the first one compiles a shim
+# The first one compiles a shim.
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 IN_SETS = {"kForgetJoin"}  # found where sets of SMs change
 FAULTS = re.findall(r"^FAULT\((\w+), ", (ROOT / "shim/faults.def").read_text(), re.M)

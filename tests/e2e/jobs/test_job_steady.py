@@ -59,6 +59,7 @@ def sets(place, job):
     return [(next(run)["t_start_ns"], *where) for where, run in runs]
 
 
+@pytest.mark.long
 def test_on_sets_of_sms_by_plan_nothing_changes_for_a_minute(fresh_place):
     jobs, since_ns, until_ns = play(fresh_place)
 
