@@ -48,17 +48,13 @@ bool have_pages(Channel& channel) {
   return state == kRegistered;
 }
 
-bool is_of(uint64_t its_context, uint32_t its_device, uint64_t context, int device) {
-  return device < 0 ? its_context == context : its_device == static_cast<uint32_t>(device);
-}
-
 // This channel and those before it, as far as their pages are registered there.
 template <class Do>
 void each_registered_in(Channel& channel, uint64_t context, int device, Do act) {
   const auto if_there = [&](Channel& own) {
     const uint64_t in = own.registered_in.load(std::memory_order_relaxed);
     const int on = own.registered_on.load(std::memory_order_relaxed);
-    if (in != 0 && is_of(in, static_cast<uint32_t>(on), context, device)) act(own);
+    if (in != 0 && goes_with(context, device, in, static_cast<uint32_t>(on))) act(own);
   };
   if_there(channel);
   berths::each_channel([&](Channel& other) {
@@ -81,9 +77,7 @@ void let_pass(Channel& channel, uint64_t context, int device) {
   bool passing[shm::kSlotCount] = {};
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
     StreamSlot& slot = channel.streams[i];
-    const bool doomed = is_of(slot.context.load(std::memory_order_relaxed),
-                              slot.device.load(std::memory_order_relaxed), context, device);
-    passing[i] = !doomed && undecide(slot);
+    passing[i] = !goes_with(context, device, slot) && undecide(slot);
   }
   const uint64_t give_up_ns = g_clock.now_ns() + kPassNs;
   for (uint32_t i = 0; i < slot_end(channel); ++i) {

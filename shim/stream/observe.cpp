@@ -169,11 +169,10 @@ void condemn(Channel& channel, uint64_t context, int device, Condemned* condemne
   condemned->timings = hold_timings(context, device);
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
     StreamSlot& slot = channel.streams[i];
-    const uint64_t its_context = slot.context.load(std::memory_order_relaxed);
-    const bool doomed = device < 0 ? its_context == context
-                                   : slot.device.load(std::memory_order_relaxed) ==
-                                         static_cast<uint32_t>(device);
-    if (!doomed || slot.stream.load(std::memory_order_acquire) == kNoStream) continue;
+    if (!goes_with(context, device, slot) ||
+        slot.stream.load(std::memory_order_acquire) == kNoStream) {
+      continue;
+    }
     condemned->owned[i] = own_to_end(slot);
     condemned->doomed[i] = true;
   }

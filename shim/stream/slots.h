@@ -72,8 +72,8 @@ class OwnedStream {
   uint32_t slot_ = kNoSlot;
 };
 
-// Owns the slots of all legacy streams but the one that the caller has. For the start of a capture: from then on whatever is put into
-// one of them, a marker too, ends the capture.
+// Owns the slots of all legacy streams but the one that the caller has. For the start of a capture: from
+// then on whatever is put into one of them, a marker too, ends the capture.
 class OwnedLegacyStreams {
  public:
   OwnedLegacyStreams(Channel* channel, uint32_t owned);
@@ -99,5 +99,15 @@ inline bool is_for_others(const StreamSlot& slot, uint64_t stream) {
 
 uint32_t slot_end(const Channel& channel);
 bool is_live(const StreamSlot& slot);
+
+// Whether what is in a context of a device goes with `context` or, from 0 on, with all of `device`.
+inline bool goes_with(uint64_t context, int device, uint64_t its_context, uint32_t its_device) {
+  if (device < 0) return its_context == context;
+  return its_context != 0 && its_device == static_cast<uint32_t>(device);
+}
+inline bool goes_with(uint64_t context, int device, const StreamSlot& slot) {
+  return goes_with(context, device, slot.context.load(std::memory_order_relaxed),
+                   slot.device.load(std::memory_order_relaxed));
+}
 
 }  // namespace tandem::shim

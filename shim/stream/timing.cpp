@@ -5,6 +5,7 @@
 #include "channel.h"
 #include "driver.h"
 #include "relaxed.h"
+#include "slots.h"
 #include "streams.h"
 #include "wait.h"
 
@@ -81,10 +82,8 @@ TimingPair* take_pair(uint64_t context) {
 }
 
 bool is_of(const TimingPair& pair, uint64_t context, int device) {
-  const uint64_t its_context = pair.context.load(std::memory_order_relaxed);
-  if (device < 0) return its_context == context;
-  return its_context != 0 &&
-         pair.device.load(std::memory_order_relaxed) == static_cast<uint32_t>(device);
+  return goes_with(context, device, pair.context.load(std::memory_order_relaxed),
+                   pair.device.load(std::memory_order_relaxed));
 }
 
 }  // namespace
