@@ -321,20 +321,24 @@ class Sessions:
     def _job_for(self, uid: int, claimed: int) -> int:
         if claimed == 0 or claimed >= 2**63:
             return self._new_job_id()
-        job = self._scheduler.jobs.get(claimed) or self.remembered.claim_of(claimed)
-        if job is None or job.uid == uid:
+        owner = self._owner_of(claimed)
+        if owner is None or owner == uid:
             return claimed
-        log.warning("job id of another uid, continuing as a new job", uid=uid, owner=job.uid)
+        log.warning("job id of another uid, continuing as a new job", uid=uid, owner=owner)
         return self._new_job_id()
 
     def _new_job_id(self) -> int:
-        while self._is_taken(self._next_job_id):
+        while self._owner_of(self._next_job_id) is not None:
             self._next_job_id += 1
         self._next_job_id += 1
         return self._next_job_id - 1
 
-    def _is_taken(self, job_id: int) -> bool:
-        return job_id in self._scheduler.jobs or self.remembered.claim_of(job_id) is not None
+    def _owner_of(self, job_id: int) -> int | None:
+        """The uid whose number it is, be it of a job that has ended; None: nobody has it."""
+        scheduler = self._scheduler
+        job = scheduler.jobs.get(job_id) or scheduler.finished.get(job_id)
+        known = job or self.remembered.claim_of(job_id)
+        return None if known is None else known.uid
 
     def _spec(self, uid: int, packet: _native.Hello | _native.Register) -> JobSpec:
         request, promise, (sm_count, isolation) = packet.request, packet.promise, packet.space

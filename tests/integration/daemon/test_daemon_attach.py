@@ -302,6 +302,21 @@ def test_a_client_of_another_uid_cannot_join_a_job_and_is_clamped(daemon):
     assert getattr(jobs[NOBODY].spec, "class") == 2
 
 
+@as_root
+def test_a_client_of_another_uid_cannot_take_the_number_of_a_job_that_has_ended(daemon):
+    mine = daemon.start().shim(name="ended")
+    with daemon.rpc() as rpc:
+        mine.close()
+        until(lambda: not rpc.jobs(), what="the job has ended")
+
+        with daemon.client("--uid", str(NOBODY), "--job", str(mine.job_id)) as client:
+            client.stdout.readline()
+            jobs = {job.uid: job for job in rpc.jobs(show_finished=True)}
+
+    assert jobs[0].display_name == "ended"
+    assert jobs[NOBODY].name != jobs[0].name
+
+
 def test_two_hundred_processes_attach_at_once(daemon):
     daemon.start()
     connections = [daemon.connect() for _ in range(200)]
