@@ -64,12 +64,11 @@ class Auditor:
             return
 
         def tell() -> None:
-            known = tuple(
-                (process_id, held[info.pid])
-                for process_id, info in self._sessions.info.items()
-                if info.pid in held
-            )
-            if known:
-                self._loop.handle(MemoryAudited(now_ns=self._loop.clock.now_ns(), held_bytes=known))
+            attached = {key: info.pid for key, info in self._sessions.info.items()}
+            # Where the driver names none of them, it does not say what any holds: in a container,
+            # for one. Where it names some, the others hold nothing.
+            if not held.keys().isdisjoint(attached.values()):
+                found = tuple((key, held.get(pid, ())) for key, pid in attached.items())
+                self._loop.handle(MemoryAudited(now_ns=self._loop.clock.now_ns(), held_bytes=found))
 
         self._loop.post(tell)

@@ -3,7 +3,8 @@
 A shim's figure is a hint: a process can hold more by ways that are not intercepted, or write into
 its page what it likes. It is one figure for all GPUs. The driver's has what contexts, code and
 libraries take on each of them as well, which the shim does not count; hence the slack. One look may
-fall between a free and its report: only what two looks in a row say is told.
+fall between a free and its report: only what two looks in a row say is told, and a claim that is
+far above what is held counts only as much as that from the second on.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def take_audit(
         process = processes.get(process_id)
         if process is None:  # it has ended meanwhile
             continue
+        if not held_bytes and process.was_mps_client:  # it may stand under MPS's server
+            continue
         process.audited_bytes = sum(held_bytes)
+        _look_for_overclaims(process, jobs, event.now_ns)
         unseen_bytes = process.audited_bytes - process.usage.resident_bytes
         process.unseen_bytes = max(0, unseen_bytes)
         if unseen_bytes <= len(held_bytes) * SLACK_BYTES:
@@ -34,6 +38,23 @@ def take_audit(
         process.audit_misses += 1
         if process.audit_misses == LOOKS:
             jobs[process.job_id].tell(event.now_ns, describe(process))
+
+
+def _look_for_overclaims(process: Process, jobs: Mapping[int, Job], now_ns: int) -> None:
+    over_bytes = process.usage.resident_bytes - process.audited_bytes
+    if over_bytes <= len(process.gpus) * SLACK_BYTES:
+        process.overclaims = process.unheld_bytes = 0
+        return
+    process.overclaims += 1
+    if process.overclaims >= LOOKS:
+        process.unheld_bytes = over_bytes
+    if process.overclaims == LOOKS:
+        jobs[process.job_id].tell(now_ns, describe_overclaim(process))
+
+
+def is_overclaimed(process: Process) -> bool:
+    """Whether it says that it holds much more than the driver says, look after look."""
+    return process.unheld_bytes > 0
 
 
 def is_unaccounted(process: Process) -> bool:
@@ -47,6 +68,14 @@ def describe(process: Process) -> str:
     return (
         f"process {process.process_id} holds memory that its shim has not seen: "
         f"{_mib(held)} by the driver's count, {_mib(claimed)} by its own"
+    )
+
+
+def describe_overclaim(process: Process) -> str:
+    """The same of a process that says that it holds what it does not."""
+    return (
+        f"process {process.process_id} says that it holds {_mib(process.usage.resident_bytes)}, "
+        f"the driver that it holds {_mib(process.audited_bytes)}: that is what counts for others"
     )
 
 

@@ -147,7 +147,8 @@ class MemoryAudited:
     """What the driver says that processes hold, beside what they say themselves."""
 
     now_ns: int
-    held_bytes: tuple[tuple[int, tuple[int, ...]], ...]  # process id, bytes on each GPU it is on
+    # Process id, bytes on each GPU that it is on; none: the driver names others and not this one.
+    held_bytes: tuple[tuple[int, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

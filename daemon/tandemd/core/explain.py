@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import attrgetter
 
-from tandemd.core.audit import describe, is_unaccounted
+from tandemd.core.audit import describe, describe_overclaim, is_overclaimed, is_unaccounted
 from tandemd.core.explain_curves import curve_lines, explain_kept
 from tandemd.core.explain_lanes import explain_lane, lane_lines
 from tandemd.core.explain_memory import (
@@ -189,6 +189,7 @@ def _of_group(group: Group) -> list[str]:
         lines.append(f"counts as busy for {lingers // 1000} us after its last work")
     lines += _gaps(group)
     lines += [describe(p) for p in group.processes.values() if is_unaccounted(p)]
+    lines += [describe_overclaim(p) for p in group.processes.values() if is_overclaimed(p)]
     if group.undrainable:
         lines.append("undrainable: it is windowed, but takes no turns")
     if group.dozing:

@@ -207,8 +207,12 @@ class MemoryLine:
 
 
 def held_bytes(process: Process) -> int:
-    """What it holds of a GPU: by its own count or, with the context, by the driver's."""
-    return process.usage.resident_bytes + process.unseen_bytes
+    """What it holds of a GPU: by its own count or, with the context, by the driver's.
+
+    What it only says that it holds would keep others from memory that is free.
+    """
+    claimed_bytes = process.usage.resident_bytes - process.unheld_bytes
+    return max(0, claimed_bytes) + process.unseen_bytes
 
 
 def _kept_bytes(standing: list[Waiter], gpu: int) -> int:

@@ -293,7 +293,8 @@ class Residency:
             for process in group.processes.values():
                 if memory_of(gpu) in process.memories:
                     place = self._places.get(process.process_id)
-                    total += held_bytes(process) - (place.resident_bytes if place else 0)
+                    movable_bytes = place.resident_bytes if place else 0
+                    total += max(0, held_bytes(process) - movable_bytes)
         return total
 
     def _judge(self, group: Group, crowd: Crowd | None, now_ns: int) -> None:

@@ -2,6 +2,7 @@ import pytest
 from talk import Talk
 
 from tandemd.core.explain import explain
+from tandemd.core.memory_line import held_bytes
 
 GIB = 1 << 30
 UNSEEN = "process 1 holds memory that its shim has not seen: 6144 MiB by the driver's count"
@@ -75,3 +76,32 @@ def test_a_process_that_has_ended_is_passed_over(talk):
     talk.audit(p1=(6 * GIB,), p2=(0,))
 
     assert not any("not seen" in line for line in story(talk))
+
+
+def test_a_claim_far_above_what_is_held_counts_as_what_is_held(talk):
+    process = talk.core.processes[1]
+    talk.audit(p1=(1 * GIB,))
+    assert held_bytes(process) == 4 * GIB  # one look may fall between a free and its report
+
+    talk.audit(p1=(1 * GIB,))
+    assert held_bytes(process) == 1 * GIB
+    told = (
+        "process 1 says that it holds 4096 MiB, the driver that it holds 1024 MiB: "
+        "that is what counts for others"
+    )
+    assert story(talk).count(told) == 1
+    assert told in lines(talk)
+
+    talk.sample(1, device_bytes=6 * GIB)  # more that the driver has not been asked about
+    assert held_bytes(process) == 3 * GIB
+    talk.audit(p1=(6 * GIB,))
+    assert held_bytes(process) == 6 * GIB
+    assert told not in lines(talk)
+
+
+def test_a_client_of_mps_that_the_driver_does_not_name_holds_what_it_says(talk):
+    talk.core.processes[1].was_mps_client = True
+    for _ in range(3):
+        talk.audit(p1=())
+
+    assert held_bytes(talk.core.processes[1]) == 4 * GIB

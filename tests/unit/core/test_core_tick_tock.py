@@ -289,6 +289,25 @@ def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
     assert talk.core.turns[frozenset({0}), 0].holder == (1000, "j:1")
 
 
+def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
+    talk = both(Tock())
+    second_turn(talk)  # the first is on the host now in part
+    talk.start(3, 1 << 20, swappable=False)
+    talk.rests(2)
+    talk.tick(after_ms=50)
+    assert talk.core.group_of(talk.core.job(1)).misfit_bytes
+
+    for _ in range(2):
+        talk.audit(p1=(60 * GIB,), p2=(60 * GIB,), p3=())
+    talk.works(1)
+    talk.tick(after_ms=50)
+
+    assert not talk.core.group_of(talk.core.job(1)).misfit_bytes
+    assert talk.core.turns[frozenset({0}), 0].holder is not None
+    denied = "the driver that it holds 0 MiB: that is what counts for others"
+    assert denied in talk.lines(3)
+
+
 def test_who_waits_is_told_for_how_long_still():
     talk = Tock()
     talk.start(1, 60, swappable=False)

@@ -57,7 +57,7 @@ def look(held):
 def test_attached_processes_are_audited_and_no_others():
     held = {200: (5, 6), 300: (9,)}
 
-    assert look(held) == [MemoryAudited(now_ns=7, held_bytes=((2, (5, 6)),))]
+    assert look(held) == [MemoryAudited(now_ns=7, held_bytes=((1, ()), (2, (5, 6))))]
 
 
 def test_the_core_is_not_woken_for_nothing():
