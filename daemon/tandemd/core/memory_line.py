@@ -19,7 +19,7 @@ all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tandemd.core.memories import has_own_memory, memory_of
 from tandemd.core.model import Job, MemoryWait, Options, Process, Usage
@@ -81,6 +81,20 @@ class MemoryLine:
         self._asleep: set[int] = set()  # processes
         self._helped: set[int] = set()
         self._arrivals = 0
+
+    def plausible(self, process: Process, said: Usage) -> Usage:
+        """What a process says of itself, with no more that can be moved than its GPUs have.
+
+        That much is plain memory of theirs, and the host gives room for as much as can go.
+        """
+        if not said.swappable_bytes:
+            return said
+        known = [self.capacity_bytes.get(gpu, 0) for gpu in process.gpus]
+        most_bytes = sum(known)
+        if said.swappable_bytes <= most_bytes or not all(known):
+            return said
+        swapped_bytes = min(said.swapped_bytes, most_bytes)
+        return replace(said, swappable_bytes=most_bytes, swapped_bytes=swapped_bytes)
 
     def tell_turns(self, *, asleep: set[int], helped: set[int]) -> bool:
         """Where memory follows the turn (residency.py): whether that is news.

@@ -689,11 +689,12 @@ class Scheduler:
         jobs: dict[int, Job] = {}
         served_ns: dict[GroupKey, int] = {}
         seen = self.checkpoints.seen
-        for usage in map(seen, event.samples) if self.checkpoints.is_used else event.samples:
-            process = self.processes.get(usage.process_id)
+        for told in map(seen, event.samples) if self.checkpoints.is_used else event.samples:
+            process = self.processes.get(told.process_id)
             if process is None:
                 continue  # left between the look and now
             job = self.jobs[process.job_id]
+            usage = self.memory.line.plausible(process, told)
             old, process.usage = process.usage, usage
             if usage.swapped_bytes or process.away_since_ns or usage.refused_by != old.refused_by:
                 self._note_memory(process, old, job, event.now_ns)

@@ -80,6 +80,17 @@ def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_whe
     assert (again.order, again.target_bytes, again.pool_bytes) == (3, 0, 0)
 
 
+def test_the_host_gives_no_more_than_the_gpu_can_have():
+    talk = Talk()
+    talk.core.memory.line.capacity_bytes = {0: 100 * MIB}
+    started(talk, 1, 300 * MIB)
+
+    talk.pause(1)
+    (out,) = moves(talk.rests(1))
+
+    assert out.pool_bytes == 100 * MIB
+
+
 def test_a_job_that_may_not_be_moved_is_only_held():
     talk = Talk()
     started(talk, 1, 100 * MIB, swappable=False)
