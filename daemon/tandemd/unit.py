@@ -21,6 +21,7 @@ CapabilityBoundingSet=
 # Not PrivateDevices: NVML reads the GPUs' device files.
 DeviceAllow=/dev/nvidiactl rw
 DeviceAllow=char-nvidia rw
+DeviceAllow=char-nvidia-caps rw
 DeviceAllow=char-nvidia-frontend rw
 DeviceAllow=char-nvidia-uvm rw
 DevicePolicy=closed
@@ -32,7 +33,7 @@ MemoryDenyWriteExecute=yes
 NoNewPrivileges=yes
 # Not PrivateUsers, not ProtectProc: peers are known by the uid and pid the kernel reports.
 PrivateNetwork=yes
-PrivateTmp=yes
+# Not PrivateTmp: MPS has its pipes in /tmp/nvidia-mps, and may start later than this.
 ProtectClock=yes
 ProtectControlGroups=yes
 ProtectHome=yes
@@ -63,9 +64,15 @@ WantedBy=multi-user.target
 """
 
 
+HOMES = (Path("/home"), Path("/root"), Path("/run/user"))  # what ProtectHome hides
+
+
 def render(program: Path) -> str:
     """The unit that runs `program`."""
-    return TEMPLATE.replace("@TANDEMD@", str(program))
+    unit = TEMPLATE.replace("@TANDEMD@", str(program))
+    if any(program.is_relative_to(home) for home in HOMES):  # or it could not be started
+        return unit.replace("ProtectHome=yes", "ProtectHome=read-only")
+    return unit
 
 
 def own_program() -> Path:

@@ -85,6 +85,16 @@ def test_the_packaged_unit_is_what_the_program_prints():
     assert (PACKAGING / "tandemd.service").read_text() == render(Path("/usr/bin/tandemd"))
 
 
+def test_the_unit_hides_nothing_that_the_daemon_looks_at():
+    def said(program, key):
+        lines = render(Path(program)).splitlines()
+        return next((line for line in lines if line.startswith(f"{key}=")), "")
+
+    assert not said("/usr/bin/tandemd", "PrivateTmp")  # /tmp/nvidia-mps
+    assert said("/usr/bin/tandemd", "ProtectHome").endswith("=yes")
+    assert said("/home/a/venv/bin/tandemd", "ProtectHome").endswith("=read-only")
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_accepts_the_unit(tmp_path):
     unit = tmp_path / "tandemd.service"
