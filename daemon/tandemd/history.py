@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tandemd.core.model import Job, Process
+from tandemd.core.sums import MOST, total
 
 STEP_NS = 100_000_000  # between two looks
 WORK_NS = 1_000_000_000  # at most, between two points of a job that computes
@@ -159,7 +160,7 @@ class Histories:
             self._work_ns[process.process_id] = work_ns
             held = process.scaling.held_sms if process.scaling else 0.0
             self._sm_ns[key] = self._sm_ns.get(key, 0.0) + max(0, more_ns) * held
-        return int(self._sm_ns.get(key, 0.0))
+        return min(int(self._sm_ns.get(key, 0.0)), MOST)
 
     def _end(self, curve: Curve, now_ns: int) -> None:
         newest = curve.newest
@@ -180,10 +181,10 @@ def _point(processes: list[Process], now_ns: int, sm_ns: int) -> Point:
     usages = [process.usage for process in processes]
     return Point(
         at_ns=now_ns,
-        resident_bytes=sum(usage.resident_bytes for usage in usages),
-        swapped_bytes=sum(usage.swapped_bytes for usage in usages),
-        filed_bytes=sum(usage.filed_bytes for usage in usages),
-        waiting_bytes=sum(u.memory_wait.size_bytes for u in usages if u.memory_wait),
-        gpu_ns=sum(usage.exclusive_ns + usage.shared_ns for usage in usages),
+        resident_bytes=total(usage.resident_bytes for usage in usages),
+        swapped_bytes=total(usage.swapped_bytes for usage in usages),
+        filed_bytes=total(usage.filed_bytes for usage in usages),
+        waiting_bytes=total(u.memory_wait.size_bytes for u in usages if u.memory_wait),
+        gpu_ns=total(usage.exclusive_ns + usage.shared_ns for usage in usages),
         sm_ns=sm_ns,
     )

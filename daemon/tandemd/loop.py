@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -25,10 +25,14 @@ from tandemd.core.events import (
     AnnounceJob,
     ChargeGroup,
     CheckpointProcess,
+    CloseGates,
     Event,
     FindPlan,
     KeepTrials,
+    OpenGates,
     PlanFound,
+    RequestsServed,
+    SetHonourPresence,
     Ticked,
     UsageSampled,
     WakeAt,
@@ -44,6 +48,7 @@ from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
 from tandemd.edges.worker import Worker
+from tandemd.failures import Failures
 from tandemd.history import Histories
 from tandemd.recent import Recent
 from tandemd.remembered import Remembered
@@ -86,6 +91,7 @@ class Loop:
         self.calendar = Calendar(clock)
         self.poller = poller
         self.channels = channels
+        self.failures = Failures()
         self.recent = Recent()
         self.histories = Histories()
         self.watchdog = Watchdog()
@@ -176,10 +182,18 @@ class Loop:
             self.perform(action)
         afterwards, self._afterwards = self._afterwards, []
         for errand in afterwards:
-            errand()
+            self._attempt("what a message leads to", errand)
 
     def perform(self, action: Action) -> None:
-        """Carry one action out."""
+        """Carry one action out; one that fails is told, and the next ones are as good as before."""
+        try:
+            self._carry_out(action)
+        except Exception as error:
+            self.failures.tell(type(action).__name__, error, self.clock.now_ns())
+            for part in _each_process_of(action):
+                self.perform(part)
+
+    def _carry_out(self, action: Action) -> None:
         match action:
             case WakeAt(at_ns=at_ns):
                 self._wake_at_ns = at_ns
@@ -200,7 +214,7 @@ class Loop:
     def _announce(self, action: AnnounceJob) -> None:
         change = Change(at_ns=self.last_round_ns, kind=action.kind, job_id=action.job_id)
         for watcher in list(self.watchers):
-            watcher(change)
+            self._attempt("a watcher of jobs", partial(watcher, change))
 
     def _find_plan(self, question: FindPlan) -> None:
         """On the worker's thread."""
@@ -247,7 +261,7 @@ class Loop:
         now_ns = self.clock.now_ns()
         self.last_round_ns = now_ns
         for _ in range(len(self._posted)):
-            self._run_errand(self._posted.popleft())
+            self._attempt("something that was posted", self._posted.popleft())
         if self._unsettled:
             self._settle(now_ns)
         due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
@@ -257,40 +271,56 @@ class Loop:
         if notable or due or watch or self.recent.is_due(now_ns):
             self._sample(now_ns)
         if watch:
-            for finding in self.watchdog.look(self.scheduler, now_ns):
-                self.handle(finding)
+            self._take_in("the watchdog", lambda: self.watchdog.look(self.scheduler, now_ns))
 
-    def _run_errand(self, errand: Callable[[], None]) -> None:
+    def _attempt(self, what: str, errand: Callable[[], object]) -> None:
+        """Whatever one process says or does, all others are to go on as they do."""
         try:
             errand()
-        except Exception:  # one message of one process, say: all others are to go on as they do
-            log.exception("something that was posted failed, continuing without it")
+        except Exception as error:
+            self.failures.tell(what, error, self.clock.now_ns())
+
+    def _take_in(self, what: str, look: Callable[[], Iterable[Event]]) -> None:
+        """Hand over what a look at the jobs tells."""
+
+        def take() -> None:
+            for told in look():
+                self.handle(told)
+
+        self._attempt(what, take)
 
     def _sample(self, now_ns: int) -> None:
         changed = tuple(map(usage_of, self.poller.changed()))
         for usage in changed:
             if process := self.scheduler.processes.get(usage.process_id):
                 self.histories.note(process.job_id)
-        self.structures.look(changed, now_ns)
+        self._attempt("structures", lambda: self.structures.look(changed, now_ns))
         if changed:
             self.handle(UsageSampled(now_ns=now_ns, samples=changed))
         else:
             self.handle(Ticked(now_ns=now_ns))
-        for told in self._told_by_telemetry(now_ns):
-            self.handle(told)
+        self._look_at_telemetry(now_ns)
         if self.recent.is_due(now_ns):
-            self.recent.look(self._totals_ns(), now_ns)
+            self._attempt("shares", lambda: self.recent.look(self._totals_ns(), now_ns))
         if self.histories.is_due(now_ns):
-            jobs, finished = self.scheduler.jobs, self.scheduler.finished
-            self.histories.look(jobs, (*jobs, *finished), now_ns)
+            self._attempt("histories", lambda: self._look_at_memory(now_ns))
 
-    def _told_by_telemetry(self, now_ns: int) -> Iterator[Event]:
-        jobs, options = self.scheduler.jobs.values(), self.scheduler.options
+    def _look_at_memory(self, now_ns: int) -> None:
+        jobs, finished = self.scheduler.jobs, self.scheduler.finished
+        self.histories.look(jobs, (*jobs, *finished), now_ns)
+
+    def _look_at_telemetry(self, now_ns: int) -> None:
+        core = self.scheduler
+        self._take_in("requests", lambda: self._served_requests(now_ns))
+        self._take_in("bounds", lambda: self.bounds.look(core.to_classify(), now_ns))
+        self._take_in("curves", lambda: self.curves.look(core.to_record(), now_ns))
+        self._take_in("scalings", lambda: self.scalings.look(self._to_scale(), now_ns))
+
+    def _served_requests(self, now_ns: int) -> list[RequestsServed]:
+        jobs = self.scheduler.jobs.values()
         # A tuner that heard of a miss only with the next sample could not be quick.
-        yield from list(requests.look(self.poller, jobs, now_ns, misses_are_news=options.tuner))
-        yield from self.bounds.look(self.scheduler.to_classify(), now_ns)
-        yield from self.curves.look(self.scheduler.to_record(), now_ns)
-        yield from self.scalings.look(self._to_scale(), now_ns)
+        misses_are_news = self.scheduler.options.tuner
+        return list(requests.look(self.poller, jobs, now_ns, misses_are_news=misses_are_news))
 
     def _to_scale(self) -> list[Wanted]:
         options = self.scheduler.options
@@ -319,3 +349,14 @@ class Loop:
                 spent_ns = usage.exclusive_ns + usage.shared_ns
                 totals_ns[key] = totals_ns.get(key, 0) + spent_ns
         return totals_ns
+
+
+def _each_process_of(action: Action) -> list[Action]:
+    """The same for each alone: one of several that is in the way keeps none of the others."""
+    match action:
+        case OpenGates() | CloseGates() | SetHonourPresence() | ChargeGroup():
+            process_ids = action.process_ids
+            alone = [replace(action, process_ids=(each,)) for each in process_ids]
+            return [*alone] if len(alone) > 1 else []
+        case _:
+            return []

@@ -19,6 +19,7 @@ from tandemd.core.memories import memory_of
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.sets import Span
 from tandemd.core.story import Story
+from tandemd.core.sums import total, totals
 
 NO_LIMIT = 2**64 - 1
 MPS_MISSES = 2  # a list may be older than what is known of a process; the next one is not
@@ -389,7 +390,7 @@ class Job:
     def gpu_ns(self) -> int:
         """GPU time so far, the estimated part included."""
         live = (p.usage.exclusive_ns + p.usage.shared_ns for p in self.processes.values())
-        return self.retired_gpu_ns + sum(live)
+        return total((self.retired_gpu_ns, *live))
 
     @property
     def scaling(self) -> ScalingCurve | None:
@@ -408,12 +409,14 @@ class Job:
     @property
     def shared_ns(self) -> int:
         """The estimated part of `gpu_ns`."""
-        return self.retired_shared_ns + sum(p.usage.shared_ns for p in self.processes.values())
+        live = (p.usage.shared_ns for p in self.processes.values())
+        return total((self.retired_shared_ns, *live))
 
     @property
     def launches(self) -> int:
         """Submissions so far."""
-        return self.retired_launches + sum(p.usage.launches for p in self.processes.values())
+        live = (p.usage.launches for p in self.processes.values())
+        return total((self.retired_launches, *live))
 
     @property
     def moved_bytes(self) -> tuple[int, int]:
@@ -421,8 +424,8 @@ class Job:
         out, back = self.retired_moved_bytes
         usages = [process.usage for process in self.processes.values()]
         return (
-            out + sum(usage.swap_out_bytes for usage in usages),
-            back + sum(usage.swap_in_bytes for usage in usages),
+            total((out, *(usage.swap_out_bytes for usage in usages))),
+            total((back, *(usage.swap_in_bytes for usage in usages))),
         )
 
     @property
@@ -431,25 +434,26 @@ class Job:
         out, back = self.retired_moved_ns
         usages = [process.usage for process in self.processes.values()]
         return (
-            out + sum(usage.swap_out_ns for usage in usages),
-            back + sum(usage.swap_in_ns for usage in usages),
+            total((out, *(usage.swap_out_ns for usage in usages))),
+            total((back, *(usage.swap_in_ns for usage in usages))),
         )
 
     @property
     def steps(self) -> int:
         """Iteration marks so far."""
-        return self.retired_steps + sum(p.usage.steps for p in self.processes.values())
+        live = (p.usage.steps for p in self.processes.values())
+        return total((self.retired_steps, *live))
 
     @property
     def refused_by(self) -> tuple[int, ...]:
         """Times it was told out of memory, by Refusal."""
         rows = [p.usage.refused_by for p in self.processes.values()]
-        return tuple(sum(column) for column in zip(self.retired_refused_by, *rows, strict=True))
+        return totals([self.retired_refused_by, *rows])
 
     def waited_ns(self, now_ns: int) -> tuple[int, ...]:
         """Time its threads waited, by WaitReason."""
         rows = [p.usage.waited_ns(now_ns) for p in self.processes.values()]
-        return tuple(sum(column) for column in zip(self.retired_wait_ns, *rows, strict=True))
+        return totals([self.retired_wait_ns, *rows])
 
     def tell(self, now_ns: int, line: str) -> None:
         """Add a line to the story."""

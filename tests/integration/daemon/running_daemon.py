@@ -115,6 +115,7 @@ class Rpc:
         self.metadata = (("authorization", f"Bearer {token}"),)
         self.channel = grpc.insecure_channel(f"unix:{runtime / 'tandemd.sock'}")
         self.job_service = pb_grpc.JobServiceStub(self.channel)
+        self.gpu_service = pb_grpc.GpuServiceStub(self.channel)
         self.daemon_service = pb_grpc.DaemonServiceStub(self.channel)
         self.policy_service = pb_grpc.PolicyServiceStub(self.channel)
         self.partition_service = pb_grpc.PartitionServiceStub(self.channel)

@@ -7,7 +7,10 @@ import pytest
 from fake_shim import BATCH, LATENCY, MAPPED, SLOTS_OFFSET, STATE_HEADER_BYTES, packet
 from running_daemon import until
 
+from tandem._wire import tandem_pb2 as pb
+
 ROUNDS = 40
+MOST = 2**63 - 1
 
 
 def ones(_, size):
@@ -59,6 +62,31 @@ def test_garbage_in_the_pages_of_one_leaves_the_others_their_turns(daemon, fill,
         until(lambda: len(rpc.jobs()) == 1, what="the hostile one is forgotten")
     assert daemon.process.poll() is None
     assert "level=error" not in daemon.log.read_text()
+
+
+def test_two_processes_of_a_job_whose_claims_overflow_together_end_nothing(daemon):
+    hostile = daemon.start().shim(name="hostile")
+    both = (hostile, daemon.shim(job_id=hostile.job_id))
+    honest = daemon.shim(name="honest")
+
+    with daemon.rpc() as rpc:
+        for shim in both:
+            deface(shim, ones, random.Random(7))
+        until(lambda: swapped_by(rpc, "hostile") == MOST, what="the claim is seen")
+        until(lambda: MOST in swapped_since(rpc, "hostile"), what="and kept")
+        honest.work(busy=False, waiting=True)
+        until(lambda: not honest.is_held, what="the honest one has its turn")
+    assert daemon.process.poll() is None
+    assert "level=error" not in daemon.log.read_text()
+
+
+def swapped_by(rpc, name):
+    return next(job.status.swapped_bytes for job in rpc.jobs() if job.display_name == name)
+
+
+def swapped_since(rpc, name):
+    curves = rpc.call(rpc.gpu_service.GetMemoryHistory, pb.GetMemoryHistoryRequest()).curves
+    return [each for curve in curves if curve.display_name == name for each in curve.swapped_bytes]
 
 
 def test_a_latency_process_that_is_always_busy_does_not_hold_the_others_for_ever(daemon):

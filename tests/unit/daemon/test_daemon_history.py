@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from tandemd.core.model import MemoryWait, Usage
 from tandemd.core.scaling import Curve as ScalingCurve
+from tandemd.core.sums import MOST
 from tandemd.history import MOST_POINTS, STEP_NS, WORK_NS, Curve, Histories, Point
 
 MIB = 1 << 20
@@ -116,6 +117,34 @@ def test_processes_of_a_job_count_together_on_each_gpu():
         ),
         (1, 1): point(0, 7 * MIB),
     }
+
+
+def test_claims_that_no_word_could_hold_together_are_as_much_as_one_can():
+    wait = MemoryWait(ticket=1, size_bytes=MOST, is_quota=False, is_alone=False, tried_round=0)
+    claims = {
+        "device_bytes": MOST,
+        "exclusive_ns": MOST,
+        "shared_ns": MOST,
+        "filed_bytes": MOST,
+        "memory_wait": wait,
+    }
+    known = ScalingCurve(sm_counts=(8,), iteration_ns=(1,), held_sms=2.5)
+    job = Job(processes={n: Process(usage(n, **claims), process_id=n) for n in (1, 2)})
+    job.processes[3] = Process(usage(3), process_id=3, scaling=known)
+    histories = Histories()
+    looked(histories, job)
+    job.processes[3].usage = usage(3, work_ns=MOST)
+    histories.note(1)
+
+    assert looked(histories, job, at_ns=1)[1, 0] == Point(
+        at_ns=1,
+        resident_bytes=MOST,
+        swapped_bytes=0,
+        filed_bytes=MOST,
+        waiting_bytes=MOST,
+        gpu_ns=MOST,
+        sm_ns=MOST,
+    )
 
 
 def test_who_leaves_holds_nothing_from_then_on_until_it_is_forgotten():

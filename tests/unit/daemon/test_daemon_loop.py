@@ -1,12 +1,24 @@
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import pytest
+from structlog.testing import capture_logs
+
 from tandem import _native
-from tandemd.core.events import FindPlan, PlanFound, ProcessAttached, ProcessExited
+from tandemd.core.events import (
+    AnnounceJob,
+    CloseGates,
+    FindPlan,
+    PlanFound,
+    ProcessAttached,
+    ProcessExited,
+    SetMemoryWait,
+)
 from tandemd.core.explain import explain
 from tandemd.core.model import JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.edges.clock import MonotonicClock
+from tandemd.failures import QUIET_NS, Failures
 from tandemd.loop import Loop
 
 
@@ -63,3 +75,87 @@ def test_a_search_for_a_plan_that_fails_is_told_once_and_the_next_question_is_as
     assert [failure.partition(":")[0] for failure in failures] == ["AttributeError"] * 3
     assert failures[0] == failures[1] != failures[2]
     assert len(told) == 2
+
+
+def quiet_loop(perform=lambda action: None):
+    return Loop(
+        scheduler=Scheduler(),
+        clock=MonotonicClock(),
+        poller=_native.Poller(),
+        channels=SimpleNamespace(perform=perform),
+    )
+
+
+def fail(*_, **__):
+    raise OverflowError("int too big to convert")
+
+
+@pytest.mark.parametrize(
+    "part", ["structures", "bounds", "curves", "scalings", "recent", "histories", "watchdog"]
+)
+def test_a_look_that_fails_is_told_and_keeps_nobody_from_the_others(monkeypatch, part):
+    loop, looked = quiet_loop(), []
+    others = {"structures", "curves", "histories", "watchdog"} - {part}
+    for name in {part, *others}:
+        look = fail if name == part else lambda *_, name=name: looked.append(name) or ()
+        monkeypatch.setattr(loop, name, SimpleNamespace(look=look, is_due=lambda _: True))
+
+    with capture_logs() as logs:
+        loop._round(notable=True)
+        loop._round(notable=True)
+
+    assert set(looked) == others
+    assert [line["log_level"] for line in logs] == ["error"]
+    assert isinstance(logs[0]["exc_info"], OverflowError)
+
+
+def test_an_action_that_fails_does_not_take_those_behind_it_along():
+    told = []
+
+    def perform(action):
+        if 2 in getattr(action, "process_ids", [getattr(action, "process_id", 0)]):
+            raise KeyError(2)
+        told.append(action)
+
+    loop = quiet_loop(perform)
+    actions = [
+        SetMemoryWait(process_id=2, wait_ns=1),
+        CloseGates(process_ids=(1, 2, 3)),
+        SetMemoryWait(process_id=3, wait_ns=1),
+    ]
+    with capture_logs() as logs:
+        for action in actions:
+            loop.perform(action)
+
+    assert told == [
+        CloseGates(process_ids=(1,)),
+        CloseGates(process_ids=(3,)),
+        SetMemoryWait(process_id=3, wait_ns=1),
+    ]
+    assert [line["what"] for line in logs] == ["SetMemoryWait", "CloseGates"]
+
+
+def test_a_watcher_that_fails_keeps_the_others_informed():
+    loop, heard = quiet_loop(), []
+    loop.watchers = {fail, heard.append}
+
+    loop.perform(AnnounceJob(job_id=1, kind="attached"))
+
+    assert [change.job_id for change in heard] == [1]
+
+
+def test_of_each_kind_of_failure_one_a_minute_is_told():
+    failures = Failures()
+
+    with capture_logs() as logs:
+        for at_ns in (0, 1, QUIET_NS - 1, QUIET_NS, QUIET_NS + 1):
+            failures.tell("histories", OverflowError(), at_ns)
+        failures.tell("histories", KeyError(), 2)
+        failures.tell("curves", OverflowError(), 2)
+
+    assert [(line["what"], line.get("before")) for line in logs] == [
+        ("histories", None),
+        ("histories", 2),
+        ("histories", None),
+        ("curves", None),
+    ]
