@@ -20,6 +20,7 @@ import structlog
 
 from tandemd.core.interference import Trial
 from tandemd.core.model import Job, JobSpec
+from tandemd.core.spec_ranges import objection
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import (
     MOST_TRIALS,
@@ -165,10 +166,14 @@ def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:
     known = {field.name for field in fields(JobSpec)}
     told = {name: value for name, value in kept.spec.items() if name in known}
     try:
-        return msgspec.convert(msgspec.to_builtins(asked) | told, JobSpec)
+        spec = msgspec.convert(msgspec.to_builtins(asked) | told, JobSpec)
+        why_not = objection(spec)
     except msgspec.ValidationError as error:
-        log.warning("what a job had cannot be read, continuing as it asks", reason=str(error))
+        why_not = str(error)
+    if why_not:
+        log.warning("what a job had cannot be read, continuing as it asks", reason=why_not)
         return asked
+    return spec
 
 
 def _boot() -> str:

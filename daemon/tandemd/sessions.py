@@ -31,6 +31,7 @@ from tandemd.core.events import (
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import MODES, never_fits, not_yet, unfit, variables
+from tandemd.core.spec_ranges import MOST_NS
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,
     REFUSED_NO_ROOM,
@@ -358,7 +359,7 @@ class Sessions:
             sm_percent=min(request.sm_percent, 100),
             sm_count=sm_count,
             isolation=("", *MODES)[isolation],
-            slo_p99_ns=_said(request.slo_p99_ns, 0),
+            slo_p99_ns=min(_said(request.slo_p99_ns, 0), MOST_NS),
             preemptible={1: True, 2: False}.get(request.preemptible),
             swappable={1: True, 2: False, 3: False}.get(request.swappable, is_swapped),
             checkpoint=request.swappable == 3,

@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
+from tandemd.core.spec_ranges import MOST_NS, MOST_WAIT_NS
 from tandemd.views import (
     Event,
     ExplanationView,
@@ -260,11 +261,11 @@ def _memory_min(spec: pb.JobSpec) -> tuple[str, object]:
 
 
 def _wait_memory(spec: pb.JobSpec) -> tuple[str, object]:
-    return "wait_memory_ns", _at_least_zero("wait_memory", spec.wait_memory.ToNanoseconds())
+    return "wait_memory_ns", _at_most("wait_memory", spec.wait_memory, MOST_WAIT_NS)
 
 
 def _idle_release(spec: pb.JobSpec) -> tuple[str, object]:
-    return "idle_release_ns", _at_least_zero("idle_release", spec.idle_release.ToNanoseconds())
+    return "idle_release_ns", _at_most("idle_release", spec.idle_release, MOST_NS)
 
 
 def _persistent(spec: pb.JobSpec) -> tuple[str, object]:
@@ -284,7 +285,7 @@ def _sm(spec: pb.JobSpec) -> tuple[str, object]:
 
 
 def _slo(spec: pb.JobSpec) -> tuple[str, object]:
-    return "slo_p99_ns", _at_least_zero("slo", spec.slo.p99.ToNanoseconds())
+    return "slo_p99_ns", _at_most("slo", spec.slo.p99, MOST_NS)
 
 
 def _preemptible(spec: pb.JobSpec) -> tuple[str, object]:
@@ -312,6 +313,13 @@ def _at_least_zero(what: str, value: int) -> int:
     if value < 0:
         raise UsageError(f"{what} {value} is negative")
     return value
+
+
+def _at_most(what: str, duration: Duration, most_ns: int) -> int:
+    duration_ns = _at_least_zero(what, duration.ToNanoseconds())
+    if duration_ns > most_ns:
+        raise UsageError(f"{what} {duration_ns / 1e9:.0f}s is more than {most_ns // 10**9}s")
+    return duration_ns
 
 
 def _int64(value: int) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from fake_shim import BATCH, CLASS_OFFSET, NORMAL, register
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from running_daemon import until
@@ -19,6 +20,7 @@ from tandem._wire import tandem_pb2_grpc as pb_grpc
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY = 65534
+AGES = Duration(seconds=10**12)
 
 
 def status_of(call, *arguments, **options):
@@ -119,6 +121,32 @@ def test_an_update_of_what_cannot_change_is_refused(daemon, paths):
         code, _ = status_of(rpc.call, rpc.job_service.UpdateJob, request)
 
     assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "told"),
+    [
+        ("wait_memory", {"wait_memory": AGES}, "wait_memory 1000000000000s is more than 65535s"),
+        ("idle_release", {"idle_release": AGES}, "more than 3153600000s"),
+        ("slo", {"slo": pb.Slo(p99=AGES)}, "slo 1000000000000s is more than 3153600000s"),
+    ],
+)
+def test_a_duration_that_nobody_lives_to_see_is_refused_and_harms_nobody(daemon, path, spec, told):
+    config = daemon.base / "config.toml"
+    config.write_text('[partition]\ntuner = "on"\n')
+    shim = daemon.start("--config", str(config)).shim(name="nb")
+    request = pb.UpdateJobRequest(job=pb.Job(name="nb", spec=pb.JobSpec(**spec)))
+    request.update_mask.paths.append(f"spec.{path}")
+
+    with daemon.rpc() as rpc:
+        code, details = status_of(rpc.call, rpc.job_service.UpdateJob, request)
+        shim.work(busy=True)
+        daemon.shim(job_id=shim.job_id)
+        (job,) = rpc.jobs()
+
+    assert (code, told in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+    assert job.spec.slo.p99.ToNanoseconds() == 0
+    assert "level=error" not in daemon.log.read_text()
 
 
 def test_an_update_of_a_job_that_changed_meanwhile_is_refused(daemon):

@@ -1,5 +1,6 @@
 """Jobs that come back to a daemon that was started anew, as the state file has them."""
 
+import json
 import sqlite3
 from dataclasses import replace
 
@@ -150,6 +151,29 @@ def test_a_value_of_the_wrong_kind_is_told(path):
     with capture_logs() as logs:
         assert opened(path).take_back(7, SPEC)[0] == SPEC
     assert "continuing as it asks" in logs[0]["event"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"wait_memory_ns": 10**21},
+        {"slo_p99_ns": -1},
+        {"idle_release_ns": 2**63},
+        {"memory_bytes": 2**64},
+        {"memory_percent": 101},
+        {"sm_count": 2**32},
+        {"isolation": "none"},
+    ],
+)
+def test_a_value_out_of_its_range_is_told_and_the_job_comes_back_as_it_asks(path, spec):
+    opened(path).keep_job(job(), "")
+    file = sqlite3.connect(path)
+    file.execute("UPDATE jobs SET job = ?", (json.dumps({"spec": spec}),))
+    file.commit()
+
+    with capture_logs() as logs:
+        assert opened(path).take_back(7, SPEC)[0] == SPEC
+    assert f"{next(iter(spec))} " in logs[0]["reason"]
 
 
 def test_jobs_from_before_the_machine_was_started_are_gone(path, monkeypatch):

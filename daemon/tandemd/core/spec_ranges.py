@@ -1,0 +1,36 @@
+"""What the figures of a JobSpec may be, whoever says them.
+
+They go into shared pages and messages whose words are 32 and 64 bits wide, some added to the time.
+"""
+
+from __future__ import annotations
+
+from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, JobSpec
+from tandemd.core.space import MODES
+
+MOST_WAIT_NS = (2**16 - 1) * 10**9  # as long as wire::Request can say
+MOST_NS = NEVER_IDLE_NS  # of all other durations: 100 years
+
+_BYTES = range(NO_LIMIT + 1)
+_PERCENT = range(100 + 1)
+_RANGES = {
+    "memory_bytes": _BYTES,
+    "memory_percent": _PERCENT,
+    "memory_min_bytes": _BYTES,
+    "persistent_bytes": _BYTES,
+    "ephemeral_bytes": _BYTES,
+    "wait_memory_ns": range(MOST_WAIT_NS + 1),
+    "sm_percent": _PERCENT,
+    "sm_count": range(2**32),
+    "slo_p99_ns": range(MOST_NS + 1),
+    "idle_release_ns": range(MOST_NS + 1),
+    "isolation": ("", *MODES),
+}
+
+
+def objection(spec: JobSpec) -> str | None:
+    """Which figure is out of its range; None: none is."""
+    for name, allowed in _RANGES.items():
+        if (value := getattr(spec, name)) not in allowed:
+            return f"{name} {value!r} is out of range"
+    return None
