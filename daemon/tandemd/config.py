@@ -20,6 +20,7 @@ from tandemd import state_file
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu
+from tandemd.identities import Identities
 from tandemd.limits import Limits
 from tandemd.listen import UNIX, loopback
 from tandemd.watchdog_config import WatchdogTable
@@ -273,10 +274,11 @@ class Config(_Table):
             raise UsageError(_tell(error, {}, Path("command line"))) from error
         return self.model_copy(update={"scheduler": table})
 
-    def limits_for(self, own_uid: int) -> Limits:
+    def limits_for(self, own_uid: int, identities: Identities) -> Limits:
         """Ceilings; root and the daemon's own uid have none."""
         table = self.limits
         return Limits(
+            identities=identities,
             default=_job_class(table.default.max_class),
             users={user: _job_class(entry.max_class) for user, entry in table.user.items()},
             groups={group: _job_class(entry.max_class) for group, entry in table.group.items()},

@@ -3,6 +3,7 @@
 core thread     owns the scheduler, the channels and the poller's Python side; on the virtual clock
                 it also serves the attach socket, so that a run repeats
 attach thread   reads the attach socket (real clock)
+users thread    asks the user database who a newcomer is (real clock)
 login thread    hands out tokens
 proofs thread   asks whether sets of SMs are disjoint (real clock)
 mps thread      watches the control daemon of MPS
@@ -51,6 +52,8 @@ from tandemd.edges.mps import MpsControl
 from tandemd.edges.rpc import RpcServer
 from tandemd.edges.set_proof import Asker, SetProofs
 from tandemd.host import Host
+from tandemd.identities import Identities
+from tandemd.introductions import Introductions
 from tandemd.loop import Loop
 from tandemd.remembered import Remembered
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
@@ -76,6 +79,7 @@ class Daemon:
         self._directory = directory
         self._soft_clock = soft_clock
         self._state = state
+        self._identities = Identities()
         self._built: Future[None] = Future()
         self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
         self._threads: list[threading.Thread] = []
@@ -99,7 +103,7 @@ class Daemon:
             self._spawn("mps", self._mps.run)
             self._stops.append(self._mps.stop)
         self._prove_sets()
-        self._limits = self._config.limits_for(os.geteuid())
+        self._limits = self._config.limits_for(os.geteuid(), self._identities)
         self._desk = Desk(
             loop=self._loop,
             sessions=self._sessions,
@@ -174,7 +178,7 @@ class Daemon:
         Raises:
             UsageError: no file can be made in `memory.swap_dir`; nothing has changed.
         """
-        limits = config.limits_for(os.geteuid())
+        limits = config.limits_for(os.geteuid(), self._identities)
         self._look_at_gpus()
         self._warn_of_unknown(config)
         options = self._options(config)
@@ -290,7 +294,7 @@ class Daemon:
             scheduler=scheduler,
             channels=channels,
             poller=poller,
-            limits=self._config.limits_for(os.geteuid()),
+            limits=self._config.limits_for(os.geteuid(), self._identities),
             gpu_index=self._gpu_index,
             clock_kind=CLOCK_VIRTUAL if clock.is_virtual else CLOCK_MONOTONIC,
         )
@@ -300,9 +304,12 @@ class Daemon:
             post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual
         )
         self._loop.checkpoint = self._checkpoint
+        introductions = Introductions(
+            identities=self._identities, deliver=self._deliver, at_once=clock.is_virtual
+        )
         self._attach = AttachServer(
             self._directory.path / ATTACH_SOCKET,
-            deliver=self._deliver,
+            deliver=introductions.take,
             max_per_uid=self._config.daemon.max_processes_per_uid,
         )
         self._sessions.attach = self._attach

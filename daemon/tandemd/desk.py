@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
@@ -39,7 +40,7 @@ from tandemd.core.space import owed_share, unfit
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
-from tandemd.limits import Limits, identity_of
+from tandemd.limits import Limits
 from tandemd.loop import Change, Loop
 from tandemd.sessions import Sessions
 from tandemd.views import (
@@ -60,6 +61,8 @@ from tandemd.views import (
     etag_of,
 )
 from tandemd.windows import record
+
+Answer = TypeVar("Answer")
 
 MAX_WATCHERS = 8
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
@@ -101,7 +104,7 @@ class Desk:
             jobs.sort(key=lambda job: job.arrival)
             return [self._view(uid, job) for job in jobs if self._may_see(uid, job)]
 
-        return self._loop.ask(answer)
+        return self._ask(uid, answer)
 
     def job(self, uid: int, name: str) -> JobView:
         """One job.
@@ -109,7 +112,7 @@ class Desk:
         Raises:
             NotFoundError: no such job, or the name fits several.
         """
-        return self._loop.ask(lambda: self._view(uid, self._find(uid, name)))
+        return self._ask(uid, lambda: self._view(uid, self._find(uid, name)))
 
     def explanation(self, uid: int, name: str) -> ExplanationView:
         """Why a job runs or waits.
@@ -136,7 +139,7 @@ class Desk:
             )
             return view, tuple(job.processes), now_ns
 
-        view, processes, now_ns = self._loop.ask(answer)
+        view, processes, now_ns = self._ask(uid, answer)
         structure = self._loop.structures.lines(processes, now_ns)  # takes a while: not there
         return replace(view, lines=(*view.lines, *structure))
 
@@ -169,7 +172,7 @@ class Desk:
                 raise StateError(f"{job.display_name} has no process that uses the gpu")
             return found
 
-        processes = self._loop.ask(answer)
+        processes = self._ask(uid, answer)
         poller, ids = self._loop.poller, tuple(processes)
         found = record(
             poller, ids, patience_s=patience_s, is_wanted=is_wanted, signatures=signatures
@@ -199,7 +202,7 @@ class Desk:
             self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
             return self._view(uid, job)
 
-        return self._loop.ask(answer)
+        return self._ask(uid, answer)
 
     def update(self, uid: int, name: str, changes: Mapping[str, object], *, etag: str) -> JobView:
         """Change fields of a job's spec, by their names in JobSpec.
@@ -230,7 +233,9 @@ class Desk:
             warnings = tuple(without_effect(self._loop.scheduler, job, changes))
             return replace(self._view(uid, job), warnings=warnings)
 
-        return self._loop.ask(answer)
+        if "job_class" in changes:  # as high as its owner may: who that is may be long ago
+            self.limits.meet(self._ask(uid, lambda: self._own(uid, name).uid))
+        return self._ask(uid, answer)
 
     def policy(self) -> str:
         """The name of the policy that decides now."""
@@ -243,7 +248,7 @@ class Desk:
             AccessError: the caller is no admin.
             NotFoundError: there is no such policy.
         """
-        if not self.limits.is_admin(uid):
+        if not self._is_admin(uid):
             raise AccessError(f"uid {uid} may not change the policy; ask an admin")
 
         def answer() -> str:
@@ -265,7 +270,7 @@ class Desk:
             StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
             UsageError: it is no layout, or names no GPU or profile that there is.
         """
-        if not self.limits.is_admin(uid):
+        if not self._is_admin(uid):
             raise AccessError(f"uid {uid} may not cut a gpu; ask an admin")
         try:
             wanted = parse_layout(layout)
@@ -356,7 +361,7 @@ class Desk:
 
         wall_ns = self._loop.calendar.wall_ns
         return HistoryView(
-            curves=self._loop.ask(answer),
+            curves=self._ask(uid, answer),
             gpus=tuple(self.gpus()),
             since_wall_ns=wall_ns(0),
             end_wall_ns=wall_ns(self._loop.clock.now_ns()),
@@ -375,7 +380,7 @@ class Desk:
             )
 
         views = self.gpus()
-        return self._loop.ask(lambda: [answer(view) for view in views])
+        return self._ask(uid, lambda: [answer(view) for view in views])
 
     def plans(self, uid: int) -> list[PlansView]:
         """How the jobs on each GPU that the caller may see might share it."""
@@ -400,7 +405,7 @@ class Desk:
             }
             return {gpu: seen for gpus, seen in found.items() if seen for gpu in gpus}, told
 
-        views, (outlooks, told) = self.gpus(), self._loop.ask(answer)
+        views, (outlooks, told) = self.gpus(), self._ask(uid, answer)
         return [
             PlansView.of(view, outlooks.get(gpu), told.get(gpu, InForce()))
             for view in views
@@ -451,7 +456,7 @@ class Desk:
             at_ns = self._loop.calendar.wall_ns(change.at_ns)
             events.put_nowait(Event(wall_ns=at_ns, kind=change.kind, job=self._view(uid, job)))
 
-        self._loop.ask(lambda: self._begin_watch(tell))
+        self._ask(uid, lambda: self._begin_watch(tell))
         try:
             yield events
         finally:
@@ -466,6 +471,15 @@ class Desk:
     def _end_watch(self, tell: Callable[[Change], None]) -> None:
         self._watchers -= 1
         self._loop.watchers.discard(tell)
+
+    def _ask(self, uid: int, question: Callable[[], Answer]) -> Answer:
+        """The loop, once it is known who asks: the loop itself cannot wait for that."""
+        self.limits.meet(uid)
+        return self._loop.ask(question)
+
+    def _is_admin(self, uid: int) -> bool:
+        self.limits.meet(uid)
+        return self.limits.is_admin(uid)
 
     def _may_see(self, uid: int, job: Job) -> bool:
         return self.privacy != "own-only" or self._may_control(uid, job)
@@ -551,7 +565,7 @@ class Desk:
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
-            user=identity_of(job.uid).user,
+            user=self.limits.user_of(job.uid),
             command=command if open_to_all or self._may_control(uid, job) else "",
             spec=job.spec,
             state=job.state,

@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-import grp
-import os
-import pwd
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tandemd.core.model import JobClass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """A user and the groups the user database gives it, looked up here and never by the client."""
-
-    uid: int
-    user: str
-    groups: frozenset[str]
-
-
-def identity_of(uid: int) -> Identity:
-    """Look a uid up; unknown ones have no name but their number, and no groups."""
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return Identity(uid=uid, user=str(uid), groups=frozenset())
-    names = set()
-    for gid in os.getgrouplist(entry.pw_name, entry.pw_gid):
-        try:
-            names.add(grp.getgrgid(gid).gr_name)
-        except KeyError:
-            continue
-    return Identity(uid=uid, user=entry.pw_name, groups=frozenset(names))
+from tandemd.identities import Identities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Ceilings by user and group; the most generous of those that name somebody holds."""
+    """Ceilings by user and group; the most generous of those that name somebody holds.
 
+    Decided by what the user database said when the uid was met, so at once; one who was not has the
+    lowest ceiling, and is no admin.
+    """
+
+    identities: Identities
     default: JobClass = JobClass.NORMAL
     users: Mapping[str, JobClass] = field(default_factory=dict)
     groups: Mapping[str, JobClass] = field(default_factory=dict)
     trusted_uids: frozenset[int] = frozenset({0})
     admin_group: str = "tandem-admin"
-    identify: Callable[[int], Identity] = identity_of
+
+    def meet(self, uid: int) -> None:
+        """Have the user database say who that is, if it did not lately. May block."""
+        if uid not in self.trusted_uids:
+            with suppress(OSError):  # then it is as it was
+                self.identities.of(uid)
+
+    def user_of(self, uid: int) -> str:
+        """The name, or the number of one who was not met."""
+        who = self.identities.known(uid)
+        return str(uid) if who is None else who.user
 
     def ceiling(self, uid: int) -> JobClass:
         """The most urgent class the uid may have."""
         if uid in self.trusted_uids:
             return JobClass.LATENCY
-        who = self.identify(uid)
+        if (who := self.identities.known(uid)) is None:
+            return JobClass.BATCH
         named = [self.users[k] for k in (who.user, str(uid)) if k in self.users]
         named += [limit for group, limit in self.groups.items() if group in who.groups]
         return min(named, default=self.default)
@@ -61,4 +52,7 @@ class Limits:
 
     def is_admin(self, uid: int) -> bool:
         """May change policy and other people's jobs."""
-        return uid in self.trusted_uids or self.admin_group in self.identify(uid).groups
+        if uid in self.trusted_uids:
+            return True
+        who = self.identities.known(uid)
+        return who is not None and self.admin_group in who.groups

@@ -12,7 +12,8 @@ from tandemd.core.watchdog.rules.launch_bound import LaunchBound
 from tandemd.core.watchdog.watchdog import Watch
 from tandemd.edges.gpus import Gpu, GpuIndex, Instance, uuid_bytes
 from tandemd.edges.notify import notify, watchdog_period_s
-from tandemd.limits import Identity, Limits
+from tandemd.identities import Identities, Identity
+from tandemd.limits import Limits
 from tandemd.recent import Recent
 from tandemd.runtime import runtime_dir
 from tandemd.watchdog_config import keys_of
@@ -28,7 +29,10 @@ def limits(**options):
         user, groups = people.get(uid, (str(uid), set()))
         return Identity(uid=uid, user=user, groups=frozenset(groups))
 
-    return Limits(identify=identify, **options)
+    identities = Identities(identify)
+    for uid in people:
+        identities.of(uid)
+    return Limits(identities=identities, **options)
 
 
 def test_a_class_above_the_ceiling_is_clamped_and_one_below_is_kept():

@@ -1,0 +1,216 @@
+"""Who somebody is: asked of the user database once, and never on the loop's thread."""
+
+import os
+import pwd
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tandem import _native
+from tandemd import identities as module
+from tandemd.core.events import ProcessAttached
+from tandemd.core.model import JobClass, JobSpec
+from tandemd.core.scheduler import Scheduler
+from tandemd.desk import Desk
+from tandemd.edges.attach import Gone, Received
+from tandemd.edges.clock import MonotonicClock
+from tandemd.identities import KEPT_S, Identities, Identity, identity_of
+from tandemd.introductions import MOST_WAITING, Introductions
+from tandemd.limits import Limits
+from tandemd.loop import Loop
+
+SOON_S = 20
+
+
+class UserDatabase:
+    """Answers when it is let, and counts who was asked about and in which threads."""
+
+    def __init__(self):
+        self.asked, self.threads = [], set()
+        self.lets = threading.Event()
+        self.lets.set()
+        self.is_asked = threading.Event()
+
+    def look_up(self, uid):
+        self.asked.append(uid)
+        self.threads.add(threading.get_ident())
+        self.is_asked.set()
+        assert self.lets.wait(SOON_S)
+        return Identity(uid=uid, user=f"user{uid}", groups=frozenset({"staff"}))
+
+
+@pytest.fixture
+def database():
+    return UserDatabase()
+
+
+def test_the_user_database_says_who_somebody_is():
+    me = pwd.getpwuid(os.getuid())
+
+    found = identity_of(os.getuid())
+
+    groups = os.getgrouplist(me.pw_name, me.pw_gid)
+    assert (found.uid, found.user) == (os.getuid(), me.pw_name)
+    assert sorted(module._groups(me.pw_name, me.pw_gid)) == sorted(groups)
+
+
+def test_whom_the_user_database_does_not_know_has_a_number_and_no_groups():
+    assert identity_of(2**31 - 7) == Identity(
+        uid=2**31 - 7, user=str(2**31 - 7), groups=frozenset()
+    )
+
+
+def test_an_answer_counts_for_a_while_and_is_known_after_that_until_there_is_another(database):
+    now_s = [0.0]
+    some = Identities(database.look_up, now_s=lambda: now_s[0])
+
+    assert some.known(7) is None
+    some.of(7), some.of(7)
+    now_s[0] = KEPT_S
+    assert (some.is_fresh(7), some.known(7).user, database.asked) == (False, "user7", [7])
+    some.of(7)
+
+    assert (some.is_fresh(7), database.asked) == (True, [7, 7])
+
+
+def test_only_so_many_are_kept_and_those_seen_last_are(database, monkeypatch):
+    monkeypatch.setattr(module, "MOST_KEPT", 2)
+    some = Identities(database.look_up)
+    some.of(1), some.of(2), some.known(1), some.of(3)
+
+    assert [some.known(uid) is not None for uid in (1, 2, 3)] == [True, False, True]
+
+
+def test_several_that_want_the_same_answer_ask_once(database):
+    database.lets.clear()
+    some = Identities(database.look_up)
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(some.of, 7) for _ in range(4)]
+        assert database.is_asked.wait(SOON_S)
+        database.lets.set()
+        users = {answer.result(SOON_S).user for answer in answers}
+
+    assert (users, database.asked) == ({"user7"}, [7])
+
+
+def test_a_database_that_cannot_be_asked_is_asked_again():
+    def fail(_uid):
+        raise OSError("away")
+
+    some = Identities(fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="away"):
+            some.of(7)
+
+    assert some.known(7) is None
+
+
+def test_whom_nobody_asked_about_has_the_least():
+    limits = Limits(identities=Identities(), default=JobClass.LATENCY)
+
+    assert (limits.ceiling(7), limits.is_admin(7)) == (JobClass.BATCH, False)
+    assert (limits.ceiling(0), limits.is_admin(0)) == (JobClass.LATENCY, True)
+
+
+def loop_with_jobs(*uids):
+    channels = SimpleNamespace(perform=lambda _action: None)
+    loop = Loop(
+        scheduler=Scheduler(), clock=MonotonicClock(), poller=_native.Poller(), channels=channels
+    )
+    for number, uid in enumerate(uids, 1):
+        loop.handle(
+            ProcessAttached(
+                now_ns=1, process_id=number, job_id=number, uid=uid, gpu=0, spec=JobSpec()
+            )
+        )
+    return loop
+
+
+def test_a_listing_asks_about_the_caller_once_and_the_loop_comes_round_meanwhile(database):
+    some = Identities(database.look_up)
+    for uid in (7, 8):
+        some.of(uid)  # at their HELLO
+    loop = loop_with_jobs(*[7] * 50, *[8] * 50)
+    desk = Desk(
+        loop=loop,
+        sessions=SimpleNamespace(commands={}, info={}),
+        inventory=SimpleNamespace(refresh=lambda: None),
+        limits=Limits(identities=some),
+        privacy="own-only",
+        runtime_dir=Path("/nowhere"),
+    )
+    database.asked.clear(), database.threads.clear()
+    database.is_asked.clear(), database.lets.clear()
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(desk.jobs, 9, finished=False)
+        assert database.is_asked.wait(SOON_S)
+        loop._round(notable=True)
+        assert not answer.done()
+        database.lets.set()
+        while not answer.done():
+            loop._round(notable=False)
+        assert answer.result() == []
+        answer = pool.submit(desk.jobs, 8, finished=False)
+        while not answer.done():
+            loop._round(notable=False)
+
+    assert [(view.user, view.uid) for view in answer.result()] == [("user8", 8)] * 50
+    assert database.asked == [9]
+    assert threading.get_ident() not in database.threads
+
+
+def connection(number, uid):
+    return SimpleNamespace(number=number, peer=SimpleNamespace(uid=uid))
+
+
+def said(of, packet):
+    return Received(connection=of, packet=packet)
+
+
+@pytest.fixture
+def hello(monkeypatch):
+    class Hello:
+        pass
+
+    monkeypatch.setattr(_native, "Hello", Hello)
+    return Hello()
+
+
+def test_a_greeting_waits_for_the_user_database_in_order_and_others_do_not(database, hello):
+    heard, gone = [], threading.Event()
+
+    def deliver(message):
+        heard.append(message)
+        if isinstance(message, Gone) and message.connection.number == 1:
+            gone.set()
+
+    some = Identities(database.look_up)
+    some.of(8)
+    database.lets.clear()
+    door = Introductions(identities=some, deliver=deliver, at_once=False)
+    new, old = connection(1, uid=7), connection(2, uid=8)
+    of_new = [said(new, hello), *(said(new, n) for n in range(MOST_WAITING * 2))]
+    of_old = [said(old, hello), said(old, "mapped"), Gone(connection=old)]
+
+    for message in (*of_new, Gone(connection=new), *of_old):
+        door.take(message)
+    assert heard == of_old
+    database.lets.set()
+    assert gone.wait(SOON_S)
+
+    assert heard[len(of_old) :] == [*of_new[:MOST_WAITING], Gone(connection=new)]
+
+
+def test_a_greeting_is_passed_on_where_the_user_database_fails(hello):
+    def fail(_uid):
+        raise OSError("away")
+
+    heard = []
+    door = Introductions(identities=Identities(fail), deliver=heard.append, at_once=True)
+    door.take(said(connection(1, uid=7), hello))
+
+    assert len(heard) == 1
