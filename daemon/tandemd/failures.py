@@ -23,7 +23,7 @@ class _Kind:
 
 @dataclass(slots=True)
 class Failures:
-    """Belongs to one thread."""
+    """For one thread; from several at once one failure may be told twice."""
 
     _kinds: dict[tuple[str, str], _Kind] = field(default_factory=dict)
 

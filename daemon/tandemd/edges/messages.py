@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 
 from google.protobuf.duration_pb2 import Duration
@@ -11,6 +12,8 @@ from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
 from tandemd.core.spec_ranges import MOST_NS, MOST_WAIT_NS
+from tandemd.core.sums import MOST
+from tandemd.failures import Failures
 from tandemd.views import (
     Event,
     ExplanationView,
@@ -22,7 +25,6 @@ from tandemd.views import (
     etag_of,
 )
 
-MAX_INT64 = 2**63 - 1
 _MODES = {
     "": pb.MODE_UNSPECIFIED,
     "time": pb.MODE_TIME,
@@ -31,9 +33,20 @@ _MODES = {
     "mig": pb.MODE_MIG,
 }
 
+_failures = Failures()
+
 
 def job_message(view: JobView) -> pb.Job:
-    """A job."""
+    """A job; of one of which more cannot be said, at least that it is there."""
+    try:
+        return _job_message(view)
+    except Exception as error:  # the other jobs of a list are to be told all the same
+        _failures.tell("the message of a job", error, time.monotonic_ns())
+        warning = "tandemd cannot tell more of it; its log says why"
+        return pb.Job(name=view.name, uid=view.uid, user=view.user, warnings=[warning])
+
+
+def _job_message(view: JobView) -> pb.Job:
     spec = view.spec
     message = pb.Job(
         name=view.name,
@@ -50,19 +63,19 @@ def job_message(view: JobView) -> pb.Job:
             pb.Process(
                 pid=process.pid,
                 attach_time=_timestamp(process.attached_wall_ns),
-                device_bytes=_int64(process.device_bytes - process.swapped_bytes),
+                device_bytes=int64(process.device_bytes - process.swapped_bytes),
                 ungated=process.ungated,
-                dropped_records=process.dropped_records,
+                dropped_records=int64(process.dropped_records),
             )
             for process in view.processes
         ],
         spec=pb.JobSpec(
-            memory_quota_bytes=0 if spec.memory_bytes == NO_LIMIT else _int64(spec.memory_bytes),
-            memory_min_bytes=_int64(spec.memory_min_bytes),
+            memory_quota_bytes=0 if spec.memory_bytes == NO_LIMIT else int64(spec.memory_bytes),
+            memory_min_bytes=int64(spec.memory_min_bytes),
             wait_memory=_duration(spec.wait_memory_ns),
             idle_release=_duration(spec.idle_release_ns),
-            persistent_bytes=_int64(spec.persistent_bytes),
-            ephemeral_bytes=_int64(spec.ephemeral_bytes),
+            persistent_bytes=int64(spec.persistent_bytes),
+            ephemeral_bytes=int64(spec.ephemeral_bytes),
             sm_percent=0 if spec.sm_count else spec.sm_percent,
             sm_count=spec.sm_count,
             isolation=_MODES[spec.isolation],
@@ -83,20 +96,20 @@ def _status(view: JobView) -> pb.JobStatus:
     return pb.JobStatus(
         state=pb.State.ValueType(int(view.state)),
         reason=view.reason,
-        memory_wait_bytes=_int64(view.memory_wait_bytes),
+        memory_wait_bytes=int64(view.memory_wait_bytes),
         memory_wait_place=view.memory_wait_place,
-        resident_bytes=_int64(sum(p.device_bytes - p.swapped_bytes for p in view.processes)),
-        swapped_bytes=_int64(sum(process.swapped_bytes for process in view.processes)),
-        filed_bytes=_int64(sum(process.filed_bytes for process in view.processes)),
+        resident_bytes=int64(sum(p.device_bytes - p.swapped_bytes for p in view.processes)),
+        swapped_bytes=int64(sum(process.swapped_bytes for process in view.processes)),
+        filed_bytes=int64(sum(process.filed_bytes for process in view.processes)),
         gpu_time=_duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > view.gpu_ns // 100,
         wait_time=_duration(sum(view.waits_ns)),
-        launches=view.launches,
-        steps=view.steps,
+        launches=int64(view.launches),
+        steps=int64(view.steps),
         share_ratio=view.share,
         share_target_ratio=view.owed,
         request_p99=_duration(view.p99_ns),
-        requests=view.requests,
+        requests=int64(view.requests),
         sms=view.sms,
         set_groups=view.set_groups,
         set_group_sms=view.set_sms // len(view.set_groups) if view.set_groups else 0,
@@ -110,8 +123,8 @@ def window_message(view: WindowView) -> pb.ProcessWindow:
     return pb.ProcessWindow(
         pid=view.pid,
         gpus=view.gpus,
-        begin_ns=_int64(window.begin_ns),
-        end_ns=_int64(window.end_ns),
+        begin_ns=int64(window.begin_ns),
+        end_ns=int64(window.end_ns),
         first_iteration=window.first_iteration,
         iterations=window.iterations,
         lost_records=window.lost,
@@ -322,12 +335,13 @@ def _at_most(what: str, duration: Duration, most_ns: int) -> int:
     return duration_ns
 
 
-def _int64(value: int) -> int:
-    return min(value, MAX_INT64)  # a job's own claim may be anything
+def int64(value: int) -> int:
+    """As a figure is told at most: a job's own claim may be anything."""
+    return min(value, MOST)
 
 
 def _duration(duration_ns: int) -> Duration:
-    seconds, nanos = divmod(_int64(duration_ns), 1_000_000_000)
+    seconds, nanos = divmod(int64(duration_ns), 1_000_000_000)
     return Duration(seconds=seconds, nanos=nanos)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tandem._wire import tandem_pb2 as pb
 from tandemd.core.partition import Part
 from tandemd.core.scaling import Curve
-from tandemd.edges.messages import MAX_INT64, gpu_message
+from tandemd.edges.messages import gpu_message, int64
 from tandemd.views import PartitionView
 
 
@@ -40,8 +40,8 @@ def _part_message(part: Part) -> pb.JobPart:
         why_no_set=part.why_no_set,
         scaling=_curve_message(part.scaling) if part.scaling else None,
         doubt=part.doubt,
-        measured_ns=min(part.measured_ns, MAX_INT64),
-        predicted_ns=part.predicted_ns,
+        measured_ns=int64(part.measured_ns),
+        predicted_ns=int64(part.predicted_ns),
     )
     setattr(message, "class", int(spec.job_class))
     return message
@@ -50,10 +50,10 @@ def _part_message(part: Part) -> pb.JobPart:
 def _curve_message(curve: Curve) -> pb.ScalingCurve:
     return pb.ScalingCurve(
         sm_counts=curve.sm_counts,
-        iteration_ns=curve.iteration_ns,
+        iteration_ns=map(int64, curve.iteration_ns),
         source=curve.source,
         gamma=curve.gamma,
         recorded_sms=curve.recorded_sms,
-        recorded_ns=curve.recorded_ns,
+        recorded_ns=int64(curve.recorded_ns),
         knee_sms=curve.knee(),
     )

@@ -13,7 +13,7 @@ from tandemd.core.kept_plans import Measured
 from tandemd.core.planning import Outlook, how_to
 from tandemd.core.plans import Forecast, Part, Valued
 from tandemd.core.words import span_of
-from tandemd.edges.messages import gpu_message
+from tandemd.edges.messages import gpu_message, int64
 from tandemd.views import PlansView
 
 
@@ -79,7 +79,7 @@ def _job(
 
 def _duration(duration_ns: float) -> Duration:
     duration = Duration()
-    duration.FromNanoseconds(int(duration_ns))
+    duration.FromNanoseconds(int64(int(duration_ns)))
     return duration
 
 

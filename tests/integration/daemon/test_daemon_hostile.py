@@ -64,13 +64,13 @@ def test_garbage_in_the_pages_of_one_leaves_the_others_their_turns(daemon, fill,
     assert "level=error" not in daemon.log.read_text()
 
 
-def test_two_processes_of_a_job_whose_claims_overflow_together_end_nothing(daemon):
+def test_processes_of_a_job_whose_claims_overflow_together_end_nothing(daemon):
     hostile = daemon.start().shim(name="hostile")
-    both = (hostile, daemon.shim(job_id=hostile.job_id))
+    all_three = (hostile, *(daemon.shim(job_id=hostile.job_id) for _ in range(2)))
     honest = daemon.shim(name="honest")
 
     with daemon.rpc() as rpc:
-        for shim in both:
+        for shim in all_three:
             deface(shim, ones, random.Random(7))
         until(lambda: swapped_by(rpc, "hostile") == MOST, what="the claim is seen")
         until(lambda: MOST in swapped_since(rpc, "hostile"), what="and kept")
