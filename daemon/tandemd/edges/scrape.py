@@ -30,11 +30,13 @@ class ScrapeServer:
             UsageError: it is neither, or not of this machine alone.
         """
         handler = _handler(render)
+        self._path: Path | None = None
         if listen.startswith(UNIX):
-            path = Path(listen.removeprefix(UNIX))
-            path.unlink(missing_ok=True)
-            self._server: _UnixServer | ThreadingHTTPServer = _UnixServer(str(path), handler)
-            path.chmod(SOCKET_MODE)
+            self._path = Path(listen.removeprefix(UNIX))
+            if self._path.is_socket():  # of a daemon that did not end well
+                self._path.unlink()
+            self._server: _UnixServer | ThreadingHTTPServer = _UnixServer(str(self._path), handler)
+            self._path.chmod(SOCKET_MODE)
         else:
             self._server = ThreadingHTTPServer(loopback(listen), handler)
 
@@ -52,6 +54,8 @@ class ScrapeServer:
         """End `run` and close the socket."""
         self._server.shutdown()
         self._server.server_close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 class _UnixServer(ThreadingMixIn, UnixStreamServer):

@@ -195,6 +195,32 @@ def test_or_on_a_unix_socket_and_nothing_else_is_there(serving):
         assert b" 404 " in answer_of(path, "/")
 
 
+def test_a_file_in_place_of_the_socket_is_left_alone_and_a_socket_is_not(serving):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.sock"
+        path.write_text("precious")
+        with pytest.raises(OSError, match="in use"):
+            ScrapeServer(f"unix:{path}", render=str)
+        assert path.read_text() == "precious"
+
+        path.unlink()
+        with socket.socket(socket.AF_UNIX) as left_over:
+            left_over.bind(str(path))
+        assert answer_of(serving(f"unix:{path}").address.removeprefix("unix:"), "/metrics")
+
+
+def test_no_socket_stays_behind():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.sock"
+        server = ScrapeServer(f"unix:{path}", render=str)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        server.stop()
+        thread.join()
+
+        assert not path.exists()
+
+
 def test_a_scheduler_that_does_not_answer_is_told(serving):
     def late():
         raise TimeoutError
