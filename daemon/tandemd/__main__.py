@@ -14,7 +14,7 @@ import structlog
 
 from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
-from tandemd.config import Config, load, unknown_gpus
+from tandemd.config import Config, load, unknown_gpus, unknown_names
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import find_inventory
@@ -63,6 +63,14 @@ def check(config: Config) -> None:
     """
     if wrong := unknown_gpus(config, find_inventory().gpus()):
         raise UsageError(wrong)
+    if nobody := unknown_names(config):  # who may come to be known yet
+        log.warning("the configuration has limits of nobody", reason=nobody)
+
+
+def _folder(said: str) -> Path:
+    if not said:  # of a script's unset variable; as a path it is the current directory
+        raise argparse.ArgumentTypeError("it is empty; name a directory, or leave the option out")
+    return Path(said)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -76,7 +84,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="default /etc/tandem/config.toml, if present")
-    add("--runtime-dir", type=Path, metavar="DIR", help="where its sockets are")
+    add("--runtime-dir", type=_folder, metavar="DIR", help="where its sockets are")
     add("--policy", choices=sorted(POLICIES), help="instead of the configured one")
     add(
         "--window-segments",

@@ -5,6 +5,8 @@ An unknown key is an error with its path. Only what this version obeys is accept
 
 from __future__ import annotations
 
+import grp
+import pwd
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +36,7 @@ Privacy = Literal["open", "hide-cmdline", "own-only"]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class DaemonTable(_Table):
@@ -195,7 +197,10 @@ class MetricsTable(_Table):
     @field_validator("listen")
     @classmethod
     def _is_local(cls, listen: str) -> str:
-        if listen and not listen.startswith(UNIX):
+        if listen.startswith(UNIX):
+            if not Path(listen.removeprefix(UNIX)).is_absolute():
+                raise ValueError(f"'{listen}' names no whole path; write unix:/path")
+        elif listen:
             try:
                 loopback(listen)
             except UsageError as error:
@@ -304,6 +309,33 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
         f"{names}: no such gpu is on this machine; there are {', '.join(map(str, there))}, whose "
         "UUIDs `tandem gpus --json` shows; correct the section or take it out"
     )
+
+
+def unknown_names(config: Config) -> str:
+    """Which users and groups with limits the user database does not know now; empty: none."""
+    users = [name for name in config.limits.user if not _is_user(name)]
+    groups = [name for name in config.limits.group if not _is_group(name)]
+    sections = [*(f"limits.user.{name}" for name in users)]
+    sections += [f"limits.group.{name}" for name in groups]
+    if not sections:
+        return ""
+    return f"{', '.join(sections)}: no such user or group is known on this machine"
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwuid(int(name)) if name.isascii() and name.isdigit() else pwd.getpwnam(name)
+    except (KeyError, OverflowError):
+        return False
+    return True
+
+
+def _is_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def load(path: Path | None) -> Config:

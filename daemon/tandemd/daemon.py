@@ -30,7 +30,7 @@ from tandem import _mps, _native
 from tandem._set_probe import CONTROL
 from tandemd import selftest
 from tandemd.auditor import Auditor
-from tandemd.config import Config, unknown_gpus
+from tandemd.config import Config, unknown_gpus, unknown_names
 from tandemd.core.events import (
     CheckpointProcess,
     MpsClientsListed,
@@ -201,6 +201,8 @@ class Daemon:
     def _warn_of_unknown(self, config: Config) -> None:
         if wrong := unknown_gpus(config, self._inventory.gpus()):
             log.warning("the configuration speaks of gpus that are not here", reason=wrong)
+        if nobody := unknown_names(config):
+            log.warning("the configuration has limits of nobody", reason=nobody)
 
     def _renew_gpus(self) -> None:
         """Others may be there now; returns once the core knows."""

@@ -22,7 +22,7 @@ MAX_LOOKS = 600  # that are kept of a job
 class RuleTable(BaseModel):
     """`[watchdog.<rule>]`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     enabled: bool = True
 
@@ -30,7 +30,7 @@ class RuleTable(BaseModel):
 class WatchdogBase(BaseModel):
     """What is not of one rule."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     enabled: bool = True
     period_ms: float = Field(default=1000, ge=1, le=60_000)

@@ -1,4 +1,4 @@
-"""What a configuration says of GPUs, compared with those of the machine."""
+"""What a configuration may say, and what it says of GPUs and of people that are not there."""
 
 from types import SimpleNamespace
 
@@ -62,3 +62,52 @@ def test_the_daemon_warns_of_them_and_goes_on(monkeypatch, written):
 
     assert [entry["log_level"] for entry in logs] == ["warning"]
     assert "gpu.7: no such gpu" in logs[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[scheduler]\nquantum_ms = '10'\n", "scheduler.quantum_ms"),
+        ("[watchdog]\nenabled = 'off'\n", "watchdog.enabled"),
+        ("[watchdog.stall]\nfloor_s = '60'\n", "watchdog.stall.floor_s"),
+        ("[class.batch]\nmemory_swap = 'yes'\n", "class.batch.memory_swap"),
+        ("[metrics]\nlisten = 'unix:metrics.sock'\n", "metrics.listen"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_with_its_key(tmp_path, text, key):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+
+    with pytest.raises(UsageError, match=f"^{path}: {key}: "):
+        load(path)
+
+
+def test_a_whole_number_is_as_good_as_one_with_a_point(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("[scheduler]\nquantum_ms = 5\n")
+
+    assert load(path).options().quantum_ns == 5_000_000
+
+
+def test_limits_of_people_who_are_not_known_are_told_and_no_error(monkeypatch, tmp_path):
+    here(monkeypatch)
+    path = tmp_path / "config.toml"
+    known = ("user.root", "user.0", "group.root")
+    unknown = ("user.nosuchuser", "user.4294967294", "group.nosuchgroup")
+    tables = (f"[limits.{name}]\nmax_class = 'latency'\n" for name in (*known, *unknown))
+    path.write_text("".join(tables))
+
+    with structlog.testing.capture_logs() as logs:
+        program.check(load(path))
+
+    (warning,) = logs
+    told = ", ".join(f"limits.{name}" for name in unknown)
+    assert warning["log_level"] == "warning"
+    assert warning["reason"].startswith(f"{told}: no such user or group")
+
+
+def test_a_runtime_directory_without_a_name_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        program.parse(["--runtime-dir", ""])
+
+    assert "--runtime-dir: it is empty" in capsys.readouterr().err
