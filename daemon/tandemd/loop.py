@@ -121,7 +121,7 @@ class Loop:
         """Run something on the loop's thread and return its answer or raise its error.
 
         Raises:
-            TimeoutError: the loop did not come round within 5 s.
+            TimeoutError: the loop did not come round within 5 s; what was asked is not done later.
         """
         answer: Future[Answer] = Future()
 
@@ -136,7 +136,12 @@ class Loop:
                 answer.set_exception(error)
 
         self.post(errand)
-        return answer.result(ASK_TIMEOUT_S)
+        try:
+            return answer.result(ASK_TIMEOUT_S)
+        except TimeoutError:
+            if answer.cancel():
+                raise
+            return answer.result()  # it is being done: nobody is to hear that it is not
 
     def stop(self) -> None:
         """End `run`."""

@@ -1,4 +1,5 @@
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -42,6 +43,45 @@ def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
             loop._round(notable=False)
 
     assert "job 1" not in " ".join([answer.result().summary, *answer.result().lines])
+
+
+def test_what_nobody_waits_for_any_more_is_not_done(monkeypatch):
+    monkeypatch.setattr("tandemd.loop.ASK_TIMEOUT_S", 0)
+    loop, done = quiet_loop(), []
+
+    with pytest.raises(TimeoutError):
+        loop.ask(lambda: done.append(True))
+    loop._round(notable=False)
+
+    assert done == []
+
+
+def test_what_is_being_done_when_patience_ends_is_waited_for(monkeypatch):
+    begun, patience_ended = threading.Event(), threading.Event()
+
+    class Answer(Future):
+        def cancel(self):
+            patience_ended.set()
+            return super().cancel()
+
+    def question():
+        begun.set()
+        patience_ended.wait()
+        return "done"
+
+    def post(errand):
+        pool.submit(errand)
+        begun.wait()
+
+    loop = quiet_loop()
+    monkeypatch.setattr("tandemd.loop.ASK_TIMEOUT_S", 0)
+    monkeypatch.setattr("tandemd.loop.Future", Answer)
+    monkeypatch.setattr(loop, "post", post)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert loop.ask(question) == "done"
+        finally:
+            patience_ended.set()
 
 
 def test_something_posted_that_fails_stops_nobody_else():
