@@ -60,6 +60,7 @@ from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
 RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
+VITAL = ("attach", "login")  # threads without which nobody new is heard
 OVERLAPPING = ("mps", "mps+green")  # modes for which there has to be MPS
 STOP_S = 5.0  # a thread that does not end within this is left to the exit
 FRESH_S = 2.0
@@ -163,8 +164,8 @@ class Daemon:
         self._directory.clean()
 
     def is_alive(self) -> bool:
-        """Whether the core still runs."""
-        return self._core.is_alive()
+        """Whether the core still runs, and whoever comes is heard."""
+        return self._core.is_alive() and self.failure is None
 
     def is_fresh(self) -> bool:
         """Whether the core came round lately. Virtual time may rightly stand still."""
@@ -238,7 +239,15 @@ class Daemon:
         self._why_not = selftest.why_not(gpus, os.environ, own_pipes)
 
     def _spawn(self, name: str, target: Callable[[], None]) -> None:
-        thread = threading.Thread(target=target, name=name, daemon=True)
+        def run() -> None:
+            try:
+                target()
+            except BaseException as error:
+                log.exception("a thread died", name=name)
+                if name in VITAL:
+                    self.failure = error
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import array
 import contextlib
-import errno
 import os
 import selectors
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,11 +22,13 @@ from pathlib import Path
 import structlog
 
 from tandem import _native
+from tandemd.edges.door import Door
 from tandemd.edges.peers import Peer, Pidfd, open_pidfd, peer_of, start_time
 
 MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
 BACKLOG = 4096
 FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are looked for
+HELLO_WITHIN_S = 10.0  # whoever says nothing is not kept longer: it costs two descriptors
 
 REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_IDENTITY, REFUSED_NO_ROOM = 1, 2, 3, 4
 REFUSED_UNKNOWN_JOB, REFUSED_SHUTTING_DOWN, REFUSED_UNFIT = 5, 6, 7
@@ -59,7 +61,10 @@ class Connection:
         """Whether the process lives, which another one by its pid is not. Any thread."""
         if self.pidfd is not None:
             return self.pidfd.is_there()
-        return self.started is not None and start_time(self.peer.pid) == self.started
+        try:
+            return self.started is not None and start_time(self.peer.pid) == self.started
+        except OSError:
+            return True  # not known now; looked at again later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,12 @@ class AttachServer:
     """Listens on the attach socket."""
 
     def __init__(
-        self, path: Path, *, deliver: Callable[[Message], None], max_per_uid: int = 8192
+        self,
+        path: Path,
+        *,
+        deliver: Callable[[Message], None],
+        max_per_uid: int = 8192,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Bind the socket, mode 0666, replacing a stale one: the caller owns the directory."""
         self._deliver = deliver
@@ -100,28 +110,36 @@ class AttachServer:
         self._per_uid: Counter[int] = Counter()
         self._connections: dict[int, Connection] = {}
         self._without_pidfd: dict[int, Connection] = {}
+        self._silent: dict[int, float] = {}  # connection -> when it has to have said HELLO
+        self._now_s = now_s
         self._next_number = 1
         self._warned_of_unseen = False
         self._selector = selectors.DefaultSelector()
-        self._listener = _listen(path)
+        self._door = Door(
+            path,
+            kind=socket.SOCK_SEQPACKET,
+            backlog=BACKLOG,
+            selector=self._selector,
+            data=_Watch(None, self._accept),
+        )
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
-        self._watch(self._listener, None, self._accept)
         self._watch(self._wake_fd, None, lambda: None)
 
     def run(self) -> None:
         """Poll until `stop`."""
         while not self._stopping:
-            self.poll(timeout_s=FALLBACK_LOOK_S if self._without_pidfd else None)
+            self.poll(timeout_s=self._look_again_s())
 
     def poll(self, *, timeout_s: float | None) -> None:
         """Take in what arrived; wait for something at most so long."""
-        for key, _ in self._selector.select(timeout_s):
+        for key, _ in self._selector.select(self._door.wait_s(timeout_s)):
             watch: _Watch = key.data
             connection = watch.connection
             if connection is None or connection.number in self._connections:
                 watch.action()
         self._look_for_the_dead()
+        self._look_for_the_silent()
 
     def stop(self) -> None:
         """End `run`. Any thread."""
@@ -133,7 +151,7 @@ class AttachServer:
         for connection in list(self._connections.values()):
             self._release(connection)
         self._selector.close()
-        self._listener.close()
+        self._door.close()
         os.close(self._wake_fd)
 
     def send(self, connection: Connection, packet: bytes, fds: tuple[int, ...] = ()) -> None:
@@ -167,20 +185,14 @@ class AttachServer:
         self._selector.register(source, selectors.EVENT_READ, _Watch(connection, action))
 
     def _accept(self) -> None:
-        # Bounded, so that a flood of connections cannot keep those there are from being heard.
-        for _ in range(256):
+        for accepted in self._door.newcomers():
             try:
-                accepted, _ = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno not in (errno.ECONNABORTED, errno.EINTR):
-                    log.warning("cannot accept, continuing without the newcomer", error=str(error))
-                return
-            self._admit(accepted)
+                self._admit(accepted)
+            except OSError as error:  # no descriptor to watch it with: as if it had not come
+                accepted.close()
+                self._door.turn_away(error)
 
     def _admit(self, accepted: socket.socket) -> None:
-        accepted.settimeout(0)
         connection = Connection(number=self._next_number, peer=peer_of(accepted), socket=accepted)
         self._next_number += 1
         uid = connection.peer.uid
@@ -189,24 +201,29 @@ class AttachServer:
             self.refuse(connection, code=REFUSED_NO_ROOM, reason=reason)
             accepted.close()
             return
+        try:
+            self._identify(connection)
+        except ProcessLookupError:
+            accepted.close()
+            return
         self._per_uid[uid] += 1
         self._connections[connection.number] = connection
-        self._watch(accepted, connection, lambda: self._read(connection))
-        self._watch_process(connection)
+        self._silent[connection.number] = self._now_s() + HELLO_WITHIN_S
+        try:
+            self._watch(accepted, connection, lambda: self._read(connection))
+            if connection.pidfd is not None:
+                self._watch(connection.pidfd, connection, lambda: self._end(connection))
+        except OSError:
+            self._release(connection)
+            raise
 
-    def _watch_process(self, connection: Connection) -> None:
+    def _identify(self, connection: Connection) -> None:
         if not connection.peer.is_seen:
             return  # refused when it says something, and gone with its connection
-        try:
-            connection.pidfd = open_pidfd(connection.peer.pid)
-        except ProcessLookupError:
-            self._end(connection)
-            return
+        connection.pidfd = open_pidfd(connection.peer.pid)
         if connection.pidfd is None:
             connection.started = start_time(connection.peer.pid)
             self._without_pidfd[connection.number] = connection
-        else:
-            self._watch(connection.pidfd, connection, lambda: self._end(connection))
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -219,6 +236,7 @@ class AttachServer:
             self._decode(connection, packet)
         elif connection.is_launcher:
             self._selector.unregister(connection.socket)  # its pid is watched on
+            connection.socket.close()
         else:
             self._end(connection)
 
@@ -237,6 +255,7 @@ class AttachServer:
             self.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
             return
         connection.greeted = True
+        self._silent.pop(connection.number, None)
         connection.is_launcher |= isinstance(decoded, _native.Register)
         self._deliver(Received(connection=connection, packet=decoded))
 
@@ -254,6 +273,21 @@ class AttachServer:
             if not connection.is_there():
                 self._end(connection)
 
+    def _look_again_s(self) -> float | None:
+        """When to look after those that nothing wakes us for."""
+        waits_s = [FALLBACK_LOOK_S] if self._without_pidfd else []
+        if self._silent:
+            waits_s.append(max(0.0, next(iter(self._silent.values())) - self._now_s()))
+        return min(waits_s, default=None)
+
+    def _look_for_the_silent(self) -> None:
+        """The first has waited longest."""
+        while self._silent:
+            number, until_s = next(iter(self._silent.items()))
+            if until_s > self._now_s():
+                return
+            self._release(self._connections[number])
+
     def _end(self, connection: Connection) -> None:
         self._release(connection)
         if connection.greeted:
@@ -264,17 +298,10 @@ class AttachServer:
             return
         self._per_uid[connection.peer.uid] -= 1
         self._without_pidfd.pop(connection.number, None)
-        with contextlib.suppress(KeyError, ValueError):  # a launcher's may be unwatched already
-            self._selector.unregister(connection.socket)
+        self._silent.pop(connection.number, None)
+        # What could not be watched is not; nor is a launcher's that has hung up.
+        for watched in (connection.socket, connection.pidfd):
+            with contextlib.suppress(KeyError, ValueError):
+                if watched is not None:
+                    self._selector.unregister(watched)
         connection.socket.close()
-        if connection.pidfd is not None:
-            self._selector.unregister(connection.pidfd)
-
-
-def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    listener.bind(str(path))
-    path.chmod(0o666)
-    listener.listen(BACKLOG)
-    return listener

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import structlog
 
+from tandemd.edges.door import Door
 from tandemd.edges.peers import Peer, peer_of
 
 MAX_LOGINS_PER_UID = 256
+NEWCOMER = object()  # for the selector: somebody is at the door
 
 log = structlog.get_logger(__name__)
 
@@ -28,15 +30,12 @@ class LoginServer:
 
     def __init__(self, path: Path) -> None:
         """Bind the socket, mode 0666, replacing a stale one."""
-        path.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._listener.bind(str(path))
-        path.chmod(0o666)
-        self._listener.listen(128)
         self._tokens: dict[str, Peer] = {}
         self._per_uid: Counter[int] = Counter()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._door = Door(
+            path, kind=socket.SOCK_STREAM, backlog=128, selector=self._selector, data=NEWCOMER
+        )
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, selectors.EVENT_READ, None)
         self._stopping = False
@@ -48,9 +47,10 @@ class LoginServer:
     def run(self) -> None:
         """Serve until `stop`."""
         while not self._stopping:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._listener:
-                    self._accept()
+            for key, _ in self._selector.select(self._door.wait_s(None)):
+                if key.data is NEWCOMER:
+                    for connection in self._door.newcomers():
+                        self._admit(connection)
                 elif isinstance(key.fileobj, socket.socket):
                     self._hear(key.fileobj, key.data)
 
@@ -62,19 +62,14 @@ class LoginServer:
     def close(self) -> None:
         """Void all tokens; after `run` has returned."""
         self._tokens.clear()
+        self._door.close()
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
                 key.fileobj.close()
         self._selector.close()
         os.close(self._wake_fd)
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError as error:
-            log.warning("cannot accept a login, continuing without it", error=str(error))
-            return
-        connection.settimeout(0)
+    def _admit(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
         if self._per_uid[peer.uid] >= MAX_LOGINS_PER_UID:
             log.warning("too many logins, refusing one more", uid=peer.uid)

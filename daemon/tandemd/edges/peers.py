@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
 import struct
 from dataclasses import dataclass
+
+# Kernels before 5.3, and filters of system calls that know none later.
+NO_PIDFDS = (errno.ENOSYS, errno.EPERM, errno.ENODEV)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +63,13 @@ def open_pidfd(pid: int) -> Pidfd | None:
 
     Raises:
         ProcessLookupError: the process has ended already.
+        OSError: there is no descriptor, or no memory, for one more.
     """
     try:
         return Pidfd(os.pidfd_open(pid))
-    except ProcessLookupError:
-        raise
-    except OSError:
+    except OSError as error:
+        if error.errno not in NO_PIDFDS:
+            raise
         return None
 
 
@@ -96,7 +101,11 @@ def _monotonic_offset(process: int | str) -> str | None:
 
 
 def start_time(pid: int) -> float | None:
-    """Tells a pid from its reuse where there are no pidfds; None when the process is gone."""
+    """Tells a pid from its reuse where there are no pidfds; None when the process is gone.
+
+    Raises:
+        OSError: it cannot be looked up now, for want of descriptors, say.
+    """
     import psutil
 
     try:

@@ -1,0 +1,114 @@
+"""Whoever connects without end takes from nobody that comes later."""
+
+import os
+import resource
+import socket
+from types import SimpleNamespace
+
+import pytest
+from fake_shim import register
+from running_daemon import until
+
+from tandemd.daemon import Daemon
+from tandemd.edges import attach
+from tandemd.edges.attach import HELLO_WITHIN_S, AttachServer, Gone
+
+
+def descriptors(daemon):
+    return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["even", "odd"])  # the last is of a socket, or a pidfd
+@pytest.mark.parametrize("name", ["attach.sock", "login.sock"])
+def test_a_daemon_without_descriptors_goes_on_once_it_has_some_again(daemon, name, more):
+    honest = daemon.start().shim(name="honest")
+    with daemon.rpc() as rpc:
+        assert [job.display_name for job in rpc.jobs()] == ["honest"]
+    before = descriptors(daemon)
+    most = before + 40 + more
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (most, most))
+
+    kind = socket.SOCK_SEQPACKET if name == "attach.sock" else socket.SOCK_STREAM
+    idle = [socket.socket(socket.AF_UNIX, kind) for _ in range(100)]
+    for connection in idle:
+        connection.connect(str(daemon.runtime / name))
+    until(lambda: "turning newcomers away" in daemon.log.read_text(), what="there are no more")
+    for connection in idle:
+        connection.close()
+    until(lambda: descriptors(daemon) <= before + 4, what="they are forgotten")
+
+    later = daemon.shim(name="later")
+    honest.close()
+    with daemon.rpc() as rpc:
+        until(
+            lambda: [job.display_name for job in rpc.jobs()] == ["later"],
+            what="the end of the first is noticed",
+        )
+    assert later.process_id
+    assert len(daemon.log.read_text().splitlines()) < 100
+
+
+@pytest.fixture
+def server(tmp_path):
+    now_s, delivered = [0.0], []
+    server = AttachServer(tmp_path / "a", deliver=delivered.append, now_s=lambda: now_s[0])
+    server.path, server.time_s, server.delivered = tmp_path / "a", now_s, delivered
+    yield server
+    server.close()
+
+
+def connected(server):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(10)
+    connection.connect(str(server.path))
+    server.poll(timeout_s=0)
+    return connection
+
+
+def test_who_never_says_hello_is_not_kept(server):
+    with connected(server) as silent:
+        server.time_s[0] += HELLO_WITHIN_S / 2
+        with connected(server) as second:
+            server.time_s[0] += HELLO_WITHIN_S / 2
+            server.poll(timeout_s=0)
+
+            assert silent.recv(1) == b""
+            second.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                second.recv(1)
+    assert server.delivered == []
+
+
+def test_a_launcher_that_hung_up_costs_no_socket_and_is_known_by_its_process(server):
+    with connected(server) as launcher:
+        launcher.send(register())
+        server.poll(timeout_s=0)
+        (received,) = server.delivered
+        assert received.connection.socket.fileno() >= 0
+    server.poll(timeout_s=0)
+
+    assert received.connection.socket.fileno() == -1
+    assert received.connection.is_there()
+    assert not any(isinstance(message, Gone) for message in server.delivered)
+
+
+def test_a_process_without_a_pidfd_for_want_of_descriptors_is_sent_off(server, monkeypatch):
+    def none_left(_):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(attach, "open_pidfd", none_left)
+    with connected(server) as newcomer:
+        assert newcomer.recv(1) == b""
+
+
+@pytest.mark.parametrize(("name", "ends"), [("attach", True), ("login", True), ("audit", False)])
+def test_the_end_of_a_thread_that_hears_who_comes_is_the_daemons(name, ends):
+    daemon = SimpleNamespace(failure=None, _threads=[], _core=SimpleNamespace(is_alive=lambda: 1))
+
+    def die():
+        raise OSError(24, "Too many open files")
+
+    Daemon._spawn(daemon, name, die)
+    daemon._threads[0].join()
+
+    assert Daemon.is_alive(daemon) is not ends
