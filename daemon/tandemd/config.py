@@ -6,6 +6,7 @@ An unknown key is an error with its path. Only what this version obeys is accept
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import re
 import tomllib
@@ -345,12 +346,12 @@ def load(path: Path | None) -> Config:
         UsageError: a file cannot be read or parsed, or says something unknown or out of range.
     """
     if path is None:
-        if not DEFAULT_FILE.exists():
+        if not _is_there(DEFAULT_FILE):
             return Config()
         path = DEFAULT_FILE
     merged: dict[str, Any] = {}
     origin: dict[str, Path] = {}
-    for source in [path, *sorted((path.parent / "config.d").glob("*.toml"))]:
+    for source in [path, *_drop_ins(path.parent / "config.d")]:
         table = _read(source)
         _merge(merged, table)
         origin |= dict.fromkeys(_paths(table), source)
@@ -358,6 +359,26 @@ def load(path: Path | None) -> Config:
         return Config.model_validate(merged)
     except ValidationError as error:
         raise UsageError(_tell(error, origin, path)) from error
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:  # it may be there: what it says must not be passed over
+        raise UsageError(f"{path}: {error.strerror}") from error
+    return True
+
+
+def _drop_ins(directory: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UsageError(f"{directory}: {error.strerror}") from error
+    return [directory / name for name in names if name.endswith(".toml")]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,11 +1,16 @@
-"""What the daemon's main thread takes for a signal."""
+"""What the daemon's main thread takes for a signal, and what it does about one."""
 
+import errno
 import signal
+from pathlib import PosixPath
 from types import SimpleNamespace
 
 import pytest
+import structlog
 
-from tandemd.__main__ import taken_signal
+from tandem.errors import UsageError
+from tandemd import config
+from tandemd.__main__ import _reload, parse, taken_signal
 
 SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
@@ -24,3 +29,46 @@ def test_only_what_was_waited_for_is_a_signal(monkeypatch, taken, number):
     monkeypatch.setattr(signal, "sigtimedwait", lambda _signals, _timeout_s: taken)
 
     assert taken_signal(SIGNALS, 1.0) == number
+
+
+class Refusing:
+    """A daemon that cannot go on with another configuration."""
+
+    def reconfigure(self, _config):
+        raise RuntimeError("nobody thought of this")
+
+
+def test_a_reload_that_fails_in_whatever_way_ends_nothing():
+    options = parse(["--policy", "fair"])
+
+    with structlog.testing.capture_logs() as logs:
+        _reload(Refusing(), options)
+
+    assert [entry["log_level"] for entry in logs] == ["error"]
+    assert "continuing with the old one" in logs[0]["event"]
+
+
+def test_a_configuration_that_may_not_be_looked_at_is_not_taken_for_none(monkeypatch):
+    class Forbidden(PosixPath):
+        def stat(self, **_how):
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(config, "DEFAULT_FILE", Forbidden("/etc/tandem/config.toml"))
+
+    with structlog.testing.capture_logs() as logs:
+        _reload(Refusing(), parse([]))
+
+    assert [entry["log_level"] for entry in logs] == ["warning"]
+    assert logs[0]["reason"] == "/etc/tandem/config.toml: Permission denied"
+
+
+def test_drop_ins_that_may_not_be_looked_at_are_not_passed_over(monkeypatch, tmp_path):
+    (tmp_path / "config.toml").write_text("")
+
+    def refuse(directory):
+        raise PermissionError(errno.EACCES, "Permission denied", str(directory))
+
+    monkeypatch.setattr(config.os, "listdir", refuse)
+
+    with pytest.raises(UsageError, match=r"config\.d: Permission denied"):
+        config.load(tmp_path / "config.toml")
