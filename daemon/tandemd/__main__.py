@@ -132,7 +132,7 @@ def serve(options: argparse.Namespace) -> None:
     """Run until a signal, or until the loop dies.
 
     Raises:
-        UsageError: a wrong configuration or runtime directory.
+        UsageError: a wrong configuration or runtime directory, or no socket can be had.
         StateError: another daemon has the runtime directory, or a library is missing.
         BugError: the loop died.
     """
@@ -153,13 +153,13 @@ def serve(options: argparse.Namespace) -> None:
     daemon = Daemon(
         config=config, directory=directory, soft_clock=options.clock == "softgpu", state=state
     )
-    daemon.start()
-    policy = config.scheduler.policy
-    log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())
-    notify(f"READY=1\nMAINPID={os.getpid()}")
     try:
+        daemon.start()
+        policy = config.scheduler.policy
+        log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())
+        notify(f"READY=1\nMAINPID={os.getpid()}")
         _mind(daemon, options, signals)
-    finally:
+    finally:  # also where it did not start: native threads that still run would abort the exit
         notify("STOPPING=1")
         daemon.stop()
     if daemon.failure is not None:

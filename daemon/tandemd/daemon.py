@@ -19,7 +19,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ import structlog
 
 from tandem import _mps, _native
 from tandem._set_probe import CONTROL
+from tandem.errors import UsageError
 from tandemd import selftest
 from tandemd.auditor import Auditor
 from tandemd.config import Config, unknown_gpus, unknown_names
@@ -89,20 +90,24 @@ class Daemon:
     def start(self) -> None:
         """Start all threads; returns once everything answers.
 
+        If not, what was started is for `stop` to end.
+
         Raises:
-            OSError: a socket, a library or a clock cannot be had.
+            UsageError: a socket or `metrics.listen` cannot be had.
+            OSError: a library or a clock cannot be had.
         """
         raise_descriptor_limit()
         self._inventory: Inventory = find_inventory()
         self._warn_of_unknown(self._config)
         self._mps = self._open_mps()
+        if self._mps is not None:
+            self._stops.append(self._mps.stop)
         self._try_modes()
         self._core.start()
         self._built.result()
         if self._mps is not None:
             self._sessions.on_attach.append(self._mps.newcomer)
             self._spawn("mps", self._mps.run)
-            self._stops.append(self._mps.stop)
         self._prove_sets()
         self._limits = self._config.limits_for(os.geteuid(), self._identities)
         self._desk = Desk(
@@ -115,18 +120,24 @@ class Daemon:
         )
         self._desk.renew_gpus = self._renew_gpus
         self._desk.mode_wanted = lambda gpu: self._config.mode_of(gpu.index, gpu.uuid_text)
-        login = LoginServer(self._directory.path / LOGIN_SOCKET)
-        rpc = RpcServer(self._directory.path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
-        self._serve_metrics()
-        self._spawn("login", login.run)
-        rpc.start()
-        self._stops += [rpc.stop, login.stop]
+        self._serve()
         if not self._loop.clock.is_virtual:
             self._spawn("attach", self._attach.run)
             auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
             self._sessions.on_attach.append(auditor.newcomer)
             self._spawn("audit", auditor.run)
             self._stops.append(auditor.stop)
+
+    def _serve(self) -> None:
+        """Whoever asks for something."""
+        path = self._directory.path
+        with _binding(f"runtime directory '{path}'"):
+            login = LoginServer(path / LOGIN_SOCKET)
+            rpc = RpcServer(path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
+        self._serve_metrics()
+        self._spawn("login", login.run)
+        rpc.start()
+        self._stops += [rpc.stop, login.stop]
 
     def _prove_sets(self) -> None:
         """In the background, after all that may want it: no job waits for what comes out."""
@@ -143,7 +154,8 @@ class Daemon:
         from tandemd.edges.scrape import ScrapeServer
 
         own_uid = os.geteuid()  # the daemon's own: whoever reaches the socket sees all jobs
-        server = ScrapeServer(listen, render=lambda: exposition(self._desk.metrics(own_uid)))
+        with _binding(f"metrics.listen = '{listen}'"):
+            server = ScrapeServer(listen, render=lambda: exposition(self._desk.metrics(own_uid)))
         self._spawn("metrics", server.run)
         self._stops.append(server.stop)
         log.info("serving metrics", at=server.address)
@@ -318,11 +330,12 @@ class Daemon:
         introductions = Introductions(
             identities=self._identities, deliver=self._deliver, at_once=clock.is_virtual
         )
-        self._attach = AttachServer(
-            self._directory.path / ATTACH_SOCKET,
-            deliver=introductions.take,
-            max_per_uid=self._config.daemon.max_processes_per_uid,
-        )
+        with _binding(f"runtime directory '{self._directory.path}'"):
+            self._attach = AttachServer(
+                self._directory.path / ATTACH_SOCKET,
+                deliver=introductions.take,
+                max_per_uid=self._config.daemon.max_processes_per_uid,
+            )
         self._sessions.attach = self._attach
         self._sessions.surroundings = self._surroundings
         self._sessions.unserved = self._unserved
@@ -516,6 +529,19 @@ class Daemon:
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))
+
+
+@contextlib.contextmanager
+def _binding(what: str) -> Iterator[None]:
+    """Where somebody else has it, say, the one who starts the daemon is told what it is about.
+
+    Raises:
+        UsageError: the system, or gRPC, refuses.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"{what}: cannot listen there: {error}") from error
 
 
 def raise_descriptor_limit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Mapping
@@ -77,4 +78,5 @@ class RuntimeDir:
     def clean(self) -> None:
         """Remove the sockets; the lock file stays, for removing it would let two daemons in."""
         for name in (ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET):
-            (self.path / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not there, or none of ours
+                (self.path / name).unlink()

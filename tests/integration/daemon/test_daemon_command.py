@@ -1,4 +1,5 @@
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -109,3 +110,42 @@ def test_systemd_accepts_the_unit(tmp_path):
     )
 
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def refused_with(daemon, *arguments):
+    """What a daemon that does not start says: one error, and nothing of itself is left."""
+    answer = daemon.run(*arguments)
+    errors = [line for line in answer.stderr.splitlines() if " level=" not in line]
+    assert (answer.returncode, len(errors)) == (2, 1), answer.stderr
+    assert not list(daemon.runtime.glob("*.sock"))
+    return errors[0]
+
+
+def test_a_port_for_metrics_that_is_taken_keeps_the_daemon_from_starting(daemon):
+    config = daemon.base / "config.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        config.write_text(f'[metrics]\nlisten = "{listen}"\n')
+
+        error = refused_with(daemon, "--config", str(config))
+
+    assert error.startswith(f"error: metrics.listen = '{listen}': cannot listen there: ")
+    assert "Address already in use" in error
+
+
+def test_a_socket_for_metrics_in_no_directory_keeps_the_daemon_from_starting(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text(f'[metrics]\nlisten = "unix:{daemon.base}/none/metrics"\n')
+
+    assert "none/metrics': cannot listen there: " in refused_with(daemon, "--config", str(config))
+
+
+@pytest.mark.parametrize("name", ["attach.sock", "login.sock", "tandemd.sock"])
+def test_a_socket_that_cannot_be_made_keeps_the_daemon_from_starting(daemon, name):
+    (daemon.runtime / name / "in the way").mkdir(parents=True)
+
+    answer = daemon.run()
+
+    assert answer.returncode == 2
+    assert f"error: runtime directory '{daemon.runtime}': cannot listen there: " in answer.stderr
+    assert "Traceback" not in answer.stderr
