@@ -19,7 +19,13 @@ FIGURES = ("GPU", "BUSY%", "P99", "SWAP", "WAIT", "GPU-TIME", "AGE")
 
 @click.command()
 @click.option("-u", "--user", metavar="USER", help="Only jobs of this user.")
-@click.option("-a", "--all", "show_finished", is_flag=True, help="Also jobs that ended recently.")
+@click.option(
+    "-a",
+    "--all",
+    "show_finished",
+    is_flag=True,
+    help="Also jobs that ended in the last ten minutes.",
+)
 @json_option
 def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     """List the jobs: who computes, who waits, and with how much memory.

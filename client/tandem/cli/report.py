@@ -35,9 +35,9 @@ def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
     One HTML page that needs no network: for each GPU what each job held there, what of it was on
     the host, what allocations waited for, how many SMs kernels held, and below what each job
     computed and when its memory was moved. The daemon keeps the newest 2,000 changes or more of
-    each job, and those of ended jobs for ten minutes. Then, of the jobs that live, how fast an
-    iteration is on how many SMs, where more stop paying, and what was predicted against what it is
-    (see `tandem partition show`).
+    each job, and those of ended jobs for ten minutes, of the newest 100 of each user. Then, of the
+    jobs that live, how fast an iteration is on how many SMs, where more stop paying, and what was
+    predicted against what it is (see `tandem partition show`).
 
     \b
     Examples:

@@ -15,7 +15,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import assert_never
 
-from tandemd.core import lane_places
+from tandemd.core import finished, lane_places
 from tandemd.core.audit import take_audit
 from tandemd.core.checkpoints import Checkpoints
 from tandemd.core.companions import Pace
@@ -163,7 +163,7 @@ class Scheduler:
             case UsageSampled():
                 self._take_samples(event, actions)
             case Ticked():
-                self._drop_finished(event.now_ns)
+                pass  # for what time alone changes
             case (
                 WorkClassified()
                 | RequestsServed()
@@ -191,6 +191,7 @@ class Scheduler:
 
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
+        finished.forget_before(self.finished, now_ns - self.options.finished_kept_ns)
         actions = self._pace(now_ns)  # before turns: who is kept wants none
         self._settle_lanes(now_ns)
         if not self._structure_changed:  # else its islands are those of before
@@ -682,7 +683,7 @@ class Scheduler:
             self._ties.forget_group(group.key)
             del self.groups[group.key]
         job.ended_ns = now_ns
-        self.finished[job.job_id] = job
+        finished.keep(self.finished, job)
         self._keep_minima(now_ns)
 
     def _take_samples(self, event: UsageSampled, actions: list[Action]) -> None:
@@ -859,11 +860,6 @@ class Scheduler:
             group.bound = bound
             group.tell(now_ns, f"what bounds its work: {bound.name.lower()}")
             self._structure_changed = True
-
-    def _drop_finished(self, now_ns: int) -> None:
-        horizon_ns = now_ns - self.options.finished_kept_ns
-        for job_id in [j.job_id for j in self.finished.values() if j.ended_ns < horizon_ns]:
-            del self.finished[job_id]
 
     # Decisions
 

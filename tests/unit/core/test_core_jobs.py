@@ -6,6 +6,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 from tandemd.core.errors import IllegalTransitionError, UnknownJobError
 from tandemd.core.events import AnnounceJob, ForgetProcess, SetClass, SetLinger, SetMemoryLimit
 from tandemd.core.explain import explain
+from tandemd.core.finished import MOST, MOST_OF_UID
 from tandemd.core.model import (
     NO_LIMIT,
     Job,
@@ -93,6 +94,36 @@ def test_a_finished_job_keeps_its_figures_for_ten_minutes():
     talk.tick(after_ms=600_001)
     with pytest.raises(UnknownJobError, match="j-1"):
         talk.core.job(1)
+
+
+def test_a_finished_job_is_forgotten_in_time_while_others_never_rest():
+    talk = Talk()
+    talk.attach(1)
+    talk.attach(2)
+    talk.leave(1)
+
+    talk.now_ns += 600_001 * MS
+    talk.sample(2, busy=True)
+
+    assert not talk.core.finished
+
+
+def test_of_finished_jobs_the_newest_are_known_so_many_of_each_uid_and_of_all():
+    talk = Talk()
+    uids = MOST // MOST_OF_UID + 1
+    for job_id in range(MOST_OF_UID * uids):
+        talk.register(1 + job_id, uid=job_id // MOST_OF_UID)
+        talk.end(1 + job_id)
+    assert [*talk.core.finished] == [*range(1 + MOST_OF_UID, 1 + MOST_OF_UID * uids)]
+
+    for job_id in (10_001, 10_002):  # of the newest uid
+        talk.register(job_id, uid=uids - 1)
+        talk.end(job_id)
+
+    kept = [*talk.core.finished]
+    assert len(kept) == MOST
+    assert (kept[0], kept[-3:]) == (1 + MOST_OF_UID, [MOST_OF_UID * uids, 10_001, 10_002])
+    assert 1 + MOST_OF_UID * (uids - 1) not in kept
 
 
 def test_a_job_from_before_a_restart_is_made_again_when_its_process_returns():
