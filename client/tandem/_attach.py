@@ -37,7 +37,7 @@ REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
 SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # and the GPU
 FLAGS = struct.Struct("=I4x")
-REGISTERED = struct.Struct("=Q16x")
+REGISTERED = struct.Struct("=QI12x")
 REFUSED = struct.Struct("=II")
 REASON_BYTES = 160  # at least: older daemons say less
 _TIMEVAL = struct.Struct("@ll")
@@ -74,6 +74,7 @@ class Registered:
     """The daemon knows the job."""
 
     job_id: int
+    priority: str | None = None  # what it got; None: an older daemon's, which does not say
     environment: Mapping[str, str] = field(default_factory=dict)  # that the job is to have
 
 
@@ -150,8 +151,10 @@ def decode_answer(packet: bytes) -> Registered | Refused:
     if kind == TYPE_REGISTERED and len(body) >= REGISTERED.size:
         text = body[REGISTERED.size :][:ENVIRONMENT_BYTES].split(b"\0")[0].decode(errors="replace")
         pairs = (line.partition("=") for line in text.splitlines())
+        job_id, job_class = REGISTERED.unpack_from(body)
         return Registered(
-            job_id=REGISTERED.unpack_from(body)[0],
+            job_id=job_id,
+            priority={number: name for name, number in CLASSES.items()}.get(job_class),
             environment={name: value for name, equals, value in pairs if equals},
         )
     if kind == TYPE_REFUSED and len(body) >= REFUSED.size + REASON_BYTES:

@@ -137,6 +137,7 @@ def rehearse(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     if isinstance(answer, Refused):
         sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")
         return decided
+    _warn_of_less(launch.request.priority, answer.priority)
     said = _of_daemon(answer.environment, decided.environ)
     return replace(decided, environ={**decided.environ, **said})
 
@@ -299,6 +300,7 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
         return {}
     match answer:
         case Registered(job_id=job_id, environment=said):
+            _warn_of_less(launch.request.priority, answer.priority)
             return {"TANDEM_JOB_ID": f"j-{job_id:x}"} | _of_daemon(said, decided.environ)
         case Refused(code=code, reason=reason):
             if code == _attach.REFUSED_UNFIT:  # running without it would be to ignore it
@@ -309,6 +311,14 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
                 raise LaunchError(f"the daemon refuses: {reason}", exit_code=exit_code)
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
             return {"TANDEM_DISABLE": "1"}
+
+
+def _warn_of_less(asked: str | None, granted: str | None) -> None:
+    if asked and granted and asked != granted:
+        sys.stderr.write(
+            f"tandem: warning: its priority is '{granted}', not '{asked}': uid {os.getuid()} may "
+            "not exceed that ([limits] of the daemon's configuration); ask an admin\n"
+        )
 
 
 def _ask(launch: Launch, decided: Plan, *, only_asks: bool = False) -> Registered | Refused:

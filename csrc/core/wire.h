@@ -212,7 +212,8 @@ struct Register {
 struct Registered {
   Header header;
   uint64_t job_id;
-  uint64_t reserved[2];
+  uint32_t job_class;  // what it got, which may be less than it asked for; 0: an older daemon's
+  uint32_t reserved[3];
   // Lines NAME=VALUE that the job has to have in its environment; older daemons end before it.
   char environment[kEnvironmentBytes];
 };

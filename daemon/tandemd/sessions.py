@@ -159,11 +159,13 @@ class Sessions:
         if job_id:
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
-            told = unserved
+            told = "; ".join(filter(None, (_less(packet, spec), unserved)))
             self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         environment = self._environment(uid, spec, packet.gpu)
-        answer = _native.encode_registered(job_id=job_id, environment=environment)
+        answer = _native.encode_registered(
+            job_id=job_id, job_class=spec.job_class, environment=environment
+        )
         self.attach.send(connection, answer)
 
     def _put_off(self, connection: Connection, reason: str) -> None:
@@ -366,6 +368,15 @@ class Sessions:
             name=request.name,
             group=request.group,
         )
+
+
+def _less(asked: _native.Register, granted: JobSpec) -> str:
+    """What of a class it asked for its user may not have; empty: nothing."""
+    wanted = asked.request.job_class
+    if wanted == 0 or wanted >= granted.job_class:
+        return ""
+    name, got = JobClass(wanted).name.lower(), granted.job_class.name.lower()
+    return f"it asked for class {name}; its user may have no more than {got} ([limits])"
 
 
 def _said(value: int, otherwise: int) -> int:

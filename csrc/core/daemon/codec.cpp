@@ -235,13 +235,14 @@ Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes,
   return {};
 }
 
-Problem encode_registered(uint64_t job_id, const char* environment, size_t bytes,
-                          wire::Registered* out) {
+Problem encode_registered(uint64_t job_id, uint32_t job_class, const char* environment,
+                          size_t bytes, wire::Registered* out) {
   if (bytes >= sizeof(out->environment))
     return problem("REGISTERED: environment has %zu bytes, more than %zu", bytes,
                    sizeof(out->environment) - 1);
   *out = start<wire::Registered>(wire::Type::kRegistered);
   out->job_id = job_id;
+  out->job_class = job_class;
   std::memcpy(out->environment, environment, bytes);
   return {};
 }

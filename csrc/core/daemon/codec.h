@@ -30,8 +30,8 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
 // A longer reason is cut at a character's end.
 Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes, wire::Refused* out);
 // `environment`: lines NAME=VALUE, at most kEnvironmentBytes - 1 bytes.
-Problem encode_registered(uint64_t job_id, const char* environment, size_t bytes,
-                          wire::Registered* out);
+Problem encode_registered(uint64_t job_id, uint32_t job_class, const char* environment,
+                          size_t bytes, wire::Registered* out);
 // `bytes`: more than none, in steps of 2 MiB.
 Problem encode_host_pool(uint64_t bytes, wire::HostPool* out);
 wire::Swap encode_swap();

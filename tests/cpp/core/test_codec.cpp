@@ -206,11 +206,12 @@ TEST(answers_carry_what_they_were_given) {
   CHECK(!daemon::encode_presence(63, 1, true, &presence));
   CHECK_EQ(presence.header.type, static_cast<uint16_t>(wire::Type::kPresenceGone));
   wire::Registered registered;
-  CHECK(!daemon::encode_registered(5, "A=1", 3, &registered));
+  CHECK(!daemon::encode_registered(5, 2, "A=1", 3, &registered));
   CHECK_EQ(registered.job_id, 5u);
+  CHECK_EQ(registered.job_class, 2u);
   CHECK(std::string(registered.environment) == "A=1");
   const std::string long_text(wire::kEnvironmentBytes, 'x');
-  CHECK(contains(daemon::encode_registered(5, long_text.data(), long_text.size(), &registered).text,
+  CHECK(contains(daemon::encode_registered(5, 2, long_text.data(), long_text.size(), &registered).text,
                  "environment has 512 bytes, more than 511"));
   wire::HostPool pool;
   wire::HostFile file;

@@ -33,6 +33,17 @@ def test_the_job_is_registered_and_knows_its_name(tandem, attached):
     assert (request.job_class, request.name, request.memory_bytes) == (3, "train", 2**30)
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(("granted", "warnings"), [(0, 0), (1, 0), (2, 1)])
+def test_a_lower_priority_than_asked_for_is_told(tandem, attached, granted, warnings, dry):
+    attached(native.encode_registered(job_id=0x7F3A, job_class=granted))
+
+    done = tandem("run", "-p", "latency", *dry, "--", "/bin/true")
+
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, warnings)
+    assert ("its priority is 'normal', not 'latency'" in done.stderr) == bool(warnings)
+
+
 def test_the_process_becomes_the_command(tandem, attached):
     daemon = attached(REGISTERED)
 

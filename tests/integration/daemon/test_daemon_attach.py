@@ -317,6 +317,23 @@ def test_a_client_of_another_uid_cannot_take_the_number_of_a_job_that_has_ended(
     assert jobs[NOBODY].name != jobs[0].name
 
 
+@as_root
+def test_a_lower_class_than_asked_for_is_answered_and_told(daemon):
+    daemon.start()
+    os.seteuid(NOBODY)
+    try:
+        launcher = daemon.connect()
+        launcher.socket.send(register(job_class=LATENCY, name="server"))
+    finally:
+        os.seteuid(0)
+    _, answer, _ = launcher.receive()
+
+    assert struct.unpack_from("=QI", answer)[1] == NORMAL
+    with daemon.rpc() as rpc:
+        story = rpc.call(rpc.job_service.ExplainJob, pb.JobName(name="server")).story
+    assert any("asked for class latency; its user may have no more than normal" in s for s in story)
+
+
 def test_two_hundred_processes_attach_at_once(daemon):
     daemon.start()
     connections = [daemon.connect() for _ in range(200)]

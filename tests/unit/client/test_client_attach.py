@@ -113,6 +113,8 @@ def test_whoever_does_not_say_it_may_stand_in_line():
 
 def test_we_read_what_the_daemon_writes():
     assert decode_answer(native.encode_registered(job_id=0x7F3A)) == Registered(job_id=0x7F3A)
+    less = native.encode_registered(job_id=7, job_class=2)
+    assert decode_answer(less) == Registered(job_id=7, priority="normal")
     text = "CUDA_MPS_CLIENT_PRIORITY=1\nA=b=c"
     told = decode_answer(native.encode_registered(job_id=1, environment=text))
     assert told.environment == {"CUDA_MPS_CLIENT_PRIORITY": "1", "A": "b=c"}
@@ -147,7 +149,7 @@ def test_a_long_command_is_cut_between_characters():
 
 
 def test_a_newer_daemon_may_say_more():
-    longer = answer(_attach.TYPE_REGISTERED, _attach.REGISTERED.pack(7) + b"more")
+    longer = answer(_attach.TYPE_REGISTERED, _attach.REGISTERED.pack(7, 0) + b"more")
 
     assert decode_answer(longer) == Registered(job_id=7)
 
@@ -158,8 +160,8 @@ def test_a_newer_daemon_may_say_more():
         (b"", "closed the connection"),
         (b"short", "closed the connection"),
         (b"x" * 40, "another protocol"),
-        (answer(8, _attach.REGISTERED.pack(7), version=2), r"another protocol \(version 2\)"),
-        (answer(8, _attach.REGISTERED.pack(7), size=999), "another protocol"),
+        (answer(8, _attach.REGISTERED.pack(7, 0), version=2), r"another protocol \(version 2\)"),
+        (answer(8, _attach.REGISTERED.pack(7, 0), size=999), "another protocol"),
         (answer(8, b""), "unexpected answer"),
         (answer(6, b"\0" * 10), "unexpected answer"),
         (answer(2, b"\0" * 64), r"unexpected answer \(type 2\)"),
