@@ -52,9 +52,11 @@ class Curves:
         window = self.poller.window(process_id=process_id)
         if window is None or window.end_ns <= watch.seen_ns:
             return None
+        # Before: one that fails is not looked at again and again.
+        watch.seen_ns, watch.is_asked, watch.next_ns = window.end_ns, False, now_ns + RETRY_NS
         curve = curve_of(window)
-        watch.seen_ns, watch.is_asked = window.end_ns, False
-        watch.next_ns = now_ns + (RETRY_NS if curve is None else ANEW_NS)
+        if curve is not None:
+            watch.next_ns = now_ns + ANEW_NS
         return curve
 
 

@@ -132,9 +132,10 @@ class Histories:
             del self._work_ns[process_id]
         members = {job_id: tuple(job.processes) for job_id, job in jobs.items()}
         left = (job_id for job_id, ids in self._members.items() if members.get(job_id) != ids)
-        for job_id in self._changed.union(left, members.keys() - self._members.keys()):
+        due = self._changed.union(left, members.keys() - self._members.keys())
+        self._members, self._changed = members, set()  # before: one that fails is not due again
+        for job_id in due:
             self._take(job_id, jobs.get(job_id), before_ns, now_ns)
-        self._members, self._changed = members, set()
 
     def note(self, job_id: int) -> None:
         """Something of the job has changed since the last look."""

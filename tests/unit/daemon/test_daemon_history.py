@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from tandemd.core.model import MemoryWait, Usage
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.sums import MOST
@@ -155,6 +157,17 @@ def test_who_leaves_holds_nothing_from_then_on_until_it_is_forgotten():
     assert looked(histories, Job(), at_ns=STEP_NS) == {(1, 0): point(STEP_NS, 0)}
     assert looked(histories, at_ns=2 * STEP_NS) == {(1, 0): point(STEP_NS, 0)}
     assert looked(histories, known=(2,), at_ns=3 * STEP_NS) == {}
+
+
+def test_a_job_that_fails_keeps_none_of_the_others_from_being_looked_at_later():
+    histories = Histories()
+    broken = Job(processes={1: Process(None)})
+    other = Job(job_id=2, processes={2: Process(usage(2, device_bytes=MIB), process_id=2)})
+    with pytest.raises(AttributeError):
+        looked(histories, broken, other)
+    histories.note(2)
+
+    assert looked(histories, broken, other, at_ns=STEP_NS)[2, 0] == point(STEP_NS)
 
 
 def test_only_jobs_that_have_changed_are_looked_at():
