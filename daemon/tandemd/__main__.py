@@ -214,11 +214,8 @@ def _reload(daemon: Daemon, options: argparse.Namespace) -> None:
         daemon.reconfigure(config)
     except TandemError as error:
         log.warning("configuration is wrong, continuing with the old one", reason=str(error))
-        return
     except Exception:  # no reason to end: all jobs would lose their turns
         log.exception("cannot read the configuration again, continuing with the old one")
-        return
-    log.info("configuration read again", policy=config.scheduler.policy)
 
 
 if __name__ == "__main__":

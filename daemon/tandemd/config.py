@@ -225,8 +225,13 @@ class Config(_Table):
 
     def mode_of(self, index: int, uuid_text: str) -> Mode:
         """What is said of a GPU: by its UUID, else its index, else of all."""
-        said = (self.gpu.get(name) for name in (uuid_text, str(index), "*"))
-        return next((table.mode for table in said if table is not None), "auto")
+        section = self.section_of(index, uuid_text)
+        return self.gpu[section].mode if section else "auto"
+
+    def section_of(self, index: int, uuid_text: str) -> str:
+        """The name by which something is said of a GPU; empty: nothing is."""
+        names = (uuid_text, str(index), "*")
+        return next((name for name in names if name in self.gpu), "")
 
     def options(
         self,

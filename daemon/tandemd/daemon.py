@@ -57,6 +57,7 @@ from tandemd.identities import Identities
 from tandemd.introductions import Introductions
 from tandemd.loop import Loop
 from tandemd.remembered import Remembered
+from tandemd.restarts import keys_for_restart
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
@@ -77,7 +78,7 @@ class Daemon:
     ) -> None:
         """`state`: the file for what is to outlive it; None: nothing is."""
         self.failure: BaseException | None = None
-        self._config = config
+        self._config = self._begun = config
         self._directory = directory
         self._soft_clock = soft_clock
         self._state = state
@@ -186,7 +187,7 @@ class Daemon:
         return time.monotonic_ns() - self._loop.last_round_ns < FRESH_S * 1e9
 
     def reconfigure(self, config: Config) -> None:
-        """Go on with another configuration.
+        """Go on with another configuration; the log says so once that is so, and what is not.
 
         Raises:
             UsageError: no file can be made in `memory.swap_dir`; nothing has changed.
@@ -198,18 +199,34 @@ class Daemon:
         self._host.use(config.memory.directory)
         self._config = config
         self._proofs.want(self._asking_for_sets(), again=True)
+        self._warn_of_restart(config)
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
+            self._sessions.limits = self._desk.limits = limits  # first who may do and see what
+            self._desk.privacy = config.daemon.privacy
+            self._loop.watchdog.change(config.watchdog.watch())
             self._regard_gpus()
             known = self._with_sets(options)
             for action in self._loop.scheduler.change_options(known, now_ns=now_ns):
                 self._loop.perform(action)
-            self._loop.watchdog.change(config.watchdog.watch())
-            self._sessions.limits = self._desk.limits = limits
-            self._desk.privacy = config.daemon.privacy
+            log.info("configuration read again", policy=config.scheduler.policy)
 
         self._loop.post(apply)
+
+    def _warn_of_restart(self, config: Config) -> None:
+        keys = [*keys_for_restart(self._begun, config), *self._modes_for_restart(config)]
+        if keys:
+            log.warning("these settings stay as they are until a restart", keys=", ".join(keys))
+
+    def _modes_for_restart(self, config: Config) -> list[str]:
+        """Where MPS is wanted now that is not there: it is had at the start, for who wants it."""
+        wanted = [gpu for gpu in self._inventory.gpus() if _is_for(config, gpu, *OVERLAPPING)]
+        begun = [gpu for gpu in self._inventory.gpus() if _is_for(self._begun, gpu, *OVERLAPPING)]
+        if self._mps is not None and not begun:
+            return []  # one is used that runs already, on all of them
+        new = [gpu for gpu in wanted if gpu not in begun]
+        return sorted({f"gpu.{config.section_of(gpu.index, gpu.uuid_text)}.mode" for gpu in new})
 
     def _warn_of_unknown(self, config: Config) -> None:
         if wrong := unknown_gpus(config, self._inventory.gpus()):
@@ -446,18 +463,15 @@ class Daemon:
 
     def _open_mps(self) -> MpsControl | None:
         """Have MPS where the configuration asks for it, or watch what runs; None: nowhere."""
-
-        def is_for(gpu: Gpu, *modes: str) -> bool:
-            said = self._config.mode_of(gpu.index, gpu.uuid_text)
-            return said in modes and gpu.instance is None and not has_own_mps(gpu, os.environ)
-
-        gpus = self._inventory.gpus()
+        config, gpus = self._config, self._inventory.gpus()
         cut = {gpu.instance.gpu for gpu in gpus if gpu.instance}
         if unheard := [index for index in cut if self._config.mode_of(index, "") != "auto"]:
             log.warning("mig is on, its instances are in no other mode", gpus=unheard)
-        asking = [gpu for gpu in gpus if is_for(gpu, *OVERLAPPING)]
+        asking = [gpu for gpu in gpus if _is_for(config, gpu, *OVERLAPPING)]
         found = [
-            gpu for gpu in gpus if is_for(gpu, "auto") and found_mode(gpu, os.environ) == "mps"
+            gpu
+            for gpu in gpus
+            if _is_for(config, gpu, "auto") and found_mode(gpu, os.environ) == "mps"
         ]
         if not asking and not (found and _mps.can_start(os.environ)):
             return None  # without its program it can be used, but not watched
@@ -529,6 +543,12 @@ class Daemon:
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))
+
+
+def _is_for(config: Config, gpu: Gpu, *modes: str) -> bool:
+    """Whether a GPU that an MPS of ours may serve is to be in one of the modes."""
+    said = config.mode_of(gpu.index, gpu.uuid_text)
+    return said in modes and gpu.instance is None and not has_own_mps(gpu, os.environ)
 
 
 @contextlib.contextmanager

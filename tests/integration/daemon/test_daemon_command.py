@@ -1,9 +1,11 @@
 import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+from running_daemon import until
 
 from tandemd.unit import render
 
@@ -149,3 +151,25 @@ def test_a_socket_that_cannot_be_made_keeps_the_daemon_from_starting(daemon, nam
     assert answer.returncode == 2
     assert f"error: runtime directory '{daemon.runtime}': cannot listen there: " in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_a_reload_names_what_waits_for_a_restart_until_it_is_taken_back(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text('[scheduler]\npolicy = "fair"\n')
+    daemon.start("--config", str(config))
+
+    def reload(text, times):
+        config.write_text(text)
+        daemon.process.send_signal(signal.SIGHUP)
+        until(
+            lambda: daemon.log.read_text().count("configuration read again") == times,
+            what="a reload",
+        )
+        return [line for line in daemon.log.read_text().splitlines() if "until a restart" in line]
+
+    told = reload('[daemon]\nmax_processes_per_uid = 2\n[metrics]\nlisten = "unix:/x/y"\n', 1)
+    again = reload("", 2)
+
+    assert len(told) == 1
+    assert 'keys="daemon.max_processes_per_uid, metrics.listen"' in told[0]
+    assert again == told

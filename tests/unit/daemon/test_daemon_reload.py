@@ -1,0 +1,105 @@
+"""What a daemon that reads its configuration again says of it, and when."""
+
+from types import SimpleNamespace
+
+import pytest
+import structlog
+
+from tandemd.config import Config, load
+from tandemd.daemon import Daemon
+from tandemd.edges.gpus import Gpu
+from tandemd.restarts import AT_START, keys_for_restart
+
+GPUS = (Gpu(index=0, uuid=bytes(16)), Gpu(index=1, uuid=bytes([1] * 16)))
+ALL_OF_THEM = """
+[daemon]
+max_processes_per_uid = 2
+state = "none"
+privacy = "own-only"
+[metrics]
+listen = "127.0.0.1:9446"
+[scheduler]
+policy = "fair"
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text):
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        return load(path)
+
+    return read
+
+
+def test_what_needs_a_restart_is_compared_with_the_start(read):
+    assert keys_for_restart(Config(), read(ALL_OF_THEM)) == list(AT_START)
+    assert keys_for_restart(read(ALL_OF_THEM), read(ALL_OF_THEM)) == []
+
+
+def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
+    """A daemon as it is once it runs, as far as a reload has to do with that."""
+    daemon = Daemon(config=begun, directory=None, soft_clock=False)
+    nothing = SimpleNamespace(want=lambda *_, **__: None, use=lambda _: None, of=lambda _: {})
+    daemon._inventory = SimpleNamespace(gpus=lambda: GPUS, refresh=lambda: None)
+    daemon._mps, daemon._proofs, daemon._host = mps, nothing, nothing
+    daemon._sessions, daemon._desk = SimpleNamespace(), SimpleNamespace()
+    daemon._look_at_gpus = daemon._regard_gpus = lambda: None
+    daemon._options = daemon._with_sets = lambda given: given
+    daemon._asking_for_sets = list
+    daemon._loop = SimpleNamespace(
+        clock=SimpleNamespace(now_ns=lambda: 1),
+        post=errands.append,
+        scheduler=SimpleNamespace(change_options=change_options),
+        watchdog=SimpleNamespace(change=lambda _: None),
+    )
+    return daemon
+
+
+def test_it_is_read_again_once_it_is_applied_and_not_before(read):
+    errands = []
+    daemon = running(Config(), errands)
+
+    with structlog.testing.capture_logs() as logs:
+        daemon.reconfigure(read(ALL_OF_THEM))
+        assert [(entry["log_level"], entry.get("keys")) for entry in logs] == [
+            ("warning", ", ".join(AT_START))
+        ]
+        [apply] = errands
+        apply()
+
+    assert (logs[1]["event"], logs[1]["policy"]) == ("configuration read again", "fair")
+
+
+def test_what_fails_half_way_is_not_said_to_be_read_and_rights_are_the_new_ones(read):
+    def fail(*_, **__):
+        raise ValueError("nobody thought of this")
+
+    errands = []
+    daemon = running(Config(), errands, fail)
+
+    with structlog.testing.capture_logs() as logs:
+        daemon.reconfigure(read("[daemon]\nprivacy = 'own-only'\nadmin_group = 'ops'"))
+        with pytest.raises(ValueError, match="nobody thought"):
+            errands[0]()
+
+    assert not logs
+    assert (daemon._desk.privacy, daemon._desk.limits.admin_group) == ("own-only", "ops")
+
+
+def keys_told(begun, said, **options):
+    daemon = running(begun, [], **options)
+    with structlog.testing.capture_logs() as logs:
+        daemon.reconfigure(said)
+    return [entry["keys"] for entry in logs]
+
+
+def test_mps_that_was_not_wanted_at_the_start_needs_a_restart(read):
+    none, first = read(""), read("[gpu.0]\nmode = 'mps'")
+    both = read("[gpu.'*']\nmode = 'mps+green'")
+
+    assert keys_told(none, both) == ["gpu.*.mode"]
+    assert keys_told(first, both, mps=object()) == ["gpu.*.mode"]
+    assert keys_told(both, first, mps=object()) == []
+    assert keys_told(none, both, mps=object()) == []  # one that ran already serves them all
