@@ -353,6 +353,12 @@ def _check_promise(request: Request) -> None:
         if request.persistent_bytes is None:
             said, missing = missing, said
         raise UsageError(f"{said} says nothing without {missing}; give both, 0 for none")
+    limit, kept = request.memory_bytes, request.persistent_bytes
+    if limit is not None and kept is not None and kept > limit:
+        raise UsageError(
+            f"--persistent {format_bytes(kept)} is more than --memory {format_bytes(limit)}; "
+            "lower the one, or raise the other"
+        )
 
 
 def _check_minimum(request: Request) -> None:

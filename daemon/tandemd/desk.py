@@ -278,9 +278,10 @@ class Desk:
             raise UsageError(str(error)) from error
         with self._cutting:
             layouts = MigLayouts()
+            planned = layouts.plan(wanted)  # what can never be is said before what is in the way
             users = tuple(self._users(layouts.users(wanted)))
             if not is_real:
-                return CutView(cut=layouts.plan(wanted), users=users)
+                return CutView(cut=planned, users=users)
             if users:
                 raise StateError(f"gpu {wanted.gpu} is used by {', '.join(users)}; end them first")
             try:

@@ -186,7 +186,7 @@ class MigLayouts:
                 return nvml.nvmlDeviceGetHandleByIndex(int(name))
             return nvml.nvmlDeviceGetHandleByUUID(name)
         except nvml.NVMLError as error:
-            raise NotFoundError(f"there is no gpu '{name}'; `nvidia-smi -L` lists them") from error
+            raise NotFoundError(f"there is no gpu '{name}'; `tandem gpus` lists them") from error
 
     def _index(self, device: object) -> int:
         return int(self._nvml.nvmlDeviceGetIndex(device))

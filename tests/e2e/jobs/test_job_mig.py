@@ -212,3 +212,5 @@ def test_a_gpu_without_mig_is_not_cut(fresh_place):
     fresh_place.start_daemon()
 
     assert "gpu 0 has no MIG" in cutting(fresh_place, "0=1g.18gb", "--yes")[1]
+    fresh_place.job("here")  # to end it would be for nothing
+    assert "gpu 0 has no MIG" in cutting(fresh_place, "0=1g.18gb", "--yes")[1]

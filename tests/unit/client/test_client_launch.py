@@ -215,6 +215,14 @@ def test_half_a_promise_of_memory_is_refused(shim, half):
         plan(launch(request=Request(**half)), {}, uid=1)
 
 
+def test_no_more_is_kept_than_the_limit(shim):
+    kept = {"persistent_bytes": 2 << 30, "ephemeral_bytes": 0}
+
+    plan(launch(request=Request(memory_bytes=2 << 30, **kept)), os.environ, uid=0)
+    with pytest.raises(UsageError, match="--persistent 2 GiB is more than --memory 1 GiB"):
+        plan(launch(request=Request(memory_bytes=1 << 30, **kept)), os.environ, uid=0)
+
+
 def test_a_name_that_moves_the_cursor_is_refused(shim):
     with pytest.raises(UsageError, match="cannot be printed"):
         plan(launch(request=Request(name="a\x1b[2J")), os.environ, uid=0)
