@@ -58,6 +58,7 @@ from tandemd.usages import usage_of
 
 VIRTUAL_ROUND_NS = 1_000_000
 QUIET_ROUND_NS = 500_000_000  # without news the loop still comes round
+POSTED_NS = 20_000_000  # so long a round does what was posted, at most
 ASK_TIMEOUT_S = 5.0
 
 log = structlog.get_logger(__name__)
@@ -265,8 +266,7 @@ class Loop:
     def _round(self, *, notable: bool) -> None:
         now_ns = self.clock.now_ns()
         self.last_round_ns = now_ns
-        for _ in range(len(self._posted)):
-            self._attempt("something that was posted", self._posted.popleft())
+        self._run_posted(until_ns=now_ns + POSTED_NS)
         if self._unsettled:
             self._settle(now_ns)
         due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
@@ -277,6 +277,16 @@ class Loop:
             self._sample(now_ns)
         if watch:
             self._take_in("the watchdog", lambda: self.watchdog.look(self.scheduler, now_ns))
+
+    def _run_posted(self, *, until_ns: int) -> None:
+        """What is not done by then is for the next round: those who compute are not to wait for it.
+
+        On the virtual clock no time passes meanwhile.
+        """
+        for _ in range(len(self._posted)):
+            self._attempt("something that was posted", self._posted.popleft())
+            if self.clock.now_ns() >= until_ns:
+                return
 
     def _attempt(self, what: str, errand: Callable[[], object]) -> None:
         """Whatever one process says or does, all others are to go on as they do."""

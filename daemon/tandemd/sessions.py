@@ -9,6 +9,7 @@ should not leave it unscheduled.
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, assert_never
@@ -51,6 +52,7 @@ from tandemd.remembered import Remembered
 from tandemd.usages import usage_of
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
+MAX_EMPTY_JOBS_PER_UID = 256  # registered, and without a process yet
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +97,7 @@ class Sessions:
         self.remembered = Remembered(None, at_once=True)  # from before the daemon started: nothing
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
+        self._ended: deque[int] = deque()  # jobs, oldest first, whose commands are still known
         self._scheduler = scheduler
         self._channels = channels
         self._poller = poller
@@ -105,6 +108,7 @@ class Sessions:
         self._next_process_id = 1
         self._processes: dict[int, int] = {}  # connection -> process
         self._launched: dict[int, int] = {}  # connection -> job
+        self._launched_by: defaultdict[int, set[int]] = defaultdict(set)  # uid -> these jobs
         self._connections: dict[int, Connection] = {}  # process -> connection
 
     def take(self, message: Message, now_ns: int) -> None:
@@ -149,7 +153,8 @@ class Sessions:
         if why is not None:
             self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
             return
-        objection = self._scheduler.objection_to(spec, gpus=gpus)
+        objection = None if packet.only_asks else self._too_many(uid)
+        objection = objection or self._scheduler.objection_to(spec, gpus=gpus)
         if objection is None and packet.no_wait:
             objection = self._scheduler.line_before(spec, uid, gpus)
         if objection is not None:
@@ -159,6 +164,7 @@ class Sessions:
         if job_id:
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
+            self._launched_by[uid].add(job_id)
             told = "; ".join(filter(None, (_less(packet, spec), unserved)))
             self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
@@ -167,6 +173,13 @@ class Sessions:
             job_id=job_id, job_class=spec.job_class, environment=environment
         )
         self.attach.send(connection, answer)
+
+    def _too_many(self, uid: int) -> str | None:
+        """A job without a process costs who registers it nothing, but everybody else."""
+        jobs = map(self._scheduler.jobs.get, self._launched_by[uid])
+        if sum(job is not None and not job.processes for job in jobs) < MAX_EMPTY_JOBS_PER_UID:
+            return None
+        return f"uid {uid} already has {MAX_EMPTY_JOBS_PER_UID} jobs without a process"
 
     def _put_off(self, connection: Connection, reason: str) -> None:
         """Nothing for the log: it asks again in a moment."""
@@ -213,6 +226,8 @@ class Sessions:
         self._channels.open(process_id, pages)
         spec, known = self._spec(uid, hello), None
         if job_id not in self._scheduler.jobs:
+            if job_id not in self._scheduler.finished:
+                self.commands.pop(job_id, None)  # of whoever had the number before
             spec, known = self.remembered.take_back(job_id, spec)
             if known is not None:  # before anybody hears that it is there
                 self.commands[job_id] = known.command
@@ -280,8 +295,10 @@ class Sessions:
 
     def _gone(self, connection: Connection, now_ns: int) -> None:
         job_id = self._launched.pop(connection.number, None)
-        if job_id is not None and job_id in self._scheduler.jobs:
-            self.note(JobExited(now_ns=now_ns, job_id=job_id))
+        if job_id is not None:
+            self._launched_by[connection.peer.uid].discard(job_id)
+            if job_id in self._scheduler.jobs:
+                self.note(JobExited(now_ns=now_ns, job_id=job_id))
         process_id = self._processes.pop(connection.number, None)
         if process_id is None:
             return
@@ -298,15 +315,18 @@ class Sessions:
         job = self._scheduler.jobs.get(job_id)
         if job is None:
             self.remembered.forget_job(job_id)
+            self._ended.append(job_id)
             self._forget_commands()
         else:
             self.remembered.keep_job(job, self.commands.get(job_id, ""))
 
     def _forget_commands(self) -> None:
-        """Drop the command lines of jobs the core no longer knows."""
-        known = self._scheduler.jobs.keys() | self._scheduler.finished.keys()
-        for job_id in self.commands.keys() - known:
-            del self.commands[job_id]
+        """Drop the command lines of jobs the core no longer knows: who ended first goes first."""
+        scheduler = self._scheduler
+        while self._ended and self._ended[0] not in scheduler.finished:
+            job_id = self._ended.popleft()
+            if job_id not in scheduler.jobs:
+                self.commands.pop(job_id, None)
 
     def _unfit(self, hello: _native.Hello, peer: Peer) -> str | None:
         if not hello.layout_min <= _native.LAYOUT_VERSION <= hello.layout_max:

@@ -6,7 +6,8 @@ GPU yet may come to any of them; until then it is counted where most is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from tandemd.core.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
@@ -39,24 +40,31 @@ def no_limit(job: Job, capacity_bytes: Mapping[int, int]) -> str:
     return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
 
 
-def left_bytes(others: Iterable[Job], capacity_bytes: Mapping[int, int]) -> dict[int, int]:
-    """What the promises to `others` leave of each GPU whose size is known."""
-    left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
-    for job in others:
-        if not job.is_minimum_kept:
-            continue
+class Room:
+    """What promises leave of each GPU whose size is known."""
+
+    def __init__(self, capacity_bytes: Mapping[int, int], promised: Iterable[Job] = ()) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
+        for job in promised:
+            self.take(job)
+
+    def take(self, job: Job) -> None:
+        """Count the minimum of one more."""
         memories = set(map(memory_of, gpus_of(job)))
-        if not job.processes and left:
-            memories = {max(left, key=lambda memory: left[memory])}
-        for memory in memories & left.keys():
-            left[memory] -= job.spec.memory_min_bytes
-    return {gpu: left[memory_of(gpu)] for gpu in capacity_bytes}
+        if not job.processes and self._left:
+            memories = {max(self._left, key=self._left.__getitem__)}
+        for memory in memories & self._left.keys():
+            self._left[memory] -= job.spec.memory_min_bytes
+
+    def left_bytes(self, gpu: int) -> int:
+        """Of a GPU whose size is known."""
+        return self._left[memory_of(gpu)]
 
 
 def objection(
     spec: JobSpec,
-    others: Iterable[Job],
-    capacity_bytes: Mapping[int, int],
+    room: Room,
     gpus: frozenset[int] = frozenset(),
     *,
     name: Callable[[int], str] = str,
@@ -65,23 +73,59 @@ def objection(
 
     `name`: what people call a GPU.
     """
-    minimum = spec.memory_min_bytes
+    minimum, capacity_bytes = spec.memory_min_bytes, room.capacity_bytes
     if minimum > spec.memory_bytes:
         return (
             f"its minimum of {size_of(minimum)} is more than its limit of "
             f"{size_of(spec.memory_bytes)}; lower --memory-min, or raise --memory"
         )
-    left = left_bytes(others, capacity_bytes)
-    rooms = sorted((left[gpu], gpu) for gpu in (gpus & left.keys() if gpus else left))
+    meant = gpus & capacity_bytes.keys() if gpus else capacity_bytes.keys()
+    rooms = sorted((room.left_bytes(gpu), gpu) for gpu in meant)
     if not minimum or not rooms:
         return None
-    room, gpu = rooms[0] if gpus else rooms[-1]
-    if minimum <= room:
+    left, gpu = rooms[0] if gpus else rooms[-1]
+    if minimum <= left:
         return None
-    promised = capacity_bytes[gpu] - room
+    promised = capacity_bytes[gpu] - left
     later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
     return (
         f"its minimum of {size_of(minimum)} does not fit: gpu {name(gpu)} has "
         f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
         f"lower --memory-min{later}"
     )
+
+
+class Minima:
+    """Living jobs that have one: most have none, and are to cost nothing as they come and go."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+
+    def note(self, job: Job) -> None:
+        """It came, or is to have another one."""
+        if job.spec.memory_min_bytes:
+            self._jobs[job.job_id] = job
+        else:
+            self.forget(job)
+
+    def forget(self, job: Job) -> None:
+        """It has ended."""
+        self._jobs.pop(job.job_id, None)
+
+    def left(self, capacity_bytes: Mapping[int, int], but: Job | None) -> Room:
+        """By the promises to all of them but one."""
+        jobs = (job for job in self._jobs.values() if job is not but and job.is_minimum_kept)
+        return Room(capacity_bytes, jobs)
+
+    def keep(
+        self, capacity_bytes: Mapping[int, int], name: Callable[[int], str]
+    ) -> Iterator[tuple[Job, str]]:
+        """First come, first promised; yields whose promise was broken, and why."""
+        room = Room(capacity_bytes)
+        for job in sorted(self._jobs.values(), key=attrgetter("arrival")):
+            why_not = objection(job.spec, room, gpus_of(job), name=name)
+            was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
+            if why_not is None:
+                room.take(job)
+            elif was_kept:
+                yield job, why_not

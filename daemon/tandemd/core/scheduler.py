@@ -64,7 +64,7 @@ from tandemd.core.islands import islands_of
 from tandemd.core.lane_places import LanePlaces
 from tandemd.core.memories import equal_parts, sharing
 from tandemd.core.memory_places import MemoryPlaces
-from tandemd.core.minima import gpus_of, objection
+from tandemd.core.minima import Minima, gpus_of, objection
 from tandemd.core.model import (
     NO_LIMIT,
     Bound,
@@ -129,7 +129,7 @@ class Scheduler:
             self.sets,
             self.probes,
         )
-        self._ties = Ties()
+        self._ties, self._minima = Ties(), Minima()
         self._told: dict[int, Settings] = {}  # process -> settings
         self._gates: dict[int, bool] = {}  # process -> open
         self._home: dict[GroupKey, Ring] = {}
@@ -370,9 +370,8 @@ class Scheduler:
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
-        others = [other for other in self.jobs.values() if other is not job]
-        bound = gpus_of(job) if job else gpus
-        return objection(spec, others, capacity_bytes, bound, name=self.options.name_of)
+        room, bound = self._minima.left(capacity_bytes, job), gpus_of(job) if job else gpus
+        return objection(spec, room, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
         """Why a new job would have to stand in line on each of `gpus`; None: it would not.
@@ -500,6 +499,7 @@ class Scheduler:
                 old, job.spec = job.spec, replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
                 self._ask_for_groups(job, old)
+                self._minima.note(job)
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
@@ -546,6 +546,7 @@ class Scheduler:
         self._arrivals += 1
         job.home = self._ties.home_of(job.group_key)
         self.jobs[job_id] = job
+        self._minima.note(job)
         group = self.groups.get(job.group_key)
         if group is None:
             self._group_numbers += 1
@@ -610,17 +611,9 @@ class Scheduler:
 
     def _keep_minima(self, now_ns: int) -> None:
         """Jobs came to a GPU, or went: first come, first promised."""
-        wanting = [job for job in self.jobs.values() if job.spec.memory_min_bytes]
-        kept: list[Job] = []
-        for job in wanting:
-            capacity_bytes = self.memory.line.capacity_bytes
-            name = self.options.name_of
-            why_not = objection(job.spec, kept, capacity_bytes, gpus_of(job), name=name)
-            was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
-            if why_not is None:
-                kept.append(job)
-            elif was_kept:
-                job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
+        capacity_bytes = self.memory.line.capacity_bytes
+        for job, why_not in self._minima.keep(capacity_bytes, self.options.name_of):
+            job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
 
     def _forget(self, process: Process, now_ns: int) -> None:
         """It is gone: nobody decides about it any more."""
@@ -676,6 +669,7 @@ class Scheduler:
             return
         self._move(job, Stimulus.EXITED, now_ns, actions)
         del self.jobs[job.job_id]
+        self._minima.forget(job)
         group = self.groups[job.group_key]
         del group.jobs[job.job_id]
         self._ties.forget_job(job.job_id)

@@ -3,6 +3,7 @@
 import pytest
 from talk import Talk
 
+from tandemd.core.events import JobExited, JobRegistered
 from tandemd.core.model import JobSpec
 
 GIB = 1 << 30
@@ -68,3 +69,25 @@ def test_where_the_size_of_the_gpu_is_not_known_nothing_is_refused(talk):
     talk.core.memory.line.capacity_bytes = {}
 
     assert objection(talk, 500) is None
+
+
+class Unlooked(dict):
+    """Nobody is to go through all of it."""
+
+    def values(self):
+        raise AssertionError("looks at every job")
+
+
+def test_whoever_comes_and_goes_costs_no_look_at_all_jobs(talk):
+    talk.register(1, memory_min_bytes=50 * GIB)
+    for job_id in (2, 3, 4):
+        talk.register(job_id)
+    talk.core.jobs = Unlooked(talk.core.jobs)
+
+    assert objection(talk, 0) is None
+    assert objection(talk, 40) is not None
+    talk.core.apply(JobRegistered(now_ns=2, job_id=5, uid=0, spec=JobSpec()))
+    talk.core.apply(JobExited(now_ns=3, job_id=5))
+    talk.core.apply(JobExited(now_ns=3, job_id=1))
+
+    assert objection(talk, 40) is None

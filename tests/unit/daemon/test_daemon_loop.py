@@ -20,7 +20,7 @@ from tandemd.core.model import JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.edges.clock import MonotonicClock
 from tandemd.failures import QUIET_NS, Failures
-from tandemd.loop import Loop
+from tandemd.loop import POSTED_NS, Loop
 
 
 def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
@@ -86,9 +86,8 @@ def test_what_is_being_done_when_patience_ends_is_waited_for(monkeypatch):
 
 def test_something_posted_that_fails_stops_nobody_else():
     done = []
-    loop = Loop(
-        scheduler=Scheduler(), clock=MonotonicClock(), poller=_native.Poller(), channels=None
-    )
+    clock = SimpleNamespace(is_virtual=False, now_ns=lambda: 1)  # however long it takes to tell
+    loop = Loop(scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=None)
     loop.post(lambda: 1 / 0)
     loop.post(lambda: done.append(True))
 
@@ -199,3 +198,19 @@ def test_of_each_kind_of_failure_one_a_minute_is_told():
         ("histories", None),
         ("curves", None),
     ]
+
+
+def test_who_posts_without_end_does_not_keep_the_loop_from_its_rounds():
+    now_ns, done = [0], []
+    clock = SimpleNamespace(is_virtual=False, now_ns=lambda: now_ns[0])
+    loop = Loop(scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=None)
+
+    def work():
+        now_ns[0] += POSTED_NS // 2
+        done.append(now_ns[0])
+
+    for _ in range(5):
+        loop.post(work)
+    looks = [loop._round(notable=False) or (len(done), loop.last_round_ns) for _ in range(3)]
+
+    assert looks == [(2, 0), (4, POSTED_NS), (5, 2 * POSTED_NS)]
