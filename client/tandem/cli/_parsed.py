@@ -1,11 +1,20 @@
-"""Options whose text one of our own functions parses."""
+"""Options whose text one of our own functions parses, and numbers that are ones."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tandem.errors import UsageError
+
+
+def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
+    """What its value came from: the variable if it was one, else the option."""
+    if ctx and ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
+        return str(param.envvar)
+    return param.opts[-1]
 
 
 class Parsed(click.ParamType[Any]):
@@ -18,9 +27,22 @@ class Parsed(click.ParamType[Any]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """The parsed value, or a usage error that names the option."""
-        option = param.opts[-1] if param else self.name
+        """The parsed value, or a usage error that names the option or variable."""
+        said = where_said(param, ctx) if param else self.name
         try:
-            return self._parse(str(value), what=option)
+            return self._parse(str(value), what=said)
         except UsageError as exc:
             raise click.UsageError(str(exc), ctx) from exc
+
+
+class NumberRange(click.FloatRange):
+    """click's, without `nan`, which no bound keeps out."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or a usage error that names the option."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)
+        return number

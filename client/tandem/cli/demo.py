@@ -9,17 +9,27 @@ import sys
 import tempfile
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
+
+from tandem.cli._files import refuse_unwritable
+from tandem.cli._parsed import NumberRange
+from tandem.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tandem.demo.measure import Outcome
 
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.5, max=600),
-    help="Length of each scenario; by default as long as 300 requests need.",
+    type=NumberRange(min=0.5, max=600),
+    help="Length of each scenario, 0.5 to 600; by default as long as 300 requests need.",
 )
 @click.option(
     "--clock",
@@ -61,9 +71,10 @@ def demo(
     from tandem.demo.conductor import Conductor
     from tandem.demo.process import WorkerError
     from tandem.demo.report import build_report, format_table
-    from tandem.demo.trace import write_trace
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    if trace is not None:
+        refuse_unwritable(trace, "trace")
+    signal.signal(signal.SIGTERM, _terminate)
     folder = Path(tempfile.mkdtemp(prefix="tandem-demo-"))
     finished = False
     try:
@@ -73,9 +84,6 @@ def demo(
         results = conductor.run()
         finished = True
         report = build_report(results)
-        if trace is not None:
-            write_trace(trace, results.outcomes)
-            _say(f"trace: {trace}")
     except WorkerError as failure:
         raise click.ClickException(str(failure)) from failure
     finally:
@@ -84,6 +92,8 @@ def demo(
         else:
             shutil.rmtree(folder, ignore_errors=True)
     click.echo(json.dumps(report) if as_json else format_table(report, notes=results.notes))
+    if trace is not None:  # after the figures, which a full disk must not take away
+        _write_trace(trace, results.outcomes)
     if not results.all_correct:
         click.echo("error: a checksum is wrong", err=True)
         sys.exit(1)
@@ -93,8 +103,8 @@ def demo(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.5, max=600),
-    help="GPU time of each trainer; by default as long as several turns need.",
+    type=NumberRange(min=0.5, max=600),
+    help="GPU time of each trainer, 0.5 to 600; by default as long as several turns need.",
 )
 @click.option(
     "--clock",
@@ -120,7 +130,7 @@ def memory(as_json: bool, seconds: float | None, clock: str) -> None:
     from tandem.demo.memory.report import build_report, format_text
     from tandem.demo.process import WorkerError
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _terminate)
     folder = Path(tempfile.mkdtemp(prefix="tandem-demo-"))
     try:
         conductor = Conductor.prepare(clock=clock, seconds=seconds, folder=folder, say=_say)
@@ -144,9 +154,19 @@ def _refuse_options(context: click.Context) -> None:
             context.fail(f"{flag} belongs behind '{command}', if it has that option")
 
 
+def _write_trace(path: Path, outcomes: Sequence[Outcome]) -> None:
+    from tandem.demo.trace import write_trace
+
+    try:
+        write_trace(path, outcomes)
+    except OSError as exc:
+        raise UsageError(f"cannot write the trace '{path}': {exc.strerror}") from exc
+    _say(f"trace: {path}")
+
+
 def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # on the way out everything that was started is ended

@@ -9,6 +9,7 @@ import click
 
 from tandem import softgpu as device
 from tandem.cli._output import json_option, on_terminal, print_table, printable
+from tandem.cli._parsed import NumberRange
 from tandem.errors import UnavailableError
 from tandem.units import format_bytes, format_duration
 
@@ -24,9 +25,9 @@ _CLEAR = "\033[H\033[2J"
     "watch_s",
     is_flag=False,
     flag_value=2.0,
-    type=click.FloatRange(min=0.1),
+    type=NumberRange(min=0.1, max=3600),
     metavar="[SECONDS]",
-    help="Again and again, every 2 or so many seconds, until Ctrl-C.",
+    help="Again and again, every 2 or so many seconds (0.1 to 3600), until Ctrl-C.",
 )
 @click.option("--dir", "folder", type=click.Path(path_type=Path), help="Runtime directory.")
 def status(*, as_json: bool, watch_s: float | None, folder: Path | None) -> None:

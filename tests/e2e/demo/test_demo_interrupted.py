@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of the demo, and what is left."""
+"""Ctrl-C or SIGTERM in the middle of the demo, and what is left."""
 
 import os
 import shutil
@@ -29,8 +29,15 @@ def processes_below(folder):
     return found
 
 
-@pytest.mark.parametrize("option", ["--keep", "--json"])
-def test_ctrl_c_in_the_managed_scenario_ends_every_child_and_removes_the_folder(option):
+@pytest.mark.parametrize(
+    ("option", "number", "code"),
+    [
+        ("--keep", signal.SIGINT, 130),
+        ("--json", signal.SIGINT, 130),
+        ("--json", signal.SIGTERM, 143),
+    ],
+)
+def test_ending_the_managed_scenario_ends_every_child_and_removes_the_folder(option, number, code):
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # pytest's own is too long for a socket
     demo = subprocess.Popen(
         [sys.executable, "-m", "tandem.cli", "demo", "--seconds", "0.5", option],
@@ -46,10 +53,10 @@ def test_ctrl_c_in_the_managed_scenario_ends_every_child_and_removes_the_folder(
         if option == "--keep":
             assert demo.stderr.readline().startswith("runtime directory")
 
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(number)
 
         _, rest = demo.communicate(timeout=30)
-        assert demo.returncode == 130
+        assert demo.returncode == code
         assert "Traceback" not in rest
         end = time.monotonic() + 10  # the device process leaves two seconds after its last client
         while processes_below(folder):
