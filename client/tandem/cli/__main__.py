@@ -4,7 +4,11 @@ import errno
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -54,6 +58,22 @@ COMMANDS = {
 
 class Verbs(click.Group):
     """A group that imports a command only to run it or to show its help."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Like click's; it prints the help."""
+        with _readers_may_leave():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Like click's; it runs the command."""
+        with _readers_may_leave():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs, in the order of the table."""
@@ -105,6 +125,7 @@ def tandem() -> None:
 
 def main() -> int:
     """Run the command line; returns its exit code."""
+    _open_closed_outputs()
     try:
         result = tandem.main(prog_name="tandem", standalone_mode=False)
         sys.stdout.flush()
@@ -115,7 +136,6 @@ def main() -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away: say nothing, also not while Python shuts down.
         _drop_output()
         return 0
     except OSError as exc:
@@ -124,6 +144,24 @@ def main() -> int:
         _drop_output()
         return _report(CapacityError(f"cannot write the output: {exc.strerror}"))
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    # The reader of our output went away: say nothing, also not while Python shuts down. Here, for
+    # click's own `main` makes a failure of it.
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(0) from None
+
+
+def _open_closed_outputs() -> None:
+    # `>&-`, and some launchers: Python has None where there is no such file.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
 
 
 def _drop_output() -> None:
@@ -140,6 +178,10 @@ def _report_usage(error: click.ClickException) -> int:
     if isinstance(context, click.Context):
         usage = context.get_usage()
         print(f"{usage}\nTry '{context.command_path} --help' for help.\n", file=sys.stderr)
+    if isinstance(error, click.BadParameter) and error.param and error.param.envvar:
+        from tandem.cli._parsed import where_said
+
+        error.param_hint = repr(where_said(error.param, error.ctx))
     print(f"error: {error.format_message()}", file=sys.stderr)
     return error.exit_code
 

@@ -1,6 +1,7 @@
 """The command line as a whole: exit codes, and words for what went wrong."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,54 @@ def test_bad_options_of_run(tandem, words, complaint):
 
     assert (code, out) == (2, "")
     assert complaint in err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("TANDEM_MEMORY", "12XB", "error: TANDEM_MEMORY '12XB' has the unknown unit"),
+        ("TANDEM_PRIORITY", "urgent", "Invalid value for 'TANDEM_PRIORITY': 'urgent' is not one"),
+        ("TANDEM_REQUIRE", "maybe", "Invalid value for 'TANDEM_REQUIRE': 'maybe' is not a valid"),
+    ],
+)
+def test_a_bad_value_of_a_variable_is_called_by_its_name(
+    tandem, monkeypatch, name, value, complaint
+):
+    monkeypatch.setenv(name, value)
+
+    _, out, err = tandem("run", "--", "true")
+
+    assert out == ""
+    assert complaint in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["demo", "--seconds"],
+        ["demo", "memory", "--seconds"],
+        ["softgpu", "status", "--watch"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("number", ["nan", "inf", "0"])
+def test_what_is_no_number_in_the_range_is_refused(tandem, words, number):
+    code, out, err = tandem(*words, number)
+
+    assert (code, out) == (2, "")
+    assert "in the range" in err
+
+
+def test_a_demo_whose_trace_cannot_be_written_does_not_begin(tandem, monkeypatch):
+    monkeypatch.setattr("tandem.demo.conductor.Conductor.prepare", failing(AssertionError()))
+
+    code, out, err = tandem("demo", "--trace", "/nonexistent/x.json")
+
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: cannot write the trace '/nonexistent/x.json': "
+        "there is no directory '/nonexistent'\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["dag"], ["trace"], []])
@@ -240,6 +289,23 @@ def test_a_full_disk_under_the_output_is_one_line():
         5,
         "error: cannot write the output: No space left on device\n",
     )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["replay", "--help"], ["version"]], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_failure(words):
+    command = [sys.executable, "-m", "tandem.cli", *words]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as gone:
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_closed_output_is_no_failure(tandem, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert tandem("version")[0] == 0
 
 
 def test_a_full_disk_elsewhere_is_not_taken_for_the_output(tandem, monkeypatch):
