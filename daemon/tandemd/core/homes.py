@@ -81,13 +81,15 @@ class Home:
     def lacks_bytes(self, target_bytes: int) -> int:
         """What the host has to give for no more than that to stay on the GPU, in full units.
 
-        The figures are the process's own, and may be anything.
+        The figures are the process's own, and may be anything; for what the driver denies there is
+        nothing to give.
         """
         usage = self.process.usage
         away_bytes = usage.swapped_bytes
-        if target_bytes < usage.swappable_bytes - usage.swapped_bytes:
+        resident_bytes = usage.swappable_bytes - usage.swapped_bytes - self.process.unheld_bytes
+        if target_bytes < resident_bytes:
             beyond_bytes = PIECE - UNIT  # the last piece that goes may take it below
-            away_bytes = usage.swappable_bytes - max(0, target_bytes - beyond_bytes)
+            away_bytes += resident_bytes - max(0, target_bytes - beyond_bytes)
         usable_bytes = sum(
             pool.size_bytes for pool in self.pools if pool.tier not in (Tier.FILE, Tier.ASKED_BACK)
         )

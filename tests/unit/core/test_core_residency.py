@@ -91,6 +91,18 @@ def test_the_host_gives_no_more_than_the_gpu_can_have():
     assert out.pool_bytes == 100 * MIB
 
 
+def test_the_host_gives_nothing_for_what_the_driver_denies():
+    talk = Talk()
+    started(talk, 1, 4096 * MIB)
+    for _ in range(2):
+        talk.audit(p1=(1024 * MIB,))
+
+    talk.pause(1)
+    (out,) = moves(talk.rests(1))
+
+    assert out.pool_bytes == 1024 * MIB
+
+
 def test_a_job_that_may_not_be_moved_is_only_held():
     talk = Talk()
     started(talk, 1, 100 * MIB, swappable=False)
