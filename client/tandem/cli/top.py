@@ -42,8 +42,8 @@ def top(*, once: bool, interval: float, readonly: bool) -> None:
 
     The columns are those of `tandem ps`, with the memory of a job told apart: RESIDENT on the GPU,
     SWAPPED to the host, its QUOTA, and WAITING, what an allocation of it waits for and its place in
-    line. Below is why the chosen job runs or waits. Keys: arrows choose, p pauses, r resumes, q
-    ends. Except for --once it needs the extra [top].
+    line. Below is why the chosen job runs or waits. Keys: arrows choose, p pauses, r resumes,
+    q or Ctrl-C ends. Except for --once it needs the extra [top].
 
     \b
     Examples:
@@ -67,7 +67,9 @@ def top(*, once: bool, interval: float, readonly: bool) -> None:
         ) from exc
     with open_client() as client:
         client.status()  # where there is no daemon, say so before the screen changes
-        Top(client, interval_s=interval, is_readonly=readonly).run()
+        is_interrupted = Top(client, interval_s=interval, is_readonly=readonly).run()
+    if is_interrupted:
+        raise click.Abort
 
 
 def _print_once() -> None:

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static
 
 from tandem._results import Explanation, Gpu, Job
@@ -44,8 +44,8 @@ class Source(Protocol):
         """Let it go on."""
 
 
-class Top(App[None]):
-    """`tandem top`; `run` shows it until somebody ends it."""
+class Top(App[bool]):
+    """`tandem top`; `run` shows it until somebody ends it, and is True if that was by Ctrl-C."""
 
     CSS = """
     #gpus { height: auto; padding: 0 1; }
@@ -57,6 +57,7 @@ class Top(App[None]):
         ("p", "pause", "Pause"),
         ("r", "resume", "Resume"),
         ("q", "quit", "Quit"),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),  # textual has it copy text
     ]
     ENABLE_COMMAND_PALETTE = False
 
@@ -90,6 +91,10 @@ class Top(App[None]):
     def on_data_table_row_highlighted(self) -> None:
         """Another job was chosen."""
         self.look()
+
+    def action_interrupt(self) -> None:
+        """End."""
+        self.exit(result=True)
 
     def action_pause(self) -> None:
         """Hold the chosen job."""

@@ -190,6 +190,32 @@ def test_a_daemon_that_goes_away_is_said_and_what_was_known_stays(machine):
     watch(machine, scenario)
 
 
+def test_ctrl_c_ends_it(machine):
+    ended = []
+
+    async def scenario(view, pilot):
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        ended.append(view.return_value)
+
+    watch(machine, scenario)
+
+    assert ended == [True]
+
+
+@pytest.mark.parametrize(("is_interrupted", "code"), [(True, 130), (None, 0)])
+def test_only_ctrl_c_is_an_interruption(monkeypatch, capsys, machine, is_interrupted, code):
+    machine.status = lambda: None
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(top_command, "on_terminal", lambda: True)
+    monkeypatch.setattr(top_command, "open_client", lambda: machine)
+    monkeypatch.setattr(Top, "run", lambda self: is_interrupted)
+
+    assert run(monkeypatch, capsys) == (code, "", "")
+
+
 def test_without_any_job_there_is_nothing_to_pause():
     machine = Machine()
 
