@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from tandem.cli._files import replacing
 from tandem.cli._output import json_option, open_client, print_json
@@ -11,6 +12,14 @@ from tandem.errors import UsageError
 from tandem.units import parse_duration
 
 _DEFAULT = Path("tandem-report.html")
+
+
+def parse_last(text: str, *, what: str = "last") -> int:
+    """Nanoseconds, more than none."""
+    last_ns = parse_duration(text, what=what)
+    if last_ns == 0:
+        raise UsageError(f"{what} {text!r} is no time at all; write 90s or 10min")
+    return last_ns
 
 
 @click.command()
@@ -25,11 +34,12 @@ _DEFAULT = Path("tandem-report.html")
 @click.option(
     "--last",
     "last_ns",
-    type=Parsed("TIME", parse_duration),
+    type=Parsed("TIME", parse_last),
     help="Only that much time before now, such as 90s or 10min.",
 )
 @json_option
-def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
+@click.pass_context
+def report(context: click.Context, *, output: Path, last_ns: int | None, as_json: bool) -> None:
     """Draw memory and SMs of all jobs over the last minutes, and how they scale with SMs.
 
     One HTML page that needs no network: for each GPU what each job held there, what of it was on
@@ -48,6 +58,8 @@ def report(*, output: Path, last_ns: int | None, as_json: bool) -> None:
     from tandem.report.page import write
     from tandem.report.series import since
 
+    if as_json and context.get_parameter_source("output") is not ParameterSource.DEFAULT:
+        raise UsageError("--json prints, and -o names the page; leave one of them out")
     with open_client() as client:
         history, partitions = client.memory_history(), client.partitions()
     if last_ns is not None:

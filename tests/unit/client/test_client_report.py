@@ -323,6 +323,20 @@ def test_the_command_writes_a_page_or_json(tandem, tmp_path):
     assert json.loads(out)["curves"][1]["points"][1]["resident_bytes"] == 70 * GIB
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--json", "-o", "x.html"], "leave one of them out"),
+        (["--last", "0s"], "--last '0s' is no time at all"),
+    ],
+)
+def test_what_would_be_left_unsaid_is_refused(tandem, words, complaint):
+    code, out, err = tandem("report", *words)
+
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
 def test_a_place_that_cannot_be_written_is_told(tandem, tmp_path):
     code, _, err = tandem("report", "-o", tmp_path / "no" / "x.html")
 
