@@ -35,7 +35,8 @@ EXIT_CODES = """\
 ## Exit codes
 
 `tandem run` becomes its command, so the exit code is the command's; before that it is 125 (tandem
-failed), 126 (cannot be executed), 127 (not found) or 75 (no room, with `--require` or `--no-wait`).
+failed, or was asked for what it does not understand), 126 (cannot be executed), 127 (not found) or
+75 (no room, with `--require` or `--no-wait`). `tandem trace calls` has the same codes but for 75.
 `tandem doctor` exits with 1 if a check fails. All others:
 
 | code | error | cause |
@@ -45,6 +46,10 @@ failed), 126 (cannot be executed), 127 (not found) or 75 (no room, with `--requi
 
 EXIT_CODES_END = """\
 | 130 | | interrupted from the keyboard |
+
+What a command needs and is not installed, such as the extras `[client]`, `[top]` and `[cuda]`, is a
+`StateError`. `tandem pause` and `tandem resume` take jobs one after the other and end with the
+first that fails: those before it stay paused or resumed, and are printed.
 """
 
 PLACE = """\

@@ -329,7 +329,7 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
             check="daemon",
             level=WARN,
             text=f"cannot ask it: {exc}",
-            remedy="pip install '.[client]' in Tandem's checkout",
+            remedy="install Tandem with its [client] extra: pip install '.[client]'",
         )
         return
     try:

@@ -9,8 +9,9 @@ import click
 from tandem import _launch
 from tandem._attach import CLASSES, ISOLATIONS, MAX_WAIT_NS, Request
 from tandem._launch import Launch, Plan
+from tandem.cli._launching import Launching
 from tandem.cli._parsed import Parsed
-from tandem.errors import TandemError, UsageError
+from tandem.errors import UsageError
 from tandem.units import (
     Percent,
     parse_device_bytes,
@@ -42,7 +43,7 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     return name, value
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=Launching, context_settings={"allow_interspersed_args": False})
 @click.option(
     "-p",
     "--priority",
@@ -194,9 +195,7 @@ def run(**options: Any) -> None:
             _show(_launch.rehearse(launch, os.environ, uid=os.geteuid()))
             return
         _launch.run(launch, os.environ, uid=os.geteuid())
-    except (UsageError, _launch.LaunchError):
-        raise
-    except (TandemError, OSError) as exc:
+    except OSError as exc:
         raise _launch.LaunchError(str(exc), exit_code=_launch.EXIT_FAILED) from exc
 
 

@@ -107,7 +107,7 @@ def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
     try:
         os.execvpe(command[0], list(command), env)
     except FileNotFoundError:
-        click.echo(f"error: no program {command[0]!r} on the PATH", err=True)
+        click.echo(f"error: command {command[0]!r} not found", err=True)
         raise SystemExit(_EXIT_NOT_FOUND) from None
     except OSError as exc:
         click.echo(f"error: {command[0]!r} cannot be executed: {exc.strerror}", err=True)

@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO, TypeVar
 import click
 
 from tandem.cli._files import refuse_same, replacing
+from tandem.cli._launching import Launching
 from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
@@ -135,7 +136,7 @@ def trace() -> None:
     """
 
 
-@trace.command(context_settings={"allow_interspersed_args": False})
+@trace.command(cls=Launching, context_settings={"allow_interspersed_args": False})
 @view_options
 @click.option(
     "-o",

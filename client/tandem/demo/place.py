@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.demo.image import gpu_image, software_image
-from tandem.demo.process import WorkerError
+from tandem.errors import StateError
 
 SOFTWARE_NAME = "Tandem Software GPU"
 PROFILE = "tiny"  # 1 GB/s: a millisecond of GPU time is little work for the CPU
@@ -66,6 +66,7 @@ def find_place(*, clock: str, folder: Path, profile: str = PROFILE) -> Place:
     The virtual clock exists on the software GPU only, so asking for it chooses that.
 
     Raises:
+        StateError: cuda.bindings is not installed.
         WorkerError: the kernels cannot be compiled here; the text says what to install.
     """
     base_env = dict(os.environ)
@@ -97,7 +98,7 @@ def probe(env: Mapping[str, str]) -> dict[str, object] | None:
     """Name and capability of device 0 as a child process sees it; None without a driver.
 
     Raises:
-        WorkerError: cuda.bindings is not installed.
+        StateError: cuda.bindings is not installed.
     """
     child = subprocess.run(
         [sys.executable, "-m", "tandem.demo.probe"],
@@ -108,8 +109,10 @@ def probe(env: Mapping[str, str]) -> dict[str, object] | None:
         check=False,
     )
     if "No module named 'cuda" in child.stderr:
-        msg = "the demo's programs need cuda.bindings; pip install '.[cuda]' in Tandem's checkout"
-        raise WorkerError(msg)
+        raise StateError(
+            "the demo's programs need cuda.bindings, which is not installed; install Tandem with "
+            "its [cuda] extra: pip install '.[cuda]'"
+        )
     if child.returncode != 0:
         return None
     answer = json.loads(child.stdout)

@@ -63,7 +63,7 @@ def test_run_keeps_the_exit_code_and_says_when_there_is_no_program(tandem):
     assert tandem("run", "--", "sh", "-c", "exit 7").returncode == 7
     missing = tandem("run", "--", "no-such-program")
     assert missing.returncode == 127
-    assert "no program 'no-such-program' on the PATH" in missing.stderr
+    assert "command 'no-such-program' not found" in missing.stderr
 
 
 def test_env_prints_what_a_shell_can_read(tandem, tmp_path):

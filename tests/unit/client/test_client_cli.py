@@ -43,7 +43,7 @@ def test_a_misspelt_command_is_guessed(tandem):
 def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
     code, _, err = tandem("run", "--priorty", "batch", "--", "true")
 
-    assert code == 2
+    assert code == 125
     assert "--priorty" in err
     assert "Did you mean '--priority'?" in err
 
@@ -84,7 +84,7 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
 def test_bad_options_of_run(tandem, words, complaint):
     code, out, err = tandem("run", *words, *(["--", "true"] if words else []))
 
-    assert (code, out) == (2, "")
+    assert (code, out) == (125, "")  # 2 may be the command's own
     assert complaint in err
 
 
@@ -134,6 +134,26 @@ def test_a_demo_whose_trace_cannot_be_written_does_not_begin(tandem, monkeypatch
         "error: cannot write the trace '/nonexistent/x.json': "
         "there is no directory '/nonexistent'\n"
     )
+
+
+@pytest.mark.parametrize("words", [["--bogus"], ["-o", "/nonexistent/x"], []], ids=" ".join)
+def test_what_is_wrong_with_a_trace_of_a_command_is_no_code_of_the_command(tandem, words):
+    code, out, err = tandem("trace", "calls", *words, *(["--", "true"] if words else []))
+
+    assert (code, out) == (125, "")
+    assert "error: " in err
+
+
+def test_the_demo_without_its_extra_says_what_to_install(tandem, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho \"No module named 'cuda.bindings'\" >&2; exit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    code, _, err = tandem("demo")
+
+    assert code == 4
+    assert "install Tandem with its [cuda] extra: pip install '.[cuda]'" in err
 
 
 @pytest.mark.parametrize("words", [["dag"], ["trace"], []])

@@ -330,11 +330,14 @@ def test_the_command_writes_a_page_or_json(tandem, tmp_path):
         (["--last", "0s"], "--last '0s' is no time at all"),
     ],
 )
-def test_what_would_be_left_unsaid_is_refused(tandem, words, complaint):
+def test_what_would_be_left_unsaid_is_refused(tandem, tmp_path, monkeypatch, words, complaint):
+    monkeypatch.chdir(tmp_path)
+
     code, out, err = tandem("report", *words)
 
     assert (code, out) == (2, "")
     assert complaint in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_place_that_cannot_be_written_is_told(tandem, tmp_path):
