@@ -1,5 +1,6 @@
 """Client: one method for each thing a person or a scheduler may ask of the daemon."""
 
+import math
 import os
 import threading
 import time
@@ -28,7 +29,7 @@ from tandem._results import (
 )
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
-from tandem.errors import UnavailableError, from_grpc_status
+from tandem.errors import StateError, UnavailableError, UsageError, from_grpc_status
 
 DEADLINE_S = 5.0
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
@@ -54,8 +55,9 @@ class Client:
 
     Every call ends within its `deadline_s` seconds, and raises an error of `tandem.errors`:
     UnavailableError when no daemon answers, DeadlineError when it is too slow, AccessError when
-    the caller's uid may not, NotFoundError for an unknown job, UsageError for a bad value.
-    Thread-safe. It connects with the first call and survives a restart of the daemon.
+    the caller's uid may not, NotFoundError for an unknown job, UsageError for a bad value,
+    StateError once it is closed; or TypeError for a value of another type. Thread-safe. It
+    connects with the first call and survives a restart of the daemon.
 
         with tandem.Client() as client:
             for job in client.jobs():
@@ -72,7 +74,9 @@ class Client:
         self._gpus = services.GpuServiceStub(self._channel)
         self._daemon = services.DaemonServiceStub(self._channel)
         self._partitions = services.PartitionServiceStub(self._channel)
-        self._lock = threading.Lock()  # protects _login; held while connecting, never in a call
+        # Protects _login and _is_closed; held while connecting, never in a call.
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._login: Login | None = None
 
     def __enter__(self) -> Self:
@@ -88,6 +92,8 @@ class Client:
 
     def close(self) -> None:
         """Give the token back and close the connection; a second time does nothing."""
+        with self._lock:
+            self._is_closed = True
         self._forget_token()
         self._channel.close()
 
@@ -105,7 +111,8 @@ class Client:
 
     def job(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
         """One job by its name, or by its display name if only one has it."""
-        return _convert.job(self._call(self._jobs.GetJob, pb.GetJobRequest(name=name), deadline_s))
+        request = pb.GetJobRequest(name=_text(name, "name"))
+        return _convert.job(self._call(self._jobs.GetJob, request, deadline_s))
 
     def set(  # noqa: PLR0913 - one keyword for each thing to change
         self,
@@ -127,6 +134,10 @@ class Client:
 
         Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" takes a limit
         away. Owners may lower their jobs, and raise them up to what they may start.
+
+        Raises:
+            UsageError: a bad value, or nothing to change.
+            TypeError: a value that is no text, such as a number of bytes.
         """
         said = {
             "priority": priority,
@@ -138,23 +149,28 @@ class Client:
             "ephemeral": ephemeral,
             "sm": sm,
             "slo": slo,
-            "preemptible": None if preemptible is None else "yes" if preemptible else "no",
+            "preemptible": None if preemptible is None else _yes_or_no(preemptible),
         }
-        changes = {word: text for word, text in said.items() if text is not None}
-        request = _convert.update_request(name, changes)
+        changes = {word: _text(text, word) for word, text in said.items() if text is not None}
+        if not changes:
+            raise UsageError(f"nothing to change; give {', '.join(said)}")
+        request = _convert.update_request(_text(name, "name"), changes)
         return _convert.job(self._call(self._jobs.UpdateJob, request, deadline_s))
 
     def pause(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
         """Hold a job, for as long as it takes, until `resume`."""
-        return _convert.job(self._call(self._jobs.PauseJob, pb.JobName(name=name), deadline_s))
+        request = pb.JobName(name=_text(name, "name"))
+        return _convert.job(self._call(self._jobs.PauseJob, request, deadline_s))
 
     def resume(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
         """Let a paused job go on."""
-        return _convert.job(self._call(self._jobs.ResumeJob, pb.JobName(name=name), deadline_s))
+        request = pb.JobName(name=_text(name, "name"))
+        return _convert.job(self._call(self._jobs.ResumeJob, request, deadline_s))
 
     def explain(self, name: str, *, deadline_s: float = DEADLINE_S) -> Explanation:
         """Why a job runs or waits."""
-        answer = self._call(self._jobs.ExplainJob, pb.JobName(name=name), deadline_s)
+        request = pb.JobName(name=_text(name, "name"))
+        answer = self._call(self._jobs.ExplainJob, request, deadline_s)
         return _convert.explanation(answer)
 
     def windows(
@@ -174,7 +190,8 @@ class Client:
         Raises:
             UsageError: a signature is no parameter list, or does not fit its kernel.
         """
-        request = pb.RecordWindowRequest(name=name, signatures=signatures)
+        _check_seconds(patience_s, "patience_s")
+        request = pb.RecordWindowRequest(name=_text(name, "name"), signatures=signatures)
         request.patience.FromNanoseconds(round(patience_s * 1e9))
         deadline_s = patience_s + DEADLINE_S
         metadata = self._metadata(deadline_s)
@@ -237,6 +254,8 @@ class Client:
         The iterator blocks between events, and raises DeadlineError when a deadline is given and
         passes.
         """
+        if deadline_s is not None:
+            _check_seconds(deadline_s, "deadline_s")
         metadata = self._metadata(DEADLINE_S if deadline_s is None else deadline_s)
         stream = self._jobs.WatchJobs(pb.WatchJobsRequest(), timeout=deadline_s, metadata=metadata)
         stream.initial_metadata()  # the daemon sends it once nothing can be missed any more
@@ -253,6 +272,7 @@ class Client:
     def _call(
         self, method: _Method[_Request, _Answer], request: _Request, deadline_s: float
     ) -> _Answer:
+        _check_seconds(deadline_s, "deadline_s")
         end_s = time.monotonic() + deadline_s
         with _mapped(self._place):
             try:
@@ -272,6 +292,8 @@ class Client:
 
     def _metadata(self, deadline_s: float) -> _Metadata:
         with self._lock:
+            if self._is_closed:
+                raise StateError("this client is closed; make another")
             if self._login is not None and not self._login.alive():
                 self._login.close()
                 self._login = None
@@ -287,6 +309,24 @@ class Client:
             if self._login is not None:
                 self._login.close()
                 self._login = None
+
+
+def _text(value: object, what: str) -> str:
+    # What protobuf and our parsers say of another type names neither the value nor what it is for.
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is text, as in `tandem set` and `tandem ps`, not {value!r}")
+    return value
+
+
+def _yes_or_no(value: object) -> str:
+    if not isinstance(value, bool):  # "no" would be true
+        raise TypeError(f"preemptible is True or False, not {value!r}")
+    return "yes" if value else "no"
+
+
+def _check_seconds(value: float, what: str) -> None:
+    if not 0 < value < math.inf:
+        raise UsageError(f"{what} is {value}, not a number of seconds above 0")
 
 
 def _left(end_s: float) -> float:

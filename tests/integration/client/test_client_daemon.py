@@ -115,7 +115,7 @@ def test_bad_values_are_refused_before_the_daemon_sees_them(client, job):
 
 
 def test_a_change_of_nothing_is_refused(client, job):
-    with pytest.raises(UsageError, match="mask is empty"):
+    with pytest.raises(UsageError, match="nothing to change; give priority, memory"):
         client.set(job)
 
 

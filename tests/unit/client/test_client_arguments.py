@@ -1,0 +1,60 @@
+"""What the client refuses before it asks a daemon: there is none."""
+
+import math
+
+import pytest
+
+from tandem._client import Client
+from tandem.errors import StateError, UsageError
+
+
+@pytest.fixture
+def client(tmp_path):
+    with Client(directory=str(tmp_path)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"memory": 20 * 2**30}, "memory is text, as in .*, not 21474836480"),
+        ({"sm": 30}, "sm is text"),
+        ({"slo": 5}, "slo is text"),
+        ({"preemptible": "no"}, "preemptible is True or False, not 'no'"),
+    ],
+)
+def test_changes_of_another_type_are_called_by_name(client, change, complaint):
+    with pytest.raises(TypeError, match=complaint):
+        client.set("train", **change)
+
+
+@pytest.mark.parametrize("call", ["job", "pause", "resume", "explain", "windows", "set"])
+def test_a_name_is_text(client, call):
+    changes = {"priority": "batch"} if call == "set" else {}
+    with pytest.raises(TypeError, match="name is text"):
+        getattr(client, call)(3, **changes)
+
+
+def test_nothing_to_change_is_said_in_the_words_of_set(client):
+    with pytest.raises(UsageError, match="nothing to change; give priority, memory"):
+        client.set("train")
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1, 0])
+def test_a_deadline_is_a_time_to_come(client, seconds):
+    with pytest.raises(UsageError, match=r"deadline_s is .*, not a number of seconds above 0"):
+        client.jobs(deadline_s=seconds)
+    with pytest.raises(UsageError, match="deadline_s"):
+        next(client.watch(deadline_s=seconds))
+    with pytest.raises(UsageError, match="patience_s"):
+        client.windows("train", patience_s=seconds)
+
+
+@pytest.mark.parametrize(
+    "call", [Client.status, Client.watch, lambda client: client.windows("train")]
+)
+def test_a_closed_client_says_so(client, call):
+    client.close()
+
+    with pytest.raises(StateError, match="this client is closed; make another"):
+        call(client)
