@@ -7,7 +7,7 @@ users thread    asks the user database who a newcomer is (real clock)
 login thread    hands out tokens
 proofs thread   asks whether sets of SMs are disjoint (real clock)
 mps thread      watches the control daemon of MPS
-gRPC threads    ask the core thread
+rpc thread      takes calls; threads of its pools, as many for each uid, ask the core thread
 native threads  look at shared pages, stamp the heartbeat
 main thread     waits for signals
 """

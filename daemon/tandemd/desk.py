@@ -42,6 +42,7 @@ from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
 from tandemd.limits import Limits
 from tandemd.loop import Change, Loop
+from tandemd.places import Places
 from tandemd.sessions import Sessions
 from tandemd.views import (
     CurveView,
@@ -64,7 +65,8 @@ from tandemd.windows import record
 
 Answer = TypeVar("Answer")
 
-MAX_WATCHERS = 8
+MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
+MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
 _INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
@@ -89,7 +91,8 @@ class Desk:
         self._loop = loop
         self._sessions = sessions
         self._inventory = inventory
-        self._watchers = 0
+        self._watchers = Places(MAX_WATCHERS, MAX_WATCHERS_PER_UID, "watch")
+        self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
         self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
@@ -159,6 +162,7 @@ class Desk:
             NotFoundError: no such job.
             AccessError: it is somebody else's.
             StateError: it has ended, or has no process on a GPU.
+            CapacityError: too many are recorded already, in all or for this uid.
         """
 
         def answer() -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -172,20 +176,21 @@ class Desk:
                 raise StateError(f"{job.display_name} has no process that uses the gpu")
             return found
 
-        processes = self._ask(uid, answer)
-        poller, ids = self._loop.poller, tuple(processes)
-        found = record(
-            poller, ids, patience_s=patience_s, is_wanted=is_wanted, signatures=signatures
-        )
-        for recorded in found:
-            pid, gpus = processes[recorded.process_id]
-            yield WindowView(
-                pid=pid,
-                gpus=gpus,
-                window=recorded.window,
-                kernels=recorded.kernels,
-                launches=recorded.launches,
+        with self._windows.take(uid):
+            processes = self._ask(uid, answer)
+            poller, ids = self._loop.poller, tuple(processes)
+            found = record(
+                poller, ids, patience_s=patience_s, is_wanted=is_wanted, signatures=signatures
             )
+            for recorded in found:
+                pid, gpus = processes[recorded.process_id]
+                yield WindowView(
+                    pid=pid,
+                    gpus=gpus,
+                    window=recorded.window,
+                    kernels=recorded.kernels,
+                    launches=recorded.launches,
+                )
 
     def set_paused(self, uid: int, name: str, *, paused: bool) -> JobView:
         """Pause or resume a job.
@@ -441,7 +446,7 @@ class Desk:
         """Changes of the jobs the caller may see, from now on; None = the caller was too slow.
 
         Raises:
-            CapacityError: too many watch already.
+            CapacityError: too many watch already, in all or of this uid.
         """
         events: queue.Queue[Event | None] = queue.Queue(maxsize=WATCH_BACKLOG + 1)
 
@@ -457,21 +462,12 @@ class Desk:
             at_ns = self._loop.calendar.wall_ns(change.at_ns)
             events.put_nowait(Event(wall_ns=at_ns, kind=change.kind, job=self._view(uid, job)))
 
-        self._ask(uid, lambda: self._begin_watch(tell))
-        try:
-            yield events
-        finally:
-            self._loop.post(lambda: self._end_watch(tell))
-
-    def _begin_watch(self, tell: Callable[[Change], None]) -> None:
-        if self._watchers >= MAX_WATCHERS:
-            raise CapacityError(f"{MAX_WATCHERS} clients watch already; try again later")
-        self._watchers += 1
-        self._loop.watchers.add(tell)
-
-    def _end_watch(self, tell: Callable[[Change], None]) -> None:
-        self._watchers -= 1
-        self._loop.watchers.discard(tell)
+        with self._watchers.take(uid):
+            self._ask(uid, lambda: self._loop.watchers.add(tell))
+            try:
+                yield events
+            finally:
+                self._loop.post(lambda: self._loop.watchers.discard(tell))
 
     def _ask(self, uid: int, question: Callable[[], Answer]) -> Answer:
         """The loop, once it is known who asks: the loop itself cannot wait for that."""

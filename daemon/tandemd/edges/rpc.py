@@ -1,18 +1,19 @@
 """gRPC servicers: message -> question to the desk, view -> message, error -> status.
 
-Decides nothing. Every call but health carries the token of the login socket; the interceptor
-turns it away without one.
+Decides nothing. Every call but health carries the token of the login socket; `rpc_calls` turns it
+away without one, and calls the servicers in threads.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 import structlog
@@ -34,40 +35,16 @@ from tandemd.edges.messages import (
     window_message,
 )
 from tandemd.edges.partition_messages import partition_message
-from tandemd.edges.peers import Peer
 from tandemd.edges.plan_messages import plans_message
+from tandemd.edges.rpc_calls import LOOK_S, NO_TOKEN, Aborted, Door, PeerFor, peer_of
 
-WORKERS = 16
 STOP_GRACE_S = 0.5
-WATCH_LOOK_S = 0.5  # how soon an ended stream is noticed
+MAX_STREAMS = 64  # calls of a connection that have begun, of whatever kind
 MAX_PAGE = 1000
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
 MAX_SIGNATURES = 1024  # of kernels, a call
-HEALTH = "/grpc.health.v1.Health/"
-NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
 
 log = structlog.get_logger(__name__)
-PeerFor = Callable[[str], Peer | None]
-
-
-class Authenticate(grpc.ServerInterceptor):
-    """Turns away calls without a living token."""
-
-    def __init__(self, peer_for: PeerFor) -> None:
-        self._peer_for = peer_for
-
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Let the call pass, or answer it with UNAUTHENTICATED."""
-        details = handler_call_details
-        if details.method.startswith(HEALTH):
-            return continuation(details)
-        if _peer(details.invocation_metadata, self._peer_for) is None:
-            return grpc.unary_unary_rpc_method_handler(_refuse)
-        return continuation(details)
 
 
 class _Servicer:
@@ -78,10 +55,9 @@ class _Servicer:
         self._peer_for = peer_for
 
     def _uid(self, context: grpc.ServicerContext) -> int:
-        peer = _peer(context.invocation_metadata(), self._peer_for)
+        peer = peer_of(context.invocation_metadata(), self._peer_for)
         if peer is None:  # the login connection closed while the call was on its way
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
-            raise AssertionError("abort raises")
+            raise Aborted(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
         return peer.uid
 
 
@@ -152,7 +128,7 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
             context.send_initial_metadata(())  # the watch has begun: the caller may act now
             while context.is_active():
                 try:
-                    event = events.get(timeout=WATCH_LOOK_S)
+                    event = events.get(timeout=LOOK_S)
                 except queue.Empty:
                     continue
                 if event is None:
@@ -280,30 +256,48 @@ class RpcServer:
     def __init__(self, path: Path, *, desk: Desk, peer_for: PeerFor) -> None:
         """Bind the socket, mode 0666, replacing a stale one."""
         path.unlink(missing_ok=True)
-        self._server = grpc.server(
-            ThreadPoolExecutor(WORKERS, thread_name_prefix="rpc"),
-            interceptors=[Authenticate(peer_for)],
-            options=[("grpc.so_reuseport", 0)],
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="rpc", daemon=True)
+        self._thread.start()
+        try:
+            self._do(self._bind(path, desk, peer_for))
+            path.chmod(0o666)  # gRPC follows the umask, which shuts everybody else out
+        except BaseException:
+            self._end()
+            raise
+
+    async def _bind(self, path: Path, desk: Desk, peer_for: PeerFor) -> None:
+        self._server = grpc.aio.server(
+            interceptors=[Door(peer_for)],
+            options=[("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", MAX_STREAMS)],
         )
         pb_grpc.add_JobServiceServicer_to_server(Jobs(desk, peer_for), self._server)
         pb_grpc.add_GpuServiceServicer_to_server(Gpus(desk, peer_for), self._server)
         pb_grpc.add_DaemonServiceServicer_to_server(Daemon(desk, peer_for), self._server)
         pb_grpc.add_PartitionServiceServicer_to_server(Partitions(desk, peer_for), self._server)
         pb_grpc.add_PolicyServiceServicer_to_server(Policies(desk, peer_for), self._server)
-        self._health = health.HealthServicer()
+        self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._server.add_insecure_port(f"unix:{path}")
-        path.chmod(0o666)  # gRPC follows the umask, which shuts everybody else out
 
     def start(self) -> None:
         """Serve."""
-        self._server.start()
-        self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        self._do(self._server.start())
+        self._do(self._health.set("", health_pb2.HealthCheckResponse.SERVING))
 
     def stop(self) -> None:
         """End calls and close the socket."""
-        self._health.enter_graceful_shutdown()
-        self._server.stop(STOP_GRACE_S).wait()
+        self._do(self._health.enter_graceful_shutdown())
+        self._do(self._server.stop(STOP_GRACE_S))
+        self._end()
+
+    def _do(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 @contextmanager
@@ -314,25 +308,12 @@ def _errors_to(context: grpc.ServicerContext) -> Iterator[None]:
         context.abort(grpc.StatusCode[errors.grpc_status(error)], str(error))
     except TimeoutError:
         context.abort(grpc.StatusCode.UNAVAILABLE, "the scheduler does not answer")
-    except grpc.RpcError:
+    except Aborted:
         raise
     except Exception as error:
-        if type(error) is Exception:  # what `abort` raises; gRPC knows it
-            raise
         log.exception("rpc failed")
         text = f"this is a bug in tandem, please report it: {error!r}"
         context.abort(grpc.StatusCode.INTERNAL, text)
-
-
-def _refuse(_request: object, context: grpc.ServicerContext) -> NoReturn:
-    context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
-
-
-def _peer(metadata: Iterable[tuple[str, str | bytes]] | None, peer_for: PeerFor) -> Peer | None:
-    for key, value in metadata or ():
-        if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
-            return peer_for(value.removeprefix("Bearer "))
-    return None
 
 
 def _patience_s(request: pb.RecordWindowRequest) -> float:

@@ -275,6 +275,27 @@ def test_an_admin_changes_the_policy(daemon):
     assert (code, "lottery" in details) == (grpc.StatusCode.NOT_FOUND, True)
 
 
+def test_a_uid_has_so_many_watches_and_gets_a_place_back(daemon):
+    with daemon.start().rpc() as rpc:
+
+        def watch():
+            watch = rpc.job_service.WatchJobs(pb.WatchJobsRequest(), metadata=rpc.metadata)
+            watch.initial_metadata()
+            return watch
+
+        watches = [watch() for _ in range(8)]
+        code, details = status_of(next, watch())
+        watches[0].cancel()
+
+        until(lambda: watch().is_active(), what="there is a place again")
+
+    assert (code, f"8 clients of uid {os.geteuid()} watch already" in details) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        True,
+    )
+    assert daemon.stop() == 0
+
+
 @as_root
 def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemon):
     daemon.start().shim(name="mine")

@@ -1,0 +1,207 @@
+"""How calls of the RPC socket are taken: whose they are, how many at once, and in which threads.
+
+Everybody on the machine may connect, say half of a call, and wait. Such a call costs a few objects
+in the event loop, and no thread before its request is all there; a uid never has more than a few
+of the threads, so whatever it does, there are others for everybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+
+from tandemd.desk import MAX_WATCHERS, MAX_WINDOWS
+from tandemd.edges.peers import Peer
+
+if TYPE_CHECKING:  # as it runs, grpc's are not generic
+    Context = grpc.aio.ServicerContext[Any, Any]
+    Handler = grpc.RpcMethodHandler[Any, Any]
+    Metadata = Iterable[tuple[str, str | bytes]]
+
+WORKERS = 16  # threads for calls with one answer
+WORKERS_PER_UID = 4
+SPARE_STREAMS = 8  # threads for those that the desk refuses, which is soon done
+MAX_CALLS_PER_UID = 256  # under way or waiting, in all its connections
+REQUEST_S = 10.0  # for the whole request to come
+LOOK_S = 0.5  # how soon an ended stream is noticed
+HEALTH = "/grpc.health.v1.Health/"
+NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
+
+PeerFor = Callable[[str], Peer | None]
+
+
+class Aborted(Exception):  # noqa: N818 - no error of ours: how a call ends
+    """Ends a call with a status."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+class Call:
+    """What a servicer knows of its call, in a thread: so much of grpc.ServicerContext."""
+
+    def __init__(self, context: Context) -> None:
+        """In the event loop."""
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._gone = threading.Event()
+
+    def invocation_metadata(self) -> Metadata | None:
+        """What came with the call."""
+        return self._context.invocation_metadata()
+
+    def is_active(self) -> bool:
+        """Whether anybody still listens."""
+        return not self._gone.is_set()
+
+    def abort(self, code: grpc.StatusCode, text: str) -> NoReturn:
+        """End the call.
+
+        Raises:
+            Aborted: always.
+        """
+        raise Aborted(code, text)
+
+    def send_initial_metadata(self, metadata: tuple[()]) -> None:
+        """Tell the caller that the call is under way."""
+        self._wait(self._context.send_initial_metadata, metadata)
+
+    def send(self, messages: Generator[object, None, None]) -> None:
+        """Send all of them, as fast as the caller takes them."""
+        with closing(messages):
+            for message in messages:
+                self._wait(self._context.write, message)
+
+    def leave(self) -> None:
+        """Nobody listens any more."""
+        self._gone.set()
+
+    def _wait(self, do: Callable[[Any], Any], what: object) -> None:
+        future: Future[None] | None = None
+        while self.is_active():
+            if future is None:
+                future = asyncio.run_coroutine_threadsafe(do(what), self._loop)
+            with suppress(TimeoutError):  # it takes its time; the daemon's end waits for no thread
+                return future.result(LOOK_S)
+        raise Aborted(grpc.StatusCode.CANCELLED, "the caller has left")
+
+
+class Door(grpc.aio.ServerInterceptor):
+    """Turns away calls without a living token, and lets a uid have so many of the others at once.
+
+    Used in the thread of the event loop alone.
+    """
+
+    def __init__(self, peer_for: PeerFor) -> None:
+        self._peer_for = peer_for
+        self._calls: Counter[int] = Counter()
+        self._turns: dict[int, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(WORKERS_PER_UID)
+        )
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rpc")
+        streams = MAX_WATCHERS + MAX_WINDOWS + SPARE_STREAMS
+        self._streams = ThreadPoolExecutor(streams, thread_name_prefix="rpc stream")
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Let the call pass, or answer it before its request comes."""
+        details = handler_call_details
+        if details.method.startswith(HEALTH):
+            return await continuation(details)
+        peer = peer_of(details.invocation_metadata, self._peer_for)
+        if peer is None:
+            return grpc.stream_unary_rpc_method_handler(_refuse)
+        handler = await continuation(details)
+        return None if handler is None else self._taking(handler, peer.uid)
+
+    def _taking(self, servicer: Any, uid: int) -> Handler:  # noqa: ANN401 - fields that may be None
+        """The same of a stream of requests: so that nothing waits for one that never comes."""
+
+        async def answer(requests: AsyncIterator[object], context: Context) -> object:
+            async with self._place(uid, context) as call:
+                request = await _request_of(requests)
+                return await self._work(uid, lambda: servicer.unary_unary(request, call))
+
+        async def stream(requests: AsyncIterator[object], context: Context) -> None:
+            async with self._place(uid, context) as call:
+                messages = servicer.unary_stream(await _request_of(requests), call)
+                work = self._streams.submit(call.send, messages)  # the desk counts these
+                await asyncio.wrap_future(work)
+
+        is_stream = servicer.response_streaming
+        made: Any = grpc.stream_stream_rpc_method_handler
+        made = made if is_stream else grpc.stream_unary_rpc_method_handler
+        formats = (servicer.request_deserializer, servicer.response_serializer)
+        handler: Handler = made(stream if is_stream else answer, *formats)
+        return handler
+
+    @asynccontextmanager
+    async def _place(self, uid: int, context: Context) -> AsyncIterator[Call]:
+        if self._calls[uid] >= MAX_CALLS_PER_UID:
+            text = f"uid {uid} has {MAX_CALLS_PER_UID} calls under way already; try again later"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        call = Call(context)
+        self._calls[uid] += 1
+        try:
+            yield call
+        except Aborted as end:
+            await context.abort(end.code, end.text)
+        finally:
+            call.leave()
+            self._leave(uid)
+
+    async def _work(self, uid: int, question: Callable[[], object]) -> object:
+        turns, loop = self._turns[uid], asyncio.get_running_loop()
+        await turns.acquire()
+        self._calls[uid] += 1  # the thread stays, too, when its call is left
+
+        def end() -> None:
+            turns.release()
+            self._leave(uid)
+
+        def tell(_work: Future[object]) -> None:
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(end)
+
+        work = self._workers.submit(question)
+        work.add_done_callback(tell)
+        return await asyncio.wrap_future(work)
+
+    def _leave(self, uid: int) -> None:
+        self._calls[uid] -= 1
+        if not self._calls[uid]:
+            del self._calls[uid]
+            self._turns.pop(uid, None)
+
+
+async def _request_of(requests: AsyncIterator[object]) -> object:
+    try:
+        return await asyncio.wait_for(anext(requests), REQUEST_S)
+    except StopAsyncIteration:
+        raise Aborted(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request") from None
+    except TimeoutError:
+        text = f"no request came within {REQUEST_S:g} s"
+        raise Aborted(grpc.StatusCode.DEADLINE_EXCEEDED, text) from None
+
+
+async def _refuse(_requests: AsyncIterator[object], context: Context) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
+
+
+def peer_of(metadata: Metadata | None, peer_for: PeerFor) -> Peer | None:
+    """Who holds the token that came with a call; None: there is none, or it is void."""
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
+            return peer_for(value.removeprefix("Bearer "))
+    return None

@@ -1,0 +1,42 @@
+"""How many may do something at once: in all, and of each uid, so that nobody takes every place."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tandem.errors import CapacityError
+
+
+class Places:
+    """For any thread."""
+
+    def __init__(self, most: int, most_per_uid: int, what: str) -> None:
+        """`what` they do, as a verb."""
+        self._most, self._most_per_uid, self._what = most, most_per_uid, what
+        self._lock = threading.Lock()
+        self._taken: Counter[int] = Counter()
+
+    @contextmanager
+    def take(self, uid: int) -> Iterator[None]:
+        """Have a place for as long as it takes.
+
+        Raises:
+            CapacityError: there is none, or none for this uid.
+        """
+        with self._lock:
+            if self._taken[uid] >= self._most_per_uid:
+                who = f"{self._most_per_uid} clients of uid {uid}"
+                raise CapacityError(f"{who} {self._what} already; try again later")
+            if self._taken.total() >= self._most:
+                raise CapacityError(f"{self._most} clients {self._what} already; try again later")
+            self._taken[uid] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[uid] -= 1
+                if not self._taken[uid]:
+                    del self._taken[uid]

@@ -1,0 +1,193 @@
+"""Who calls how often and how slowly keeps nobody else waiting."""
+
+import threading
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tandem._wire import tandem_pb2 as pb
+from tandem._wire import tandem_pb2_grpc as pb_grpc
+from tandem.errors import CapacityError
+from tandemd.edges import rpc_calls
+from tandemd.edges.rpc import RpcServer
+from tandemd.places import Places
+
+SOON_S = 20
+GET = "/tandem.v1.PolicyService/GetPolicy"
+EXHAUSTED, UNAUTHENTICATED = (
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+)
+
+
+class Desk:
+    """Keeps uid 7 waiting while it is told to."""
+
+    def __init__(self):
+        self.lets = threading.Event()
+        self.lets.set()
+        self.entered = threading.Semaphore(0)
+        self.inside = 0
+
+    def policy(self):
+        return "fair"
+
+    def policies(self):
+        return {"fair": "", "fifo": ""}
+
+    def set_policy(self, uid, name):
+        if uid == 7:
+            self.inside += 1
+            self.entered.release()
+            assert self.lets.wait(SOON_S)
+        return name
+
+
+class Client:
+    """One connection; the token is the uid's number."""
+
+    def __init__(self, path, uid):
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        self.channel = grpc.insecure_channel(f"unix:{path}", options=own)
+        self.metadata = () if uid is None else (("authorization", f"Bearer {uid}"),)
+        self._stub = pb_grpc.PolicyServiceStub(self.channel)
+        self._forever = threading.Event()
+
+    def get(self):
+        return self._stub.GetPolicy(
+            pb.GetPolicyRequest(), metadata=self.metadata, timeout=SOON_S
+        ).name
+
+    def set(self):
+        return self._stub.SetPolicy.future(
+            pb.SetPolicyRequest(name="fifo"), metadata=self.metadata, timeout=SOON_S
+        )
+
+    def begin(self):
+        """Half a call: all but its request."""
+
+        def never():
+            self._forever.wait()
+            return
+            yield
+
+        return self.channel.stream_unary(GET).future(never(), metadata=self.metadata)
+
+    def close(self):
+        self._forever.set()
+        self.channel.close()
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+@pytest.fixture
+def connect(tmp_path, desk):
+    path = tmp_path / "rpc.sock"
+
+    def peer_for(token):
+        return SimpleNamespace(uid=int(token))
+
+    with ExitStack() as open_ones:
+        server = RpcServer(path, desk=desk, peer_for=peer_for)
+        server.start()
+        open_ones.callback(server.stop)
+
+        def connect(uid):
+            client = Client(path, uid)
+            open_ones.callback(client.close)
+            return client
+
+        yield connect
+        desk.lets.set()
+
+
+def test_calls_that_are_half_said_keep_nobody_waiting(connect):
+    for client in [connect(7), connect(7), connect(None)]:
+        calls = [client.begin() for _ in range(2 * rpc_calls.WORKERS)]
+    refused = {call.exception(SOON_S).code() for call in calls}
+    other = connect(8)
+    health = health_pb2_grpc.HealthStub(other.channel)
+
+    answer = health.Check(health_pb2.HealthCheckRequest(), timeout=SOON_S)
+
+    assert (other.get(), connect(7).get()) == ("fair", "fair")
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    assert refused == {UNAUTHENTICATED}  # although their requests never came
+
+
+def test_a_request_that_does_not_come_is_waited_for_so_long(connect, monkeypatch):
+    monkeypatch.setattr(rpc_calls, "REQUEST_S", 0.01)
+
+    error = connect(7).begin().exception(SOON_S)
+
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert error.details() == "no request came within 0.01 s"
+
+
+def test_a_call_that_ends_without_a_request_is_refused(connect):
+    client = connect(7)
+
+    call = client.channel.stream_unary(GET).future(iter(()), metadata=client.metadata)
+
+    assert call.exception(SOON_S).code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_uid_has_so_many_calls_under_way_and_others_have_theirs(connect, desk, monkeypatch):
+    monkeypatch.setattr(rpc_calls, "MAX_CALLS_PER_UID", 8)
+    desk.lets.clear()
+    client = connect(7)
+    calls = [client.set() for _ in range(rpc_calls.WORKERS_PER_UID)]  # each with its thread
+    for _ in calls:
+        assert desk.entered.acquire(timeout=SOON_S)
+
+    with pytest.raises(grpc.RpcError) as refused:
+        client.get()
+    assert connect(8).get() == "fair"
+    desk.lets.set()
+    answers = {call.result(SOON_S).name for call in calls}
+
+    assert refused.value.code() is EXHAUSTED
+    assert "uid 7 has 8 calls under way" in refused.value.details()
+    assert (answers, client.get()) == ({"fifo"}, "fair")
+
+
+def test_a_uid_has_so_many_threads_whether_it_waits_for_its_calls_or_not(connect, desk):
+    desk.lets.clear()
+    client, other = connect(7), connect(8)
+    left = [client.set() for _ in range(rpc_calls.WORKERS_PER_UID)]
+    for _ in left:
+        assert desk.entered.acquire(timeout=SOON_S)
+    for call in left:
+        call.cancel()
+
+    calls = [client.set() for _ in range(2 * rpc_calls.WORKERS)]
+    assert (other.get(), desk.inside) == ("fair", len(left))
+    desk.lets.set()
+
+    assert {call.result(SOON_S).name for call in calls} == {"fifo"}
+
+
+@contextmanager
+def refused(text):
+    with pytest.raises(CapacityError, match=text):
+        yield
+
+
+def test_places_are_limited_in_all_and_for_each_uid_and_come_back():
+    places = Places(3, 2, "watch")
+    with ExitStack() as taken:
+        for uid in (7, 7, 8):
+            taken.enter_context(places.take(uid))
+        with refused("2 clients of uid 7 watch already"), places.take(7):
+            pass
+        with refused("^3 clients watch already"), places.take(8):
+            pass
+
+    with places.take(7), places.take(7), places.take(9):
+        pass
