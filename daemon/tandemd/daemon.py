@@ -315,11 +315,15 @@ class Daemon:
         )
         homes = Homes(
             host=self._host,
-            send=lambda *packet: self._sessions.send(*packet),
+            send=lambda *packet: self._sessions.outboxes.send(*packet),
             tell=lambda event: self._loop.note(event(clock.now_ns())),
             node_of=lambda process_id: self._nodes.get(scheduler.processes[process_id].gpu),
         )
-        channels = Channels(send=lambda *packet: self._sessions.send(*packet), homes=homes)
+        channels = Channels(
+            send=lambda *packet: self._sessions.outboxes.send(*packet),
+            offer=lambda *packet: self._sessions.outboxes.offer(*packet),
+            homes=homes,
+        )
         self._loop = Loop(
             scheduler=scheduler,
             clock=clock,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from tandem import _native
-from tandemd.edges.attach import Gone, Message
+from tandemd.edges.attach import Gone, Message, Received
 from tandemd.edges.worker import Worker
 from tandemd.identities import Identities
 
@@ -61,6 +61,6 @@ class Introductions:
 
 
 def _greets(message: Message) -> bool:
-    return not isinstance(message, Gone) and isinstance(
+    return isinstance(message, Received) and isinstance(
         message.packet, _native.Hello | _native.Register
     )

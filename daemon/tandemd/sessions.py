@@ -12,6 +12,7 @@ import secrets
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, assert_never
 
 import structlog
@@ -43,9 +44,11 @@ from tandemd.edges.attach import (
     Connection,
     Gone,
     Message,
+    Readable,
 )
 from tandemd.edges.channel import Channels
 from tandemd.edges.gpus import INSTANCE_MARK, GpuIndex
+from tandemd.edges.outbox import Outboxes
 from tandemd.edges.peers import Peer, has_other_clock
 from tandemd.limits import Limits
 from tandemd.remembered import Remembered
@@ -95,6 +98,7 @@ class Sessions:
         # Why what runs there would not serve it; empty: it does, or nothing has to.
         self.unserved: Callable[[int, frozenset[int]], str] = lambda *_: ""
         self.remembered = Remembered(None, at_once=True)  # from before the daemon started: nothing
+        self.outboxes = Outboxes()
         self.info: dict[int, ProcessInfo] = {}  # process
         self.commands: dict[int, str] = {}  # job
         self._ended: deque[int] = deque()  # jobs, oldest first, whose commands are still known
@@ -109,12 +113,14 @@ class Sessions:
         self._processes: dict[int, int] = {}  # connection -> process
         self._launched: dict[int, int] = {}  # connection -> job
         self._launched_by: defaultdict[int, set[int]] = defaultdict(set)  # uid -> these jobs
-        self._connections: dict[int, Connection] = {}  # process -> connection
 
     def take(self, message: Message, now_ns: int) -> None:
         """Handle one message of the attach socket."""
         if isinstance(message, Gone):
             self._gone(message.connection, now_ns)
+            return
+        if isinstance(message, Readable):
+            self._readable(message.connection)
             return
         connection, packet = message.connection, message.packet
         match packet:
@@ -131,11 +137,10 @@ class Sessions:
             case _:
                 assert_never(packet)
 
-    def send(self, process_id: int, packet: bytes, fds: tuple[int, ...]) -> None:
-        """Put a packet on a process's connection."""
-        connection = self._connections.get(process_id)
-        if connection is not None:
-            self.attach.send(connection, packet, fds)
+    def _readable(self, connection: Connection) -> None:
+        process_id = self._processes.get(connection.number)
+        if process_id is not None and self.outboxes.go_on(process_id):
+            self._channels.readable(process_id)
 
     def _register(self, connection: Connection, packet: _native.Register, now_ns: int) -> None:
         uid = connection.peer.uid
@@ -217,7 +222,11 @@ class Sessions:
             return
         self._next_process_id += 1
         self._processes[connection.number] = process_id
-        self._connections[process_id] = connection
+        self.outboxes.open(
+            process_id,
+            send=partial(self.attach.send, connection),
+            hang_up=partial(self.attach.hang_up, connection),
+        )
         self.info[process_id] = ProcessInfo(
             pid=connection.peer.pid, attached_ns=now_ns, is_there=connection.is_there
         )
@@ -256,7 +265,7 @@ class Sessions:
     def _welcome(
         self, connection: Connection, process_id: int, job_id: int, pages: _native.Process
     ) -> None:
-        if process_id not in self._connections:
+        if process_id not in self.info:
             return  # gone already
         packet = _native.encode_welcome(
             process_id=process_id,
@@ -266,7 +275,7 @@ class Sessions:
         )
         job = f"j-{job_id:x}"
         log.info("attached", job=job, pid=connection.peer.pid, uid=connection.peer.uid)
-        self.attach.send(connection, packet, pages.fds)
+        self.outboxes.send(process_id, packet, pages.fds)
         self._channels.welcomed(process_id)
 
     def _process_of(self, connection: Connection, message: str) -> int | None:
@@ -306,7 +315,7 @@ class Sessions:
         self.note(UsageSampled(now_ns=now_ns, samples=(last,)))
         self.note(ProcessExited(now_ns=now_ns, process_id=process_id))
         self._channels.close(process_id)
-        self._connections.pop(process_id, None)
+        self.outboxes.close(process_id)
         self.info.pop(process_id, None)
         log.info("detached", pid=connection.peer.pid)
 

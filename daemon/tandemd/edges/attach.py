@@ -14,9 +14,10 @@ import os
 import selectors
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -82,7 +83,14 @@ class Gone:
     connection: Connection
 
 
-Message = Received | Gone
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readable:
+    """It has read, after there was no room for a packet to it."""
+
+    connection: Connection
+
+
+Message = Received | Readable | Gone
 
 
 @dataclass(slots=True)
@@ -112,6 +120,7 @@ class AttachServer:
         self._without_pidfd: dict[int, Connection] = {}
         self._silent: dict[int, float] = {}  # connection -> when it has to have said HELLO
         self._now_s = now_s
+        self._full: deque[Connection] = deque()  # for which somebody waits, from any thread
         self._next_number = 1
         self._warned_of_unseen = False
         self._selector = selectors.DefaultSelector()
@@ -124,7 +133,7 @@ class AttachServer:
         )
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
-        self._watch(self._wake_fd, None, lambda: None)
+        self._watch(self._wake_fd, None, self._wake_up)
 
     def run(self) -> None:
         """Poll until `stop`."""
@@ -133,11 +142,18 @@ class AttachServer:
 
     def poll(self, *, timeout_s: float | None) -> None:
         """Take in what arrived; wait for something at most so long."""
-        for key, _ in self._selector.select(self._door.wait_s(timeout_s)):
+        for key, events in self._selector.select(self._door.wait_s(timeout_s)):
             watch: _Watch = key.data
             connection = watch.connection
-            if connection is None or connection.number in self._connections:
+            if connection is None:
                 watch.action()
+                continue
+            if events & selectors.EVENT_WRITE and connection.number in self._connections:
+                self._selector.modify(connection.socket, selectors.EVENT_READ, watch)
+                self._deliver(Readable(connection=connection))
+            if events & selectors.EVENT_READ and connection.number in self._connections:
+                watch.action()
+        self._look_at_the_full()
         self._look_for_the_dead()
         self._look_for_the_silent()
 
@@ -154,16 +170,21 @@ class AttachServer:
         self._door.close()
         os.close(self._wake_fd)
 
-    def send(self, connection: Connection, packet: bytes, fds: tuple[int, ...] = ()) -> None:
-        """Send one packet; a peer that does not read is hung up on. Any thread."""
+    def send(self, connection: Connection, packet: bytes, fds: tuple[int, ...] = ()) -> bool:
+        """Send one packet. False: there is no room until the peer reads, and `Readable` follows.
+
+        Any thread. To a peer that is gone everything is sent; `poll` says so.
+        """
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             connection.socket.sendmsg([packet], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
-            log.warning("peer does not read, hanging up", pid=connection.peer.pid)
-            self.hang_up(connection)
+            self._full.append(connection)
+            os.eventfd_write(self._wake_fd, 1)
+            return False
         except OSError:
-            pass  # gone; `poll` says so, ignoring
+            pass
+        return True
 
     def hang_up(self, connection: Connection) -> None:
         """End the connection; `Gone` follows. Any thread."""
@@ -267,6 +288,17 @@ class AttachServer:
         packet = _native.encode_refused(code=REFUSED_IDENTITY, reason=NOT_SEEN)
         self.send(connection, packet)
         self.hang_up(connection)
+
+    def _wake_up(self) -> None:
+        os.eventfd_read(self._wake_fd)
+
+    def _look_at_the_full(self) -> None:
+        both = selectors.EVENT_READ | selectors.EVENT_WRITE
+        while self._full:
+            connection = self._full.popleft()
+            if connection.number in self._connections and connection.socket.fileno() >= 0:
+                watch = _Watch(connection, partial(self._read, connection))
+                self._selector.modify(connection.socket, both, watch)
 
     def _look_for_the_dead(self) -> None:
         for connection in list(self._without_pidfd.values()):

@@ -77,10 +77,15 @@ class Channels:
         self,
         *,
         send: Callable[[int, bytes, tuple[int, ...]], None],
+        offer: Callable[[int, bytes, tuple[int, ...]], bool],
         homes: Homes,
     ) -> None:
-        """`send(process_id, packet, fds)` puts a packet on that process's attach connection."""
+        """`send(process_id, packet, fds)` puts a packet on that process's attach connection.
+
+        `offer` does so if the process reads, and says whether it did: else `readable` follows.
+        """
         self._send = send
+        self._offer = offer
         self._homes = homes
         self._channels: dict[int, Channel] = {}
 
@@ -96,6 +101,12 @@ class Channels:
         channel = self._channels[process_id]
         channel.welcomed = True
         self._show(channel)
+
+    def readable(self, process_id: int) -> None:
+        """The process reads again: show it what it was not shown meanwhile, as that is now."""
+        channel = self._channels[process_id]
+        if channel.welcomed:
+            self._show(channel)
 
     def mapped(self, process_id: int) -> None:
         """The process mapped its presence page: seal it, so that peers can be shown it."""
@@ -224,27 +235,41 @@ class Channels:
         self._send(move.process_id, _native.encode_swap(), ())
 
     def _show(self, watcher: Channel) -> None:
-        looks_at = watcher.looks_at & self._channels.keys()
-        gone = {peer: index for peer, index in watcher.shown.items() if peer not in looks_at}
-        for peer in gone:
-            del watcher.shown[peer]
         # Stop looking before the page goes, look only after it came.
-        watcher.pages.set_presence_mask(mask=_mask(watcher))
-        for index in gone.values():
-            packet = _native.encode_presence(index=index, job_class=0, gone=True)
-            self._send(watcher.process_id, packet, ())
-        for peer in sorted(looks_at - watcher.shown.keys()):
-            self._show_one(watcher, self._channels[peer])
-        watcher.pages.set_presence_mask(mask=_mask(watcher))
+        watcher.pages.set_presence_mask(mask=self._mask(watcher))
+        self._show_changes(watcher)
+        watcher.pages.set_presence_mask(mask=self._mask(watcher))
 
-    def _show_one(self, watcher: Channel, peer: Channel) -> None:
+    def _show_changes(self, watcher: Channel) -> None:
+        """As far as it reads; what changes until it does again need never be told."""
+        looks_at = self._looks_at(watcher)
+        for peer in [peer for peer in watcher.shown if peer not in looks_at]:
+            index = watcher.shown[peer]
+            packet = _native.encode_presence(index=index, job_class=0, gone=True)
+            if not self._offer(watcher.process_id, packet, ()):
+                return
+            del watcher.shown[peer]
+        for peer in sorted(looks_at - watcher.shown.keys()):
+            if not self._show_one(watcher, self._channels[peer]):
+                return
+
+    def _show_one(self, watcher: Channel, peer: Channel) -> bool:
         if peer.presence_fd is None:
-            return
+            return True
         taken = set(watcher.shown.values())
         index = next(i for i in range(_native.PRESENCE_MAX) if i not in taken)
         packet = _native.encode_presence(index=index, job_class=int(peer.job_class))
-        self._send(watcher.process_id, packet, (peer.presence_fd,))
+        if not self._offer(watcher.process_id, packet, (peer.presence_fd,)):
+            return False
         watcher.shown[peer.process_id] = index
+        return True
+
+    def _looks_at(self, watcher: Channel) -> set[int]:
+        return watcher.looks_at & self._channels.keys()
+
+    def _mask(self, watcher: Channel) -> int:
+        looks_at = self._looks_at(watcher)
+        return sum(1 << index for peer, index in watcher.shown.items() if peer in looks_at)
 
 
 def _tell_memory(
@@ -267,7 +292,3 @@ def _tell_memory(
             )
         case SetLane():
             pages.set_lane(holds=action.holds)
-
-
-def _mask(watcher: Channel) -> int:
-    return sum(1 << index for index in watcher.shown.values())
