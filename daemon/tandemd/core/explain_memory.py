@@ -64,7 +64,8 @@ def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) 
     if why := no_limit(job, capacity_bytes):
         lines.append(f"its limit of memory limits nothing: {why}")
     if spec.memory_min_bytes:
-        kept = "is promised" if job.is_minimum_kept else "is not promised: others came first"
+        why_not = "others came first" if job.processes else "it has no process"
+        kept = "is promised" if job.is_minimum_kept else f"is not promised: {why_not}"
         lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")

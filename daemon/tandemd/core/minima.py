@@ -1,17 +1,18 @@
 """Limits and promises of memory in bytes: shares of a GPU, and minima.
 
 The minima of the jobs on a GPU never add up to more than it has. A job that is registered and on no
-GPU yet may come to any of them; until then it is counted where most is left.
+GPU yet may come to any of them; until then it is counted where most is left, but not for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
 
 from tandemd.core.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of
+
+LAPSE_NS = 300_000_000_000  # from `tandem run` to the first use of the GPU it may take a while
 
 
 def gpus_of(job: Job) -> frozenset[int]:
@@ -96,21 +97,38 @@ def objection(
 
 
 class Minima:
-    """Living jobs that have one: most have none, and are to cost nothing as they come and go."""
+    """Living jobs that have one: most have none, and are to cost nothing as they come and go.
+
+    A job without a process is promised nothing for ever: after `LAPSE_NS` others may be, and it
+    comes after them when a process of it does.
+    """
 
     def __init__(self) -> None:
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, Job] = {}  # those that came first are first
+        self._noted_ns: dict[int, int] = {}
 
-    def note(self, job: Job) -> None:
-        """It came, or is to have another one."""
+    def note(self, job: Job, now_ns: int) -> None:
+        """It came, a process of it did, or it is to have another one."""
         if job.spec.memory_min_bytes:
             self._jobs[job.job_id] = job
+            self._noted_ns[job.job_id] = now_ns
         else:
             self.forget(job)
 
     def forget(self, job: Job) -> None:
         """It has ended."""
         self._jobs.pop(job.job_id, None)
+        self._noted_ns.pop(job.job_id, None)
+
+    def lapse(self, now_ns: int) -> list[Job]:
+        """Forget those that have been without a process for too long."""
+        empty = [job for job in self._jobs.values() if not job.processes]
+        since_ns = [max(job.left_ns, self._noted_ns[job.job_id]) for job in empty]
+        gone = [job for job, at in zip(empty, since_ns, strict=True) if now_ns - at >= LAPSE_NS]
+        for job in gone:
+            job.is_minimum_kept = False
+            self.forget(job)
+        return gone
 
     def left(self, capacity_bytes: Mapping[int, int], but: Job | None) -> Room:
         """By the promises to all of them but one."""
@@ -122,7 +140,7 @@ class Minima:
     ) -> Iterator[tuple[Job, str]]:
         """First come, first promised; yields whose promise was broken, and why."""
         room = Room(capacity_bytes)
-        for job in sorted(self._jobs.values(), key=attrgetter("arrival")):
+        for job in self._jobs.values():
             why_not = objection(job.spec, room, gpus_of(job), name=name)
             was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
             if why_not is None:

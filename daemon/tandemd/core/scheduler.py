@@ -192,6 +192,7 @@ class Scheduler:
     def settle(self, now_ns: int) -> list[Action]:
         """Compare what should be with what was told; return the difference, in order."""
         finished.forget_before(self.finished, now_ns - self.options.finished_kept_ns)
+        self._let_lapse(now_ns)
         actions = self._pace(now_ns)  # before turns: who is kept wants none
         self._settle_lanes(now_ns)
         if not self._structure_changed:  # else its islands are those of before
@@ -499,7 +500,7 @@ class Scheduler:
                 old, job.spec = job.spec, replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
                 self._ask_for_groups(job, old)
-                self._minima.note(job)
+                self._minima.note(job, event.now_ns)
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
@@ -546,7 +547,7 @@ class Scheduler:
         self._arrivals += 1
         job.home = self._ties.home_of(job.group_key)
         self.jobs[job_id] = job
-        self._minima.note(job)
+        self._minima.note(job, now_ns)
         group = self.groups.get(job.group_key)
         if group is None:
             self._group_numbers += 1
@@ -580,6 +581,7 @@ class Scheduler:
         if event.has_set:
             self.sets.take_back(event.process_id)
         job.processes[event.process_id] = process
+        self._minima.note(job, event.now_ns)
         group.processes[event.process_id] = process
         group.last_wanted_ns = event.now_ns
         self.residency.watch(process, job)
@@ -614,6 +616,13 @@ class Scheduler:
         capacity_bytes = self.memory.line.capacity_bytes
         for job, why_not in self._minima.keep(capacity_bytes, self.options.name_of):
             job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
+
+    def _let_lapse(self, now_ns: int) -> None:
+        lapsed = self._minima.lapse(now_ns)
+        for job in lapsed:
+            job.tell(now_ns, "its minimum of memory is not promised until a process of it comes")
+        if lapsed:
+            self._keep_minima(now_ns)
 
     def _forget(self, process: Process, now_ns: int) -> None:
         """It is gone: nobody decides about it any more."""

@@ -4,6 +4,8 @@ import pytest
 from talk import Talk
 
 from tandemd.core.events import JobExited, JobRegistered
+from tandemd.core.explain import explain
+from tandemd.core.minima import LAPSE_NS
 from tandemd.core.model import JobSpec
 
 GIB = 1 << 30
@@ -91,3 +93,38 @@ def test_whoever_comes_and_goes_costs_no_look_at_all_jobs(talk):
     talk.core.apply(JobExited(now_ns=3, job_id=1))
 
     assert objection(talk, 40) is None
+
+
+def test_a_promise_to_a_job_without_a_process_lapses_and_comes_after_others_then(talk):
+    talk.register(1, memory_min_bytes=50 * GIB)
+    talk.register(2, memory_min_bytes=10 * GIB)
+    talk.attach(2, job_id=2)
+    talk.tick(after_ms=LAPSE_NS / 1e6 - 1)
+    assert objection(talk, 40) is not None
+
+    talk.tick(after_ms=2)
+    assert objection(talk, 70) is None
+    assert objection(talk, 71) is not None  # who has a process keeps its promise
+    first = talk.core.jobs[1]
+    assert not first.is_minimum_kept
+    assert "is not promised: it has no process" in " ".join(
+        explain(talk.core, first, now_ns=0).lines
+    )
+
+    talk.register(3, memory_min_bytes=40 * GIB)
+    talk.attach(1, job_id=1)
+    assert [talk.core.jobs[job].is_minimum_kept for job in (1, 2, 3)] == [False, True, True]
+    talk.end(3)
+    assert first.is_minimum_kept
+
+
+def test_a_promise_lasts_from_one_process_to_the_next(talk):
+    talk.register(1, memory_min_bytes=50 * GIB)
+    talk.attach(1, job_id=1)
+    talk.tick(after_ms=2 * LAPSE_NS / 1e6)
+    talk.leave(1)
+    talk.tick(after_ms=LAPSE_NS / 1e6 - 1)
+    assert talk.core.jobs[1].is_minimum_kept
+
+    talk.tick(after_ms=2)
+    assert not talk.core.jobs[1].is_minimum_kept
