@@ -48,9 +48,9 @@ class Top(App[bool]):
     """`tandem top`; `run` shows it until somebody ends it, and is True if that was by Ctrl-C."""
 
     CSS = """
-    #gpus { height: auto; padding: 0 1; }
+    #gpus { height: auto; max-height: 20%; padding: 0 1; }
     #jobs { height: 1fr; }
-    #why { height: auto; max-height: 12; padding: 0 1; border-top: solid $primary; }
+    #why { height: auto; max-height: 35%; padding: 0 1; border-top: solid $primary; }
     #said { height: auto; padding: 0 1; color: $error; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -81,12 +81,12 @@ def machine():
     return Machine(job(), WAITER)
 
 
-def watch(machine, scenario, **options):
+def watch(machine, scenario, *, size=(200, 40), **options):
     """Run the live view without a terminal, and the scenario in it."""
 
     async def run():
         view = Top(machine, interval_s=3600, **({"is_readonly": False} | options))
-        async with view.run_test(size=(200, 40)) as pilot:
+        async with view.run_test(size=size) as pilot:
             await settled(view, pilot)
             await scenario(view, pilot)
 
@@ -214,6 +214,17 @@ def test_only_ctrl_c_is_an_interruption(monkeypatch, capsys, machine, is_interru
     monkeypatch.setattr(Top, "run", lambda self: is_interrupted)
 
     assert run(monkeypatch, capsys) == (code, "", "")
+
+
+def test_a_small_terminal_has_room_for_jobs(machine):
+    reasons = tuple(f"reason {number}" for number in range(20))
+    tell = machine.explain
+    machine.explain = lambda name: replace(tell(name), lines=reasons)
+
+    async def scenario(view, pilot):
+        assert view.query_one("#jobs").size.height >= 2  # the header, and one
+
+    watch(machine, scenario, size=(40, 10))
 
 
 def test_without_any_job_there_is_nothing_to_pause():
