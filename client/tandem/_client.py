@@ -334,9 +334,10 @@ def _left(end_s: float) -> float:
 
 
 def _place(directory: str | None) -> RuntimeDir:
-    if directory is not None:
-        return RuntimeDir(path=Path(directory), origin="directory")
-    return runtime_dir(os.environ, uid=os.geteuid())
+    usual = runtime_dir(os.environ, uid=os.geteuid())
+    if directory is None or Path(directory) == usual.path:
+        return usual  # called by what it comes from, as everywhere else
+    return RuntimeDir(path=Path(directory), origin="directory")
 
 
 @contextmanager

@@ -80,7 +80,9 @@ def check_driver(machine: Machine) -> Iterator[Finding]:
             check="driver",
             level=FAIL,
             text=f"{kind} {probe['driver']} ({version}): cuInit failed with {probe['init']}",
-            remedy="look at `nvidia-smi` and the kernel's log",
+            remedy="see what it said above, and softgpu.log in its runtime directory"
+            if software
+            else "look at `nvidia-smi` and the kernel's log",
         )
         return
     gpus = ", ".join(probe["gpus"]) or "no GPU"

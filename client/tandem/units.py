@@ -184,7 +184,7 @@ def _clock(seconds: int) -> str:
 def _parse(text: str, *, units: dict[str, int], what: str, hint: str, fold: bool) -> int:
     match = _NUMBER.fullmatch(text)
     if match is None and _NUMBER.fullmatch(text.strip().removeprefix("-")):
-        raise UsageError(f"{what} {text!r} is negative, must be 0 or more; {hint}")
+        raise UsageError(f"{what} {text!r} is negative; {hint}")
     if match is None:
         raise UsageError(f"{what} {text!r} is not a number with a unit; {hint}")
     number, unit = match[1], match[2]

@@ -41,9 +41,10 @@ def _size_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
     for gpu in sorted(gpus_of(job)):
         for part in parts_of(scheduler, gpu):
             if part.job is job and not part.why_no_set:
-                size = f"{part.proposed_sms} SMs" if part.proposed_sms else "what others leave"
+                count = part.proposed_sms
+                size = f"{count} SM{'' if count == 1 else 's'}" if count else "what others leave"
                 name = scheduler.options.name_of(gpu)
-                yield f"beside the others on gpu {name} {size} would fit it: {part.why}"
+                yield f"beside the others {size} of gpu {name} would fit it: {part.why}"
 
 
 def _unprobed_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:

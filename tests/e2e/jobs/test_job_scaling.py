@@ -42,7 +42,7 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     assert "beyond 4 SMs each gains less, and 3 keep its limit" in shown
     explained = place.tandem("explain", "train")
     assert "ms on 4, beyond which each gains less (predicted from one on 8 SMs" in explained
-    assert "beside the others on gpu 0 3 SMs would fit it" in explained
+    assert "beside the others 3 SMs of gpu 0 would fit it" in explained
 
 
 def test_curves_are_told_of_jobs_that_take_turns(place):

@@ -5,13 +5,22 @@ import math
 import pytest
 
 from tandem._client import Client
-from tandem.errors import StateError, UsageError
+from tandem.errors import StateError, UnavailableError, UsageError
 
 
 @pytest.fixture
 def client(tmp_path):
     with Client(directory=str(tmp_path)) as client:
         yield client
+
+
+@pytest.mark.parametrize(("named", "origin"), [("", "TANDEM_RUNTIME_DIR"), ("x", "directory")])
+def test_the_usual_directory_is_called_by_what_it_comes_from(tmp_path, monkeypatch, named, origin):
+    monkeypatch.setenv("TANDEM_RUNTIME_DIR", str(tmp_path))
+    client = Client(directory=str(tmp_path / named))
+
+    with pytest.raises(UnavailableError, match=rf"answers in .* \({origin}\)"):
+        client.status()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_sizes(text, size_bytes):
         ("12XB", "unknown unit 'XB'"),
         ("GiB", "is not a number with a unit"),
         ("", "is not a number with a unit"),
-        ("-1g", "is negative, must be 0 or more"),
+        ("-1g", "is negative; use bytes"),
         ("1e3", "is not a number with a unit"),
         ("1_000", "is not a number with a unit"),
         ("1.5", "not a whole number"),

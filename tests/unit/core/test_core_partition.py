@@ -41,7 +41,9 @@ def test_to_whom_a_percentage_holds_nothing_is_proposed_and_nothing_kept():
     assert held.why == "it has use for all SMs"
     assert (free.proposed_sms, free.why_no_set) == (128, "")
     assert "would fit it" not in " ".join(scaling_lines(talk.core, held.job))
-    assert "128 SMs would fit it" in " ".join(scaling_lines(talk.core, free.job))
+    assert "beside the others 128 SMs of gpu 0 would fit it" in " ".join(
+        scaling_lines(talk.core, free.job)
+    )
 
 
 def test_who_was_there_before_its_gpu_had_sets_gets_none_and_takes_none_from_others():

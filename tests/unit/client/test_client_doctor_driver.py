@@ -1,0 +1,23 @@
+"""What `tandem doctor` says of a driver that does not start."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tandem._doctor import _SOFTWARE_GPU, FAIL, check_driver
+
+
+@pytest.mark.parametrize(
+    ("folder", "remedy"),
+    [
+        (_SOFTWARE_GPU, "see what it said above, and softgpu.log in its runtime directory"),
+        ("/usr/lib", "look at `nvidia-smi` and the kernel's log"),
+    ],
+)
+def test_the_remedy_is_of_the_driver_that_failed(folder, remedy):
+    probe = {"driver": f"{folder}/libcuda.so.1", "version": 13000, "init": 802}
+
+    (found,) = check_driver(SimpleNamespace(probe=probe))
+
+    assert (found.level, found.remedy) == (FAIL, remedy)
+    assert "cuInit failed with 802" in found.text
