@@ -52,6 +52,13 @@ What a command needs and is not installed, such as the extras `[client]`, `[top]
 first that fails: those before it stay paused or resumed, and are printed.
 """
 
+COMPLETION = """\
+## Completion
+
+`eval "$(_TANDEM_COMPLETE=bash_source tandem)"` in `~/.bashrc` completes commands and options; for
+zsh and fish it is `zsh_source` and `fish_source`.
+"""
+
 PLACE = """\
 ## Where the daemon is looked for
 
@@ -77,7 +84,8 @@ def generate(output: Path) -> None:
 def page() -> str:
     """The whole text."""
     codes = [f"| {r.exit_code} | `{r.error.__name__}` | {_first_line(r.error)} |" for r in ERRORS]
-    lines = [PREFACE, *_sections(), EXIT_CODES + "\n".join(codes), EXIT_CODES_END, PLACE.rstrip()]
+    lines = [PREFACE, *_sections(), EXIT_CODES + "\n".join(codes), EXIT_CODES_END]
+    lines += [COMPLETION, PLACE.rstrip()]
     return "\n".join(lines) + "\n"
 
 

@@ -129,15 +129,22 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     envvar="TANDEM_RETURN_MEMORY",
     help="Let PyTorch give freed memory back (PYTORCH_CUDA_ALLOC_CONF, unless it is set).",
 )
-@click.option("-J", "--name", default="", envvar="TANDEM_NAME", help="Name of the job.")
 @click.option(
-    "-G", "--group", default="", envvar="TANDEM_GROUP", help="Jobs of one group are held together."
+    "-J", "--name", default="", envvar="TANDEM_NAME", help="Name of the job, 63 bytes at most."
+)
+@click.option(
+    "-G",
+    "--group",
+    default="",
+    envvar="TANDEM_GROUP",
+    help="Jobs of one group are held together; 63 bytes at most.",
 )
 @click.option(
     "-i",
     "--gpu",
     metavar="GPU",
-    help="Index (in PCI order) or UUID of the GPU; of a MIG instance its UUID or GPU:INSTANCE.",
+    help="Index (in PCI order) or UUID of the GPU, or several: 0,1; of a MIG instance its UUID or "
+    "GPU:INSTANCE.",
 )
 @click.option(
     "--require", is_flag=True, envvar="TANDEM_REQUIRE", help="Fail instead of running unshared."
