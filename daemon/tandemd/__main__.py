@@ -129,12 +129,12 @@ def set_up_logging(level: str) -> None:
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Run until a signal, or until the loop dies.
+    """Run until a signal, or until a thread dies that nothing goes on without.
 
     Raises:
         UsageError: a wrong configuration or runtime directory, or no socket can be had.
         StateError: another daemon has the runtime directory, or a library is missing.
-        BugError: the loop died.
+        BugError: the loop died, or a thread that hears who comes.
     """
     # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -164,7 +164,7 @@ def serve(options: argparse.Namespace) -> None:
         daemon.stop()
     if daemon.failure is not None:
         raise BugError(
-            f"the scheduler's loop died: {daemon.failure!r}; "
+            f"a thread that nothing goes on without died: {daemon.failure!r}; "
             "this is a bug in tandem, please report it"
         )
     log.info("stopped")
