@@ -39,6 +39,8 @@ from tandemd.edges.plan_messages import plans_message
 from tandemd.edges.rpc_calls import LOOK_S, NO_TOKEN, Aborted, Door, PeerFor, peer_of
 
 STOP_GRACE_S = 0.5
+MAX_REQUEST_BYTES = 1 << 20  # the longest have the signatures of kernels with long names
+MAX_UNREAD_BYTES = 65536  # of a call
 MAX_STREAMS = 64  # calls of a connection that have begun, of whatever kind
 MAX_PAGE = 1000
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
@@ -269,7 +271,13 @@ class RpcServer:
     async def _bind(self, path: Path, desk: Desk, peer_for: PeerFor) -> None:
         self._server = grpc.aio.server(
             interceptors=[Door(peer_for)],
-            options=[("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", MAX_STREAMS)],
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_concurrent_streams", MAX_STREAMS),
+                ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+                ("grpc.http2.bdp_probe", 0),  # which would take megabytes of what nobody reads yet
+                ("grpc.http2.lookahead_bytes", MAX_UNREAD_BYTES),
+            ],
         )
         pb_grpc.add_JobServiceServicer_to_server(Jobs(desk, peer_for), self._server)
         pb_grpc.add_GpuServiceServicer_to_server(Gpus(desk, peer_for), self._server)

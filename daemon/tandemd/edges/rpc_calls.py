@@ -1,8 +1,8 @@
 """How calls of the RPC socket are taken: whose they are, how many at once, and in which threads.
 
 Everybody on the machine may connect, say half of a call, and wait. Such a call costs a few objects
-in the event loop, and no thread before its request is all there; a uid never has more than a few
-of the threads, so whatever it does, there are others for everybody else.
+in the event loop, and no thread before its request is all there. A uid has a few turns: only so
+many of its requests are read, and so in memory, and only so many of the threads are its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -26,10 +26,11 @@ if TYPE_CHECKING:  # as it runs, grpc's are not generic
     Metadata = Iterable[tuple[str, str | bytes]]
 
 WORKERS = 16  # threads for calls with one answer
-WORKERS_PER_UID = 4
+TURNS_PER_UID = 4  # calls whose request is read, or that are being answered; others wait in line
 SPARE_STREAMS = 8  # threads for those that the desk refuses, which is soon done
 MAX_CALLS_PER_UID = 256  # under way or waiting, in all its connections
-REQUEST_S = 10.0  # for the whole request to come
+REQUEST_S = 5.0  # in its turn, for the whole request to come
+MAX_TEXT = 1024  # of a status: some say again what the request said
 LOOK_S = 0.5  # how soon an ended stream is noticed
 HEALTH = "/grpc.health.v1.Health/"
 NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
@@ -42,7 +43,7 @@ class Aborted(Exception):  # noqa: N818 - no error of ours: how a call ends
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
-        self.code, self.text = code, text
+        self.code, self.text = code, text[:MAX_TEXT]
 
 
 class Call:
@@ -104,7 +105,7 @@ class Door(grpc.aio.ServerInterceptor):
         self._peer_for = peer_for
         self._calls: Counter[int] = Counter()
         self._turns: dict[int, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(WORKERS_PER_UID)
+            lambda: asyncio.Semaphore(TURNS_PER_UID)
         )
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rpc")
         streams = MAX_WATCHERS + MAX_WINDOWS + SPARE_STREAMS
@@ -130,14 +131,21 @@ class Door(grpc.aio.ServerInterceptor):
 
         async def answer(requests: AsyncIterator[object], context: Context) -> object:
             async with self._place(uid, context) as call:
-                request = await _request_of(requests)
-                return await self._work(uid, lambda: servicer.unary_unary(request, call))
+                await self._turns[uid].acquire()
+                with ExitStack() as turn:
+                    turn.callback(self._turns[uid].release)
+                    request = await _request_of(requests)
+                    work = self._workers.submit(_end_of, servicer.unary_unary, request, call)
+                    self._stay(uid, work, turn.pop_all())
+                return _said(await asyncio.wrap_future(work))
 
         async def stream(requests: AsyncIterator[object], context: Context) -> None:
             async with self._place(uid, context) as call:
-                messages = servicer.unary_stream(await _request_of(requests), call)
-                work = self._streams.submit(call.send, messages)  # the desk counts these
-                await asyncio.wrap_future(work)
+                async with self._turns[uid]:
+                    request = await _request_of(requests)
+                messages = servicer.unary_stream(request, call)
+                work = self._streams.submit(_end_of, call.send, messages)  # the desk counts these
+                _said(await asyncio.wrap_future(work))
 
         is_stream = servicer.response_streaming
         made: Any = grpc.stream_stream_rpc_method_handler
@@ -161,28 +169,37 @@ class Door(grpc.aio.ServerInterceptor):
             call.leave()
             self._leave(uid)
 
-    async def _work(self, uid: int, question: Callable[[], object]) -> object:
-        turns, loop = self._turns[uid], asyncio.get_running_loop()
-        await turns.acquire()
-        self._calls[uid] += 1  # the thread stays, too, when its call is left
-
-        def end() -> None:
-            turns.release()
-            self._leave(uid)
+    def _stay(self, uid: int, work: Future[object], turn: ExitStack) -> None:
+        """Its turn is over when its thread is done, also where the call is left before that."""
+        loop = asyncio.get_running_loop()
+        self._calls[uid] += 1
+        turn.callback(self._leave, uid)
 
         def tell(_work: Future[object]) -> None:
             with suppress(RuntimeError):  # the event loop has ended
-                loop.call_soon_threadsafe(end)
+                loop.call_soon_threadsafe(turn.close)
 
-        work = self._workers.submit(question)
         work.add_done_callback(tell)
-        return await asyncio.wrap_future(work)
 
     def _leave(self, uid: int) -> None:
         self._calls[uid] -= 1
         if not self._calls[uid]:
             del self._calls[uid]
             self._turns.pop(uid, None)
+
+
+def _end_of(do: Callable[..., object], *arguments: object) -> object:
+    """What it returns, or how it ends: an error holds on to its request until a cycle is found."""
+    try:
+        return do(*arguments)
+    except Aborted as end:
+        return Aborted(end.code, end.text)
+
+
+def _said(end: object) -> object:
+    if isinstance(end, Aborted):
+        raise end
+    return end
 
 
 async def _request_of(requests: AsyncIterator[object]) -> object:

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
-from tandem.errors import CapacityError
+from tandem.errors import CapacityError, NotFoundError
 from tandemd.edges import rpc_calls
 from tandemd.edges.rpc import RpcServer
 from tandemd.places import Places
@@ -39,6 +39,8 @@ class Desk:
         return {"fair": "", "fifo": ""}
 
     def set_policy(self, uid, name):
+        if len(name) > len("fifo"):
+            raise NotFoundError(f"no policy is named '{name}'")
         if uid == 7:
             self.inside += 1
             self.entered.release()
@@ -61,9 +63,9 @@ class Client:
             pb.GetPolicyRequest(), metadata=self.metadata, timeout=SOON_S
         ).name
 
-    def set(self):
+    def set(self, name="fifo"):
         return self._stub.SetPolicy.future(
-            pb.SetPolicyRequest(name="fifo"), metadata=self.metadata, timeout=SOON_S
+            pb.SetPolicyRequest(name=name), metadata=self.metadata, timeout=SOON_S
         )
 
     def begin(self):
@@ -116,9 +118,18 @@ def test_calls_that_are_half_said_keep_nobody_waiting(connect):
 
     answer = health.Check(health_pb2.HealthCheckRequest(), timeout=SOON_S)
 
-    assert (other.get(), connect(7).get()) == ("fair", "fair")
+    assert other.get() == "fair"
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     assert refused == {UNAUTHENTICATED}  # although their requests never came
+
+
+def test_half_a_call_has_its_turn_for_so_long_only(connect, monkeypatch):
+    monkeypatch.setattr(rpc_calls, "REQUEST_S", 0.01)
+    client = connect(7)
+    calls = [client.begin() for _ in range(4 * rpc_calls.TURNS_PER_UID)]
+
+    assert client.get() == "fair"
+    assert {call.exception(SOON_S).code() for call in calls} == {grpc.StatusCode.DEADLINE_EXCEEDED}
 
 
 def test_a_request_that_does_not_come_is_waited_for_so_long(connect, monkeypatch):
@@ -142,7 +153,7 @@ def test_a_uid_has_so_many_calls_under_way_and_others_have_theirs(connect, desk,
     monkeypatch.setattr(rpc_calls, "MAX_CALLS_PER_UID", 8)
     desk.lets.clear()
     client = connect(7)
-    calls = [client.set() for _ in range(rpc_calls.WORKERS_PER_UID)]  # each with its thread
+    calls = [client.set() for _ in range(rpc_calls.TURNS_PER_UID)]  # each with its thread
     for _ in calls:
         assert desk.entered.acquire(timeout=SOON_S)
 
@@ -160,7 +171,7 @@ def test_a_uid_has_so_many_calls_under_way_and_others_have_theirs(connect, desk,
 def test_a_uid_has_so_many_threads_whether_it_waits_for_its_calls_or_not(connect, desk):
     desk.lets.clear()
     client, other = connect(7), connect(8)
-    left = [client.set() for _ in range(rpc_calls.WORKERS_PER_UID)]
+    left = [client.set() for _ in range(rpc_calls.TURNS_PER_UID)]
     for _ in left:
         assert desk.entered.acquire(timeout=SOON_S)
     for call in left:
@@ -171,6 +182,15 @@ def test_a_uid_has_so_many_threads_whether_it_waits_for_its_calls_or_not(connect
     desk.lets.set()
 
     assert {call.result(SOON_S).name for call in calls} == {"fifo"}
+
+
+def test_a_request_is_so_long_at_most_and_an_answer_says_no_long_text_again(connect):
+    client = connect(7)
+
+    ends = [client.set("x" * size).exception(SOON_S) for size in (1 << 21, 1 << 19)]
+
+    assert [end.code() for end in ends] == [EXHAUSTED, grpc.StatusCode.NOT_FOUND]
+    assert ends[1].details() == f"no policy is named '{'x' * (1 << 19)}'"[: rpc_calls.MAX_TEXT]
 
 
 @contextmanager
