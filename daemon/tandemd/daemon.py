@@ -231,8 +231,8 @@ class Daemon:
     def _warn_of_unknown(self, config: Config) -> None:
         if wrong := unknown_gpus(config, self._inventory.gpus()):
             log.warning("the configuration speaks of gpus that are not here", reason=wrong)
-        if nobody := unknown_names(config):
-            log.warning("the configuration has limits of nobody", reason=nobody)
+        # Nobody waits for a user database that may not answer.
+        threading.Thread(target=_warn_of_nobody, args=(config,), name="names", daemon=True).start()
 
     def _renew_gpus(self) -> None:
         """Others may be there now; returns once the core knows."""
@@ -572,3 +572,8 @@ def raise_descriptor_limit() -> None:
     """As many descriptors as the hard limit allows: five a process, for thousands of them."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _warn_of_nobody(config: Config) -> None:
+    if nobody := unknown_names(config):
+        log.warning("the configuration has limits of nobody", reason=nobody)

@@ -1,5 +1,6 @@
 """What a configuration may say, and what it says of GPUs and of people that are not there."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -111,3 +112,26 @@ def test_a_runtime_directory_without_a_name_is_refused(capsys):
         program.parse(["--runtime-dir", ""])
 
     assert "--runtime-dir: it is empty" in capsys.readouterr().err
+
+
+def test_the_daemon_does_not_wait_for_a_user_database_to_warn_of_nobody(monkeypatch, written):
+    answers, told = threading.Event(), threading.Event()
+
+    def slowly(_config):
+        answers.wait(60)
+        return "limits.user.nosuchuser"
+
+    class Log:
+        def warning(self, *_, reason):
+            assert (reason, answers.is_set()) == ("limits.user.nosuchuser", True)
+            told.set()
+
+    monkeypatch.setattr("tandemd.daemon.unknown_names", slowly)
+    monkeypatch.setattr("tandemd.daemon.log", Log())
+    daemon = Daemon(config=written(), directory=None, soft_clock=False)
+    daemon._inventory = here(monkeypatch, GPU)
+
+    daemon._warn_of_unknown(written())  # returns
+    answers.set()
+
+    assert told.wait(60)
