@@ -59,16 +59,21 @@ class Auditor:
         """Look once, if anybody is attached; the core takes it in on its own thread."""
         if not self._sessions.info:  # the loop's, but this only asks whether there is any
             return
-        held = self._inventory.held_bytes()
+        found = self._inventory.holdings()
+        held, is_complete = found.by_pid, found.is_complete
         if not held:
             return
 
         def tell() -> None:
             attached = {key: info.pid for key, info in self._sessions.info.items()}
             # Where the driver names none of them, it does not say what any holds: in a container,
-            # for one. Where it names some, the others hold nothing.
-            if not held.keys().isdisjoint(attached.values()):
-                found = tuple((key, held.get(pid, ())) for key, pid in attached.items())
-                self._loop.handle(MemoryAudited(now_ns=self._loop.clock.now_ns(), held_bytes=found))
+            # for one. Where it names some, and all that it knows, the others hold nothing.
+            if held.keys().isdisjoint(attached.values()):
+                return
+            by_process = {key: held.get(pid, ()) for key, pid in attached.items()}
+            known = tuple((k, sizes) for k, sizes in by_process.items() if sizes or is_complete)
+            now_ns = self._loop.clock.now_ns()
+            event = MemoryAudited(now_ns=now_ns, held_bytes=known, is_complete=is_complete)
+            self._loop.handle(event)
 
         self._loop.post(tell)

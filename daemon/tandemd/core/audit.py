@@ -12,24 +12,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tandemd.core.events import MemoryAudited
-from tandemd.core.model import Job, Process
+from tandemd.core.model import Job, Options, Process
 
 SLACK_BYTES = 1 << 30  # on each GPU that the process is on
 LOOKS = 2
+WITHOUT_MPS = ("time", "mig")
 
 
 def take_audit(
-    event: MemoryAudited, processes: Mapping[int, Process], jobs: Mapping[int, Job]
+    event: MemoryAudited,
+    processes: Mapping[int, Process],
+    jobs: Mapping[int, Job],
+    options: Options,
 ) -> None:
-    """Note the driver's figures; the story of a job tells once when one is far above its claim."""
+    """Note the driver's figures; the story of a job tells once when one is far from its claim."""
     for process_id, held_bytes in event.held_bytes:
         process = processes.get(process_id)
         if process is None:  # it has ended meanwhile
             continue
-        if not held_bytes and process.was_mps_client:  # it may stand under MPS's server
-            continue
+        # What a client of MPS holds may stand under its server.
+        is_client = any(options.mode_of([gpu]) not in WITHOUT_MPS for gpu in process.gpus)
+        may_deny = event.is_complete and not is_client
+        if not may_deny:
+            process.denied_before_bytes = process.unheld_bytes = 0
+            if not held_bytes:
+                continue
         process.audited_bytes = sum(held_bytes)
-        _look_for_overclaims(process, jobs, event.now_ns)
+        if may_deny:
+            _look_for_overclaims(process, jobs, event.now_ns)
         unseen_bytes = process.audited_bytes - process.usage.resident_bytes
         process.unseen_bytes = max(0, unseen_bytes)
         if unseen_bytes <= len(held_bytes) * SLACK_BYTES:
@@ -41,14 +51,13 @@ def take_audit(
 
 
 def _look_for_overclaims(process: Process, jobs: Mapping[int, Job], now_ns: int) -> None:
-    over_bytes = process.usage.resident_bytes - process.audited_bytes
-    if over_bytes <= len(process.gpus) * SLACK_BYTES:
-        process.overclaims = process.unheld_bytes = 0
-        return
-    process.overclaims += 1
-    if process.overclaims >= LOOKS:
-        process.unheld_bytes = over_bytes
-    if process.overclaims == LOOKS:
+    denied_bytes = process.usage.resident_bytes - process.audited_bytes
+    if denied_bytes <= len(process.gpus) * SLACK_BYTES:
+        denied_bytes = 0
+    was_overclaimed = is_overclaimed(process)
+    process.unheld_bytes = min(denied_bytes, process.denied_before_bytes)
+    process.denied_before_bytes = denied_bytes
+    if is_overclaimed(process) and not was_overclaimed:
         jobs[process.job_id].tell(now_ns, describe_overclaim(process))
 
 

@@ -149,6 +149,7 @@ class MemoryAudited:
     now_ns: int
     # Process id, bytes on each GPU that it is on; none: the driver names others and not this one.
     held_bytes: tuple[tuple[int, tuple[int, ...]], ...]
+    is_complete: bool = True  # the driver said all of every GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

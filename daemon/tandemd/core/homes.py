@@ -86,7 +86,10 @@ class Home:
         """
         usage = self.process.usage
         away_bytes = usage.swapped_bytes
-        resident_bytes = usage.swappable_bytes - usage.swapped_bytes - self.process.unheld_bytes
+        resident_bytes = usage.swappable_bytes - usage.swapped_bytes
+        # Managed memory counts whole with the process, and with the driver what of it is there.
+        others_bytes = max(0, usage.device_bytes - usage.swappable_bytes)
+        resident_bytes -= max(0, self.process.unheld_bytes - others_bytes)
         if target_bytes < resident_bytes:
             beyond_bytes = PIECE - UNIT  # the last piece that goes may take it below
             away_bytes += resident_bytes - max(0, target_bytes - beyond_bytes)

@@ -295,8 +295,8 @@ class Process:
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
     audit_misses: int = 0  # looks in a row that found its claim far below that
-    unheld_bytes: int = 0  # of its claim, what the driver says that it does not hold
-    overclaims: int = 0  # looks in a row that found its claim far above
+    unheld_bytes: int = 0  # of its claim, what the driver denied in two looks in a row
+    denied_before_bytes: int = 0  # and in the last one alone
     curve: Curve | None = None  # of a recorded iteration
     curve_ns: int = 0  # when that was recorded
     lease_bytes: int = NO_LIMIT  # of device memory, that it may hold for now

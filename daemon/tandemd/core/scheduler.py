@@ -804,7 +804,7 @@ class Scheduler:
             self._take_recording(event)
             return
         if isinstance(event, MemoryAudited):
-            take_audit(event, self.processes, self.jobs)
+            take_audit(event, self.processes, self.jobs, self.options)
             self.lanes.note_memory()
             return
         if isinstance(event, ProcessCheckpointed):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -79,6 +79,14 @@ class Gpu:
         return SOFTWARE_NAME in self.product_name
 
 
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What processes hold of the memory of GPUs, by the driver's count."""
+
+    by_pid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # bytes on each GPU
+    is_complete: bool = True  # every GPU was asked, and each figure is known
+
+
 class Inventory(Protocol):
     """Where GPUs come from."""
 
@@ -92,8 +100,8 @@ class Inventory(Protocol):
             OSError: the driver does not answer; those that were known stay.
         """
 
-    def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
-        """What the driver says that processes hold on each GPU they are on, by pid. Any thread."""
+    def holdings(self) -> Holdings:
+        """What the driver says that processes hold. Any thread."""
 
 
 class NoGpus:
@@ -106,9 +114,9 @@ class NoGpus:
     def refresh(self) -> None:
         """Nothing to see."""
 
-    def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
+    def holdings(self) -> Holdings:
         """Nothing."""
-        return {}
+        return Holdings()
 
 
 class NvmlInventory:
@@ -152,18 +160,21 @@ class NvmlInventory:
             replace(gpu, memory_used_bytes=self._used_bytes(handle)) for gpu, handle in self._found
         ]
 
-    def held_bytes(self) -> Mapping[int, tuple[int, ...]]:
-        """By pid; a GPU whose driver does not say it is left out."""
+    def holdings(self) -> Holdings:
+        """Of a GPU, or a process, of which the driver does not say it, nothing is known."""
         held: dict[int, tuple[int, ...]] = {}
+        is_complete = True
         for _, handle in self._found:
             try:
                 running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
             except self._nvml.NVMLError:
+                is_complete = False
                 continue
             for process in running:
+                is_complete &= process.usedGpuMemory is not None
                 pid, size_bytes = int(process.pid), int(process.usedGpuMemory or 0)
                 held[pid] = (*held.get(pid, ()), size_bytes)
-        return held
+        return Holdings(held, is_complete=is_complete)
 
     def _on(self, index: int, handle: object) -> list[tuple[Gpu, object]]:
         """The GPU; with MIG on its instances, by their numbers, which may be none."""

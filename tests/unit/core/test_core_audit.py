@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from talk import Talk
 
@@ -99,9 +101,20 @@ def test_a_claim_far_above_what_is_held_counts_as_what_is_held(talk):
     assert told not in lines(talk)
 
 
-def test_a_client_of_mps_that_the_driver_does_not_name_holds_what_it_says(talk):
-    talk.core.processes[1].was_mps_client = True
+def test_only_what_two_looks_have_denied_does_not_count(talk):
+    talk.audit(p1=(1 * GIB,))
+    talk.sample(1, device_bytes=12 * GIB)  # after the driver was asked
+    talk.audit(p1=(1 * GIB,))
+
+    assert held_bytes(talk.core.processes[1]) == 9 * GIB
+
+
+@pytest.mark.parametrize("why", ["mps", "not all is known"])
+def test_where_the_driver_may_not_say_all_a_claim_counts(talk, why):
+    if why == "mps":
+        options = replace(talk.core.options, mps_gpus=frozenset({0}))
+        talk.core.change_options(options, now_ns=talk.now_ns)
     for _ in range(3):
-        talk.audit(p1=())
+        talk.audit(p1=(1 * GIB,), is_complete=why == "mps")
 
     assert held_bytes(talk.core.processes[1]) == 4 * GIB

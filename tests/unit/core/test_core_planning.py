@@ -413,4 +413,4 @@ def test_the_size_that_fits_is_told_with_the_name_of_the_instance():
 
     _, fits = scaling_lines(talk.core, talk.core.job(1))
 
-    assert fits.startswith("beside the others on gpu 0:1 ")
+    assert fits.startswith("beside the others 132 SMs of gpu 0:1 would fit it")

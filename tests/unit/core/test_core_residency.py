@@ -103,6 +103,19 @@ def test_the_host_gives_nothing_for_what_the_driver_denies():
     assert out.pool_bytes == 1024 * MIB
 
 
+def test_managed_memory_that_is_not_there_takes_no_room_from_what_can_be_moved():
+    talk = Talk()
+    started(talk, 1, 4096 * MIB)
+    talk.sample(1, swappable_bytes=4096 * MIB, device_bytes=12288 * MIB)
+    for _ in range(2):
+        talk.audit(p1=(4500 * MIB,))
+
+    talk.pause(1)
+    (out,) = moves(talk.rests(1))
+
+    assert out.pool_bytes == 4096 * MIB
+
+
 def test_a_job_that_may_not_be_moved_is_only_held():
     talk = Talk()
     started(talk, 1, 100 * MIB, swappable=False)

@@ -9,7 +9,7 @@ import pytest
 from tandem import softgpu
 from tandemd.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
 from tandemd.core.events import MemoryAudited
-from tandemd.edges.gpus import NoGpus
+from tandemd.edges.gpus import Holdings, NoGpus, NvmlInventory
 
 HOLDING = """
 import json, os
@@ -19,7 +19,7 @@ cu.cuInit(0)
 for device, size in ((0, 64 << 20), (1, 32 << 20)):
     cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(device)[1])
     cu.cuMemAlloc(size)
-print(json.dumps([os.getpid(), *NvmlInventory().held_bytes().items()]))
+print(json.dumps([os.getpid(), *NvmlInventory().holdings().by_pid.items()]))
 """
 
 
@@ -34,15 +34,19 @@ class Looked(dict):
         return False
 
 
+class NvmlError(Exception):
+    pass
+
+
 class Held(NoGpus):
-    def __init__(self, held):
-        self.held = held
+    def __init__(self, held, is_complete):
+        self.found = Holdings(held, is_complete=is_complete)
 
-    def held_bytes(self):
-        return self.held
+    def holdings(self):
+        return self.found
 
 
-def look(held):
+def look(held, *, is_complete=True):
     handled = []
     loop = SimpleNamespace(
         post=lambda errand: errand(),
@@ -50,7 +54,9 @@ def look(held):
         clock=SimpleNamespace(now_ns=lambda: 7),
     )
     info = {1: SimpleNamespace(pid=100), 2: SimpleNamespace(pid=200)}
-    Auditor(loop=loop, sessions=SimpleNamespace(info=info), inventory=Held(held)).look()
+    Auditor(
+        loop=loop, sessions=SimpleNamespace(info=info), inventory=Held(held, is_complete)
+    ).look()
     return handled
 
 
@@ -58,6 +64,34 @@ def test_attached_processes_are_audited_and_no_others():
     held = {200: (5, 6), 300: (9,)}
 
     assert look(held) == [MemoryAudited(now_ns=7, held_bytes=((1, ()), (2, (5, 6))))]
+
+
+def test_where_the_driver_does_not_say_all_whom_it_does_not_name_is_not_audited():
+    held = {200: (5, 6)}
+
+    assert look(held, is_complete=False) == [
+        MemoryAudited(now_ns=7, held_bytes=((2, (5, 6)),), is_complete=False)
+    ]
+
+
+@pytest.mark.parametrize("silent", [None, NvmlError])
+def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
+    def running(handle):
+        if handle == 1 and silent is NvmlError:
+            raise NvmlError
+        said = silent if handle == 1 else 5
+        return [SimpleNamespace(pid=100, usedGpuMemory=said)]
+
+    inventory = object.__new__(NvmlInventory)
+    inventory._found = [(None, 0), (None, 1)]
+    inventory._nvml = SimpleNamespace(
+        nvmlDeviceGetComputeRunningProcesses=running, NVMLError=NvmlError
+    )
+
+    found = inventory.holdings()
+
+    assert found.by_pid[100][0] == 5
+    assert not found.is_complete
 
 
 def test_the_core_is_not_woken_for_nothing():
