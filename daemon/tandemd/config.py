@@ -331,7 +331,7 @@ def unknown_names(config: Config) -> str:
 def _is_user(name: str) -> bool:
     try:
         pwd.getpwuid(int(name)) if name.isascii() and name.isdigit() else pwd.getpwnam(name)
-    except (KeyError, OverflowError):
+    except (KeyError, OverflowError, ValueError):  # the last: characters that no name has
         return False
     return True
 
@@ -339,7 +339,7 @@ def _is_user(name: str) -> bool:
 def _is_group(name: str) -> bool:
     try:
         grp.getgrnam(name)
-    except KeyError:
+    except (KeyError, ValueError):
         return False
     return True
 

@@ -9,7 +9,7 @@ should not leave it unscheduled.
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -55,7 +55,7 @@ from tandemd.remembered import Remembered
 from tandemd.usages import usage_of
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
-MAX_EMPTY_JOBS_PER_UID = 256  # registered, and without a process yet
+ENDED_SLACK = 64  # jobs whose commands may outlast them
 
 log = structlog.get_logger(__name__)
 
@@ -112,7 +112,6 @@ class Sessions:
         self._next_process_id = 1
         self._processes: dict[int, int] = {}  # connection -> process
         self._launched: dict[int, int] = {}  # connection -> job
-        self._launched_by: defaultdict[int, set[int]] = defaultdict(set)  # uid -> these jobs
 
     def take(self, message: Message, now_ns: int) -> None:
         """Handle one message of the attach socket."""
@@ -158,8 +157,7 @@ class Sessions:
         if why is not None:
             self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
             return
-        objection = None if packet.only_asks else self._too_many(uid)
-        objection = objection or self._scheduler.objection_to(spec, gpus=gpus)
+        objection = self._scheduler.objection_to(spec, gpus=gpus)
         if objection is None and packet.no_wait:
             objection = self._scheduler.line_before(spec, uid, gpus)
         if objection is not None:
@@ -169,7 +167,6 @@ class Sessions:
         if job_id:
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
-            self._launched_by[uid].add(job_id)
             told = "; ".join(filter(None, (_less(packet, spec), unserved)))
             self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
@@ -178,13 +175,6 @@ class Sessions:
             job_id=job_id, job_class=spec.job_class, environment=environment
         )
         self.attach.send(connection, answer)
-
-    def _too_many(self, uid: int) -> str | None:
-        """A job without a process costs who registers it nothing, but everybody else."""
-        jobs = map(self._scheduler.jobs.get, self._launched_by[uid])
-        if sum(job is not None and not job.processes for job in jobs) < MAX_EMPTY_JOBS_PER_UID:
-            return None
-        return f"uid {uid} already has {MAX_EMPTY_JOBS_PER_UID} jobs without a process"
 
     def _put_off(self, connection: Connection, reason: str) -> None:
         """Nothing for the log: it asks again in a moment."""
@@ -304,10 +294,8 @@ class Sessions:
 
     def _gone(self, connection: Connection, now_ns: int) -> None:
         job_id = self._launched.pop(connection.number, None)
-        if job_id is not None:
-            self._launched_by[connection.peer.uid].discard(job_id)
-            if job_id in self._scheduler.jobs:
-                self.note(JobExited(now_ns=now_ns, job_id=job_id))
+        if job_id is not None and job_id in self._scheduler.jobs:
+            self.note(JobExited(now_ns=now_ns, job_id=job_id))
         process_id = self._processes.pop(connection.number, None)
         if process_id is None:
             return
@@ -330,12 +318,18 @@ class Sessions:
             self.remembered.keep_job(job, self.commands.get(job_id, ""))
 
     def _forget_commands(self) -> None:
-        """Drop the command lines of jobs the core no longer knows: who ended first goes first."""
-        scheduler = self._scheduler
-        while self._ended and self._ended[0] not in scheduler.finished:
+        """Drop the command lines of jobs the core no longer knows: who ended first goes first.
+
+        But of a user with many short jobs later ones are forgotten before others' earlier ones.
+        """
+        finished = self._scheduler.finished
+        is_due = len(self._ended) > 2 * len(finished) + ENDED_SLACK
+        kept = [job_id for job_id in self._ended if job_id in finished] if is_due else []
+        while self._ended and (is_due or self._ended[0] not in finished):
             job_id = self._ended.popleft()
-            if job_id not in scheduler.jobs:
+            if job_id not in finished and job_id not in self._scheduler.jobs:
                 self.commands.pop(job_id, None)
+        self._ended.extend(kept)
 
     def _unfit(self, hello: _native.Hello, peer: Peer) -> str | None:
         if not hello.layout_min <= _native.LAYOUT_VERSION <= hello.layout_max:

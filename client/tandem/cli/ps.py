@@ -24,7 +24,7 @@ FIGURES = ("GPU", "BUSY%", "P99", "SWAP", "WAIT", "GPU-TIME", "AGE")
     "--all",
     "show_finished",
     is_flag=True,
-    help="Also jobs that ended in the last ten minutes.",
+    help="Also jobs that ended in the last ten minutes, the newest 100 of each user.",
 )
 @json_option
 def ps(user: str | None, show_finished: bool, as_json: bool) -> None:

@@ -37,7 +37,6 @@ from running_daemon import until
 from tandem import _attach, _doctor
 from tandem._paths import RuntimeDir
 from tandem._wire import tandem_pb2 as pb
-from tandemd.sessions import MAX_EMPTY_JOBS_PER_UID
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY = 65534
@@ -267,25 +266,6 @@ def test_a_registered_job_lives_as_long_as_its_process(daemon):
         launcher.wait(10)
 
         until(lambda: not rpc.jobs(), what="the job ends with its process")
-
-
-def test_jobs_without_a_process_are_a_limited_number_of_a_user(daemon):
-    daemon.start()
-
-    def asked():
-        launcher = daemon.connect()
-        launcher.socket.send(register())
-        return launcher, *launcher.receive()
-
-    kept = [asked() for _ in range(MAX_EMPTY_JOBS_PER_UID)]
-    assert {kind for _, kind, _, _ in kept} == {REGISTERED}
-    _, kind, body, _ = asked()
-    assert kind == REFUSED
-    assert b"already has 256 jobs without a process" in body
-
-    (job_id,) = struct.unpack_from("=Q", kept[0][2])
-    daemon.shim(job_id=job_id)
-    assert asked()[1] == REGISTERED
 
 
 def test_a_process_joins_the_registered_job_it_names(daemon):

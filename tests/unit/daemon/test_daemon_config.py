@@ -94,7 +94,8 @@ def test_limits_of_people_who_are_not_known_are_told_and_no_error(monkeypatch, t
     here(monkeypatch)
     path = tmp_path / "config.toml"
     known = ("user.root", "user.0", "group.root")
-    unknown = ("user.nosuchuser", "user.4294967294", "group.nosuchgroup")
+    many_digits = "9" * 5000
+    unknown = ("user.nosuchuser", f"user.{many_digits}", 'user."\\u0000"', "group.nosuchgroup")
     tables = (f"[limits.{name}]\nmax_class = 'latency'\n" for name in (*known, *unknown))
     path.write_text("".join(tables))
 
@@ -102,7 +103,7 @@ def test_limits_of_people_who_are_not_known_are_told_and_no_error(monkeypatch, t
         program.check(load(path))
 
     (warning,) = logs
-    told = ", ".join(f"limits.{name}" for name in unknown)
+    told = ", ".join(f"limits.{name}" for name in unknown).replace('"\\u0000"', "\0")
     assert warning["log_level"] == "warning"
     assert warning["reason"].startswith(f"{told}: no such user or group")
 
