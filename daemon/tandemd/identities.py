@@ -14,9 +14,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KEPT_S = 60.0  # how long an answer counts
+NOBODY_KEPT_S = 5.0  # how long one counts that there is no such user: the directory may be away
+OUTLIVES_S = 3600.0  # how long somebody who was found is gone by when that is said afterwards
 MOST_KEPT = 4096  # uids; those asked about longest ago are forgotten
 MOST_GROUPS = 65536  # NGROUPS_MAX
 
@@ -28,6 +30,7 @@ class Identity:
     uid: int
     user: str
     groups: frozenset[str]
+    is_found: bool = True  # False: the user database knows nobody of that uid, or is away
 
 
 def identity_of(uid: int) -> Identity:
@@ -35,7 +38,7 @@ def identity_of(uid: int) -> Identity:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        return Identity(uid=uid, user=str(uid), groups=frozenset())
+        return Identity(uid=uid, user=str(uid), groups=frozenset(), is_found=False)
     names = set()
     for gid in _groups(entry.pw_name, entry.pw_gid):
         try:
@@ -57,10 +60,19 @@ def _groups(user: str, gid: int) -> Iterator[int]:
         most *= 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    identity: Identity
+    said_s: float  # when the user database did
+    until_s: float  # asked again after that
+
+
 class Identities:
     """What the user database said. For any thread; `of` may block, the others never do.
 
     An answer counts for `KEPT_S`; of several that want the same one, one asks and the others wait.
+    A directory that is away looks as if it knew nobody. So that counts for `NOBODY_KEPT_S` only,
+    and not against somebody who was found in the last `OUTLIVES_S`.
     """
 
     def __init__(
@@ -73,7 +85,7 @@ class Identities:
         self._look_up = look_up
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, tuple[float, Identity]] = OrderedDict()  # with its time
+        self._kept: OrderedDict[int, _Answer] = OrderedDict()
         self._asking: dict[int, Future[Identity]] = {}
 
     def known(self, uid: int) -> Identity | None:
@@ -83,7 +95,7 @@ class Identities:
             if kept is None:
                 return None
             self._kept.move_to_end(uid)
-            return kept[1]
+            return kept.identity
 
     def is_fresh(self, uid: int) -> bool:
         """Whether `of` would answer at once."""
@@ -105,8 +117,8 @@ class Identities:
         return asked.result() if asked is not None else self._ask(uid, mine)
 
     def _fresh(self, uid: int) -> Identity | None:
-        at_s, identity = self._kept.get(uid, (0.0, None))
-        return identity if identity is not None and self._now_s() - at_s < KEPT_S else None
+        kept = self._kept.get(uid)
+        return kept.identity if kept is not None and self._now_s() < kept.until_s else None
 
     def _ask(self, uid: int, answer: Future[Identity]) -> Identity:
         try:
@@ -118,9 +130,22 @@ class Identities:
             raise
         with self._lock:
             del self._asking[uid]
-            self._kept[uid] = (self._now_s(), identity)
-            self._kept.move_to_end(uid)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            identity = self._keep(uid, identity)
         answer.set_result(identity)
         return identity
+
+    def _keep(self, uid: int, said: Identity) -> Identity:
+        """What to go by now that this was said."""
+        now_s = self._now_s()
+        until_s = now_s + (KEPT_S if said.is_found else NOBODY_KEPT_S)
+        new, old = _Answer(identity=said, said_s=now_s, until_s=until_s), self._kept.get(uid)
+        if old is not None and not said.is_found and self._outlives(old):
+            new = replace(old, until_s=until_s)
+        self._kept[uid] = new
+        self._kept.move_to_end(uid)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return new.identity
+
+    def _outlives(self, kept: _Answer) -> bool:
+        return kept.identity.is_found and self._now_s() - kept.said_s < OUTLIVES_S

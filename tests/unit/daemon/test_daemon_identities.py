@@ -17,7 +17,14 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import Gone, Received
 from tandemd.edges.clock import MonotonicClock
-from tandemd.identities import KEPT_S, Identities, Identity, identity_of
+from tandemd.identities import (
+    KEPT_S,
+    NOBODY_KEPT_S,
+    OUTLIVES_S,
+    Identities,
+    Identity,
+    identity_of,
+)
 from tandemd.introductions import MOST_WAITING, Introductions
 from tandemd.limits import Limits
 from tandemd.loop import Loop
@@ -30,6 +37,7 @@ class UserDatabase:
 
     def __init__(self):
         self.asked, self.threads = [], set()
+        self.knows_nobody = False
         self.lets = threading.Event()
         self.lets.set()
         self.is_asked = threading.Event()
@@ -39,6 +47,8 @@ class UserDatabase:
         self.threads.add(threading.get_ident())
         self.is_asked.set()
         assert self.lets.wait(SOON_S)
+        if self.knows_nobody:
+            return Identity(uid=uid, user=str(uid), groups=frozenset(), is_found=False)
         return Identity(uid=uid, user=f"user{uid}", groups=frozenset({"staff"}))
 
 
@@ -59,7 +69,7 @@ def test_the_user_database_says_who_somebody_is():
 
 def test_whom_the_user_database_does_not_know_has_a_number_and_no_groups():
     assert identity_of(2**31 - 7) == Identity(
-        uid=2**31 - 7, user=str(2**31 - 7), groups=frozenset()
+        uid=2**31 - 7, user=str(2**31 - 7), groups=frozenset(), is_found=False
     )
 
 
@@ -74,6 +84,33 @@ def test_an_answer_counts_for_a_while_and_is_known_after_that_until_there_is_ano
     some.of(7)
 
     assert (some.is_fresh(7), database.asked) == (True, [7, 7])
+
+
+def test_somebody_found_before_is_gone_by_for_a_while_when_nobody_is_found(database):
+    now_s = [0.0]
+    some = Identities(database.look_up, now_s=lambda: now_s[0])
+    some.of(7)
+    database.knows_nobody = True
+
+    now_s[0] = KEPT_S
+    assert some.of(7).user == some.known(7).user == "user7"
+    assert some.is_fresh(7)
+    now_s[0] += NOBODY_KEPT_S
+    assert not some.is_fresh(7)
+    now_s[0] = OUTLIVES_S
+    assert some.of(7).user == some.known(7).user == "7"
+
+
+def test_that_nobody_was_found_counts_for_a_moment_only(database):
+    now_s = [0.0]
+    some = Identities(database.look_up, now_s=lambda: now_s[0])
+    database.knows_nobody = True
+    some.of(7)
+    database.knows_nobody = False
+
+    assert some.of(7).user == "7"
+    now_s[0] = NOBODY_KEPT_S
+    assert some.of(7).user == "user7"
 
 
 def test_only_so_many_are_kept_and_those_seen_last_are(database, monkeypatch):
