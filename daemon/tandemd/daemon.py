@@ -334,11 +334,12 @@ class Daemon:
         self._loop.watchdog.change(self._config.watchdog.watch())
         self._gpu_index = GpuIndex(())
         self._regard_gpus()
+        limits = self._config.limits_for(os.geteuid(), self._identities)
         self._sessions = Sessions(
             scheduler=scheduler,
             channels=channels,
             poller=poller,
-            limits=self._config.limits_for(os.geteuid(), self._identities),
+            limits=limits,
             gpu_index=self._gpu_index,
             clock_kind=CLOCK_VIRTUAL if clock.is_virtual else CLOCK_MONOTONIC,
         )
@@ -349,7 +350,10 @@ class Daemon:
         )
         self._loop.checkpoint = self._checkpoint
         introductions = Introductions(
-            identities=self._identities, deliver=self._deliver, at_once=clock.is_virtual
+            identities=self._identities,
+            trusted_uids=limits.trusted_uids,
+            deliver=self._deliver,
+            at_once=clock.is_virtual,
         )
         with _binding(f"runtime directory '{self._directory.path}'"):
             self._attach = AttachServer(

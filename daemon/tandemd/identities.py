@@ -102,6 +102,12 @@ class Identities:
         with self._lock:
             return self._fresh(uid) is not None
 
+    def can_wait(self, uid: int) -> bool:
+        """Whether there is something to go by until it is asked again: `of` may well be later."""
+        with self._lock:
+            kept = self._kept.get(uid)
+            return self._fresh(uid) is not None or (kept is not None and self._outlives(kept))
+
     def of(self, uid: int) -> Identity:
         """An answer that is not too old; asks the user database, and waits for it, if need be.
 

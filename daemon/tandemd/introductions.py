@@ -21,43 +21,83 @@ class Introductions:
     """Passes messages on, those of each connection in order. `take` is for any thread.
 
     A greeting waits until the user database was asked about its uid, and what comes on the same
-    connection waits behind it; all other connections go on.
+    connection waits behind it; all other connections go on. They ask one after the other. Nobody
+    waits who is trusted or was found lately: that one is asked about again afterwards.
     """
 
     def __init__(
-        self, *, identities: Identities, deliver: Callable[[Message], None], at_once: bool
+        self,
+        *,
+        identities: Identities,
+        trusted_uids: frozenset[int],
+        deliver: Callable[[Message], None],
+        at_once: bool,
     ) -> None:
         """`deliver`: returns at once. `at_once`: `take` asks by itself (virtual clock)."""
         self._identities = identities
+        self._trusted_uids = trusted_uids
         self._deliver = deliver
-        self._worker = Worker("users", at_once=at_once)
+        self._newcomers = Worker("users", at_once=at_once)
+        self._others = Worker("users-again", at_once=at_once)  # no newcomer is behind those
         self._lock = threading.Lock()
         self._waiting: dict[int, list[Message]] = {}  # connection
+        self._again: set[int] = set()  # uids that are to be asked about again
 
     def take(self, message: Message) -> None:
         """Pass one on, or have it wait."""
         connection = message.connection
-        uid = connection.peer.uid
+        uid, number = connection.peer.uid, connection.number
         with self._lock:
-            if (waiting := self._waiting.get(connection.number)) is not None:
-                if len(waiting) < MOST_WAITING or isinstance(message, Gone):
+            if (waiting := self._waiting.get(number)) is not None:
+                if isinstance(message, Gone):
+                    del self._waiting[number]  # nobody has heard of it, nor has to
+                elif len(waiting) < MOST_WAITING:
                     waiting.append(message)
                 return
-            if not _greets(message) or self._identities.is_fresh(uid):
+            greets = _greets(message)
+            must_wait = greets and not self._may_pass(uid)
+            if must_wait:
+                self._waiting[number] = [message]
+            else:
                 self._deliver(message)
-                return
-            self._waiting[connection.number] = [message]
-        self._worker.do(lambda: self._introduce(uid, connection.number))
+        if must_wait:
+            self._newcomers.do(lambda: self._introduce(uid, number))
+        elif greets and not self._identities.is_fresh(uid):
+            self._ask_again(uid)
+
+    def _may_pass(self, uid: int) -> bool:
+        return uid in self._trusted_uids or self._identities.can_wait(uid)
 
     def _introduce(self, uid: int, number: int) -> None:
+        with self._lock:
+            if number not in self._waiting:
+                return
+        try:
+            self._ask(uid)
+        finally:
+            with self._lock:
+                for message in self._waiting.pop(number, ()):
+                    self._deliver(message)
+
+    def _ask_again(self, uid: int) -> None:
+        with self._lock:
+            if uid in self._again:
+                return
+            self._again.add(uid)
+        self._others.do(lambda: self._renew(uid))
+
+    def _renew(self, uid: int) -> None:
+        try:
+            self._ask(uid)
+        finally:
+            with self._lock:
+                self._again.discard(uid)
+
+    def _ask(self, uid: int) -> None:
         try:
             self._identities.of(uid)
         except OSError as error:
-            log.warning("cannot ask who that is, it gets the least", uid=uid, error=str(error))
-        finally:
-            with self._lock:
-                for message in self._waiting.pop(number):
-                    self._deliver(message)
+            log.warning("cannot ask who that is, going on as before", uid=uid, error=str(error))
 
 
 def _greets(message: Message) -> bool:

@@ -217,29 +217,95 @@ def hello(monkeypatch):
     return Hello()
 
 
+def introductions(identities, deliver, *, at_once=False):
+    return Introductions(
+        identities=identities, trusted_uids=frozenset({0}), deliver=deliver, at_once=at_once
+    )
+
+
 def test_a_greeting_waits_for_the_user_database_in_order_and_others_do_not(database, hello):
-    heard, gone = [], threading.Event()
-
-    def deliver(message):
-        heard.append(message)
-        if isinstance(message, Gone) and message.connection.number == 1:
-            gone.set()
-
-    some = Identities(database.look_up)
-    some.of(8)
-    database.lets.clear()
-    door = Introductions(identities=some, deliver=deliver, at_once=False)
+    heard, last = [], threading.Event()
     new, old = connection(1, uid=7), connection(2, uid=8)
     of_new = [said(new, hello), *(said(new, n) for n in range(MOST_WAITING * 2))]
     of_old = [said(old, hello), said(old, "mapped"), Gone(connection=old)]
 
-    for message in (*of_new, Gone(connection=new), *of_old):
+    def deliver(message):
+        heard.append(message)
+        if message is of_new[MOST_WAITING - 1]:
+            last.set()
+
+    some = Identities(database.look_up)
+    some.of(8)
+    database.lets.clear()
+    door = introductions(some, deliver)
+
+    for message in (*of_new, *of_old):
         door.take(message)
     assert heard == of_old
     database.lets.set()
-    assert gone.wait(SOON_S)
+    assert last.wait(SOON_S)
 
-    assert heard[len(of_old) :] == [*of_new[:MOST_WAITING], Gone(connection=new)]
+    assert heard[len(of_old) :] == of_new[:MOST_WAITING]
+
+
+@pytest.mark.parametrize("uid", [0, 7])
+def test_nobody_waits_who_is_trusted_or_was_found_and_is_asked_about_behind(database, hello, uid):
+    heard, now_s = [], [0.0]
+    some = Identities(database.look_up, now_s=lambda: now_s[0])
+    some.of(7)
+    now_s[0] = KEPT_S
+    database.asked.clear(), database.is_asked.clear(), database.lets.clear()
+    door = introductions(some, heard.append)
+
+    greetings = [said(connection(number, uid), hello) for number in range(3)]
+    for greeting in greetings:
+        door.take(greeting)
+
+    assert heard == greetings
+    assert database.is_asked.wait(SOON_S)
+    database.lets.set()
+    door._others.finish(SOON_S)
+    assert (database.asked, some.is_fresh(uid)) == ([uid], True)
+
+
+def test_who_was_not_found_waits_and_so_does_who_was_found_long_ago(database, hello):
+    heard, now_s = [], [0.0]
+    some = Identities(database.look_up, now_s=lambda: now_s[0])
+    some.of(7)
+    now_s[0] = OUTLIVES_S
+    database.knows_nobody = True
+    some.of(8)
+    database.knows_nobody = False
+    now_s[0] += NOBODY_KEPT_S
+    database.lets.clear()
+    door = introductions(
+        some, lambda message: heard.append(some.known(message.connection.peer.uid))
+    )
+
+    for number, uid in enumerate((7, 8)):
+        door.take(said(connection(number, uid), hello))
+
+    assert heard == []
+    database.lets.set()
+    door._newcomers.finish(SOON_S)
+    assert [who.user for who in heard] == ["user7", "user8"]
+
+
+def test_a_greeting_is_dropped_when_its_connection_has_gone_meanwhile(database, hello):
+    heard = []
+    database.lets.clear()
+    door = introductions(Identities(database.look_up), heard.append)
+    first, second = connection(1, uid=7), connection(2, uid=8)
+
+    for message in (said(first, hello), said(second, hello)):
+        door.take(message)
+    assert database.is_asked.wait(SOON_S)
+    for gone in (first, second):
+        door.take(Gone(connection=gone))
+    database.lets.set()
+    door._newcomers.finish(SOON_S)
+
+    assert (heard, database.asked) == ([], [7])
 
 
 def test_a_greeting_is_passed_on_where_the_user_database_fails(hello):
@@ -247,7 +313,7 @@ def test_a_greeting_is_passed_on_where_the_user_database_fails(hello):
         raise OSError("away")
 
     heard = []
-    door = Introductions(identities=Identities(fail), deliver=heard.append, at_once=True)
+    door = introductions(Identities(fail), heard.append, at_once=True)
     door.take(said(connection(1, uid=7), hello))
 
     assert len(heard) == 1
