@@ -49,8 +49,7 @@ class LoginServer:
         while not self._stopping:
             for key, _ in self._selector.select(self._door.wait_s(None)):
                 if key.data is NEWCOMER:
-                    for connection in self._door.newcomers():
-                        self._admit(connection)
+                    self._accept()
                 elif isinstance(key.fileobj, socket.socket):
                     self._hear(key.fileobj, key.data)
 
@@ -69,6 +68,14 @@ class LoginServer:
         self._selector.close()
         os.close(self._wake_fd)
 
+    def _accept(self) -> None:
+        for connection in self._door.newcomers():
+            try:
+                self._admit(connection)
+            except OSError as error:  # it cannot be watched: as if it had not come
+                connection.close()
+                self._door.turn_away(error)
+
     def _admit(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
         if self._per_uid[peer.uid] >= MAX_LOGINS_PER_UID:
@@ -76,9 +83,9 @@ class LoginServer:
             connection.close()
             return
         token = secrets.token_hex(32)
+        self._selector.register(connection, selectors.EVENT_READ, token)
         self._tokens[token] = peer
         self._per_uid[peer.uid] += 1
-        self._selector.register(connection, selectors.EVENT_READ, token)
         try:
             connection.send(f"{token}\n".encode(), socket.MSG_NOSIGNAL)
         except OSError:

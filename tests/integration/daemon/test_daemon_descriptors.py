@@ -1,5 +1,7 @@
 """Whoever connects without end takes from nobody that comes later."""
 
+import errno
+import math
 import os
 import resource
 import socket
@@ -12,6 +14,7 @@ from running_daemon import until
 from tandemd.daemon import Daemon
 from tandemd.edges import attach
 from tandemd.edges.attach import HELLO_WITHIN_S, AttachServer, Gone
+from tandemd.edges.login import LoginServer
 
 
 def descriptors(daemon):
@@ -99,6 +102,35 @@ def test_a_process_without_a_pidfd_for_want_of_descriptors_is_sent_off(server, m
     monkeypatch.setattr(attach, "open_pidfd", none_left)
     with connected(server) as newcomer:
         assert newcomer.recv(1) == b""
+
+
+def test_a_login_that_cannot_be_watched_is_sent_off_and_the_next_one_is_served(tmp_path):
+    login = LoginServer(tmp_path / "l")
+    register, refused = login._selector.register, []
+
+    def refuse_once(source, events, data=None):
+        if isinstance(data, str) and not refused:
+            refused.append(data)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return register(source, events, data)
+
+    login._selector.register = refuse_once
+
+    def connected():
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(10)
+        connection.connect(str(tmp_path / "l"))
+        login._accept()
+        return connection
+
+    with connected() as first:
+        assert first.recv(256) == b""
+    assert (login._tokens, login._per_uid.total()) == ({}, 0)
+    login._door._now_s = lambda: math.inf  # it opens again
+    login._door.wait_s(None)
+    with connected() as second:
+        assert login.peer_for(second.recv(256).decode().strip()).uid == os.getuid()
+    login.close()
 
 
 @pytest.mark.parametrize(("name", "ends"), [("attach", True), ("login", True), ("audit", False)])
