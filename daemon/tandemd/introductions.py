@@ -33,12 +33,18 @@ class Introductions:
         deliver: Callable[[Message], None],
         at_once: bool,
     ) -> None:
-        """`deliver`: returns at once. `at_once`: `take` asks by itself (virtual clock)."""
+        """`deliver`: returns at once. `at_once`: `take` asks by itself (virtual clock).
+
+        Raises:
+            RuntimeError: there can be no thread that asks. `take` needs no further one.
+        """
         self._identities = identities
         self._trusted_uids = trusted_uids
         self._deliver = deliver
         self._newcomers = Worker("users", at_once=at_once)
         self._others = Worker("users-again", at_once=at_once)  # no newcomer is behind those
+        for worker in (self._newcomers, self._others):
+            worker.begin()
         self._lock = threading.Lock()
         self._waiting: dict[int, list[Message]] = {}  # connection
         self._again: set[int] = set()  # uids that are to be asked about again

@@ -308,6 +308,18 @@ def test_a_greeting_is_dropped_when_its_connection_has_gone_meanwhile(database, 
     assert (heard, database.asked) == ([], [7])
 
 
+def test_greetings_need_no_thread_that_is_not_there_from_the_start(database, hello, monkeypatch):
+    heard = []
+    door = introductions(Identities(database.look_up), heard.append)
+    monkeypatch.setattr(threading.Thread, "start", lambda _thread: 1 / 0)
+
+    door.take(said(connection(1, uid=7), hello))
+    door.take(said(connection(2, uid=0), hello))
+    door._newcomers.finish(SOON_S), door._others.finish(SOON_S)
+
+    assert (len(heard), sorted(database.asked)) == (2, [0, 7])
+
+
 def test_a_greeting_is_passed_on_where_the_user_database_fails(hello):
     def fail(_uid):
         raise OSError("away")

@@ -39,3 +39,19 @@ def test_errands_are_done_in_order_by_one_thread():
     assert done.wait(60)
     assert len(threads) == 5
     assert set(threads) == {threads[0]} != {threading.get_ident()}
+
+
+def test_a_thread_that_cannot_be_had_is_tried_for_again(monkeypatch):
+    start, done = threading.Thread.start, threading.Event()
+    worker = Worker("errands", at_once=False)
+
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(RuntimeError, match="thread"):
+        worker.do(lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    worker.do(done.set)
+
+    assert done.wait(60)
