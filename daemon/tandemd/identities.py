@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import grp
+import os
 import pwd
 import threading
 import time
@@ -45,7 +46,12 @@ def identity_of(uid: int) -> Identity:
             names.add(grp.getgrgid(gid).gr_name)
         except KeyError:
             continue
-    return Identity(uid=uid, user=entry.pw_name, groups=frozenset(names))
+    return Identity(uid=uid, user=_text(entry.pw_name), groups=frozenset(names))
+
+
+def _text(name: str) -> str:
+    """The same where it is UTF-8; else it holds surrogates, which no message can."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _groups(user: str, gid: int) -> Iterator[int]:
@@ -54,7 +60,7 @@ def _groups(user: str, gid: int) -> Iterator[int]:
     most = 64
     while most <= MOST_GROUPS:
         found, count = (ctypes.c_uint32 * most)(), ctypes.c_int(most)
-        if getgrouplist(user.encode(), ctypes.c_uint32(gid), found, ctypes.byref(count)) >= 0:
+        if getgrouplist(os.fsencode(user), ctypes.c_uint32(gid), found, ctypes.byref(count)) >= 0:
             yield from found[: count.value]
             return
         most *= 2

@@ -73,6 +73,16 @@ def test_whom_the_user_database_does_not_know_has_a_number_and_no_groups():
     )
 
 
+def test_a_name_that_is_no_utf_8_can_be_told(monkeypatch):
+    entry = SimpleNamespace(pw_name="j\udcf6rg", pw_gid=os.getgid())
+    monkeypatch.setattr(pwd, "getpwuid", lambda _uid: entry)
+
+    found = identity_of(7)
+
+    assert found.user.encode() == "j\ufffdrg".encode()
+    assert os.getgid() in module._groups(entry.pw_name, entry.pw_gid)
+
+
 def test_an_answer_counts_for_a_while_and_is_known_after_that_until_there_is_another(database):
     now_s = [0.0]
     some = Identities(database.look_up, now_s=lambda: now_s[0])
