@@ -72,5 +72,5 @@ def test_two_ways_to_the_host_are_one_too_many(place):
     tandem = [sys.executable, "-m", "tandem.cli", "run", *both, "--", "true"]
     done = subprocess.run(tandem, env=place.env, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 2
+    assert done.returncode == 125
     assert "two ways to the same" in done.stderr

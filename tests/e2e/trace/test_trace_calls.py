@@ -146,9 +146,9 @@ def test_wrong_words_are_refused_before_the_command_runs(tandem, tmp_path):
     wrong = tandem("trace", "calls", "-e", "trace=cuNothing", *command, check=False)
     nowhere = tandem("trace", "calls", "-o", "/nowhere/x", *command, check=False)
 
-    assert wrong.code == 2
+    assert wrong.code == 125
     assert wrong.err.startswith("error: -e trace='cuNothing' is no intercepted call")
-    assert nowhere.code == 2
+    assert nowhere.code == 125
     assert nowhere.err.startswith("error: cannot write '/nowhere/x': No such file or directory")
     assert not marker.exists()
 
@@ -177,6 +177,6 @@ def test_a_full_disk_is_said_before_the_command_runs(tandem, tmp_path):
     marker = tmp_path / "ran"
     done = tandem("trace", "calls", "-o", "/dev/full", "--", "touch", marker, check=False)
 
-    assert done.code == 2
+    assert done.code == 125
     assert "cannot write '/dev/full': No space left on device" in done.err
     assert not marker.exists()
