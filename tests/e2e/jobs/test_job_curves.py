@@ -8,7 +8,7 @@ from test_job_pairs import explained, overlap_ns
 
 from tandem import softgpu
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMES = ("tick", "tock")
 ITERATIONS = 10

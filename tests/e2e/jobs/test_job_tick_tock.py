@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from running_job import start_together, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
 FILLED = 950  # MiB of the device's 1024: the rest is what the trainers share
