@@ -319,10 +319,8 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
 
 def unknown_names(config: Config) -> str:
     """Which users and groups with limits the user database does not know now; empty: none."""
-    users = [name for name in config.limits.user if not _is_user(name)]
-    groups = [name for name in config.limits.group if not _is_group(name)]
-    sections = [*(f"limits.user.{name}" for name in users)]
-    sections += [f"limits.group.{name}" for name in groups]
+    sections = [f"limits.user.{name}" for name in config.limits.user if not _is_user(name)]
+    sections += [f"limits.group.{name}" for name in config.limits.group if not _is_group(name)]
     if not sections:
         return ""
     return f"{', '.join(sections)}: no such user or group is known on this machine"

@@ -69,6 +69,13 @@ class Job:
         )
         self.pid = self._process.pid
 
+    def attach_to(self, daemon: FakeDaemon) -> Attached:
+        """Take it in with its first launch, which is done by then."""
+        self.start("launch()")
+        attached = daemon.attach()
+        self.result()
+        return attached
+
     def start(self, expression: str) -> None:
         """Begin evaluating; `result` waits for it."""
         assert self._process.stdin

@@ -37,9 +37,7 @@ def test_a_daemon_in_a_crash_loop_takes_no_maps_and_pins_no_pages_for_ever(
     preload: Preload, daemon: FakeDaemon
 ) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         left = []
         for _ in range(BERTHS + 4):
             attached.until("busy", False)  # the GPU's markers are seen, or in their place events
@@ -71,9 +69,7 @@ def test_what_ends_with_its_context_is_marked_by_the_gpu_again(
     preload: Preload, daemon: FakeDaemon
 ) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         attached.until("busy", False)
         for _ in range(BERTHS):
             attached = next_daemon(daemon, attached)
@@ -110,9 +106,7 @@ def test_a_thread_that_slept_through_many_daemons_takes_nobodys_ring(
 
 def test_a_forked_child_maps_over_nothing_of_its_own(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         for _ in range(BERTHS):
             attached = next_daemon(daemon, attached)
 
@@ -129,9 +123,7 @@ def test_a_forked_child_maps_over_nothing_of_its_own(preload: Preload, daemon: F
 
 def test_urgent_peers_that_come_and_go_leave_one_map(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         for number in range(40):
             page = _native.Process(process_id=number, job_id=2)
             peer = Attached(attached.connection, attached.hello, page)

@@ -65,9 +65,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
 
 def test_launches_leave_records_and_markers(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         attached.until("busy", False)
         attached.records()
         before = job.do(WRITES)
@@ -224,9 +222,7 @@ def test_without_a_daemon_a_job_runs_and_says_nothing(preload: Preload) -> None:
 def test_a_wrong_wish_is_one_line_and_the_default(preload: Preload, daemon: FakeDaemon) -> None:
     wishes = {"TANDEM_MEMORY": "12XB", "TANDEM_PRIORITY": "urgent", "TANDEM_PREEMPTIBLE": "maybe"}
     with Job(preload.environment(**wishes)) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
 
         assert attached.hello.request.memory_bytes == 0
         assert attached.hello.request.job_class == 0
@@ -254,9 +250,7 @@ def test_observing_writes_records_and_nothing_else(preload: Preload, daemon: Fak
 
 def test_launches_are_counted(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
 
         job.do("[launch(function=8) for _ in range(9)]")
         job.do("cu.cuCtxSynchronize()")
@@ -315,9 +309,7 @@ def test_a_job_that_found_no_daemon_sees_the_whole_device(preload: Preload) -> N
 
 def test_the_window_waits_for_the_gpu(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         attached.process.set_window(segments=1, segment_ns=100_000)
         attached.until("busy", False)
 
@@ -346,9 +338,7 @@ def test_what_ends_takes_its_slots_along(
     end: str, slots: int, preload: Preload, daemon: FakeDaemon
 ) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         attached.until("busy", False)
 
         job.do(end)
@@ -360,9 +350,7 @@ def test_events_and_waits_of_a_whole_context_are_recorded(
     preload: Preload, daemon: FakeDaemon
 ) -> None:
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         attached.until("busy", False)
         attached.records()
 
@@ -380,9 +368,7 @@ def test_work_of_the_legacy_stream_ends_though_blocking_streams_went_on(
     preload: Preload, daemon: FakeDaemon
 ) -> None:
     with Job(preload.environment(FAKE_BLOCKING="1")) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         attached.until("busy", False)
 
         # Neither is asked about again: only the helper thread can close what they leave open.
@@ -399,9 +385,7 @@ def test_without_memory_operations_events_tell_the_progress(
     preload: Preload, daemon: FakeDaemon, environment: dict[str, str]
 ) -> None:
     with Job(preload.environment(**environment)) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
 
         attached.until("busy", False)
 
@@ -468,9 +452,7 @@ def test_a_batch_job_yields_to_a_busy_latency_job_without_the_daemons_help(
 def test_marks_reach_the_state_page(preload: Preload, daemon: FakeDaemon) -> None:
     mark = "shim.tandem_mark_v1({}, ctypes.c_uint64({}), ctypes.c_uint64({}))"
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
 
         assert [job.do(mark.format(1, i, 0)) for i in range(3)] == [0, 0, 0]
         assert job.do(mark.format(2, 0xABCDEF, 0)) == 0

@@ -31,9 +31,7 @@ def held_job(
     preload = Preload(shim=shim_library, driver=fake_driver, folder=folder)
     daemon = FakeDaemon(folder)
     with Job(preload.environment()) as job:
-        job.start("launch()")
-        attached = daemon.attach()
-        job.result()
+        attached = job.attach_to(daemon)
         job.do(f"sys.path.insert(0, {str(HERE)!r})")
         job.do("exec('import submission_calls; caller = submission_calls.Caller(cu)', globals())")
         yield job, attached
