@@ -26,24 +26,38 @@ def held_at(curve, progress):
     ][-1]
 
 
-def fits(running, curve, shift, budget):
+def fits(running, own, shift, budget):
     """Whether the sum stays within the budget at every whole nanosecond."""
     for t in range(shift + 2 * LONGEST):
         beside = sum(held_at(one, progress + t) for one, progress in running)
-        if beside + held_at(curve, t - shift) > budget:
+        if beside + own(t - shift) > budget:
             return False
     return True
 
 
-@given(
-    st.lists(st.tuples(curves(), st.integers(0, LONGEST)), max_size=3), curves(), st.integers(0, 30)
-)
+RUNNING = st.lists(st.tuples(curves(), st.integers(0, LONGEST)), max_size=3)
+BUDGETS = st.integers(0, 30)
+
+
+@given(RUNNING, curves(), BUDGETS)
 def test_the_shift_is_the_smallest_that_fits(running, curve, budget):
     found = smallest_shift(running, curve, budget)
 
     # Behind all others nothing changes any more: a larger shift is as good as that.
-    tried = (shift for shift in range(LONGEST + 1) if fits(running, curve, shift, budget))
-    assert found == next(tried, None)
+    tried = range(LONGEST + 1)
+    fitting = (s for s in tried if fits(running, lambda at: held_at(curve, at), s, budget))
+    assert found == next(fitting, None)
+
+
+@given(RUNNING, curves(), BUDGETS, st.integers(0, LONGEST), st.integers(0, 9))
+def test_one_that_stands_in_the_middle_goes_on_from_there(running, curve, budget, progress, held):
+    found = smallest_shift(running, curve, budget, progress_ns=progress, held_bytes=held)
+
+    def own(at):
+        return held if at < 0 else held_at(curve, progress + at)
+
+    fitting = (shift for shift in range(LONGEST + 1) if fits(running, own, shift, budget))
+    assert found == next(fitting, None)
 
 
 @given(curves(), st.integers(0, LONGEST))

@@ -89,7 +89,12 @@ def flat(size_bytes: int) -> Curve:
 
 
 def smallest_shift(
-    running: Sequence[tuple[Curve, int]], curve: Curve, budget_bytes: int
+    running: Sequence[tuple[Curve, int]],
+    curve: Curve,
+    budget_bytes: int,
+    *,
+    progress_ns: int = 0,
+    held_bytes: int | None = None,
 ) -> int | None:
     """How much of their work the running jobs have to do before an iteration with `curve` begins.
 
@@ -97,13 +102,16 @@ def smallest_shift(
         running: the curve of each, and how far in it each is.
         curve: of the one that wants to begin.
         budget_bytes: what all of them together may hold.
+        progress_ns: how far in its curve it stands, if that is not at its beginning.
+        held_bytes: what it holds as long as it stands there; None: what its curve says.
 
     Returns:
         The smallest shift, nanoseconds, with which the sum stays within the budget if all go on
         at the same pace; 0: now. None: there is none, one has to end before the other begins.
     """
     beside = _sum([list(held.steps(progress_ns)) for held, progress_ns in running])
-    own = [(-_EVER, 0, curve.rest_bytes), *curve.steps()]
+    before_bytes = curve.rest_bytes if held_bytes is None else held_bytes
+    own = [(-_EVER, 0, before_bytes), *curve.steps(progress_ns)]
     shift_ns = 0
     while (cleared_ns := _cleared(beside, own, shift_ns, budget_bytes)) is not None:
         if cleared_ns >= _EVER - curve.length_ns:

@@ -8,7 +8,9 @@ Rules
    another waits for memory that it would take.
 3. What a job may hold is lent (leases.py): whoever drifts from its curve waits at an allocation, in
    the line for memory. A job that has ended no iteration yet may need all there is.
-4. Nobody is kept for longer than `max_hold_ns`: then it begins, and its allocations wait.
+4. Whoever stands in the middle of an iteration is kept there only as long as one of those within
+   can end theirs beside it: else it goes on, if it can. Kept, it would hold what they need.
+5. Nobody is kept for longer than `max_hold_ns`: then it begins, and its allocations wait.
 
 Where an iteration begins says the job's own mark (`tandem.step`): its process stops there by
 itself. One that marks none is stopped by its gate when the end of an iteration is found, a little
@@ -157,6 +159,10 @@ class Shifts:
                 tenant.ends_allowed = tenant.ends + 1
         standing = [tenant for tenant in crowd.tenants if tenant.stands]
         standing.sort(key=lambda tenant: (tenant.group.virtual_ns, tenant.group.arrival))
+        in_the_way = _in_the_way(standing, crowd, options, now_ns)
+        if in_the_way is not None:
+            in_the_way.begin()
+            standing.remove(in_the_way)
         while standing and self._begins(standing[0], crowd, options, now_ns):
             standing.pop(0)
         for tenant in standing[1:]:
@@ -197,7 +203,7 @@ class Shifts:
     def _settle(self, crowd: Crowd, options: Options, now_ns: int) -> None:
         """Steps and leases; memory is taken from one before it is lent to another."""
         within = crowd.within
-        claims = [tenant.claim(now_ns, options, tenant.group.arrival) for tenant in within]
+        claims = [tenant.claim(now_ns, options) for tenant in within]
         lent = dict(zip(map(id, within), lend(claims, crowd.free_bytes), strict=True))
         leases = [(tenant, tenant.held_bytes + lent.get(id(tenant), 0)) for tenant in crowd.tenants]
         leases.sort(key=lambda pair: pair[1] - pair[0].process.lease_bytes)
@@ -239,6 +245,27 @@ def _fits(crowd: Crowd, now_ns: int, options: Options) -> bool:
     return sum(tenant.most_bytes for tenant in crowd.tenants) <= crowd.budget_bytes
 
 
+def _in_the_way(
+    standing: list[Tenant], crowd: Crowd, options: Options, now_ns: int
+) -> Tenant | None:
+    """Who has to go on so that somebody ends an iteration; None: nobody has to.
+
+    As the banker says (leases.py): with none who could take all that it needs, all would wait. What
+    one needs of whom nothing is known cannot be said; for that one the others stand where they hold
+    least.
+    """
+
+    def can_end(tenant: Tenant) -> bool:
+        return tenant.claim(now_ns, options).can_end(crowd.free_bytes)
+
+    within = crowd.within
+    if not within or any(map(can_end, within)):
+        return None
+    for_new = any(tenant.is_new(now_ns, options) for tenant in within)
+    high = (t for t in standing if t.will_give_back and not (for_new and t.is_low))
+    return next(filter(can_end, high), None)
+
+
 def _shift_against(
     other: Tenant, tenant: Tenant, crowd: Crowd, options: Options, now_ns: int
 ) -> tuple[int | None, str]:
@@ -250,7 +277,13 @@ def _shift_against(
         fits = tenant.most_bytes + other.held_bytes <= room_bytes and not other.wants_memory
         return (0, "") if fits else (None, f"{title} ends no iteration")
     running = [(other.curve(options), other.done_ns(options))]
-    shift_ns = smallest_shift(running, tenant.curve(options), room_bytes)
+    shift_ns = smallest_shift(
+        running,
+        tenant.curve(options),
+        room_bytes,
+        progress_ns=tenant.submitted_ns,
+        held_bytes=tenant.held_bytes,
+    )
     if shift_ns is None:
         return None, f"{title} has to end its iteration before: no shift makes them fit"
     return shift_ns, f"{title} has to do {shift_ns / 1e6:.1f} ms more of its work before"

@@ -25,6 +25,8 @@ class Tenant:
     group: Group
     marks: bool = False  # its iterations itself
     ends: int = 0  # of iterations: as marked, or, of one that marks none, as found
+    end_bytes: int | None = None  # what it held when the newest of them was known
+    is_low: bool = True  # that was no more than an iteration before
     ends_allowed: int = 0  # at so many it is stopped, or, if it marks them, stops itself; 0 = never
     steps_told: int = 0  # the same, to its shim
     kept_since_ns: int | None = None  # it stands at the beginning of an iteration
@@ -63,9 +65,12 @@ class Tenant:
 
     @property
     def will_give_back(self) -> bool:
-        """Its next iteration holds less, somewhere, than it holds now: one that ends at a peak."""
+        """On its way through an iteration it holds less, somewhere, than now: it stands high.
+
+        One that is stopped in the middle of an iteration and was not recorded yet may.
+        """
         curve = self.process.curve
-        return curve is not None and min(curve.held_bytes) < self.held_bytes
+        return not self.marks if curve is None else min(curve.held_bytes) < self.held_bytes
 
     def keep(self, now_ns: int, shift_ns: int | None, reason: str) -> None:
         """It does not begin, for this reason, until this shift has passed; None: not known."""
@@ -88,10 +93,19 @@ class Tenant:
         if usage.steps and not self.marks:  # from now on only these count
             self.marks, self.ends_allowed = True, min(self.ends_allowed, usage.steps)
         found = usage.iterations if options.find_iterations else 0
-        self.ends = usage.steps if self.marks else found
+        ends = usage.steps if self.marks else found
+        if ends != self.ends:
+            self._end(ends)
         peak_bytes = max(self.process.usage.peak_bytes, self.held_bytes)
         if peak_bytes > self.peak_bytes or not self.grown_ns:
             self.peak_bytes, self.grown_ns = peak_bytes, now_ns
+
+    def _end(self, ends: int) -> None:
+        # The first end that is found, by iterations that are alike, is found late: well within the
+        # next iteration. Those after it are known by how that begins.
+        before_bytes, self.end_bytes = self.end_bytes, self.held_bytes
+        self.is_low = self.marks or (before_bytes is not None and self.held_bytes <= before_bytes)
+        self.ends = ends
 
     def is_quiet(self, now_ns: int, options: Options) -> bool:
         """It has submitted nothing for so long that nobody waits for its progress."""
@@ -111,9 +125,13 @@ class Tenant:
 
     @property
     def submitted_ns(self) -> int:
-        """Of this iteration's work: what its host has handed over."""
+        """Of this iteration's work: what its host has handed over.
+
+        One that marks its iterations stands before the next; any other has begun it.
+        """
         usage = self.process.usage
-        return max(0, usage.work_ns - usage.step_work_ns) if self.is_within else 0
+        has_begun = self.is_within or not self.marks
+        return max(0, usage.work_ns - usage.step_work_ns) if has_begun else 0
 
     def done_ns(self, options: Options) -> int:
         """Of this iteration's work: what its GPU has done for sure."""
@@ -133,10 +151,10 @@ class Tenant:
         curve = self.process.curve
         return curve is not None and self.submitted_ns > LATE * curve.length_ns
 
-    def claim(self, now_ns: int, options: Options, order: int) -> Claim:
-        """On memory, until its iteration ends; `order` among those of whom nothing is known."""
+    def claim(self, now_ns: int, options: Options) -> Claim:
+        """On memory, until its iteration ends; those of whom nothing is known first come first."""
         if self.is_new(now_ns, options):
-            return Claim(more_bytes=None, left_ns=order)
+            return Claim(more_bytes=None, left_ns=self.group.arrival)
         curve, at_ns = self.process.curve, self.submitted_ns
         if curve is None or self.is_late:
             needed_bytes, left_ns = self.most_bytes, NO_LIMIT

@@ -66,16 +66,16 @@ def test_trainers_that_do_not_fit_together_run_side_by_side_when_shifted(fresh_p
     assert any("OUT_OF_MEMORY" in (end or "") for end in unshifted)
 
 
-# Known: where both begin at once and their curves are known, where each is in its iteration is not
-# yet, and one may run out of memory. docs/memory-curves.md tells it.
-@pytest.mark.xfail(strict=False, reason="unmarked trainers may begin beside each other too soon")
-def test_iterations_that_are_not_marked_are_shifted_where_their_ends_are_found(fresh_place):
+@pytest.mark.parametrize("together_from_the_start", [False, True])
+def test_iterations_that_are_not_marked_are_shifted_where_their_ends_are_found(
+    fresh_place, together_from_the_start
+):
     place = fresh_place
     place.env["TANDEM_SOFTGPU_MODE"] = "mps"
     place.start_daemon(*place.configured(policy="'curves'"))
     jobs = {name: place.job(name) for name in NAMES}
-    for name in NAMES:  # one after the other, until iterations were found and recorded
-        jobs[name].do(f"curving.train(gpu, {ITERATIONS}, marks=False)")
+    # Until iterations were found and recorded.
+    train(jobs, together=together_from_the_start, marks=False)
 
     shifted_ns, sums, used = train(jobs, together=True, marks=False)
     ran = {name: place.ran(job.pid) for name, job in jobs.items()}

@@ -175,6 +175,55 @@ def test_who_stands_at_its_peak_goes_on_where_the_other_waits_for_what_it_holds(
     assert lease(talk, 1) >= 46 + 30
 
 
+def stopped(*, end_bytes, partner_held, done_ms=1, wants=0, partner=TENT, partner_ends=1):
+    """2, which marks nothing, holds `end_bytes` when its ends are found; 1 is within beside it."""
+    talk = Talk(Options(policy="curves", **MPS))
+    talk.core.memory.line.capacity_bytes = {0: CAPACITY}
+    for process_id, iterations in ((1, partner_ends), (2, 1)):
+        talk.attach(process_id)
+        talk.sample(process_id, iterations=iterations, device_bytes=REST, peak_bytes=PEAK)
+    talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=2, curve=TENT))
+    if partner is not None:
+        talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=1, curve=partner))
+    goes_on(talk, 1, done_ms=done_ms, held=partner_held)
+    if wants:
+        waits_for(talk, 1, wants)
+    for iterations, held in enumerate(end_bytes, start=2):
+        goes_on(talk, 2, done_ms=1, held=held)
+        finds(talk, 2, iterations)
+    return talk
+
+
+@pytest.mark.parametrize(("held", "is_kept"), [(30, True), (31, False)])
+def test_who_stands_within_an_iteration_goes_on_where_the_other_could_not_end_beside_it(
+    held, is_kept
+):
+    talk = stopped(end_bytes=[held], partner_held=22)  # which needs 48 more
+
+    assert talk.core.groups[(1000, "j:2")].is_kept is is_kept
+
+
+def test_it_goes_on_as_soon_as_the_other_is_found_to_need_more():
+    talk = stopped(end_bytes=[46], partner_held=22, done_ms=19, wants=12)  # all that it needs
+    kept_at_first = talk.core.groups[(1000, "j:2")].is_kept
+
+    goes_on(talk, 1, done_ms=22, held=22)  # longer than recorded: it may need its peak again
+
+    assert kept_at_first
+    assert not talk.core.groups[(1000, "j:2")].is_kept
+    assert lease(talk, 2) == PEAK  # what it needs until its end, before anybody else
+
+
+@pytest.mark.parametrize(
+    ("end_bytes", "is_kept"),
+    [([34], False), ([50, 34], True), ([34, 34], True), ([22, 34], False)],
+)
+def test_beside_one_of_whom_nothing_is_known_it_stands_where_it_holds_least(end_bytes, is_kept):
+    talk = stopped(end_bytes=end_bytes, partner_held=22, wants=40, partner=None, partner_ends=0)
+
+    assert talk.core.groups[(1000, "j:2")].is_kept is is_kept
+
+
 def test_unmarked_iterations_are_left_alone_where_none_are_looked_for():
     talk = unmarked(find_iterations=False)
 
