@@ -5,8 +5,8 @@ the one with which fewer of the jobs about which it guesses get less than their 
 (the sharing incentive; Ghodsi et al., NSDI 2011): what a guess promises is no reason to give them
 little. Then the one with most progress, or that has nearly as much, by `NEAR`, and is the fairest:
 where work scales evenly every division of the SMs promises the same. Few jobs are planned
-exhaustively, more of them by best fit: each objective gets the smallest room that does, or moves in
-with another one where that saves room, and all others share what is left.
+exhaustively (candidates.py); of more jobs some plans are tried, and then bettered step by step
+(climb.py).
 
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
 went or what was said of one is another, or where it is known at last how one scales, and else only
@@ -21,41 +21,51 @@ requests come at another rate: under another plan that may be the plan's doing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
-from math import comb, inf
 
+from tandemd.core.candidates import candidates, has_all
+from tandemd.core.climb import climb
 from tandemd.core.latency import LOAD_CHANGE, is_another_load
 from tandemd.core.plans import Part, Plan, Scene, Valued, Worker, objectives
 from tandemd.core.search import Search
 
-MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
-FEW = 16  # jobs; of more, best fit does not try everything either,
-SPARES = (0, 2, 8)  # but to keep so many groups
 BETTER = 0.07  # of the progress that is
 # Of the progress, to be fair: less than `BETTER`, or a plan that is fair would be left for another
 # one that has the progress it gave up.
 NEAR = 0.05
 BAND = 0.1  # of an objective: what is foretold so near to it may as well miss it
 WINDOWS = 2
-_DIVISIONS = (1, 1, 2, 5, 15, 52, 203)  # of so many jobs (Bell numbers)
 
 
 def best(scene: Scene) -> Valued:
     """The best plan; there is at least one job."""
-    search = Search.through(scene)
-    return _choose(list(map(search.value, candidates(search))))
+    return _choose(_tried(scene))
 
 
 def alternatives(scene: Scene) -> list[Valued]:
     """The best plan of each kind, best first; there is at least one job."""
-    search, by_kind = Search.through(scene), defaultdict[str, list[Valued]](list)
-    for valued in map(search.value, candidates(search)):
-        by_kind[valued.kind].append(valued)
-    first = _choose([valued for found in by_kind.values() for valued in found])
-    others = (_choose(found) for kind, found in by_kind.items() if kind != first.kind)
+    tried = _tried(scene)
+    first = _choose(tried)
+    others = (_choose(found) for kind, found in _by_kind(tried).items() if kind != first.kind)
     return [first, *sorted(others, key=lambda valued: valued.rank, reverse=True)]
+
+
+def _tried(scene: Scene) -> list[Valued]:
+    """All plans if they are few; else some, and what is got from the best of each kind of them."""
+    search = Search.through(scene)
+    tried = list(map(search.value, candidates(search)))
+    if not has_all(search):
+        starts = [_choose(found) for found in _by_kind(tried).values()]
+        tried += climb(search, sorted(starts, key=lambda valued: valued.rank, reverse=True))
+    return tried
+
+
+def _by_kind(tried: Sequence[Valued]) -> dict[str, list[Valued]]:
+    by_kind = defaultdict[str, list[Valued]](list)
+    for valued in tried:
+        by_kind[valued.kind].append(valued)
+    return by_kind
 
 
 def _choose(found: Sequence[Valued]) -> Valued:
@@ -64,146 +74,6 @@ def _choose(found: Sequence[Valued]) -> Valued:
     alike = (valued for valued in found if valued.rank[:2] == (missed, slighted))
     near = (valued for valued in alike if valued.progress >= (1 - NEAR) * most)
     return max(near, key=lambda valued: (valued.shares, valued.rank))
-
-
-def candidates(scene: Scene) -> Iterator[Plan]:
-    """Plans worth a look: all if they are few. There is one at least.
-
-    To share nothing but time is among them, unless a person fixed a part of the SMs; and then, too,
-    where such parts are more than there is.
-    """
-    names, groups = tuple(scene.workers), scene.gpu.groups
-    in_time = (Part(groups, names),)
-    if not scene.gpu.can_divide:
-        yield in_time
-        return
-    fixed = any(w.groups not in (0, groups) for w in scene.workers.values())
-    is_open = not (scene.gpu.keeps_sizes and fixed)
-    if len(names) == 1 and not is_open:
-        yield (Part(min(groups, scene.workers[names[0]].groups), names),)
-        return
-    if is_open:
-        yield in_time
-    found: Iterator[Plan] = iter(())
-    if groups > 1 and len(names) > 1:
-        found = _all(scene) if _count(len(names), groups) <= MOST_EXHAUSTIVE else _fits(scene)
-    first = next(found, None)
-    if first is not None:
-        yield first
-        yield from found
-    elif not is_open:
-        yield in_time
-
-
-def _all(scene: Scene) -> Iterator[Plan]:
-    """Every division of the jobs into two parts or more, and of all groups between them."""
-    for division in _divisions(tuple(scene.workers)):
-        if not 2 <= len(division) <= scene.gpu.groups:
-            continue
-        if not scene.gpu.can_mix and any(len(members) > 1 for members in division):
-            continue
-        for sizes in _sizes(division, scene):
-            yield tuple(map(Part, sizes, division))
-
-
-def _sizes(division: list[tuple[str, ...]], scene: Scene) -> Iterator[list[int]]:
-    """Of each part, as a person fixed them; groups are left over only where all are fixed."""
-    groups = scene.gpu.groups
-    fixed = [{scene.workers[name].groups for name in members} - {0} for members in division]
-    if any(len(said) > 1 for said in fixed):
-        return
-    if all(fixed):
-        sizes = [max(said) for said in fixed]
-        if sum(sizes) <= groups:
-            yield sizes
-        return
-    for cuts in combinations(range(1, groups), len(division) - 1):
-        sizes = [end - begin for begin, end in pairwise((0, *cuts, groups))]
-        if all(size in said for size, said in zip(sizes, fixed, strict=True) if said):
-            yield sizes
-
-
-def _divisions(names: tuple[str, ...]) -> Iterator[list[tuple[str, ...]]]:
-    """All set partitions."""
-    if not names:
-        yield []
-        return
-    first, rest = names[0], names[1:]
-    for division in _divisions(rest):
-        yield [(first,), *division]
-        for i, members in enumerate(division):
-            yield [*division[:i], (first, *members), *division[i + 1 :]]
-
-
-def _count(jobs: int, groups: int) -> float:
-    """No fewer plans than `_all` has."""
-    if jobs >= len(_DIVISIONS):
-        return inf
-    return _DIVISIONS[jobs] * max(comb(groups - 1, parts - 1) for parts in range(2, jobs + 1))
-
-
-def _fits(scene: Scene) -> Iterator[Plan]:
-    """Best fit, with more and more groups kept for those without an objective, or to share less."""
-    workers = scene.workers.values()
-    needs = {w.name: _need(w, scene) for w in workers if w.slo_ns or w.groups}
-    groups = scene.gpu.groups
-    spares = range(groups) if len(workers) <= FEW else SPARES
-    for spare in (spare for spare in spares if spare < groups):
-        plan = _fit(needs, scene, spare)
-        if plan is not None:
-            yield plan
-
-
-def _fit(needs: Mapping[str, int], scene: Scene, spare: int) -> Plan | None:
-    """`needs`: groups of each job that has an objective. None: there is not so much room."""
-    parts: list[Part] = []
-    for name in sorted(needs, key=lambda one: needs[one], reverse=True):
-        room = scene.gpu.groups - spare - sum(part.groups for part in parts)
-        parts = _house(name, needs[name], parts, room, scene)
-    rest = tuple(name for name in scene.workers if name not in needs)
-    left = scene.gpu.groups - sum(part.groups for part in parts)
-    if left < 0 or (rest and left < 1):
-        return None
-    if rest:
-        return (*parts, Part(left, rest))
-    free = [p for p in parts if not any(scene.workers[name].groups for name in p.members)]
-    if left and free:  # nobody is left to have it but who has most
-        i = parts.index(max(free, key=lambda part: part.groups))
-        parts[i] = Part(parts[i].groups + left, parts[i].members)
-    return tuple(parts)
-
-
-def _house(name: str, need: int, parts: list[Part], room: int, scene: Scene) -> list[Part]:
-    """Into the smallest part where all goes well with it; else a part of its own, if there is room.
-
-    Else into the largest part that may be shared.
-    """
-    own = [*parts, Part(need, (name,))]
-    if not scene.gpu.can_mix or scene.workers[name].groups:
-        return own
-    joined = []
-    for i, part in sorted(enumerate(parts), key=lambda each: each[1].groups):
-        if not any(scene.workers[member].groups for member in part.members):
-            shared = Part(part.groups, (*part.members, name))
-            joined.append([*parts[:i], shared, *parts[i + 1 :]])
-            if _goes_well(shared, scene):
-                return joined[-1]
-    return own if need <= room or not joined else joined[-1]
-
-
-def _need(worker: Worker, scene: Scene) -> int:
-    """The fewest groups with which it keeps its objective by itself, if any do."""
-    if worker.groups:
-        return worker.groups
-    sizes = range(1, scene.gpu.groups)
-    fits = (groups for groups in sizes if _goes_well(Part(groups, (worker.name,)), scene))
-    return next(fits, scene.gpu.groups)
-
-
-def _goes_well(part: Part, scene: Scene) -> bool:
-    """All its objectives are kept, if nobody is beside it."""
-    forecasts = scene.forecast(part, ())
-    return not any(scene.misses(name, forecast) for name, forecast in forecasts)
 
 
 @dataclass(slots=True)
