@@ -317,7 +317,10 @@ NVML_API nvmlDeviceCreateGpuInstance(Handle handle, unsigned profile, Handle* ou
 }
 NVML_API nvmlDeviceCreateGpuInstanceWithPlacement(Handle handle, unsigned profile,
                                                   const Placement* placement, Handle* out) {
-  if (!placement) return kInvalidArgument;
+  DeviceFigures device;
+  if (const int bad = mig_figures(handle, &device)) return bad;
+  const MigProfile* wanted = profile_by_id(device, profile);
+  if (!placement || !wanted || placement->size != wanted->memory_slices) return kInvalidArgument;
   return create_instance(handle, profile, placement->start, out);
 }
 

@@ -44,14 +44,14 @@ class _Compute:
 class _Instance:
     profile: _Profile
     number: int
-    start: int  # its first memory slice
+    place: Place
     computes: tuple[_Compute, ...]
     handle: object
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def identity(self) -> tuple[int, int, int]:
         """What tells it from others, also when there is another handle."""
-        return self.number, self.profile.id, self.start
+        return self.number, self.profile.id, self.place.start
 
 
 _Wanted = tuple[_Profile, Place | None]
@@ -161,15 +161,15 @@ class MigLayouts:
 
     def _restore(self, device: object, before: list[_Instance]) -> None:
         """Nothing is created before all that there was has been destroyed: what is left tells."""
-        places = {one.place for one in before}
+        known = {one.identity for one in before}
         for instance in self._instances(device):
-            if instance.place not in places:
+            if instance.identity not in known:
                 self._destroy(instance)
-        left = {one.start: one for one in self._instances(device)}
+        left = {one.place.start: one for one in self._instances(device)}
         for instance in before:
-            there = left.get(instance.start)
+            there = left.get(instance.place.start)
             handle = (
-                there.handle if there else self._create_at(device, instance.profile, instance.start)
+                there.handle if there else self._create_at(device, instance.profile, instance.place)
             )
             found = there.computes if there else ()
             for compute in found:
@@ -275,7 +275,7 @@ class MigLayouts:
                 found[int(info.id)] = _Instance(
                     profile=profile,
                     number=int(info.id),
-                    start=int(info.placement.start),
+                    place=Place(int(info.placement.start), int(info.placement.size)),
                     computes=tuple(self._computes(handle)),
                     handle=handle,
                 )
@@ -311,7 +311,7 @@ class MigLayouts:
         if place is None:
             instance = self._nvml.nvmlDeviceCreateGpuInstance(device, profile.id)
         else:
-            instance = self._create_at(device, profile, place.start)
+            instance = self._create_at(device, profile, place)
         whole = [
             one for one in self._compute_profiles(instance) if one.sliceCount == profile.slices
         ]
@@ -319,10 +319,10 @@ class MigLayouts:
             raise StateError(f"{profile.name} has no compute profile of {profile.slices} slices")
         self._nvml.nvmlGpuInstanceCreateComputeInstance(instance, whole[0].id)
 
-    def _create_at(self, device: object, profile: _Profile, start: int) -> object:
-        place = self._nvml.c_nvmlGpuInstancePlacement_t(start=start)
+    def _create_at(self, device: object, profile: _Profile, place: Place) -> object:
+        told = self._nvml.c_nvmlGpuInstancePlacement_t(start=place.start, size=place.size)
         made_at = self._nvml.nvmlDeviceCreateGpuInstanceWithPlacement
-        made: object = made_at(device, profile.id, self._nvml.byref(place))
+        made: object = made_at(device, profile.id, self._nvml.byref(told))
         return made
 
     def _create_compute(self, instance: object, compute: _Compute, of: _Profile) -> None:

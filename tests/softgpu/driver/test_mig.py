@@ -263,7 +263,9 @@ assert code(nv.nvmlDeviceCreateGpuInstance, device, profile("7g.141gb")) == (
 place = nv.c_nvmlGpuInstancePlacement_t(start=2, size=1)
 made_at = nv.nvmlDeviceCreateGpuInstanceWithPlacement
 assert code(made_at, device, profile("1g.18gb"), nv.byref(place)) == 23  # taken
-place.start = 5
+place.start, place.size = 5, 2
+assert code(made_at, device, profile("1g.18gb"), nv.byref(place)) == nv.NVML_ERROR_INVALID_ARGUMENT
+place.size = 1
 small = made_at(device, profile("1g.18gb"), nv.byref(place))
 info = nv.nvmlGpuInstanceGetInfo(small)
 assert (info.id, info.placement.start) == (2, 5)

@@ -46,6 +46,10 @@ def fill(out, count, found):
         out[place] = one
 
 
+def width_of(profile):
+    return next(width for own, width, _ in PROFILES.values() if own == profile)
+
+
 def first_free(starts, width, taken):
     free = [at for at in starts if not taken & set(range(at, at + width))]
     if not free:
@@ -124,17 +128,20 @@ class FakeNvml:
         fill(out, count, [one for one in self.instances if one.profile == profile])
 
     def nvmlGpuInstanceGetInfo(self, instance):
-        return SimpleNamespace(id=instance.id, placement=SimpleNamespace(start=instance.start))
+        placement = SimpleNamespace(start=instance.start, size=instance.width)
+        return SimpleNamespace(id=instance.id, placement=placement)
 
     def nvmlDeviceCreateGpuInstance(self, device, profile):
         starts = next(starts for own, _, starts in PROFILES.values() if own == profile)
         return self._cut(profile, starts[::-1] if self.places_last else starts)
 
     def nvmlDeviceCreateGpuInstanceWithPlacement(self, device, profile, placement):
+        if placement._obj.size != width_of(profile):
+            raise pynvml.NVMLError_InvalidArgument
         return self._cut(profile, [placement._obj.start])
 
     def _cut(self, profile, starts):
-        width = next(width for own, width, _ in PROFILES.values() if own == profile)
+        width = width_of(profile)
         taken = set().union(*(one.slices for one in self.instances))
         start = first_free(starts, width, taken)
         number = 1 + max((one.id for one in self.instances), default=0)
