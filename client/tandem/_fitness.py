@@ -38,7 +38,7 @@ class Machine:
     uid: int  # who asks
     cuda_version: int = 0  # of the driver, as 13000; 0 = not known
     can_start_mps: bool = False
-    mps_owner: int | None = None  # uid of a control daemon that answers; None: none does
+    mps_owner: int | None = None  # uid of the control daemon that is used; None: none is
     software_mps: bool = False  # the software GPU has its clients side by side
 
 
@@ -120,6 +120,7 @@ def machine_of(environment: Mapping[str, str], own_pipes: Path) -> Machine:
         place
         for place in places
         if _mps.Control(place, environment=clean, timeout_s=ANSWER_S).servers() is not None
+        or (place == own_pipes and not _mps.serves(_mps.owner_of(place), os.geteuid()))
     )
     place = next(answering, None)
     return Machine(

@@ -4,11 +4,16 @@ It has two interfaces, and speaks the one that it was started with (NVIDIA's "Mu
 Service", "Legacy MPS v2 Interface" and "MPS v3 Interface"). In the old one commands come on stdin,
 and a server is started for whoever comes; in the new one they are arguments, and servers have
 names, owners and pipes of their own. Both the daemon and `tandem doctor` ask here.
+
+Anybody may have made a pipe where programs look for it, in /tmp. Only those of root and of our own
+user are spoken to: another's may answer anything, or not at all.
 """
 
 import os
 import shutil
+import stat
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +21,7 @@ from pathlib import Path
 PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 USUAL_PIPES = Path("/tmp/nvidia-mps")  # where they are unless the variable says otherwise
+MOST_DIGITS = 10  # of a pid or uid
 _CSV = "--format=csv,noheader"
 
 
@@ -44,21 +50,24 @@ class Control:
     """The control daemon with its pipe in `place`, if there is one. One thread at a time."""
 
     def __init__(self, place: Path, *, environment: Mapping[str, str], timeout_s: float) -> None:
-        """`timeout_s`: of each question; longer, and nobody answers."""
+        """`timeout_s`: of each method; longer, and nobody answers."""
         self._place = place
         self._environment = {**environment, PIPES: str(place)}
         self._timeout_s = timeout_s
         self.version = 2  # of the interface, as it was answered last
 
     def servers(self) -> list[Server] | None:
-        """Those that run; None: nobody answers."""
-        if not os.path.exists(self._place / "control"):  # also where we may not look
+        """Those that run; None: nobody answers whom we believe."""
+        if not has_pipe(self._place):
             return None
-        told = self._tell("get_server_list")
-        if told is not None and all(word.isdecimal() for word in told.split()):
+        end_s = time.monotonic() + self._timeout_s
+        told = _run((PROGRAM,), "get_server_list\n", self._environment, self._timeout_s / 2)
+        pids = None if told is None else _pids(told.split())
+        if pids is not None:
             self.version = 2
-            return [Server(pid=int(pid), pipes=self._place) for pid in told.split()]
-        rows = self._run("server", "list", _CSV)
+            return [Server(pid=pid, pipes=self._place) for pid in pids]
+        left_s = end_s - time.monotonic()
+        rows = _run((PROGRAM, "server", "list", _CSV), "", self._environment, left_s)
         found = None if rows is None else [_server(row) for row in rows.splitlines() if row]
         if found is None or None in found:
             return None
@@ -79,12 +88,14 @@ class Control:
         else:
             rows = self._run("client", "list", f"--server={server.name}", _CSV)
             words = None if rows is None else [r.split(",")[0] for r in rows.splitlines() if r]
-        if words is None or not all(map(str.isdecimal, words)):
-            return None  # what is no pid says that the server has gone, say
-        return [int(word) for word in words]
+        return None if words is None else _pids(words)  # or it says that the server has gone
 
     def is_ending(self, servers: Sequence[Server]) -> bool:
-        """One of them takes no new clients any more: what comes now is refused, or waits."""
+        """One of them takes no new clients any more: what comes now is refused, or waits.
+
+        The word is that of the software GPU. NVIDIA's documentation names only INITIALIZING, ACTIVE
+        and FAULT: where it says another one this is False, and it is used until it has ended.
+        """
         if self.version != 2:
             return False  # there a server is ready, or is no place for clients
         return any(self.status(server) == "SHUTTING_DOWN" for server in servers)
@@ -112,16 +123,23 @@ class Control:
         return _run((PROGRAM, *words), "", self._environment, self._timeout_s)
 
 
+def _pids(words: Sequence[str]) -> list[int] | None:
+    """None: one of the words is no pid."""
+    if all(word.isascii() and word.isdigit() and len(word) <= MOST_DIGITS for word in words):
+        return [int(word) for word in words]
+    return None
+
+
 def _server(row: str) -> Server | None:
     # name, uid, pid, status, pipe directory, and more
     cells = row.split(",")
-    if len(cells) < 5 or not cells[1].isdecimal():
+    if len(cells) < 5 or (uid := _pids(cells[1:2])) is None:
         return None
-    name, uid, pid, status, pipes = cells[:5]
+    name, _, pid, status, pipes = cells[:5]
     return Server(
         name=name,
-        uid=int(uid),
-        pid=int(pid) if pid.isdecimal() else 0,
+        uid=uid[0],
+        pid=(_pids([pid]) or [0])[0],
         is_ready=status == "Ready",
         pipes=Path(pipes),
     )
@@ -137,10 +155,11 @@ def _run(
             input=told,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=timeout_s,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a NUL in a path, say
         return None
     return done.stdout if done.returncode == 0 else None
 
@@ -161,11 +180,22 @@ def takes_files(environment: Mapping[str, str], *, timeout_s: float) -> bool:
     return "namespace" in usage and "--apply" in usage
 
 
+def has_pipe(place: Path) -> bool:
+    """Whether a control daemon of root's or our own user's has its pipe there, or had."""
+    try:
+        pipe = os.lstat(place / "control")
+        found = (pipe, os.lstat(place), os.stat(place))
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return False
+    is_pipe = stat.S_ISSOCK(pipe.st_mode) or stat.S_ISFIFO(pipe.st_mode)
+    return is_pipe and all(one.st_uid in (0, os.geteuid()) for one in found)
+
+
 def owner_of(place: Path) -> int | None:
     """The uid whose control daemon has its pipe there; None: there is none."""
     try:
-        return (place / "control").stat().st_uid
-    except OSError:
+        return os.lstat(place / "control").st_uid
+    except (OSError, ValueError):
         return None
 
 

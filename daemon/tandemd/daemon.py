@@ -481,8 +481,8 @@ class Daemon:
             for gpu in gpus
             if _is_for(config, gpu, "auto") and found_mode(gpu, os.environ) == "mps"
         ]
-        if not asking and not (found and _mps.can_start(os.environ)):
-            return None  # without its program it can be used, but not watched
+        if not asking and not found:
+            return None
         few = [gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else ()
         control = MpsControl(
             own=self._directory.path / "mps",

@@ -9,7 +9,10 @@ from tandemd.edges.gpus import Gpu
 
 
 def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
-    """`mig` of an instance, `mps` where a control daemon of MPS is found as a program would.
+    """`mig` of an instance, `mps` where the pipe of MPS is found as a program would find it.
+
+    Not a pipe that belongs neither to root nor to our own user, and none without MPS's program,
+    which says whether anybody is at its other end.
 
     A program of this environment, that is: those that start with another `CUDA_MPS_PIPE_DIRECTORY`
     have another mode, and the configuration has to say it. The software GPU has a mode of its own.
@@ -18,7 +21,8 @@ def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
         return "mig"
     if has_own_mps(gpu, environment):
         return "mps"
-    return "mps" if (_mps.pipes_of(environment) / "control").exists() else "time"
+    has_mps = _mps.has_pipe(_mps.pipes_of(environment)) and _mps.can_start(environment)
+    return "mps" if has_mps else "time"
 
 
 def has_own_mps(gpu: Gpu, environment: Mapping[str, str]) -> bool:

@@ -149,16 +149,3 @@ def test_mps_that_was_found_and_ends_is_used_no_more(fresh_place):
     assert job.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert "the control daemon of mps has ended" in place.tandem("explain", "victim")
     assert "is in mode time" in place.refused("--isolation", "mps")[1]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
-def test_mps_of_another_user_is_refused_or_the_job_is_told(place):
-    os.chown(place.folder / "mps" / "control", 1001, -1)  # as if that user had started it
-
-    job = place.job("theirs", "--env", "CUDA_VISIBLE_DEVICES=0")
-
-    code, why = place.refused("--isolation", "mps")
-    assert code == 125
-    assert "isolation mps, but the mps that runs is of uid 1001 and serves no other" in why
-    assert "serves no other: the job takes turns with it" in place.tandem("explain", "theirs")
-    assert job.do(f"os.environ.get('{PIPES}')") is None

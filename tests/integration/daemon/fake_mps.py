@@ -25,7 +25,7 @@ def serve(path):
     for name, server in tomllib.loads(Path(path).read_text())["servers"].items():
         create(name, server["uid"], server.get("allowed_devices"))
     (PIPES / "pid").write_text(str(os.getpid()))
-    CONTROL.touch()
+    os.mkfifo(CONTROL)
     signal.sigwait({signal.SIGTERM})
     CONTROL.unlink()
 

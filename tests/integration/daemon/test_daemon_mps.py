@@ -442,7 +442,7 @@ def test_nobody_is_named_where_the_clients_are_not_answered(folder, version, ans
     program.write_text(script)
     program.chmod(0o755)
     place.mkdir()
-    (place / "control").touch()
+    os.mkfifo(place / "control")
     mps = Supervised(folder, PATH=f"{folder}:{os.environ['PATH']}")
     assert mps.control.open()
     heard = []

@@ -1,5 +1,6 @@
 """What `tandem doctor` says of MPS."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +24,8 @@ def told(tmp_path, monkeypatch):
         if script is not None:
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
-        if pipe:
-            (usual / "control").touch()
+        if pipe and not (usual / "control").exists():
+            os.mkfifo(usual / "control")
         monkeypatch.setenv("PATH", str(programs))
         monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(usual))
         machine = SimpleNamespace(place=SimpleNamespace(path=Path("/nowhere")))

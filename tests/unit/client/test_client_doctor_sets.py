@@ -48,7 +48,7 @@ def control(tmp_path, monkeypatch):
         program = tmp_path / "nvidia-cuda-mps-control"
         program.write_text(f"#!/bin/sh\necho {servers}\n")
         program.chmod(0o755)
-        (tmp_path / "control").touch()
+        os.mkfifo(tmp_path / "control")
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
 

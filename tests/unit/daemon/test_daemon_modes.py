@@ -1,9 +1,11 @@
 """What the daemon takes the mode of a GPU to be."""
 
+import os
 from dataclasses import replace
 
 import pytest
 
+from tandem._mps import PIPES, PROGRAM
 from tandem.errors import UsageError
 from tandemd.config import Config, load
 from tandemd.edges.gpus import Gpu, Instance
@@ -13,25 +15,42 @@ REAL = Gpu(index=0, uuid=bytes(16), product_name="NVIDIA H200")
 SOFTWARE = Gpu(index=0, uuid=bytes(16), product_name="Tandem Software GPU (tiny)")
 
 
-def test_a_control_daemon_of_mps_is_found_by_its_pipe(tmp_path):
-    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+@pytest.fixture
+def environment(tmp_path):
+    """Of programs that look for MPS in `pipes`, with its program on their path."""
+    for name in ("bin", "pipes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / PROGRAM).touch(mode=0o755)
+    return {"PATH": str(tmp_path / "bin"), PIPES: str(tmp_path / "pipes")}
+
+
+def test_a_control_daemon_of_mps_is_found_by_its_pipe(tmp_path, environment):
     assert found_mode(REAL, environment) == "time"
 
-    (tmp_path / "control").touch()
+    os.mkfifo(tmp_path / "pipes" / "control")
 
     assert found_mode(REAL, environment) == "mps"
 
 
-def test_the_software_gpu_has_a_mode_of_its_own(tmp_path):
-    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "TANDEM_SOFTGPU_MODE": "mps"}
+def test_a_file_or_what_nobody_can_be_asked_about_is_no_mps(tmp_path, environment):
+    (tmp_path / "pipes" / "control").touch()
+    assert found_mode(REAL, environment) == "time"
+
+    (tmp_path / "pipes" / "control").unlink()
+    os.mkfifo(tmp_path / "pipes" / "control")
+
+    assert found_mode(REAL, environment | {"PATH": "/nowhere"}) == "time"
+
+
+def test_the_software_gpu_has_a_mode_of_its_own(environment):
+    environment |= {"TANDEM_SOFTGPU_MODE": "mps"}
 
     assert found_mode(SOFTWARE, environment) == "mps"
     assert found_mode(REAL, environment) == "time"
 
 
-def test_an_instance_of_mig_is_in_mode_mig_whatever_runs_beside_it(tmp_path):
-    (tmp_path / "control").touch()
-    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+def test_an_instance_of_mig_is_in_mode_mig_whatever_runs_beside_it(tmp_path, environment):
+    os.mkfifo(tmp_path / "pipes" / "control")
     instance = replace(REAL, instance=Instance(gpu=0, gpu_instance=1))
 
     assert found_mode(instance, environment) == "mig"

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tandem import _mps
+from tandem._mps import PROGRAM
 from tandem._set_probe import CONTROL
 from tandemd.config import load
 from tandemd.core.model import Split
@@ -83,7 +85,7 @@ OTHER = Gpu(index=1, uuid=bytes([1] * 16), product_name="NVIDIA H200", sm_count=
 
 
 def test_one_that_comes_beside_ours_where_programs_look_is_that_of_gpus_in_mode_auto(
-    daemon, tmp_path
+    daemon, tmp_path, monkeypatch
 ):
     daemon._inventory = SimpleNamespace(gpus=lambda: [GPU, OTHER])
     path = tmp_path / "config.toml"
@@ -98,7 +100,9 @@ def test_one_that_comes_beside_ours_where_programs_look_is_that_of_gpus_in_mode_
     assert daemon._mps_gpus(config) == {0}
     assert surroundings() == [ours, {}]
     (tmp_path / "nothing-here").mkdir()
-    (tmp_path / "nothing-here" / "control").touch()
+    os.mkfifo(tmp_path / "nothing-here" / "control")
+    (tmp_path / PROGRAM).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
 
     assert daemon._mps_gpus(config) == {0, 1}
     assert surroundings() == [ours, {}]  # its programs find it by themselves
@@ -106,3 +110,17 @@ def test_one_that_comes_beside_ours_where_programs_look_is_that_of_gpus_in_mode_
     daemon._mps.goes()
     assert daemon._mps_gpus(config) == {1}
     assert daemon._watched_gpus() == {0}
+
+
+def test_jobs_of_a_user_whom_mps_does_not_serve_have_none_of_its_variables(daemon, monkeypatch):
+    os.mkfifo(daemon._mps.directory / "control")
+    monkeypatch.setattr(_mps, "owner_of", lambda place: 1001)
+
+    for_its_user, for_another = (daemon._surroundings(uid, frozenset({0})) for uid in (1001, 1002))
+
+    assert for_its_user == daemon._mps.variables()
+    assert for_another == {}
+    assert daemon._unserved(1001, frozenset({0})) == ""
+    assert daemon._unserved(1002, frozenset({0})) == (
+        "the mps that runs is of uid 1001 and serves no other: the job takes turns with it"
+    )
