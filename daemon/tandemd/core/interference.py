@@ -12,7 +12,10 @@ That is linear, too. So pairs and triples teach one model, what pairs have taugh
 that nobody has tried yet, and what a crowd costs beyond the sum only triples tell.
 
 The coefficients are found by ridge regression around `PRIOR`, from every measured factor, older
-ones counting less. Until something was measured the prior is all there is, and `error` says so.
+ones counting less, and those counting less that lie far from what was foretold (Huber's weights;
+Robust Statistics, 1981, section 7.8): an iteration with a checkpoint in it, or a job that says what
+it likes, is no reason to foretell the same of others. What keeps coming becomes the usual distance,
+and counts in full. Until something was measured the prior is all there is, and `error` says so.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from tandemd.core.model import Bound, Mix
 
@@ -39,8 +43,13 @@ PRIOR = (0.1129, 0.7160, 0.3549, 0.0882, 1.0, 0.0, 0.8954)  # the last is the co
 RIDGE = 0.1  # the prior counts as much as so much of a measurement
 FORGET = 0.995  # an older measurement counts so much of the next
 REMEMBERED = 64  # errors
+KNOWN = 8  # of them tell what is far from what was foretold
+FAR = 1.345  # scales: of errors that are normal all but one in six count in full (Huber)
+LEAST_SCALE = 0.1  # of the error of a factor
+LEAST_FACTOR = 0.8  # who gets faster than that beside others does so for another reason
+_NORMAL = 1.4826  # the standard deviation of what is normal, over its median distance
 _RANGE = range(len(PRIOR))
-MOST_FACTOR = 16.0  # measured factors beyond are taken for something else than interference
+MOST_FACTOR = 16.0  # beyond, it is something else than interference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +128,8 @@ class Interference:
         default_factory=lambda: [[RIDGE * (i == j) for j in range(len(PRIOR))] for i in _RANGE]
     )
     _vector: list[float] = field(default_factory=lambda: [RIDGE * weight for weight in PRIOR])
-    _errors: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _errors: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))  # relative
+    _distances: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def factor(self, own: Neighbour, others: Sequence[Neighbour]) -> float:
         """How many times as long an iteration takes beside `others` as alone, 1 at least.
@@ -137,32 +147,35 @@ class Interference:
             return False
         foretold = self.factor(trial.own, trial.others)
         self._errors.append(abs(foretold - trial.factor) / trial.factor)
-        self._add(trial)
+        self._add(trial, self._weight(abs(foretold - trial.factor)))
         self.weights = solve(self._matrix, self._vector)
         return True
 
-    def _add(self, trial: Trial) -> None:
+    def _weight(self, distance: float) -> float:
+        """Of a measurement that far from what was foretold, 0..1."""
+        self._distances.append(distance)
+        if len(self._distances) < KNOWN:
+            return 1.0
+        far = FAR * max(LEAST_SCALE, _NORMAL * median(self._distances))
+        return min(1.0, far / distance) if distance else 1.0
+
+    def _add(self, trial: Trial, weight: float) -> None:
         row = terms(trial.own, trial.others)
         total = trial.factor + row[-1] - 1  # of the factors of pairs, and the crowd
+        kept = 1 - (1 - FORGET) * weight  # what counts little makes nothing else old
         for i in _RANGE:
             # The prior stays what it is: only what was measured grows old.
             prior = RIDGE * PRIOR[i]
-            self._vector[i] = FORGET * (self._vector[i] - prior) + prior + row[i] * total
+            self._vector[i] = kept * (self._vector[i] - prior) + prior + weight * row[i] * total
             for j in _RANGE:
                 base = RIDGE * (i == j)
-                self._matrix[i][j] = FORGET * (self._matrix[i][j] - base) + base + row[i] * row[j]
+                learnt = weight * row[i] * row[j]
+                self._matrix[i][j] = kept * (self._matrix[i][j] - base) + base + learnt
         self.count += 1
 
     def recall(self, trials: Iterable[Trial]) -> None:
         """Take in what was measured before the daemon started, the oldest first."""
-        known = [trial for trial in trials if _teaches(trial)]
-        for trial in known[:-REMEMBERED]:  # their errors would be forgotten: no need to foretell
-            self._add(trial)
-        if len(known) > REMEMBERED:
-            self.weights = solve(self._matrix, self._vector)
-        for trial in known[-REMEMBERED:]:
-            self.learn(trial)
-        self.recalled += len(known)
+        self.recalled += sum(map(self.learn, trials))
 
     def frozen(self) -> Interference:
         """The same, which learns no more: for other threads."""
@@ -175,7 +188,7 @@ class Interference:
 
 
 def _teaches(trial: Trial) -> bool:
-    return 0 < trial.factor <= MOST_FACTOR and bool(trial.others)
+    return LEAST_FACTOR <= trial.factor <= MOST_FACTOR and bool(trial.others)
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

@@ -39,14 +39,16 @@ class Tally:
     """Counts from one moment on."""
 
     since_ns: int = 0
-    iterations: dict[str, int] = field(default_factory=dict)  # there were at that moment
+    iterations: dict[int, int] = field(default_factory=dict)  # of each process, at that moment
     durations_ns: dict[str, deque[int]] = field(default_factory=dict)  # the newest MOST of each
     served: dict[str, int] = field(default_factory=dict)  # requests, however many
 
     @staticmethod
     def of(jobs: Iterable[Job], now_ns: int) -> Tally:
         """From now on."""
-        return Tally(since_ns=now_ns, iterations={j.display_name: _iterations(j) for j in jobs})
+        processes = (process for job in jobs for process in job.processes.values())
+        before = {process.process_id: process.usage.iterations for process in processes}
+        return Tally(since_ns=now_ns, iterations=before)
 
     def take(self, job: Job, durations_ns: Iterable[int], now_ns: int) -> None:
         """Requests that ended just now; those that began before tell nothing."""
@@ -78,12 +80,15 @@ class Tally:
             p99_ns = percentile_ns(tuple(self.durations_ns[name]), 0.99)
             progress = min(1.0, served / (worker.rate * over_ns / 1e9))
             return Measured(over_ns=over_ns, progress=progress, p99_ns=p99_ns)
-        ended = _iterations(job) - self.iterations.get(name, 0)
+        ended = self._ended(job)
         if worker.rate or ended < ENOUGH:
             return None
         return Measured(over_ns=over_ns, progress=ended * worker.solo_ns / over_ns)
 
-
-def _iterations(job: Job) -> int:
-    """Of its slowest process."""
-    return min((p.usage.iterations for p in job.processes.values()), default=0)
+    def _ended(self, job: Job) -> int:
+        """Iterations of its slowest process, of those that it has now."""
+        counts = (
+            process.usage.iterations - self.iterations.get(process.process_id, 0)
+            for process in job.processes.values()
+        )
+        return min(counts, default=0)

@@ -7,9 +7,11 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import FindPlan, PlanFound, RequestsServed, ScalingTold
 from tandemd.core.explain import explain
+from tandemd.core.kept_plans import Tally
 from tandemd.core.latency import MOST, RequestKind
 from tandemd.core.model import Options, Split
 from tandemd.core.planner import WINDOWS, alternatives
+from tandemd.core.plans import Worker
 from tandemd.core.scaling import Curve
 from tandemd.core.sets import Span
 
@@ -561,6 +563,22 @@ def test_what_came_of_a_plan_is_remembered_when_another_one_is_in_force():
         "plan before: space: progress 1.00 was foretold and 0.20 measured, over 5.0 s"
         in talk.lines(1)
     )
+
+
+def test_a_process_that_leaves_is_no_progress_of_those_that_stay():
+    talk = Planned(GREEN)
+    talk.come(1, knee=4)
+    talk.attach(11, job_id=1)
+    talk.sample(1, iterations=100)
+    talk.sample(11, iterations=5000)
+    job = talk.core.jobs[1]
+    tally, since_ns = Tally.of([job], talk.now_ns), talk.now_ns
+
+    talk.sample(11, iterations=5020, after_ms=10)
+    talk.leave(1)
+    measured = tally.measured([job], {"j-1": Worker(name="j-1", solo_ns=1, at=float)}, talk.now_ns)
+
+    assert measured["j-1"].progress == pytest.approx(20 / (talk.now_ns - since_ns))
 
 
 def missing(talk, job_id, *, by_ms):

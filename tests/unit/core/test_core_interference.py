@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemd.core.interference import (
+    LEAST_FACTOR,
     MOST_FACTOR,
     PRIOR,
     REMEMBERED,
@@ -147,7 +148,30 @@ def test_what_changed_on_the_machine_is_found_again():
     assert model.weights == pytest.approx(after, abs=0.05)
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, MOST_FACTOR + 1])
+def with_outliers(factor):
+    """Of 210 trials ten lie far off, of jobs much like those of the others."""
+    model = Interference()
+    for _ in range(200):
+        model.learn(trial(1.3, COMPUTE, MEMORY))
+    for _ in range(10):
+        model.learn(trial(factor, Neighbour(Features(sm=0.95, memory=0.1)), MEMORY))
+    return model.factor(COMPUTE, [MEMORY])
+
+
+def test_a_few_far_off_hardly_count():
+    assert with_outliers(16.0) == pytest.approx(1.3, abs=0.1)
+
+
+def test_what_keeps_coming_is_not_far_off():
+    model = taught(PLANTED, 200)
+
+    for _ in range(200):
+        model.learn(trial(8.0, COMPUTE, MEMORY))
+
+    assert model.factor(COMPUTE, [MEMORY]) == pytest.approx(8.0, abs=0.3)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e-9, LEAST_FACTOR - 0.01, MOST_FACTOR + 1])
 def test_factors_that_cannot_be_interference_are_not_learnt(factor):
     model = Interference()
 
