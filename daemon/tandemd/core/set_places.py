@@ -156,18 +156,20 @@ class SetPlaces:
         now_ns: int,
     ) -> Span:
         """Where it is to be now, on the way to where it is to be."""
+        if seat is None:
+            return target
+        told = Span(seat.told.first, seat.told.count) if seat.told.count else target
         is_free = not any(other.overlap(target) for other in others)
-        if seat is None or is_free:
-            if seat is not None:
-                seat.waits_since_ns = None
+        if is_free or told == target:
+            seat.waits_since_ns = None
             return target
         if seat.waits_since_ns is None:
             seat.waits_since_ns = now_ns
         until_ns = seat.waits_since_ns + options.drain_ns
         if now_ns >= until_ns:
+            seat.waits_since_ns = None  # its next wait is another one
             return target
         self.wake_at_ns = min(until_ns, self.wake_at_ns or until_ns)
-        told = Span(seat.told.first, seat.told.count) if seat.told.count else target
         first, end = max(told.first, target.first), min(told.end, target.end)
         return Span(first, end - first) if end > first else told
 

@@ -92,6 +92,24 @@ def test_nobody_waits_for_long():
     assert told(talk.tick(2)) == {2: (4, 12)}
 
 
+def test_who_once_waited_for_as_long_as_may_be_waits_as_long_the_next_time():
+    talk = talking()
+    talk.attach(1, job_id=1, sm_percent=50)
+    talk.attach(2, job_id=2)
+    is_in(talk, 1, 0, 8)
+    is_in(talk, 2, 8, 8)
+    assert told(talk.update(1, sm_percent=25)) == {1: (0, 4)}
+    assert told(talk.tick(DRAIN_NS / MS)) == {2: (4, 12)}
+    is_in(talk, 1, 0, 4)
+    is_in(talk, 2, 4, 12)
+
+    talk.tick(60_000)
+
+    assert told(talk.update(1, sm_percent=12)) == {1: (0, 2)}
+    assert told(talk.tick(DRAIN_NS / MS - 1)) == {}
+    assert is_in(talk, 1, 0, 2) == {2: (2, 14)}
+
+
 def test_one_that_is_gone_leaves_its_groups_at_once():
     talk = two_halves()
     talk.attach(3, job_id=3)  # nothing is left: the others get less
