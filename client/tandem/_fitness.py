@@ -14,7 +14,7 @@ from pathlib import Path
 from tandem import _mps
 
 ANSWER_S = 2.0
-GREEN_SINCE = 12040  # cuGreenCtxCreate is new in CUDA 12.4
+GREEN_SINCE = 12050  # streams of green contexts, cuGreenCtxStreamCreate, are new in CUDA 12.5
 DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS = range(4)  # NVML_COMPUTEMODE_*
 COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
 
@@ -77,7 +77,7 @@ def _has_green_contexts(_gpu: GpuFacts, machine: Machine) -> str:
     if not 0 < machine.cuda_version < GREEN_SINCE:
         return ""
     major, minor = machine.cuda_version // 1000, machine.cuda_version % 1000 // 10
-    return f"green contexts need CUDA 12.4, and the driver has {major}.{minor}"
+    return f"streams of green contexts need CUDA 12.5, and the driver has {major}.{minor}"
 
 
 def _can_be_cut(gpu: GpuFacts, _machine: Machine) -> str:

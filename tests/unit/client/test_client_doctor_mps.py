@@ -76,9 +76,9 @@ WHOLE = Machine(uid=1000, cuda_version=13000, can_start_mps=True)
         ({}, {"mps_owner": 1001}, "mps", "is of uid 1001 and serves no other"),
         ({}, {"mps_owner": 1001}, "mps+green", "is of uid 1001"),
         ({"is_software": True}, {"can_start_mps": False, "software_mps": True}, "mps", ""),
-        ({}, {"cuda_version": 12030}, "mps+green", "need CUDA 12.4, and the driver has 12.3"),
+        ({}, {"cuda_version": 12040}, "mps+green", "need CUDA 12.5, and the driver has 12.4"),
         ({}, {"cuda_version": 12030}, "mps", ""),
-        ({}, {"cuda_version": 12040}, "mps+green", ""),
+        ({}, {"cuda_version": 12050}, "mps+green", ""),
     ],
 )
 def test_what_keeps_a_mode_from_working_is_told(gpu, machine, mode, why):

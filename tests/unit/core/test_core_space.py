@@ -306,7 +306,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
 
 
 def test_what_keeps_a_mode_from_working_is_the_reason_it_is_refused_for():
-    why = "green contexts need CUDA 12.4, and the driver has 12.3"
+    why = "green contexts need CUDA 12.5, and the driver has 12.4"
     options = Options(sm_counts=SMS, why_not={0: {"mps": why}})
 
     assert why in unfit(JobSpec(isolation="mps"), frozenset({0}), options)
