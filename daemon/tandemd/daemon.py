@@ -172,7 +172,7 @@ class Daemon:
             with contextlib.suppress(RuntimeError):  # never started
                 thread.join(STOP_S)
         if self._built.done() and self._built.exception() is None:
-            self._checkpointer.close(RESTORE_S)
+            self._bring_back()
             self._loop.remembered.close(STOP_S)
         self._directory.clean()
 
@@ -429,8 +429,8 @@ class Daemon:
         return {**os.environ, **place, CONTROL: str(control)} if place and control else None
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
-        info = self._sessions.info.get(action.process_id)
-        if info is None:
+        target = self._target(action.process_id)
+        if target is None:
             return
 
         def tell(problem: str) -> None:
@@ -444,8 +444,24 @@ class Daemon:
                 )
             )
 
-        target = Target(pid=info.pid, is_there=info.is_there)
         self._checkpointer.move(target, away=action.away, tell=tell)
+
+    def _target(self, process_id: int) -> Target | None:
+        info = self._sessions.info.get(process_id)
+        return None if info is None else Target(pid=info.pid, is_there=info.is_there)
+
+    def _bring_back(self) -> None:
+        """What the driver saved: nobody would after us. The core has ended."""
+        jobs = {
+            target: job.display_name
+            for process_id, job in self._loop.scheduler.checkpoints.leave().items()
+            if (target := self._target(process_id)) is not None
+        }
+        if not jobs:
+            return
+        log.info("bringing back what the driver saved", processes=len(jobs), within_s=RESTORE_S)
+        for target, problem in self._checkpointer.bring_back([*jobs], timeout_s=RESTORE_S).items():
+            log.error("it stays saved", job=jobs[target], pid=target.pid, problem=problem)
 
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:

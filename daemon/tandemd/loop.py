@@ -160,8 +160,6 @@ class Loop:
                 notable = self._wait_virtual() if virtual else self._wait_real()
                 self._round(notable=notable)
         finally:
-            for action in self.scheduler.checkpoints.leave():
-                self.perform(action)
             self.channels.release_all()
             self.poller.stop()
 

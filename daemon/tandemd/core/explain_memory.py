@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tandemd.core.checkpoints import RETRY_NS
+from tandemd.core.checkpoints import RETRY_NS, Move
 from tandemd.core.memories import memory_of
 from tandemd.core.memory_line import Waiter
 from tandemd.core.minima import no_limit
@@ -101,6 +101,8 @@ def paused_memory(scheduler: Scheduler, job: Job) -> str:
     """Where the memory of a paused job is: a part of a sentence; "" if all is on the GPU."""
     away_bytes = swapped_bytes(job)
     here_bytes = sum(process.usage.resident_bytes for process in job.processes.values())
+    if (move := scheduler.checkpoints.move_of(job)) and move.away:
+        return f", {_saving(move)}"
     problem = scheduler.checkpoints.problem_of(job) or scheduler.residency.why_it_stays(job)
     if not away_bytes:
         return f", its memory stays on the gpu: {problem}" if problem else ""
@@ -110,8 +112,27 @@ def paused_memory(scheduler: Scheduler, job: Job) -> str:
     return f"{told}: {problem}" if problem else told
 
 
+def _saving(move: Move) -> str:
+    if move.ahead:
+        return f"the driver is to save it to the host, {_others(move.ahead)} before it"
+    return "the driver is saving it to the host"
+
+
+def _returning(move: Move) -> str:
+    if move.ahead:
+        return f"the driver is to bring it back to the gpu, {_others(move.ahead)} before it,"
+    return "the driver is bringing it back to the gpu"
+
+
+def _others(count: int) -> str:
+    return f"{count} other{'s' * (count > 1)}"
+
+
 def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:
     """Why memory of a job that is not paused is on the host; None if nothing of it is."""
+    move = scheduler.checkpoints.move_of(job)
+    if move and move.away:
+        return f"{_saving(move)}, and brings it back once that is done"
     away_bytes = swapped_bytes(job)
     if not away_bytes:
         return None
@@ -122,6 +143,8 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
             f"waits to come back to the gpu with {size_of(away_bytes)} of memory: {problem}; "
             f"it is tried every {again}{others}"
         )
+    if move:
+        return f"{_returning(move)} with {size_of(away_bytes)} of memory"
     if group.calls or not _stays_away(scheduler, job, group, now_ns):
         return f"waits for {size_of(away_bytes)} of its memory to come back to the gpu{others}"
     since_ns = min(p.away_since_ns for p in job.processes.values() if p.usage.swapped_bytes)

@@ -1,23 +1,27 @@
 """The driver's checkpoint calls: a whole process to the host and back.
 
-They wait for the process's work, copy all of its memory and need seconds, so a thread of its own
-makes them, one after the other; on the virtual clock, where a run has to repeat, the caller does.
-(CUDA driver manual, "CUDA Checkpointing".)
+They wait for the process's work, copy all of its memory and need seconds, and nobody promises that
+they end: each is made on a thread of its own, so that none keeps another process from coming back.
+How many there are at a time is for whoever asks. On the virtual clock, where a run has to repeat,
+the caller makes them. (CUDA driver manual, "CUDA Checkpointing".)
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
-from tandemd.edges.worker import Worker
-
 LIBRARY = "libcuda.so.1"
 LOCK_TIMEOUT_MS = 10_000
+RETRY_S = 0.25  # others may have the room that a process needs to come back
+MOST_AT_ONCE = 16  # threads that bring everybody back
 SUCCESS, NOT_INITIALIZED = 0, 3
 RUNNING, LOCKED, CHECKPOINTED = range(3)  # CUprocessState; what is above has failed
 PREFIX = "cuCheckpointProcess"
@@ -38,12 +42,26 @@ class Target:
     is_there: Callable[[], bool]  # the process still lives; any thread
 
 
+@dataclass(slots=True)
+class _Known:
+    """What was done with a process; belongs to the thread that moves it."""
+
+    is_moving: bool = False
+    is_locked: bool = False  # by us or an earlier daemon, and not let go on since
+    problem: str = ""  # of the last time, as the log has it
+
+
 def _libcuda() -> ctypes.CDLL:
     return ctypes.CDLL(LIBRARY)
 
 
+def _check_not_lost(state: int) -> None:
+    if state > CHECKPOINTED:
+        raise CheckpointError("the driver failed at it, and says that the process is lost")
+
+
 class Checkpointer:
-    """Saves processes and brings them back, in the order it was asked for."""
+    """Saves processes and brings them back. For any thread."""
 
     def __init__(
         self,
@@ -52,70 +70,143 @@ class Checkpointer:
         at_once: bool,
         load: Callable[[], ctypes.CDLL] = _libcuda,
     ) -> None:
-        """`post` runs something on the loop's thread; `at_once`: no other thread is used.
+        """`post` runs something on the loop's thread; `at_once`: no other thread moves anything.
 
         `load` finds the driver when it is first needed; OSError: there is none.
         """
         self._post = post
-        self._worker = Worker("checkpoints", at_once=at_once)
+        self._at_once = at_once
         self._load = load
         self._driver: ctypes.CDLL | None = None
-        self._locked: set[Target] = set()  # by us, and not let go on since
+        self._known: dict[Target, _Known] = {}
+        self._knowing = threading.Lock()
 
     def move(self, target: Target, *, away: bool, tell: Callable[[str], None]) -> None:
-        """Save the process, or bring it back if it was saved.
+        """Save the process unless that is done, or bring it back if it was saved.
 
-        `tell` hears on the loop's thread why that could not be; "" if it was done.
+        `tell` hears on the loop's thread why that could not be; "" if it was done. Until then
+        nothing else is to be asked for this process.
         """
-        self._worker.do(lambda: self._post(partial(tell, self._try(target, away=away))))
 
-    def close(self, timeout_s: float) -> None:
-        """Wait until all that was asked for is done, for so long at most."""
-        self._worker.finish(timeout_s)
+        def errand() -> None:
+            self._post(partial(tell, self._try(target, away=away)))
+
+        if self._at_once:
+            errand()
+            return
+        try:
+            threading.Thread(target=errand, name="checkpoint", daemon=True).start()
+        except RuntimeError as error:
+            self._post(partial(tell, f"the daemon has no thread for it: {error}"))
+
+    def bring_back(
+        self, targets: Sequence[Target], *, timeout_s: float, is_over: threading.Event | None = None
+    ) -> dict[Target, str]:
+        """Bring them all back; what cannot come yet is tried again, for so long at most.
+
+        What is being saved comes back once that is done. Returns who stays, and why. `is_over`:
+        set when it is done, or by whoever has waited enough.
+        """
+        if not targets:
+            return {}
+        waiting = deque(targets)
+        staying = dict.fromkeys(targets, "the driver has not answered")
+        is_over = is_over or threading.Event()
+
+        def work() -> None:
+            while not is_over.is_set():
+                try:
+                    target = waiting.popleft()
+                except IndexError:
+                    return
+                problem = self._try(target, away=False)
+                if problem and target.is_there():
+                    staying[target] = problem
+                    waiting.append(target)
+                    is_over.wait(RETRY_S)
+                else:
+                    del staying[target]
+                    if not staying:
+                        is_over.set()
+
+        with contextlib.suppress(RuntimeError):  # there can be no more of them
+            for _ in targets[:MOST_AT_ONCE]:
+                threading.Thread(target=work, name="checkpoint", daemon=True).start()
+        is_over.wait(timeout_s)
+        is_over.set()
+        return dict(staying)
 
     def _try(self, target: Target, *, away: bool) -> str:
-        self._locked = {each for each in self._locked if each.is_there()}
+        known = self._begin(target)
+        if known is None:
+            return "the driver still moves it"
+        problem = self._do(target, known, away=away)
+        if problem and problem != known.problem:  # it may be tried often
+            log.warning("checkpoint", pid=target.pid, away=away, problem=problem)
+        known.problem = problem
+        known.is_moving = False
+        return problem
+
+    def _begin(self, target: Target) -> _Known | None:
+        with self._knowing:
+            self._known = {each: known for each, known in self._known.items() if each.is_there()}
+            known = self._known.setdefault(target, _Known())
+            if known.is_moving:
+                return None
+            known.is_moving = True
+            return known
+
+    def _do(self, target: Target, known: _Known, *, away: bool) -> str:
         try:
             if away:
-                self._save(target)
+                self._save(target, known)
             else:
-                self._bring_back(target)
+                self._bring_back(target, known)
         except CheckpointError as problem:
-            log.warning("checkpoint", pid=target.pid, away=away, problem=str(problem))
             return str(problem)
         except Exception:  # whoever waits for it has to hear something
             log.exception("checkpoint", pid=target.pid, away=away)
             return "the daemon failed at it; its log says why"
         return ""
 
-    def _save(self, target: Target) -> None:
-        # struct CUcheckpointLockArgs: the timeout, and room for what may come.
-        self._call("Lock", target, (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS))
-        self._locked.add(target)
+    def _save(self, target: Target, known: _Known) -> None:
+        state = self._state_of(target)
+        _check_not_lost(state)
+        if state == RUNNING:
+            # struct CUcheckpointLockArgs: the timeout, and room for what may come.
+            self._call("Lock", target, (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS))
+        known.is_locked = True
+        if state == CHECKPOINTED:
+            return  # an earlier daemon did it
         try:
             self._call("Checkpoint", target, None)
         except CheckpointError:
-            self._unlock(target)
+            self._unlock(target, known)
             raise
 
-    def _unlock(self, target: Target) -> None:
+    def _unlock(self, target: Target, known: _Known) -> None:
         self._call("Unlock", target, None)
-        self._locked.discard(target)
+        known.is_locked = False
 
-    def _bring_back(self, target: Target) -> None:
-        state = ctypes.c_int(RUNNING)
+    def _bring_back(self, target: Target, known: _Known) -> None:
         try:
-            self._call("GetState", target, ctypes.byref(state))
+            state = self._state_of(target)
         except CheckpointError:
-            if target in self._locked:
+            if known.is_locked:
                 raise
             return  # the driver knows nothing of checkpoints, or not of this process
-        if state.value > CHECKPOINTED:
-            raise CheckpointError("the driver failed at it, and says that the process is lost")
-        if state.value == CHECKPOINTED:
+        _check_not_lost(state)
+        if state == RUNNING:
+            return
+        known.is_locked = True
+        if state == CHECKPOINTED:
             self._call("Restore", target, None)
-        if state.value != RUNNING:
-            self._unlock(target)
+        self._unlock(target, known)
+
+    def _state_of(self, target: Target) -> int:
+        state = ctypes.c_int(RUNNING)
+        self._call("GetState", target, ctypes.byref(state))
+        return state.value
 
     def _call(self, name: str, target: Target, argument: object) -> None:
         try:

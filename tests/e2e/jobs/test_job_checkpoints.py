@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-from running_job import until
+from running_job import DEADLINE_S, until
 
 MIB = 1 << 20
 SIZES = (10 * MIB, 33 * MIB, 3 * MIB)
@@ -65,6 +65,24 @@ def test_what_a_daemon_saved_comes_back_when_it_ends_and_by_the_next_one(place):
         until(lambda: client.job("kept").state == "swapped", what="it is paused as it was")
         place.tandem("resume", "kept")
     assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
+def test_a_daemon_that_ends_waits_for_the_room_that_what_it_saved_needs(place):
+    job, addresses = started(place, "--checkpoint")
+    other = place.job("other")
+    with place.client() as client:
+        place.tandem("pause", "kept")
+        until(lambda: client.job("kept").state == "swapped", what="it was saved")
+        taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
+    log = place.folder / "log"
+
+    place.daemon.send_signal(signal.SIGTERM)
+    told = "cuCheckpointProcessRestore answers CUDA_ERROR_OUT_OF_MEMORY"
+    until(lambda: told in log.read_text(), what="it had no room")
+    assert other.do(f"free({taken})") == "CUDA_SUCCESS"
+
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+    assert place.daemon.wait(DEADLINE_S) == 0
 
 
 def test_two_ways_to_the_host_are_one_too_many(place):

@@ -2,6 +2,7 @@
 
 from talk import Talk
 
+from tandemd.core.checkpoints import MOST_RETURNS, MOST_SAVES
 from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
 from tandemd.core.explain import explain
 from tandemd.core.model import JobState
@@ -34,12 +35,24 @@ def started(*, checkpoint=True):
     return talk
 
 
-def summary(talk):
-    return explain(talk.core, talk.core.job(1), talk.now_ns).summary
+def summary(talk, job_id=1):
+    return explain(talk.core, talk.core.job(job_id), talk.now_ns).summary
 
 
 def story(talk):
     return [line for _, line in talk.core.job(1).story]
+
+
+def many(count):
+    """Jobs that are at rest, each with a process of the same number."""
+    talk = Talk()
+    for job_id in range(1, count + 1):
+        talk.register(job_id, checkpoint=True)
+        talk.attach(job_id, checkpoint=True)
+        talk.map(job_id)
+        ended(talk, job_id, away=False)
+        talk.sample(job_id, device_bytes=100 * MIB)
+    return talk
 
 
 def test_a_paused_job_is_saved_once_it_rests_and_brought_back_when_it_goes_on():
@@ -123,24 +136,64 @@ def test_a_pause_that_ends_while_it_is_being_saved_brings_it_back_at_once():
     assert asked(ended(talk, 1, away=True)) == [(1, False)]
 
 
-def test_what_an_earlier_daemon_saved_comes_back_even_for_a_paused_job():
+def test_few_are_saved_at_a_time_and_nobody_who_comes_back_waits_for_them():
+    talk = many(MOST_SAVES + 3)
+    first, (other, last, latest) = 1, range(MOST_SAVES + 1, MOST_SAVES + 4)
+    saving = [each for job_id in talk.core.jobs.copy() for each in asked(talk.pause(job_id))]
+    assert saving == [(process_id, True) for process_id in range(first, other)]
+    assert "the driver is saving it to the host;" in summary(talk, first)
+    told = f"the driver is to save it to the host, {MOST_SAVES + 1} others before it;"
+    assert told in summary(talk, last)
+
+    assert not asked(talk.resume(other))  # never saved
+    assert f"{MOST_SAVES} others before it;" in summary(talk, last)
+    assert not asked(talk.resume(first))  # the driver is at it
+    assert summary(talk, first) == (
+        "the driver is saving it to the host, and brings it back once that is done"
+    )
+    assert asked(ended(talk, first, away=True)) == [(first, False), (last, True)]
+    told = "the driver is bringing it back to the gpu with 100 MiB of memory"
+    assert summary(talk, first) == told
+
+    assert asked(talk.leave(2)) == [(latest, True)]  # while it was being saved
+
+
+def test_as_many_come_back_at_a_time_as_there_are_threads_for():
+    talk = Talk()
+    count = MOST_RETURNS + 2
+    found = []
+    for job_id in range(1, count + 1):
+        talk.register(job_id, checkpoint=True)
+        found += asked(talk.attach(job_id, checkpoint=True))
+    assert found == [(process_id, False) for process_id in range(1, MOST_RETURNS + 1)]
+
+    assert asked(ended(talk, 5, away=False)) == [(count - 1, False)]
+    talk.leave(count)  # from the line
+    assert not asked(ended(talk, 6, away=False))
+
+
+def test_what_an_earlier_daemon_saved_stays_so_while_its_job_is_paused():
     talk = Talk()
     talk.register(1, checkpoint=True)
     talk.pause(1)
-    assert asked(talk.attach(1, checkpoint=True)) == [(1, False)]
-    assert asked(ended(talk, 1, away=False)) == [(1, True)]
+
+    assert asked(talk.attach(1, checkpoint=True)) == [(1, True)]
+    talk.sample(1, device_bytes=100 * MIB)
+    ended(talk, 1, away=True)
+    assert talk.core.job(1).state is JobState.SWAPPED
+    assert asked(talk.resume(1)) == [(1, False)]
 
 
 def test_a_daemon_that_ends_brings_everybody_back_and_the_gone_are_forgotten():
     talk = started()
-    assert talk.core.checkpoints.leave() == []
+    assert not talk.core.checkpoints.leave()
     talk.pause(1)
     talk.rests(1)
-    assert [a.away for a in talk.core.checkpoints.leave()] == [False]  # it is being saved
+    assert [*talk.core.checkpoints.leave()] == [1]  # it is being saved
     ended(talk, 1, away=True)
-    assert [a.away for a in talk.core.checkpoints.leave()] == [False]
+    assert [*talk.core.checkpoints.leave()] == [1]
 
     talk.leave(1)
 
-    assert talk.core.checkpoints.leave() == []
+    assert not talk.core.checkpoints.leave()
     assert not asked(ended(talk, 1, away=True))

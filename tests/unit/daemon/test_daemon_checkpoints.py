@@ -1,17 +1,20 @@
 """What is asked of the driver to save a process and to bring it back, and what it may answer."""
 
+import queue
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from tandemd.edges.attach import Connection
-from tandemd.edges.checkpoints import CALLS, PREFIX, Checkpointer, Target
+from tandemd.edges.checkpoints import CALLS, MOST_AT_ONCE, PREFIX, Checkpointer, Target
 from tandemd.edges.peers import Peer, open_pidfd, start_time
 
+DEADLINE_S = 30
 PID = 4711
-SAVED = [("Lock", PID), ("Checkpoint", PID)]
+SAVED = [("GetState", PID), ("Lock", PID), ("Checkpoint", PID)]
 LIVES = Target(pid=PID, is_there=lambda: True)
 
 
@@ -44,15 +47,129 @@ class Driver:
 
 
 def moved(driver, *aways, target=LIVES, at_once=True):
-    """What was told, once the errands were done."""
-    told, errands = [], []
-    checkpointer = Checkpointer(post=errands.append, at_once=at_once, load=lambda: driver)
+    """What was told of one move after the other."""
+    told, posted = [], queue.SimpleQueue()
+    checkpointer = Checkpointer(post=posted.put, at_once=at_once, load=lambda: driver)
     for away in aways:
         checkpointer.move(target, away=away, tell=told.append)
-    checkpointer.close(20)
-    for errand in errands:
-        errand()
+        posted.get(timeout=DEADLINE_S)()
     return told
+
+
+class Gpu:
+    """A driver with processes that are saved and come back. A call may not end, or fail at first.
+
+    `stuck`: calls, by name and process, that end with the event. `refused`: how often a process
+    finds no room to come back.
+    """
+
+    def __init__(self, *, saved=(), stuck=None, refused=None):
+        self.states = dict.fromkeys(saved, 2)
+        self.stuck = stuck or {}
+        self.refused = dict(refused or {})
+        self.begun = queue.SimpleQueue()
+
+    def __getitem__(self, symbol):
+        name = symbol.removeprefix(PREFIX)
+
+        def call(pid, argument):
+            if name == "GetState":
+                argument._obj.value = self.states.get(pid, 0)
+                return 0
+            self.begun.put((name, pid))
+            if event := self.stuck.get((name, pid)):
+                assert event.wait(DEADLINE_S)
+            if name == "Restore" and self.refused.get(pid, 0):
+                self.refused[pid] -= 1
+                return 2
+            self.states[pid] = {"Lock": 1, "Checkpoint": 2, "Restore": 1, "Unlock": 0}[name]
+            return 0
+
+        return call
+
+    def cuGetErrorName(self, _status, out):  # noqa: N802
+        out._obj.value = b"CUDA_ERROR_OUT_OF_MEMORY"
+
+    def wait_for(self, call):
+        while self.begun.get(timeout=DEADLINE_S) != call:
+            pass
+
+
+def lives(pid):
+    return Target(pid=pid, is_there=lambda: True)
+
+
+def on(gpu, post=lambda errand: errand()):
+    return Checkpointer(post=post, at_once=False, load=lambda: gpu)
+
+
+@pytest.fixture
+def unstuck():
+    """An event for calls that do not end before the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_save_that_does_not_end_keeps_nobody_from_coming_back(unstuck):
+    gpu, told = Gpu(saved=[2], stuck={("Checkpoint", 1): unstuck}), queue.SimpleQueue()
+    checkpointer = on(gpu)
+    checkpointer.move(lives(1), away=True, tell=lambda problem: told.put((1, problem)))
+    gpu.wait_for(("Checkpoint", 1))
+
+    checkpointer.move(lives(2), away=False, tell=lambda problem: told.put((2, problem)))
+
+    assert told.get(timeout=DEADLINE_S) == (2, "")
+    unstuck.set()
+    assert told.get(timeout=DEADLINE_S) == (1, "")
+
+
+def test_everybody_comes_back_however_many_and_however_often_it_takes():
+    ended = Target(pid=99, is_there=lambda: False)
+    targets = [lives(pid) for pid in range(1, MOST_AT_ONCE + 4)]
+    gpu = Gpu(saved=[target.pid for target in targets], refused={1: 1, 2: 2})
+
+    assert on(gpu).bring_back([ended, *targets], timeout_s=DEADLINE_S) == {}
+    assert not any(gpu.states.values())
+
+
+def test_what_is_being_saved_comes_back_once_it_is(unstuck):
+    gpu, looks = Gpu(stuck={("Checkpoint", 1): unstuck}), []
+
+    def is_there():
+        looks.append(1)
+        if len(looks) == 2:  # whether it is worth another try
+            unstuck.set()
+        return True
+
+    one = Target(pid=1, is_there=is_there)
+    checkpointer = on(gpu)
+    checkpointer.move(one, away=True, tell=lambda _: None)
+    gpu.wait_for(("Checkpoint", 1))
+    looks.clear()
+
+    assert checkpointer.bring_back([one], timeout_s=DEADLINE_S) == {}
+    assert gpu.states == {1: 0}
+
+
+def test_who_stays_saved_is_told_with_what_the_driver_says(unstuck):
+    no_room, hangs = lives(1), lives(2)
+    gpu = Gpu(saved=[1, 2], stuck={("Restore", 2): unstuck}, refused={1: 1 << 30})
+    is_over = threading.Event()
+
+    def wait_enough():
+        tries = 0
+        while tries < 2:
+            tries += gpu.begun.get(timeout=DEADLINE_S) == ("Restore", 1)
+        is_over.set()
+
+    thread = threading.Thread(target=wait_enough)
+    thread.start()
+    staying = on(gpu).bring_back([no_room, hangs], timeout_s=DEADLINE_S, is_over=is_over)
+    thread.join()
+
+    refusal = "cuCheckpointProcessRestore answers CUDA_ERROR_OUT_OF_MEMORY"
+    assert staying == {no_room: refusal, hangs: "the driver has not answered"}
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "on its thread"])
@@ -75,14 +192,22 @@ def test_what_can_neither_be_saved_nor_let_go_on_is_let_go_on_later():
 
     assert moved(driver, True, False) == ["cuCheckpointProcessUnlock answers error 999", ""]
     unlock = ("Unlock", PID)
-    assert driver.asked == [*SAVED, unlock, ("GetState", PID), unlock]
+    assert driver.asked == [*SAVED[:1], *SAVED[2:], unlock, ("GetState", PID), unlock]
 
 
 def test_what_cannot_be_locked_is_left_alone():
     driver = Driver(Lock=[600])
 
     assert moved(driver, True) == ["cuCheckpointProcessLock answers error 600"]
-    assert driver.asked == SAVED[:1]
+    assert driver.asked == SAVED[:2]
+
+
+@pytest.mark.parametrize(("state", "calls"), [(1, SAVED[2:]), (2, [])], ids=["locked", "saved"])
+def test_what_an_earlier_daemon_did_is_not_done_again(state, calls):
+    driver = Driver(state=state)
+
+    assert moved(driver, True) == [""]
+    assert driver.asked == [*SAVED[:1], *calls]
 
 
 @pytest.mark.parametrize(
@@ -106,13 +231,13 @@ def test_a_process_without_room_stays_saved():
 
 
 def test_a_process_that_the_driver_has_lost_is_said_to_be():
-    (problem,) = moved(Driver(state=3), False)
+    lost = "the driver failed at it, and says that the process is lost"
 
-    assert problem == "the driver failed at it, and says that the process is lost"
+    assert moved(Driver(state=3), True, False) == [lost] * 2
 
 
 def test_a_saved_process_is_not_said_to_be_back_before_it_is():
-    driver = Driver(state=2, GetState=[1, 0])
+    driver = Driver(state=2, GetState=[0, 1, 0])
 
     told = moved(driver, True, False, False)
     assert told == ["", "cuCheckpointProcessGetState answers error 1", ""]
@@ -122,10 +247,10 @@ def test_a_saved_process_is_not_said_to_be_back_before_it_is():
 def test_a_process_that_nobody_has_saved_need_not_be_known_to_the_driver():
     assert moved(Driver(GetState=[1, 1]), False) == [""]
     # Nor one that has been brought back.
-    assert moved(Driver(state=2, GetState=[0, 1]), True, False, False) == [""] * 3
+    assert moved(Driver(state=2, GetState=[0, 0, 1]), True, False, False) == [""] * 3
 
 
-@pytest.mark.parametrize("calls", range(3))
+@pytest.mark.parametrize("calls", range(4))
 def test_no_other_process_is_taken_for_one_that_has_ended(calls):
     lives = iter([True] * calls)
     driver = Driver(Checkpoint=[801])
@@ -154,7 +279,7 @@ def test_a_connection_knows_for_good_whether_its_process_lives(by_pidfd):
 
 
 def test_a_driver_that_wants_to_be_initialised_is():
-    driver = Driver(Lock=[3])
+    driver = Driver(GetState=[3])
 
     assert moved(driver, True) == [""]
     assert driver.asked == [SAVED[0], "cuInit", *SAVED]
