@@ -133,6 +133,18 @@ def test_everybody_comes_back_however_many_and_however_often_it_takes():
     assert not any(gpu.states.values())
 
 
+def test_nothing_else_is_done_with_a_process_that_is_being_saved(unstuck):
+    gpu, told = Gpu(stuck={("Checkpoint", 1): unstuck}), queue.SimpleQueue()
+    checkpointer, one = on(gpu), lives(1)
+    checkpointer.move(one, away=True, tell=lambda _: None)
+    gpu.wait_for(("Checkpoint", 1))
+
+    checkpointer.move(one, away=False, tell=told.put)
+
+    assert told.get(timeout=DEADLINE_S) == "the driver still moves it"
+    assert gpu.begun.empty()
+
+
 def test_what_is_being_saved_comes_back_once_it_is(unstuck):
     gpu, looks = Gpu(stuck={("Checkpoint", 1): unstuck}), []
 
