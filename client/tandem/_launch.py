@@ -276,11 +276,14 @@ def _returning(job: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    # What MPS is told, and which instance is meant, has to be there when the driver starts. The
-    # job's own word stands.
+    # What MPS is told, and which GPU is meant, has to be there when the driver starts. The job's
+    # own word about MPS stands; about the GPU the daemon only says what --gpu means.
     taken = {}
     for name, value in said.items():
-        if not name.startswith("CUDA_MPS_") and name != _SHOWN:
+        if name == _SHOWN:
+            taken[name] = value
+            continue
+        if not name.startswith("CUDA_MPS_"):
             continue  # no daemon of ours says anything else
         if job.get(name, value) != value:
             sys.stderr.write(

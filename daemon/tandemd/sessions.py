@@ -183,10 +183,13 @@ class Sessions:
 
     def _environment(self, uid: int, spec: JobSpec, gpu: str) -> str:
         """Of a job that is about to start, a line for each variable."""
-        gpus = self._gpu_index.named(gpu)
-        said = variables(spec, gpus, self._scheduler.options) | self.surroundings(uid, gpus)
+        gpus, options = self._gpu_index.named(gpu), self._scheduler.options
+        said = variables(spec, gpus, options) | self.surroundings(uid, gpus)
         if (instance := self._gpu_index.instance(gpu)) is not None:
             said["CUDA_VISIBLE_DEVICES"] = instance.uuid_text  # CUDA knows it by no other name
+        elif gpu and options.overlaps(gpus or options.sm_counts):
+            # Clients of an MPS that was started with some GPUs alone count from 0 among these.
+            said["CUDA_VISIBLE_DEVICES"] = self._gpu_index.by_uuid(gpu)
         return "\n".join(f"{name}={value}" for name, value in said.items())
 
     def _no_such_gpu(self, names: str) -> str | None:

@@ -115,6 +115,7 @@ CUresult Runtime::start(uint32_t flags) {
   fd_ = connect_to_device(flags, true, &device);
   if (fd_ < 0) return CUDA_ERROR_SYSTEM_NOT_READY;
   received_ = 1;  // WELCOME
+  if (mps.member) keep_devices(mps.devices, &device);
   show_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), &device);
   if (device.device_count == 0) return leave_after(CUDA_ERROR_NO_DEVICE);
   if (mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps)) {

@@ -93,6 +93,11 @@ std::string Control::welcome(const Server& server) const {
                 server.limits.priority);
   std::string all = text;
   for (const uint64_t limit : server.limits.memory.bytes) all += " " + std::to_string(limit);
+  const char* between = " ";
+  for (const std::string& device : server.devices) {
+    all += between + device;
+    between = ",";
+  }
   return all;
 }
 

@@ -136,7 +136,7 @@ void Daemon::serve_connection(int fd) {
 }
 
 void Daemon::serve_server(pid_t pid, int fd) {
-  char text[1024] = "";
+  char text[4096] = "";
   const ssize_t got = recv(fd, text, sizeof text - 1, 0);
   if (got > 0) return control_.server_said(pid, std::string(text, static_cast<size_t>(got)));
   close(fd);

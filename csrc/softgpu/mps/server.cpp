@@ -10,21 +10,11 @@
 #include <string>
 
 #include "../driver/connection.h"
+#include "../driver/context/visible_devices.h"
 #include "protocol.h"
 
 namespace tandem::softgpu::mps {
 namespace {
-
-std::string uuid_text(const DeviceInfo& device) {
-  std::string text = device.gpu_instance ? "MIG-" : "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char digits[4];
-    std::snprintf(digits, sizeof digits, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                  device.uuid[i]);
-    text += digits;
-  }
-  return text;
-}
 
 // It lies beside this one; a program, unlike a library, cannot ask where it was loaded from.
 void name_device_program() {
@@ -80,9 +70,14 @@ int serve(int control) {
   name_device_program();
   const int device = ::softgpu::connect_to_device(kMpsServer, true, &welcome);
   if (device < 0) return 1;
+  // What CUDA shows any program; in a list its clients count from 0, whatever the machine has.
+  if (const char* list = getenv("CUDA_VISIBLE_DEVICES")) {
+    ::softgpu::show_visible_devices(list, &welcome);
+    if (welcome.device_count == 0) return 1;
+  }
   std::string ready = "ready " + std::to_string(welcome.client_id);
   for (uint32_t i = 0; i < welcome.device_count; ++i) {
-    ready += " " + uuid_text(welcome.device[i]);
+    ready += " " + ::softgpu::name_of(welcome.device[i]);
   }
   tell(control, ready);
   pollfd fds[2] = {{control, POLLIN, 0}, {device, POLLIN, 0}};

@@ -335,6 +335,15 @@ class GpuIndex:
         uuid = uuid_bytes(name)
         return frozenset({self._by_uuid[uuid]} if any(uuid) and uuid in self._by_uuid else ())
 
+    def by_uuid(self, names: str) -> str:
+        """The same list, with commas between, with UUIDs in place of the indices of whole GPUs."""
+        known = {gpu.index: gpu.uuid_text for gpu in self._gpus if gpu.instance is None}
+
+        def renamed(name: str) -> str:
+            return known.get(int(name), name) if name.isascii() and name.isdigit() else name
+
+        return ",".join(renamed(name.strip()) for name in names.split(","))
+
     def missing(self, names: str) -> str:
         """The first of these, with commas between, that is not there; empty: all may be.
 

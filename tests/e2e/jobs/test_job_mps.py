@@ -63,6 +63,26 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
         place.tandem("set", "by-count", "sm=4")
 
 
+def test_a_job_on_one_of_the_gpus_that_mps_is_for_gets_that_one(fresh_place):
+    # This MPS is shown one GPU, which is 0 to its clients.
+    place = fresh_place
+    place.env["TANDEM_SOFTGPU_DEVICES"] = "2"
+    config = place.folder / "config.toml"
+    config.write_text('[gpu.1]\nmode = "mps"\n')
+    place.start_daemon("--config", str(config))
+    uuids = [gpu["uuid"] for gpu in json.loads(place.tandem("gpus", "--json"))]
+
+    shared, alone = place.job("shared", "-i", "1"), place.job("alone", "-i", "0")
+
+    shown = "os.environ['CUDA_VISIBLE_DEVICES']"
+    assert (shared.do(shown), alone.do(shown)) == (uuids[1], "0")
+    assert (shared.do("compute()"), alone.do("compute()")) == ([15], [15])
+    assert ask(place, f"get_client_list {ask(place, 'get_server_list')}") == str(shared.pid)
+    with place.client() as rpc:
+        modes = {one.display_name: one.mode for one in rpc.jobs()}
+    assert modes == {"shared": "mps", "alone": "time"}
+
+
 def test_a_job_that_finds_no_mps_is_shown_as_it_is(place):
     # Its own pipe directory, in which nobody listens: such a program runs without MPS, unnoticed.
     job = place.job("lost", "--sm", "50%", "--env", f"{PIPES}={place.folder / 'nowhere'}")

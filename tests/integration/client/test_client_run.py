@@ -274,6 +274,14 @@ def test_a_dry_run_shows_what_the_daemon_would_set(tandem, attached):
     assert done.stdout.startswith("env CUDA_MPS_CLIENT_PRIORITY=1 ")
 
 
+def test_the_daemons_name_of_the_gpu_that_is_meant_is_taken(tandem, attached):
+    attached(native.encode_registered(job_id=7, environment="CUDA_VISIBLE_DEVICES=GPU-8f3c"))
+
+    done = tandem("run", "-i", "1", "--", "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "GPU-8f3c\n", "")
+
+
 def test_a_dry_run_says_that_the_daemon_would_refuse(tandem, attached):
     attached(UNFIT)
 

@@ -123,6 +123,38 @@ def test_the_control_program_knows_its_servers_and_clients(mps):
     assert "usage: quit" in mps.ask("quit soon please")
 
 
+def test_clients_count_the_devices_that_the_control_daemon_was_shown(gpu, mps):
+    gpu.options |= {"devices": "3"}
+    listed = gpu.run("""
+import pynvml as nv
+nv.nvmlInit()
+print(*[nv.nvmlDeviceGetUUID(nv.nvmlDeviceGetHandleByIndex(i)) for i in range(3)])
+""").split()
+    mps.start(CUDA_VISIBLE_DEVICES=f"{listed[2]},{listed[1]}")
+    seen = """
+ok(cu.cuInit(0))
+print(*[bytes(ok(cu.cuDeviceGetUuid(d)).bytes).hex() for d in range(ok(cu.cuDeviceGetCount()))])
+"""
+
+    def devices(**env: str) -> list[int]:
+        plain = [uuid.removeprefix("GPU-").replace("-", "") for uuid in listed]
+        return [plain.index(one) for one in finish(mps.client(seen, **env)).split()]
+
+    assert devices() == [2, 1]
+    assert devices(CUDA_VISIBLE_DEVICES="1") == [1]
+    assert devices(CUDA_VISIBLE_DEVICES="0") == [2]
+    assert devices(CUDA_VISIBLE_DEVICES=listed[1]) == [1]
+    for none_of_them in ("2", listed[0]):
+        refusal = mps.client("print(refused(cu.cuInit(0)))", CUDA_VISIBLE_DEVICES=none_of_them)
+        assert finish(refusal) == "NO_DEVICE", none_of_them
+
+
+def test_a_control_daemon_that_is_shown_no_device_has_no_server(mps):
+    mps.start(CUDA_VISIBLE_DEVICES="7")
+
+    assert finish(mps.client("print(refused(cu.cuInit(0)))")) == "MPS_CONNECTION_FAILED"
+
+
 @pytest.mark.slow
 def test_limits_hold_for_clients_that_come_later(gpu, mps):
     mps.start(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="75")

@@ -214,6 +214,8 @@ def test_instances_are_known_by_their_gpu_and_number_and_come_and_go():
     assert index.named("0:2") == index.named(large.uuid_text) == {large.index}
     assert index.named("0") == {small.index}  # as CUDA takes it
     assert index.named("1") == {1}
+    whole = "GPU-31313131-3131-3131-3131-313131313131"
+    assert index.by_uuid("1, 0,GPU-3a,7") == f"{whole},0,GPU-3a,7"
     assert index.named(str(large.index)) == index.named("0:3") == frozenset()
     assert index.of([b"x" * 16]) == 2  # no instance's index
 

@@ -25,7 +25,7 @@ ssize_t receive(int fd, void* to, size_t bytes) {
   return got;
 }
 
-// "ok SERVER PERCENT PRIORITY LIMIT..." or "error CURESULT".
+// "ok SERVER PERCENT PRIORITY LIMIT... DEVICE,..." or "error CURESULT".
 CUresult read_answer(const char* text, MpsMembership* membership) {
   int error = 0, used = 0;
   if (sscanf(text, "error %d", &error) == 1) return static_cast<CUresult>(error);
@@ -39,6 +39,7 @@ CUresult read_answer(const char* text, MpsMembership* membership) {
     limit = strtoull(at, &end, 10);
     at = end;
   }
+  membership->devices = at + strspn(at, " ");
   membership->member = true;
   return CUDA_SUCCESS;
 }
@@ -66,7 +67,7 @@ CUresult look_for_mps(MpsMembership* membership) {
   const int fd = connect_socket(mps_pipe_directory() + "/control");
   if (fd >= 0) {
     constexpr char kRequest[] = "client";
-    char text[512] = "";
+    char text[4096] = "";  // devices cut into instances have long lists
     // No deadline: another user's server may have to end first, which takes as long as its clients.
     const bool asked = send(fd, kRequest, sizeof kRequest - 1, MSG_NOSIGNAL) > 0;
     const ssize_t got = asked ? receive(fd, text, sizeof text - 1) : -1;

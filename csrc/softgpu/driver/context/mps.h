@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <string>
 
 #include "mps_settings.h"
 
@@ -15,6 +16,7 @@ struct MpsMembership {
   uint32_t priority = 0;
   double percent = 100;  // of each device's SMs
   tandem::softgpu::MpsMemoryLimits memory;
+  std::string devices;  // names of those that the server has, with commas between
   int control_fd = -1;  // open as long as the process is a client
 };
 

@@ -38,17 +38,20 @@ bool begins(const std::string& text, std::string_view beginning) {
          strncasecmp(text.c_str(), beginning.data(), beginning.size()) == 0;
 }
 
-const DeviceInfo* first_of(const Devices& devices, uint32_t index) {
-  const auto found = std::find_if(devices.begin(), devices.end(),
-                                  [&](const DeviceInfo& device) { return device.index == index; });
-  return found == devices.end() ? nullptr : &*found;
+// The first of that device: instances of one are neighbours.
+const DeviceInfo* nth_of(const Devices& devices, uint32_t ordinal) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (i > 0 && devices[i].index == devices[i - 1].index) continue;
+    if (ordinal-- == 0) return &devices[i];
+  }
+  return nullptr;
 }
 
 const DeviceInfo* by_index(const Devices& devices, std::string_view entry) {
-  uint32_t index = 0;
-  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  uint32_t ordinal = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), ordinal);
   const bool whole = error == std::errc() && end == entry.data() + entry.size();
-  return whole ? first_of(devices, index) : nullptr;
+  return whole ? nth_of(devices, ordinal) : nullptr;
 }
 
 // A GPU- entry for a device with MIG means its first instance.
@@ -95,16 +98,32 @@ Devices listed(const Devices& devices, std::string_view list) {
   }
 }
 
+Devices all_of(const tandem::softgpu::Welcome& welcome) {
+  return {welcome.device, welcome.device + welcome.device_count};
+}
+
+void put(const Devices& devices, tandem::softgpu::Welcome* welcome) {
+  std::copy(devices.begin(), devices.end(), welcome->device);
+  welcome->device_count = static_cast<uint32_t>(devices.size());
+}
+
 }  // namespace
 
+std::string name_of(const DeviceInfo& device) {
+  return uuid_text(device.gpu_instance ? "MIG-" : "GPU-", device.uuid);
+}
+
+void keep_devices(const std::string& names, tandem::softgpu::Welcome* welcome) {
+  put(listed(all_of(*welcome), names), welcome);
+}
+
 void show_visible_devices(const char* list, tandem::softgpu::Welcome* welcome) {
-  const Devices all(welcome->device, welcome->device + welcome->device_count);
+  const Devices all = all_of(*welcome);
   Devices shown = list ? listed(all, list) : all;
   const auto instance = std::find_if(shown.begin(), shown.end(),
                                      [](const DeviceInfo& device) { return device.gpu_instance; });
   if (instance != shown.end()) shown = {*instance};
-  std::copy(shown.begin(), shown.end(), welcome->device);
-  welcome->device_count = static_cast<uint32_t>(shown.size());
+  put(shown, welcome);
 }
 
 }  // namespace softgpu
