@@ -1,7 +1,8 @@
 """Looking only at what is news comes to the same as looking at every group of the lanes each time.
 
 Two schedulers hear the same of a world that follows what it is told; one of them believes before
-each event that anything may have changed.
+each event that anything may have changed. And no turn ends before an iteration has: who was given a
+lane is not passed over.
 """
 
 from dataclasses import replace
@@ -45,6 +46,8 @@ class World:
         self.limits: dict[int, int] = {}
         self.actions = []
         self.jobs = 0
+        self.turns = {}  # of groups that run: their marks by process, when that began
+        self.turns_ended = 0
 
     def tell(self, event):
         sparing, thorough = self.cores
@@ -60,6 +63,18 @@ class World:
                 self.open -= set(action.process_ids)
             elif isinstance(action, SetStepLimit):
                 self.limits[action.process_id] = action.steps
+        self.follow_turns()
+
+    def follow_turns(self):
+        core, before, self.turns = self.cores[0], self.turns, {}
+        for key, group in core.groups.items():
+            standing = core.lanes.of(group)
+            marks = {number: one.usage.steps for number, one in group.processes.items()}
+            if standing and standing.lanes.is_running(key):
+                self.turns[key] = before.get(key, marks)
+            elif standing and marks.keys() == before.get(key, {}).keys():
+                self.turns_ended += 1
+                assert any(marks[number] > before[key][number] for number in marks)
 
     def spec(self):
         dice = self.dice
@@ -153,3 +168,4 @@ def test_a_look_at_what_is_news_decides_as_one_at_all(order, seed):
 
     stops = [action for action in world.actions if isinstance(action, SetStepLimit)]
     assert len(stops) > LOOKS // 50  # lanes passed on
+    assert world.turns_ended > LOOKS // 100

@@ -322,7 +322,7 @@ class LanePlaces:
             return
         if standing.ended_ns is not None:
             _drain(standing, now_ns - standing.ended_ns, options)
-        elif _has_ended(standing, now_ns, options):
+        elif not group.barred and _has_ended(standing, now_ns, options):  # barred: just begun
             standing.ended_ns = now_ns
         elif not standing.is_known and not lanes.takes_turns(group.key):
             _learn(standing)
@@ -398,6 +398,7 @@ def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
 
 
 def _stands(usage: Usage, standing: Standing) -> bool:
+    """Whether it stopped where its turn ends; not before `_settle` has said where that is."""
     limit = standing.steps.get(usage.process_id, 0)
     return bool(limit) and usage.stopped >= limit
 

@@ -1,5 +1,6 @@
 """Jobs whose peaks do not fit together share the GPU, or wait to be let in: the policy `lanes`."""
 
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ MIB = 1 << 20
 P, E = 100 * MIB, 500 * MIB  # three P and one E fit into the device's GiB, two E do not
 ASKED = ("--persistent", f"{P + MIB}", "--ephemeral", f"{E + MIB}")
 COUNT = 3
+ROUNDS = 15
 CONTEXT = 8 * MIB  # what a process has of the device before it asks for anything
 IMPORT = "exec('from iterating import Training, refusal', globals())"
 
@@ -95,6 +97,28 @@ def test_a_lane_goes_to_who_came_first_of_those_who_wait(lanes):
     assert [[job.result() for _ in range(4)][-1] for job in others] == [True, True]
 
     assert iterations(place) == ["a", "b", "c"]
+
+
+def test_two_that_share_a_lane_take_turns_to_the_end(lanes):
+    place = lanes("fair")
+    first = place.job("a", *ASKED)
+    training(first)
+    first.do("t.begin()")
+    second = place.starting("b", *ASKED)
+    second.start(IMPORT)
+    second.start(f"exec('t = Training(gpu, {P}, {E})', globals())")
+    second.start(f"t.run({ROUNDS})")
+    with place.client() as client:
+        until_told(client, second, "waits for its next iteration")
+
+    first.start("t.end()")
+    first.start(f"t.run({ROUNDS})")
+    assert [first.result() for _ in range(2)] == [True, True]
+    assert [second.result() for _ in range(4)][-1] is True
+
+    turns = "".join(iterations(place))
+    while_both = turns[: 1 + min(turns.rindex("a"), turns.rindex("b"))]
+    assert max(map(len, re.findall("a+|b+", while_both))) < ROUNDS // 2  # nobody starves
 
 
 @pytest.mark.parametrize("share_a_lane", [False, True])

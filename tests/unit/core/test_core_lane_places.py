@@ -144,6 +144,30 @@ def test_a_lane_goes_to_who_came_first_of_those_who_wait(talk):
     assert [group(talk, number).barred for number in (1, 2, 3)] == [True, False, True]
 
 
+def turn(talk, *numbers):
+    """An iteration of the one of them whose turn it is; it wants the next at once."""
+    (number,) = (one for one in numbers if talk.is_open(one))
+    run(talk, number, 400)
+    done_ns = talk.usages[number].exclusive_ns + 100 * MS
+    talk.sample(number, after_ms=100, exclusive_ns=done_ns)
+    stop(talk, number, 100)
+    talk.waits(number, after_ms=1)
+    talk.tick(after_ms=1)
+    return number
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_who_always_wants_gets_every_turn_that_is_its(count):
+    talk = conversation(lane_order="fair")
+    numbers = range(1, count + 1)
+    for number in numbers:
+        come(talk, number, 100, 600)
+
+    turns = [turn(talk, *numbers) for _ in range(10 * count)]
+
+    assert turns == [*numbers] * 10
+
+
 def test_a_limit_that_came_too_late_for_a_mark_ends_the_next_iteration(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)  # it has marked three steps since that look
