@@ -22,8 +22,11 @@ from tandemd.core.model import Options, Process, SwapOutcome
 MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
 PIECE = 32 * MIB  # kPieceBytes of shim/swap/regions.cpp: the most that moves at once, and whole
+BEYOND = PIECE - UNIT  # and with the last that goes, so much more than had to
 RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long,
 MOST_RETRY_NS = 64 * RETRY_NS  # and twice as long each time it does so again: copies cost
+
+BEYOND = PIECE - UNIT  # the last piece that goes may take so much more
 
 HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
 
@@ -84,20 +87,37 @@ class Home:
         The figures are the process's own, and may be anything; for what the driver denies there is
         nothing to give.
         """
+        lacks_bytes, resident_bytes = self._lacks_and_resident_bytes
+        if target_bytes < resident_bytes:
+            lacks_bytes += resident_bytes - max(0, target_bytes - BEYOND)
+        return in_units(max(0, lacks_bytes))
+
+    def least_bytes(self, left_bytes: int) -> int | None:
+        """The least that can stay on the GPU where the host has so much left, in full units.
+
+        None: even for what is on the host already it has too little.
+        """
+        lacks_bytes, resident_bytes = self._lacks_and_resident_bytes
+        left_bytes = left_bytes // UNIT * UNIT
+        if left_bytes < max(0, lacks_bytes):
+            return None
+        may_go_bytes = left_bytes - lacks_bytes
+        if may_go_bytes >= resident_bytes:
+            return 0
+        return in_units(resident_bytes + min(0, BEYOND - may_go_bytes))
+
+    @property
+    def _lacks_and_resident_bytes(self) -> tuple[int, int]:
+        """What the host lacks, less than nothing if it has more, though nothing goes; what can."""
         usage = self.process.usage
-        away_bytes = usage.swapped_bytes
         resident_bytes = usage.swappable_bytes - usage.swapped_bytes
         # Managed memory counts whole with the process, and with the driver what of it is there.
         others_bytes = max(0, usage.device_bytes - usage.swappable_bytes)
         resident_bytes -= max(0, self.process.unheld_bytes - others_bytes)
-        if target_bytes < resident_bytes:
-            beyond_bytes = PIECE - UNIT  # the last piece that goes may take it below
-            away_bytes += resident_bytes - max(0, target_bytes - beyond_bytes)
         usable_bytes = sum(
             pool.size_bytes for pool in self.pools if pool.tier not in (Tier.FILE, Tier.ASKED_BACK)
         )
-        lacks_bytes = max(0, away_bytes - usage.filed_bytes - usable_bytes)
-        return in_units(lacks_bytes)
+        return usage.swapped_bytes - usage.filed_bytes - usable_bytes, resident_bytes
 
     @property
     def underway(self) -> Pool | None:

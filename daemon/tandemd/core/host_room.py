@@ -7,36 +7,17 @@ has is memory of the machine that nobody else can use.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tandemd.core.events import TakeBack
 from tandemd.core.homes import MIB, UNIT, Home, HomeAction, make_room, memory_left_bytes
-from tandemd.core.model import Options
+from tandemd.core.model import GroupKey, Options
 from tandemd.core.swap_places import Place, shared_out
 
 # Each order brings a pool of its own, and each pool may get a file: rather few and large ones.
 STEP = 256 * MIB
 PLENTY = 16  # what is left is so many times what nobody asked for yet
 SPARE_NS = 60_000_000_000  # what nobody lacks stays with a process that may need it again so soon
-
-
-def lacks_bytes(places: list[Place], target_bytes: int) -> int:
-    """What the host has to give for no more than that of a group to be on the GPU."""
-    parts = shared_out(places, target_bytes)
-    return sum(place.home.lacks_bytes(part_bytes) for place, part_bytes in parts)
-
-
-def least_bytes(places: list[Place], left_bytes: int) -> int:
-    """Of a group, what has to stay on the GPU where the host has so much left to give."""
-    resident_bytes = sum(place.resident_bytes for place in places)
-    total_bytes = sum(place.process.usage.swappable_bytes for place in places)
-    units = bisect_left(
-        range(total_bytes // UNIT + 1),
-        -left_bytes,
-        key=lambda count: -lacks_bytes(places, count * UNIT),
-    )
-    return min(resident_bytes, units * UNIT)
 
 
 def is_worth_it(places: list[Place], least: int, kept_bytes: int) -> bool:
@@ -63,18 +44,27 @@ class HostRoom:
         """To be given at once."""
         return memory_left_bytes(self._homes, options)
 
-    def to_come_bytes(self, group: list[Place], options: Options, now_ns: int) -> int:
-        """To be given at once, or when others than this group have made room: by files, or back."""
+    def to_come_bytes(
+        self, groups: Mapping[GroupKey, list[Place]], options: Options, now_ns: int
+    ) -> dict[GroupKey, int]:
+        """For each group: to be given at once, or when others have made room, by files or back."""
         left_bytes = self.left_bytes(options)
         left_bytes += sum(home.leaving_bytes(now_ns) for home in self._homes)
-        own = {place.process.process_id for place in group}
         in_files = sum(home.file_bytes for home in self._homes)
-        rests = sum(
-            place.home.memory_bytes - place.home.leaving_bytes(now_ns)
+        files_left = max(0, options.file_limit_bytes - in_files)
+        if not files_left:
+            return dict.fromkeys(groups, left_bytes)
+        rests = {
+            process_id: place.home.memory_bytes - place.home.leaving_bytes(now_ns)
             for process_id, place in self._places.items()
-            if place.rests_on_host and process_id not in own
-        )
-        return left_bytes + min(rests, max(0, options.file_limit_bytes - in_files))
+            if place.rests_on_host
+        }
+        total = sum(rests.values())
+        found = {}
+        for key, places in groups.items():
+            own = sum(rests.get(place.process.process_id, 0) for place in places)
+            found[key] = left_bytes + min(total - own, files_left)
+        return found
 
     def promise(self, place: Place, target_bytes: int, options: Options) -> int | None:
         """What a process is given to go so far; None: there is not enough of it any more."""

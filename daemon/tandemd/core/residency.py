@@ -14,11 +14,13 @@ difference is learned (rooms.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from tandemd.core.crowds import Crowd
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
 from tandemd.core.homes import UNIT, Home, HomeAction, in_units
-from tandemd.core.host_room import HostRoom, is_worth_it, lacks_bytes, least_bytes
+from tandemd.core.host_room import HostRoom, is_worth_it
+from tandemd.core.lacks import Lack, lacks_bytes, least_bytes
 from tandemd.core.memories import memory_of, sharing
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
@@ -39,65 +41,6 @@ FAILURES = {
     SwapOutcome.NOT_DRAINED: "its work on the gpu does not end",
     SwapOutcome.FAILED: "a copy failed",
 }
-
-
-@dataclass(slots=True, kw_only=True)
-class Crowd:
-    """An island on which memory follows the turn."""
-
-    room_bytes: int  # for everything that can be moved
-    claims: dict[GroupKey, Claim] = field(default_factory=dict)
-    first: set[GroupKey] = field(default_factory=set)  # those that take no turns, and go before
-    too_much: set[GroupKey] = field(default_factory=set)  # ask for what can never be, not counted
-    # For whose memory the host has to give some; and what it has for that, by who needs the room.
-    lacking: dict[GroupKey, list[Place]] = field(default_factory=dict)
-    host_bytes: dict[GroupKey, int] = field(default_factory=dict)
-
-    def room_for(self, group: Group) -> int:
-        """What is there for the group if everybody goes who has to go for it, but for minima."""
-        goes_first = group.key in self.first
-        return self.room_bytes - sum(
-            claim.needed_bytes if key in self.first and not goes_first else claim.kept_bytes
-            for key, claim in self.claims.items()
-            if key != group.key
-        )
-
-    def room_now_for(self, group: Group) -> int:
-        """The same, as long as the host has no more room than now."""
-        left_bytes = self.host_bytes.get(group.key, 0)
-        stuck_bytes = 0
-        for key in self._those_who_go_for(group):
-            places, kept_bytes = self.lacking[key], self.claims[key].kept_bytes
-            least = max(kept_bytes, least_bytes(places, left_bytes))
-            left_bytes -= lacks_bytes(places, least)
-            stuck_bytes += least - kept_bytes
-        return self.room_for(group) - stuck_bytes
-
-    def in_the_way_of(self, group: Group) -> Iterator[GroupKey]:
-        """Those for whom it waits, because the host has no room for their memory."""
-        if self.waits_for_the_host(group):
-            yield from self._those_who_go_for(group)
-
-    def _those_who_go_for(self, group: Group) -> list[GroupKey]:
-        """Who needs the host's room if the group gets all that it needs."""
-        goes_first = group.key in self.first
-        return [
-            key
-            for key in self.lacking
-            if key != group.key and (goes_first or key not in self.first)
-        ]
-
-    def waits_for_the_host(self, group: Group) -> bool:
-        """It could have what it needs if the host had room for others' memory."""
-        claim = self.claims.get(group.key)
-        is_over = claim is not None and claim.needed_bytes > self.room_now_for(group)
-        return is_over and not self.cannot_hold(group)
-
-    def cannot_hold(self, group: Group) -> bool:
-        """What the group has and asks for is too much, even if all that can be moved goes."""
-        claim = self.claims.get(group.key)
-        is_over = claim is not None and claim.needed_bytes > self.room_for(group)
-        return is_over or group.key in self.too_much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +73,7 @@ class Residency:
         self._rooms = Rooms()
         self._was_used = False
         self._wake_in_review_ns: int | None = None
+        self._by_group: dict[GroupKey, list[Place]] = {}  # of a review
         self._host = HostRoom(self._places)
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.wake_at_ns: int | None = None
@@ -179,15 +123,16 @@ class Residency:
         self.crowds, self._was_used = {}, bool(self._places)
         self._wake_in_review_ns = None
         self._host.begin_review()
+        self._by_group = {}
         for island in islands:
+            self._by_group |= {group.key: self._found(group) for group in island.members}
             crowd = self._crowd(island, now_ns)
             if crowd is not None:
                 self.crowds[island.gpus] = crowd
+                self._note_in_the_way(crowd, island)
             for group in island.members:
                 before = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
                 self._judge(group, crowd, now_ns)
-                if crowd is not None:
-                    self._note_in_the_way(crowd, group, island)
                 if crowd is not None and group.key == island.turns.holder:
                     self._price(group, island, crowd)
                 after = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
@@ -224,13 +169,11 @@ class Residency:
         }
         claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
         by_group = {group.key: self._places_of(group) for group in island.members}
-        lacking = {key: of for key, of in by_group.items() if lacks_bytes(of, minimum_bytes(of))}
+        lacks = {key: Lack.of(places, minimum_bytes(places)) for key, places in by_group.items()}
+        lacking = {key: lack for key, lack in lacks.items() if lack is not None}
         host_bytes = {}
         if lacking:
-            host_bytes = {
-                key: self._host.to_come_bytes(of, island.options, now_ns)
-                for key, of in by_group.items()
-            }
+            host_bytes = self._host.to_come_bytes(by_group, island.options, now_ns)
         return Crowd(
             room_bytes=room_bytes,
             claims=claims,
@@ -240,12 +183,13 @@ class Residency:
             host_bytes=host_bytes,
         )
 
-    def _note_in_the_way(self, crowd: Crowd, group: Group, island: Island) -> None:
-        ways = set(crowd.in_the_way_of(group))
-        for other in island.members:
-            if other.key in ways:
-                places = self._places_of(other)
-                self._host.is_in_the_way(places, minimum_bytes(places))
+    def _note_in_the_way(self, crowd: Crowd, island: Island) -> None:
+        if not crowd.lacking:
+            return
+        waiting = [group for group in island.members if crowd.waits_for_the_host(group)]
+        for key in crowd.in_the_way(waiting):
+            lack = crowd.lacking[key]
+            self._host.is_in_the_way(lack.places, lack.kept_bytes)
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
@@ -589,6 +533,9 @@ class Residency:
     # Small things
 
     def _places_of(self, group: Group) -> list[Place]:
+        return self._by_group[group.key]
+
+    def _found(self, group: Group) -> list[Place]:
         places = self._places
         return [places[process_id] for process_id in group.processes if process_id in places]
 
