@@ -34,6 +34,12 @@ CLASSES = (JobClass.LATENCY, *(JobClass.NORMAL,) * 49, *(JobClass.BATCH,) * 50)
 # How likely a job with work runs out of it within one look, and one without gets some.
 LOADS = {"saturated": (0.0, 1.0), "coming and going": (0.05, 0.001)}
 
+# Jobs whose memory follows the turn: how many, of which only a few fit, and what the host has.
+CROWDS = (8, 20, JOBS)
+CROWD_BYTES = 20 << 30
+HOSTS = {"room on the host": 1 << 50, "no room on the host": 1 << 30}
+CROWD_LOOKS = 100
+
 Facts = tuple[bool, bool, int]  # of a job: it is busy, or held, and was served so long
 
 
@@ -111,6 +117,48 @@ def _decisions(policy: str, load: str) -> tuple[list[int], list[bool]]:
     return costs, moved
 
 
+def _crowded(jobs: int, host_bytes: int) -> list[float]:
+    """Microseconds of each decision while one of so many computes and the others wait."""
+    core = Scheduler(Options(policy="fair", host_limit_bytes=host_bytes))
+    core.memory.line.capacity_bytes = {0: CAPACITY_BYTES}
+    spec = JobSpec(swappable=True)
+    for job in range(jobs):
+        core.handle(
+            ProcessAttached(now_ns=job, process_id=job, job_id=job, uid=0, gpu=0, spec=spec)
+        )
+        core.handle(ProcessMapped(now_ns=job, process_id=job))
+    waits = [_crowded_usage(job, served_ns=None) for job in range(jobs)]
+    core.handle(UsageSampled(now_ns=jobs, samples=tuple(waits)))
+    costs = []
+    for look in range(1, CROWD_LOOKS + 1):
+        works = _crowded_usage(0, served_ns=look * LOOK_NS)
+        event = UsageSampled(now_ns=jobs + look * LOOK_NS, samples=(works,))
+        start = time.perf_counter_ns()
+        core.handle(event)
+        costs.append((time.perf_counter_ns() - start) / 1e3)
+    return costs
+
+
+def _crowded_usage(job: int, *, served_ns: int | None) -> Usage:
+    is_here = (job + 1) * CROWD_BYTES <= CAPACITY_BYTES
+    return Usage(
+        process_id=job,
+        busy=served_ns is not None,
+        waiting_threads=int(served_ns is None),
+        wait_reason=WaitReason.GATE if served_ns is None else WaitReason.NONE,
+        exclusive_ns=served_ns or 0,
+        device_bytes=CROWD_BYTES,
+        swappable_bytes=CROWD_BYTES,
+        swapped_bytes=0 if is_here else CROWD_BYTES,
+    )
+
+
+def _crowd_figures(jobs: int, host_bytes: int) -> dict[str, float]:
+    rounds = [_crowded(jobs, host_bytes) for _ in range(ROUNDS)]
+    costs = [min(times) for times in zip(*rounds, strict=True)]
+    return {"median_us": _percentile(costs, 50), "p99_us": _percentile(costs, 99)}
+
+
 def _figures(policy: str, load: str) -> dict[str, float]:
     """Every round sees the same looks, so the quickest of a look's times is the decision's own."""
     rounds = [_decisions(policy, load) for _ in range(ROUNDS)]
@@ -138,8 +186,13 @@ def run() -> dict[str, Any]:
         for load in LOADS:
             progress(f"{policy}, {JOBS} jobs {load}")
             found[f"{policy}, {load}"] = _figures(policy, load)
+    crowds: dict[str, dict[str, float]] = {}
+    for jobs in CROWDS:
+        for host, host_bytes in HOSTS.items():
+            progress(f"{jobs} swappable jobs, {host}")
+            crowds[f"{jobs} swappable jobs, {host}"] = _crowd_figures(jobs, host_bytes)
     print(f"decide, {JOBS} jobs on one GPU, microseconds a decision")
-    for name, figures in found.items():
+    for name, figures in (*found.items(), *crowds.items()):
         print(f" {name}")
         show(figures, "")
     seen = {
@@ -148,4 +201,4 @@ def run() -> dict[str, Any]:
     }
     bars = {key: bar(max(values), LIMIT_US) for key, values in seen.items()}
     show_bars(bars)
-    return {"bench": "decide", "jobs": JOBS, "cases": found, "bars": bars}
+    return {"bench": "decide", "jobs": JOBS, "cases": found, "crowds": crowds, "bars": bars}
