@@ -22,6 +22,7 @@ PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 USUAL_PIPES = Path("/tmp/nvidia-mps")  # where they are unless the variable says otherwise
 MOST_DIGITS = 10  # of a pid or uid
+_COMM_LENGTH = 15  # what the kernel keeps of a name; it is the same of its servers
 _CSV = "--format=csv,noheader"
 
 
@@ -178,6 +179,25 @@ def takes_files(environment: Mapping[str, str], *, timeout_s: float) -> bool:
     """Whether it has the new interface, and so starts from a configuration file: it says so."""
     usage = _run((PROGRAM, "-p", "3", "-h"), "", environment, timeout_s) or ""
     return "namespace" in usage and "--apply" in usage
+
+
+def is_running(pid: int) -> bool:
+    """Whether that is a process of MPS, the control daemon or a server, that has not ended."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    name, state = facts.partition("(")[2].rpartition(")")[0], facts.rpartition(")")[2].split()[0]
+    return name == PROGRAM[:_COMM_LENGTH] and state != "Z"
+
+
+def control_pid(place: Path) -> int | None:
+    """Of the control daemon that runs there, by the file that it writes; None: none is known."""
+    try:
+        pids = _pids((place / f"{PROGRAM}.pid").read_text(errors="replace").split())
+    except OSError:
+        return None
+    return pids[0] if pids and is_running(pids[0]) else None
 
 
 def has_pipe(place: Path) -> bool:

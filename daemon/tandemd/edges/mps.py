@@ -11,11 +11,6 @@ beside the pipe that it need not leave it running when it ends.
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,17 +19,12 @@ from pathlib import Path
 import structlog
 
 from tandem import _mps
-from tandem._mps import PIPES, PROGRAM, Control
-from tandemd.edges.children import unblocked
+from tandem._mps import PIPES, Control
 from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
+from tandemd.edges.mps_own import LOGS, SAID, OwnMps
 
-LOGS = "CUDA_MPS_LOG_DIRECTORY"
 SERVER = "tandem"  # of the new interface
-SAID = "said"  # in the foreground it may write its log there
 MOST_SAID_BYTES = 1 << 20  # more is cut off, for where it is may be memory
-STARTED = "started-by-tandemd"  # holds the pid of one of ours
-FILE = "mps.toml"  # what the new interface is started from
-COMM_LENGTH = 15  # what the kernel keeps of a program's name
 LOOK_S = 2.0
 EARLY_S = 0.05  # while somebody is new, whose server may crash before it was ever seen
 EARLY_LOOKS = 60
@@ -71,9 +61,7 @@ class MpsControl:
         """
         self.directory: Path | None = None  # of its pipe; None: there is none
         self.place: Path | None = None  # the same, or where that was when there was one
-        self._is_named = bool(environment.get(PIPES))
-        self._own = Path(environment.get(PIPES) or own)
-        self._has_written = False  # FILE
+        self._own = OwnMps(own, environment)
         self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
         self._gpus = gpus or ()
         self._tell = tell
@@ -84,7 +72,8 @@ class MpsControl:
         self._well_s = 0.0  # when it was last asked and all was well
         self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
-        self._child: subprocess.Popen[bytes] | None = None
+        self._is_silent = False  # it runs, and does not answer
+        self._looking = threading.Lock()  # or starting one, or ending it
         self._clients: dict[int, bool] = {}  # server -> whether it had any at the last look
         self._log = ServerLog(())
         self._stopping = threading.Event()
@@ -93,13 +82,7 @@ class MpsControl:
     @property
     def is_own(self) -> bool:
         """This daemon, or one before it, started it."""
-        if self.directory is None:
-            return False
-        try:
-            pid = int((self.directory / STARTED).read_text())
-            return Path(f"/proc/{pid}/comm").read_text().strip() == PROGRAM[:COMM_LENGTH]
-        except (OSError, ValueError):
-            return False
+        return self.directory == self._own.directory and self._own.pid is not None
 
     def open(self) -> bool:
         """Have one: where programs look by themselves, else where ours would be, else a new one.
@@ -114,38 +97,47 @@ class MpsControl:
 
     def _log_files(self) -> list[Path]:
         if self.is_own:
-            return [self._own_logs / "control.log", self._own_logs / SAID]
+            return [self._own.logs / name for name in ("control.log", SAID)]
         return [Path(self._environment.get(LOGS) or USUAL_LOGS) / "control.log"]
 
     def _open(self) -> bool:
         usual = _mps.pipes_of(self._environment)
-        for place in dict.fromkeys((usual, self._own) if self._starts else (usual,)):
+        own = self._own.directory
+        self.directory = None
+        for place in dict.fromkeys((usual, own) if self._starts else (usual,)):
             if self._stays_ending(place):
                 log.warning(
                     "mps is being shut down and has clients still, continuing without it for now",
                     pipes=str(place),
                 )
-                self.directory = None
                 return False
             if self._find_pipes(place):
                 self.directory = place
+                self._claim()
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
-        self.directory = self._own if self._starts and self._start() else None
+        if (pid := self._own.pid) is not None and _mps.has_pipe(own):
+            log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
+            return False  # beside it no other can start
+        if self._starts and not self._stopping.is_set() and self._start():
+            self.directory = own
         return self.directory is not None
+
+    def _claim(self) -> None:
+        """What was too slow when it was started is ours all the same."""
+        if self.directory == self._own.directory:
+            try:
+                self._own.claim()
+            except OSError as error:
+                log.warning("it cannot be noted that mps is ours", reason=str(error))
 
     def _stays_ending(self, place: Path) -> bool:
         """It is about to end, and does not; blocks for `ENDING_S` at most."""
         end_s, control = time.monotonic() + ENDING_S, self._at(place)
         while (servers := control.servers()) and control.is_ending(servers):
-            if time.monotonic() >= end_s:
+            if time.monotonic() >= end_s or self._stopping.wait(POLL_S):
                 return True
-            time.sleep(POLL_S)
         return False
-
-    @property
-    def _own_logs(self) -> Path:
-        return self._own / "log"
 
     def _find_pipes(self, place: Path) -> bool:
         """Where our clients look, by the new interface a server's; whether anybody answers."""
@@ -170,7 +162,8 @@ class MpsControl:
             if self._stopping.is_set():
                 return
             early_left = max(0, early_left - 1)
-            is_there = self._look()
+            with self._looking:
+                is_there = not self._stopping.is_set() and self._look()
             pause_s = self._look_s if is_there else min(2 * pause_s, LONGEST_PAUSE_S)
 
     def newcomer(self) -> None:
@@ -182,44 +175,24 @@ class MpsControl:
         return {PIPES: str(self._pipes)} if self.directory and self._pipes else {}
 
     def stop(self) -> None:
-        """End `run`, and what we started, unless somebody uses it."""
+        """End `run`, and what we started, unless somebody uses it, or it does not answer.
+
+        What `run` is just starting, it gives up first.
+        """
         self._stopping.set()
         self._came.set()
-        if not (self.directory and self.is_own):
-            return
-        control = self._at(self.directory)
-        servers = control.servers() or []
-        if any(control.clients(server) != [] for server in servers):
-            log.info("leaving mps running for its clients", pipes=str(self.directory))
-            return
-        control.quit()
-        self._reap()
-        end_s = time.monotonic() + ANSWER_S  # that of a daemon before us is no child of ours
-        while control.servers() is not None:
-            if time.monotonic() >= end_s:
-                return  # the next daemon is to know that it is ours
-            time.sleep(POLL_S)
-        self._clear_away(self.directory)
-
-    def _clear_away(self, directory: Path) -> None:
-        """Our directory; of another, as the environment may name, what is ours for certain."""
-        if directory == self._own and not self._is_named:
-            shutil.rmtree(self._own, ignore_errors=True)
-            return
-        logs = [directory / "log" / name for name in (SAID, "control.log", "server.log")]
-        file = [directory / FILE] if self._has_written else []
-        for path in (directory / STARTED, *file, *logs):
-            with contextlib.suppress(OSError):
-                path.unlink()
-        with contextlib.suppress(OSError):
-            (directory / "log").rmdir()
+        with self._looking:
+            own = self._own.directory
+            if not self._own.end(self._at(own)):
+                log.info("leaving mps running for its clients", pipes=str(own))
 
     def _look(self) -> bool:
         """Compare with the last look; whether there is a control daemon now."""
-        control, now_s = self._at(self.directory or self._own), time.monotonic()
+        control, now_s = self._at(self.directory or self._own.directory), time.monotonic()
         servers = control.servers() if self.directory else None
         if servers is None:
-            return not self._stopping.is_set() and self._replace()
+            return self._is_slow() or (not self._stopping.is_set() and self._replace())
+        self._is_silent = False
         before = self._clients
         named = {server.pid: control.clients(server) for server in servers}
         self._clients = {
@@ -233,7 +206,8 @@ class MpsControl:
                 log.info("mps has clients", server=server)
         served = [server for server, has_clients in self._clients.items() if has_clients]
         crashed = self._log.crashed([*served, *(one for one in before if before[one])])
-        self._cut_said()
+        if self.is_own:  # what is in it by now was read
+            self._own.cut_said(MOST_SAID_BYTES)
         gone = [one for one in before if before[one] and one not in self._clients]
         if not gone and not crashed and None not in named.values():
             pids = {pid for clients in named.values() for pid in clients or ()}
@@ -247,12 +221,18 @@ class MpsControl:
         self._well_s = now_s
         return True
 
-    def _cut_said(self) -> None:
-        """What is in it by now was read."""
-        path = self._own_logs / SAID
-        with contextlib.suppress(OSError):
-            if self.is_own and path.stat().st_size > MOST_SAID_BYTES:
-                os.truncate(path, 0)
+    def _is_slow(self) -> bool:
+        """It runs, and has only not answered: its clients go on, and no other can be started."""
+        place = self.directory
+        pid = _mps.control_pid(place) if place else None
+        if place == self._own.directory:
+            pid = self._own.pid or pid
+        if place is None or pid is None or not _mps.has_pipe(place):
+            return False
+        if not self._is_silent:
+            log.warning("the control daemon of mps runs and does not answer", pid=pid)
+        self._is_silent = True
+        return True
 
     def _replace(self) -> bool:
         was_there, self.directory = self.directory is not None, None
@@ -263,7 +243,7 @@ class MpsControl:
                 "the control daemon of mps has ended: jobs that used it get cuda's errors",
                 time.monotonic() - self._well_s,
             )
-        self._reap()
+        self._own.forget()
         is_there = self.open()
         if is_there:
             self._tell("mps runs again: jobs that start now use it", 0.0)
@@ -274,78 +254,46 @@ class MpsControl:
             if self._uid != 0 and _mps.takes_files(self._environment, timeout_s=ANSWER_S):
                 if self._begin("-f", "-p", "3", "-a", str(self._file())):
                     return True
+                self._own.give_up()
+                if self._stopping.is_set():
+                    return False
                 log.warning("mps does not start from a file, trying it without")
-                self._give_up()
             return self._begin("-f")
         except OSError as error:
             log.warning("mps cannot be started, continuing without it", reason=str(error))
-            self._give_up()
+            self._own.give_up()
             return False
 
     def _file(self) -> Path:
         """One server for our own jobs; "MPS v3 Configuration File" has the keys."""
         devices = [f'allowed_devices = "{",".join(self._gpus)}"'] if self._gpus else []
         lines = ['schema_version = "1.0"', f"[servers.{SERVER}]", f"uid = {self._uid}", *devices]
-        self._own.mkdir(parents=True, exist_ok=True)
-        path = self._own / FILE
-        path.write_text("\n".join([*lines, ""]))
-        self._has_written = True
-        return path
+        return self._own.write_file("\n".join([*lines, ""]))
 
     def _begin(self, *words: str) -> bool:
-        logs = self._own_logs
-        logs.mkdir(parents=True, exist_ok=True)
-        self._own.chmod(0o755)  # its clients look for the pipe there
-        (logs / SAID).unlink(missing_ok=True)
-        with (logs / SAID).open("ab") as said:  # by appending it goes on behind what is cut off
-            self._child = subprocess.Popen(
-                unblocked([self._program(), *words]),  # MPS's servers have them, too
-                env=self._surroundings(self._own) | {LOGS: str(logs)} | self._devices(),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,  # a ctrl-c is for us: its clients may live on
-            )
-        (self._own / STARTED).write_text(f"{self._child.pid}\n")
+        self._own.start(words, self._environment | self._devices())
         end_s = time.monotonic() + START_S
-        while time.monotonic() < end_s and self._child.poll() is None:
+        while time.monotonic() < end_s and not self._own.why_not():
             if self._is_up():
-                log.info("started mps", pid=self._child.pid, pipes=str(self._own))
+                self._own.claim()
+                log.info("started mps", pid=self._own.pid, pipes=str(self._own.directory))
                 return True
-            time.sleep(POLL_S)
-        code = self._child.poll()
-        reason = "does not answer" if code is None else f"ended with code {code}"
-        log.warning("mps does not start, continuing without it", reason=reason, logs=str(logs))
+            if self._stopping.wait(POLL_S):
+                self._own.give_up()
+                return False
+        log.warning(
+            "mps does not start, continuing without it",
+            reason=self._own.why_not() or "does not answer",
+            logs=str(self._own.logs),
+        )
         return False
-
-    def _program(self) -> str:
-        if path := shutil.which(PROGRAM, path=self._environment.get("PATH")):
-            return path
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), PROGRAM)
 
     def _is_up(self) -> bool:
         """With its server, by a file: a client that finds none runs without MPS, unnoticed."""
-        return self._find_pipes(self._own) and self._pipes is not None
-
-    def _give_up(self) -> None:
-        if self._child is not None and self._child.poll() is None:
-            self._child.terminate()
-        self._reap()
-
-    def _reap(self) -> None:
-        if self._child is None:
-            return
-        try:
-            self._child.wait(ANSWER_S)
-        except subprocess.TimeoutExpired:
-            log.warning("mps does not end, leaving it", pid=self._child.pid)
-        self._child = None
+        return self._find_pipes(self._own.directory) and self._pipes is not None
 
     def _at(self, place: Path) -> Control:
         return Control(place, environment=self._environment, timeout_s=ANSWER_S)
-
-    def _surroundings(self, directory: Path) -> dict[str, str]:
-        return self._environment | {PIPES: str(directory)}
 
     def _devices(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ",".join(self._gpus)} if self._gpus else {}

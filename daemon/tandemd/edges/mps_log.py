@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-SERVER = "nvidia-cuda-mps-server"
+from tandem._mps import is_running
+
 USUAL_LOGS = Path("/var/log/nvidia-mps")  # where they are unless CUDA_MPS_LOG_DIRECTORY says it
-_COMM_LENGTH = 15  # what the kernel keeps of a program's name
 _STARTED = re.compile(rb"Starting new server (\d+) for user")
 _ENDED_WELL = re.compile(rb"Server (\d+) exited with status 0\b")
 
@@ -36,7 +36,7 @@ class ServerLog:
             self._unseen |= {int(pid) for pid in _STARTED.findall(lines)}
             self._unseen -= {int(pid) for pid in _ENDED_WELL.findall(lines)}
         self._unseen -= set(served)
-        ended = sorted(pid for pid in self._unseen if not _is_server(pid))
+        ended = sorted(pid for pid in self._unseen if not is_running(pid))
         self._unseen -= set(ended)
         return ended
 
@@ -60,12 +60,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _is_server(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    name, state = stat.partition("(")[2].rpartition(")")[0], stat.rpartition(")")[2].split()[0]
-    return name == SERVER[:_COMM_LENGTH] and state != "Z"

@@ -17,7 +17,8 @@ from typing import ClassVar
 import pytest
 
 from tandem import _set_probe, softgpu
-from tandemd.edges.mps import PIPES, PROGRAM, MpsControl
+from tandem._mps import PIPES, PROGRAM
+from tandemd.edges.mps import MpsControl
 
 PATIENCE_S = 20
 
@@ -95,8 +96,8 @@ def folder():
                 capture_output=True,
             )
     for one in Supervised.made:  # or what it started is a process that nobody has waited for
-        if one.control._child is not None:
-            one.control._child.wait(PATIENCE_S)
+        if one.control._own._child is not None:
+            one.control._own._child.wait(PATIENCE_S)
     Supervised.made.clear()
     shutil.rmtree(made, ignore_errors=True)
 
@@ -233,6 +234,85 @@ def test_where_none_is_to_be_started_one_that_ends_is_waited_for(folder):
         "mps runs again",
     ]
     assert not mps.control.is_own
+
+
+def test_one_that_is_slow_to_answer_has_not_ended(mps, monkeypatch):
+    assert mps.control.open()
+    pid = mps.pid
+    monkeypatch.setattr("tandemd.edges.mps.ANSWER_S", 0.1)
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert mps.control._look()
+        mps.stop()  # whether it has clients nobody knows
+        following = Supervised(mps.own.parent)
+        assert not following.control.open()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
+
+    assert mps.told == []
+    assert mps.pid == pid
+    assert following.control.open()
+    assert following.control.is_own
+    following.stop()
+    assert not mps.own.exists()
+
+
+def test_one_that_is_being_started_when_the_daemon_ends_is_given_up(folder):
+    programs = folder / "bin"
+    programs.mkdir()
+    os.mkfifo(folder / "begun")
+    program = programs / PROGRAM
+    script = f'[ "$1" = -f ] && echo $$ > {folder / "begun"} && exec sleep 60; exit 1'
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    mps = Supervised(folder, PATH=f"{programs}:{os.environ['PATH']}")
+    mps.watch()
+    pid = int((folder / "begun").read_text())
+
+    mps.stop()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert mps.told == []
+
+
+def test_nothing_is_removed_where_the_control_daemon_is_not_ours(folder):
+    theirs, victim = folder / "theirs", folder / "victim"
+    victim.mkdir()
+    names = {"control.log", "server.log", "said"}
+    for name in names:
+        (victim / name).touch()
+    mps = Supervised(folder, **{PIPES: str(theirs)})
+    variables = mps.environment | {"CUDA_MPS_LOG_DIRECTORY": str(folder)}
+    subprocess.run([PROGRAM, "-d"], env=variables, check=True, timeout=PATIENCE_S)
+    assert mps.ask("get_server_list", theirs) == ""  # by now it has written its pid
+    (theirs / "log").symlink_to(victim)
+    (folder / "pid").write_bytes((theirs / "nvidia-cuda-mps-control.pid").read_bytes())
+    (theirs / "started-by-tandemd").symlink_to(folder / "pid")
+
+    assert mps.control.open()
+    assert not mps.control.is_own
+    mps.stop()
+
+    assert mps.ask("get_server_list", theirs) == ""
+    assert {path.name for path in victim.iterdir()} == names
+
+
+def test_a_named_directory_keeps_its_mode_and_links_in_it_are_not_followed(folder):
+    named, victim = folder / "named", folder / "victim"
+    victim.mkdir()
+    (victim / "said").touch()
+    named.mkdir()
+    named.chmod(0o1777)
+    (named / "log").symlink_to(victim)
+    mps = Supervised(folder, **{PIPES: str(named)})
+
+    assert not mps.control.open()
+
+    assert named.stat().st_mode & 0o7777 == 0o1777
+    assert {path.name for path in victim.iterdir()} == {"said"}
 
 
 def test_the_next_daemon_takes_over_what_one_before_it_has_started(mps, folder):
@@ -505,7 +585,8 @@ def newer(folder):
             os.killpg(int(row.split(",")[2]), signal.SIGKILL)
     if (made.own / "control").exists():
         os.kill(int((made.own / "pid").read_text()), signal.SIGTERM)
-    made.control._reap()
+    if made.control._own._child is not None:
+        made.control._own._child.wait(PATIENCE_S)
 
 
 def servers_of(mps):

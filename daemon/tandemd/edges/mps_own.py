@@ -1,0 +1,221 @@
+"""The control daemon of MPS that this daemon, or one before it, has started, and its directory.
+
+A file beside its pipe holds its pid: by that it is known as ours. The file is believed, and what is
+here is written and removed, only in a directory of our own user's and through no link. The
+environment may name the directory, and that may be one where others can write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from tandem._mps import PIPES, PROGRAM, Control, is_running
+from tandemd.edges.children import unblocked
+
+LOGS = "CUDA_MPS_LOG_DIRECTORY"
+SAID = "said"  # in the foreground it may write its log there
+STARTED = "started-by-tandemd"  # holds its pid
+FILE = "mps.toml"  # what the new interface is started from
+ENDS_S = 5.0  # what it has time for
+POLL_S = 0.02
+
+log = structlog.get_logger(__name__)
+
+
+class OwnMps:
+    """One at most. Its methods are for one thread at a time."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        """`directory`: where it is, unless the environment says where it is to be."""
+        named = environment.get(PIPES)
+        self.directory = Path(named or directory)
+        self.logs = self.directory / "log"
+        self._is_named = bool(named)
+        self._has_file = False
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the one that runs; None: none of ours does."""
+        if self._child is not None and self._child.poll() is None:
+            return self._child.pid
+        try:
+            with self._opened() as place:
+                pid = int(_read(STARTED, place))
+        except (OSError, ValueError):
+            return None
+        return pid if is_running(pid) else None
+
+    def start(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        """With this in its environment, and its pipe and its log where they belong.
+
+        Raises:
+            OSError: the directory cannot be made, or is not ours; or there is no such program.
+        """
+        if (path := shutil.which(PROGRAM, path=environment.get("PATH"))) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), PROGRAM)
+        self._make()
+        with self._opened("log") as logs:
+            said = _create(SAID, logs)
+        try:
+            self._child = subprocess.Popen(
+                unblocked([path, *words]),  # MPS's servers have them, too
+                env={**environment, PIPES: str(self.directory), LOGS: str(self.logs)},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,  # a ctrl-c is for us: its clients may live on
+            )
+        finally:
+            os.close(said)
+
+    def write_file(self, text: str) -> Path:
+        """What it is started from.
+
+        Raises:
+            OSError: as `start`.
+        """
+        self._make()
+        with self._opened() as place:
+            _write(FILE, text, place)
+        self._has_file = True
+        return self.directory / FILE
+
+    def claim(self) -> None:
+        """Let the next daemon know that it is ours: it is up.
+
+        Raises:
+            OSError: as `start`.
+        """
+        if self._child is not None and self._child.poll() is None:
+            with self._opened() as place:
+                _write(STARTED, f"{self._child.pid}\n", place)
+
+    def why_not(self) -> str:
+        """It was started, and is not up; empty: it may come up still."""
+        code = self._child.poll() if self._child is not None else None
+        return "" if code is None else f"ended with code {code}"
+
+    def give_up(self) -> None:
+        """End what has just been started: nobody uses it yet. Blocks for 2 `ENDS_S` at most."""
+        if self._child is None:
+            return
+        for end in (self._child.terminate, self._child.kill):
+            if self._child.poll() is None:
+                end()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(ENDS_S)
+        self.forget()
+
+    def forget(self) -> None:
+        """If it has ended."""
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
+
+    def end(self, control: Control) -> bool:
+        """Unless it has clients, which would die with it, or does not answer; then False.
+
+        Blocks while it is asked, and for `ENDS_S`.
+        """
+        if (pid := self.pid) is None:
+            return True
+        servers = control.servers()
+        if servers is None or any(control.clients(server) != [] for server in servers):
+            return False
+        control.quit()
+        end_s = time.monotonic() + ENDS_S
+        while is_running(pid):
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(POLL_S)
+        self.forget()
+        self._clear_away()
+        return True
+
+    def cut_said(self, most_bytes: int) -> None:
+        """Begin it anew once there is more: it may be in memory."""
+        with contextlib.suppress(OSError), self._opened("log") as logs:
+            file = os.open(SAID, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=logs)
+            try:
+                if os.fstat(file).st_size > most_bytes:
+                    os.truncate(file, 0)
+            finally:
+                os.close(file)
+
+    def _make(self) -> None:
+        """What is there already stays as it is: that may be anything the environment names."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self.directory.mkdir()
+            self.directory.chmod(0o755)  # its clients look for the pipe there
+        with self._opened() as place, contextlib.suppress(FileExistsError):
+            os.mkdir("log", dir_fd=place)
+
+    def _clear_away(self) -> None:
+        """Our directory; of another, as the environment may name, what is ours for certain."""
+        if not self._is_named:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return
+        with contextlib.suppress(OSError), self._opened("log") as logs:
+            _remove((SAID, "control.log", "server.log"), logs)
+        with contextlib.suppress(OSError), self._opened() as place:
+            _remove((STARTED, *([FILE] if self._has_file else [])), place)
+            os.rmdir("log", dir_fd=place)
+
+    @contextlib.contextmanager
+    def _opened(self, *names: str) -> Iterator[int]:
+        """Our directory, or one in it.
+
+        Raises:
+            OSError: there is none, it is a link, or another user's.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        places = [os.open(self.directory, flags)]
+        try:
+            for name in names:
+                places.append(os.open(name, flags, dir_fd=places[-1]))
+            if any(os.fstat(place).st_uid != os.geteuid() for place in places):
+                raise PermissionError(errno.EPERM, "not ours", str(self.directory.joinpath(*names)))
+            yield places[-1]
+        finally:
+            for place in places:
+                os.close(place)
+
+
+def _read(name: str, place: int) -> str:
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    try:
+        facts = os.fstat(file)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "not ours", name)
+        return os.read(file, 64).decode("ascii", "replace")
+    finally:
+        os.close(file)
+
+
+def _create(name: str, place: int) -> int:
+    """Anew; by appending it goes on behind what is cut off."""
+    _remove((name,), place)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+    return os.open(name, flags, 0o644, dir_fd=place)
+
+
+def _write(name: str, text: str, place: int) -> None:
+    with open(_create(name, place), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _remove(names: Sequence[str], place: int) -> None:
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=place)
