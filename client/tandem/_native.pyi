@@ -166,6 +166,7 @@ class Snapshot:
     begun_phases: int
     # First group, groups and SMs a group: no stream that goes with the process has work outside.
     in_set: tuple[int, int, int] | None
+    in_turn: int  # `turn` of `set_sms` as of which that is so; 0 = not known
     following_streams: int
     staying_streams: tuple[int, int, int, int, int, int]  # by StayReason
     runs_graphs: bool  # since it attached; they do not go there
@@ -267,7 +268,7 @@ class Process:
         """
 
     def set_lane(self, *, holds: bool) -> None: ...
-    def set_sms(self, *, first: int, count: int, group_sms: int) -> None:
+    def set_sms(self, *, first: int, count: int, group_sms: int, turn: int = 0) -> None:
         """Which of the groups of SMs to use; no group stands for the whole device.
 
         Raises ValueError: no set: `group_sms` is 0 or above 4095, another figure above 1023.

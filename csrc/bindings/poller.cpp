@@ -270,6 +270,7 @@ void add_snapshot(py::module_& module) {
       .def_property_readonly("stopped_phases", [](const Snapshot& s) { return s.stopped[1]; })
       .def_readonly("begun_phases", &Snapshot::begun_phases)
       .def_property_readonly("in_set", &in_set)
+      .def_readonly("in_turn", &Snapshot::in_turn)
       .def_readonly("following_streams", &Snapshot::following_streams)
       .def_property_readonly("staying_streams", &staying_streams)
       .def_readonly("runs_graphs", &Snapshot::runs_graphs)

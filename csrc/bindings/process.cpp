@@ -40,13 +40,14 @@ void set_memory_place(const Process& process, uint64_t ticket, uint32_t round, b
       ticket, round, (refused ? shm::kLineRefused : 0) | (line_ahead ? shm::kLineAhead : 0));
 }
 
-void set_sms(const Process& process, uint32_t first, uint32_t count, uint32_t group_sms) {
+void set_sms(const Process& process, uint32_t first, uint32_t count, uint32_t group_sms,
+             uint32_t turn) {
   const shm::SmSet set{first, count, group_sms};
   const shm::SmSet held = shm::set_of(shm::word_of(set));
   if (group_sms == 0 || held.first != first || held.count != count || held.group_sms != group_sms)
     throw py::value_error("no set: " + std::to_string(count) + " groups of " +
                           std::to_string(group_sms) + " SMs from " + std::to_string(first));
-  process.channel().set_sms(set);
+  process.channel().set_sms(set, turn);
 }
 
 }  // namespace
@@ -121,7 +122,8 @@ void add_process(py::module_& module) {
              p.channel().set_lane(holds ? shm::kLaneHolds : 0);
            },
            py::kw_only(), arg("holds"))
-      .def("set_sms", &set_sms, py::kw_only(), arg("first"), arg("count"), arg("group_sms"))
+      .def("set_sms", &set_sms, py::kw_only(), arg("first"), arg("count"), arg("group_sms"),
+           arg("turn") = 0)
       .def("set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
            py::kw_only(), arg("stale_ns"))
       .def("stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },

@@ -150,7 +150,9 @@ struct alignas(64) CommandMemory {
   // kNoLimit = as much as the limit lets it.
   std::atomic<uint64_t> lease_bytes;
   std::atomic<uint32_t> lane;  // kLane*; a hint read by every allocation
-  uint32_t reserved0;
+  // Which telling sm_set is: another number each time, for it may be told where it was once more; 0 from
+  // daemons that do not number them. Daemon: release behind sm_set, shim: acquire.
+  std::atomic<uint32_t> set_turn;
 };
 
 struct alignas(4096) CommandPage {
@@ -362,7 +364,8 @@ struct alignas(64) StateSets {  // shim: relaxed; 0 from shims that know no sets
   std::atomic<uint32_t> staying[kStayReasonCount];  // streams that do not; by StayReason
   std::atomic<uint64_t> switches;                  // of a stream from one set to another, so far
   std::atomic<uint32_t> graphs;                    // 1 once any were launched: they do not go there
-  uint32_t reserved_word;
+  // CommandMemory::set_turn of `in`; 0 from shims that do not say. Release: behind `in`.
+  std::atomic<uint32_t> in_turn;
   uint64_t reserved[2];
 };
 

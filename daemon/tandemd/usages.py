@@ -52,6 +52,7 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         step_work_ns=snapshot.step_work_ns,
         phases=_phases(snapshot),
         in_set=SmSet(*snapshot.in_set) if snapshot.in_set else None,
+        in_turn=snapshot.in_turn,
         following_streams=snapshot.following_streams,
         staying_streams=snapshot.staying_streams,
         runs_graphs=snapshot.runs_graphs,

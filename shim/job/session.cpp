@@ -119,7 +119,7 @@ void start_session_on(CUdevice device) {
 Attachment attach(int timeout_ms) {
   const auto [outcome, channel] = attach_to_daemon(g_settings, g_hello, timeout_ms);
   if (outcome != Attachment::kMade) return outcome;
-  partition::obey(channel->command->memory.sm_set,
+  partition::obey(channel->command->memory,
                   g_session.load(std::memory_order_relaxed) == SessionState::kStarting);
   g_hello.abilities |= wire::kAbilityHasSet;
   swap::begin_counting_pools();

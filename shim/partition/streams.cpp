@@ -29,10 +29,10 @@ struct alignas(64) Row {
   uint32_t word;  // the set it is in, as the daemon says it; 0 = none yet: the whole device
   // The word that it last acted on; others only look. Release behind `is_leaving`, which the helper
   // reads after it without the lock: who sees where the stream went sees that it has work elsewhere.
-  std::atomic<uint32_t> seen;
+  std::atomic<uint32_t> seen;  // seq_cst where order with told() counts: see follow
   uint32_t beginnings;  // calls under way that may have it capture
   CUcontext context;
-  CUevent left;   // behind its work in the sets before
+  std::atomic<CUevent> left;  // behind its work in the sets before; others only ask whether it is reached
   std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only look
   // Under g_mutex:
   int set;                  // that `real` is in, or is about to be
@@ -51,7 +51,7 @@ constexpr uint32_t kDevices = 64;
 Row g_rows[kRows];
 // Orders who adds and drops rows and sets. Taken inside a row's lock, never around one.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-std::atomic<const std::atomic<uint32_t>*> g_told{nullptr};  // in a command page; those stay mapped
+std::atomic<const shm::CommandMemory*> g_told{nullptr};  // in a command page; those stay mapped
 std::atomic<uint64_t> g_switches{0};
 std::atomic<bool> g_default_used[2];  // by kLegacy and kPerThread
 std::atomic<bool> g_runs_graphs{false};
@@ -60,9 +60,15 @@ std::atomic<uint32_t> g_retained[kDevices];  // times the job holds each device'
 CUdevice g_device = 0;          // that the process attached on: whose primary context has the sets
 CUcontext g_primary = nullptr;  // that; null = not known. Under g_mutex
 
+// seq_cst: see follow.
 uint32_t told() {
-  const std::atomic<uint32_t>* word = g_told.load(std::memory_order_acquire);
-  return word ? word->load(std::memory_order_relaxed) : 0;
+  const shm::CommandMemory* memory = g_told.load(std::memory_order_acquire);
+  return memory ? memory->sm_set.load() : 0;
+}
+
+uint32_t turn() {
+  const shm::CommandMemory* memory = g_told.load(std::memory_order_acquire);
+  return memory ? memory->set_turn.load(std::memory_order_acquire) : 0;
 }
 
 uint32_t place_of(uint64_t handle) {
@@ -161,7 +167,7 @@ __attribute__((cold, noinline)) Row* add(CUstream handle) {
   row->beginnings = 0;
   row->seen.store(0, std::memory_order_relaxed);
   row->context = context;
-  row->left = nullptr;
+  row->left.store(nullptr, std::memory_order_relaxed);
   row->is_leaving.store(false, std::memory_order_relaxed);
   row->set = row->set_before = kWhole;
   for (CUstream& stream : row->streams) stream = nullptr;
@@ -179,12 +185,21 @@ void each_row(Do what) {
   }
 }
 
-// Nothing runs in the set any more, and nobody waits for one of its streams.
+// Each set that it left waits for those before, so the newest event is behind the work in all of them.
+bool has_left(const Row& row) {
+  const CUevent left = row.left.load(std::memory_order_acquire);
+  return !left || g_driver.cuEventQuery(left) != CUDA_ERROR_NOT_READY;
+}
+
+// Nothing runs in the set any more, and nobody waits for one of its streams. One that is leaving may have
+// work in all sets that it was in since it last had left; only the newest two are known.
 bool is_unused(int set) {
   bool unused = true;
   each_row([&](Row& row) {
     if (!row.streams[set]) return;
-    if (row.set == set || row.set_before == set || row.lookers.load() != 0) unused = false;
+    const bool is_leaving = row.is_leaving.load(std::memory_order_relaxed) && !has_left(row);
+    if (row.set == set || row.set_before == set || is_leaving || row.lookers.load() != 0)
+      unused = false;
   });
   return unused;
 }
@@ -232,6 +247,11 @@ CUstream stream_in(Row& row, uint32_t word) {
   return stream;
 }
 
+bool are_all_used() {
+  const HoldsMutex held(&g_mutex);
+  return is_full();
+}
+
 void settle_in(Row& row, bool went) {
   const HoldsMutex held(&g_mutex);
   if (!went) row.set = row.set_before;
@@ -240,12 +260,13 @@ void settle_in(Row& row, bool went) {
 // All that comes after this in `next` waits for all that is in the stream now.
 bool join(Row& row, CUstream next) {
   if (planted(Fault::kForgetJoin)) return true;
-  if (!row.left && g_driver.cuEventCreate(&row.left, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    row.left = nullptr;
-    return false;
+  CUevent left = row.left.load(std::memory_order_relaxed);
+  if (!left) {
+    if (g_driver.cuEventCreate(&left, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
+    row.left.store(left, std::memory_order_release);
   }
-  return g_driver.cuEventRecord(row.left, row.real.load()) == CUDA_SUCCESS &&
-         g_driver.cuStreamWaitEvent(next, row.left, CU_EVENT_WAIT_DEFAULT) == CUDA_SUCCESS;
+  return g_driver.cuEventRecord(left, row.real.load()) == CUDA_SUCCESS &&
+         g_driver.cuStreamWaitEvent(next, left, CU_EVENT_WAIT_DEFAULT) == CUDA_SUCCESS;
 }
 
 // 0: of the whole device.
@@ -293,8 +314,12 @@ bool captures(const Row& row) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Caller holds the row's lock. Cold: a stream gets here when it is told another set.
-__attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
+// Caller holds the row's lock. Cold: a stream gets here when it is told another set. What it is told is
+// read again once `seen` says that it is on its way: the helper reads both the other way round, so it does
+// not take the stream to be where it was, and is told to be again, when this is about to go elsewhere.
+__attribute__((cold, noinline)) void follow(Row& row) {
+  row.seen.store(kNobody);
+  const uint32_t word = told();
   if (word == 0) return;  // a daemon that has not said anything yet
   const RelaxedCapture relaxed;
   if (captures(row)) {
@@ -303,7 +328,8 @@ __attribute__((cold, noinline)) void follow(Row& row, uint32_t word) {
   }
   const bool is_there = word == row.word || go(row, word);
   row.stays.store(is_there ? 0 : staying(shm::StayReason::kRefused), std::memory_order_relaxed);
-  row.seen.store(word, std::memory_order_release);
+  // Refused while all sets have work still, it tries again.
+  if (is_there || !are_all_used()) row.seen.store(word, std::memory_order_release);
 }
 
 bool stays_for(const Row& row, shm::StayReason reason) {
@@ -327,7 +353,7 @@ bool is_bound_home(Row& row) {
 // What the old sets had is done. Caller holds the row's lock.
 void look_at_leaving(Row& row) {
   if (!row.is_leaving.load(std::memory_order_relaxed)) return;
-  if (row.left && g_driver.cuEventQuery(row.left) == CUDA_ERROR_NOT_READY) return;
+  if (!has_left(row)) return;
   row.is_leaving.store(false, std::memory_order_relaxed);
   const HoldsMutex held(&g_mutex);
   row.set_before = kWhole;
@@ -335,7 +361,7 @@ void look_at_leaving(Row& row) {
 
 // Whether the stream is where it is to be, and has left where it was.
 bool is_there(const Row& row, uint32_t word) {
-  return row.seen.load(std::memory_order_acquire) == word &&
+  return row.seen.load() == word &&
          !row.is_leaving.load(std::memory_order_relaxed);
 }
 
@@ -345,7 +371,7 @@ bool look_after_row(Row& row, uint32_t word) {
   if (is_there(row, word)) return true;
   if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
   const bool is_bound = is_bound_home(row);
-  if (!is_bound && row.seen.load(std::memory_order_relaxed) != word) follow(row, word);
+  if (!is_bound && row.seen.load(std::memory_order_relaxed) != word) follow(row);
   const InContext home(row.context);
   look_at_leaving(row);
   const bool now_there =
@@ -361,8 +387,7 @@ void empty(Row& row) {
     if (stream) g_driver.cuStreamDestroy_v2(stream);
     stream = nullptr;
   }
-  if (row.left) g_driver.cuEventDestroy_v2(row.left);
-  row.left = nullptr;
+  if (const CUevent left = row.left.exchange(nullptr)) g_driver.cuEventDestroy_v2(left);
   row.handle.store(kGone, std::memory_order_release);
 }
 
@@ -429,8 +454,7 @@ __attribute__((noinline)) void Stream::enter_slowly(How how, bool per_thread) {
     return row->lock.unlock();  // destroyed meanwhile
   row_ = row;
   if (how == How::kFollow && !is_bound_home(*row)) {
-    const uint32_t word = told();
-    if (__builtin_expect(word != row->seen.load(std::memory_order_relaxed), 0)) follow(*row, word);
+    if (__builtin_expect(told() != row->seen.load(std::memory_order_relaxed), 0)) follow(*row);
   }
   real_ = row->real.load();
 }
@@ -452,15 +476,16 @@ void Stream::look_away() { row_->lookers.fetch_sub(1); }
 
 void attach_on(CUdevice device) { g_device = device; }
 
-void obey(const std::atomic<uint32_t>& sm_set, bool is_first) {
-  if (is_first && sm_set.load(std::memory_order_relaxed) != 0)
+void obey(const shm::CommandMemory& memory, bool is_first) {
+  if (is_first && memory.sm_set.load(std::memory_order_relaxed) != 0)
     g_on.store(true, std::memory_order_relaxed);
-  g_told.store(&sm_set, std::memory_order_release);
+  g_told.store(&memory, std::memory_order_release);
 }
 
 bool look_after(Channel& channel) {
   if (!is_on()) return false;
   shm::StateSets* shown = &channel.state->sets;
+  const uint32_t turn_told = turn();  // first: what is told is this turn's, or a newer one's
   const uint32_t word = told();
   uint32_t following = 0, counts[shm::kStayReasonCount] = {};
   bool are_all_there = true;
@@ -478,8 +503,10 @@ bool look_after(Channel& channel) {
     shown->staying[i].store(counts[i], std::memory_order_relaxed);
   shown->graphs.store(g_runs_graphs.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shown->switches.store(g_switches.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  if (are_all_there && shown->in.load(std::memory_order_relaxed) != word) {
+  if (are_all_there && (shown->in.load(std::memory_order_relaxed) != word ||
+                        shown->in_turn.load(std::memory_order_relaxed) != turn_told)) {
     shown->in.store(word, std::memory_order_release);
+    shown->in_turn.store(turn_told, std::memory_order_release);
     ring_doorbell(channel);
   }
   return !are_all_there;

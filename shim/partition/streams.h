@@ -82,7 +82,7 @@ void attach_on(CUdevice device);
 
 // The page of a daemon that was attached to. What an earlier one said last counts until this one says
 // something. First: whether there are sets at all.
-void obey(const std::atomic<uint32_t>& sm_set, bool is_first);
+void obey(const shm::CommandMemory& memory, bool is_first);
 
 // Helper, every round: has streams go that nothing is submitted to, and tells the daemon what is so. True:
 // some have not gone, or have work where they were.

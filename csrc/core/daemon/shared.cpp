@@ -222,8 +222,10 @@ void Channel::set_lane(uint32_t lane) {
   pages_->command().memory.lane.store(lane, std::memory_order_relaxed);
 }
 
-void Channel::set_sms(const shm::SmSet& set) {
-  pages_->command().memory.sm_set.store(shm::word_of(set), std::memory_order_relaxed);
+void Channel::set_sms(const shm::SmSet& set, uint32_t turn) {
+  shm::CommandMemory& memory = pages_->command().memory;
+  memory.sm_set.store(shm::word_of(set), std::memory_order_relaxed);
+  memory.set_turn.store(turn, std::memory_order_release);
 }
 
 void Channel::set_stale(uint64_t stale_ns) {

@@ -121,7 +121,7 @@ class Channel {
   void set_resident_target(uint64_t bytes, uint32_t order);
   // `lane` is made of shm::kLane*.
   void set_lane(uint32_t lane);
-  void set_sms(const shm::SmSet& set);
+  void set_sms(const shm::SmSet& set, uint32_t turn);
   void set_stale(uint64_t stale_ns);
 
  private:

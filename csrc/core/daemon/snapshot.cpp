@@ -114,8 +114,8 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
 
 void look_at_sets(const shm::StateSets& sets, Snapshot* snapshot) {
   // First, as in look_at_swap: the work that it speaks of has ended. The shim's release.
-  const uint32_t word = sets.in.load(std::memory_order_acquire);
-  snapshot->in_set = word;
+  snapshot->in_turn = sets.in_turn.load(std::memory_order_acquire);
+  snapshot->in_set = sets.in.load(std::memory_order_acquire);
   snapshot->following_streams = std::min(load(sets.following), kMaxStreams);
   for (uint32_t i = 0; i < shm::kStayReasonCount; ++i)
     snapshot->staying_streams[i] = std::min(load(sets.staying[i]), kMaxStreams);
@@ -210,7 +210,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.filed_bytes,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
-                    s.in_set, s.following_streams, s.runs_graphs, s.set_switches);
+                    s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches);
   };
   return figures(one) != figures(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||

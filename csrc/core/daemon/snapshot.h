@@ -53,6 +53,7 @@ struct Snapshot {
   std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it
   uint64_t linger_ns = 0;
   uint32_t in_set = 0;  // no stream that goes with the process has work outside; 0 = not known
+  uint32_t in_turn = 0;  // since it was told so for the how manieth time; 0 = not known
   uint32_t following_streams = 0;
   uint32_t staying_streams[shm::kStayReasonCount] = {};  // by shm::StayReason
   bool runs_graphs = false;  // which do not go there

@@ -488,6 +488,7 @@ class SetSms:
 
     process_id: int
     set: SmSet
+    turn: int  # unlike that of all tellings of late, 1 or more: it may be told a set once more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,6 +238,7 @@ class Usage:
     step_work_ns: int = 0  # `work_ns` when the newest iteration ended, marked or found
     phases: Phases | None = None
     in_set: SmSet | None = None  # no stream that goes with it has work outside; None: not known
+    in_turn: int = 0  # `SetSms.turn` as of which that is so; 0 = the shim does not say
     following_streams: int = 0  # streams that go where it is told to
     staying_streams: tuple[int, ...] = (0, 0, 0, 0, 0, 0)  # and that do not, by StayReason
     runs_graphs: bool = False  # whose kernels do not go there either, in whatever stream

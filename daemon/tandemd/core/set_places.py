@@ -16,13 +16,14 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tandemd.core.events import SetSms
 from tandemd.core.model import Job, JobSpec, Options, Process, SmSet, Split
 from tandemd.core.sets import Span, place
 
 WHOLE = SmSet(0, 0, 1)
+MOST_TURNS = 2**32 - 1  # a word of the command page
 
 
 @dataclass(slots=True)
@@ -31,6 +32,9 @@ class _Seat:
 
     gpu: int
     told: SmSet
+    turn: int  # of that telling
+    # By turn, what it was told before and may have work in: it has not said yet where it is since.
+    before: dict[int, SmSet] = field(default_factory=dict)
     waits_since_ns: int | None = None  # for others to leave where it is to go
 
 
@@ -60,6 +64,7 @@ class SetPlaces:
         self.wake_at_ns: int | None = None
         self._seats: dict[int, _Seat] = {}  # by process
         self._kept: set[int] = set()  # processes in sets of a daemon before this, if in any
+        self._turn = 0  # the newest
         self._key: object = None  # what the last decision was made from
         self._spans: dict[int, dict[int, Span]] = {}  # GPU -> job -> where it is to be
 
@@ -139,12 +144,16 @@ class SetPlaces:
             span = self._next(process, seat, target, others, options, now_ns)
             told = SmSet(span.first, span.count, split.group_sms)
             if seat is None:
-                seat = self._take_seat(process, told)
-            elif seat.told == told:
+                yield self._take_seat(process, told)
+            elif seat.told != told:
+                # What it gives up counts as its own until it says that it has left.
+                seat.before = {turn: set for turn, set in seat.before.items() if set != told}
+                seat.before[seat.turn] = seat.told
+                seat.told, seat.turn = told, self._next_turn()
+                yield SetSms(process_id=process.process_id, set=told, turn=seat.turn)
+            else:
                 continue
-            seat.told = told  # what it gives up counts as its own until it says that it has left
             occupied[process.process_id].append(span)
-            yield SetSms(process_id=process.process_id, set=told)
 
     def _next(
         self,
@@ -175,26 +184,37 @@ class SetPlaces:
 
     def _occupied(self, process: Process) -> Iterator[Span]:
         """Where it may have work, now or soon."""
-        seat, is_in = self._seats.get(process.process_id), process.usage.in_set
+        seat, usage = self._seats.get(process.process_id), process.usage
         if seat is None:
             return
-        if seat.told.count:
-            yield Span(seat.told.first, seat.told.count)
-        if is_in and is_in != seat.told and is_in.count:
-            yield Span(is_in.first, is_in.count)
+        # A shim that does not say as of which telling: by where it is.
+        if usage.in_turn == seat.turn or (not usage.in_turn and usage.in_set == seat.told):
+            seat.before.clear()
+        elif usage.in_turn in seat.before:
+            turns = list(seat.before)
+            for turn in turns[: turns.index(usage.in_turn)]:
+                del seat.before[turn]
+        is_in = [usage.in_set] if usage.in_set else []
+        for found in {seat.told, *seat.before.values(), *is_in}:
+            if found.count:
+                yield Span(found.first, found.count)
 
-    def _take_seat(self, process: Process, told: SmSet) -> _Seat:
+    def _take_seat(self, process: Process, told: SmSet) -> SetSms:
         self._kept.discard(process.process_id)
-        seat = self._seats[process.process_id] = _Seat(process.gpu, told)
-        return seat
+        turn = self._next_turn()
+        self._seats[process.process_id] = _Seat(process.gpu, told, turn)
+        return SetSms(process_id=process.process_id, set=told, turn=turn)
+
+    def _next_turn(self) -> int:
+        self._turn = self._turn % MOST_TURNS + 1
+        return self._turn
 
     def _expect(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         for process in processes.values():
             is_kept = process.process_id in self._kept and process.gpu in options.proving
             is_told = process.process_id in self._seats or is_kept or process.has_no_set
             if process.gpu in options.may_have_sets and not is_told:
-                self._take_seat(process, WHOLE)
-                yield SetSms(process_id=process.process_id, set=WHOLE)
+                yield self._take_seat(process, WHOLE)
 
     def _dissolve(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         """Those whose GPU has no sets any more have it whole."""
@@ -203,8 +223,9 @@ class SetPlaces:
             if seat.gpu in expected or process_id not in processes:
                 continue
             del self._seats[process_id]
-            yield SetSms(process_id=process_id, set=SmSet(0, 0, seat.told.group_sms))
+            whole = SmSet(0, 0, seat.told.group_sms)
+            yield SetSms(process_id=process_id, set=whole, turn=self._next_turn())
         for process_id in sorted(self._kept):
             if processes[process_id].gpu not in expected:
                 self._kept.discard(process_id)
-                yield SetSms(process_id=process_id, set=WHOLE)
+                yield SetSms(process_id=process_id, set=WHOLE, turn=self._next_turn())

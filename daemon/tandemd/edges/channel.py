@@ -204,16 +204,16 @@ class Channels:
 
     def _set_manners(self, channel: Channel, action: SetSms | SetClass | SetLinger) -> None:
         match action:
-            case SetSms(set=sms):
-                self._set_sms(channel, sms)
+            case SetSms(set=sms, turn=turn):
+                self._set_sms(channel, sms, turn)
             case SetClass(job_class=job_class):
                 channel.job_class = job_class
                 channel.pages.set_class(job_class=int(job_class))
             case SetLinger():
                 channel.pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
 
-    def _set_sms(self, channel: Channel, sms: SmSet) -> None:
-        channel.pages.set_sms(first=sms.first, count=sms.count, group_sms=sms.group_sms)
+    def _set_sms(self, channel: Channel, sms: SmSet, turn: int) -> None:
+        channel.pages.set_sms(first=sms.first, count=sms.count, group_sms=sms.group_sms, turn=turn)
         if channel.welcomed:  # a process that sleeps looks at its page when it hears something
             self._send(channel.process_id, _native.encode_swap(), ())
 

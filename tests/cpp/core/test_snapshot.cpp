@@ -49,6 +49,7 @@ TEST(what_a_job_says_of_its_sets_stays_within_bounds) {
   CHECK_EQ(f.look().in_set, 0u);
   shm::StateSets& sets = f.job.state().sets;
   sets.in.store(shm::word_of({1, 2, 8}));
+  sets.in_turn.store(7);
   sets.following.store(UINT32_MAX);
   sets.staying[5].store(UINT32_MAX);
   sets.switches.store(9);
@@ -57,6 +58,7 @@ TEST(what_a_job_says_of_its_sets_stays_within_bounds) {
   f.look();
 
   CHECK_EQ(f.snapshot.in_set, shm::word_of({1, 2, 8}));
+  CHECK_EQ(f.snapshot.in_turn, 7u);
   CHECK_EQ(f.snapshot.following_streams, 65536u);
   CHECK_EQ(f.snapshot.staying_streams[5], 65536u);
   CHECK(differs(before, f.snapshot));

@@ -31,6 +31,7 @@ struct Model {
   std::map<CUevent, uint64_t> events;      // likewise
   std::map<CUstream, uint64_t> launches;   // so far, by handle
   std::set<CUstream> capturing;
+  bool is_slow = false;  // no work has ended
   uint64_t disordered = 0, homeless = 0, next = 0x10000, last_groups = 0;
   CUdevResourceDesc described = nullptr;
 };
@@ -119,6 +120,10 @@ void make_model_driver() {
     g_model->context.erase(stream);
     return g_model->handle.erase(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   };
+  g_driver.cuEventQuery = [](CUevent) {
+    const std::lock_guard<std::mutex> held(g_model->mutex);
+    return g_model->is_slow ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
   g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
   g_driver.cuEventRecord = [](CUevent event, CUstream stream) {
     const std::lock_guard<std::mutex> held(g_model->mutex);
@@ -148,9 +153,13 @@ struct Process {
     channel = make_channel();
     partition::attach_on(0);
     tell(set);
-    partition::obey(channel->command->memory.sm_set, true);
+    partition::obey(channel->command->memory, true);
   }
-  void tell(shm::SmSet set) { command_of(channel).memory.sm_set = shm::word_of(set); }
+  void tell(shm::SmSet set) {
+    shm::CommandMemory& memory = command_of(channel).memory;
+    memory.sm_set = shm::word_of(set);
+    ++memory.set_turn;
+  }
   CUstream stream() {
     const std::lock_guard<std::mutex> held(g_model->mutex);
     const auto handle = fresh<CUstream>();
@@ -178,6 +187,57 @@ TEST(a_stream_follows_its_set_between_two_submissions_and_keeps_its_order) {
   process.tell(groups(0, 0));  // the whole device
   submit(stream);
   CHECK_EQ(g_model->last_groups, 0u);
+  CHECK_EQ(g_model->disordered, 0u);
+}
+
+TEST(told_where_it_was_once_more_it_is_there_when_it_has_left_where_it_was_meanwhile) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  const std::atomic<uint32_t>& in_turn = process.channel->state->sets.in_turn;
+  submit(stream);
+  partition::look_after(*process.channel);
+  CHECK_EQ(in_turn.load(), 1u);
+  process.tell(groups(8, 2));
+  submit(stream);
+  process.tell(groups(0, 4));
+  g_model->is_slow = true;
+
+  partition::look_after(*process.channel);
+  CHECK_EQ(in_turn.load(), 1u);
+
+  g_model->is_slow = false;
+  partition::look_after(*process.channel);
+  CHECK_EQ(in_turn.load(), 3u);
+}
+
+TEST(told_where_it_was_once_more_before_it_went_it_is_there) {
+  Process process(groups(0, 4));
+  submit(process.stream());
+  partition::look_after(*process.channel);
+  process.tell(groups(8, 2));
+  process.tell(groups(0, 4));
+  partition::look_after(*process.channel);
+  CHECK_EQ(process.channel->state->sets.in_turn.load(), 3u);
+  CHECK_EQ(process.channel->state->sets.in.load(), shm::word_of(groups(0, 4)));
+}
+
+TEST(no_set_is_dropped_that_a_stream_on_its_way_may_have_work_in) {
+  Process process(groups(0, 1));
+  const CUstream stream = process.stream();
+  g_model->is_slow = true;
+  for (uint32_t first = 0; first < partition::kSets; ++first) {
+    process.tell(groups(first, 1));
+    submit(stream);
+  }
+  process.tell(groups(0, 7));
+  submit(stream);
+  CHECK_EQ(g_model->groups.size(), size_t{partition::kSets});
+  CHECK_EQ(g_model->last_groups, 1u);  // it stays where it is
+
+  g_model->is_slow = false;
+  submit(stream);
+  CHECK_EQ(g_model->last_groups, 7u);
+  CHECK_EQ(g_model->groups.size(), size_t{partition::kSets});
   CHECK_EQ(g_model->disordered, 0u);
 }
 

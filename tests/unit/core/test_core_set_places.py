@@ -27,6 +27,15 @@ def is_in(talk, process_id, first, count):
     return told(talk.sample(process_id, in_set=SmSet(first, count, 8)))
 
 
+def turn_of(actions, process_id):
+    (turn,) = (
+        action.turn
+        for action in actions
+        if isinstance(action, SetSms) and action.process_id == process_id
+    )
+    return turn
+
+
 def two_halves():
     talk = talking()
     assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 8)}
@@ -90,6 +99,26 @@ def test_nobody_waits_for_long():
 
     assert told(talk.tick(DRAIN_NS / MS - 1)) == {}
     assert told(talk.tick(2)) == {2: (4, 12)}
+
+
+def test_told_where_it_was_once_more_it_has_left_where_it_was_meanwhile_when_it_says_so():
+    talk = talking()
+    first = turn_of(talk.attach(1, job_id=1, sm_percent=50), 1)
+    talk.attach(2, job_id=2, sm_percent=50)
+    talk.update(2, sm_percent=25)
+    is_in(talk, 2, 8, 4)
+    here = SmSet(0, 8, 8)
+    talk.sample(1, in_set=here, in_turn=first)
+    assert told(talk.update(1, sm_percent=75)) == {2: (12, 4)}
+    wide = talk.sample(2, in_set=SmSet(12, 4, 8))
+    assert told(wide) == {1: (0, 12)}
+    back = talk.update(1, sm_percent=50)
+    assert told(back) == {1: (0, 8)}
+
+    assert told(talk.update(2, sm_percent=50)) == {}  # it may have work in all of the twelve
+    assert told(talk.sample(1, in_set=SmSet(0, 12, 8), in_turn=turn_of(wide, 1))) == {}
+
+    assert told(talk.sample(1, in_set=here, in_turn=turn_of(back, 1))) == {2: (8, 8)}
 
 
 def test_who_once_waited_for_as_long_as_may_be_waits_as_long_the_next_time():

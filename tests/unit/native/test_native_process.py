@@ -119,9 +119,10 @@ def test_a_set_of_sms_is_one_word_of_the_command_page(process: _native.Process) 
     sm_set = LIMIT + 16
     assert word(process.fds[0], sm_set, "I") == 0
 
-    process.set_sms(first=3, count=1023, group_sms=8)
+    process.set_sms(first=3, count=1023, group_sms=8, turn=7)
 
     assert word(process.fds[0], sm_set, "I") == 3 | 1023 << 10 | 8 << 20
+    assert word(process.fds[0], sm_set + 44, "I") == 7
     for wrong in ((0, 1, 0), (1024, 1, 8), (0, 1024, 8), (0, 1, 4096)):
         with pytest.raises(ValueError, match="no set"):
             process.set_sms(first=wrong[0], count=wrong[1], group_sms=wrong[2])
