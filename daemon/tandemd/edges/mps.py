@@ -209,6 +209,9 @@ class MpsControl:
         if self.is_own:  # what is in it by now was read
             self._own.cut_said(MOST_SAID_BYTES)
         gone = [one for one in before if before[one] and one not in self._clients]
+        ending = {server: True for server in gone if _mps.is_running(server)}
+        self._clients |= ending  # how it ends is not known yet
+        gone = [one for one in gone if one not in ending and one not in self._log.ended_well]
         if not gone and not crashed and None not in named.values():
             pids = {pid for clients in named.values() for pid in clients or ()}
             self.name_clients(frozenset(pids))

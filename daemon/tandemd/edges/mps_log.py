@@ -7,7 +7,7 @@ start is a line of the log all the same: `Starting new server 11803 for user 100
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from tandem._mps import is_running
@@ -25,16 +25,19 @@ class ServerLog:
         self._read_bytes = {path: _size(path) for path in files}
         self._rests = dict.fromkeys(self._read_bytes, b"")  # of a line that has not ended
         self._unseen: set[int] = set()
+        self.ended_well: set[int] = set()  # of those that were served when it was last asked
 
-    def crashed(self, served: Iterable[int]) -> list[int]:
+    def crashed(self, served: Collection[int]) -> list[int]:
         """Servers that ended since the last call without ever having been seen with a client.
 
-        `served`: those that have clients now.
+        `served`: those that have clients now, or had some at the last call.
         """
         for path in self._read_bytes:
             lines = self._news(path)
             self._unseen |= {int(pid) for pid in _STARTED.findall(lines)}
-            self._unseen -= {int(pid) for pid in _ENDED_WELL.findall(lines)}
+            self.ended_well |= {int(pid) for pid in _ENDED_WELL.findall(lines)}
+        self._unseen -= self.ended_well
+        self.ended_well &= set(served)
         self._unseen -= set(served)
         ended = sorted(pid for pid in self._unseen if not is_running(pid))
         self._unseen -= set(ended)

@@ -453,6 +453,23 @@ def test_of_a_server_that_was_ended_nobody_is_told(mps):
     assert mps.told == []
 
 
+def test_of_a_server_that_ends_well_after_its_clients_nobody_is_told(mps):
+    assert mps.control.open()
+    with client_of(mps.own):
+        server = int(mps.ask("get_server_list"))
+        assert mps.control._look()  # knows of the client now
+
+    pause = threading.Event()
+    while mps.ask(f"get_client_list {server}"):
+        pause.wait(0.01)
+    mps.ask(f"shutdown_server {server}")  # as for the next user, before anybody looks again
+    while f"Server {server} exited" not in (mps.own / "log" / "said").read_text():
+        pause.wait(0.01)
+    assert mps.control._look()
+
+    assert mps.told == []
+
+
 def test_what_it_says_is_cut_off_before_it_fills_the_memory(mps, monkeypatch):
     said = mps.own / "log" / "said"
 
