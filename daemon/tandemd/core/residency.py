@@ -21,6 +21,7 @@ from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
 from tandemd.core.homes import UNIT, Home, HomeAction, in_units
 from tandemd.core.host_room import HostRoom, is_worth_it
 from tandemd.core.lacks import Lack, lacks_bytes, least_bytes
+from tandemd.core.link_rate import link_bytes_s
 from tandemd.core.memories import memory_of, sharing
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
@@ -33,7 +34,6 @@ from tandemd.core.turns import Turns
 
 MIB = 1 << 20
 LEAST = 4 * UNIT  # less is not worth an order
-ENOUGH = 64 * MIB  # that was copied, to tell a rate
 NOTICE_NS = 1_000_000_000  # for an iteration to end, before memory is taken from its job
 RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
 FAILURES = {
@@ -283,20 +283,12 @@ class Residency:
             return
         others = (c.kept_bytes for c in crowd.claims.values() if c is not mine and c is not theirs)
         exchanged_bytes = stall_bytes(crowd.room_bytes - sum(others), mine, theirs)
-        holder.stall_ns = int(exchanged_bytes / self.link_bytes_s(island.options) * 1e9)
+        usages = [p.process.usage for group in island.members for p in self._places_of(group)]
+        rate = link_bytes_s(usages, island.options.link_bytes_s)
+        holder.stall_ns = int(exchanged_bytes / rate * 1e9)
         holder.turn_ns = turn_ns(
             holder.stall_ns, waiting=len(queue), max_hold_ns=island.options.max_hold_ns
         )
-
-    def link_bytes_s(self, options: Options) -> float:
-        """Bytes a second to the host or from it, the slower way, as jobs have copied so far."""
-        usages = [place.process.usage for place in self._places.values()]
-        ways = (
-            (sum(u.swap_out_bytes for u in usages), sum(u.swap_out_ns for u in usages)),
-            (sum(u.swap_in_bytes for u in usages), sum(u.swap_in_ns for u in usages)),
-        )
-        rates = [size * 1e9 / ns for size, ns in ways if size >= ENOUGH and ns]
-        return min(rates, default=options.link_bytes_s)
 
     # After turns were given
 

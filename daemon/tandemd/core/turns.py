@@ -499,9 +499,10 @@ def _grace_ns(group: Group, options: Options) -> int:
     """How long a holder without work keeps its turn.
 
     As long as passing it on takes: so never more than twice what knowing the future would cost
-    (ski rental; Karlin et al., Algorithmica 3, 1988).
+    (ski rental; Karlin et al., Algorithmica 3, 1988). But without work it keeps
+    the turn no longer than with work.
     """
-    return max(options.idle_grace_ns, group.stall_ns)
+    return max(options.idle_grace_ns, min(group.stall_ns, group.turn_ns))
 
 
 def _watch_use(group: Group, now_ns: int) -> None:

@@ -181,6 +181,44 @@ def test_what_passing_the_turn_on_takes_is_measured():
     assert group.stall_ns == 5 * 10**9, "the slower way counts"
 
 
+@pytest.mark.parametrize("honest", [(), (1, 2)])
+def test_one_who_says_that_its_copies_take_for_ever_changes_nobodys_turn(honest):
+    talk = both(Tock())
+    second_turn(talk)
+    for job in honest:
+        talk.sample(job, swap_out_bytes=40 * GIB, swap_out_ns=4 * 10**9)
+    group = talk.core.group_of(talk.core.job(2))
+    honest_ns = group.stall_ns
+
+    talk.start(3, 0.25)
+    talk.sample(3, swap_out_bytes=64 * MIB, swap_out_ns=1 << 60)
+
+    assert group.stall_ns == honest_ns
+
+
+def test_no_rate_is_believed_that_no_link_can_have():
+    talk = both(Tock())
+    second_turn(talk)
+    talk.sample(1, swap_out_bytes=64 * MIB, swap_out_ns=1 << 60)
+
+    group = talk.core.group_of(talk.core.job(2))
+    assert group.stall_ns == int(40 * GIB / RATE * 128 * 1e9)
+
+
+def test_who_is_idle_keeps_its_turn_no_longer_than_who_works():
+    talk = both(Tock(max_hold_ns=1_000 * MS))
+    second_turn(talk)
+    talk.sample(1, swap_out_bytes=40 * GIB, swap_out_ns=4 * 10**9)
+    group = talk.core.group_of(talk.core.job(2))
+    assert group.stall_ns > group.turn_ns == 1_000 * MS
+
+    talk.rests(2, after_ms=1)
+    talk.tick(after_ms=999)
+    assert talk.open_processes() == {2}
+    talk.tick(after_ms=2)
+    assert talk.open_processes() == {1}
+
+
 def summary(talk, job_id):
     return explain(talk.core, talk.core.job(job_id), talk.now_ns).summary
 
