@@ -110,6 +110,10 @@ class Control:
         devices = [f"--allowed-devices={gpus}"] if gpus else []
         self._run("server", "create", name, f"--uid={uid}", *devices)
 
+    def shut_down(self, pid: int) -> None:
+        """End a server of the old interface once it has no clients; it takes no more."""
+        self._tell(f"shutdown_server {pid}")
+
     def quit(self) -> None:
         """End it."""
         if self.version == 2:

@@ -120,6 +120,8 @@ class Daemon:
             runtime_dir=self._directory.path,
         )
         self._desk.renew_gpus = self._renew_gpus
+        if self._mps is not None:
+            self._desk.idle_mps, self._desk.end_mps = self._mps.idle_servers, self._mps.end_servers
         self._desk.mode_wanted = lambda gpu: self._config.mode_of(gpu.index, gpu.uuid_text)
         self._serve()
         if not self._loop.clock.is_virtual:

@@ -96,6 +96,8 @@ class Desk:
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
         self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
+        self.idle_mps: Callable[[], frozenset[int]] = frozenset  # pids of our MPS's idle servers
+        self.end_mps: Callable[[frozenset[int]], None] = lambda _: None  # these servers
 
     def jobs(self, uid: int, *, finished: bool) -> list[JobView]:
         """All jobs the caller may see, oldest first."""
@@ -284,7 +286,12 @@ class Desk:
         with self._cutting:
             layouts = MigLayouts()
             planned = layouts.plan(wanted)  # what can never be is said before what is in the way
-            users = tuple(self._users(layouts.users(wanted)))
+            idle = self.idle_mps()  # they keep the GPU, and nobody misses them
+            in_the_way = [pid for pid in layouts.users(wanted) if pid not in idle]
+            if is_real and not in_the_way:
+                self.end_mps(idle)
+                in_the_way = list(layouts.users(wanted))  # somebody may have come, or one stays
+            users = tuple(self._users(in_the_way))
             if not is_real:
                 return CutView(cut=planned, users=users)
             if users:

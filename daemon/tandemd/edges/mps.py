@@ -174,6 +174,33 @@ class MpsControl:
         """What a program has to have in its environment to find it; any thread."""
         return {PIPES: str(self._pipes)} if self.directory and self._pipes else {}
 
+    def idle_servers(self) -> frozenset[int]:
+        """Pids of ours that nobody uses and that can be ended; any thread.
+
+        A server of the new interface is none of them: it would be made again at once.
+        """
+        directory = self.directory
+        if directory is None or not self.is_own:
+            return frozenset()
+        control = self._at(directory)
+        servers = control.servers() or []
+        if control.version != 2:
+            return frozenset()
+        return frozenset(one.pid for one in servers if control.clients(one) == [])
+
+    def end_servers(self, pids: frozenset[int]) -> None:
+        """Have these end, and wait for it, `ENDING_S` at most; the next client gets another."""
+        directory, end_s = self.directory, time.monotonic() + ENDING_S
+        if directory is None or not pids:
+            return
+        control = self._at(directory)
+        for pid in pids:
+            control.shut_down(pid)
+        while any(one.pid in pids for one in control.servers() or []):
+            if time.monotonic() >= end_s:
+                return
+            time.sleep(POLL_S)
+
     def stop(self) -> None:
         """End `run`, and what we started, unless somebody uses it, or it does not answer.
 

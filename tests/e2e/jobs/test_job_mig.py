@@ -153,6 +153,22 @@ def test_an_admin_cuts_a_gpu_and_jobs_find_the_instances(whole):
     assert job.do("memory()")[1] == 72192 << 20
 
 
+def test_a_gpu_that_our_idle_mps_keeps_is_cut(fresh_place):
+    place = fresh_place
+    config = place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps"\n')
+    place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"
+    place.start_daemon("--config", str(config))
+    job = place.job("before")
+    assert cutting(place, "0=3g.71gb", "--yes")[0] == 4  # it has a client
+    job.end()
+    until(lambda: "in the way" not in cutting(place, "0=3g.71gb", "--dry-run")[1], what="it ended")
+
+    code, said = cutting(place, "0=3g.71gb", "--yes")
+
+    assert (code, names(place)) == (0, ["0:1"]), said
+
+
 @pytest.mark.parametrize("how", ["--dry-run", "--yes"])
 def test_what_does_not_fit_is_refused_while_mig_is_off_too(whole, how):
     code, why = cutting(whole, "0=7g.141gb,1g.18gb", how)

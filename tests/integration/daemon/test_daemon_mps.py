@@ -401,6 +401,32 @@ def test_jobs_are_told_before_another_one_is_started_for_they_end_by_it(mps, mon
     assert mps.control.directory is None
 
 
+def test_servers_of_ours_that_nobody_uses_can_be_ended_and_nobody_is_told(mps):
+    assert mps.control.open()
+    with client_of(mps.own):
+        server = int(mps.ask("get_server_list"))
+        assert mps.control.idle_servers() == frozenset()
+    assert has_no_clients(mps, server)
+    assert mps.control._look()
+
+    idle = mps.control.idle_servers()
+    mps.control.end_servers(idle)
+
+    assert idle == {server}
+    assert mps.ask("get_server_list") == ""
+    assert mps.control._look()
+    assert mps.told == []
+    assert mps.control.is_own
+
+
+def has_no_clients(mps, server):
+    """Once the control daemon knows that the last one has gone."""
+    pause = threading.Event()
+    while mps.ask(f"get_client_list {server}"):
+        pause.wait(0.01)
+    return True
+
+
 def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps):
     assert mps.control.open()
     with client_of(mps.own):
