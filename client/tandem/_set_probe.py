@@ -101,33 +101,41 @@ def main() -> None:
 
 def probe(environment: Mapping[str, str]) -> Found:
     """Start the two; blocks for `TIMEOUT_S` at most. Never raises."""
-    with tempfile.TemporaryDirectory(prefix="tandem-probe-") as place:
-        own = {name: value for name, value in environment.items() if name not in NOT_OURS}
-        if "CUDA_MPS_PIPE_DIRECTORY" not in own:
-            # A software GPU that is in mode mps by itself: another one like it. Where there is a
-            # server only the device that it has will do.
+    own = {name: value for name, value in environment.items() if name not in NOT_OURS}
+    if "CUDA_MPS_PIPE_DIRECTORY" in own:
+        return _probe_in(own)
+    # A software GPU that is in mode mps by itself: another one like it. Where there is a server
+    # only the device that it has will do, and there may be no place to write to.
+    try:
+        with tempfile.TemporaryDirectory(prefix="tandem-probe-") as place:
             own |= {"TANDEM_SOFTGPU_DIR": place, "TANDEM_SOFTGPU_CLOCK": "real"}
             own |= {"TANDEM_SOFTGPU_START_CLIENTS": "0", "TANDEM_SOFTGPU_LINGER_MS": "0"}
             for name in ("TANDEM_SOFTGPU_TIMELINE", "TANDEM_SOFTGPU_FAULTS"):
                 own.pop(name, None)
-        command = [sys.executable, "-m", "tandem._set_probe"]
-        clients = [
-            subprocess.Popen(
-                [*command, str(half), str(os.getpid())],
-                env=own,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            for half in (0, 1)
-        ]
-        control = (
-            _mps.Control(Path(at), environment=own, timeout_s=ANSWER_S)
-            if (at := environment.get(CONTROL))
-            else None
+            return _probe_in(own)
+    except OSError as error:
+        return Found(problem=f"no directory for another software gpu: {error}", is_answer=False)
+
+
+def _probe_in(own: Mapping[str, str]) -> Found:
+    command = [sys.executable, "-m", "tandem._set_probe"]
+    clients = [
+        subprocess.Popen(
+            [*command, str(half), str(os.getpid())],
+            env=own,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
-        return _judge(clients, time.monotonic() + TIMEOUT_S, control)
+        for half in (0, 1)
+    ]
+    control = (
+        _mps.Control(Path(at), environment=own, timeout_s=ANSWER_S)
+        if (at := own.get(CONTROL))
+        else None
+    )
+    return _judge(clients, time.monotonic() + TIMEOUT_S, control)
 
 
 def _judge(

@@ -34,6 +34,21 @@ def test_processes_that_do_not_answer_are_ended(program):
     assert all(client.returncode for client in clients)
 
 
+@pytest.mark.parametrize("pipes", [{}, {"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}])
+def test_under_mps_nothing_is_written(monkeypatch, pipes):
+    def refuse(**_):
+        raise FileNotFoundError("no usable temporary directory")
+
+    found = _set_probe.Found(groups=16, group_sms=8)
+    monkeypatch.setattr(_set_probe.tempfile, "TemporaryDirectory", refuse)
+    monkeypatch.setattr(_set_probe, "_probe_in", lambda own: found)
+
+    told = _set_probe.probe(pipes)
+
+    problem = "no directory for another software gpu: no usable temporary directory"
+    assert told == (found if pipes else _set_probe.Found(problem=problem, is_answer=False))
+
+
 def test_its_processes_end_with_it(tmp_path):
     parent = subprocess.Popen(
         [
