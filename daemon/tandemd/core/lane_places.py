@@ -320,6 +320,8 @@ class LanePlaces:
             if lanes.is_admitted(group.key) and group.wants and not lanes.is_wanting(group.key):
                 lanes.want(group.key)
             return
+        if not lanes.takes_turns(group.key):  # else at the end of its iteration
+            _charge(standing)
         if standing.ended_ns is not None:
             _drain(standing, now_ns - standing.ended_ns, options)
         elif not group.barred and _has_ended(standing, now_ns, options):  # barred: just begun
@@ -377,7 +379,14 @@ def _pass_on(standing: Standing) -> None:
         if kept_bytes > need.persistent_bytes:
             rest_bytes = max(0, need.peak_bytes - kept_bytes)
             lanes.learn(group.key, Need(persistent_bytes=kept_bytes, ephemeral_bytes=rest_bytes))
-    lanes.end(group.key, spent_ns=group.served_ns - standing.charged_ns)
+    _charge(standing)
+    lanes.end(group.key)
+
+
+def _charge(standing: Standing) -> None:
+    """Who joins its lane is to find all that it was served before."""
+    group = standing.group
+    standing.lanes.charge(group.key, group.served_ns - standing.charged_ns)
     standing.charged_ns = group.served_ns
 
 

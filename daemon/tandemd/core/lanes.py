@@ -15,7 +15,8 @@ can lock up is proved in docs/admission.md.
 2. The line is looked through when somebody came or left, in its order. Where that does not let
    anybody overtake, nobody goes before the first.
 3. A lane is its running member's until the iteration ends; then it goes to the first, in the same
-   order, of those who want it.
+   order, of those who want it. What a member was served before it came to the lane, or others while
+   it wanted nothing, does not count there.
 4. Whose need is not known, but for its limit, which may be the capacity, comes if that is free,
    with all of it persistent. Else it comes *alone*: while it is, nobody else is let in or begins
    an iteration, and it begins when all others are between theirs. It may use all that they do not
@@ -65,7 +66,7 @@ class Member:
     arrival: int  # 0, 1, 2.. in order of asking
     most_bytes: int  # its limit, where its need is not known
     remaining_ns: float  # GPU time until it is done; infinite = not known
-    served_ns: int = 0
+    served_ns: int = 0  # in line: so far; in a lane: by the clock of that lane
 
     @property
     def persistent_bytes(self) -> int:
@@ -101,6 +102,19 @@ class Lane:
     def persistent_bytes(self) -> int:
         """Of all its members."""
         return sum(member.persistent_bytes for member in self.members.values())
+
+    def join(self, member: Member) -> None:
+        """Its clock starts with whoever was served least: what was before gives no turns."""
+        others = self.members.values()
+        member.served_ns = min((one.served_ns for one in others), default=member.served_ns)
+        self.members[member.key] = member
+
+    def want(self, member: Member) -> None:
+        """It may have rested: the turns that it did not want then are not made up for."""
+        active = [*self.wanting.values(), *([self.running] if self.running else [])]
+        least_ns = min((one.served_ns for one in active), default=0)
+        member.served_ns = max(member.served_ns, least_ns)
+        self.wanting[member.key] = member
 
     def cost_bytes(self, need: Need) -> int:
         """What a further member would take of the room there is."""
@@ -286,9 +300,15 @@ class Lanes:
     def want(self, key: GroupKey) -> Outcome:
         """A member wants to run an iteration, or another one: now, or when its lane comes to it."""
         lane = self._of[key]
-        lane.wanting[key] = lane.members[key]
+        lane.want(lane.members[key])
         self.changes += 1
         return Outcome(begun=self._turns())
+
+    def charge(self, key: GroupKey, spent_ns: int) -> None:
+        """A member got so much GPU time, of an iteration that may go on."""
+        member = self._of[key].members[key]
+        member.served_ns += spent_ns
+        member.remaining_ns = max(0, member.remaining_ns - spent_ns)
 
     def end(self, key: GroupKey, *, spent_ns: int = 0) -> Outcome:
         """The running member's iteration ended: it holds its persistent bytes alone again.
@@ -301,8 +321,7 @@ class Lanes:
         if lane.running is not member:
             raise ValueError(f"group {key} runs no iteration")
         self.changes += 1
-        member.served_ns += spent_ns
-        member.remaining_ns = max(0, member.remaining_ns - spent_ns)
+        self.charge(key, spent_ns)
         lane.running = None
         self._place_alone()
         return Outcome(admitted=self._admit(), begun=self._turns())
@@ -366,7 +385,7 @@ class Lanes:
                 break
             lane = self._place(member)
             if lane is not None:
-                lane.members[member.key] = member
+                lane.join(member)
                 self._of[member.key] = lane
                 del self._line[member.key]
                 admitted.append(member.key)
@@ -422,7 +441,7 @@ class Lanes:
                 self._move(key, lane, place)
 
     def _move(self, key: GroupKey, lane: Lane, to: Lane) -> None:
-        to.members[key] = lane.members.pop(key)
+        to.join(lane.members.pop(key))
         self._of[key] = to
         if lane.wanting.pop(key, None) is not None:
             to.wanting[key] = to.members[key]

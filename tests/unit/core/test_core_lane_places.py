@@ -168,6 +168,36 @@ def test_who_always_wants_gets_every_turn_that_is_its(count):
     assert turns == [*numbers] * 10
 
 
+def test_who_was_served_alone_for_hours_shares_its_lane_as_an_equal():
+    talk = conversation(lane_order="fair")
+    come(talk, 1, 100, 600)
+    run(talk, 1, 200, exclusive_ns=2 * 3600 * 1_000 * MS)
+    for number in (2, 3):
+        come(talk, number, 100, 600)
+
+    turns = [turn(talk, 1, 2, 3) for _ in range(30)]
+
+    assert [turns.count(number) for number in (1, 2, 3)] == [10, 10, 10]
+
+
+def test_who_rested_for_hours_makes_up_for_no_turns():
+    talk = conversation(lane_order="fair")
+    for number in (1, 2):
+        come(talk, number, 100, 600)
+    assert [turn(talk, 1, 2) for _ in range(2)] == [1, 2]
+    talk.rests(2)
+    assert turn(talk, 1, 2) == 1
+    run(talk, 1, 400)
+    talk.sample(1, after_ms=1, exclusive_ns=3600 * 1_000 * MS)
+    stop(talk, 1, 100)
+    talk.waits(1)
+    talk.waits(2)
+
+    turns = [turn(talk, 1, 2) for _ in range(20)]
+
+    assert turns.count(1) == 10
+
+
 def test_a_limit_that_came_too_late_for_a_mark_ends_the_next_iteration(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)  # it has marked three steps since that look
