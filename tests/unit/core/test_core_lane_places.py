@@ -182,20 +182,21 @@ def test_who_was_served_alone_for_hours_shares_its_lane_as_an_equal():
 
 def test_who_rested_for_hours_makes_up_for_no_turns():
     talk = conversation(lane_order="fair")
-    for number in (1, 2):
+    for number in (1, 2, 3):
         come(talk, number, 100, 600)
-    assert turn(talk, 1, 2) == 1
+    assert turn(talk, 1, 2, 3) == 1
     run(talk, 2, 400)
     stop(talk, 2, 100)
     talk.rests(2)
-    run(talk, 1, 400, exclusive_ns=3600 * 1_000 * MS)
-    stop(talk, 1, 100)
-    talk.waits(1)
+    for number in (3, 1):
+        run(talk, number, 400, exclusive_ns=3600 * 1_000 * MS)
+        stop(talk, number, 100)
+        talk.waits(number)
     talk.waits(2)
 
-    turns = [turn(talk, 1, 2) for _ in range(20)]
+    turns = [turn(talk, 1, 2, 3) for _ in range(30)]
 
-    assert turns.count(1) == 10
+    assert [turns.count(number) for number in (1, 2, 3)] == [10, 10, 10]
 
 
 def test_a_limit_that_came_too_late_for_a_mark_ends_the_next_iteration(talk):
