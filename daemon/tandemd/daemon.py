@@ -49,7 +49,7 @@ from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
 from tandemd.edges.homes import Homes
 from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode, has_own_mps
-from tandemd.edges.mps import MpsControl
+from tandemd.edges.mps import LeftMps, MpsControl
 from tandemd.edges.rpc import RpcServer
 from tandemd.edges.set_proof import Asker, SetProofs
 from tandemd.host import Host
@@ -500,6 +500,7 @@ class Daemon:
             if _is_for(config, gpu, "auto") and found_mode(gpu, os.environ) == "mps"
         ]
         if not asking and not found:
+            self._end_left_mps()
             return None
         few = [gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else ()
         control = MpsControl(
@@ -512,6 +513,13 @@ class Daemon:
         control.name_clients = self._take_mps_clients
         control.open()
         return control
+
+    def _end_left_mps(self) -> None:
+        left = LeftMps(self._directory.path / "mps", os.environ)
+        if left.is_there:
+            log.info("mps of a daemon before runs for its clients, and is ended once it has none")
+            self._stops.append(left.stop)
+            self._spawn("left mps", left.run)
 
     def _tell_of_mps(self, what: str, ago_s: float) -> None:
         mps_gpus = self._mps_gpus(self._config)

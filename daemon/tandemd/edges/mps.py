@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from tandem import _mps
-from tandem._mps import PIPES, Control
+from tandem._mps import PIPES, Control, Server
 from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
 from tandemd.edges.mps_own import LOGS, SAID, OwnMps
 
@@ -87,7 +87,9 @@ class MpsControl:
     def open(self) -> bool:
         """Have one: where programs look by themselves, else where ours would be, else a new one.
 
-        Blocks for `ENDING_S` and `START_S` at most. False: there is none, and the log says why.
+        Blocks for `ANSWER_S` where somebody is silent, for `ENDING_S` where one is about to end,
+        and for `START_S`, or twice that where it may be started from a file.
+        False: there is none, and the log says why.
         """
         self._well_s = time.monotonic()
         is_there = self._open()
@@ -104,14 +106,18 @@ class MpsControl:
         usual = _mps.pipes_of(self._environment)
         own = self._own.directory
         self.directory = None
+        end_s = time.monotonic() + ENDING_S
         for place in dict.fromkeys((usual, own) if self._starts else (usual,)):
-            if self._stays_ending(place):
+            control = self._at(place)
+            servers = self._settled(control, end_s)
+            if servers and control.is_ending(servers):
                 log.warning(
                     "mps is being shut down and has clients still, continuing without it for now",
                     pipes=str(place),
                 )
                 return False
-            if self._find_pipes(place):
+            if servers is not None:
+                self._pipes = control.pipes_for(self._uid, servers)
                 self.directory = place
                 self._claim()
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
@@ -131,21 +137,18 @@ class MpsControl:
             except OSError as error:
                 log.warning("it cannot be noted that mps is ours", reason=str(error))
 
-    def _stays_ending(self, place: Path) -> bool:
-        """It is about to end, and does not; blocks for `ENDING_S` at most."""
-        end_s, control = time.monotonic() + ENDING_S, self._at(place)
-        while (servers := control.servers()) and control.is_ending(servers):
-            if time.monotonic() >= end_s or self._stopping.wait(POLL_S):
-                return True
-        return False
-
-    def _find_pipes(self, place: Path) -> bool:
-        """Where our clients look, by the new interface a server's; whether anybody answers."""
-        control = self._at(place)
-        if (servers := control.servers()) is None:
-            return False
-        self._pipes = control.pipes_for(self._uid, servers)
-        return True
+    def _settled(self, control: Control, end_s: float) -> list[Server] | None:
+        """Its servers, when none is about to end any more, or at `end_s`; None: nobody answers."""
+        servers, was_ending = control.servers(), False
+        while servers is not None and time.monotonic() < end_s:
+            if servers and control.is_ending(servers):
+                was_ending = True
+            elif servers or not was_ending:  # the last one gone, it goes, too
+                break
+            if self._stopping.wait(POLL_S):
+                break
+            servers = control.servers()
+        return servers
 
     def run(self) -> None:
         """Watch until `stop`."""
@@ -320,10 +323,44 @@ class MpsControl:
 
     def _is_up(self) -> bool:
         """With its server, by a file: a client that finds none runs without MPS, unnoticed."""
-        return self._find_pipes(self._own.directory) and self._pipes is not None
+        control = self._at(self._own.directory)
+        servers = control.servers()
+        self._pipes = None if servers is None else control.pipes_for(self._uid, servers)
+        return self._pipes is not None
 
     def _at(self, place: Path) -> Control:
         return Control(place, environment=self._environment, timeout_s=ANSWER_S)
 
     def _devices(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ",".join(self._gpus)} if self._gpus else {}
+
+
+class LeftMps:
+    """One of ours that a daemon before left for its clients, where none is wanted now.
+
+    `run`, in a thread of its own, ends it once it has no clients; until `stop`.
+    """
+
+    def __init__(self, own: Path, environment: Mapping[str, str], look_s: float = LOOK_S) -> None:
+        """`own`: as of `MpsControl`."""
+        self._own = OwnMps(own, environment)
+        plain = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
+        self._control = Control(self._own.directory, environment=plain, timeout_s=ANSWER_S)
+        self._look_s = look_s
+        self._stopping = threading.Event()
+
+    @property
+    def is_there(self) -> bool:
+        """It runs."""
+        return self._own.pid is not None
+
+    def run(self) -> None:
+        """Look again and again."""
+        while not self._own.end(self._control):
+            if self._stopping.wait(self._look_s):
+                return
+        log.info("ended mps of a daemon before, as it has no clients any more")
+
+    def stop(self) -> None:
+        """End `run`: what has clients is left to the next daemon again."""
+        self._stopping.set()

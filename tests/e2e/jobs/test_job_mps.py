@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from running_job import DEADLINE_S, until
 
+from tandem._mps import is_running
+
 SMS = 8  # of the profile `tiny`
 CONTROL = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
@@ -152,6 +154,22 @@ def test_a_mode_that_is_configured_and_not_had_is_told(fresh_place):
     found = {one["check"]: one for one in json.loads(told.stdout)}["gpu 0"]
     assert found["level"] == "warn"
     assert found["text"] == f"not in the mode that is configured: {why}"
+
+
+@pytest.mark.slow
+def test_mps_that_was_left_for_a_job_is_ended_after_it_though_nobody_wants_mps_now(place):
+    job, mark = place.job("long", "-p", "latency"), place.folder / "mps" / "started-by-tandemd"
+    control = int(mark.read_text())
+    place.stop_daemon()
+    place.start_daemon(*place.configured(policy="'fair'"))
+
+    runs_on = job.do("compute()")
+    was_left = is_running(control)
+    job.end()
+    until(lambda: not is_running(control), what="the end of mps")
+
+    assert runs_on == [15]
+    assert was_left
 
 
 @pytest.mark.slow

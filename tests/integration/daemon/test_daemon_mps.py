@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import pytest
 
-from tandem import _set_probe, softgpu
+from tandem import _mps, _set_probe, softgpu
 from tandem._mps import PIPES, PROGRAM
-from tandemd.edges.mps import MpsControl
+from tandemd.edges.mps import LeftMps, MpsControl
 
 PATIENCE_S = 20
 
@@ -355,11 +355,19 @@ def test_one_that_is_about_to_end_is_not_used(mps, folder, ending, monkeypatch):
     assert following.control.variables() == {}
 
 
-def test_once_one_has_ended_there_is_another(mps, folder, ending):
-    pid, following = mps.pid, Supervised(folder)
+def test_once_one_has_ended_there_is_another(mps, folder, ending, monkeypatch):
+    pid, following, is_seen = mps.pid, Supervised(folder), threading.Event()
+
+    def is_ending(control, servers, ask=_mps.Control.is_ending):
+        answer = ask(control, servers)
+        is_seen.set()
+        return answer
+
+    monkeypatch.setattr(_mps.Control, "is_ending", is_ending)
     opening = threading.Thread(target=following.control.open)
     opening.start()
 
+    assert is_seen.wait(PATIENCE_S)
     ending.close()
     opening.join(PATIENCE_S)
 
@@ -374,6 +382,39 @@ def test_it_is_left_alone_while_it_has_clients(mps):
         mps.stop()
 
         assert mps.ask("get_server_list").strip().isdecimal()
+
+
+def test_one_that_was_left_for_its_clients_is_ended_when_they_have_gone(mps):
+    assert mps.control.open()
+    pid, client = mps.pid, client_of(mps.own)
+    mps.stop()
+    left = LeftMps(mps.own, mps.environment, look_s=0.02)
+    was_there, watching = left.is_there, threading.Thread(target=left.run)
+    watching.start()
+
+    is_left = mps.ask("get_server_list").strip().isdecimal() and watching.is_alive()
+    client.close()
+    watching.join(PATIENCE_S)
+
+    assert was_there
+    assert is_left
+    assert not left.is_there
+    assert not _mps.is_running(pid)
+
+
+def test_who_waits_for_the_clients_of_one_that_was_left_can_be_stopped(mps):
+    assert mps.control.open()
+    with client_of(mps.own):
+        mps.stop()
+        left = LeftMps(mps.own, mps.environment, look_s=PATIENCE_S)
+        watching = threading.Thread(target=left.run)
+        watching.start()
+
+        left.stop()
+        watching.join(PATIENCE_S)
+
+        assert not watching.is_alive()
+        assert left.is_there
 
 
 def test_a_control_daemon_that_is_killed_is_replaced_and_jobs_are_told(mps):
