@@ -85,14 +85,8 @@ def _environment(gpu: _fitness.GpuFacts, own_pipes: Path) -> dict[str, str] | st
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     for place in dict.fromkeys((_mps.pipes_of(clean), own_pipes)):
-        control = _mps.Control(place, environment=clean, timeout_s=ANSWER_S)
-        if (servers := control.servers()) is not None:
-            if others := [server for server in servers if server.owner != os.geteuid()]:
-                return f"the mps that runs serves uid {others[0].owner} now"
-            pipes = control.pipes_for(os.geteuid(), servers)
-            if not pipes:
-                return "mps has no server of yours"
-            return clean | {_mps.PIPES: str(pipes), _set_probe.CONTROL: str(place)}
+        if (found := _set_probe.as_client(place, clean, timeout_s=ANSWER_S)) is not None:
+            return found
     if gpu.is_software and clean.get("TANDEM_SOFTGPU_MODE") == "mps":
         return clean
     return "mps does not run"

@@ -117,6 +117,27 @@ def probe(environment: Mapping[str, str]) -> Found:
         return Found(problem=f"no directory for another software gpu: {error}", is_answer=False)
 
 
+def as_client(
+    place: Path, environment: Mapping[str, str], *, timeout_s: float
+) -> dict[str, str] | str | None:
+    """That of a probe under the MPS there; or why there is none now; None: no MPS answers there.
+
+    None is started while others have work in it: servers have clients of one user, in turns. So the
+    two would wait for these to go, and who comes next for the two. `timeout_s`: of each question.
+    """
+    control, uid = _mps.Control(place, environment=environment, timeout_s=timeout_s), os.geteuid()
+    if (servers := control.servers()) is None:
+        return None
+    for server in servers:
+        owner = server.owner
+        if owner not in (None, uid) and control.clients(server) != []:
+            return f"the mps that runs serves uid {owner} now"
+    pipes = control.pipes_for(uid, servers)
+    if not pipes:
+        return f"mps has no server of uid {uid}"
+    return {**environment, _mps.PIPES: str(pipes), CONTROL: str(place)}
+
+
 def _probe_in(own: Mapping[str, str]) -> Found:
     command = [sys.executable, "-m", "tandem._set_probe"]
     clients = [

@@ -26,8 +26,7 @@ from pathlib import Path
 
 import structlog
 
-from tandem import _mps, _native
-from tandem._set_probe import CONTROL
+from tandem import _mps, _native, _set_probe
 from tandem.errors import UsageError
 from tandemd import selftest
 from tandemd.auditor import Auditor
@@ -61,6 +60,7 @@ from tandemd.restarts import keys_for_restart
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
+PROOF_ANSWER_S = 2.0  # of the control daemon of MPS, before sets are proved under it
 RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
 VITAL = ("attach", "login")  # threads without which nobody new is heard
 OVERLAPPING = ("mps", "mps+green")  # modes for which there has to be MPS
@@ -424,11 +424,14 @@ class Daemon:
             for action in scheduler.change_options(options, now_ns=now_ns):
                 self._loop.perform(action)
 
-    def _environment_of_proof(self, gpu: Gpu) -> dict[str, str] | None:
+    def _environment_of_proof(self, gpu: Gpu) -> dict[str, str] | str:
         if self._mps is None or has_own_mps(gpu, os.environ):
             return dict(os.environ)
-        place, control = self._mps.variables(), self._mps.directory
-        return {**os.environ, **place, CONTROL: str(control)} if place and control else None
+        place = self._mps.directory
+        found = place and _set_probe.as_client(place, os.environ, timeout_s=PROOF_ANSWER_S)
+        return (
+            found or "mps is not ready"
+        )  # without it the two would take turns: that proves nothing
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         target = self._target(action.process_id)

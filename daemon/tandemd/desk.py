@@ -347,7 +347,8 @@ class Desk:
         if wanted in ("auto", mode) or gpu.instance or gpu.index in options.proving:
             return ""
         why = options.hindrance(gpu.index, wanted) or "mps does not run; see the daemon's log"
-        return f"no mode {wanted}: {why}"
+        yet = " yet" if wanted == "mps+green" and gpu.index in options.retried else ""
+        return f"no mode {wanted}{yet}: {why}"
 
     def history(self, uid: int) -> HistoryView:
         """What the jobs that the caller may see held of memory, oldest jobs first."""

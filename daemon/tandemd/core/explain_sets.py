@@ -24,9 +24,11 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
         name = options.name_of(gpu)
         yield f"mode mps+green is being proved on gpu {name}, which is in mode mps until then"
     for gpu in sorted(group.gpus & options.unproved.keys()):
+        is_open = gpu in options.retried
         yield (
-            f"mode mps+green is not to be had on gpu {options.name_of(gpu)}, which is in mode mps: "
-            f"{options.unproved[gpu]}"
+            f"mode mps+green is not {'proved yet' if is_open else 'to be had'} on gpu "
+            f"{options.name_of(gpu)}, which is in mode mps: {options.unproved[gpu]}"
+            f"{'; it is tried again' if is_open else ''}"
         )
     if why_not := why_no_set(job, options):
         yield f"it has no set of SMs: {why_not}"

@@ -2,8 +2,8 @@
 
 By `python -m tandem._set_probe`, a process of its own: a sick driver may hang or kill it. That can
 take half a minute, so nobody waits for it here: a thread asks, one GPU after the other. What the
-driver answers stands for as long as the daemon runs. Where there is no answer (MPS is not ready,
-the GPU is full of others' work) it is asked again, later and later.
+driver answers stands for as long as the daemon runs. Where there is no answer (MPS is not ready, or
+serves another user; the GPU is full of others' work) it is asked again, later and later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Proof:
 
 
 UNDER_WAY = Proof(is_final=False)
-NOT_READY = Proof(None, "mps is not ready", is_final=False)
 Ask = Callable[[Mapping[str, str]], Proof]
 
 
@@ -125,13 +124,13 @@ class SetProofs:
     def __init__(
         self,
         *,
-        environment: Callable[[Gpu], Mapping[str, str] | None],
+        environment: Callable[[Gpu], Mapping[str, str] | str],
         tell: Callable[[], None],
         ask: Ask,
         at_once: bool,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`environment`: that of a program on this GPU; None: MPS is not ready for any.
+        """`environment`: that of a program on this GPU, or why none is to be started now.
 
         `tell` hears that something else is known now.
 
@@ -203,8 +202,9 @@ class SetProofs:
 
     def _prove(self, case: _Case) -> None:
         own = self._environment(case.gpu)
-        proof = NOT_READY  # without it the two would take turns, which proves nothing
-        if own is not None:
+        if isinstance(own, str):
+            proof = Proof(None, own, is_final=False)
+        else:
             proof = self._ask({**own, "CUDA_VISIBLE_DEVICES": case.gpu.uuid_text})
         with self._changed:
             case.due_s = self._now_s() + case.pause_s

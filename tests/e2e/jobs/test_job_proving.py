@@ -142,7 +142,7 @@ def test_without_an_answer_it_is_tried_again_and_jobs_have_percentages_until_the
         line_of(job)
         place.held.says("die")
         assert job.communicate(timeout=DEADLINE_S)[0] == "50\n"
-    assert "no mode mps+green: the probe failed" in place.tandem("gpus")
+    assert "no mode mps+green yet: the probe failed" in place.tandem("gpus")
 
     place.daemon.send_signal(signal.SIGHUP)  # which is soon
     until(lambda: "is being proved" in place.tandem("gpus"), what="it is tried again")

@@ -185,6 +185,22 @@ def test_sets_are_proved_on_the_device_that_the_server_has(folder):
     mps.stop()
 
 
+def test_who_has_work_in_it_is_not_made_to_wait_for_a_proof(mps, monkeypatch):
+    assert mps.control.open()
+    other = os.geteuid() + 1
+    monkeypatch.setattr(_mps.Server, "owner", other)
+
+    def found():
+        return _set_probe.as_client(mps.own, mps.environment, timeout_s=PATIENCE_S)
+
+    with client_of(mps.own):
+        assert found() == f"the mps that runs serves uid {other} now"
+
+    (server,) = mps.ask("get_server_list").split()
+    assert has_no_clients(mps, server)
+    assert found() == mps.environment | {PIPES: str(mps.own)} | control_of(mps.own)
+
+
 def test_what_ran_without_mps_proves_nothing_of_it(folder):
     mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200")
     assert mps.control.open()

@@ -235,6 +235,8 @@ def test_who_comes_while_sets_are_being_proved_has_the_gpu_whole_and_then_its_se
 def test_who_comes_between_two_tries_of_a_proof_has_its_set_after_the_next():
     talk = talking(splits={}, unproved={0: "no answer"}, retried=frozenset({0}))
     assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 0)}
+    why = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
+    assert "not proved yet on gpu 0, which is in mode mps: no answer; it is tried again" in why
 
     assert go_on(talk, unproved={}, retried=frozenset(), proving=frozenset({0})) == {}
 

@@ -71,14 +71,37 @@ def test_sets_are_back_with_mps(daemon):
     assert core.options.splits == {0: SETS}
 
 
-def test_a_proof_has_mps_or_none_is_made(daemon):
+def control_says(place, servers, monkeypatch, clients=None):
+    """A control daemon that answers what servers there are, and of their clients, unless None."""
+    told = "exit 1" if clients is None else f"echo {clients}"
+    (place / PROGRAM).write_text(
+        f"#!/bin/sh\nread -r command\ncase $command in\n"
+        f"get_server_list) echo {servers};;\nget_client_list*) {told};;\nesac\n"
+    )
+    (place / PROGRAM).chmod(0o755)
+    os.mkfifo(place / "control")
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+
+
+def test_a_proof_has_mps_or_none_is_made(daemon, monkeypatch):
     place = str(daemon._mps.directory)
+    control_says(daemon._mps.directory, "", monkeypatch)
     environment = daemon._environment_of_proof(GPU)
     assert (environment["CUDA_MPS_PIPE_DIRECTORY"], environment[CONTROL]) == (place, place)
 
     daemon._mps.goes()
 
-    assert daemon._environment_of_proof(GPU) is None
+    assert daemon._environment_of_proof(GPU) == "mps is not ready"
+
+
+@pytest.mark.parametrize("clients", ["77", "", None])
+def test_while_others_have_work_in_mps_no_proof_is_made(daemon, monkeypatch, clients):
+    monkeypatch.setattr(_mps.Server, "owner", 1001)
+    control_says(daemon._mps.directory, "4711", monkeypatch, clients=clients)
+
+    found = daemon._environment_of_proof(GPU)
+
+    assert (found == "the mps that runs serves uid 1001 now") is (clients != "")
 
 
 OTHER = Gpu(index=1, uuid=bytes([1] * 16), product_name="NVIDIA H200", sm_count=132)

@@ -191,8 +191,8 @@ def test_that_there_are_no_sets_is_said_where_they_are_wanted(still_wanted):
     assert [line["gpu"] for line in logs] == [0] * still_wanted
 
 
-def test_nothing_is_tried_while_mps_is_not_ready():
-    made, pauses, told, asked = proofs(SETS, environments=[None])
+def test_nothing_is_tried_while_there_is_a_reason_not_to():
+    made, pauses, told, asked = proofs(SETS, environments=["mps is not ready"])
     made.want([FIRST])
 
     made.run()
