@@ -7,8 +7,8 @@ Rules
    already. Who has no work to finish leaves at once.
 3. Who comes before it is proved that there are sets is told to have the GPU whole: only who was
    told something at first can have a set later; who came while none were thought of has none. One
-   from a daemon before this is kept during the first proof, and given up where that comes to
-   nothing: the daemon counts with the whole GPU.
+   from a daemon before this is kept, also while nobody answers, until sets are proved or the answer
+   is that there are none. Meanwhile the daemon counts with the whole GPU.
 4. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
    all, for it has to be somewhere. For so long kernels of two jobs may share SMs.
 """
@@ -211,9 +211,8 @@ class SetPlaces:
 
     def _expect(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
         for process in processes.values():
-            is_kept = process.process_id in self._kept and process.gpu in options.proving
-            is_told = process.process_id in self._seats or is_kept or process.has_no_set
-            if process.gpu in options.may_have_sets and not is_told:
+            is_in = process.process_id in self._seats or process.process_id in self._kept
+            if process.gpu in options.may_have_sets and not (is_in or process.has_no_set):
                 yield self._take_seat(process, WHOLE)
 
     def _dissolve(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:

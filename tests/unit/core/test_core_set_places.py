@@ -243,17 +243,36 @@ def test_who_comes_between_two_tries_of_a_proof_has_its_set_after_the_next():
     assert go_on(talk, splits={0: Split(16, 8)}, proving=frozenset()) == {1: (0, 8)}
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_who_is_in_a_set_from_before_leaves_it_when_none_is_proved(again):
+NO_ANSWER = {"proving": frozenset(), "unproved": {0: "no answer"}, "retried": frozenset({0})}
+SHARED = {"proving": frozenset(), "unproved": {0: "they share SMs"}, "retried": frozenset()}
+PROVED = {"proving": frozenset(), "unproved": {}, "retried": frozenset()}
+
+
+def test_who_is_in_a_set_from_before_leaves_it_when_the_answer_is_no():
     talk = talking(splits={}, proving=frozenset({0}))
     assert told(talk.say(from_before(1))) == {}
-    retried = frozenset({0} if again else ())
 
-    failed = {"proving": frozenset(), "unproved": {0: "no answer"}, "retried": retried}
-    assert go_on(talk, **failed) == {1: (0, 0)}
+    assert go_on(talk, **SHARED) == {1: (0, 0)}
 
-    proved = {"splits": {0: Split(16, 8)}, "unproved": {}, "retried": frozenset()}
-    assert go_on(talk, **proved) == {1: (0, 16)}
+
+def test_who_is_in_a_set_from_before_keeps_it_until_there_is_an_answer():
+    talk = talking(splits={}, proving=frozenset({0}))
+    talk.say(from_before(1))
+
+    assert go_on(talk, **NO_ANSWER) == {}
+    assert told(talk.say(from_before(2))) == {}
+    assert told(talk.attach(3, job_id=3)) == {3: (0, 0)}
+    assert go_on(talk, unproved={}, retried=frozenset(), proving=frozenset({0})) == {}
+    assert go_on(talk, **NO_ANSWER) == {}
+
+    assert go_on(talk, **SHARED) == {1: (0, 0), 2: (0, 0), 3: (0, 0)}
+
+
+def test_who_kept_a_set_from_before_has_one_of_those_that_are_proved():
+    talk = talking(splits={}, **NO_ANSWER)
+    assert told(talk.say(from_before(1))) == {}
+
+    assert go_on(talk, splits={0: Split(16, 8)}, **PROVED) == {1: (0, 16)}
 
 
 @pytest.mark.parametrize("mps_gpus", [frozenset({0}), frozenset()])
