@@ -319,6 +319,8 @@ class MpsControl:
             reason=self._own.why_not() or "does not answer",
             logs=str(self._own.logs),
         )
+        if not _mps.has_pipe(self._own.directory):
+            self._own.give_up()  # else the next attempt would leave it running, and so on
         return False
 
     def _is_up(self) -> bool:

@@ -46,9 +46,10 @@ class OwnMps:
 
     @property
     def pid(self) -> int | None:
-        """Of the one that runs; None: none of ours does."""
-        if self._child is not None and self._child.poll() is None:
-            return self._child.pid
+        """Of the one that runs; None: none of ours does. Any thread."""
+        child = self._child  # the thread that watches may let go of it meanwhile
+        if child is not None and child.poll() is None:
+            return child.pid
         try:
             with self._opened() as place:
                 pid = int(_read(STARTED, place))

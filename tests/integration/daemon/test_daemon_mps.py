@@ -19,6 +19,7 @@ import pytest
 from tandem import _mps, _set_probe, softgpu
 from tandem._mps import PIPES, PROGRAM
 from tandemd.edges.mps import LeftMps, MpsControl
+from tandemd.edges.mps_own import OwnMps
 
 PATIENCE_S = 20
 
@@ -292,6 +293,35 @@ def test_one_that_is_being_started_when_the_daemon_ends_is_given_up(folder):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert mps.told == []
+
+
+def test_one_that_makes_no_pipe_is_not_left_running(folder, monkeypatch):
+    programs = folder / "bin"
+    programs.mkdir()
+    program = programs / PROGRAM
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("tandemd.edges.mps.START_S", 0.5)
+    mps = Supervised(folder, PATH=f"{programs}:{os.environ['PATH']}")
+
+    assert not mps.control.open()
+
+    assert mps.control._own._child is None
+    mps.stop()
+
+
+def test_whose_it_is_can_be_asked_while_another_thread_sees_it_end(folder):
+    own = OwnMps(folder / "mps", {})
+
+    class Ending:
+        pid = 1
+
+        def poll(self):
+            own._child = None
+
+    own._child = Ending()
+
+    assert own.pid == 1
 
 
 def test_nothing_is_removed_where_the_control_daemon_is_not_ours(folder):
