@@ -107,7 +107,8 @@ class MpsControl:
         own = self._own.directory
         self.directory = None
         end_s = time.monotonic() + ENDING_S
-        for place in dict.fromkeys((usual, own) if self._starts else (usual,)):
+        places = dict.fromkeys((usual, own) if self._starts else (usual,))
+        for place in places:
             control = self._at(place)
             servers = self._settled(control, end_s)
             if servers and control.is_ending(servers):
@@ -122,7 +123,7 @@ class MpsControl:
                 self._claim()
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
-        if (pid := self._own.pid) is not None and _mps.has_pipe(own):
+        if own in places and (pid := self._own.pid) is not None and _mps.has_pipe(own):
             log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
             return False  # beside it no other can start
         if self._starts and not self._stopping.is_set() and self._start():

@@ -1,8 +1,8 @@
 """The control daemon of MPS that this daemon, or one before it, has started, and its directory.
 
 A file beside its pipe holds its pid: by that it is known as ours. The file is believed, and what is
-here is written and removed, only in a directory of our own user's and through no link. The
-environment may name the directory, and that may be one where others can write.
+here is written and removed, only in a directory of root's or our own user's and through no link.
+The environment may name the directory, and that may be one where others can write.
 """
 
 from __future__ import annotations
@@ -178,14 +178,14 @@ class OwnMps:
         """Our directory, or one in it.
 
         Raises:
-            OSError: there is none, it is a link, or another user's.
+            OSError: there is none, it is a link, or of a user who is neither root nor we.
         """
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         places = [os.open(self.directory, flags)]
         try:
             for name in names:
                 places.append(os.open(name, flags, dir_fd=places[-1]))
-            if any(os.fstat(place).st_uid != os.geteuid() for place in places):
+            if any(os.fstat(place).st_uid not in (0, os.geteuid()) for place in places):
                 raise PermissionError(errno.EPERM, "not ours", str(self.directory.joinpath(*names)))
             yield places[-1]
         finally:

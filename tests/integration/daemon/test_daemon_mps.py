@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from tandem import _mps, _set_probe, softgpu
 from tandem._mps import PIPES, PROGRAM
@@ -322,6 +323,34 @@ def test_whose_it_is_can_be_asked_while_another_thread_sees_it_end(folder):
     own._child = Ending()
 
     assert own.pid == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's directory")
+def test_a_directory_that_root_has_made_for_us_will_do_and_no_other_users(folder, monkeypatch):
+    named = folder / "named"
+    named.mkdir()
+    own = OwnMps(folder, {PIPES: str(named)})
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+
+    assert own.write_file("x").read_text() == "x"
+
+    os.chown(named, 4243, -1)
+    with pytest.raises(PermissionError, match="not ours"):
+        own.write_file("y")
+
+
+def test_one_that_was_left_elsewhere_is_not_called_silent(mps, monkeypatch):
+    monkeypatch.setattr(_mps, "USUAL_PIPES", mps.own.parent / "theirs")
+    assert mps.control.open()
+    with client_of(mps.own):
+        mps.stop()
+        following = Supervised(mps.own.parent, gpus=None)
+
+        with capture_logs() as said:
+            assert not following.control.open()
+
+        assert said == []
+    following.stop()
 
 
 def test_nothing_is_removed_where_the_control_daemon_is_not_ours(folder):
