@@ -463,16 +463,23 @@ def test_one_that_was_left_for_its_clients_is_ended_when_they_have_gone(mps):
     assert mps.control.open()
     pid, client = mps.pid, client_of(mps.own)
     mps.stop()
-    left = LeftMps(mps.own, mps.environment, look_s=0.02)
+    left, looks = LeftMps(mps.own, mps.environment, look_s=0.02), threading.Semaphore(0)
+
+    def clients(server, ask=left._control.clients):
+        looks.release()
+        return ask(server)
+
+    left._control.clients = clients
     was_there, watching = left.is_there, threading.Thread(target=left.run)
     watching.start()
 
-    is_left = mps.ask("get_server_list").strip().isdecimal() and watching.is_alive()
+    assert all(looks.acquire(timeout=PATIENCE_S) for _ in range(2))  # one by now is over
+    status = mps.ask(f"get_server_status {mps.ask('get_server_list').strip()}")
     client.close()
     watching.join(PATIENCE_S)
 
     assert was_there
-    assert is_left
+    assert status == "ACTIVE\n"  # it takes clients still
     assert not left.is_there
     assert not _mps.is_running(pid)
 
