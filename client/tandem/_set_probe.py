@@ -3,10 +3,11 @@
 A program: `python -m tandem._set_probe` prints one JSON object, with how many groups there are, how
 many SMs are in each, and what is wrong, if anything is. It starts two of itself, as clients of the
 MPS that its environment names, each with a green context over one half of the groups and a kernel
-that writes down the SM that every block ran on (PTX's `%smid`). They are processes of their own
-because a sick driver may hang or kill them. The GPU is the first that CUDA_VISIBLE_DEVICES lets
-them see; of a software GPU they get a device process of their own, so that nobody's clock waits.
-The two end with the program, however that ends.
+whose blocks write down the SM that they run on (PTX's `%smid`), both let go together. Blocks stay
+until all SMs of the half have been seen, or they have looked `MOST_LOOKS` times: who sees fewer has
+proved nothing. They are processes of their own because a sick driver may hang or kill them. The GPU
+is the first that CUDA_VISIBLE_DEVICES lets them see; of a software GPU they get a device process of
+their own, so that nobody's clock waits. The two end with the program, however that ends.
 
 A program that finds no MPS runs without it and is not told, and MPS may end at any time. So its
 control daemon is asked, when both have their contexts, whether they are its clients: without it the
@@ -25,11 +26,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tandem import _mps
 
@@ -45,24 +46,42 @@ SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
 DEFAULT_STREAM, NON_BLOCKING = 1, 1
 NOT_SUPPORTED = 801  # a CUresult
 BLOCKS_PER_SM = 16
+MOST_SMS = 1024  # whose numbers there is room for
+MOST_LOOKS = 1 << 14  # of a block; some milliseconds
 NOT_OURS = ("LD_PRELOAD", "TANDEM_JOB_ID", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-KERNEL = b"""
+# `out`: the number of SMs seen, then a word for each that is 1 once it was seen.
+KERNEL = f"""
 .version 6.0
 .target sm_50
 .address_size 64
-.visible .entry where_am_i(.param .u64 out) {
-  .reg .b32 %r<3>;
+.visible .entry where_am_i(.param .u64 out, .param .u32 expected) {{
+  .reg .pred %p<3>;
+  .reg .b32 %r<6>;
   .reg .b64 %rd<4>;
   ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [expected];
   cvta.to.global.u64 %rd1, %rd1;
-  mov.u32 %r1, %ctaid.x;
   mov.u32 %r2, %smid;
-  mul.wide.u32 %rd2, %r1, 4;
+  setp.ge.u32 %p1, %r2, {MOST_SMS};
+  @%p1 bra done;
+  mul.wide.u32 %rd2, %r2, 4;
   add.s64 %rd3, %rd1, %rd2;
-  st.global.u32 [%rd3], %r2;
+  mov.u32 %r5, 0;
+  atom.global.exch.b32 %r3, [%rd3+4], 1;
+  setp.ne.u32 %p1, %r3, 0;
+  @%p1 bra stay;
+  red.global.add.u32 [%rd1], 1;
+stay:
+  ld.volatile.global.u32 %r4, [%rd1];
+  add.u32 %r5, %r5, 1;
+  setp.lt.u32 %p1, %r4, %r1;
+  setp.lt.u32 %p2, %r5, {MOST_LOOKS};
+  and.pred %p1, %p1, %p2;
+  @%p1 bra stay;
+done:
   ret;
-}
-\0"""
+}}
+\0""".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,7 @@ class Found:
 
 
 Said = dict[str, Any]  # of one of the two: JSON
+T = TypeVar("T")
 
 
 class _DriverError(Exception):
@@ -163,15 +183,20 @@ def _judge(
     clients: list[subprocess.Popen[str]], end_s: float, control: _mps.Control | None = None
 ) -> Found:
     try:
-        # Both have their green contexts before the first one launches anything.
+        # Both are ready to launch before the first one does.
         splits: list[Said] = [json.loads(_line(client, end_s) or "{}") for client in clients]
         pids = {client.pid for client in clients}
         are_there = all("groups" in said for said in splits)
-        if control and are_there and (problem := _not_served(control, pids)):
+        if not are_there:
+            return _compared(splits, [{}, {}])
+        if control and (problem := _not_served(control, pids)):
             return Found(problem=problem, is_answer=False)
+        for client in clients:
+            assert client.stdin is not None
+            client.stdin.write("go\n")
+            client.stdin.flush()
         answers: list[Said] = [
-            json.loads(client.communicate("go\n", timeout=_left_s(end_s))[0] or "{}")
-            for client in clients
+            json.loads(client.communicate(timeout=_left_s(end_s))[0] or "{}") for client in clients
         ]
     except (OSError, ValueError, subprocess.TimeoutExpired):
         answers, splits = [{}, {}], [{}, {}]
@@ -182,7 +207,8 @@ def _judge(
             with suppress(subprocess.TimeoutExpired):
                 client.wait(END_S)
             for pipe in filter(None, (client.stdin, client.stdout)):
-                pipe.close()
+                with suppress(OSError):  # what it did not read any more
+                    pipe.close()
     return _compared(splits, answers)
 
 
@@ -228,12 +254,26 @@ def _compared(splits: list[Said], answers: list[Said]) -> Found:
     if splits[0] != splits[1]:
         return Found(problem=f"two processes get different splits: {splits[0]} and {splits[1]}")
     first, second = (set(answer["sms"]) for answer in answers)
-    found = Found(groups=splits[0]["groups"], group_sms=splits[0]["group_sms"])
+    return _judged(Found(splits[0]["groups"], splits[0]["group_sms"]), first, second)
+
+
+def _judged(found: Found, first: set[int], second: set[int]) -> Found:
+    """What is found if the two halves were seen to be on these SMs."""
     if both := sorted(first & second):
         return Found(problem=f"sets that should be disjoint share SMs, such as {both[0]}")
-    if max(len(first), len(second)) > -(-found.groups // 2) * found.group_sms:
-        return Found(problem="a set has more SMs than it was made of")
+    for seen, groups in zip((first, second), _halves(range(found.groups)), strict=True):
+        expected = len(groups) * found.group_sms
+        if len(seen) > expected:
+            return Found(problem="a set has more SMs than it was made of")
+        if not seen or len(seen) < expected:  # others may have been on them all the time
+            too_few = f"a process ran on {len(seen)} of the {expected} SMs of its set"
+            return Found(problem=too_few, is_answer=False)
     return found
+
+
+def _halves(groups: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    middle = len(groups) // 2
+    return groups[:middle], groups[middle:]
 
 
 def _client(half: int) -> None:
@@ -245,11 +285,13 @@ def _client(half: int) -> None:
         driver = _Driver()
         groups = driver.split()
         group_sms = _sms_of(groups[0])
-        middle = len(groups) // 2
-        driver.enter(groups[:middle] if half == 0 else groups[middle:])
+        own = _halves(groups)[half]
+        driver.enter(own)
+        driver.load()
         say({"groups": len(groups), "group_sms": group_sms})
         sys.stdin.readline()
-        say({"sms": driver.sms_seen(BLOCKS_PER_SM * group_sms * len(groups))})
+        blocks = BLOCKS_PER_SM * group_sms * len(groups)
+        say({"sms": driver.sms_seen(blocks, expected=len(own) * group_sms)})
     except _DriverError as error:
         say({"problem": str(error), "is_answer": error.is_answer})
 
@@ -264,6 +306,7 @@ class _Driver:
             raise _DriverError(str(error)) from error
         self._device = ctypes.c_int(0)
         self._stream = ctypes.c_void_p()
+        self._kernel, self._out = ctypes.c_void_p(), ctypes.c_uint64()
         self._call("cuInit", 0)
         self._call("cuDeviceGet", ctypes.byref(self._device), 0)
 
@@ -293,7 +336,7 @@ class _Driver:
         size = RESOURCE_BYTES
         return [found.raw[i * size : (i + 1) * size] for i in range(count.value)]
 
-    def enter(self, groups: list[bytes]) -> None:
+    def enter(self, groups: Sequence[bytes]) -> None:
         """Make a green context over these groups, and a stream in it."""
         description, green = ctypes.c_void_p(), ctypes.c_void_p()
         context = ctypes.c_void_p()
@@ -309,20 +352,24 @@ class _Driver:
         self._call("cuGreenCtxCreate", made, description, self._device, DEFAULT_STREAM)
         self._call("cuGreenCtxStreamCreate", ctypes.byref(self._stream), green, NON_BLOCKING, 0)
 
-    def sms_seen(self, blocks: int) -> list[int]:
-        """The SMs that so many blocks ran on."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        at, seen = ctypes.c_uint64(), (ctypes.c_uint32 * blocks)()
-        size = ctypes.c_size_t(ctypes.sizeof(seen))
+    def load(self) -> None:
+        """The kernel, and zeros for it to write to."""
+        module, words = ctypes.c_void_p(), 1 + MOST_SMS
         self._call("cuModuleLoadData", ctypes.byref(module), KERNEL)
-        self._call("cuModuleGetFunction", ctypes.byref(function), module, b"where_am_i")
-        self._call("cuMemAlloc_v2", ctypes.byref(at), size)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(at))
-        shape = (blocks, 1, 1, 32, 1, 1, 0)
-        self._call("cuLaunchKernel", function, *shape, self._stream, arguments, None)
+        self._call("cuModuleGetFunction", ctypes.byref(self._kernel), module, b"where_am_i")
+        self._call("cuMemAlloc_v2", ctypes.byref(self._out), ctypes.c_size_t(4 * words))
+        self._call("cuMemsetD32Async", self._out, 0, ctypes.c_size_t(words), self._stream)
         self._call("cuStreamSynchronize", self._stream)
-        self._call("cuMemcpyDtoH_v2", seen, at, size)
-        return sorted(set(seen))
+
+    def sms_seen(self, blocks: int, *, expected: int) -> list[int]:
+        """The SMs that so many blocks ran on, which stay until there are so many."""
+        words, number = (ctypes.c_uint32 * (1 + MOST_SMS))(), ctypes.c_uint32(expected)
+        arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._out), ctypes.addressof(number))
+        shape = (blocks, 1, 1, 1, 1, 1, 0)
+        self._call("cuLaunchKernel", self._kernel, *shape, self._stream, arguments, None)
+        self._call("cuStreamSynchronize", self._stream)
+        self._call("cuMemcpyDtoH_v2", words, self._out, ctypes.c_size_t(ctypes.sizeof(words)))
+        return [sm for sm in range(MOST_SMS) if words[1 + sm]]
 
 
 def _sms_of(group: bytes) -> int:
