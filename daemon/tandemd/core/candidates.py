@@ -55,13 +55,14 @@ def candidates(scene: Scene) -> Iterator[Plan]:
 
 def _all(scene: Scene) -> Iterator[Plan]:
     """Every division of the jobs into two parts or more, and of all groups between them."""
-    for division in _divisions(tuple(scene.workers)):
-        if not 2 <= len(division) <= scene.gpu.groups:
-            continue
-        if not scene.gpu.can_mix and any(len(members) > 1 for members in division):
-            continue
-        for sizes in _sizes(division, scene):
-            yield tuple(map(Part, sizes, division))
+    names, groups = tuple(scene.workers), scene.gpu.groups
+    divisions = _divisions(names, groups)
+    if not scene.gpu.can_mix:
+        divisions = iter([[(name,) for name in names]] if len(names) <= groups else [])
+    for division in divisions:
+        if len(division) > 1:
+            for sizes in _sizes(division, scene):
+                yield tuple(map(Part, sizes, division))
 
 
 def _sizes(division: list[tuple[str, ...]], scene: Scene) -> Iterator[list[int]]:
@@ -81,14 +82,15 @@ def _sizes(division: list[tuple[str, ...]], scene: Scene) -> Iterator[list[int]]
             yield sizes
 
 
-def _divisions(names: tuple[str, ...]) -> Iterator[list[tuple[str, ...]]]:
-    """All set partitions."""
+def _divisions(names: tuple[str, ...], most: int) -> Iterator[list[tuple[str, ...]]]:
+    """All set partitions into so many parts at most."""
     if not names:
         yield []
         return
     first, rest = names[0], names[1:]
-    for division in _divisions(rest):
-        yield [(first,), *division]
+    for division in _divisions(rest, most):
+        if len(division) < most:
+            yield [(first,), *division]
         for i, members in enumerate(division):
             yield [*division[:i], (first, *members), *division[i + 1 :]]
 

@@ -26,8 +26,6 @@ BEYOND = PIECE - UNIT  # and with the last that goes, so much more than had to
 RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long,
 MOST_RETRY_NS = 64 * RETRY_NS  # and twice as long each time it does so again: copies cost
 
-BEYOND = PIECE - UNIT  # the last piece that goes may take so much more
-
 HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
 
 

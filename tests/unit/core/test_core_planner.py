@@ -330,6 +330,18 @@ def test_where_parts_have_one_job_each_no_step_joins_any(monkeypatch):
     assert {len(valued.plan) for valued in tried} == {1, 7}
 
 
+@pytest.mark.parametrize(("jobs", "plans"), [(15, 1 + 15), (16, 1 + 1), (40, 1)])
+def test_where_parts_have_one_job_each_nothing_else_is_looked_through(monkeypatch, jobs, plans):
+    here = scene(*(worker(f"t{i}") for i in range(jobs)), groups=16, can_mix=False)
+    monkeypatch.setattr(of_candidates, "_divisions", lambda *_: map(pytest.fail, ["made"]))
+
+    assert len(list(of_candidates.candidates(here))) == plans
+
+
+def test_no_more_parts_are_made_than_there_are_groups():
+    assert len(list(of_candidates._divisions(tuple("abcdefghij"), 2))) == 2**9
+
+
 def test_best_fit_without_sharing_parts_gives_up_where_there_is_no_room():
     jobs = [worker(f"s{i}", slo_ns=40 * MS, rate=1.0) for i in range(9)]
 
