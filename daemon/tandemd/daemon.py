@@ -301,11 +301,13 @@ class Daemon:
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
         self._asker = Asker()
+        self._remembered = Remembered(self._state, at_once=clock.is_virtual)
         self._proofs = SetProofs(
             environment=self._environment_of_proof,
             tell=self._tell_of_sets,
             ask=self._asker,
             at_once=clock.is_virtual,
+            known=self._remembered.split_of,
         )
         self._proofs.want(self._asking_for_sets())
         scheduler = Scheduler(self._with_sets(self._options(self._config)))
@@ -331,7 +333,7 @@ class Daemon:
             clock=clock,
             poller=poller,
             channels=channels,
-            remembered=Remembered(self._state, at_once=clock.is_virtual),
+            remembered=self._remembered,
         )
         self._loop.watchdog.change(self._config.watchdog.watch())
         self._gpu_index = GpuIndex(())
@@ -391,7 +393,11 @@ class Daemon:
 
     def _with_sets(self, options: Options) -> Options:
         """The same with what is known of sets by now. The core thread alone, before it tells it."""
-        proofs = self._proofs.of(self._asking_for_sets())
+        asking = self._asking_for_sets()
+        proofs = self._proofs.of(asking)
+        for gpu in asking:
+            if (proof := proofs.get(gpu.index)) and proof.split:
+                self._remembered.keep_split(gpu, proof.split)
         return replace(
             options,
             splits={gpu: proof.split for gpu, proof in proofs.items() if proof.split},

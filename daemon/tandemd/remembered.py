@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from tandemd.core.interference import Trial
-from tandemd.core.model import Job, JobSpec
+from tandemd.core.model import Job, JobSpec, Split
 from tandemd.core.spec_ranges import objection
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import (
@@ -28,6 +28,7 @@ from tandemd.edges.journal import (
     Journal,
     JournalError,
     KeptJob,
+    KeptSplit,
     KeptTrial,
     Kind,
     Note,
@@ -49,6 +50,7 @@ class Remembered:
         self._was_written = True  # the last time that it was tried; the worker's
         self._kinds: dict[int, Kind] = {}  # by GPU
         self._trials: dict[Kind, tuple[Trial, ...]] = {}
+        self._splits: dict[tuple[str, Kind], Split] = {}  # by UUID and kind
         self._before: dict[int, KeptJob] = {}  # jobs that have not come back yet
         self._jobs: dict[int, KeptJob] = {}  # as they were written
         if path is not None:
@@ -63,6 +65,19 @@ class Remembered:
         """They were measured on this GPU; nothing, if it is not known which kind that is."""
         if (kind := self._kinds.get(gpu)) is not None:
             self._keep(KeptTrial(kind=kind, trial=trial) for trial in trials)
+
+    def split_of(self, gpu: Gpu) -> Split | None:
+        """That of which it was proved, since the machine was started, that sets are disjoint.
+
+        Any thread.
+        """
+        return self._splits.get((gpu.uuid_text, gpu.kind))
+
+    def keep_split(self, gpu: Gpu, split: Split) -> None:
+        """It was proved of this GPU."""
+        if self.split_of(gpu) != split:
+            self._splits[gpu.uuid_text, gpu.kind] = split
+            self._keep([KeptSplit(uuid=gpu.uuid_text, kind=gpu.kind, split=split)])
 
     def claim_of(self, job_id: int) -> KeptJob | None:
         """What is known of a job from before the daemon started that has not come back yet."""
@@ -104,6 +119,7 @@ class Remembered:
             self._journal = Journal(path, _boot())
             self._trials = self._journal.trials()
             self._before = self._journal.jobs()
+            self._splits = self._journal.splits()
         except (JournalError, sqlite3.Error) as error:
             _warn("the state file cannot be used, continuing without it", path, error)
 
@@ -142,11 +158,12 @@ class Remembered:
 
 
 class _Late:
-    """What is not in the file yet: of each job the newest only."""
+    """What is not in the file yet: of each job and GPU the newest only."""
 
     def __init__(self) -> None:
         self._trials: deque[KeptTrial] = deque(maxlen=MOST_TRIALS)
         self._jobs: dict[int, KeptJob | GoneJob] = {}
+        self._splits: dict[str, KeptSplit] = {}
 
     def take(self, note: Note) -> None:
         match note:
@@ -154,11 +171,13 @@ class _Late:
                 self._trials.append(note)
             case KeptJob(job_id=job_id) | GoneJob(job_id=job_id):
                 self._jobs[job_id] = note
+            case KeptSplit(uuid=uuid):
+                self._splits[uuid] = note
             case _:
                 assert_never(note)
 
     def notes(self) -> list[Note]:
-        return [*self._trials, *self._jobs.values()]
+        return [*self._trials, *self._jobs.values(), *self._splits.values()]
 
 
 def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:

@@ -22,6 +22,7 @@ from typing import assert_never
 import msgspec
 
 from tandemd.core.interference import Trial
+from tandemd.core.model import Split
 
 APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -47,6 +48,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             uid INTEGER NOT NULL,
             boot TEXT NOT NULL,
             job TEXT NOT NULL
+        )""",
+    ),
+    (
+        """CREATE TABLE splits (
+            uuid TEXT PRIMARY KEY,
+            gpu TEXT NOT NULL,
+            driver TEXT NOT NULL,
+            boot TEXT NOT NULL,
+            split TEXT NOT NULL
         )""",
     ),
 )
@@ -78,13 +88,22 @@ class KeptJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSplit:
+    """Of one GPU it was proved that sets of SMs are disjoint, as it is split."""
+
+    uuid: str  # as NVML says it
+    kind: Kind
+    split: Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoneJob:
     """It has ended."""
 
     job_id: int
 
 
-Note = KeptTrial | KeptJob | GoneJob
+Note = KeptTrial | KeptJob | GoneJob | KeptSplit
 
 
 class _JobText(msgspec.Struct):
@@ -162,6 +181,24 @@ class Journal:
             )
         return found
 
+    def splits(self) -> dict[tuple[str, Kind], Split]:
+        """By UUID and kind of GPU: what was proved since the machine was started.
+
+        Raises:
+            sqlite3.Error: it cannot be read.
+        """
+        decoder = msgspec.json.Decoder(Split)
+        found: dict[tuple[str, Kind], Split] = {}
+        if not self._boot:
+            return found  # since when nobody knows
+        rows = self._database.execute("SELECT uuid, gpu, driver, split FROM splits")
+        for uuid, gpu, driver, text in rows:
+            try:
+                found[uuid, (gpu, driver)] = decoder.decode(text)
+            except msgspec.DecodeError:
+                continue
+        return found
+
     def write(self, notes: Iterable[Note]) -> None:
         """Take all of these in, or none.
 
@@ -177,6 +214,11 @@ class Journal:
                         kinds.add(note.kind)
                     case KeptJob():
                         self._replace(note)
+                    case KeptSplit(uuid=uuid, kind=kind, split=split):
+                        self._database.execute(
+                            "INSERT OR REPLACE INTO splits VALUES (?, ?, ?, ?, ?)",
+                            (uuid, *kind, self._boot, msgspec.json.encode(split).decode()),
+                        )
                     case GoneJob(job_id=job_id):
                         self._database.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
                     case _:
@@ -213,6 +255,7 @@ class Journal:
         self._database.execute(
             f"DELETE FROM trials WHERE (gpu, driver) NOT IN ({newest})", (MOST_KINDS,)
         )
+        self._database.execute("DELETE FROM splits WHERE boot != ?", (self._boot,))
         # Jobs may end while no daemon is there to see it.
         newest = "SELECT id FROM jobs WHERE boot = ? ORDER BY id DESC LIMIT ?"
         self._database.execute(

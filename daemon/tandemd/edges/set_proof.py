@@ -2,7 +2,8 @@
 
 By `python -m tandem._set_probe`, a process of its own: a sick driver may hang or kill it. That can
 take half a minute, so nobody waits for it here: a thread asks, one GPU after the other. What the
-driver answers stands for as long as the daemon runs. Where there is no answer (MPS is not ready, or
+driver answers stands for as long as the daemon runs; a proof also after it was started anew, on the
+same GPU under the same driver, until the machine is. Where there is no answer (MPS is not ready, or
 serves another user; the GPU is full of others' work) it is asked again, later and later.
 """
 
@@ -128,11 +129,14 @@ class SetProofs:
         tell: Callable[[], None],
         ask: Ask,
         at_once: bool,
+        known: Callable[[Gpu], Split | None] = lambda _: None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`environment`: that of a program on this GPU, or why none is to be started now.
 
         `tell` hears that something else is known now.
+
+        `known`: what a daemon before this has proved of it; any thread.
 
         `at_once`: `want` waits for what comes out (virtual clock, where a run has to repeat).
         """
@@ -140,6 +144,7 @@ class SetProofs:
         self._tell = tell
         self._ask = ask
         self._at_once = at_once
+        self._known = known
         self._now_s = now_s
         self._cases: dict[str, _Case] = {}  # by UUID; under `_changed`
         self._changed = threading.Condition()
@@ -151,7 +156,7 @@ class SetProofs:
             for known in self._cases.values():
                 known.is_wanted = False
             for gpu in gpus:
-                wanted = self._cases.setdefault(gpu.uuid_text, _Case(gpu))
+                wanted = self._cases.get(gpu.uuid_text) or self._begin(gpu)
                 wanted.gpu, wanted.is_wanted = gpu, True
                 if again and not wanted.proof.is_final:
                     wanted.proof, wanted.due_s, wanted.pause_s = UNDER_WAY, 0.0, PAUSE_S
@@ -179,6 +184,13 @@ class SetProofs:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+
+    def _begin(self, gpu: Gpu) -> _Case:
+        case = self._cases[gpu.uuid_text] = _Case(gpu)
+        if (split := self._known(gpu)) is not None:
+            case.proof = Proof(split)
+            log.info("sets of SMs were proved to be disjoint before this start", gpu=gpu.index)
+        return case
 
     def _wait(self) -> _Case | None:
         """The next one whose time has come; None: it is to stop."""

@@ -151,6 +151,16 @@ def test_without_an_answer_it_is_tried_again_and_jobs_have_percentages_until_the
     until(lambda: "  mps+green  " in place.tandem("gpus"), what="it is proved")
 
 
+def test_what_was_proved_holds_for_the_next_daemon(place):
+    place.held.says("go")
+    until(lambda: "  mps+green  " in place.tandem("gpus"), what="it is proved")
+
+    place.stop_daemon()
+    place.start_daemon("--config", str(place.folder / "config.toml"))
+
+    assert "  mps+green  " in place.tandem("gpus")  # where a probe would be held
+
+
 def test_a_proof_ends_with_the_daemon_and_leaves_nothing_behind(place):
     place.held.says("hold the two")
     until(lambda: all(map(place.held.is_there, CLIENTS)), what="both are clients")

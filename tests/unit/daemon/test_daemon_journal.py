@@ -4,13 +4,15 @@ import re
 import socket
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from tandemd import state_file
+from tandemd import remembered, state_file
 from tandemd.core.interference import Features, Neighbour, Trial
+from tandemd.core.model import Split
 from tandemd.edges import journal
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, Journal, KeptTrial
@@ -67,6 +69,33 @@ def test_what_was_kept_comes_back_by_kind_of_gpu_as_it_was(path):
 
     another = Gpu(index=0, uuid=bytes(16), product_name=OTHER[0], driver=OTHER[1])
     assert after.trials_on([GPU, another]) == {3: tuple(trials), 0: ()}
+
+
+def test_a_proof_comes_back_for_the_same_gpu_and_driver_until_the_machine_is_started(
+    path, monkeypatch
+):
+    split = Split(groups=16, group_sms=8)
+    before = Remembered(path, at_once=True)
+    before.keep_split(GPU, Split(groups=8, group_sms=16))
+    before.keep_split(GPU, split)
+    before.close(1)
+
+    def found(gpu):
+        return Remembered(path, at_once=True).split_of(gpu)
+
+    assert found(GPU) == split
+    assert found(replace(GPU, index=0)) == split
+    assert found(replace(GPU, uuid=bytes([1] * 16))) is None
+    assert found(replace(GPU, driver=OTHER[1])) is None
+    monkeypatch.setattr(remembered, "_boot", lambda: "another")
+    assert found(GPU) is None
+
+
+def test_of_a_machine_that_does_not_say_when_it_was_started_no_proof_comes_back(path, monkeypatch):
+    monkeypatch.setattr(remembered, "_boot", lambda: "")
+    Remembered(path, at_once=True).keep_split(GPU, Split(groups=16, group_sms=8))
+
+    assert Remembered(path, at_once=True).split_of(GPU) is None
 
 
 def test_only_the_newest_of_a_kind_are_kept(path, monkeypatch):

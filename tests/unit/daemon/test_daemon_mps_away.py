@@ -14,6 +14,7 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.set_proof import Proof
+from tandemd.remembered import Remembered
 
 GPU = Gpu(index=0, uuid=bytes(16), product_name="NVIDIA H200", sm_count=132)
 SETS = Split(groups=16, group_sms=8)
@@ -44,6 +45,7 @@ def daemon(tmp_path, monkeypatch):
     made._inventory = SimpleNamespace(gpus=lambda: [GPU])
     made._why_not = {}
     made._mps = Mps(tmp_path)
+    made._remembered = Remembered(tmp_path / "state.db", at_once=True)
     made._proofs = SimpleNamespace(
         want=lambda gpus, again: None, of=lambda gpus: {gpu.index: Proof(SETS) for gpu in gpus}
     )
@@ -102,6 +104,12 @@ def test_while_others_have_work_in_mps_no_proof_is_made(daemon, monkeypatch, cli
     found = daemon._environment_of_proof(GPU)
 
     assert (found == "the mps that runs serves uid 1001 now") is (clients != "")
+
+
+def test_a_proof_is_kept_for_the_next_daemon(daemon, tmp_path):
+    after = Remembered(tmp_path / "state.db", at_once=True)
+
+    assert after.split_of(GPU) == SETS
 
 
 OTHER = Gpu(index=1, uuid=bytes([1] * 16), product_name="NVIDIA H200", sm_count=132)

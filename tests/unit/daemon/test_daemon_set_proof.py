@@ -191,6 +191,22 @@ def test_that_there_are_no_sets_is_said_where_they_are_wanted(still_wanted):
     assert [line["gpu"] for line in logs] == [0] * still_wanted
 
 
+def test_what_was_proved_before_is_not_tried_again():
+    asked = []
+    made = SetProofs(
+        environment=lambda _: {},
+        tell=pytest.fail,
+        ask=lambda environment: asked.append(environment["CUDA_VISIBLE_DEVICES"]) or SHARED,
+        at_once=True,
+        known=lambda gpu: SETS.split if gpu is FIRST else None,
+    )
+
+    made.want([FIRST, SECOND])
+
+    assert made.of([FIRST, SECOND]) == {0: SETS, 1: SHARED}
+    assert asked == ["GPU-1"]
+
+
 def test_nothing_is_tried_while_there_is_a_reason_not_to():
     made, pauses, told, asked = proofs(SETS, environments=["mps is not ready"])
     made.want([FIRST])
