@@ -54,6 +54,8 @@ StateDirectory=tandem
 StateDirectoryMode=0700
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
+# What the driver saved has a minute to come back; some systems kill after less.
+TimeoutStopSec=120s
 Type=notify
 UMask=0077
 User=tandem

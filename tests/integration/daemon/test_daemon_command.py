@@ -1,3 +1,4 @@
+import re
 import shutil
 import signal
 import socket
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from running_daemon import until
 
+from tandemd.daemon import RESTORE_S, STOP_S
 from tandemd.unit import render
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
@@ -96,6 +98,12 @@ def test_the_unit_hides_nothing_that_the_daemon_looks_at():
     assert not said("/usr/bin/tandemd", "PrivateTmp")  # /tmp/nvidia-mps
     assert said("/usr/bin/tandemd", "ProtectHome").endswith("=yes")
     assert said("/home/a/venv/bin/tandemd", "ProtectHome").endswith("=read-only")
+
+
+def test_systemd_waits_until_what_the_driver_saved_has_come_back():
+    keys = dict(re.findall(r"^(\w+)=(.*)$", render(Path("/usr/bin/tandemd")), re.MULTILINE))
+
+    assert int(keys["TimeoutStopSec"].removesuffix("s")) >= RESTORE_S + 10 * STOP_S
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
