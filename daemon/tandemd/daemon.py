@@ -508,8 +508,9 @@ class Daemon:
             for gpu in gpus
             if _is_for(config, gpu, "auto") and found_mode(gpu, os.environ) == "mps"
         ]
-        if not asking and not found:
+        if not asking and not (found and os.environ.get(_mps.PIPES)):  # maybe the same
             self._end_left_mps()
+        if not asking and not found:
             return None
         few = [gpu.uuid_text for gpu in asking] if len(asking) < len(gpus) else ()
         control = MpsControl(

@@ -8,11 +8,12 @@ import pytest
 from tandem import _mps
 from tandem._mps import PROGRAM
 from tandem._set_probe import CONTROL
-from tandemd.config import load
+from tandemd.config import Config, load
 from tandemd.core.model import Split
 from tandemd.core.scheduler import Scheduler
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu
+from tandemd.edges.mps_own import STARTED
 from tandemd.edges.set_proof import Proof
 from tandemd.remembered import Remembered
 
@@ -141,6 +142,28 @@ def test_one_that_comes_beside_ours_where_programs_look_is_that_of_gpus_in_mode_
     daemon._mps.goes()
     assert daemon._mps_gpus(config) == {1}
     assert daemon._watched_gpus() == {0}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_one_that_was_left_is_ended_where_another_one_is_used(daemon, tmp_path, monkeypatch, named):
+    used = daemon._mps.directory
+    control_says(used, "", monkeypatch)
+    monkeypatch.setattr(_mps, "USUAL_PIPES", used)
+    monkeypatch.delenv(_mps.PIPES)
+    ours = tmp_path / "mps"
+    ours.mkdir()
+    if named:
+        monkeypatch.setenv(_mps.PIPES, str(used))
+    for place in (ours, used):
+        (place / STARTED).write_text("4711")
+    monkeypatch.setattr("tandemd.edges.mps_own.is_running", lambda pid: pid == 4711)
+    daemon._config, spawned = Config(), []
+    daemon._directory = SimpleNamespace(path=tmp_path)
+    daemon._spawn = lambda name, target: spawned.append(name)
+
+    assert daemon._open_mps().directory == used
+
+    assert spawned == ([] if named else ["left mps"])  # the one that is named is this one
 
 
 def test_jobs_of_a_user_whom_mps_does_not_serve_have_none_of_its_variables(daemon, monkeypatch):
