@@ -1,5 +1,6 @@
 """Lent memory never locks jobs up, whatever they do; handed out while there is some, it does."""
 
+import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
@@ -106,3 +107,10 @@ def test_the_first_is_the_one_that_can_end_and_has_least_left():
     assert lend([Claim(more_bytes=12, left_ns=9), Claim(more_bytes=None, left_ns=1)], 10) == [10, 0]
     assert lend([slow], 10) == [10]
     assert lend([slow], -1) == [0]
+
+
+@pytest.mark.parametrize(("freed", "lent"), [(None, 7), (2, 7), (-2, 7), (-3, 0)])
+def test_the_next_gets_nothing_if_it_could_not_end_beside_what_the_first_keeps(freed, lent):
+    first = Claim(more_bytes=3, left_ns=1, freed_bytes=freed)
+
+    assert lend([first, Claim(more_bytes=8, left_ns=2)], 10) == [3, lent]

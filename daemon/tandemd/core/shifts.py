@@ -161,6 +161,8 @@ class Shifts:
         standing.sort(key=lambda tenant: (tenant.group.virtual_ns, tenant.group.arrival))
         in_the_way = _in_the_way(standing, crowd, options, now_ns)
         if in_the_way is not None:
+            for tenant in crowd.within:
+                tenant.gave_way = True
             in_the_way.begin()
             standing.remove(in_the_way)
         while standing and self._begins(standing[0], crowd, options, now_ns):

@@ -29,6 +29,7 @@ class Tenant:
     is_low: bool = True  # that was no more than an iteration before
     ends_allowed: int = 0  # at so many it is stopped, or, if it marks them, stops itself; 0 = never
     steps_told: int = 0  # the same, to its shim
+    gave_way: bool = False  # another went on since it could not end: it is the first that ends
     kept_since_ns: int | None = None  # it stands at the beginning of an iteration
     grown_ns: int = 0  # when its peak was last higher than before
     peak_bytes: int = 0
@@ -105,7 +106,7 @@ class Tenant:
         # next iteration. Those after it are known by how that begins.
         before_bytes, self.end_bytes = self.end_bytes, self.held_bytes
         self.is_low = self.marks or (before_bytes is not None and self.held_bytes <= before_bytes)
-        self.ends = ends
+        self.ends, self.gave_way = ends, False
 
     def is_quiet(self, now_ns: int, options: Options) -> bool:
         """It has submitted nothing for so long that nobody waits for its progress."""
@@ -152,16 +153,23 @@ class Tenant:
         return curve is not None and self.submitted_ns > LATE * curve.length_ns
 
     def claim(self, now_ns: int, options: Options) -> Claim:
-        """On memory, until its iteration ends; those of whom nothing is known first come first."""
+        """On memory, until its iteration ends; those of whom nothing is known first come first.
+
+        One that gave way goes before: the other would take all that it gives back once more.
+        """
         if self.is_new(now_ns, options):
             return Claim(more_bytes=None, left_ns=self.group.arrival)
         curve, at_ns = self.process.curve, self.submitted_ns
         if curve is None or self.is_late:
-            needed_bytes, left_ns = self.most_bytes, NO_LIMIT
+            needed_bytes, left_ns, freed_bytes = self.most_bytes, NO_LIMIT, None
         else:
             needed_bytes, left_ns = curve.most_from(at_ns), max(0, curve.length_ns - at_ns)
+            freed_bytes = self.held_bytes - curve.rest_bytes
         needed_bytes = max(needed_bytes, self.held_bytes + self.wants_memory)
-        return Claim(more_bytes=needed_bytes - self.held_bytes, left_ns=left_ns)
+        left_ns = 0 if self.gave_way else left_ns
+        return Claim(
+            more_bytes=needed_bytes - self.held_bytes, left_ns=left_ns, freed_bytes=freed_bytes
+        )
 
 
 def objection(group: Group, options: Options) -> str | None:

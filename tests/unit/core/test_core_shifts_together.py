@@ -1,0 +1,85 @@
+"""Trainers that do what they are told: everybody ends iterations, wherever it is stopped."""
+
+import pytest
+from talk import MS, Talk
+
+from tandemd.core.curves import Curve
+from tandemd.core.events import CurveRecorded
+from tandemd.core.model import MemoryWait, Options, WaitReason
+
+TENT = (10, 22, 34, 46, 58, 70, 58, 46, 34, 22)  # held, by milliseconds of work
+AT_WORK = {"busy": True, "waiting_threads": 0, "wait_reason": WaitReason.NONE, "memory_wait": None}
+
+
+class Trainer:
+    """Marks nothing; the ends of its iterations are found so many milliseconds into them."""
+
+    def __init__(self, talk, number, end_ms):
+        self.talk, self.number = talk, number
+        self.shape = (*TENT[end_ms:], *TENT[:end_ms])
+        self.done_ms = self.shape.index(min(TENT))
+        self.ends = 1
+        starts_ns = tuple(ms * MS for ms in range(len(TENT) + 1))
+        curve = Curve(starts_ns, (*self.shape, self.shape[0]), starts_ns[-1])
+        talk.attach(number)
+        self.tell(iterations=1, peak_bytes=max(TENT))
+        talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=number, curve=curve))
+
+    @property
+    def held(self):
+        return self.shape[self.done_ms % len(TENT)]
+
+    def tell(self, **figures):
+        work_ns = self.done_ms * MS
+        figures |= {"work_ns": work_ns, "exclusive_ns": work_ns, "device_bytes": self.held}
+        self.talk.sample(self.number, **figures)
+
+    def goes_on(self):
+        """A millisecond of work, if it may, and if it gets the memory."""
+        process = self.talk.core.processes[self.number]
+        if not self.talk.is_open(self.number):
+            if process.usage.memory_wait is None:
+                self.talk.waits(self.number)
+            return
+        more = self.shape[(self.done_ms + 1) % len(TENT)] - self.held
+        if more > 0 and self.held + more > process.lease_bytes:
+            wait = MemoryWait(
+                ticket=1, size_bytes=more, is_quota=True, is_alone=True, tried_round=0
+            )
+            self.tell(**AT_WORK | {"busy": False, "memory_wait": wait})
+            return
+        self.done_ms += 1
+        found = {}
+        if self.done_ms % len(TENT) == 0:
+            self.ends += 1
+            found = {"iterations": self.ends, "step_work_ns": self.done_ms * MS}
+        self.tell(**AT_WORK | found)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "ends_ms"),
+    [
+        (100, (0, 3)),
+        (100, (5, 0)),  # the first is stopped at its peak
+        (100, (5, 4)),
+        (100, (8, 4)),
+        (100, (3, 5)),  # on its way up
+        (100, (3, 6)),
+        (130, (0, 5, 8)),
+        (130, (6, 0, 3)),
+    ],
+)
+def test_nobody_has_to_wait_for_ever_for_one_that_is_stopped_where_it_holds_much(capacity, ends_ms):
+    talk = Talk(Options(policy="curves", mps_gpus=frozenset({0})))
+    talk.core.memory.line.capacity_bytes = {0: capacity}
+    trainers = [Trainer(talk, number, end_ms) for number, end_ms in enumerate(ends_ms, start=1)]
+
+    for _ in range(400):
+        talk.tick(after_ms=1)
+        for trainer in trainers:
+            trainer.goes_on()
+        assert sum(trainer.held for trainer in trainers) <= capacity
+
+    ends = [trainer.ends for trainer in trainers]
+    assert min(ends) > 5
+    assert min(ends) > max(ends) / 3
