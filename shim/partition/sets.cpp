@@ -86,7 +86,9 @@ int set_number(uint32_t word, CUdevice device) {
   return number;
 }
 
-bool is_full() { return find(0) == kNoSet; }
+bool has_room(uint32_t word) {
+  return shm::set_of(word).count == 0 || find(word) != kNoSet || find(0) != kNoSet;
+}
 bool has_set(int number) { return g_sets[number].word != 0; }
 
 CUstream make_stream(int number, int priority) {

@@ -19,7 +19,8 @@ inline constexpr int kNoSet = -2;
 // The number of the set that a word of the command page stands for, made if there is room; kNoSet if the
 // driver lacks what it takes, or refuses. The caller makes room by `drop_set`.
 int set_number(uint32_t word, CUdevice device);
-[[nodiscard]] bool is_full();
+// Whether it is there, or can be made without another one being dropped first.
+[[nodiscard]] bool has_room(uint32_t word);
 [[nodiscard]] bool has_set(int number);
 
 // A stream in it, or null.

@@ -227,7 +227,7 @@ CUstream stream_in(Row& row, uint32_t word) {
   const HoldsMutex held(&g_mutex);
   if (row.context != g_primary) return nullptr;
   const auto handle = reinterpret_cast<CUstream>(row.handle.load(std::memory_order_relaxed));
-  if (shm::set_of(word).count != 0 && is_full()) drop_one();
+  if (!has_room(word)) drop_one();
   const int set = set_number(word, g_device);
   if (set == kNoSet) return nullptr;
   CUstream stream = handle;
@@ -247,9 +247,10 @@ CUstream stream_in(Row& row, uint32_t word) {
   return stream;
 }
 
-bool are_all_used() {
+// Others have work in all the sets that there can be, and it is none of them.
+bool is_crowded_out(uint32_t word) {
   const HoldsMutex held(&g_mutex);
-  return is_full();
+  return !has_room(word);
 }
 
 void settle_in(Row& row, bool went) {
@@ -328,8 +329,8 @@ __attribute__((cold, noinline)) void follow(Row& row) {
   }
   const bool is_there = word == row.word || go(row, word);
   row.stays.store(is_there ? 0 : staying(shm::StayReason::kRefused), std::memory_order_relaxed);
-  // Refused while all sets have work still, it tries again.
-  if (is_there || !are_all_used()) row.seen.store(word, std::memory_order_release);
+  // Then it tries again.
+  if (is_there || !is_crowded_out(word)) row.seen.store(word, std::memory_order_release);
 }
 
 bool stays_for(const Row& row, shm::StayReason reason) {

@@ -241,6 +241,39 @@ TEST(no_set_is_dropped_that_a_stream_on_its_way_may_have_work_in) {
   CHECK_EQ(g_model->disordered, 0u);
 }
 
+TEST(what_the_driver_refuses_is_not_tried_again_though_there_is_no_room_for_another_set) {
+  Process process(groups(0, 1));
+  const CUstream stream = process.stream();
+  for (uint32_t first = 0; first < partition::kSets; ++first) {
+    process.tell(groups(first, 1));
+    submit(stream);
+    partition::look_after(*process.channel);
+  }
+  static int tries = 0;
+  g_driver.cuGreenCtxStreamCreate = [](CUstream*, CUgreenCtx, unsigned, int) {
+    ++tries;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  process.tell(groups(0, 7));
+
+  submit(stream);
+  submit(stream);
+
+  CHECK_EQ(tries, 1);
+}
+
+TEST(who_goes_to_a_set_that_is_there_has_none_dropped) {
+  Process process(groups(0, 1));
+  const CUstream stream = process.stream(), other = process.stream();
+  for (uint32_t first = 0; first < partition::kSets; ++first) {
+    process.tell(groups(first, 1));
+    submit(stream);
+    partition::look_after(*process.channel);
+  }
+  submit(other);
+  CHECK_EQ(g_model->groups.size(), size_t{partition::kSets});
+}
+
 TEST(times_are_stale_from_when_a_stream_is_on_another_number_of_sms) {
   Process process(groups(0, 4));
   const CUstream stream = process.stream();
