@@ -159,14 +159,10 @@ class Shifts:
                 tenant.ends_allowed = tenant.ends + 1
         standing = [tenant for tenant in crowd.tenants if tenant.stands]
         standing.sort(key=lambda tenant: (tenant.group.virtual_ns, tenant.group.arrival))
-        in_the_way = _in_the_way(standing, crowd, options, now_ns)
-        if in_the_way is not None:
-            for tenant in crowd.within:
-                tenant.gave_way = True
-            in_the_way.begin()
-            standing.remove(in_the_way)
+        _let_on(standing, crowd, options, now_ns)
         while standing and self._begins(standing[0], crowd, options, now_ns):
             standing.pop(0)
+        _let_on(standing, crowd, options, now_ns)  # before who has begun takes what it would need
         for tenant in standing[1:]:
             tenant.keep(now_ns, None, f"{standing[0].group.title} begins first")
         for tenant in standing:
@@ -245,6 +241,16 @@ def _fits(crowd: Crowd, now_ns: int, options: Options) -> bool:
     if any(tenant.is_new(now_ns, options) for tenant in crowd.tenants):
         return False
     return sum(tenant.most_bytes for tenant in crowd.tenants) <= crowd.budget_bytes
+
+
+def _let_on(standing: list[Tenant], crowd: Crowd, options: Options, now_ns: int) -> None:
+    """Let one go on that is in the way; it stands no more."""
+    in_the_way = _in_the_way(standing, crowd, options, now_ns)
+    if in_the_way is not None:
+        for tenant in crowd.within:
+            tenant.gave_way = True
+        in_the_way.begin()
+        standing.remove(in_the_way)
 
 
 def _in_the_way(

@@ -12,22 +12,22 @@ AT_WORK = {"busy": True, "waiting_threads": 0, "wait_reason": WaitReason.NONE, "
 
 
 class Trainer:
-    """Marks nothing; the ends of its iterations are found so many milliseconds into them."""
+    """Marks nothing; the ends of its iterations are found where `shape` begins."""
 
-    def __init__(self, talk, number, end_ms):
+    def __init__(self, talk, number, shape):
         self.talk, self.number = talk, number
-        self.shape = (*TENT[end_ms:], *TENT[:end_ms])
-        self.done_ms = self.shape.index(min(TENT))
+        self.shape = shape
+        self.done_ms = self.shape.index(min(shape))
         self.ends = 1
-        starts_ns = tuple(ms * MS for ms in range(len(TENT) + 1))
+        starts_ns = tuple(ms * MS for ms in range(len(self.shape) + 1))
         curve = Curve(starts_ns, (*self.shape, self.shape[0]), starts_ns[-1])
         talk.attach(number)
-        self.tell(iterations=1, peak_bytes=max(TENT))
+        self.tell(iterations=1, peak_bytes=max(shape))
         talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=number, curve=curve))
 
     @property
     def held(self):
-        return self.shape[self.done_ms % len(TENT)]
+        return self.shape[self.done_ms % len(self.shape)]
 
     def tell(self, **figures):
         work_ns = self.done_ms * MS
@@ -41,7 +41,7 @@ class Trainer:
             if process.usage.memory_wait is None:
                 self.talk.waits(self.number)
             return
-        more = self.shape[(self.done_ms + 1) % len(TENT)] - self.held
+        more = self.shape[(self.done_ms + 1) % len(self.shape)] - self.held
         if more > 0 and self.held + more > process.lease_bytes:
             wait = MemoryWait(
                 ticket=1, size_bytes=more, is_quota=True, is_alone=True, tried_round=0
@@ -50,10 +50,23 @@ class Trainer:
             return
         self.done_ms += 1
         found = {}
-        if self.done_ms % len(TENT) == 0:
+        if self.done_ms % len(self.shape) == 0:
             self.ends += 1
             found = {"iterations": self.ends, "step_work_ns": self.done_ms * MS}
         self.tell(**AT_WORK | found)
+
+
+def ends_of(shapes, capacity):
+    """How many each has ended after 400 ms."""
+    talk = Talk(Options(policy="curves", mps_gpus=frozenset({0})))
+    talk.core.memory.line.capacity_bytes = {0: capacity}
+    trainers = [Trainer(talk, number, shape) for number, shape in enumerate(shapes, start=1)]
+    for _ in range(400):
+        talk.tick(after_ms=1)
+        for trainer in trainers:
+            trainer.goes_on()
+        assert sum(trainer.held for trainer in trainers) <= capacity
+    return [trainer.ends for trainer in trainers]
 
 
 @pytest.mark.parametrize(
@@ -70,16 +83,15 @@ class Trainer:
     ],
 )
 def test_nobody_has_to_wait_for_ever_for_one_that_is_stopped_where_it_holds_much(capacity, ends_ms):
-    talk = Talk(Options(policy="curves", mps_gpus=frozenset({0})))
-    talk.core.memory.line.capacity_bytes = {0: capacity}
-    trainers = [Trainer(talk, number, end_ms) for number, end_ms in enumerate(ends_ms, start=1)]
+    shapes = [(*TENT[end_ms:], *TENT[:end_ms]) for end_ms in ends_ms]
 
-    for _ in range(400):
-        talk.tick(after_ms=1)
-        for trainer in trainers:
-            trainer.goes_on()
-        assert sum(trainer.held for trainer in trainers) <= capacity
+    ends = ends_of(shapes, capacity)
 
-    ends = [trainer.ends for trainer in trainers]
     assert min(ends) > 5
     assert min(ends) > max(ends) / 3
+
+
+def test_who_begins_takes_nothing_that_one_needs_to_get_out_of_its_way():
+    shapes = [(40, 70, 50, 30, 40, 90, 80, 60, 70, 40), (10, 70, 60, 70, 80)]
+
+    assert min(ends_of(shapes, 110)) > 5
