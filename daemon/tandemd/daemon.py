@@ -435,9 +435,8 @@ class Daemon:
             return dict(os.environ)
         place = self._mps.directory
         found = place and _set_probe.as_client(place, os.environ, timeout_s=PROOF_ANSWER_S)
-        return (
-            found or "mps is not ready"
-        )  # without it the two would take turns: that proves nothing
+        # Without MPS the two would take turns: that proves nothing.
+        return found or "mps is not ready"
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
         target = self._target(action.process_id)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
+from tandem._guarded import Guarded
 from tandem.errors import CapacityError, TandemError, exit_code
 
 EXIT_INTERRUPTED = 130
@@ -56,24 +56,17 @@ COMMANDS = {
 }
 
 
-class Verbs(click.Group):
+class Verbs(Guarded, click.Group):
     """A group that imports a command only to run it or to show its help."""
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Like click's; it prints the help."""
-        with _readers_may_leave():
-            return super().make_context(info_name, args, parent, **extra)
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Like click's; it runs the command."""
-        with _readers_may_leave():
-            return super().invoke(ctx)
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """The reader of our output went away: say nothing, also not while Python shuts down."""
+        try:
+            yield
+        except BrokenPipeError:  # here, for click's own `main` makes a failure of it
+            _drop_output()
+            raise click.exceptions.Exit(0) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs, in the order of the table."""
@@ -144,17 +137,6 @@ def main() -> int:
         _drop_output()
         return _report(CapacityError(f"cannot write the output: {exc.strerror}"))
     return result if isinstance(result, int) else 0
-
-
-@contextmanager
-def _readers_may_leave() -> Iterator[None]:
-    # The reader of our output went away: say nothing, also not while Python shuts down. Here, for
-    # click's own `main` makes a failure of it.
-    try:
-        yield
-    except BrokenPipeError:
-        _drop_output()
-        raise click.exceptions.Exit(0) from None
 
 
 def _open_closed_outputs() -> None:

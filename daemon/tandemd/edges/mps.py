@@ -62,7 +62,7 @@ class MpsControl:
         self.directory: Path | None = None  # of its pipe; None: there is none
         self.place: Path | None = None  # the same, or where that was when there was one
         self._own = OwnMps(own, environment)
-        self._environment = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
+        self._environment = _unshimmed(environment)
         self._gpus = gpus or ()
         self._tell = tell
         # Hears the pids of all clients, whenever all are known, in that thread, too.
@@ -347,8 +347,8 @@ class LeftMps:
     def __init__(self, own: Path, environment: Mapping[str, str], look_s: float = LOOK_S) -> None:
         """`own`: as of `MpsControl`."""
         self._own = OwnMps(own, environment)
-        plain = {k: v for k, v in environment.items() if k != "LD_PRELOAD"}
-        self._control = Control(self._own.directory, environment=plain, timeout_s=ANSWER_S)
+        around = _unshimmed(environment)
+        self._control = Control(self._own.directory, environment=around, timeout_s=ANSWER_S)
         self._look_s = look_s
         self._stopping = threading.Event()
 
@@ -367,3 +367,8 @@ class LeftMps:
     def stop(self) -> None:
         """End `run`: what has clients is left to the next daemon again."""
         self._stopping.set()
+
+
+def _unshimmed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Of programs that are not to be jobs."""
+    return {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
