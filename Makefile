@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize fuzz soak bench gpu wheels-gpu headers stubs clean
+.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu headers stubs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,10 @@ check: setup  ## lint, format, types, layers, generated files fresh
 
 sanitize: setup  ## C++ tests under ASan/UBSan and TSan
 	@$(BIN)/python tests/cpp/run.py --variant asan tsan
+
+nvidia: setup  ## ask NVIDIA's own libraries, bare and under the shim; no card needed (fetches them)
+	@test -n "$$TANDEM_NVIDIA_LIBRARIES" || $(BIN)/python packaging/nvidia_libraries.py
+	@$(BIN)/python -m pytest -q tests/nvidia
 
 fuzz: setup  ## libFuzzer on the wire, the channel, the graph, the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)

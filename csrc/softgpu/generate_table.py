@@ -29,7 +29,8 @@ from pathlib import Path
 
 # Exported by every driver, declared in cudaProfiler.h, which the runtime package does not carry.
 PROFILER = ("cuProfilerStart", "cuProfilerStop")
-FIRST_VERSION = 2000  # names without a typedef have been there from the start
+PROFILER_VERSION = 4000  # as NVIDIA's driver answers; cudaTypedefs.h does not have them
+FIRST_VERSION = 2000  # other names without a typedef have been there from the start
 PROTOTYPE = re.compile(r"CUresult\s+(cu[A-Z]\w*)\s*\(([^;]*?)\)\s*;", re.S)
 TYPEDEF = re.compile(r"PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)")
 EXPORTED = re.compile(r"(cu\w+?)(?:_v(\d+))?(_ptsz|_ptds)?$")
@@ -104,7 +105,7 @@ def _name(symbol: str, parameters: str) -> Name:
 
 def _versions(names: list[Name], typedefs: str) -> str:
     """Pair the revisions of each base name with the versions its typedefs carry."""
-    versions: dict[tuple[str, str], set[int]] = {}
+    versions: dict[tuple[str, str], set[int]] = {(n, ""): {PROFILER_VERSION} for n in PROFILER}
     for base, version, per_thread in TYPEDEF.findall(typedefs):
         versions.setdefault((base, per_thread), set()).add(int(version))
     groups: dict[tuple[str, str], list[Name]] = {}

@@ -16,23 +16,25 @@ struct Found {
 
 bool before(const NameRow& row, const char* base) { return strcmp(row.base, base) < 0; }
 
-// The newest flavour not newer than `version`; the wanted kind of default stream where it has one.
+bool has_per_thread(const NameRow* row, const NameRow* end, const char* base) {
+  return std::any_of(row, end, [&](const NameRow& other) {
+    return other.per_thread && strcmp(other.base, base) == 0;
+  });
+}
+
+// The newest flavour not newer than `version`; of the wanted kind of default stream where the name
+// has one: there was none before CUDA 7.0, and the plain one does not stand in for it.
 Found look_up(const char* base, int version, bool per_thread) {
-  const NameRow* const end = softgpu::name_rows_end();
-  const NameRow* row = std::lower_bound(softgpu::name_rows_begin(), end, base, before);
+  const NameRow* const last = softgpu::name_rows_end();
+  const NameRow* const first = std::lower_bound(softgpu::name_rows_begin(), last, base, before);
+  const NameRow* const end = std::find_if(
+      first, last, [&](const NameRow& row) { return strcmp(row.base, base) != 0; });
+  const bool wants_per_thread = per_thread && has_per_thread(first, end, base);
   Found found{nullptr, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
-  int best = -1;
-  for (; row != end && strcmp(row->base, base) == 0; ++row) {
-    if (row->per_thread && !per_thread) continue;
-    if (row->since > version) {
-      if (!found.function) found.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-      continue;
-    }
-    // A per-thread name wins over the plain one of the same or an older generation.
-    const int rank = row->since + (row->per_thread ? 1'000'000 : 0);
-    if (rank <= best) continue;
-    best = rank;
-    found = {row->function, CU_GET_PROC_ADDRESS_SUCCESS};
+  for (const NameRow* row = first; row != end; ++row) {  // by version
+    if (row->per_thread != wants_per_thread) continue;
+    if (row->since <= version) found = {row->function, CU_GET_PROC_ADDRESS_SUCCESS};
+    else if (!found.function) found.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
   }
   return found;
 }
@@ -44,20 +46,24 @@ SOFTGPU_API cuGetProcAddress_v2(const char* symbol, void** pfn, int version, cuu
   constexpr cuuint64_t kKnown = CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                                 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   if (!symbol || !pfn || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  *pfn = nullptr;
   const Found found =
       look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
   if (status) *status = found.status;
   *pfn = found.function;
-  // With a place for the status the call itself succeeds, as the reference says.
-  return found.function || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;  // whether there is one or not, and whether anybody reads the status
 }
 
 SOFTGPU_API cuGetProcAddress(const char* symbol, void** pfn, int version, cuuint64_t flags) {
-  return cuGetProcAddress_v2(symbol, pfn, version, flags, nullptr);
+  if (!pfn) return CUDA_ERROR_INVALID_VALUE;
+  void* found = nullptr;
+  if (const CUresult bad = cuGetProcAddress_v2(symbol, &found, version, flags, nullptr)) return bad;
+  if (!found) return CUDA_ERROR_NOT_FOUND;
+  *pfn = found;
+  return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuGetExportTable(const void** table, const CUuuid*) {
-  if (table) *table = nullptr;
+SOFTGPU_API cuGetExportTable(const void** table, const CUuuid* id) {
+  if (!table || !id) return CUDA_ERROR_INVALID_VALUE;
+  *table = nullptr;
   return CUDA_ERROR_NOT_FOUND;
 }

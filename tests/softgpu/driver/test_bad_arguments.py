@@ -41,7 +41,7 @@ MEMORY = calls(
     " (out, out, MIB, MIB, c_uint(3)), (out, out, c_size_t(0), MIB, c_uint(4)))",
     "('cuMemFree_v2', (BAD,), (freed,), (kept,), (pinned,), (c_uint64(plain.value + 8),))",
     "('cuMemGetInfo_v2', (NULL, out), (out, NULL))",
-    "('cuMemGetAddressRange_v2', (out, out, BAD), (NULL, NULL, freed), (out, out, ALL))",
+    "('cuMemGetAddressRange_v2', (out, out, BAD), (out, NULL, freed), (out, out, ALL))",
     "('cuMemHostAlloc', (NULL, MIB, c_uint(0)), (out, ALL, c_uint(0)), (out, MIB, c_uint(0x80)))",
     "('cuMemAllocHost_v2', (NULL, MIB), (out, ALL))",
     "('cuMemFreeHost', (BAD,), (plain,), (kept,), (c_uint64(pinned.value + 8),))",

@@ -71,7 +71,6 @@ void write_workqueue_config(int device, CUdevResource* out) {
 #endif
 
 CUresult device_resource(const Call& call, int device, CUdevResourceType type, CUdevResource* out) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_DEV_RESOURCE_TYPE_SM) return write_whole_device(call, device, out);
 #if CUDA_VERSION >= 13010
   if (type == CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG) {
@@ -84,7 +83,6 @@ CUresult device_resource(const Call& call, int device, CUdevResourceType type, C
 
 CUresult green_resource(const Call& call, const GreenContext& green, CUdevResourceType type,
                         CUdevResource* out) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_DEV_RESOURCE_TYPE_SM) {
     return write_sms(call, green.resource.device, green.resource.sms, green.resource.alignment,
                      out);
@@ -240,6 +238,7 @@ using namespace softgpu;
 
 SOFTGPU_API cuDeviceGetDevResource(CUdevice device, CUdevResource* resource,
                                    CUdevResourceType type) {
+  if (!resource) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
   if (device < 0 || static_cast<uint32_t>(device) >= call.rt.device.device_count) {
@@ -250,6 +249,7 @@ SOFTGPU_API cuDeviceGetDevResource(CUdevice device, CUdevResource* resource,
 
 SOFTGPU_API cuCtxGetDevResource(CUcontext handle, CUdevResource* resource,
                                 CUdevResourceType type) {
+  if (!resource) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
   const auto* context = checked<Context>(call.rt.contexts, handle);
@@ -260,6 +260,7 @@ SOFTGPU_API cuCtxGetDevResource(CUcontext handle, CUdevResource* resource,
 
 SOFTGPU_API cuGreenCtxGetDevResource(CUgreenCtx handle, CUdevResource* resource,
                                      CUdevResourceType type) {
+  if (!resource) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
   const GreenContext* green = find_green(handle);
@@ -374,6 +375,7 @@ SOFTGPU_API cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* out) {
 #if CUDA_VERSION >= 13010
 SOFTGPU_API cuStreamGetDevResource(CUstream handle, CUdevResource* resource,
                                    CUdevResourceType type) {
+  if (!resource) return CUDA_ERROR_INVALID_VALUE;
   StreamCall on;
   if (const CUresult bad = on.find(handle)) return bad;
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;

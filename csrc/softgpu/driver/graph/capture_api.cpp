@@ -107,6 +107,7 @@ SOFTGPU_API cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle,
                                         const CUgraphNode* dependencies,
                                         const CUgraphEdgeData* data, size_t count,
                                         CUstreamCaptureMode mode) {
+  if (!graph_handle) return CUDA_ERROR_INVALID_VALUE;
   StreamCall on;
   if (const CUresult bad = on.find(handle)) return bad;
   if (const CUresult bad = may_begin(on, mode)) return bad;

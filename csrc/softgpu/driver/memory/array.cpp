@@ -64,6 +64,7 @@ CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR* out) {
   if (call.error) return call.error;
   const auto* array = checked<Array>(call.rt.arrays, handle);
   if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = array->shape;
   return CUDA_SUCCESS;
 }
@@ -116,13 +117,12 @@ SOFTGPU_API cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* want
 }
 
 SOFTGPU_API cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
-  return out ? describe(handle, out) : CUDA_ERROR_INVALID_VALUE;
+  return describe(handle, out);
 }
 
 SOFTGPU_API cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUDA_ARRAY3D_DESCRIPTOR shape{};
-  if (const CUresult bad = describe(handle, &shape)) return bad;
+  if (const CUresult bad = describe(handle, out ? &shape : nullptr)) return bad;
   *out = {shape.Width, shape.Height, shape.Format, shape.NumChannels};
   return CUDA_SUCCESS;
 }
@@ -189,9 +189,9 @@ SOFTGPU_API cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DES
 SOFTGPU_API cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned int level) {
   Call call(Call::kContext);
   if (call.error) return call.error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   const auto* mipmapped = checked<MipmappedArray>(call.rt.mipmapped_arrays, handle);
   if (!mipmapped) return CUDA_ERROR_INVALID_HANDLE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (level >= mipmapped->levels.size()) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUarray>(mipmapped->levels[level].get());
   return CUDA_SUCCESS;

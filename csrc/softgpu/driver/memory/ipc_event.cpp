@@ -45,13 +45,13 @@ CUresult synchronize_shared(Call& call, const Event& event) { return watch(call,
 using namespace softgpu;
 
 SOFTGPU_API cuIpcGetEventHandle(CUipcEventHandle* out, CUevent handle) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kContext);
   if (call.error) return call.error;
   auto* event = checked<Event>(call.rt.events, handle);
   if (!event || event->opened || !(event->flags & CU_EVENT_INTERPROCESS)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (event->shared == 0) {
     uint64_t cookie = 0;
     if (getrandom(&cookie, sizeof cookie, 0) != sizeof cookie) return CUDA_ERROR_OPERATING_SYSTEM;

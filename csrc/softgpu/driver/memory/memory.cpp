@@ -171,6 +171,7 @@ SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 }
 
 SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
+  if (!base && !bytes) return CUDA_SUCCESS;  // nothing was asked
   Call call(Call::kContext);
   if (call.error) return call.error;
   const Range* range = find_range(call.rt, pointer, 1);

@@ -13,7 +13,7 @@ struct FunctionCall {
     error = call.error;
     if (error) return;
     function = checked<Function>(call.rt.functions, handle);
-    if (!function) error = handle ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    if (!function) error = CUDA_ERROR_INVALID_HANDLE;
   }
   Call call{Call::kNothing};
   Function* function = nullptr;
@@ -29,9 +29,9 @@ bool needs_loading(int attribute) {
 }  // namespace
 
 SOFTGPU_API cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
   const FunctionCall on(handle);
   if (on.error) return on.error;
-  if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!on.function->loaded && needs_loading(attribute)) return CUDA_ERROR_FUNCTION_NOT_LOADED;
   return effective_attribute(on.call.rt, *on.function, attribute, value);
 }
@@ -47,18 +47,19 @@ SOFTGPU_API cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute
 }
 
 SOFTGPU_API cuFuncGetName(const char** name, CUfunction handle) {
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
   const FunctionCall on(handle);
   if (on.error) return on.error;
-  if (!name) return CUDA_ERROR_INVALID_VALUE;
   *name = on.function->name.c_str();
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* bytes) {
+  if (!offset) return CUDA_ERROR_INVALID_VALUE;
   const FunctionCall on(handle);
   if (on.error) return on.error;
   const tandem::KernelEntry& entry = *on.function->entry;
-  if (!offset || index >= entry.param_count) return CUDA_ERROR_INVALID_VALUE;
+  if (index >= entry.param_count) return CUDA_ERROR_INVALID_VALUE;
   *offset = entry.param_offset[index];
   if (bytes) *bytes = entry.param_size[index];
   return CUDA_SUCCESS;
@@ -73,9 +74,9 @@ SOFTGPU_API cuFuncGetModule(CUmodule* out, CUfunction handle) {
 }
 
 SOFTGPU_API cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {
+  if (!state) return CUDA_ERROR_INVALID_VALUE;
   const FunctionCall on(handle);
   if (on.error) return on.error;
-  if (!state) return CUDA_ERROR_INVALID_VALUE;
   *state = on.function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED
                                : CU_FUNCTION_LOADING_STATE_UNLOADED;
   return CUDA_SUCCESS;

@@ -13,7 +13,7 @@ struct KernelCall {
     error = call.error;
     if (error) return;
     kernel = checked<Kernel>(call.rt.kernels, handle);
-    if (!kernel) error = handle ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    if (!kernel) error = CUDA_ERROR_INVALID_HANDLE;
   }
   bool is_device(CUdevice device) const {
     return device >= 0 && static_cast<uint32_t>(device) < call.rt.device.device_count;
@@ -26,9 +26,9 @@ struct KernelCall {
 }  // namespace
 
 SOFTGPU_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   const KernelCall on(handle, Call::kContext);
   if (on.error) return on.error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   Function* found = nullptr;
   if (const CUresult bad = resolve_function(on.call.rt, on.call.context, handle, &found)) {
     return bad;
@@ -39,26 +39,27 @@ SOFTGPU_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {
 }
 
 SOFTGPU_API cuKernelGetLibrary(CUlibrary* out, CUkernel handle) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   const KernelCall on(handle);
   if (on.error) return on.error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUlibrary>(on.kernel->library);
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuKernelGetName(const char** name, CUkernel handle) {
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
   const KernelCall on(handle);
   if (on.error) return on.error;
-  if (!name) return CUDA_ERROR_INVALID_VALUE;
   *name = on.kernel->function->name.c_str();
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* bytes) {
+  if (!offset) return CUDA_ERROR_INVALID_VALUE;
   const KernelCall on(handle);
   if (on.error) return on.error;
   const tandem::KernelEntry& entry = *on.kernel->function->entry;
-  if (!offset || index >= entry.param_count) return CUDA_ERROR_INVALID_VALUE;
+  if (index >= entry.param_count) return CUDA_ERROR_INVALID_VALUE;
   *offset = entry.param_offset[index];
   if (bytes) *bytes = entry.param_size[index];
   return CUDA_SUCCESS;

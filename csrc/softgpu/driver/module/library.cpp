@@ -154,11 +154,11 @@ SOFTGPU_API cuLibraryUnload(CUlibrary handle) {
 }
 
 SOFTGPU_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
+  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
   const auto* library = checked<Library>(call.rt.libraries, handle);
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
-  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
   const auto found = library->kernels.find(name);
   if (found == library->kernels.end()) return CUDA_ERROR_NOT_FOUND;
   *out = reinterpret_cast<CUkernel>(found->second);
@@ -166,21 +166,21 @@ SOFTGPU_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name
 }
 
 SOFTGPU_API cuLibraryGetKernelCount(unsigned int* count, CUlibrary handle) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
   const auto* library = checked<Library>(call.rt.libraries, handle);
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<unsigned>(library->kernels.size());
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuLibraryEnumerateKernels(CUkernel* out, unsigned int count, CUlibrary handle) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
   const auto* library = checked<Library>(call.rt.libraries, handle);
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& [name, kernel] : library->kernels) {
     if (count-- == 0) break;
     *out++ = reinterpret_cast<CUkernel>(kernel);
@@ -189,15 +189,16 @@ SOFTGPU_API cuLibraryEnumerateKernels(CUkernel* out, unsigned int count, CUlibra
 }
 
 SOFTGPU_API cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   const LibraryCall in(handle);
   if (in.error) return in.error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUmodule>(in.module);
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
                                const char* name) {
+  if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
   const LibraryCall in(handle);
   if (in.error) return in.error;
   return find_global(in.call.rt, in.module, name, address, bytes);
@@ -206,10 +207,11 @@ SOFTGPU_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary ha
 // Kernels of this device have neither managed variables nor unified functions.
 SOFTGPU_API cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
                                 const char* name) {
+  if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;
-  if (!checked<Library>(call.rt.libraries, handle)) return CUDA_ERROR_INVALID_HANDLE;
-  return name && (address || bytes) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+  const bool known = checked<Library>(call.rt.libraries, handle);
+  return known ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 }
 
 SOFTGPU_API cuLibraryGetUnifiedFunction(void** function, CUlibrary handle, const char* symbol) {

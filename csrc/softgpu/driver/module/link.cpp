@@ -138,6 +138,7 @@ SOFTGPU_API cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data
                              void** values) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
+  if (!checked<Link>(call.rt.links, handle)) return CUDA_ERROR_INVALID_HANDLE;
   if (!data || size == 0) return CUDA_ERROR_INVALID_VALUE;
   return add_checked(call, handle, type, {static_cast<const char*>(data), size},
                      {count, options, values});

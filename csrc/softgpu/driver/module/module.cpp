@@ -200,21 +200,21 @@ SOFTGPU_API cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* na
 }
 
 SOFTGPU_API cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kContext);
   if (call.error) return call.error;
   const auto* module = checked<Module>(call.rt.modules, handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  if (!count) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<unsigned>(module->functions.size());
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuModuleEnumerateFunctions(CUfunction* out, unsigned int count, CUmodule handle) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kContext);
   if (call.error) return call.error;
   const auto* module = checked<Module>(call.rt.modules, handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& [name, function] : module->functions) {
     if (count-- == 0) break;
     *out++ = reinterpret_cast<CUfunction>(function);

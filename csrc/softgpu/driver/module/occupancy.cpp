@@ -110,9 +110,9 @@ SOFTGPU_API cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction ha
 
 SOFTGPU_API cuOccupancyMaxPotentialClusterSize(int* size, CUfunction handle,
                                                const CUlaunchConfig* config) {
+  if (!size || !config) return CUDA_ERROR_INVALID_VALUE;
   const OccupancyCall on(handle);
   if (on.error) return on.error;
-  if (!size || !config) return CUDA_ERROR_INVALID_VALUE;
   LaunchPlan plan;
   if (const CUresult bad =
           plan_launch(on.call.rt, *on.function, *config, LaunchUse::kClusterSize, &plan)) {
@@ -127,9 +127,9 @@ SOFTGPU_API cuOccupancyMaxPotentialClusterSize(int* size, CUfunction handle,
 
 SOFTGPU_API cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
                                          const CUlaunchConfig* config) {
+  if (!clusters || !config) return CUDA_ERROR_INVALID_VALUE;
   const OccupancyCall on(handle);
   if (on.error) return on.error;
-  if (!clusters || !config) return CUDA_ERROR_INVALID_VALUE;
   LaunchPlan plan;
   if (const CUresult bad =
           plan_launch(on.call.rt, *on.function, *config, LaunchUse::kClusterCount, &plan)) {

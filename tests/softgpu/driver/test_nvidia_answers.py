@@ -1,0 +1,64 @@
+"""What NVIDIA's own driver answered, recorded by tests/nvidia without a card, ours answers too."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[2]
+RECORDED = sorted((TESTS / "data" / "nvidia").glob("driver-*.json"))
+
+# What it says before cuInit it says of an argument, and so afterwards as well; but these:
+NOT_INITIALIZED, NO_DEVICE, NOT_SUPPORTED = 3, 100, 801
+
+ASK = f"""
+import json
+sys.path.insert(0, {str(TESTS / "nvidia")!r})
+from asking import MOST_ARGUMENTS, Library
+library = Library()
+gpu = Gpu()
+def refuse(name):
+    return getattr(library.calls, name)(*[ctypes.c_void_p(0)] * MOST_ARGUMENTS)
+"""
+
+
+@pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
+def recorded(request):
+    return json.loads(request.param.read_text())
+
+
+def until(version, changes):
+    return [row for row in changes if row[0] <= version]
+
+
+def test_names_are_found_from_the_same_versions_on(gpu, recorded):
+    ours = json.loads(gpu.run(ASK + "print(json.dumps(library.lookups()))"))
+
+    of_the_same_version = {
+        base: {kind: until(recorded["cuda"], changes) for kind, changes in kinds.items()}
+        for base, kinds in ours.items()
+        if base in recorded["lookups"]
+    }
+    assert of_the_same_version == recorded["lookups"]
+
+
+def test_arguments_of_zero_are_refused_alike(gpu, recorded):
+    told = {
+        name: code
+        for name, code in recorded["refusals"].items()
+        if code >= 0 and code not in (NOT_INITIALIZED, NO_DEVICE)
+    }
+
+    said = json.loads(gpu.run(ASK + f"print(json.dumps({{n: refuse(n) for n in {[*told]}}}))"))
+
+    implemented = {name: code for name, code in said.items() if code != NOT_SUPPORTED}
+    assert len(implemented) > 100
+    assert implemented == {name: told[name] for name in implemented}
+
+
+def test_errors_have_the_same_names(gpu, recorded):
+    ours = json.loads(gpu.run(ASK + "print(json.dumps(library.errors()))"))
+
+    assert {code: name for code, name in ours.items() if code in recorded["errors"]} == recorded[
+        "errors"
+    ]
