@@ -1,4 +1,4 @@
-"""Asks the libcuda.so.1 that the loader finds what it answers without a card; prints JSON.
+"""Asks the driver libraries that the loader finds what they answer without a card; prints JSON.
 
     LD_LIBRARY_PATH=FOLDER python asking.py [--record FILE]
 
@@ -10,6 +10,7 @@
   makes of it; the others say 3 (CUDA_ERROR_NOT_INITIALIZED). Each is called in a fork, since some
   read what a null pointer points to: then it is the number of the signal, negative.
 - `errors`: names of error codes.
+- `nvml`: what each function of libnvidia-ml.so.1 returns to zeros before nvmlInit, likewise.
 """
 
 import argparse
@@ -21,7 +22,10 @@ import signal
 import sys
 from pathlib import Path
 
-API = Path(__file__).parents[2] / "csrc" / "api"
+SOURCES = Path(__file__).parents[2] / "csrc"
+API = SOURCES / "api"
+NVML_NAMES = SOURCES / "softgpu" / "nvml" / "names.inc"
+NVML_OTHERS = ("nvmlErrorString", "nvmlInit")  # returns no code; is what all others wait for
 SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
 # Of CUDA; one before the first and one after the last.
 VERSIONS = [0, *(1000 * major + 10 * minor for major in range(2, 14) for minor in range(10)), 99990]
@@ -88,25 +92,7 @@ class Library:
         return changes
 
     def refusals(self):
-        return {name: self._refusal(name) for name in sorted(self.exported)}
-
-    def _refusal(self, name):
-        function = getattr(self.calls, name)
-        function.restype = ctypes.c_int
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            signal.alarm(PATIENCE_S)
-            silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, 2)
-            code = function(*[ctypes.c_void_p(0)] * MOST_ARGUMENTS)
-            os.write(writing, str(code).encode())
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading) as answer:
-            code = answer.read()
-        status = os.waitpid(child, 0)[1]
-        return int(code) if code else -os.WTERMSIG(status)
+        return {name: refusal(getattr(self.calls, name)) for name in sorted(self.exported)}
 
     def errors(self):
         text = ctypes.c_char_p()
@@ -115,6 +101,36 @@ class Library:
             if self.calls.cuGetErrorName(code, ctypes.byref(text)) == 0:
                 names[str(code)] = text.value.decode()
         return names
+
+
+def refusal(function):
+    """What it returns to zeros, asked in a fork."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(PATIENCE_S)
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 2)
+        code = with_zeros(function)
+        os.write(writing, str(code).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        code = answer.read()
+    status = os.waitpid(child, 0)[1]
+    return int(code) if code else -os.WTERMSIG(status)
+
+
+def with_zeros(function):
+    function.restype = ctypes.c_int
+    return function(*[ctypes.c_void_p(0)] * MOST_ARGUMENTS)
+
+
+def nvml_functions():
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+    names = re.findall(r"NVML_NAME\((\w+)\)", NVML_NAMES.read_text())
+    functions = {name: getattr(library, name, None) for name in sorted(names)}
+    return {n: f for n, f in functions.items() if f and not n.startswith(NVML_OTHERS)}
 
 
 def main():
@@ -127,6 +143,7 @@ def main():
         "lookups": library.lookups(),
         "refusals": library.refusals(),
         "errors": library.errors(),
+        "nvml": {name: refusal(function) for name, function in nvml_functions().items()},
     }
     if record:
         record.write_text(readable(said))
@@ -137,7 +154,7 @@ def main():
 def readable(said):
     """JSON with a line for each name, so that two versions can be compared."""
     parts = [f'"cuda": {said["cuda"]}']
-    for part in ("lookups", "refusals", "errors"):
+    for part in ("lookups", "refusals", "errors", "nvml"):
         rows = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in said[part].items())
         parts.append(f'"{part}": {{\n' + ",\n".join(rows) + "\n}")
     return "{\n" + ",\n".join(parts) + "\n}\n"

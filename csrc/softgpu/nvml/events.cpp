@@ -150,6 +150,7 @@ NVML_API nvmlEventSetWait(void* set, EventData* out, unsigned timeout_ms) {
 }
 
 NVML_API nvmlEventSetFree(void* handle) {
+  if (!initialised()) return kUninitialized;
   EventSet* set = find_set(handle);
   if (!set) return kInvalidArgument;
   {

@@ -45,6 +45,7 @@ double idle_mw(const DeviceFigures& d) { return d.idle_w * 1000.0; }
 double range_mw(const DeviceFigures& d) { return (d.power_limit_w - d.idle_w) * 1000.0; }
 
 int clock_of(Handle handle, unsigned kind, unsigned* mhz) {
+  if (!initialised()) return kUninitialized;
   if (kind > kVideo) return kInvalidArgument;
   return put(handle, mhz, [&](const DeviceFigures& device) {
     return kind == kMemory ? device.memory_clock_mhz : device.clock_mhz;
@@ -82,7 +83,8 @@ NVML_API nvmlDeviceGetMaxCustomerBoostClock(Handle handle, unsigned kind, unsign
   return clock_of(handle, kind, mhz);
 }
 NVML_API nvmlDeviceGetClock(Handle handle, unsigned kind, unsigned which, unsigned* mhz) {
-  return which > 3 ? int{kInvalidArgument} : clock_of(handle, kind, mhz);
+  if (const int bad = clock_of(handle, kind, mhz)) return bad;
+  return which > 3 ? int{kInvalidArgument} : int{kSuccess};
 }
 NVML_API nvmlDeviceGetSupportedMemoryClocks(Handle handle, unsigned* count, unsigned* mhz) {
   DeviceFigures device;
@@ -153,10 +155,8 @@ NVML_API nvmlDeviceGetPowerManagementDefaultLimit(Handle handle, unsigned* mw) {
 }
 NVML_API nvmlDeviceGetPowerManagementLimitConstraints(Handle handle, unsigned* least_mw,
                                                       unsigned* most_mw) {
-  if (!least_mw) return kInvalidArgument;
-  const int bad = limit_mw(handle, most_mw);
-  if (bad == kSuccess) *least_mw = *most_mw;  // it cannot be changed
-  return bad;
+  if (const int bad = limit_mw(handle, most_mw)) return bad;
+  return limit_mw(handle, least_mw);  // it cannot be changed
 }
 
 NVML_API nvmlDeviceGetTemperature(Handle handle, unsigned sensor, unsigned* celsius) {
@@ -215,6 +215,7 @@ NVML_API nvmlDeviceGetMemoryErrorCounter(Handle handle, unsigned type, unsigned 
 }
 NVML_API nvmlDeviceGetDetailedEccErrors(Handle handle, unsigned type, unsigned counter,
                                         EccCounts* counts) {
+  if (!initialised()) return kUninitialized;
   if (!counts) return kInvalidArgument;
   *counts = EccCounts{};
   return nvmlDeviceGetTotalEccErrors(handle, type, counter, &counts->device_memory);

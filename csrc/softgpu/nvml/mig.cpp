@@ -244,6 +244,7 @@ NVML_API nvmlDeviceGetGpuInstanceProfileInfoV(Handle handle, unsigned number,
                                               ProfileInfoV2* out) {
   ProfileInfo info{};
   std::string name;
+  if (!initialised()) return kUninitialized;
   if (!out) return kInvalidArgument;
   if (out->version != version_of<ProfileInfoV2>(2)) return kVersionMismatch;
   if (const int bad = profile_info(handle, number, &info, &name)) return bad;

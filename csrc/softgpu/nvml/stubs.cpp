@@ -1,11 +1,13 @@
 // Every NVML name exists as a weak stub; an implementation in another file takes its place.
+#include "nvml.h"
+
 namespace {
-constexpr int kNotSupported = 3;  // NVML_ERROR_NOT_SUPPORTED
+int stub() { return nvml::initialised() ? nvml::kNotSupported : nvml::kUninitialized; }
 }
 
 extern "C" {
 #define NVML_NAME(name) \
-  __attribute__((weak, visibility("default"))) int name(void) { return kNotSupported; }
+  __attribute__((weak, visibility("default"))) int name(void) { return stub(); }
 #include "names.inc"
 #undef NVML_NAME
 }

@@ -14,11 +14,9 @@ NOT_INITIALIZED, NO_DEVICE, NOT_SUPPORTED = 3, 100, 801
 ASK = f"""
 import json
 sys.path.insert(0, {str(TESTS / "nvidia")!r})
-from asking import MOST_ARGUMENTS, Library
+from asking import Library, nvml_functions, with_zeros
 library = Library()
 gpu = Gpu()
-def refuse(name):
-    return getattr(library.calls, name)(*[ctypes.c_void_p(0)] * MOST_ARGUMENTS)
 """
 
 
@@ -49,7 +47,12 @@ def test_arguments_of_zero_are_refused_alike(gpu, recorded):
         if code >= 0 and code not in (NOT_INITIALIZED, NO_DEVICE)
     }
 
-    said = json.loads(gpu.run(ASK + f"print(json.dumps({{n: refuse(n) for n in {[*told]}}}))"))
+    said = json.loads(
+        gpu.run(
+            ASK + f"codes = {{n: with_zeros(getattr(library.calls, n)) for n in {[*told]}}}\n"
+            "print(json.dumps(codes))"
+        )
+    )
 
     implemented = {name: code for name, code in said.items() if code != NOT_SUPPORTED}
     assert len(implemented) > 100
@@ -62,3 +65,12 @@ def test_errors_have_the_same_names(gpu, recorded):
     assert {code: name for code, name in ours.items() if code in recorded["errors"]} == recorded[
         "errors"
     ]
+
+
+def test_nvml_refuses_alike_before_its_init(gpu, recorded):
+    program = "print(json.dumps({n: with_zeros(f) for n, f in nvml_functions().items()}))"
+    ours = json.loads(gpu.run(ASK + program))
+
+    both = ours.keys() & recorded["nvml"].keys()
+    assert len(both) > 300
+    assert {name: ours[name] for name in both} == {name: recorded["nvml"][name] for name in both}
