@@ -79,7 +79,7 @@ def check_driver(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             check="driver",
             level=FAIL,
-            text=f"{kind} {probe['driver']} ({version}): cuInit failed with {probe['init']}",
+            text=f"{kind} {probe['driver']} ({version}): cuInit failed with {probe['error']}",
             remedy="see what it said above, and softgpu.log in its runtime directory"
             if software
             else "look at `nvidia-smi` and the kernel's log",

@@ -39,9 +39,15 @@ def _driver_facts(driver: ctypes.CDLL) -> dict[str, object]:
         "checkpoints": hasattr(driver, "cuCheckpointProcessCheckpoint"),
     }
     if (result := driver.cuInit(0)) != 0:
-        return facts | {"init": result, "gpus": []}
+        return facts | {"init": result, "error": _name_of(driver, result), "gpus": []}
     driver.cuDeviceGetCount(ctypes.byref(number))
     return facts | {"init": 0, "gpus": [_name(driver, i) for i in range(number.value)]}
+
+
+def _name_of(driver: ctypes.CDLL, error: int) -> str:
+    text = ctypes.c_char_p()
+    driver.cuGetErrorName(error, ctypes.byref(text))
+    return f"{error} ({text.value.decode(errors='replace')})" if text.value else str(error)
 
 
 def _name(driver: ctypes.CDLL, index: int) -> str:

@@ -30,6 +30,7 @@ from tandem import _mps, _native, _set_probe
 from tandem.errors import UsageError
 from tandemd import selftest
 from tandemd.auditor import Auditor
+from tandemd.awaited_gpus import AwaitedGpus
 from tandemd.config import Config, unknown_gpus, unknown_names
 from tandemd.core.events import (
     CheckpointProcess,
@@ -126,10 +127,17 @@ class Daemon:
         self._serve()
         if not self._loop.clock.is_virtual:
             self._spawn("attach", self._attach.run)
-            auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
-            self._sessions.on_attach.append(auditor.newcomer)
-            self._spawn("audit", auditor.run)
-            self._stops.append(auditor.stop)
+            self._watch_gpus()
+
+    def _watch_gpus(self) -> None:
+        auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
+        self._sessions.on_attach.append(auditor.newcomer)
+        self._spawn("audit", auditor.run)
+        self._stops.append(auditor.stop)
+        if not self._inventory.gpus():
+            awaited = AwaitedGpus(self._inventory, tell=self._welcome_gpus)
+            self._spawn("gpus", awaited.run)
+            self._stops.append(awaited.stop)
 
     def _serve(self) -> None:
         """Whoever asks for something."""
@@ -257,6 +265,13 @@ class Daemon:
                 self._loop.perform(action)
 
         self._loop.ask(apply)
+
+    def _welcome_gpus(self) -> None:
+        """The first ones, which came after the daemon."""
+        log.info("gpus have come", gpus=len(self._inventory.gpus()))
+        self._renew_gpus()
+        self._warn_of_unknown(self._config)
+        self._warn_of_restart(self._config)
 
     def _look_at_gpus(self) -> None:
         try:

@@ -64,6 +64,11 @@ class Gpu:
         return str(self.instance) if self.instance else str(self.index)
 
     @property
+    def whole(self) -> int:
+        """The index of the GPU that it is, or is an instance of."""
+        return self.instance.gpu if self.instance else self.index
+
+    @property
     def uuid_text(self) -> str:
         """`GPU-00112233-4455-6677-8899-aabbccddeeff`, or `MIG-..`, as NVML says it."""
         return f"{'MIG' if self.instance else 'GPU'}-{uuid.UUID(bytes=self.uuid)}"
@@ -104,55 +109,42 @@ class Inventory(Protocol):
         """What the driver says that processes hold. Any thread."""
 
 
-class NoGpus:
-    """A machine without a driver."""
-
-    def gpus(self) -> Sequence[Gpu]:
-        """None."""
-        return ()
-
-    def refresh(self) -> None:
-        """Nothing to see."""
-
-    def holdings(self) -> Holdings:
-        """Nothing."""
-        return Holdings()
-
-
 class NvmlInventory:
-    """GPUs as NVML lists them."""
+    """GPUs as NVML lists them: none before the first `refresh` that finds a driver."""
 
     def __init__(self) -> None:
-        """Initialise NVML.
+        import pynvml
+
+        self._nvml = pynvml
+        self._is_open = False
+        self._found: Sequence[tuple[Gpu, object]] = ()  # with its handle; replaced as a whole
+        self._silent: frozenset[int] = frozenset()  # those that do not say what they are
+
+    def refresh(self) -> None:
+        """Ask for all of them anew. One that does not answer is what it was before, if anything.
 
         Raises:
             OSError: there is no driver, or it does not answer.
         """
-        import pynvml
-
-        self._nvml = pynvml
-        self._found: Sequence[tuple[Gpu, object]] = ()  # with its handle; replaced as a whole
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            raise OSError(f"NVML: {error}") from error
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Ask for all of them anew.
-
-        Raises:
-            OSError: the driver does not answer.
-        """
         nvml = self._nvml
         try:
-            self._found = [
-                pair
-                for index in range(nvml.nvmlDeviceGetCount())
-                for pair in self._on(index, nvml.nvmlDeviceGetHandleByIndex(index))
-            ]
+            if not self._is_open:
+                nvml.nvmlInit()
+                self._is_open = True
+            count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             raise OSError(f"NVML: {error}") from error
+        found: list[tuple[Gpu, object]] = []
+        silent = set()
+        for index in range(count):
+            try:
+                found += self._on(index, nvml.nvmlDeviceGetHandleByIndex(index))
+            except nvml.NVMLError as error:
+                found += [pair for pair in self._found if pair[0].whole == index]
+                silent.add(index)
+                if index not in self._silent:
+                    log.warning("a GPU does not answer", gpu=index, reason=str(error))
+        self._found, self._silent = found, frozenset(silent)
 
     def gpus(self) -> Sequence[Gpu]:
         """All GPUs; a figure that cannot be read is zero."""
@@ -163,7 +155,7 @@ class NvmlInventory:
     def holdings(self) -> Holdings:
         """Of a GPU, or a process, of which the driver does not say it, nothing is known."""
         held: dict[int, tuple[int, ...]] = {}
-        is_complete = True
+        is_complete = not self._silent
         for _, handle in self._found:
             try:
                 running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
@@ -285,12 +277,13 @@ def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> i
 
 
 def find_inventory() -> Inventory:
-    """NVML where there is a driver, else nothing."""
+    """That of NVML, with the GPUs that it lists now."""
+    inventory = NvmlInventory()
     try:
-        return NvmlInventory()
-    except (OSError, ImportError) as error:
+        inventory.refresh()
+    except OSError as error:
         log.info("no GPU seen, continuing without an inventory", reason=str(error))
-        return NoGpus()
+    return inventory
 
 
 class GpuIndex:

@@ -15,9 +15,10 @@ from tandem._doctor import _SOFTWARE_GPU, FAIL, check_driver
     ],
 )
 def test_the_remedy_is_of_the_driver_that_failed(folder, remedy):
-    probe = {"driver": f"{folder}/libcuda.so.1", "version": 13000, "init": 802}
+    error = "802 (CUDA_ERROR_SYSTEM_NOT_READY)"
+    probe = {"driver": f"{folder}/libcuda.so.1", "version": 13000, "init": 802, "error": error}
 
     (found,) = check_driver(SimpleNamespace(probe=probe))
 
     assert (found.level, found.remedy) == (FAIL, remedy)
-    assert "cuInit failed with 802" in found.text
+    assert f"cuInit failed with {error}" in found.text

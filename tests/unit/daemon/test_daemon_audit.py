@@ -9,17 +9,17 @@ import pytest
 from tandem import softgpu
 from tandemd.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
 from tandemd.core.events import MemoryAudited
-from tandemd.edges.gpus import Holdings, NoGpus, NvmlInventory
+from tandemd.edges.gpus import Holdings, NvmlInventory
 
 HOLDING = """
 import json, os
 from cuda.bindings import driver as cu
-from tandemd.edges.gpus import NvmlInventory
+from tandemd.edges.gpus import find_inventory
 cu.cuInit(0)
 for device, size in ((0, 64 << 20), (1, 32 << 20)):
     cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(device)[1])
     cu.cuMemAlloc(size)
-print(json.dumps([os.getpid(), *NvmlInventory().holdings().by_pid.items()]))
+print(json.dumps([os.getpid(), *find_inventory().holdings().by_pid.items()]))
 """
 
 
@@ -38,7 +38,7 @@ class NvmlError(Exception):
     pass
 
 
-class Held(NoGpus):
+class Held:
     def __init__(self, held, is_complete):
         self.found = Holdings(held, is_complete=is_complete)
 
@@ -83,7 +83,7 @@ def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
         return [SimpleNamespace(pid=100, usedGpuMemory=said)]
 
     inventory = object.__new__(NvmlInventory)
-    inventory._found = [(None, 0), (None, 1)]
+    inventory._found, inventory._silent = [(None, 0), (None, 1)], frozenset()
     inventory._nvml = SimpleNamespace(
         nvmlDeviceGetComputeRunningProcesses=running, NVMLError=NvmlError
     )
@@ -99,7 +99,7 @@ def test_the_core_is_not_woken_for_nothing():
 
 
 def test_a_new_process_is_looked_at_soon_and_several_times():
-    auditor = Auditor(loop=None, sessions=SimpleNamespace(info={}), inventory=NoGpus())
+    auditor = Auditor(loop=None, sessions=SimpleNamespace(info={}), inventory=Held({}, True))
     assert auditor.rest_s() == PERIOD_S
 
     auditor.newcomer()
@@ -111,7 +111,7 @@ def test_whoever_attaches_ends_a_long_rest(monkeypatch):
     monkeypatch.setattr("tandemd.auditor.PERIOD_S", 3600.0)
     looks = threading.Semaphore(0)
     auditor = Auditor(
-        loop=None, sessions=SimpleNamespace(info=Looked(looks.release)), inventory=NoGpus()
+        loop=None, sessions=SimpleNamespace(info=Looked(looks.release)), inventory=Held({}, True)
     )
     thread = threading.Thread(target=auditor.run)
     thread.start()
