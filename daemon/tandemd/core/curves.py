@@ -52,6 +52,32 @@ class Curve:
         """What is left of it when the iteration has ended."""
         return self.held_bytes[-1]
 
+    @property
+    def low_ns(self) -> int:
+        """Where it holds least; the first such place."""
+        return self.starts_ns[self._lowest]
+
+    def from_low(self) -> Curve:
+        """The same iteration after iteration: from where it holds least to there once more."""
+        low, low_ns, lasting = self._lowest, self.low_ns, self._lasting
+        starts = [start - low_ns for start in self.starts_ns[low:lasting]]
+        starts += [self.length_ns - low_ns + start for start in self.starts_ns[:low]]
+        held = [*self.held_bytes[low:lasting], *self.held_bytes[:low]]
+        if self.length_ns:
+            starts, held = [*starts, self.length_ns], [*held, held[0]]
+        return Curve(tuple(starts), tuple(held), self.length_ns)
+
+    @property
+    def _lowest(self) -> int:
+        lasting = self.held_bytes[: self._lasting]
+        return lasting.index(min(lasting))
+
+    @property
+    def _lasting(self) -> int:
+        """How many steps last: the last one may only say what is held at the end."""
+        is_end = len(self.starts_ns) > 1 and self.starts_ns[-1] == self.length_ns
+        return len(self.starts_ns) - is_end
+
     def most_from(self, progress_ns: int) -> int:
         """The most it still holds from some progress on, that included."""
         first = max(0, bisect_right(self.starts_ns, progress_ns) - 1)

@@ -13,9 +13,9 @@ Rules
 5. Nobody is kept for longer than `max_hold_ns`: then it begins, and its allocations wait.
 
 Where an iteration begins says the job's own mark (`tandem.step`): its process stops there by
-itself. One that marks none is stopped by its gate when the end of an iteration is found, a little
-into the next; as long as none is found it is within one for good, and what it holds is not there
-for others.
+itself. One that marks none is stopped by its gate where it holds least, by its curve (laps.py), or,
+before one was recorded, when the end of an iteration is found; either is a little into the next. As
+long as none is found it is within one for good, and what it holds is not there for others.
 """
 
 from __future__ import annotations

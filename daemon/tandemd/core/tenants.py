@@ -6,10 +6,11 @@ far the GPU is, what is still open there is taken off.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tandemd.core.companions import unfit
 from tandemd.core.curves import Curve, flat
+from tandemd.core.laps import Laps, progress_in
 from tandemd.core.leases import Claim
 from tandemd.core.model import NO_LIMIT, Group, Job, Options, Process
 
@@ -24,7 +25,8 @@ class Tenant:
     job: Job
     group: Group
     marks: bool = False  # its iterations itself
-    ends: int = 0  # of iterations: as marked, or, of one that marks none, as found
+    ends: int = 0  # of iterations: as marked, or, of one that marks none, by its laps
+    laps: Laps = field(default_factory=Laps)
     end_bytes: int | None = None  # what it held when the newest of them was known
     is_low: bool = True  # that was no more than an iteration before
     ends_allowed: int = 0  # at so many it is stopped, or, if it marks them, stops itself; 0 = never
@@ -93,8 +95,11 @@ class Tenant:
         usage = self.process.usage
         if usage.steps and not self.marks:  # from now on only these count
             self.marks, self.ends_allowed = True, min(self.ends_allowed, usage.steps)
-        found = usage.iterations if options.find_iterations else 0
-        ends = usage.steps if self.marks else found
+        if self.marks:
+            ends = usage.steps
+        else:
+            found = usage.iterations if options.find_iterations else 0
+            ends = self.ends + self.laps.has_ended_one(found, self._progress_ns, self.process.curve)
         if ends != self.ends:
             self._end(ends)
         peak_bytes = max(self.process.usage.peak_bytes, self.held_bytes)
@@ -130,9 +135,24 @@ class Tenant:
 
         One that marks its iterations stands before the next; any other has begun it.
         """
+        if self.marks:
+            return self._progress_ns if self.is_within else 0
+        curve = self.process.curve
+        return self._progress_ns if curve is None else progress_in(curve, self._progress_ns)
+
+    @property
+    def _progress_ns(self) -> int:
+        """What was handed over since an end was marked, or found."""
         usage = self.process.usage
-        has_begun = self.is_within or not self.marks
-        return max(0, usage.work_ns - usage.step_work_ns) if has_begun else 0
+        return max(0, usage.work_ns - usage.step_work_ns)
+
+    @property
+    def _recorded(self) -> Curve | None:
+        """Of an iteration, from where it begins; None: there is none, or this one is another."""
+        curve = self.process.curve
+        if curve is None or self.is_late:
+            return None
+        return curve if self.marks else curve.from_low()
 
     def done_ns(self, options: Options) -> int:
         """Of this iteration's work: what its GPU has done for sure."""
@@ -141,8 +161,8 @@ class Tenant:
 
     def curve(self, options: Options) -> Curve:
         """With its host ahead of its GPU by what its window allows."""
-        curve = self.process.curve
-        if curve is None or self.is_late:
+        curve = self._recorded
+        if curve is None:
             return flat(self.most_bytes)
         return curve.ahead(options.window_segments * options.segment_ns)
 
@@ -150,7 +170,8 @@ class Tenant:
     def is_late(self) -> bool:
         """This iteration is not like the recorded one."""
         curve = self.process.curve
-        return curve is not None and self.submitted_ns > LATE * curve.length_ns
+        done_ns = self.submitted_ns if self.marks else self._progress_ns
+        return curve is not None and done_ns > LATE * curve.length_ns
 
     def claim(self, now_ns: int, options: Options) -> Claim:
         """On memory, until its iteration ends; those of whom nothing is known first come first.
@@ -159,8 +180,8 @@ class Tenant:
         """
         if self.is_new(now_ns, options):
             return Claim(more_bytes=None, left_ns=self.group.arrival)
-        curve, at_ns = self.process.curve, self.submitted_ns
-        if curve is None or self.is_late:
+        curve, at_ns = self._recorded, self.submitted_ns
+        if curve is None:
             needed_bytes, left_ns, freed_bytes = self.most_bytes, NO_LIMIT, None
         else:
             needed_bytes, left_ns = curve.most_from(at_ns), max(0, curve.length_ns - at_ns)

@@ -169,7 +169,7 @@ def test_who_stands_at_its_peak_goes_on_where_the_other_waits_for_what_it_holds(
     talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=2, curve=turned))
     talk.sample(2, device_bytes=50)
     waits_for(talk, 1, 30, work_ns=6 * MS)
-    goes_on(talk, 2, done_ms=3, held=22)
+    goes_on(talk, 2, done_ms=4, held=22)
 
     assert talk.core.shifts.tenant(2).is_within
     assert lease(talk, 1) >= 46 + 30
@@ -204,7 +204,9 @@ def test_who_stands_within_an_iteration_goes_on_where_the_other_could_not_end_be
 
 
 def test_it_goes_on_as_soon_as_the_other_is_found_to_need_more():
-    talk = stopped(end_bytes=[46], partner_held=22, done_ms=19, wants=12)  # all that it needs
+    low_first = Curve(TENT.starts_ns, (REST, *TENT.held_bytes[:-1]), TENT.length_ns)
+    partner = {"partner": low_first, "partner_held": 22, "done_ms": 19}
+    talk = stopped(end_bytes=[46], **partner, wants=12)  # all that it needs
     kept_at_first = talk.core.groups[(1000, "j:2")].is_kept
 
     goes_on(talk, 1, done_ms=22, held=22)  # longer than recorded: it may need its peak again

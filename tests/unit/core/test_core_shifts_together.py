@@ -1,5 +1,7 @@
 """Trainers that do what they are told: everybody ends iterations, wherever it is stopped."""
 
+import random
+
 import pytest
 from talk import MS, Talk
 
@@ -89,6 +91,35 @@ def test_nobody_has_to_wait_for_ever_for_one_that_is_stopped_where_it_holds_much
 
     assert min(ends) > 5
     assert min(ends) > max(ends) / 3
+
+
+def random_scene(seed, trainers):
+    """Loops of odd shapes: one fits where the others hold least, but not all at their peaks."""
+    dice = random.Random(seed)
+    shapes = []
+    for _ in range(trainers):
+        if dice.random() < 0.5:
+            shapes.append(tuple(10 * dice.randint(1, 9) for _ in range(dice.randint(3, 10))))
+            continue
+        low, high = 10 * dice.randint(1, 3), 10 * dice.randint(5, 9)
+        up, down = dice.randint(2, 6), dice.randint(2, 6)
+        rise = [low + (high - low) * step // up for step in range(up)]
+        tent = rise + [high - (high - low) * step // down for step in range(down)]
+        end = dice.randrange(len(tent))
+        shapes.append((*tent[end:], *tent[:end]))
+    least = sum(map(min, shapes))
+    needed = max(max(shape) + least - min(shape) for shape in shapes)
+    return shapes, dice.randint(needed, max(needed, sum(map(max, shapes)) - 1))
+
+
+@pytest.mark.parametrize("trainers", [2, 3, 4])
+def test_whatever_they_hold_where_all_get_on(trainers):
+    for seed in range(16):
+        shapes, capacity = random_scene(seed, trainers)
+
+        work = [len(s) * n for s, n in zip(shapes, ends_of(shapes, capacity), strict=True)]
+
+        assert min(work) > max(work) / 6, (seed, shapes, capacity)
 
 
 def test_who_begins_takes_nothing_that_one_needs_to_get_out_of_its_way():
