@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -27,6 +27,7 @@ from tandem._results import (
     Status,
     Window,
 )
+from tandem._waits import arrivals
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import StateError, UnavailableError, UsageError, from_grpc_status
@@ -167,6 +168,48 @@ class Client:
         request = pb.JobName(name=_text(name, "name"))
         return _convert.job(self._call(self._jobs.ResumeJob, request, deadline_s))
 
+    def cancel(
+        self,
+        name: str,
+        *,
+        signal: str = "TERM",
+        grace_s: float = 30.0,
+        deadline_s: float = DEADLINE_S,
+    ) -> Job:
+        """End a job: a signal now, and SIGKILL to what is still there after the grace.
+
+        Returns at once; `wait` waits for its end. A paused job is resumed, so that what handles the
+        signal gets on. `warnings` of the job name the processes that cannot be signalled; those
+        that never used the GPU are not known, but for the one that `tandem run` became.
+
+        Args:
+            name: of the job.
+            signal: HUP, INT, QUIT, USR1, USR2, TERM or KILL.
+            grace_s: seconds until SIGKILL, at most a day; 0: at once.
+            deadline_s: for the call, in seconds.
+
+        Raises:
+            StateError: it has ended.
+        """
+        if not 0 <= grace_s < math.inf:
+            raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 on")
+        request = pb.CancelJobRequest(name=_text(name, "name"), signal=_text(signal, "signal"))
+        request.grace.FromNanoseconds(round(grace_s * 1e9))
+        return _convert.job(self._call(self._jobs.CancelJob, request, deadline_s))
+
+    def wait(self, *names: str, until: str = "ended", deadline_s: float | None = None) -> list[Job]:
+        """Wait until each of the jobs has ended, or is in the state `until`; they as they then are.
+
+        Raises:
+            DeadlineError: a deadline is given, and passed.
+            StateError: a job has ended, and something else was waited for.
+            UnavailableError: the daemon went away; the jobs may go on.
+        """
+        arrived = {
+            job.name: job for job in arrivals(self, names, until=until, deadline_s=deadline_s)
+        }
+        return list(arrived.values())
+
     def explain(self, name: str, *, deadline_s: float = DEADLINE_S) -> Explanation:
         """Why a job runs or waits."""
         request = pb.JobName(name=_text(name, "name"))
@@ -248,7 +291,7 @@ class Client:
         """What can be counted of the jobs the caller may see, as Prometheus' text."""
         return self._call(self._daemon.GetMetrics, pb.GetMetricsRequest(), deadline_s).text
 
-    def watch(self, *, deadline_s: float | None = None) -> Iterator[JobEvent]:
+    def watch(self, *, deadline_s: float | None = None) -> Generator[JobEvent, None, None]:
         """Every change from the moment this returns; closing the iterator ends it.
 
         The iterator blocks between events, and raises DeadlineError when a deadline is given and
@@ -261,7 +304,7 @@ class Client:
         stream.initial_metadata()  # the daemon sends it once nothing can be missed any more
         return self._events(stream)
 
-    def _events(self, stream: _Stream) -> Iterator[JobEvent]:
+    def _events(self, stream: _Stream) -> Generator[JobEvent, None, None]:
         with _mapped(self._place):
             try:
                 for event in stream:
@@ -349,6 +392,11 @@ def _mapped(place: RuntimeDir) -> Iterator[None]:
         text = exc.details() or exc.code().name
         if exc.code() is grpc.StatusCode.UNAVAILABLE:
             raise _absent(place, text) from exc
+        if exc.code() is grpc.StatusCode.UNIMPLEMENTED:
+            raise StateError(
+                f"the daemon in {place.path} ({place.origin}) is older than this client and cannot "
+                "do that; `tandem status` says its version, start a newer one"
+            ) from exc
         raise from_grpc_status(exc.code().name)(text) from exc
 
 

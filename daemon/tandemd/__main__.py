@@ -17,6 +17,7 @@ from tandemd import __version__, unit
 from tandemd.config import Config, load, unknown_gpus, unknown_names
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
+from tandemd.edges.children import keep_capabilities
 from tandemd.edges.gpus import find_inventory
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
@@ -137,6 +138,7 @@ def serve(options: argparse.Namespace) -> None:
         BugError: the loop died, or a thread that hears who comes.
     """
     # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
+    keep_capabilities()
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     config = configured(options)

@@ -367,7 +367,7 @@ class Daemon:
         self._checkpointer = Checkpointer(
             post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual
         )
-        self._loop.checkpoint = self._checkpoint
+        self._loop.checkpoint, self._loop.signal = self._checkpoint, self._sessions.signal
         introductions = Introductions(
             identities=self._identities,
             trusted_uids=limits.trusted_uids,

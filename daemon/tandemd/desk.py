@@ -21,7 +21,7 @@ from tandemd.core.claims import part_sms_of
 from tandemd.core.divisions import InForce
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
-from tandemd.core.events import JobPaused, JobResumed, JobUpdated, PolicyChanged
+from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain import explain
 from tandemd.core.explain_lanes import place_in_line
 from tandemd.core.explain_memory import first_in_line
@@ -40,6 +40,7 @@ from tandemd.core.space import owed_share, unfit
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
+from tandemd.edges.signals import why_not
 from tandemd.limits import Limits
 from tandemd.loop import Change, Loop
 from tandemd.places import Places
@@ -208,6 +209,31 @@ class Desk:
             event = JobPaused if paused else JobResumed
             self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
             return self._view(uid, job)
+
+        return self._ask(uid, answer)
+
+    def cancel(self, uid: int, name: str, *, signal: str, grace_ns: int) -> JobView:
+        """End a job: by a signal now, one of `cancels.SIGNALS`, and by SIGKILL after the grace.
+
+        The view's warnings are those processes that cannot be signalled.
+
+        Raises:
+            NotFoundError: no such job.
+            AccessError: it is somebody else's, or the daemon can signal none of its processes.
+            StateError: it has ended.
+        """
+
+        def answer() -> JobView:
+            job = self._own(uid, name)
+            found = [why_not(target, uid=job.uid) for target in self._sessions.targets(job)]
+            problems = tuple(filter(None, found))
+            if len(problems) == len(found):
+                raise AccessError(f"{job.display_name} cannot be signalled: {'; '.join(problems)}")
+            now_ns = self._loop.clock.now_ns()
+            self._loop.handle(
+                JobCancelled(now_ns=now_ns, job_id=job.job_id, signal=signal, grace_ns=grace_ns)
+            )
+            return replace(self._view(uid, job), warnings=problems)
 
         return self._ask(uid, answer)
 

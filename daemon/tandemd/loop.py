@@ -33,6 +33,7 @@ from tandemd.core.events import (
     PlanFound,
     RequestsServed,
     SetHonourPresence,
+    SignalJob,
     Ticked,
     UsageSampled,
     WakeAt,
@@ -104,6 +105,7 @@ class Loop:
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.checkpoint: Callable[[CheckpointProcess], None] = lambda _: None
+        self.signal: Callable[[SignalJob], None] = lambda _: None
         self.started_ns = 0
         self.last_round_ns = 0
         self._failures: dict[frozenset[int], str] = {}  # to find a plan; of the worker's thread
@@ -208,12 +210,19 @@ class Loop:
                 self._announce(action)
             case KeepTrials(gpu=gpu, trials=trials):
                 self.remembered.keep_trials(gpu, trials)
-            case CheckpointProcess():
-                self.checkpoint(action)
+            case CheckpointProcess() | SignalJob():
+                self._reach_into(action)
             case FindPlan():
                 self.plans.do(lambda: self._find_plan(action))
             case _:
                 self.channels.perform(action)
+
+    def _reach_into(self, action: CheckpointProcess | SignalJob) -> None:
+        """What is done to processes by other ways than their channels."""
+        if isinstance(action, SignalJob):
+            self.signal(action)
+        else:
+            self.checkpoint(action)
 
     def _announce(self, action: AnnounceJob) -> None:
         change = Change(at_ns=self.last_round_ns, kind=action.kind, job_id=action.job_id)

@@ -9,6 +9,7 @@ should not leave it unscheduled.
 from __future__ import annotations
 
 import secrets
+import signal
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ from tandemd.core.events import (
     ProcessAttached,
     ProcessExited,
     ProcessMapped,
+    SignalJob,
     UsageSampled,
 )
-from tandemd.core.model import NO_LIMIT, JobClass, JobSpec
+from tandemd.core.model import NO_LIMIT, Job, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
@@ -50,6 +52,7 @@ from tandemd.edges.channel import Channels
 from tandemd.edges.gpus import INSTANCE_MARK, GpuIndex
 from tandemd.edges.outbox import Outboxes
 from tandemd.edges.peers import Peer, has_other_clock
+from tandemd.edges.signals import Target, send
 from tandemd.limits import Limits
 from tandemd.remembered import Remembered
 from tandemd.usages import usage_of
@@ -67,6 +70,7 @@ class ProcessInfo:
     pid: int
     attached_ns: int
     is_there: Callable[[], bool]  # it lives, which another one by its pid is not; any thread
+    target: Target  # for signals
 
 
 class Note(Protocol):
@@ -112,6 +116,7 @@ class Sessions:
         self._next_process_id = 1
         self._processes: dict[int, int] = {}  # connection -> process
         self._launched: dict[int, int] = {}  # connection -> job
+        self._launchers: dict[int, Target] = {}  # job -> the process that registered it
 
     def take(self, message: Message, now_ns: int) -> None:
         """Handle one message of the attach socket."""
@@ -167,6 +172,7 @@ class Sessions:
         if job_id:
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
+            self._launchers[job_id] = _target(connection)
             told = "; ".join(filter(None, (_less(packet, spec), unserved)))
             self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
@@ -221,7 +227,10 @@ class Sessions:
             hang_up=partial(self.attach.hang_up, connection),
         )
         self.info[process_id] = ProcessInfo(
-            pid=connection.peer.pid, attached_ns=now_ns, is_there=connection.is_there
+            pid=connection.peer.pid,
+            attached_ns=now_ns,
+            is_there=connection.is_there,
+            target=_target(connection),
         )
         for hear in self.on_attach:
             hear()
@@ -297,8 +306,10 @@ class Sessions:
 
     def _gone(self, connection: Connection, now_ns: int) -> None:
         job_id = self._launched.pop(connection.number, None)
-        if job_id is not None and job_id in self._scheduler.jobs:
-            self.note(JobExited(now_ns=now_ns, job_id=job_id))
+        if job_id is not None:
+            del self._launchers[job_id]
+            if job_id in self._scheduler.jobs:
+                self.note(JobExited(now_ns=now_ns, job_id=job_id))
         process_id = self._processes.pop(connection.number, None)
         if process_id is None:
             return
@@ -309,6 +320,29 @@ class Sessions:
         self.outboxes.close(process_id)
         self.info.pop(process_id, None)
         log.info("detached", pid=connection.peer.pid)
+
+    def signal(self, action: SignalJob) -> None:
+        """Send a signal to processes of a job; those that cannot be sent one are for the log."""
+        job = self._scheduler.jobs[action.job_id]
+        if action.process_id is None:
+            targets = self.targets(job)
+        else:
+            targets = [self.info[action.process_id].target]
+        number = signal.Signals[f"SIG{action.signal}"]
+        told = {"job": job.display_name, "signal": number.name}
+        problems = {target.pid: send(target, number, uid=job.uid) for target in targets}
+        log.info(
+            "signalled", pids=[pid for pid, problem in problems.items() if not problem], **told
+        )
+        for problem in filter(None, problems.values()):
+            log.warning("not signalled", reason=problem, **told)
+
+    def targets(self, job: Job) -> list[Target]:
+        """The processes of a job, each once: it may have registered the job and attached."""
+        attached = [self.info[p].target for p in job.processes if p in self.info]
+        launcher = self._launchers.get(job.job_id)
+        pids = {target.pid for target in attached}
+        return attached if launcher is None or launcher.pid in pids else [launcher, *attached]
 
     def remember(self, job_id: int) -> None:
         """Something about a job has changed, which a daemon that is started anew is to know."""
@@ -394,6 +428,10 @@ class Sessions:
             name=request.name,
             group=request.group,
         )
+
+
+def _target(connection: Connection) -> Target:
+    return Target(pid=connection.peer.pid, pidfd=connection.pidfd)
 
 
 def _less(asked: _native.Register, granted: JobSpec) -> str:

@@ -17,7 +17,9 @@ Description=Tandem GPU sharing daemon
 After=nvidia-persistenced.service
 
 [Service]
-CapabilityBoundingSet=
+# To cancel jobs of all users; of programs that it starts the daemon takes it.
+AmbientCapabilities=CAP_KILL
+CapabilityBoundingSet=CAP_KILL
 # Not PrivateDevices: NVML reads the GPUs' device files.
 DeviceAllow=/dev/nvidiactl rw
 DeviceAllow=char-nvidia rw

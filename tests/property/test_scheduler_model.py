@@ -16,12 +16,14 @@ from tandemd.core.events import (
     ForgetProcess,
     GpuAdded,
     HandleShared,
+    JobCancelled,
     JobPaused,
     JobResumed,
     OpenGates,
     PolicyChanged,
     ProcessAttached,
     ProcessExited,
+    SignalJob,
     UsageSampled,
 )
 from tandemd.core.model import JobClass, JobSpec, Options, Usage, WaitReason
@@ -73,6 +75,8 @@ class World:
     policy: str = "priority"
     workers: dict[int, Worker] = field(default_factory=dict)
     paused_jobs: set[int] = field(default_factory=set)
+    doomed: dict[int, int] = field(default_factory=dict)  # job -> when it gets SIGKILL
+    killed: set[int] = field(default_factory=set)
     shared: dict[int, set[int]] = field(default_factory=dict)  # key -> processes
     joined: dict[str, str] = field(default_factory=dict)  # group -> what it is part of
     calm_looks: int = 0  # since anything but time changed
@@ -132,6 +136,9 @@ class Sharing(RuleBasedStateMachine):
                 case OpenGates(process_ids=process_ids) | CloseGates(process_ids=process_ids):
                     for p in process_ids:
                         self.world.workers[p].is_open = isinstance(action, OpenGates)
+                case SignalJob(job_id=job, signal="KILL"):
+                    assert self.world.doomed[job] <= self.now_ns, "before its grace was over"
+                    self.world.killed.add(job)
                 case ForgetProcess(process_id=p):
                     del self.world.workers[p]
         self.world.calm_looks = 0
@@ -154,6 +161,8 @@ class Sharing(RuleBasedStateMachine):
         samples = tuple(worker.usage() for worker in world.workers.values())
         self.tell(UsageSampled(now_ns=self.now_ns, samples=samples))
         world.calm_looks = calm + 1
+        due = {job for job, at_ns in world.doomed.items() if at_ns <= self.now_ns}
+        assert world.killed == due, "SIGKILL comes when the grace is over, to nobody else"
 
     @rule(
         target=processes,
@@ -196,6 +205,8 @@ class Sharing(RuleBasedStateMachine):
     @rule(process=consumes(processes))
     def leave(self, process):
         self.world.paused_jobs.discard(process)
+        self.world.doomed.pop(process, None)
+        self.world.killed.discard(process)
         self.tell(ProcessExited(now_ns=self.now_ns, process_id=process))
 
     @rule(process=processes, wants=st.booleans())
@@ -212,6 +223,17 @@ class Sharing(RuleBasedStateMachine):
     def resume(self, process):
         self.world.paused_jobs.discard(process)
         self.tell(JobResumed(now_ns=self.now_ns, job_id=process))
+
+    @rule(process=processes, grace_looks=st.sampled_from([0, 1, 20]))
+    def cancel(self, process, grace_looks):
+        """Of a process that ends by no signal."""
+        if grace_looks:
+            self.world.paused_jobs.discard(process)
+            self.world.killed.discard(process)
+        grace_ns = grace_looks * MS
+        self.world.doomed[process] = self.now_ns + grace_ns
+        event = JobCancelled(now_ns=self.now_ns, job_id=process, signal="TERM", grace_ns=grace_ns)
+        self.tell(event)
 
     @rule(name=st.sampled_from(sorted(POLICIES)))
     def change_policy(self, name):

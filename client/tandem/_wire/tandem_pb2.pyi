@@ -421,7 +421,7 @@ class Job(google.protobuf.message.Message):
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """of UpdateJob: what was set and has no effect, and why"""
+        """of UpdateJob: what was set and has no effect, and why; of CancelJob: who is not reached"""
 
     def __init__(
         self,
@@ -520,6 +520,32 @@ class UpdateJobRequest(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["job", b"job", "update_mask", b"update_mask"]) -> None: ...
 
 global___UpdateJobRequest = UpdateJobRequest
+
+@typing.final
+class CancelJobRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
+    GRACE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    signal: builtins.str
+    """HUP, INT, QUIT, USR1, USR2, TERM, KILL; empty = TERM"""
+    @property
+    def grace(self) -> google.protobuf.duration_pb2.Duration:
+        """a day at most, 0 = SIGKILL at once; not there = 30 s"""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        signal: builtins.str = ...,
+        grace: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["grace", b"grace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["grace", b"grace", "name", b"name", "signal", b"signal"]) -> None: ...
+
+global___CancelJobRequest = CancelJobRequest
 
 @typing.final
 class WatchJobsRequest(google.protobuf.message.Message):

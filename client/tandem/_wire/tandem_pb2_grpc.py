@@ -64,6 +64,11 @@ class JobServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.Job.FromString,
                 _registered_method=True)
+        self.CancelJob = channel.unary_unary(
+                '/tandem.v1.JobService/CancelJob',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.Job.FromString,
+                _registered_method=True)
         self.ExplainJob = channel.unary_unary(
                 '/tandem.v1.JobService/ExplainJob',
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
@@ -111,6 +116,14 @@ class JobServiceServicer(object):
 
     def ResumeJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelJob(self, request, context):
+        """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
+        Returns at once; `warnings` of the answer name those that cannot be signalled.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -164,6 +177,11 @@ def add_JobServiceServicer_to_server(servicer, server):
             'ResumeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeJob,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.JobName.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.Job.SerializeToString,
+            ),
+            'CancelJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelJob,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.CancelJobRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.Job.SerializeToString,
             ),
             'ExplainJob': grpc.unary_unary_rpc_method_handler(
@@ -315,6 +333,33 @@ class JobService(object):
             target,
             '/tandem.v1.JobService/ResumeJob',
             tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.JobService/CancelJob',
+            tandem_dot___wire_dot_tandem__pb2.CancelJobRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.Job.FromString,
             options,
             channel_credentials,

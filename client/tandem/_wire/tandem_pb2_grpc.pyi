@@ -50,6 +50,14 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.Job,
     ]
 
+    CancelJob: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.CancelJobRequest,
+        tandem._wire.tandem_pb2.Job,
+    ]
+    """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
+    Returns at once; `warnings` of the answer name those that cannot be signalled.
+    """
+
     ExplainJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Explanation,
@@ -97,6 +105,14 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Job,
     ]
+
+    CancelJob: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.CancelJobRequest,
+        tandem._wire.tandem_pb2.Job,
+    ]
+    """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
+    Returns at once; `warnings` of the answer name those that cannot be signalled.
+    """
 
     ExplainJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
@@ -155,6 +171,16 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.JobName,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]: ...
+
+    @abc.abstractmethod
+    def CancelJob(
+        self,
+        request: tandem._wire.tandem_pb2.CancelJobRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
+        """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
+        Returns at once; `warnings` of the answer name those that cannot be signalled.
+        """
 
     @abc.abstractmethod
     def ExplainJob(

@@ -36,6 +36,8 @@ COMMANDS = {
     "set": Verb(target="tandem.cli.set:set_", help="Change priority, memory, SMs or SLO of a job."),
     "pause": Verb(target="tandem.cli.pause:pause", help="Hold jobs until they are resumed."),
     "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
+    "cancel": Verb(target="tandem.cli.cancel:cancel", help="End jobs, by force if need be."),
+    "wait": Verb(target="tandem.cli.wait:wait", help="Wait until jobs have ended."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
     "partition": Verb(
         target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."

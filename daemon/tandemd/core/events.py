@@ -206,6 +206,16 @@ class JobResumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelled:
+    """Somebody ends the job: by this signal, and by SIGKILL after the grace."""
+
+    now_ns: int
+    job_id: int
+    signal: str  # of `cancels.SIGNALS`
+    grace_ns: int  # 0 = SIGKILL at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanged:
     """Another policy decides from now on."""
 
@@ -291,6 +301,7 @@ Event = (
     | JobUpdated
     | JobPaused
     | JobResumed
+    | JobCancelled
     | PolicyChanged
     | PlanFound
     | SubstrateFailed
@@ -544,6 +555,15 @@ class AnnounceJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignalJob:
+    """Send a signal to the processes of the job, the one that registered it included."""
+
+    job_id: int
+    signal: str  # of `cancels.SIGNALS`
+    process_id: int | None = None  # this one alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeepTrials:
     """Remember what was measured on the GPU, also when the daemon has ended."""
 
@@ -585,6 +605,7 @@ Action = (
     | ForgetProcess
     | ChargeGroup
     | AnnounceJob
+    | SignalJob
     | KeepTrials
     | WakeAt
 )

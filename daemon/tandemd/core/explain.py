@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tandemd.core.audit import describe, describe_overclaim, is_overclaimed, is_unaccounted
+from tandemd.core.cancels import explain_cancel
 from tandemd.core.explain_curves import curve_lines, explain_kept
 from tandemd.core.explain_lanes import explain_lane, lane_lines
 from tandemd.core.explain_memory import (
@@ -41,7 +42,8 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     """Say what the job does now, who has the GPU, and until when at most."""
     group = scheduler.group_of(job)
     if job.state is JobState.EXITED or group is None:
-        return Explained(summary="; ".join(("ended", *refusals(job))), lines=())
+        ended = "ended: it was cancelled" if job.cancel else "ended"
+        return Explained(summary="; ".join((ended, *refusals(job))), lines=())
     found = scheduler.island_of(group)
     if job.paused or group.paused:
         summary = _paused(scheduler, job, group)
@@ -54,7 +56,9 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         summary = explain_held(scheduler, job, group, *found, now_ns=now_ns)
     else:
         summary = _open(scheduler, job, group, *found)
+    ending = explain_cancel(job, now_ns)
     lines = [
+        *([summary] if ending else []),
         *_facts(scheduler, group, found, now_ns),
         *memory_facts(job, scheduler.options, scheduler.memory.line.capacity_bytes),
     ]
@@ -66,7 +70,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     lines += phase_lines(group, scheduler)
     if standing := scheduler.lanes.of(group):
         lines += lane_lines(standing)
-    return Explained(summary=summary, lines=tuple(lines))
+    return Explained(summary=ending or summary, lines=tuple(lines))
 
 
 def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:

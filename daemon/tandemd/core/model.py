@@ -332,6 +332,14 @@ class Process:
         return frozenset(map(memory_of, self.gpus))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Somebody ends the job."""
+
+    signal: str  # sent last, as in `cancels.SIGNALS`
+    kill_at_ns: int  # SIGKILL
+
+
 @dataclass(slots=True, kw_only=True)
 class Job:
     """One job and what was decided about it."""
@@ -344,6 +352,7 @@ class Job:
     spec: JobSpec
     state: JobState = JobState.STARTING
     paused: bool = False
+    cancel: Cancel | None = None
     groups_wanted: int = 0  # of its GPU's SMs, in mode mps+green; 0 = what is left, with others
     set: Span | None = None  # where that is, on its first GPU; None: sets mean nothing there
     part: int = 0  # of a plan (divisions.py): with whom it shares these and takes turns; 0 = none

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from tandemd.core import finished, lane_places
 from tandemd.core.audit import take_audit
+from tandemd.core.cancels import KILL, Cancels
 from tandemd.core.checkpoints import Checkpoints
 from tandemd.core.companions import Pace
 from tandemd.core.divisions import Divisions, Ring, rings_of
@@ -33,6 +34,7 @@ from tandemd.core.events import (
     ForgetProcess,
     GpuAdded,
     HandleShared,
+    JobCancelled,
     JobExited,
     JobPaused,
     JobRegistered,
@@ -113,7 +115,7 @@ class Scheduler:
         self.turns: dict[Ring, Turns] = {}
         self.memory = MemoryPlaces(self.processes, self.jobs)
         self.residency = Residency(self.memory.line)
-        self.checkpoints = Checkpoints()
+        self.checkpoints, self.cancels = Checkpoints(), Cancels()
         self.shifts = Shifts(self.processes, self.jobs)
         self.phases = PhaseGate()
         self.lanes = LanePlaces()
@@ -123,6 +125,7 @@ class Scheduler:
             self.memory,
             self.residency,
             self.checkpoints,
+            self.cancels,
             self.shifts,
             self.phases,
             self.lanes,
@@ -181,7 +184,14 @@ class Scheduler:
                 self._change_process(event, actions)
             case HandleShared() | GpuAdded() | PoolRefused() | PoolCopied():
                 self._extend_process(event, actions)
-            case JobRegistered() | JobExited() | JobUpdated() | JobPaused() | JobResumed():
+            case (
+                JobRegistered()
+                | JobExited()
+                | JobUpdated()
+                | JobPaused()
+                | JobResumed()
+                | JobCancelled()
+            ):
                 self._change_job(event, actions)
             case PolicyChanged() | PlanFound():
                 self._change_rules(event)
@@ -213,6 +223,7 @@ class Scheduler:
             actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
         actions += self.divisions.take_questions()
         wakes_before_ns = self._memory_wakes_ns
+        actions += self.cancels.decide(self.jobs, now_ns)
         if views:
             actions += self._move_memory(views, now_ns)
         if self.checkpoints.is_used:
@@ -482,7 +493,7 @@ class Scheduler:
 
     def _change_job(
         self,
-        event: JobRegistered | JobExited | JobUpdated | JobPaused | JobResumed,
+        event: JobRegistered | JobExited | JobUpdated | JobPaused | JobResumed | JobCancelled,
         actions: list[Action],
     ) -> None:
         if isinstance(event, JobRegistered):
@@ -504,18 +515,34 @@ class Scheduler:
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
                 actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
+            case JobPaused() | JobResumed() | JobCancelled():
+                self._steer(job, event, actions)
+            case _:
+                assert_never(event)
+
+    def _steer(
+        self, job: Job, event: JobPaused | JobResumed | JobCancelled, actions: list[Action]
+    ) -> None:
+        match event:
             case JobPaused():
                 job.paused = True
                 self._move(job, Stimulus.PAUSED, event.now_ns, actions)
             case JobResumed():
-                if not job.paused:
-                    return
-                job.paused = False
-                empty = not job.processes
-                stimulus = Stimulus.RESUMED_EMPTY if empty else Stimulus.RESUMED
-                self._move(job, stimulus, event.now_ns, actions)
+                self._resume(job, event.now_ns, actions)
+            case JobCancelled():
+                signalled = self.cancels.begin(event, job)
+                actions += [signalled, AnnounceJob(job_id=job.job_id, kind="cancelled")]
+                if signalled.signal != KILL:  # what a handler wants of the GPU it is to get
+                    self._resume(job, event.now_ns, actions)
             case _:
                 assert_never(event)
+
+    def _resume(self, job: Job, now_ns: int, actions: list[Action]) -> None:
+        if not job.paused:
+            return
+        job.paused = False
+        stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
+        self._move(job, stimulus, now_ns, actions)
 
     def _ask_for_groups(self, job: Job, old: JobSpec | None = None) -> None:
         if old and (old.sm_count, old.sm_percent) == (job.spec.sm_count, job.spec.sm_percent):
@@ -535,7 +562,7 @@ class Scheduler:
         self._structure_changed = True
 
     def _add_job(self, job_id: int, uid: int, spec: JobSpec, now_ns: int) -> Job:
-        self.finished.pop(job_id, None)
+        before = self.finished.pop(job_id, None)
         job = Job(
             job_id=job_id,
             uid=uid,
@@ -556,6 +583,7 @@ class Scheduler:
         group.jobs[job_id] = job
         group.weight = float(self.options.weight(group.job_class))  # until it is seated
         job.tell(now_ns, f"registered as {describe(spec)}")
+        self.cancels.come(job, before, now_ns)
         return job
 
     def _attach(self, event: ProcessAttached, actions: list[Action]) -> None:
@@ -596,6 +624,7 @@ class Scheduler:
         self._warn(job, event.gpu, event.now_ns)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
         actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+        actions += self.cancels.join(job, event.process_id)
 
     def _may_have_sets(self, gpu: int) -> bool:
         return gpu in self.options.splits or gpu in self.options.may_have_sets
@@ -679,6 +708,7 @@ class Scheduler:
         self._move(job, Stimulus.EXITED, now_ns, actions)
         del self.jobs[job.job_id]
         self._minima.forget(job)
+        self.cancels.forget(job)
         group = self.groups[job.group_key]
         del group.jobs[job.job_id]
         self._ties.forget_job(job.job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Sequence
 
@@ -13,6 +14,17 @@ for number in (signal.SIGPIPE, signal.SIGXFSZ):
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
 os.execv(sys.argv[1], sys.argv[1:])
 """
+
+
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4  # linux/prctl.h
+
+
+def keep_capabilities() -> None:
+    """What the daemon may do (AmbientCapabilities= of its unit) is not for programs it starts.
+
+    Before there is another thread: each has these sets for itself.
+    """
+    ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 
 
 def unblocked(words: Sequence[str]) -> list[str]:

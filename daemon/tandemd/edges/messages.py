@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
+from tandemd.core.cancels import MOST_GRACE_NS, SIGNALS
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
 from tandemd.core.spec_ranges import MOST_NS, MOST_WAIT_NS
 from tandemd.core.sums import MOST
@@ -25,6 +26,7 @@ from tandemd.views import (
     etag_of,
 )
 
+GRACE_NS = 30 * 10**9  # of a job that is cancelled, where the caller does not say
 _MODES = {
     "": pb.MODE_UNSPECIFIED,
     "time": pb.MODE_TIME,
@@ -228,6 +230,20 @@ def _set_proof(view: GpuView) -> pb.SetProof | None:
     if view.is_being_proved or view.unproved:
         return pb.SetProof(under_way=view.is_being_proved, problem=view.unproved)
     return None
+
+
+def cancel_of(request: pb.CancelJobRequest) -> tuple[str, int]:
+    """The signal, and the grace in nanoseconds.
+
+    Raises:
+        UsageError: programs do not end by the signal, or the grace is out of range.
+    """
+    signal = request.signal.upper().removeprefix("SIG") or "TERM"
+    if signal not in SIGNALS:
+        raise UsageError(f"signal '{request.signal}' is none of {', '.join(SIGNALS)}")
+    if not request.HasField("grace"):
+        return signal, GRACE_NS
+    return signal, _at_most("grace", request.grace, MOST_GRACE_NS)
 
 
 def changes_of(request: pb.UpdateJobRequest) -> dict[str, object]:

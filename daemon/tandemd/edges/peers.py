@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import socket
 import struct
 from dataclasses import dataclass
@@ -52,6 +53,15 @@ class Pidfd:
         poll = select.poll()
         poll.register(self, select.POLLIN)
         return not poll.poll(0)
+
+    def send(self, number: int) -> None:
+        """Send it a signal. Any thread.
+
+        Raises:
+            ProcessLookupError: it has ended.
+            PermissionError: we may not.
+        """
+        signal.pidfd_send_signal(self._descriptor, number)
 
     def __del__(self) -> None:
         """Without the last user."""

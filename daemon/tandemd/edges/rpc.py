@@ -26,6 +26,7 @@ from tandemd import __version__
 from tandemd.core.layouts import Part
 from tandemd.desk import Desk
 from tandemd.edges.messages import (
+    cancel_of,
     changes_of,
     event_message,
     explanation_message,
@@ -99,6 +100,14 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
         with _errors_to(context):
             uid = self._uid(context)
             return job_message(self._desk.set_paused(uid, request.name, paused=False))
+
+    def CancelJob(self, request: pb.CancelJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
+        """End a job."""
+        with _errors_to(context):
+            signal, grace_ns = cancel_of(request)
+            uid = self._uid(context)
+            view = self._desk.cancel(uid, request.name, signal=signal, grace_ns=grace_ns)
+            return job_message(view)
 
     def ExplainJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Explanation:  # noqa: N802
         """Why a job runs or waits."""

@@ -106,6 +106,23 @@ def client(daemon, runtime_dir):
         yield client
 
 
+@pytest.fixture
+def job(daemon, environ):
+    """A job that does nothing until the test ends; its name."""
+    asked = "-p normal -J sleeper -m 1GiB --slo p99=50ms --no-preemptible -G team"
+    show = "import os, sys; print(os.environ['TANDEM_JOB_ID'], flush=True); sys.stdin.read()"
+    words = ["run", *asked.split(), "--", sys.executable, "-c", show]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem.cli.__main__", *words],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process.stdout.readline().strip()
+    process.communicate()
+
+
 class Attached:
     """An attach socket that answers every REGISTER with the same packet."""
 

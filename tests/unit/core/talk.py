@@ -7,6 +7,7 @@ from tandemd.core.events import (
     CloseGates,
     GpuAdded,
     HandleShared,
+    JobCancelled,
     JobExited,
     JobPaused,
     JobRegistered,
@@ -103,6 +104,12 @@ class Talk:
 
     def resume(self, job_id):
         return self.say(JobResumed(now_ns=self.now_ns, job_id=job_id))
+
+    def cancel(self, job_id, *, signal="TERM", grace_ms):
+        grace_ns = int(grace_ms * MS)
+        return self.say(
+            JobCancelled(now_ns=self.now_ns, job_id=job_id, signal=signal, grace_ns=grace_ns)
+        )
 
     def update(self, job_id, **spec):
         return self.say(JobUpdated(now_ns=self.now_ns, job_id=job_id, spec=JobSpec(**spec)))

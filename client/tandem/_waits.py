@@ -1,0 +1,74 @@
+"""Waiting for jobs: told by the daemon, never by asking again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tandem.errors import (
+    CapacityError,
+    DeadlineError,
+    StateError,
+    UnavailableError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from tandem._client import Client
+    from tandem._results import Job, JobEvent
+
+ENDED, EXITED = "ended", "exited"
+STATES = (ENDED, "running", "waiting", "paused", "swapped", "idle", "detached")
+
+
+def arrivals(
+    client: Client, names: Sequence[str], *, until: str = ENDED, deadline_s: float | None = None
+) -> Iterator[Job]:
+    """Each of the jobs once, as it gets there; raises as `Client.wait`."""
+    if until not in STATES:
+        raise UsageError(f"until {until!r} is none of {', '.join(STATES)}")
+    end_s = None if deadline_s is None else time.monotonic() + deadline_s
+    waiting = list(names)
+    while waiting:
+        left_s = deadline_s if end_s is None else max(0.001, end_s - time.monotonic())
+        with closing(client.watch(deadline_s=left_s)) as events:
+            # Behind the begin of the watch: whatever happens from here on is told.
+            jobs = {job.name: job for job in map(client.job, waiting)}
+            waiting = list(jobs)
+            try:
+                for job in _told(jobs, EXITED if until == ENDED else until, events):
+                    waiting.remove(job.name)
+                    yield job
+            except DeadlineError as exc:
+                late = f"{' and '.join(waiting)} not {until} within {deadline_s:g} s"
+                raise DeadlineError(late) from exc
+            except UnavailableError as exc:
+                gone = f"the daemon went away, and {' and '.join(waiting)} may go on"
+                raise UnavailableError(f"{gone}: {exc}") from exc
+
+
+def _told(jobs: dict[str, Job], state: str, events: Iterator[JobEvent]) -> Iterator[Job]:
+    """Those that are there, then those that get there; ends before that if changes were missed."""
+    for job in list(jobs.values()):
+        if _is_there(job, state):
+            yield jobs.pop(job.name)
+    has_heard = False
+    try:
+        while jobs and (event := next(events, None)):
+            has_heard = True
+            if event.job.name in jobs and _is_there(event.job, state, event.kind):
+                del jobs[event.job.name]
+                yield event.job
+    except CapacityError:
+        if not has_heard:  # too many watch: this one has not begun
+            raise
+
+
+def _is_there(job: Job, state: str, kind: str = "") -> bool:
+    if state in (job.state, kind):  # an event may tell of a state that is over
+        return True
+    if job.state == EXITED:
+        raise StateError(f"{job.name} has ended, and will not be {state}")
+    return False

@@ -1,0 +1,43 @@
+"""How commands show what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tandem._waits import ENDED, arrivals
+from tandem.cli._output import print_json
+from tandem.cli._progress import progress
+
+if TYPE_CHECKING:
+    from tandem._client import Client
+    from tandem._results import Job
+
+
+def show_arrivals(
+    client: Client,
+    names: Sequence[str],
+    *,
+    until: str,
+    deadline_s: float | None,
+    as_json: bool,
+    doing: str = "waiting",
+) -> None:
+    """Wait for jobs; a line for each as it gets there, or all of those at the end as JSON."""
+    arrived: list[Job] = []
+    try:
+        with progress(is_long=True) as shown:
+            shown.now(f"{doing}: {', '.join(names)}")
+            for job in arrivals(client, names, until=until, deadline_s=deadline_s):
+                arrived.append(job)
+                shown.now("")
+                if not as_json:
+                    click.echo(
+                        f"{job.name} has ended" if until == ENDED else f"{job.name} is {until}"
+                    )
+                shown.now(f"{doing}: {len(arrived)} of {len(names)} done")
+    finally:
+        if as_json:
+            print_json(arrived)

@@ -1,0 +1,106 @@
+"""`tandem cancel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tandem._results import Job
+from tandem._waits import ENDED
+from tandem.cli._arrivals import show_arrivals
+from tandem.cli._output import json_option, open_client, print_json, printable
+from tandem.cli._parsed import Parsed
+from tandem.errors import DeadlineError, UnavailableError
+from tandem.units import parse_duration
+
+if TYPE_CHECKING:
+    from tandem._client import Client
+
+KILLED_S = 10.0  # so long after SIGKILL a process is gone, unless the kernel keeps it
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option(
+    "--signal",
+    metavar="SIGNAL",
+    default="TERM",
+    show_default=True,
+    help="The first signal: HUP, INT, QUIT, USR1, USR2, TERM or KILL.",
+)
+@click.option(
+    "--grace",
+    "grace_ns",
+    metavar="TIME",
+    type=Parsed("TIME", parse_duration),
+    default="30s",
+    show_default=True,
+    help="From there to SIGKILL, a day at most; 0s: at once.",
+)
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    show_default=True,
+    help="Whether to wait until all have ended.",
+)
+@json_option
+def cancel(*, jobs: tuple[str, ...], signal: str, grace_ns: int, wait: bool, as_json: bool) -> None:
+    """End jobs: a signal to their processes, and SIGKILL to those still there after the grace.
+
+    Only a job's owner and admins may. A job that is paused is resumed, so that what handles the
+    signal gets the GPU and its memory back; one that goes on to wait is ended by SIGKILL. Who joins
+    a job within its grace is sent the signal, too. Ctrl-C ends the waiting and nothing else.
+
+    Signals reach what `tandem run` became, and the processes that have used the GPU since the
+    daemon was started. Children that never do are not known; they go when their parents see to
+    that, as launchers and data loaders do. If the daemon ends within the grace, the jobs were sent
+    the first signal, and nobody sends them SIGKILL: cancel them again.
+
+    \b
+    Exit code: 0 when all have ended, or with --no-wait are about to, or
+      3  no such job             6  not yours, or the daemon may not signal it
+      4  it has ended already    7  the daemon went away
+      8  it was there 10 s after SIGKILL
+
+    \b
+    Examples:
+      tandem cancel train
+      tandem cancel --signal INT --grace 2min j-7f3a j-81c0
+      tandem cancel --grace 0s --no-wait train
+    """
+    cancelled: list[Job] = []
+    with open_client() as client:
+        try:
+            # One after the other: what was done before one fails is shown.
+            for name in jobs:
+                cancelled.append(client.cancel(name, signal=signal, grace_s=grace_ns / 1e9))
+                _tell(cancelled[-1], as_json=as_json)
+        finally:
+            if as_json and not (wait and len(cancelled) == len(jobs)):
+                print_json(cancelled)
+        if wait:
+            names = [job.name for job in cancelled]
+            _await(client, names, grace_s=grace_ns / 1e9, as_json=as_json)
+
+
+def _tell(job: Job, *, as_json: bool) -> None:
+    for warning in job.warnings:
+        click.echo(f"tandem: warning: {job.name}: {printable(warning)}", err=True)
+    if not as_json:
+        click.echo(f"{job.name} {job.reason}")
+
+
+def _await(client: Client, names: list[str], *, grace_s: float, as_json: bool) -> None:
+    deadline_s = grace_s + KILLED_S
+    try:
+        show_arrivals(client, names, until=ENDED, deadline_s=deadline_s, as_json=as_json)
+    except UnavailableError as exc:
+        raise UnavailableError(
+            f"{exc}; nobody sends SIGKILL now: cancel again once there is a daemon"
+        ) from exc
+    except DeadlineError as exc:
+        raise DeadlineError(
+            f"{exc}, the last {KILLED_S:g} s of it after SIGKILL: a process is stuck in the kernel "
+            "or cannot be signalled; look at it with `ps -o pid,user,stat,wchan`"
+        ) from exc

@@ -1,0 +1,50 @@
+"""`tandem wait`."""
+
+import click
+
+from tandem._waits import ENDED, STATES
+from tandem.cli._arrivals import show_arrivals
+from tandem.cli._output import json_option, open_client
+from tandem.cli._parsed import Parsed
+from tandem.units import parse_duration
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option(
+    "--timeout",
+    "timeout_ns",
+    metavar="TIME",
+    type=Parsed("TIME", parse_duration),
+    help="Give up after that: 30s, 10min; for ever if not said.",
+)
+@click.option(
+    "--for",
+    "until",
+    type=click.Choice(STATES),
+    default=ENDED,
+    show_default=True,
+    help="What to wait for: a state of `tandem ps`, or the end.",
+)
+@json_option
+def wait(jobs: tuple[str, ...], timeout_ns: int | None, until: str, as_json: bool) -> None:
+    """Wait until each JOB has ended, or is in another state.
+
+    A job that is there already is not waited for; one that ended more than ten minutes ago is not
+    known any more. How the command of a job ended is not known here: that is the exit code of
+    `tandem run`.
+
+    \b
+    Exit code: 0 when all are there, or
+      3  no such job            4  it ended, and something else was waited for
+      7  the daemon went away   8  --timeout passed
+
+    \b
+    Examples:
+      tandem wait train
+      tandem wait --timeout 10min j-7f3a j-81c0
+      tandem wait --for running server && ./load-test
+    """
+    deadline_s = None if timeout_ns is None else timeout_ns / 1e9
+    with open_client() as client:
+        show_arrivals(client, jobs, until=until, deadline_s=deadline_s, as_json=as_json)

@@ -1,0 +1,201 @@
+"""Jobs that are ended and waited for, by the client and the commands, with a real daemon."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tandem.errors import DeadlineError, NotFoundError, StateError, UnavailableError, UsageError
+
+IGNORING = "import os, signal, sys; signal.signal(15, signal.SIG_IGN);"
+
+
+@pytest.fixture
+def in_background():
+    """Calls a function in another thread; `.result()` of what it returns is its answer."""
+    with ThreadPoolExecutor() as pool:
+        yield pool.submit
+
+
+@pytest.fixture
+def told(client):
+    """Set once a client that waits knows how its jobs are: then it hears of what they become."""
+    told, job = threading.Event(), client.job
+
+    def ask(name):
+        answer = job(name)
+        told.set()
+        return answer
+
+    client.job = ask
+    return told
+
+
+@pytest.fixture
+def start(environ):
+    """Start `tandem WORDS...` in the background."""
+    begun = []
+
+    def start(*words, **options):
+        command = [sys.executable, "-m", "tandem.cli.__main__", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        begun.append(subprocess.Popen(command, env=environ, text=True, **(pipes | options)))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        with process:
+            process.kill()
+
+
+def test_a_cancelled_job_is_waited_for(client, job):
+    cancelled = client.cancel(job, signal="INT", grace_s=600)
+
+    (ended,) = client.wait(job, deadline_s=20)
+
+    assert cancelled.name == ended.name == job
+    assert "SIGINT was sent" in cancelled.reason
+    assert (ended.state, ended.reason) == ("exited", "ended: it was cancelled")
+    assert client.wait(job, deadline_s=20) == [ended]  # it has ended already
+
+
+def test_a_job_that_is_named_twice_is_waited_for_once(client, job):
+    client.pause(job)
+
+    assert [one.name for one in client.wait(job, "sleeper", until="paused")] == [job]
+
+
+def test_a_change_is_waited_for(client, job, in_background, told):
+    paused = in_background(client.wait, job, until="paused", deadline_s=20)
+    told.wait()
+
+    client.pause(job)
+
+    assert [one.name for one in paused.result()] == [job]
+
+
+def test_waiting_ends_with_its_deadline(client, job):
+    with pytest.raises(DeadlineError, match=rf"^{job} not paused within 0\.2 s$"):
+        client.wait(job, until="paused", deadline_s=0.2)
+
+
+def test_waiting_in_vain_is_refused(client, job):
+    with pytest.raises(NotFoundError, match="no job is named 'nobody'"):
+        client.wait(job, "nobody")
+    with pytest.raises(UsageError, match="until 'asleep' is none of ended, running"):
+        client.wait(job, until="asleep")
+
+    client.cancel(job, grace_s=0)
+    with pytest.raises(StateError, match=f"{job} has ended, and will not be paused"):
+        client.wait(job, until="paused", deadline_s=20)
+
+
+def test_who_waits_is_told_that_the_daemon_went_away(client, daemon, job, in_background, told):
+    waiting = in_background(client.wait, job)
+    told.wait()
+
+    daemon.kill()
+
+    with pytest.raises(UnavailableError, match=f"the daemon went away, and {job} may go on: "):
+        waiting.result()
+
+
+@pytest.mark.parametrize("grace_s", [-1, float("nan"), float("inf")])
+def test_what_is_no_grace_is_refused(client, job, grace_s):
+    with pytest.raises(UsageError, match="grace_s is"):
+        client.cancel(job, grace_s=grace_s)
+
+
+def test_cancel_ends_jobs_and_says_so(tandem, job):
+    done = tandem("cancel", "--grace", "10min", "sleeper")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    first, last = done.stdout.splitlines()
+    assert first.startswith(f"{job} is being ended: SIGTERM was sent, SIGKILL follows in ")
+    assert last == f"{job} has ended"
+
+
+def test_cancel_prints_jobs_as_json_once_they_have_ended(tandem, job):
+    (ended,) = json.loads(tandem("cancel", "--json", "--signal", "kill", job).stdout)
+
+    assert (ended["name"], ended["state"]) == (job, "exited")
+
+
+def test_cancel_shows_what_was_done_before_it_fails(tandem, job):
+    done = tandem("cancel", "--json", job, "nobody")
+
+    assert done.returncode == 3
+    assert [one["name"] for one in json.loads(done.stdout)] == [job]
+    assert tandem("cancel", job).returncode == 4  # it has ended
+
+
+def test_who_does_not_wait_has_an_answer_at_once(environ, start, tandem, client):
+    stubborn = f"{IGNORING} print(os.environ['TANDEM_JOB_ID'], flush=True); sys.stdin.read()"
+    job = start("run", "--", sys.executable, "-c", stubborn, stdin=subprocess.PIPE)
+    name = job.stdout.readline().strip()
+
+    assert tandem("cancel", "--no-wait", "--grace", "1d", name).returncode == 0
+
+    assert "SIGKILL follows" in client.job(name).reason
+    assert tandem("cancel", "--no-wait", "--grace", "0s", name).returncode == 0
+    assert job.wait(20) == -signal.SIGKILL
+
+
+def test_who_waits_for_the_end_of_a_grace_hears_that_the_daemon_went_away(
+    start, daemon, client, job, in_background
+):
+    stubborn = f"{IGNORING} print(flush=True); sys.stdin.read()"
+    ignoring = start("run", "-J", "ignoring", "--", sys.executable, "-c", stubborn, stdin=-1)
+    ignoring.stdout.readline()
+    cancelling = start("cancel", "ignoring", "sleeper")
+    said = [cancelling.stdout.readline() for _ in range(3)]
+    assert said[2] == f"{job} has ended\n"  # it hears of what happens
+
+    daemon.kill()
+
+    _, err = cancelling.communicate(timeout=20)
+    assert cancelling.returncode == 7
+    assert "may go on" in err
+    assert "nobody sends SIGKILL now: cancel again once there is a daemon" in err
+
+
+def test_wait_says_what_has_become_of_jobs(tandem, client, job):
+    client.pause(job)
+    assert tandem("wait", "--for", "paused", job).stdout == f"{job} is paused\n"
+
+    late = tandem("wait", "--timeout", "100ms", job)
+    assert (late.returncode, late.stdout) == (8, "")
+    assert late.stderr == f"error: {job} not ended within 0.1 s\n"
+
+    client.cancel(job)
+    done = tandem("wait", "--json", "sleeper")
+    assert [one["state"] for one in json.loads(done.stdout)] == ["exited"]
+
+
+def test_wait_without_a_daemon_says_what_to_do(tandem, runtime_dir):
+    done = tandem("wait", "train")
+
+    assert done.returncode == 7
+    assert "start one with `tandemd`" in done.stderr
+
+
+def test_an_interrupted_wait_says_nothing_more_and_leaves_the_terminal_clean(start, client, job):
+    terminal, stderr = pty.openpty()
+    waiting = start("wait", job, stderr=stderr)
+    os.close(stderr)
+    shown = os.read(terminal, 100)
+
+    waiting.send_signal(signal.SIGINT)
+
+    out, _ = waiting.communicate(timeout=20)
+    shown += os.read(terminal, 100)
+    os.close(terminal)
+    assert (waiting.returncode, out) == (130, "")
+    assert shown == f"\r\x1b[Kwaiting: {job}\r\x1b[K\r\n".encode()
+    assert client.job(job).state == "starting"
