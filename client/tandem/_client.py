@@ -291,6 +291,15 @@ class Client:
         """What can be counted of the jobs the caller may see, as Prometheus' text."""
         return self._call(self._daemon.GetMetrics, pb.GetMetricsRequest(), deadline_s).text
 
+    def events(self, *, deadline_s: float = DEADLINE_S) -> list[JobEvent]:
+        """What happened to the jobs so far, oldest first; the jobs are as they are now.
+
+        Of each job each kind of event is there once, with when that was last and how often. Jobs
+        that ended are known for ten minutes.
+        """
+        answer = self._call(self._jobs.ListJobEvents, pb.ListJobEventsRequest(), deadline_s)
+        return list(map(_convert.job_event, answer.events))
+
     def watch(self, *, deadline_s: float | None = None) -> Generator[JobEvent, None, None]:
         """Every change from the moment this returns; closing the iterator ends it.
 

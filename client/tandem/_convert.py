@@ -101,7 +101,12 @@ def job(message: pb.Job) -> Job:
 
 def job_event(message: pb.JobEvent) -> JobEvent:
     """A change of a job."""
-    return JobEvent(time_ns=message.time.ToNanoseconds(), kind=message.kind, job=job(message.job))
+    return JobEvent(
+        time_ns=message.time.ToNanoseconds(),
+        kind=message.kind,
+        job=job(message.job),
+        times=message.times or 1,  # older daemons do not say
+    )
 
 
 def explanation(message: pb.Explanation) -> Explanation:

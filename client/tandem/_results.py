@@ -84,8 +84,9 @@ class JobEvent:
     """One change of a job."""
 
     time_ns: int  # since 1970
-    kind: str  # attached, state, exited, finding, finding-over, ...
+    kind: str  # a state, or registered, attached, updated, cancelled, finding, finding-over
     job: Job
+    times: int = 1  # of what is past: so often so far, and this was the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

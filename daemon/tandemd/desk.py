@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -68,6 +69,7 @@ Answer = TypeVar("Answer")
 
 MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
 MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
+MOST_EVENTS = 10_000  # in an answer: some megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
 _INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
@@ -111,6 +113,21 @@ class Desk:
             return [self._view(uid, job) for job in jobs if self._may_see(uid, job)]
 
         return self._ask(uid, answer)
+
+    def events(self, uid: int) -> list[Event]:
+        """What happened to the jobs that the caller may see, oldest first, each kind once."""
+
+        def answer() -> list[Event]:
+            core, wall_ns = self._loop.scheduler, self._loop.calendar.wall_ns
+            known = [*core.finished.values(), *core.jobs.values()]
+            views = [(job, self._view(uid, job)) for job in known if self._may_see(uid, job)]
+            return [
+                Event(wall_ns=wall_ns(at_ns), kind=kind, job=view, times=times)
+                for job, view in views
+                for at_ns, kind, times in job.events.counted()
+            ]
+
+        return sorted(self._ask(uid, answer), key=attrgetter("wall_ns"))[-MOST_EVENTS:]
 
     def job(self, uid: int, name: str) -> JobView:
         """One job.

@@ -192,11 +192,12 @@ class StatusView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One change of a job, for a watcher."""
+    """A change of a job, for a watcher, or the last one of its kind."""
 
     wall_ns: int
     kind: str
     job: JobView
+    times: int = 1
 
 
 def etag_of(spec: JobSpec) -> str:

@@ -564,8 +564,11 @@ class JobEvent(google.protobuf.message.Message):
     TIME_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     JOB_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
     kind: builtins.str
-    """attached, state, exited, finding, finding-over, ..."""
+    """a state, or registered, attached, updated, cancelled, finding, finding-over"""
+    times: builtins.int
+    """of ListJobEvents: so often so far; 0 = once"""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -576,11 +579,40 @@ class JobEvent(google.protobuf.message.Message):
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         kind: builtins.str = ...,
         job: global___Job | None = ...,
+        times: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["job", b"job", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "kind", b"kind", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "kind", b"kind", "time", b"time", "times", b"times"]) -> None: ...
 
 global___JobEvent = JobEvent
+
+@typing.final
+class ListJobEventsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ListJobEventsRequest = ListJobEventsRequest
+
+@typing.final
+class ListJobEventsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: builtins.int
+    @property
+    def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobEvent]:
+        """the newest ten thousand"""
+
+    def __init__(
+        self,
+        *,
+        events: collections.abc.Iterable[global___JobEvent] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
+
+global___ListJobEventsResponse = ListJobEventsResponse
 
 @typing.final
 class RecordWindowRequest(google.protobuf.message.Message):

@@ -84,6 +84,11 @@ class JobServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.WatchJobsRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.JobEvent.FromString,
                 _registered_method=True)
+        self.ListJobEvents = channel.unary_unary(
+                '/tandem.v1.JobService/ListJobEvents',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -151,6 +156,14 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListJobEvents(self, request, context):
+        """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
+        when that was last. The jobs are as they are now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -198,6 +211,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.WatchJobs,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.WatchJobsRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.JobEvent.SerializeToString,
+            ),
+            'ListJobEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobEvents,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -442,6 +460,33 @@ class JobService(object):
             '/tandem.v1.JobService/WatchJobs',
             tandem_dot___wire_dot_tandem__pb2.WatchJobsRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.JobEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.JobService/ListJobEvents',
+            tandem_dot___wire_dot_tandem__pb2.ListJobEventsRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.ListJobEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -79,6 +79,14 @@ class JobServiceStub:
     ]
     """One event per change, from now on."""
 
+    ListJobEvents: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ListJobEventsRequest,
+        tandem._wire.tandem_pb2.ListJobEventsResponse,
+    ]
+    """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
+    when that was last. The jobs are as they are now.
+    """
+
 class JobServiceAsyncStub:
     ListJobs: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ListJobsRequest,
@@ -134,6 +142,14 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.JobEvent,
     ]
     """One event per change, from now on."""
+
+    ListJobEvents: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ListJobEventsRequest,
+        tandem._wire.tandem_pb2.ListJobEventsResponse,
+    ]
+    """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
+    when that was last. The jobs are as they are now.
+    """
 
 class JobServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -208,6 +224,16 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.JobEvent], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.JobEvent]]:
         """One event per change, from now on."""
+
+    @abc.abstractmethod
+    def ListJobEvents(
+        self,
+        request: tandem._wire.tandem_pb2.ListJobEventsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.ListJobEventsResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListJobEventsResponse]]:
+        """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
+        when that was last. The jobs are as they are now.
+        """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

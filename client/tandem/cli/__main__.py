@@ -38,6 +38,7 @@ COMMANDS = {
     "resume": Verb(target="tandem.cli.pause:resume", help="Let paused jobs go on."),
     "cancel": Verb(target="tandem.cli.cancel:cancel", help="End jobs, by force if need be."),
     "wait": Verb(target="tandem.cli.wait:wait", help="Wait until jobs have ended."),
+    "events": Verb(target="tandem.cli.events:events", help="Show what happens to jobs."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
     "partition": Verb(
         target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."

@@ -375,6 +375,7 @@ class Job:
     rhythm: Rhythm | None = None  # of these, or of its iterations; None: not known
     rhythm_due_ns: int = 0  # it may be another then
     story: Story = field(default_factory=Story)
+    events: Story = field(default_factory=Story)  # what watchers were told
     _own_key: GroupKey = field(init=False)
 
     def __post_init__(self) -> None:

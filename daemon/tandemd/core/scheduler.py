@@ -489,7 +489,7 @@ class Scheduler:
         job.registered = True
         if event.told:
             job.tell(event.now_ns, event.told)
-        actions.append(AnnounceJob(job_id=job.job_id, kind="registered"))
+        actions.append(_announce(job, "registered", event.now_ns))
 
     def _change_job(
         self,
@@ -514,7 +514,7 @@ class Scheduler:
                 self._minima.note(job, event.now_ns)
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
-                actions.append(AnnounceJob(job_id=job.job_id, kind="updated"))
+                actions.append(_announce(job, "updated", event.now_ns))
             case JobPaused() | JobResumed() | JobCancelled():
                 self._steer(job, event, actions)
             case _:
@@ -531,7 +531,7 @@ class Scheduler:
                 self._resume(job, event.now_ns, actions)
             case JobCancelled():
                 signalled = self.cancels.begin(event, job)
-                actions += [signalled, AnnounceJob(job_id=job.job_id, kind="cancelled")]
+                actions += [signalled, _announce(job, "cancelled", event.now_ns)]
                 if signalled.signal != KILL:  # what a handler wants of the GPU it is to get
                     self._resume(job, event.now_ns, actions)
             case _:
@@ -623,7 +623,7 @@ class Scheduler:
         self._keep_minima(event.now_ns)
         self._warn(job, event.gpu, event.now_ns)
         self._move(job, Stimulus.ATTACHED, event.now_ns, actions)
-        actions.append(AnnounceJob(job_id=job.job_id, kind="attached"))
+        actions.append(_announce(job, "attached", event.now_ns))
         actions += self.cancels.join(job, event.process_id)
 
     def _may_have_sets(self, gpu: int) -> bool:
@@ -806,7 +806,7 @@ class Scheduler:
             return
         if stimulus not in (Stimulus.BUSY, Stimulus.BLOCKED, Stimulus.QUIET):
             job.tell(now_ns, stimulus.value)
-        actions.append(AnnounceJob(job_id=job.job_id, kind=job.state.name.lower()))
+        actions.append(_announce(job, job.state.name.lower(), now_ns))
 
     def _note_where_memory_is(self, job: Job, now_ns: int, actions: list[Action]) -> None:
         if job.state not in (JobState.PAUSED, JobState.SWAPPED):
@@ -854,8 +854,7 @@ class Scheduler:
         began = isinstance(event, FindingBegan)
         rule, what = event.finding.rule, event.finding.what
         job.tell(event.now_ns, f"{rule}: {what}" if began else f"{rule}: over")
-        kind = "finding" if began else "finding-over"
-        actions.append(AnnounceJob(job_id=job.job_id, kind=kind))
+        actions.append(_announce(job, "finding" if began else "finding-over", event.now_ns))
 
     def _take_news_of_mps(self, event: SubstrateFailed | MpsClientsListed) -> None:
         if isinstance(event, MpsClientsListed):
@@ -1092,6 +1091,12 @@ class Scheduler:
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
             actions.append(WakeAt(at_ns=max(wake_at_ns, now_ns)))
         self._wake_at_ns = wake_at_ns
+
+
+def _announce(job: Job, kind: str, now_ns: int) -> AnnounceJob:
+    """Told to who watches now, and kept for who asks later."""
+    job.events.tell(now_ns, kind)
+    return AnnounceJob(job_id=job.job_id, kind=kind)
 
 
 def _processes_of(groups: list[Group]) -> Iterator[int]:

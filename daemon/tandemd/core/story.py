@@ -43,3 +43,8 @@ class Story:
                 span_s = (told.last_ns - told.first_ns) / 1e9
                 often = f" ({told.times:,} times in {span_s:.3f} s)"
             yield told.last_ns, line + often
+
+    def counted(self) -> Iterator[tuple[int, str, int]]:
+        """When last, the line, and how often it was told."""
+        for line, told in self._told.items():
+            yield told.last_ns, line, told.times

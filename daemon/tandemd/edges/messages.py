@@ -183,7 +183,12 @@ def _findings(views: Iterable[FindingView]) -> list[pb.Finding]:
 
 def event_message(event: Event) -> pb.JobEvent:
     """A change of a job."""
-    return pb.JobEvent(time=_timestamp(event.wall_ns), kind=event.kind, job=job_message(event.job))
+    return pb.JobEvent(
+        time=_timestamp(event.wall_ns),
+        kind=event.kind,
+        job=job_message(event.job),
+        times=event.times,
+    )
 
 
 def explanation_message(view: ExplanationView) -> pb.Explanation:

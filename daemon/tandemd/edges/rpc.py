@@ -148,6 +148,15 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
                     )
                 yield event_message(event)
 
+    def ListJobEvents(  # noqa: N802
+        self, request: pb.ListJobEventsRequest, context: grpc.ServicerContext
+    ) -> pb.ListJobEventsResponse:
+        """What happened so far."""
+        del request
+        with _errors_to(context):
+            events = map(event_message, self._desk.events(self._uid(context)))
+            return pb.ListJobEventsResponse(events=events)
+
 
 class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
     """tandem.v1.GpuService."""

@@ -513,3 +513,20 @@ def test_a_job_that_was_never_told_so_says_nothing_of_it():
     talk.leave(1)
 
     assert said(talk, 1).summary == "ended"
+
+
+def test_what_watchers_were_told_is_kept_each_kind_once():
+    talk = Talk()
+    talk.register(7)
+    talk.attach(1, job_id=7)
+    came_ns = talk.now_ns
+    for _ in range(3):
+        talk.sample(1, after_ms=1, busy=True)
+        talk.sample(1, after_ms=1, busy=False)
+
+    assert [*talk.core.jobs[7].events.counted()] == [
+        (came_ns, "registered", 1),
+        (came_ns, "attached", 1),
+        (came_ns + 5 * MS, "running", 3),
+        (came_ns + 6 * MS, "idle", 4),
+    ]
