@@ -24,6 +24,7 @@ from tandem._results import (
     JobEvent,
     MemoryHistory,
     Partition,
+    Policy,
     Status,
     Window,
 )
@@ -75,6 +76,7 @@ class Client:
         self._gpus = services.GpuServiceStub(self._channel)
         self._daemon = services.DaemonServiceStub(self._channel)
         self._partitions = services.PartitionServiceStub(self._channel)
+        self._policies = services.PolicyServiceStub(self._channel)
         # Protects _login and _is_closed; held while connecting, never in a call.
         self._lock = threading.Lock()
         self._is_closed = False
@@ -281,6 +283,21 @@ class Client:
         """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
         answer = self._call(self._partitions.PlanPartition, pb.PlanPartitionRequest(), deadline_s)
         return _convert_plans.plans(answer)
+
+    def policy(self, *, deadline_s: float = DEADLINE_S) -> Policy:
+        """The policy that decides now, and which there are."""
+        answer = self._call(self._policies.GetPolicy, pb.GetPolicyRequest(), deadline_s)
+        return _convert.policy(answer)
+
+    def set_policy(self, name: str, *, deadline_s: float = DEADLINE_S) -> Policy:
+        """Let another policy decide, until the daemon reads its configuration again.
+
+        Raises:
+            AccessError: the caller is no admin.
+            NotFoundError: there is no such policy.
+        """
+        request = pb.SetPolicyRequest(name=_text(name, "name"))
+        return _convert.policy(self._call(self._policies.SetPolicy, request, deadline_s))
 
     def status(self, *, deadline_s: float = DEADLINE_S) -> Status:
         """The daemon itself."""

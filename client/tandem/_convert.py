@@ -17,6 +17,7 @@ from tandem._results import (
     MemoryHistory,
     MemoryPoint,
     MigInstance,
+    Policy,
     Process,
     SetProof,
     Status,
@@ -106,6 +107,13 @@ def job_event(message: pb.JobEvent) -> JobEvent:
         kind=message.kind,
         job=job(message.job),
         times=message.times or 1,  # older daemons do not say
+    )
+
+
+def policy(message: pb.Policy) -> Policy:
+    """The policy that decides."""
+    return Policy(
+        name=message.name, description=message.description, available=tuple(message.available)
     )
 
 

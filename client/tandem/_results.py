@@ -315,3 +315,12 @@ class Status:
     runtime_dir: str
     clock: str  # monotonic, softgpu-virtual
     gpus: tuple[Gpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Who computes when."""
+
+    name: str
+    description: str
+    available: tuple[str, ...]  # names of all

@@ -43,6 +43,7 @@ COMMANDS = {
     "partition": Verb(
         target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."
     ),
+    "policy": Verb(target="tandem.cli.policy:policy", help="Show or change who computes when."),
     "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
     "report": Verb(target="tandem.cli.report:report", help="Draw memory and scaling of all jobs."),
     "doctor": Verb(

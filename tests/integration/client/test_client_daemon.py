@@ -206,6 +206,23 @@ def test_explain_names_the_policy(tandem, job):
     assert "policy priority" in tandem("explain", job).stdout
 
 
+def test_an_admin_sets_the_policy(tandem, client):
+    done = tandem("policy", "set", "fair")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("fair: ")
+    assert done.stdout.endswith("\nothers: curves, fifo, lanes, pair, phases, priority\n")
+    assert client.policy().name == client.status().policy == "fair"
+    assert json.loads(tandem("policy", "get", "--json").stdout)["name"] == "fair"
+
+
+def test_a_policy_that_is_none_changes_nothing(tandem, client):
+    with pytest.raises(NotFoundError, match="no policy is named 'lottery'; there are curves, fair"):
+        client.set_policy("lottery")
+
+    assert client.policy().name == "priority"
+
+
 def test_an_unknown_job_is_exit_code_3(tandem, daemon):
     done = tandem("explain", "j-1")
 

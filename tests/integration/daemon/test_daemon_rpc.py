@@ -305,6 +305,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
         "import grpc._channel; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
         "rpc = Rpc(pathlib.Path(sys.argv[1])); (job,) = rpc.jobs(); print(repr(job.command));\n"
         "for call, request in ((rpc.job_service.PauseJob, pb.JobName(name='mine')),"
+        "(rpc.job_service.CancelJob, pb.CancelJobRequest(name='mine')),"
         "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair')),"
         "(rpc.partition_service.ApplyPartition, pb.ApplyPartitionRequest(mig='0=off'))):\n"
         " try: rpc.call(call, request)\n"
@@ -315,7 +316,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
     command = [sys.executable, "-c", program, str(daemon.runtime), str(here), str(here.parents[1])]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
-    assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 3]
+    assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 4]
 
 
 def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on_error(daemon):

@@ -1,0 +1,56 @@
+"""`tandem policy`."""
+
+import click
+
+from tandem._results import Policy
+from tandem.cli._output import json_option, open_client, print_json
+
+
+@click.group()
+def policy() -> None:
+    """Look at the policy that decides who computes when, and change it.
+
+    \b
+    Examples:
+      tandem policy get
+      tandem policy set fair
+    """
+
+
+@policy.command("get")
+@json_option
+def get_(*, as_json: bool) -> None:
+    """Show the policy that decides now, and which others there are.
+
+    \b
+    Examples:
+      tandem policy get
+      tandem policy get --json | jq -r .name
+    """
+    with open_client() as client:
+        _show(client.policy(), as_json=as_json)
+
+
+@policy.command("set")
+@click.argument("name")
+@json_option
+def set_(*, name: str, as_json: bool) -> None:
+    """Let another policy decide; for admins.
+
+    It takes effect at once, for all jobs, until the daemon reads its configuration again, as it
+    does when it is started or reloaded: scheduler.policy there is for good.
+
+    \b
+    Examples:
+      tandem policy set fair
+    """
+    with open_client() as client:
+        _show(client.set_policy(name), as_json=as_json)
+
+
+def _show(found: Policy, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found.name}: {found.description}")
+    click.echo(f"others: {', '.join(name for name in found.available if name != found.name)}")
