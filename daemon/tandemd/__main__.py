@@ -15,6 +15,7 @@ import structlog
 from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
 from tandemd.config import Config, load, unknown_gpus, unknown_names
+from tandemd.config_listing import listing
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
 from tandemd.edges.children import keep_capabilities
@@ -49,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.check_config:
             check(load(options.config))
             sys.stdout.write("the configuration is valid\n")
+            return
+        if options.print_config:
+            sys.stdout.write(f"{listing(options.config)}\n")
             return
         serve(options)
     except TandemError as error:
@@ -103,6 +107,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--log-level", choices=LOG_LEVELS, default="info")
     add("--foreground", action="store_true", help="accepted for scripts; it never forks")
     add("--check-config", action="store_true", help="check the configuration and exit")
+    add("--print-config", action="store_true", help="print all of it as JSON and exit")
     add("--print-unit", action="store_true", help="print a systemd unit for this installation")
     add("--version", action="version", version=f"tandemd {__version__}")
     return parser.parse_args(arguments)

@@ -10,7 +10,7 @@ import os
 import pwd
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -348,20 +348,39 @@ def load(path: Path | None) -> Config:
     Raises:
         UsageError: a file cannot be read or parsed, or says something unknown or out of range.
     """
+    config, _ = load_with_origins(path)
+    return config
+
+
+def load_with_origins(path: Path | None) -> tuple[Config, dict[str, Path]]:
+    """The same, and which file says each of the keys that are said.
+
+    Raises:
+        UsageError: as `load`.
+    """
     if path is None:
         if not _is_there(DEFAULT_FILE):
-            return Config()
+            return Config(), {}
         path = DEFAULT_FILE
     merged: dict[str, Any] = {}
     origin: dict[str, Path] = {}
     for source in [path, *_drop_ins(path.parent / "config.d")]:
         table = _read(source)
         _merge(merged, table)
-        origin |= dict.fromkeys(_paths(table), source)
+        origin |= dict.fromkeys(dict(keyed(table)), source)
     try:
-        return Config.model_validate(merged)
+        return Config.model_validate(merged), origin
     except ValidationError as error:
         raise UsageError(_tell(error, origin, path)) from error
+
+
+def keyed(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Each value by its key as errors name it, such as `scheduler.policy`."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from keyed(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _is_there(path: Path) -> bool:
@@ -400,14 +419,6 @@ def _merge(into: dict[str, Any], table: dict[str, Any]) -> None:
             _merge(old, value)
         else:
             into[key] = value
-
-
-def _paths(table: dict[str, Any], prefix: str = "") -> Iterable[str]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _paths(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
 
 
 def _tell(error: ValidationError, origin: dict[str, Path], path: Path) -> str:

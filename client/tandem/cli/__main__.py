@@ -46,6 +46,7 @@ COMMANDS = {
     "policy": Verb(target="tandem.cli.policy:policy", help="Show or change who computes when."),
     "metrics": Verb(target="tandem.cli.metrics:metrics", help="Print figures for Prometheus."),
     "report": Verb(target="tandem.cli.report:report", help="Draw memory and scaling of all jobs."),
+    "config": Verb(target="tandem.cli.config:config", help="Show or check the configuration."),
     "doctor": Verb(
         target="tandem.cli.doctor:doctor", help="Check this machine and say what to do."
     ),

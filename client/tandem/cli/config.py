@@ -1,0 +1,87 @@
+"""`tandem config`: what `tandemd` says of the files that it reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tandem.cli._output import json_option, printable
+
+# The program of this installation, which says what to install where its libraries are missing.
+_TANDEMD = (sys.executable, "-c", "from tandemd import main; main()")
+
+_file = click.argument("file", required=False, type=click.Path(path_type=Path))
+
+
+@click.group()
+def config() -> None:
+    """Look at the daemon's configuration: /etc/tandem/config.toml, or a file, and its drop-ins.
+
+    It is what a daemon reads that is started now; one that runs may have begun with another. Both
+    need the extra [daemon].
+
+    \b
+    Examples:
+      tandem config check
+      tandem config show --origin
+    """
+
+
+@config.command()
+@_file
+def check(file: Path | None) -> int:
+    """Say what is wrong with the configuration, or that it is valid.
+
+    Also that it has sections of GPUs which are not on this machine. Exit code: 0 if it is valid,
+    else 2.
+
+    \b
+    Examples:
+      tandem config check
+      tandem config check team.toml
+    """
+    done = _tandemd("--check-config", file)
+    click.echo(done.stdout, nl=False)
+    return done.returncode
+
+
+@config.command()
+@_file
+@click.option("--origin", is_flag=True, help="Say which file each value comes from.")
+@json_option
+def show(file: Path | None, origin: bool, as_json: bool) -> int:
+    """Show the value of each key, said or not.
+
+    Sections for GPUs, users and groups are shown where they are said.
+
+    \b
+    Examples:
+      tandem config show
+      tandem config show --origin | grep -v ^built-in
+      tandem config show --json team.toml | jq '.[] | select(.key == "scheduler.policy")'
+    """
+    done = _tandemd("--print-config", file)
+    if as_json:
+        click.echo(done.stdout, nl=False)
+    elif not done.returncode:
+        _print(json.loads(done.stdout), with_origin=origin)
+    return done.returncode
+
+
+def _print(items: Sequence[dict[str, object]], *, with_origin: bool) -> None:
+    origins = [str(item["origin"] or "built-in") for item in items]
+    width = max(map(len, origins))
+    for item, origin in zip(items, origins, strict=True):
+        where = f"{origin:<{width}}  " if with_origin else ""
+        click.echo(printable(f"{where}{item['key']} = {json.dumps(item['value'])}"))
+
+
+def _tandemd(option: str, file: Path | None) -> subprocess.CompletedProcess[str]:
+    """What it says on stderr is for whoever called us."""
+    words = [option] if file is None else [option, f"--config={file}"]
+    return subprocess.run([*_TANDEMD, *words], stdout=subprocess.PIPE, text=True, check=False)

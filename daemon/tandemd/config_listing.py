@@ -1,0 +1,33 @@
+"""What is configured, key by key, said or not, and where each value comes from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tandemd.config import ClassTable, Config, keyed, load_with_origins
+
+
+def listing(path: Path | None) -> str:
+    """The configuration that `config.load` reads, as a JSON array of an object a key.
+
+    Raises:
+        UsageError: as `config.load`.
+    """
+    config, origins = load_with_origins(path)
+    origin_of = {key: str(file) for key, file in origins.items()}
+    items = [
+        {"key": key, "value": value, "origin": origin_of.get(key)}  # null: what is built in
+        for key, value in keyed(_whole(config))
+    ]
+    return json.dumps(items, indent=2)
+
+
+def _whole(config: Config) -> dict[str, object]:
+    """All tables; of GPUs, users and groups only those that are said."""
+    tables = config.model_dump(by_alias=True)
+    said = tables["class"]
+    for job_class, weight in config.options().weights:  # a class has one, also where none is said
+        name = job_class.name.lower()
+        said[name] = ClassTable().model_dump() | said.get(name, {}) | {"weight": weight}
+    return tables

@@ -1,0 +1,64 @@
+"""The configuration as it is listed."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tandem.errors import UsageError
+from tandemd.config_listing import listing
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """Value and file of each key, where the main file and a drop-in say these things."""
+
+    def listed(main, drop_in=""):
+        path = tmp_path / "config.toml"
+        path.write_text(main)
+        (tmp_path / "config.d").mkdir()
+        (tmp_path / "config.d" / "50-team.toml").write_text(drop_in)
+        items = json.loads(listing(path))
+        names = {str(path): "main", str(tmp_path / "config.d" / "50-team.toml"): "drop-in"}
+        return {i["key"]: (i["value"], names.get(i["origin"], i["origin"])) for i in items}
+
+    return listed
+
+
+def test_the_last_file_that_says_a_key_is_its_origin(listed):
+    found = listed(
+        "[scheduler]\nquantum_ms = 5\npolicy = 'fair'\n", "[scheduler]\npolicy = 'fifo'\n"
+    )
+
+    assert found["scheduler.quantum_ms"] == (5, "main")
+    assert found["scheduler.policy"] == ("fifo", "drop-in")
+    assert found["scheduler.drain_ms"] == (250, None)
+
+
+def test_classes_are_whole_and_who_is_named_is_there(listed):
+    found = listed(
+        "[class.batch]\nmemory_swap = true\n[limits.user.ann]\nmax_class = 'latency'\n"
+        "[gpu.'*']\nmode = 'time'\n"
+    )
+
+    assert found["class.batch.memory_swap"] == (True, "main")
+    assert found["class.batch.weight"] == (1, None)
+    assert found["class.latency.weight"] == (8, None)
+    assert found["limits.user.ann.max_class"] == ("latency", "main")
+    assert found["gpu.*.mode"] == ("time", "main")
+
+
+def test_what_is_wrong_is_refused_as_ever(listed):
+    with pytest.raises(UsageError, match=r"config\.toml: scheduler\.polcy: unknown key"):
+        listed("[scheduler]\npolcy = 1\n")
+
+
+def test_the_docs_name_every_key(listed):
+    said = re.sub(r"class\.\w+\.", "class.<name>.", "\n".join(listed("")))
+    keys = set(re.sub(r"watchdog\.[\w-]+\.enabled", "watchdog.<rule>.enabled", said).split())
+    text = (DOCS / "operations.md").read_text()
+
+    assert sorted(key for key in keys - {"version"} if f"`{key}`" not in text) == []
