@@ -22,7 +22,7 @@ from tandem.errors import (
 if TYPE_CHECKING:
     from tandem._client import Client
     from tandem._pressure import MemoryWatch, on_memory_pressure
-    from tandem._results import Explanation, Gpu, Job, JobEvent, Process, Status, Wait
+    from tandem._results import Explanation, Gpu, Job, JobEvent, Policy, Process, Status, Wait
 
 __all__ = [
     "AccessError",
@@ -36,6 +36,7 @@ __all__ = [
     "JobEvent",
     "MemoryWatch",
     "NotFoundError",
+    "Policy",
     "Process",
     "StateError",
     "Status",
@@ -58,6 +59,7 @@ _LATER = {
     "Job": "tandem._results",
     "JobEvent": "tandem._results",
     "MemoryWatch": "tandem._pressure",
+    "Policy": "tandem._results",
     "Process": "tandem._results",
     "Status": "tandem._results",
     "Wait": "tandem._results",
