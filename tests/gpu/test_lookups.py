@@ -23,6 +23,12 @@ driver.cuCtxSynchronize()
 driver.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), bytes([0x6B, 0xD5, 0xFB, 0x6C] + [0] * 12))
 """
 BY_BINDINGS = "from cuda.bindings import driver; driver.cuInit(0)"
+CLOSES_IT = """
+import _ctypes, ctypes, sys
+driver = ctypes.CDLL(sys.argv[1])
+driver.cuInit(0)
+_ctypes.dlclose(driver._handle)
+"""
 LINKED = """
 #include <cuda.h>
 int main() {
@@ -64,6 +70,18 @@ def test_cuda_bindings_finds_one_by_dlsym_and_looks_up_all_others(seen):
     assert (said["linked"], said["dlsym"]) == (0, 1)
     assert said["looked_up"] > 300
     assert said["look_ups"] == sum(said["versions"].values()) == said["flags"]["0"]
+
+
+def test_a_program_that_closes_the_driver_at_its_end_is_told_of(seen, tmp_path):
+    """As the CUDA runtime does. The software GPU's library stays whoever closes it."""
+    source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
+    source.write_text("int cuInit(unsigned flags) { return (int)flags; }")
+    named = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
+    subprocess.run(["gcc", *named, str(source), "-o", str(library)], check=True)
+
+    said = seen(sys.executable, "-c", CLOSES_IT, str(library))
+
+    assert said["dlsym"] == 1
 
 
 def test_a_linked_program_has_its_names(seen, tmp_path):

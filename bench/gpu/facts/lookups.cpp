@@ -53,6 +53,12 @@ void note(const char* name, int version, cuuint64_t flags, bool is_old) {
   seen().old_look_ups += is_old;
 }
 
+// Until the very end: the CUDA runtime closes the driver when a program ends, before `tell` comes.
+void* kept_driver() {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver;
+}
+
 decltype(&cuGetProcAddress_v2) real_look_up;
 decltype(&cuGetExportTable) real_table;
 
@@ -170,7 +176,7 @@ std::string list(const std::set<std::string>& of) {
 
 __attribute__((destructor)) void tell() {
   const char* const file = getenv("LOOKUPS_FILE");
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void* const driver = kept_driver();
   if (file == nullptr || driver == nullptr) return;  // it never had the driver
   Linked linked{driver, {}, {}};
   dl_iterate_phdr(look_at, &linked);
@@ -195,6 +201,7 @@ void* tandem_substitute(void* handle, const char* name) {
   void* const asker = __builtin_return_address(0);
   void* const found = tandem::shim::real_dlsym(handle, name);
   if (found == nullptr || !is_drivers(found)) return found;
+  kept_driver();
   {
     const std::lock_guard<std::mutex> lock(seen().mutex);
     seen().by_dlsym.insert(name);
