@@ -126,6 +126,7 @@ class Keeper:
             if listener in ready:
                 self._attach()
             if control in ready:
+                self._gather()
                 line = control.recv(100).decode().split()
                 if not line:
                     return True
@@ -166,6 +167,12 @@ class Keeper:
             self._look_back()
         return b"k"
 
+    def _gather(self) -> None:
+        """Often: the daemon's side keeps records only for who asked for some not long ago."""
+        for record in self._job.records() if self._job else ():
+            kind, stream = record[8], int.from_bytes(record[16:24], "little")
+            self._seen.records[kind, stream] += 1
+
     def _move(self) -> None:
         if self._job and self._sets and self._sets.randrange(CALLS) == 0:
             self._job.process.set_sms(**any_set(self._sets))
@@ -187,9 +194,7 @@ class Keeper:
         if self._job is None:
             return
         seen = self._seen
-        for record in self._job.records():
-            kind, stream = record[8], int.from_bytes(record[16:24], "little")
-            seen.records[kind, stream] += 1
+        self._gather()
         snapshot = self._job.snapshot()
         seen.dropped = snapshot.dropped_records
         seen.live_slots = snapshot.live_slots

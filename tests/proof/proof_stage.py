@@ -25,6 +25,8 @@ from proof_program import Program
 from proof_tandemd import Master
 
 from tandem import softgpu
+from tandem.demo.image import gpu_image, software_image
+from tandem.demo.place import probe
 
 WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
 Stamp = tuple[str, str, int]  # kind, name, bytes of one piece of work
@@ -63,7 +65,6 @@ class Stage:
         self.shim = shim or ROOT / "client/tandem/libtandem.so"
         self.extra: dict[str, str] = {}
         self._interpreter = self.folder / "interpreter"
-        self._image = self.folder / "kernels.so"
         compiler = [
             *shlex.split(os.environ.get("CXX", "g++")),
             "-std=c++17",
@@ -76,10 +77,12 @@ class Stage:
             [*compiler, source, "-o", str(self._interpreter), "-ldl", "-pthread"], check=True
         )
         self._on_gpu, self._under_tandemd, self._in_sets = on_gpu, under_tandemd, in_sets
+        kernels = HERE / "kernels.cu"
         if on_gpu:
-            _compile_for_gpu(HERE / "kernels.cu", self._image)
+            capability = str(probe(os.environ)["capability"])
+            self._image = gpu_image(self.folder, kernels, capability=capability)
         else:
-            softgpu.compile_kernels(HERE / "kernels.cu", self._image)
+            self._image = software_image(self.folder, kernels)
         self._runs = 0
 
     def close(self) -> None:
@@ -136,11 +139,6 @@ class Stage:
         outcome.end = end + (f": {said}" if said else "")
         outcome.watched = watched
         return outcome
-
-
-def _compile_for_gpu(source: Path, image: Path) -> None:
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    subprocess.run([nvcc, "-cubin", "-arch=native", "-o", str(image), str(source)], check=True)
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """Many random programs, bare and managed; writes what they came to as JSON.
 
     python tests/proof/soak.py [--programs 10000] [--seed 1] [--seconds N] [--gpu] [--result FILE]
-                               [--first N] [--processes N] [--tandemd] [--sets]
+                               [--first N] [--processes N] [--tandemd] [--sets] [--failed FOLDER]
     python tests/proof/soak.py --replay FAILED.json [--sets]
 
-Program N of seed S is always the same. One that differs is made shorter, printed as a list of calls
-and written to build/proof/, from where it can be replayed.
+Program N of seed S is always the same. One that differs is made shorter while there is time,
+printed as a list of calls, and written to build/proof/ (or FOLDER), from where it can be replayed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from proof_stage import ROOT, Outcome, Stage
 
 FAILED = ROOT / "build/proof"
 SHORTEN_S = 60.0  # that making a program shorter may take
-AT_A_TIME = 20  # programs that a process takes
+AT_A_TIME = 20  # programs that a process takes; on a GPU, where each takes seconds, one
 
 
 @dataclass(kw_only=True)
@@ -105,7 +105,14 @@ class Soaker:
         tally.count(program, bare, managed)
         if found := differences(program, bare, managed):
             tally.differences += 1
-            report(self._stage, number, drawn, how, found)
+            report(
+                self._stage,
+                self._wanted.failed / f"{number}.json",
+                drawn,
+                how,
+                found,
+                self._give_up,
+            )
 
 
 def main() -> int:
@@ -120,6 +127,7 @@ def main() -> int:
     parser.add_argument("--tandemd", action="store_true", help="a daemon process for each run")
     parser.add_argument("--sets", action="store_true", help="of SMs, which change at random")
     parser.add_argument("--processes", type=int, help="side by side; one on a GPU")
+    parser.add_argument("--failed", type=Path, default=FAILED, help="folder of those that differ")
     arguments = parser.parse_args()
     if arguments.sets and arguments.tandemd:
         parser.error("--sets: tandemd does not change sets at random; leave out --tandemd")
@@ -192,11 +200,13 @@ def tallies(wanted: argparse.Namespace, give_up: float) -> Iterator[Tally]:
     """Of a few programs each, as they come."""
     processes = wanted.processes or (1 if wanted.gpu else os.cpu_count() or 1)
     end = wanted.first + wanted.programs
-    pieces = [
-        range(start, min(start + AT_A_TIME, end)) for start in range(wanted.first, end, AT_A_TIME)
-    ]
+    size = 1 if wanted.gpu else AT_A_TIME
+    pieces = [range(start, min(start + size, end)) for start in range(wanted.first, end, size)]
     with ProcessPoolExecutor(processes, initializer=begin, initargs=(wanted, give_up)) as pool:
-        yield from pool.map(run, pieces)
+        for tally in pool.map(run, pieces):
+            yield tally
+            if time.monotonic() > give_up:
+                return
 
 
 _soaker: list[Soaker] = []  # of this process
@@ -213,21 +223,33 @@ def run(numbers: range) -> Tally:
 
 
 def report(
-    stage: Stage, number: int, drawn: list[Code], how: dict[str, bool], found: list[str]
+    stage: Stage,
+    path: Path,
+    drawn: list[Code],
+    how: dict[str, bool],
+    found: list[str],
+    give_up: float,
 ) -> None:
-    program = build(shorten(stage, drawn, how), **how)
-    FAILED.mkdir(parents=True, exist_ok=True)
-    path = FAILED / f"{number}.json"
+    """Whole first: nothing may be left to make it shorter with."""
+    keep_program(path, build(drawn, **how), found)
+    program = build(shorten(stage, drawn, how, give_up), **how)
+    words = keep_program(path, program, compare(stage, program) or ["(not every time)", *found])
+    print(f"program {path.stem} differs; shortened, in {path}:\n{words}", flush=True)
+
+
+def keep_program(path: Path, program: Program, found: list[str]) -> str:
+    """To be replayed, and beside it for people; what they read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(program.json())
-    text = f"program {number} differs; shortened, in {path}:\n{program}\n"
-    again = compare(stage, program) or ["(not every time)", *found]
-    print(text + "\n".join(again), flush=True)
+    words = "\n".join([str(program), *found])
+    path.with_suffix(".txt").write_text(words + "\n")
+    return words
 
 
-def shorten(stage: Stage, drawn: list[Code], how: dict[str, bool]) -> list[Code]:
-    """Leave out what the difference does not need, ever smaller pieces."""
+def shorten(stage: Stage, drawn: list[Code], how: dict[str, bool], give_up: float) -> list[Code]:
+    """Leave out what the difference does not need, ever smaller pieces, while there is time."""
     best, piece = drawn, max(len(drawn) // 2, 1)
-    give_up = time.monotonic() + SHORTEN_S
+    give_up = min(give_up, time.monotonic() + SHORTEN_S)
     while piece and time.monotonic() < give_up:
         at = 0
         while at < len(best) and time.monotonic() < give_up:

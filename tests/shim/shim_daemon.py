@@ -208,7 +208,7 @@ class FakeDaemon:
         if sms is not None:
             process.set_sms(**sms)
         self.welcome(connection, process, clock=clock)
-        return Attached(connection, hello, process)
+        return Attached(connection, hello, process, clock=clock)
 
     def has_caller(self) -> bool:
         """Whether somebody connected who was not accepted yet."""
@@ -241,7 +241,12 @@ class Attached:
     """One attached process as the daemon sees it."""
 
     def __init__(
-        self, connection: socket.socket, hello: _native.Hello, process: _native.Process
+        self,
+        connection: socket.socket,
+        hello: _native.Hello,
+        process: _native.Process,
+        *,
+        clock: int,
     ) -> None:
         self.connection = connection
         self.hello = hello
@@ -249,6 +254,8 @@ class Attached:
         self.now_ns = monotonic_ns  # of the attach clock
         self._orders = 0
         self.poller = _native.Poller()
+        if clock == MONOTONIC:  # records are kept for some seconds after the last look, so of now
+            self.poller.poll(now_ns=self.now_ns())
         self.poller.add(process, group=1)
 
     def introduce_to(self, other: socket.socket, index: int) -> None:

@@ -1,6 +1,7 @@
 """Part `proof`: random driver programs come to the same bare and managed, on the real driver.
 
 Without calls that a driver may answer with a crash; in a dry run on the software GPU, with them.
+Those that differ stay beside the results as proof/NUMBER.json and .txt.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def measure(bench: Bench) -> dict[str, Any]:
         wanted = ["--gpu", "--seconds", str(min(SECONDS, left_s))]
     else:
         wanted = ["--programs", str(DRY_PROGRAMS), "--seconds", str(left_s)]
-    command = [sys.executable, SOAK, *wanted, "--result", str(result)]
+    places = ["--result", str(result), "--failed", str(bench.keep / "proof")]
+    command = [sys.executable, SOAK, *wanted, *places]
     with children.running(command, os.environ) as child:
         while child.poll() is None:
             with suppress(subprocess.TimeoutExpired):
