@@ -18,7 +18,8 @@ CUresult register_host(char* at, size_t bytes) {
   return DRIVER(cuMemHostRegister_v2, "cuMemHostRegister")(at, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 }
 
-// Pinned memory of a kind. `about` has what it cost, or under `error` why there is none.
+// Pinned memory of a kind. `about` has what it cost, or under `error` why there is none; huge pages that
+// nobody has set aside are no error, but under `why_not`.
 char* pinned_memory(const std::string& kind, size_t bytes, Json* about) {
   uint64_t start_ns = now_ns();
   char* at = nullptr;
@@ -34,7 +35,7 @@ char* pinned_memory(const std::string& kind, size_t bytes, Json* about) {
   at = sealed_memory(bytes, flags, kind == "memfd_huge", &error);
   about->add("fill_ms", us_since(start_ns) / 1e3);
   if (at == nullptr) {
-    about->add("error", error);
+    about->add(flags != 0 ? "why_not" : "error", error);
     return nullptr;
   }
   const double huge = huge_kib() * 1024;

@@ -45,7 +45,8 @@ WINDOW_S, DRY_WINDOW_S = 1.0, 0.2
 
 BELIEFS = (
     Belief(
-        question="How long after SIGKILL the memory of a process with 40 GiB is back, in ms",
+        question="How long after SIGKILL the memory of a process with 40 GiB, or 0.3 of the GPU's, "
+        "is back, in ms",
         believed="within a second: so long nobody is refused memory for want of it",
         used_by=("daemon/tandemd/core/model.py", "docs/memory.md"),
         answers=(

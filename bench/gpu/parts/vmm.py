@@ -74,8 +74,8 @@ BELIEFS = (
         ),
     ),
     Belief(
-        question="40 GiB out and in while chunks of 32 MiB are unmapped and mapped, over the rate "
-        "of pinned copies",
+        question="40 GiB, or half of what the host has free, out and in while chunks of 32 MiB are "
+        "unmapped and mapped, over the rate of pinned copies",
         believed="0.8 at least",
         used_by=("docs/swap.md", "shim/swap/transit.cpp", "bench/gpu/parts/swap.py"),
         answers=("move.out_vs_pinned", "move.in_vs_pinned", "move.wrong_words", "move.bytes"),
@@ -172,7 +172,8 @@ class _Part:
 
         def question() -> Message:
             with self._started(self._copies(kind)) as (worker, about):
-                return about if "error" in about else {**about, **told(worker, "result")}
+                is_there = "error" not in about and "why_not" not in about
+                return {**about, **told(worker, "result")} if is_there else about
 
         return question
 

@@ -1,5 +1,10 @@
 """What the part `vmm` makes of what its programs say."""
 
+from contextlib import nullcontext
+
+import pytest
+from bench.gpu.harness.questions import all_answered
+from bench.gpu.parts import vmm
 from bench.gpu.parts.vmm import KINDS, add_ratios, room_bytes
 
 
@@ -41,3 +46,18 @@ def test_a_container_has_no_more_than_its_limit(tmp_path):
     assert room_bytes(100, limit) == 100
     limit.write_text("60\n")
     assert room_bytes(100, limit) == 60
+
+
+@pytest.mark.parametrize(
+    ("about", "is_answered"),
+    [({"why_not": "No space left on device"}, True), ({"error": "Invalid argument"}, False)],
+)
+def test_huge_pages_that_nobody_has_set_aside_are_no_failure(about, is_answered, monkeypatch):
+    part = object.__new__(vmm._Part)
+    monkeypatch.setattr(part, "_copies", lambda _kind: [])
+    monkeypatch.setattr(part, "_started", lambda _command: nullcontext((None, about)))
+
+    found = part.copies("memfd_hugetlb")()
+
+    assert found == about
+    assert all_answered(found) is is_answered
