@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pynvml
 
 from bench.gpu.figures.headline import headline
@@ -26,8 +27,14 @@ from bench.gpu.figures.tables import is_table, table
 from bench.gpu.harness.part import GPU, NO_GPU
 from tandem.demo.place import probe
 
-PACKAGES = ("torch", "triton", "jax", "numba-cuda", "cuda-bindings", "grpcio", "protobuf")
+PACKAGES = (
+    *("torch", "triton", "jax", "cupy-cuda13x", "numba-cuda", "cuda-bindings"),
+    *("grpcio", "protobuf"),
+)
 SMI = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+# What others may have set, and two processes at once would mind.
+SETTINGS = "compute_mode,mig.mode.current,persistence_mode,clocks.max.sm,power.limit"
+SMI_SETTINGS = ("nvidia-smi", f"--query-gpu={SETTINGS}", "--format=csv")
 COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
 Figures = Mapping[str, Any]
@@ -63,11 +70,15 @@ def label(*, where: str) -> str:
 
 def machine() -> dict[str, Any]:
     """What the figures depend on; None for what is not there."""
+    memory = psutil.virtual_memory()
     return {
         "gpu": _said_by(SMI) or _said_by_nvml(),
+        "settings": _said_by(SMI_SETTINGS),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
+        "memory_mib": memory.total >> 20,
+        "memory_available_mib": memory.available >> 20,
         **{name: _version(name) for name in PACKAGES},
     }
 
