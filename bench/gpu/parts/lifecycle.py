@@ -178,7 +178,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         },
         "checkpoint": answered("checkpoint", lambda: part.checkpoint(size_bytes)),
     }
-    good = all_answered(found) and found["checkpoint"].get("wrong_words", 0) == 0
+    good = all_answered(found) and is_whole(found["checkpoint"])
     return {**found, "ok": good or bench.where != GPU}
 
 
@@ -258,6 +258,12 @@ class _Part:
 
     def _started(self, command: Sequence[str]) -> AbstractContextManager[tuple[Worker, Message]]:
         return children.ready(self._bench, command, self._env)
+
+
+def is_whole(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether a process that was saved came back. That none can be saved here is an answer."""
+    saved = checkpoint.get("checkpoint", {}).get("result") == SUCCESS
+    return not saved or checkpoint.get("wrong_words") == 0
 
 
 def wrong_words(holder: Worker, steps: Mapping[str, Message]) -> int | str:

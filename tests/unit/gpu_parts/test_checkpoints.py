@@ -1,7 +1,7 @@
 """What the part `lifecycle` keeps of a checkpoint that breaks the job."""
 
 import pytest
-from bench.gpu.parts.lifecycle import _steps, wrong_words
+from bench.gpu.parts.lifecycle import _steps, is_whole, wrong_words
 
 from tandem.demo.process import WorkerError
 
@@ -59,3 +59,20 @@ def test_one_that_was_not_restored_is_not_waited_for(why):
 
     assert why in wrong_words(holder, {"lock": DONE, "restore": {"result": why}})
     assert holder.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("saved", "wrong", "verdict"),
+    [
+        ("CUDA_SUCCESS", 0, True),
+        ("CUDA_SUCCESS", 7, False),
+        ("CUDA_SUCCESS", "not asked: it was not restored", False),
+        ("CUDA_ERROR_NOT_SUPPORTED", "the process did not answer", True),
+    ],
+)
+def test_a_driver_that_saves_none_has_lost_none(saved, wrong, verdict):
+    assert is_whole({"checkpoint": {"result": saved}, "wrong_words": wrong}) is verdict
+
+
+def test_a_process_that_could_not_be_locked_is_whole():
+    assert is_whole({"lock": {"result": "CUDA_ERROR_NOT_FOUND"}, "wrong_words": 0})
