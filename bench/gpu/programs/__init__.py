@@ -15,13 +15,14 @@ from types import MappingProxyType
 
 SEED = 20
 FOLDER = __name__
-# Repeatable results, where a framework has to be told; read when it is imported. Unless they are
-# set already.
+# Repeatable results, and errors in their own words, where a framework has to be told; read when it
+# is imported. Unless they are set already.
 ENVIRONMENT = MappingProxyType(
     {
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "XLA_FLAGS": "--xla_gpu_autotune_level=0",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "JAX_TRACEBACK_FILTERING": "off",  # or a failure's last line is about tracebacks
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes for a few kernels
     }
 )
