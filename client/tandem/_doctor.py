@@ -14,7 +14,7 @@ from typing import Any
 
 from tandem import _attach, _doctor_sets, _fitness, _mps, _paths
 from tandem._coverage import coverage
-from tandem._launch import preload
+from tandem._environment import preload
 from tandem._paths import RuntimeDir
 from tandem.errors import TandemError, UnavailableError
 

@@ -11,6 +11,7 @@ RPC_SOCKET = "tandemd.sock"
 
 SHIM = Path(__file__).absolute().parent / "libtandem.so"
 
+_VARIABLES = ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY")
 _SYSTEM = Path("/run/tandem")
 _SUN_PATH_BYTES = 108  # of sockaddr_un, with the final NUL
 
@@ -45,7 +46,7 @@ def runtime_dir(environ: Mapping[str, str], *, uid: int) -> RuntimeDir:
     wins, so that a user's own daemon is preferred to the machine's, and the machine's is found by
     those who have none.
     """
-    for variable in ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY"):
+    for variable in _VARIABLES:
         # systemd passes several directories separated by colons; ours is the first.
         if value := environ.get(variable, "").split(":")[0]:
             return RuntimeDir(path=Path(value), origin=variable)
@@ -62,6 +63,20 @@ def attach_socket(environ: Mapping[str, str], *, uid: int) -> Path:
     if value := environ.get("TANDEM_SOCKET"):
         return Path(value)
     return runtime_dir(environ, uid=uid).attach
+
+
+def to_be_named(environ: Mapping[str, str], *, uid: int) -> dict[str, str]:
+    """The variable that leads a program started elsewhere to the daemon that is found from here.
+
+    None for /run/tandem, where everybody looks, and none while nothing but a guess is known.
+    """
+    if value := environ.get("TANDEM_SOCKET"):
+        return {"TANDEM_SOCKET": str(Path(value).absolute())}
+    place = runtime_dir(environ, uid=uid)
+    is_guess = place.origin not in _VARIABLES and not place.attach.exists()
+    if is_guess or place.path == _SYSTEM:
+        return {}
+    return {"TANDEM_RUNTIME_DIR": str(place.path.absolute())}
 
 
 def fits_socket_address(path: Path) -> bool:

@@ -29,6 +29,7 @@ class Verb:
 # Adding a command is one line here, its module, and its row in docs/cli.md.
 COMMANDS = {
     "run": Verb(target="tandem.cli.run:run", help="Start a command that shares the GPU."),
+    "env": Verb(target="tandem.cli.env:env", help="Print the variables that `run` sets."),
     "ps": Verb(target="tandem.cli.ps:ps", help="List the jobs."),
     "top": Verb(target="tandem.cli.top:top", help="Watch the jobs and the GPUs."),
     "status": Verb(target="tandem.cli.status:status", help="Show the daemon and its GPUs."),

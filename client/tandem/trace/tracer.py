@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from tandem import _launch, _paths
+from tandem import _environment, _launch, _paths
 from tandem._native import Tracer
 
 VARIABLE = "TANDEM_TRACE_CALLS"
@@ -26,9 +26,9 @@ def traced_environment(tracer: Tracer, key: int, environ: Mapping[str, str]) -> 
     """The environment of a traced command.
 
     Raises:
-        LaunchError: there is no usable shim (125).
+        StateError: there is no usable shim.
     """
-    preload = _launch.preload(_paths.SHIM, environ.get("LD_PRELOAD", ""))
+    preload = _environment.preload(_paths.SHIM, environ.get("LD_PRELOAD", ""))
     place = f"/proc/{os.getpid()}/fd/{tracer.fd}:{key:x}"
     return {**environ, "LD_PRELOAD": preload, VARIABLE: place}
 
@@ -51,8 +51,9 @@ class TracedCommand:
         """Start `command`.
 
         Raises:
-            LaunchError: it does not exist (127), cannot be executed (126), or there is no usable
-                shim or no memory for the trace (125).
+            LaunchError: it does not exist (127), cannot be executed (126), or there is no memory
+                for the trace (125).
+            StateError: there is no usable shim.
         """
         key = secrets.randbits(63)
         self._tracer = _tracer(key, device_times=device_times)

@@ -30,8 +30,14 @@ def cli(*words):
 
 @pytest.mark.parametrize(
     "code",
-    ["import tandem", cli("run", "--dry-run", "--", "true"), cli("--help"), cli("version")],
-    ids=["import", "run", "help", "version"],
+    [
+        "import tandem",
+        cli("run", "--dry-run", "--", "true"),
+        cli("env"),
+        cli("--help"),
+        cli("version"),
+    ],
+    ids=["import", "run", "env", "help", "version"],
 )
 def test_nothing_heavy_is_loaded(code):
     tops = {name.partition(".")[0] for name in loaded_by(code)}

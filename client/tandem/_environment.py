@@ -1,0 +1,168 @@
+"""The variables by which a program runs under Tandem: `tandem run` sets them, `tandem env` prints.
+
+They are requests: a daemon holds them against what its configuration allows.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tandem import _attach, _paths
+from tandem._attach import Request
+from tandem.errors import StateError, UsageError
+from tandem.units import format_bytes
+
+SHOWN = "CUDA_VISIBLE_DEVICES"
+# Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
+_PYTORCH_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_RETURNING = "backend:cudaMallocAsync"
+_PRINTABLE_NAME_BYTES = _attach.NAME_BYTES - 1
+
+
+def check_request(request: Request) -> None:
+    """Refuse what contradicts itself.
+
+    Raises:
+        UsageError: a name the wire has no room for, half a promise of memory, or a minimum of it
+            above the limit.
+    """
+    _check_names(request)
+    _check_promise(request)
+    _check_minimum(request)
+
+
+def job_environment(
+    request: Request, present: Mapping[str, str], *, gpu: str | None, return_memory: bool
+) -> dict[str, str]:
+    """What a program needs besides `present`, but for where the daemon is.
+
+    Raises:
+        StateError: there is no usable shim.
+    """
+    variables = request_environment(request)
+    variables["LD_PRELOAD"] = preload(_paths.SHIM, present.get("LD_PRELOAD", ""))
+    if return_memory:
+        variables |= _returning(present)
+    if gpu is not None and not is_instance(gpu):
+        variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", SHOWN: gpu}
+    return variables
+
+
+def preload(library: Path, present: str) -> str:
+    """LD_PRELOAD with `library` first and once; what was there stays.
+
+    Raises:
+        StateError: the library is missing, or its path cannot stand in LD_PRELOAD.
+    """
+    if not library.is_file():
+        raise StateError(
+            f"{library} is missing; reinstall gpu-tandem, or run `make build` in a source tree"
+        )
+    text = str(library)
+    if " " in text or ":" in text:  # the loader splits there, and knows no escape
+        raise StateError(
+            f"{text!r} has a space or colon, which LD_PRELOAD cannot hold; install elsewhere"
+        )
+    others = [p for p in present.replace(" ", ":").split(":") if p and p != text]
+    return ":".join([text, *others])
+
+
+def request_environment(request: Request) -> dict[str, str]:
+    """The request as the shim reads it, and only what was said."""
+    yes_or_no = {None: None, True: "1", False: "0"}
+    sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
+    memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
+    wait_memory = None if request.wait_memory_ns is None else f"{request.wait_memory_ns}ns"
+    said = {
+        "TANDEM_PRIORITY": request.priority,
+        "TANDEM_MEMORY": memory_share or request.memory_bytes,
+        "TANDEM_MEMORY_MIN": request.memory_min_bytes,
+        "TANDEM_PERSISTENT": request.persistent_bytes,
+        "TANDEM_EPHEMERAL": request.ephemeral_bytes,
+        "TANDEM_WAIT_MEMORY": wait_memory,
+        "TANDEM_SM": sm_share or request.sm_count,
+        "TANDEM_ISOLATION": request.isolation,
+        "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
+        "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
+        "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
+        "TANDEM_CHECKPOINT": "1" if request.checkpoint else None,
+        "TANDEM_NAME": request.name or None,
+        "TANDEM_GROUP": request.group or None,
+    }
+    return {variable: str(value) for variable, value in said.items() if value is not None}
+
+
+def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
+    """What of a daemon's word about a job's environment goes into it.
+
+    What MPS is told, and which GPU is meant, has to be there when the driver starts. The job's own
+    word about MPS stands; about the GPU the daemon only says what --gpu means.
+    """
+    taken = {}
+    for name, value in said.items():
+        if name == SHOWN:
+            taken[name] = value
+            continue
+        if not name.startswith("CUDA_MPS_"):
+            continue  # no daemon of ours says anything else
+        if job.get(name, value) != value:
+            sys.stderr.write(
+                f"tandem: warning: {name} is {job[name]!r} and stays so, not {value!r}\n"
+            )
+            continue
+        taken[name] = value
+    return taken
+
+
+def is_instance(gpu: str | None) -> bool:
+    """Whether it is one of MIG, as `tandem gpus` calls it.
+
+    CUDA knows UUIDs alone, and the daemon says which one it is.
+    """
+    return gpu is not None and ":" in gpu
+
+
+def _returning(job: Mapping[str, str]) -> dict[str, str]:
+    # PyTorch's own allocator keeps what is freed; the driver's gives it back at the next wait.
+    said = next((name for name in _PYTORCH_ALLOCATOR if name in job), None)
+    if said is None:
+        return {_PYTORCH_ALLOCATOR[0]: _RETURNING}
+    if _RETURNING not in job[said].split(","):
+        sys.stderr.write(
+            f"tandem: warning: {said} is {job[said]!r} and stays so: without {_RETURNING} PyTorch "
+            "keeps the memory that it has freed\n"
+        )
+    return {}
+
+
+def _check_promise(request: Request) -> None:
+    if (request.persistent_bytes is None) != (request.ephemeral_bytes is None):
+        said, missing = "--persistent", "--ephemeral"
+        if request.persistent_bytes is None:
+            said, missing = missing, said
+        raise UsageError(f"{said} says nothing without {missing}; give both, 0 for none")
+    limit, kept = request.memory_bytes, request.persistent_bytes
+    if limit is not None and kept is not None and kept > limit:
+        raise UsageError(
+            f"--persistent {format_bytes(kept)} is more than --memory {format_bytes(limit)}; "
+            "lower the one, or raise the other"
+        )
+
+
+def _check_minimum(request: Request) -> None:
+    limit, minimum = request.memory_bytes, request.memory_min_bytes
+    if limit is not None and minimum is not None and minimum > limit:
+        raise UsageError(
+            f"--memory-min {format_bytes(minimum)} is more than --memory {format_bytes(limit)}; "
+            "lower the one, or raise the other"
+        )
+
+
+def _check_names(request: Request) -> None:
+    for option, value in (("--name", request.name), ("--group", request.group)):
+        if len(value.encode()) > _PRINTABLE_NAME_BYTES:
+            raise UsageError(
+                f"{option} has {len(value.encode())} bytes; at most {_PRINTABLE_NAME_BYTES} fit"
+            )
+        if not value.isprintable():
+            raise UsageError(f"{option} {value!r} has characters that cannot be printed")

@@ -1,0 +1,159 @@
+"""`tandem env`: what somebody else's launcher has to set."""
+
+import json
+import os
+import shlex
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from tandem import _environment, _launch, _paths
+from tandem._attach import Refused, Registered, Request
+from tandem.cli.env import env
+from tandem.errors import StateError, UsageError
+
+ODD = 'it\'s \\ $HOME "x"'
+
+
+@pytest.fixture
+def shim(tmp_path, monkeypatch):
+    library = tmp_path / "libtandem.so"
+    library.touch()
+    monkeypatch.setattr(_paths, "SHIM", library)
+    return library
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """Has a daemon answer; returns what it was asked."""
+    asked = []
+
+    def answers(answer):
+        def register(path, request, *, command, gpu):
+            asked.append((str(path), request, gpu))
+            return answer
+
+        monkeypatch.setattr(_launch._attach, "register", register)
+        return asked
+
+    return answers
+
+
+def printed(*words, present=None):
+    present = {"TANDEM_RUNTIME_DIR": "/run/mine", **(present or {})}
+    clean = dict.fromkeys([k for k in os.environ if k.startswith("TANDEM_")])
+    done = CliRunner().invoke(env, words, env=clean | present, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_it_is_what_run_sets_and_where_the_daemon_is(shim, heard):
+    heard(Registered(job_id=0))
+
+    text = printed("-p", "batch", "-m", "40%", "-i", "1", "--json", present={"LD_PRELOAD": "/a.so"})
+
+    assert json.loads(text) == {
+        "TANDEM_PRIORITY": "batch",
+        "TANDEM_MEMORY": "40%",
+        "LD_PRELOAD": f"{shim}:/a.so",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "TANDEM_RUNTIME_DIR": "/run/mine",
+    }
+
+
+def test_what_is_set_already_is_printed_too(shim, heard):
+    heard(Registered(job_id=0))
+
+    present = {"TANDEM_GROUP": "team", "LD_PRELOAD": str(shim)}
+
+    said = json.loads(printed("--json", present=present))
+    assert (said["TANDEM_GROUP"], said["LD_PRELOAD"]) == ("team", str(shim))
+
+
+def test_the_daemon_is_asked_and_no_job_comes_of_it(shim, heard):
+    asked = heard(Registered(job_id=0, environment={"CUDA_MPS_PIPE_DIRECTORY": "/mps"}))
+
+    said = json.loads(printed("--json", "-J", "x"))
+
+    [(path, request, _)] = asked
+    assert (path, request.only_asks, request.name) == ("/run/mine/attach.sock", True, "x")
+    assert said["CUDA_MPS_PIPE_DIRECTORY"] == "/mps"
+    assert "TANDEM_JOB_ID" not in said
+
+
+def test_an_objection_of_the_daemon_is_a_warning(shim, heard, capsys):
+    heard(Refused(code=7, reason="it asks for 9 SMs, and gpu 0 has 8"))
+
+    variables = _launch.environment(Request(sm_count=9), {}, uid=0)
+
+    assert variables["TANDEM_SM"] == "9"
+    assert "would refuse it: it asks for 9 SMs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["sh", "slurm", "file"])
+def test_the_lines_of_a_format(shim, heard, form):
+    heard(Registered(job_id=0))
+
+    lines = printed("--format", form, "-J", ODD).splitlines()
+
+    quoted = shlex.quote(ODD) if form == "sh" else ODD
+    before = "" if form == "file" else "export "
+    assert lines[0] == f"{before}TANDEM_NAME={quoted}"
+
+
+def test_a_shell_takes_every_value_as_it_is(shim, heard):
+    heard(Registered(job_id=0))
+
+    script = printed("-J", ODD) + 'unset LD_PRELOAD\nprintf %s "$TANDEM_NAME"'
+
+    assert subprocess.check_output(["/bin/sh", "-c", script], text=True) == ODD
+
+
+def test_fish_has_an_escape_of_its_own(shim, heard):
+    heard(Registered(job_id=0))
+
+    assert printed("--format", "fish", "-J", "a'\\").startswith("set -gx TANDEM_NAME 'a\\'\\\\'\n")
+
+
+def test_what_contradicts_itself_is_refused(shim):
+    with pytest.raises(UsageError, match="says nothing without"):
+        _launch.environment(Request(persistent_bytes=1), {}, uid=0)
+
+
+def test_an_instance_needs_a_daemon_that_knows_it(shim, heard):
+    heard(Registered(job_id=0, environment={"CUDA_VISIBLE_DEVICES": "MIG-7"}))
+    assert _launch.environment(Request(), {}, uid=0, gpu="0:1")["CUDA_VISIBLE_DEVICES"] == "MIG-7"
+
+    heard(Registered(job_id=0))
+    with pytest.raises(StateError, match="no daemon says which device '0:1' is"):
+        _launch.environment(Request(), {}, uid=0, gpu="0:1")
+
+
+def test_the_place_of_the_daemon_is_named_unless_all_look_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(_paths, "_SYSTEM", tmp_path / "system")
+    nobody = 4_000_000_000  # has no /tmp/tandem-<uid>
+    own = tmp_path / "xdg" / "tandem"
+    named = {"XDG_RUNTIME_DIR": str(tmp_path / "xdg")}
+
+    def found(environ):
+        return _paths.to_be_named(environ, uid=nobody)
+
+    assert found({"TANDEM_SOCKET": "/s"}) == {"TANDEM_SOCKET": "/s"}
+    assert found({"TANDEM_RUNTIME_DIR": "/r"}) == {"TANDEM_RUNTIME_DIR": "/r"}
+    assert found({"TANDEM_RUNTIME_DIR": str(tmp_path / "system")}) == {}
+    assert found(named) == {}  # a guess: no daemon is there
+    own.mkdir(parents=True)
+    (own / "attach.sock").touch()
+    monkeypatch.setattr(_paths, "_trusted", lambda *_, **__: True)
+    assert found(named) == {"TANDEM_RUNTIME_DIR": str(own)}
+
+
+def test_its_requests_are_those_of_the_shim():
+    """Each variable of a request is one that the shim reads."""
+    whole = Request(priority="batch", memory_bytes=1, sm_count=2, checkpoint=True, group="g")
+    settings = (_paths.SHIM.parents[2] / "shim/job/settings.cpp").read_text()
+
+    for name in _environment.request_environment(whole):
+        assert f'"{name}"' in settings
