@@ -65,18 +65,25 @@ def attach_socket(environ: Mapping[str, str], *, uid: int) -> Path:
     return runtime_dir(environ, uid=uid).attach
 
 
+def named(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable by which `environ` itself names the daemon, if it does, with its whole path."""
+    for variable in ("TANDEM_SOCKET", *_VARIABLES):
+        if value := environ.get(variable, "").split(":")[0]:
+            name = variable if variable == "TANDEM_SOCKET" else _VARIABLES[0]
+            return {name: str(Path(value).absolute())}
+    return {}
+
+
 def to_be_named(environ: Mapping[str, str], *, uid: int) -> dict[str, str]:
     """The variable that leads a program started elsewhere to the daemon that is found from here.
 
     None for /run/tandem, where everybody looks, and none while nothing but a guess is known.
     """
-    if value := environ.get("TANDEM_SOCKET"):
-        return {"TANDEM_SOCKET": str(Path(value).absolute())}
     place = runtime_dir(environ, uid=uid)
-    is_guess = place.origin not in _VARIABLES and not place.attach.exists()
-    if is_guess or place.path == _SYSTEM:
-        return {}
-    return {"TANDEM_RUNTIME_DIR": str(place.path.absolute())}
+    said = named(environ)
+    if not said and place.attach.exists():
+        said = {_VARIABLES[0]: str(place.path)}
+    return {} if said.get(_VARIABLES[0]) == str(_SYSTEM) else said
 
 
 def fits_socket_address(path: Path) -> bool:

@@ -30,6 +30,9 @@ class Verb:
 COMMANDS = {
     "run": Verb(target="tandem.cli.run:run", help="Start a command that shares the GPU."),
     "env": Verb(target="tandem.cli.env:env", help="Print the variables that `run` sets."),
+    "kernelspec": Verb(
+        target="tandem.cli.kernelspec:kernelspec", help="Have notebooks share the GPU."
+    ),
     "ps": Verb(target="tandem.cli.ps:ps", help="List the jobs."),
     "top": Verb(target="tandem.cli.top:top", help="Watch the jobs and the GPUs."),
     "status": Verb(target="tandem.cli.status:status", help="Show the daemon and its GPUs."),

@@ -1,0 +1,121 @@
+"""`tandem kernelspec`: the files that Jupyter reads."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tandem.cli.kernelspec import kernelspec
+from tandem.errors import NotFoundError, StateError, UsageError
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Jupyter's folder of the user, and an ipykernel."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("JUPYTER_PATH", raising=False)
+    monkeypatch.delenv("TANDEM_SOCKET", raising=False)
+    monkeypatch.setenv("TANDEM_RUNTIME_DIR", "/run/mine")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    return tmp_path / "data"
+
+
+def said(*words):
+    done = CliRunner().invoke(kernelspec, words, catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def written(folder, name="tandem-python3"):
+    return json.loads((folder / "kernels" / name / "kernel.json").read_text())
+
+
+def test_the_kernel_starts_through_run_and_asks_by_its_variables(data):
+    said("install", "-p", "batch", "-m", "40%", "-i", "0", "--return-memory")
+
+    spec = written(data)
+    at = spec["argv"].index("--")
+    assert spec["argv"][:at] == [sys.executable, "-P", "-m", "tandem.cli", "run", "-i", "0"]
+    assert spec["argv"][at + 1] == sys.executable
+    assert spec["argv"][-3:] == ["ipykernel_launcher", "-f", "{connection_file}"]
+    assert spec["language"] == "python"
+    assert spec["env"] == {
+        "TANDEM_PRIORITY": "batch",
+        "TANDEM_MEMORY": "40%",
+        "TANDEM_NAME": "tandem-python3",
+        "TANDEM_RUNTIME_DIR": "/run/mine",
+        "TANDEM_RETURN_MEMORY": "1",
+    }
+
+
+def test_what_jupyter_would_replace_is_escaped(data):
+    said("install", "-G", "$HOME")
+
+    assert written(data)["env"]["TANDEM_GROUP"] == "$$HOME"
+
+
+def test_where_it_is_installed(data, tmp_path):
+    said("install", "--prefix", str(tmp_path / "p"))
+    said("install", "--sys-prefix")
+
+    for prefix in ("p", "venv"):
+        assert written(tmp_path / prefix / "share/jupyter")["language"] == "python"
+    assert not data.exists()
+
+
+def test_without_a_folder_of_jupyter_it_is_where_xdg_says(data, tmp_path, monkeypatch):
+    monkeypatch.delenv("JUPYTER_DATA_DIR")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+
+    said("install")
+
+    assert written(tmp_path / "xdg/jupyter")
+
+
+def test_two_places_are_refused(data):
+    with pytest.raises(UsageError, match="say one of"):
+        said("install", "--user", "--sys-prefix")
+
+
+def test_one_that_is_there_stays_unless_it_is_to_be_replaced(data):
+    said("install", "-p", "batch")
+
+    with pytest.raises(StateError, match="already; add --replace"):
+        said("install", "-p", "latency")
+    assert written(data)["env"]["TANDEM_PRIORITY"] == "batch"
+
+    said("install", "-p", "latency", "--replace")
+    assert written(data)["env"]["TANDEM_PRIORITY"] == "latency"
+
+
+@pytest.mark.parametrize("name", ["a b", "../x", "Ä", ""])
+def test_a_name_that_is_none_for_a_kernel_is_refused(data, name):
+    with pytest.raises(UsageError, match="may have small letters"):
+        said("install", "--name", name)
+    assert not data.exists()
+
+
+def test_an_interpreter_without_ipykernel_is_refused_with_the_remedy(data, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(StateError, match=r"has no ipykernel.*pip install ipykernel"):
+        said("install")
+
+
+def test_only_ours_are_listed_and_removed(data):
+    said("install", "--name", "mine")
+    for name, text in (("other", '{"argv": [], "display_name": "x"}'), ("broken", "{")):
+        (data / "kernels" / name).mkdir()
+        (data / "kernels" / name / "kernel.json").write_text(text)
+
+    assert [spec["name"] for spec in json.loads(said("list", "--json"))] == ["mine"]
+    assert "TANDEM_NAME=mine" in said("list")
+    with pytest.raises(NotFoundError, match="no kernel 'other' of Tandem's"):
+        said("remove", "other")
+    assert said("remove", "mine") == f"removed {data}/kernels/mine\n"
+    assert sorted(p.name for p in (data / "kernels").iterdir()) == ["broken", "other"]
