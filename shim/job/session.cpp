@@ -122,6 +122,7 @@ Attachment attach(int timeout_ms) {
   partition::obey(channel->command->memory,
                   g_session.load(std::memory_order_relaxed) == SessionState::kStarting);
   g_hello.abilities |= wire::kAbilityHasSet;
+  g_hello.job_id = channel->job_id;  // the next daemon knows by it what the job has
   swap::begin_counting_pools();
   auto& shared = channel->state->memory;
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);

@@ -139,6 +139,18 @@ def test_a_lost_daemon_is_found_again(preload: Preload, daemon: FakeDaemon) -> N
         assert job.result() == 0
 
 
+def test_a_job_that_nobody_registered_comes_back_by_its_number(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        first = job.attach_to(daemon)
+
+        first.connection.close()
+        second = daemon.attach()
+
+        assert (first.hello.job_id, second.hello.job_id) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
