@@ -85,7 +85,7 @@ def paint(word: str) -> str:
 
 def printable(text: str) -> str:
     """`text` without what moves a terminal's cursor; other users choose names and commands."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def on_terminal() -> bool:

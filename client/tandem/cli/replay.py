@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tandem.cli._files import refuse_same, refuse_unwritable
-from tandem.cli._output import json_option, print_table
+from tandem.cli._output import json_option, print_table, printable
 from tandem.cli.trace import warn
 from tandem.errors import UsageError
 from tandem.softgpu import PROFILES
@@ -106,7 +106,7 @@ def show(result: Result) -> None:
     print_table(("", *columns), table, right=columns)
     for title, what in (("not replayed", result.left_out), ("refused", result.refused)):
         for name, count in sorted(what.items()):
-            click.echo(f"{title}: {count} x {name}")
+            click.echo(f"{title}: {count} x {printable(name)}")
     if result.untimed_launches:
         click.echo(
             f"{result.untimed_launches} launches have no time of their own, and last as long as "

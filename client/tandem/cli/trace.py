@@ -14,6 +14,7 @@ import click
 
 from tandem.cli._files import refuse_same, replacing
 from tandem.cli._launching import Launching
+from tandem.cli._output import printable
 from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
@@ -111,7 +112,8 @@ class Shown:
             return
         if self._left is not None:
             self._left -= 1
-        print(self._printer.line(item), file=self._output)
+        # Whoever named a kernel chose the text, and a recording may be anybody's.
+        print(printable(self._printer.line(item)), file=self._output)
 
     def finish(self) -> None:
         """Print the table, if one was asked for."""
@@ -120,7 +122,7 @@ class Shown:
         if self._as_json:
             print(json.dumps({"summary": self._summary.as_dicts()}), file=self._output)
         else:
-            print("\n".join(self._summary.lines()), file=self._output)
+            print("\n".join(map(printable, self._summary.lines())), file=self._output)
         self._output.flush()
 
 

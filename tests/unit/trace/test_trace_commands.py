@@ -1,5 +1,7 @@
 """`tandem trace show`, `export` and `replay` on made-up recordings: what they print and refuse."""
 
+import json
+
 import pytest
 from click.testing import CliRunner
 from recordings import Thread, file_of
@@ -53,6 +55,20 @@ def test_the_table_counts_look_ups_but_a_name_not_found_is_no_error(recording):
 
     (line,) = [line for line in text.splitlines() if "cuGetProcAddress_v2" in line]
     assert line.split()[-2:] == ["2", "cuGetProcAddress_v2"]
+
+
+def test_whoever_named_a_kernel_moves_no_cursor_and_writes_no_line(recording):
+    evil = b"k\x1b[2J\n[pid 1] cuInit() = CUDA_SUCCESS\xe2\x80\xae"
+    thread = Thread().function(name=evil).launch(number=1, stream=0x55)
+    recording.write_bytes(file_of(thread))
+
+    _, text = run("trace", "show", recording)
+    _, as_json = run("trace", "show", "--json", recording)
+
+    (line,) = text.splitlines()
+    assert line.isprintable()
+    assert "f=k?[2J?[pid 1] cuInit() = CUDA_SUCCESS?, gridDimX=1" in line
+    assert json.loads(as_json)["kernel"] == evil.decode()
 
 
 @pytest.mark.parametrize(
