@@ -20,6 +20,8 @@ FOUND_DONE = {
     OperationKind.SYNC_STREAM: "stream found done",
     OperationKind.SYNC_EVENT: "event found done",
 }
+# The stream that events of all streams of a context are shown in.
+EVENTS_OF_CONTEXT = "events of the context"
 
 
 def copy_name(direction: str) -> str:

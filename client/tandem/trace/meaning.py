@@ -28,9 +28,13 @@ _KINDS = (
     ("cuCtxRecordEvent", "record_context"),
     ("cuStreamWaitEvent", "wait"),
     ("cuCtxWaitEvent", "wait_context"),
+    ("cuGreenCtxRecordEvent", "record_context"),
+    ("cuGreenCtxWaitEvent", "wait_context"),
     ("cuStreamWaitValue", "memop"),
     ("cuStreamWriteValue", "memop"),
     ("cuStreamBatchMemOp", "memop"),
+    ("cuSignalExternalSemaphores", "memop"),
+    ("cuWaitExternalSemaphores", "memop"),
     ("cuEventSynchronize", "sync_event"),
     ("cuEventQuery", "sync_event"),
     ("cuStreamSynchronize", "sync_stream"),
@@ -55,6 +59,18 @@ def kind_of_type(called: CallType) -> str | None:
 def has_happened(call: Call) -> bool:
     """Whether the device was asked for something: not refused, not "not yet", not captured."""
     return call.result == 0 and not call.has_host_time and not call.is_captured
+
+
+def is_event_in_graph(call: Call) -> bool:
+    """Whether a graph now has a node that records an event or waits for one, each time it runs."""
+    # CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL: others order the nodes of the graph alone.
+    is_external = word(call, "flags") == 1 or word(call, "Flags") == 1
+    return (
+        call.is_captured
+        and call.result == 0
+        and is_external
+        and kind_of(call) in ("record", "wait")
+    )
 
 
 def returns_when_queued(call: Call) -> bool:
@@ -122,7 +138,8 @@ def direction_of(call: Call, is_device: Callable[[int], bool]) -> str:
     if base in ("cuMemcpy", "cuMemcpyAsync"):  # the addresses say it
         from_host = not is_device(word(call, "src"))
         to_host = not is_device(word(call, "dst"))
-    elif base.startswith(("cuMemcpy2D", "cuMemcpy3D")):  # the memory types say it
+    elif base.startswith(("cuMemcpy2D", "cuMemcpy3D")) and "Peer" not in base:
+        # The memory types say it; those of a copy between peers are not recorded.
         from_host = word(call, "pCopy", skip=1) == _HOST_MEMORY
         to_host = word(call, "pCopy", skip=7 if "3D" in base else 8) == _HOST_MEMORY
     return "htod" if from_host else "dtoh" if to_host else "dtod"

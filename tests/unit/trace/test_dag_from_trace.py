@@ -7,6 +7,7 @@ from recordings import CONTEXT, recording_of
 from tandem._native import EdgeKind, OperationKind, StreamKind
 from tandem.dag.from_trace import from_trace
 from tandem.dag.graph import graph_of
+from tandem.dag.labels import lane_names
 from tandem.dag.model import (
     ESTIMATED,
     HOST_WAITS,
@@ -77,6 +78,8 @@ def test_a_call_is_a_node_of_its_kind(name, words, kind, size):
         ("cuLaunchHostFunc", (STREAM, 1, 2), OperationKind.HOST_FUNC),
         ("cuStreamAddCallback", (STREAM, 1, 2, 0), OperationKind.HOST_FUNC),
         ("cuStreamWriteValue32_v2", (STREAM, ADDRESS, 1, 0), OperationKind.MEMOP),
+        ("cuSignalExternalSemaphoresAsync", (1, 2, 1, STREAM), OperationKind.MEMOP),
+        ("cuWaitExternalSemaphoresAsync", (1, 2, 1, STREAM), OperationKind.MEMOP),
         ("cuGraphLaunch", (0xA, STREAM), OperationKind.GRAPH),
         ("cuEventRecord", (EVENT, STREAM), OperationKind.EVENT_RECORD),
         ("cuStreamWaitEvent", (STREAM, EVENT, 0), OperationKind.EVENT_WAIT),
@@ -96,12 +99,15 @@ def test_a_launch_has_name_blocks_and_time():
     config = (1, 4, 2, 1, 32, 1, 1, 0, 1, STREAM)
     program.on("cuLaunchKernelEx", *config, 0xF0, 0, 0, stream=STREAM)
 
-    timed, untimed, wide = window_of(program).operations
+    program.on("cuLaunchKernelEx", *config, 0xF0, 0, 0, stream=STREAM, device_ns=700)
+
+    timed, untimed, wide, serial = window_of(program).operations
 
     assert (timed.name, timed.blocks, timed.duration_ns) == ("vadd", 1, 700)
     assert timed.flags & ESTIMATED == 0
     assert (untimed.duration_ns, untimed.flags & ESTIMATED) == (700, ESTIMATED)
     assert (wide.blocks, wide.flags & PROGRAMMATIC) == (8, PROGRAMMATIC)
+    assert serial.flags & PROGRAMMATIC == 0  # what is programmatic is not timed
 
 
 @pytest.mark.parametrize(
@@ -176,21 +182,43 @@ def test_the_same_handle_in_another_process_is_another_event():
     assert window.operations[1].flags & UNKNOWN_ORDER == 0
 
 
-def test_a_wait_in_a_process_that_opened_events_of_others_may_be_for_one_of_them():
-    program = Program().on("cuIpcOpenEventHandle", 1, 2)
+@pytest.mark.parametrize("share", ["cuIpcOpenEventHandle", "cuIpcGetEventHandle"])
+def test_an_event_that_two_processes_share_may_be_recorded_in_the_other_one(share):
+    program = Program().on(share, 1, 2)
     program.on("cuStreamWaitEvent", STREAM, EVENT, 0, stream=STREAM)
 
     assert only(program).flags & UNKNOWN_ORDER
 
 
-def test_an_event_of_a_context_is_not_known_to_order_all_its_streams():
-    program = Program().on("cuCtxRecordEvent", CONTEXT, EVENT)
-    program.on("cuCtxWaitEvent", CONTEXT, EVENT)
+@pytest.mark.parametrize("of", ["cuCtx", "cuGreenCtx"])
+def test_an_event_of_a_context_orders_none_of_its_streams_with_another(of):
+    program = Program().on("cuMemsetD8Async", 8, 1, 8, STREAM, stream=STREAM, flags=0)
+    program.on(f"{of}RecordEvent", CONTEXT, EVENT).on(f"{of}WaitEvent", CONTEXT, EVENT)
+    program.on("cuMemsetD8Async", 16, 1, 8, OTHER, stream=OTHER, flags=0)
 
-    window = window_of(program)
+    graph = graph_of(window_of(program))
 
-    assert {window.streams[op.stream].kind for op in window.operations} == {StreamKind.LEGACY}
-    assert all(op.flags & UNKNOWN_ORDER for op in window.operations)
+    assert not graph.dag.before(0, 3)  # the driver lets them run beside each other ...
+    assert not graph.dag.independent(0, 3)  # ... but what comes after the wait it does not
+    assert all(graph.operation(node).flags & UNKNOWN_ORDER for node in (1, 2))
+    assert lane_names(graph)["stream", 1] == "events of the context"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cuEventRecordWithFlags", (EVENT, STREAM, 1)),
+        ("cuStreamWaitEvent", (STREAM, EVENT, 1)),
+    ],
+)
+def test_a_graph_that_records_events_or_waits_for_some_has_an_unknown_order(name, words):
+    program = Program().on("cuGraphLaunch", 0xA, STREAM, stream=STREAM)
+    program.on(name, *words, stream=STREAM, flags=CAPTURED)
+    program.on("cuGraphLaunch", 0xA, STREAM, stream=STREAM)
+
+    flags = [operation.flags & UNKNOWN_ORDER for operation in window_of(program).operations]
+
+    assert flags == [0, UNKNOWN_ORDER]
 
 
 def test_what_a_thread_submits_after_its_wait_comes_after_what_it_waited_for():
@@ -242,6 +270,37 @@ def test_a_copy_reads_one_piece_and_writes_another():
 
     assert (uses(plain), plain.flags & UNRESOLVED) == ([(9, 64, True), (ADDRESS, 64, False)], 0)
     assert (uses(of_rows), of_rows.flags & UNRESOLVED) == ([], UNRESOLVED)
+
+
+@pytest.mark.parametrize(("height", "is_told"), [(1, True), (3, False)])
+def test_what_is_between_the_rows_of_a_memset_is_not_written(height, is_told):
+    program = Program().on("cuMemsetD2D8_v2", ADDRESS, 64, 7, 10, height)
+
+    operation = only(program)
+
+    assert uses(operation) == ([(ADDRESS, 10, False)] if is_told else [])
+    assert bool(operation.flags & UNRESOLVED) is not is_told
+
+
+def test_memory_that_is_not_the_process_s_own_may_be_used_by_others_too():
+    program = (
+        Program().on("cuMemAlloc_v2", 9, ADDRESS, 4096).on("cuIpcOpenMemHandle_v2", 9, 1, 2, 3)
+    )
+    for target in (ADDRESS, ADDRESS + 8192):
+        program.on("cuMemcpyDtoD_v2", target, ADDRESS, 64).on("cuMemsetD8_v2", target, 7, 64)
+
+    operations = window_of(program).operations[1:]
+
+    assert [bool(operation.flags & UNRESOLVED) for operation in operations] == [
+        *(False, False),
+        *(True, True),
+    ]
+
+
+def test_the_memory_types_of_a_copy_between_peers_are_not_known():
+    (copy,) = window_of(Program().on("cuMemcpy3DPeerAsync", 9, LEGACY, stream=LEGACY)).operations
+
+    assert copy.name == "copy dtod"
 
 
 def test_the_same_address_of_two_processes_is_different_memory():

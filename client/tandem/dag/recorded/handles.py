@@ -10,9 +10,12 @@ from collections.abc import Sequence
 
 from tandem._native import StreamKind
 from tandem.dag.model import Process, Stream, Thread
+from tandem.dag.names import EVENTS_OF_CONTEXT
 from tandem.trace import meaning
 from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
 from tandem.trace.records import Process as Traced
+
+_APART = 0  # no stream has that handle in a recording
 
 
 class Handles:
@@ -69,6 +72,11 @@ class Handles:
         key = (call.pid, LEGACY_STREAM, self.context(call))
         return self._stream(key, call, StreamKind.LEGACY)
 
+    def apart(self, call: Call) -> int:
+        """A stream of the call's context that orders nothing else of it."""
+        key = (call.pid, _APART, self.context(call))
+        return self._stream(key, call, StreamKind.NON_BLOCKING)
+
     def event(self, call: Call) -> int:
         """The event that a call names; from 1 on."""
         key = (call.pid, meaning.word(call, "hEvent"))
@@ -97,14 +105,16 @@ class Handles:
             process = self.process(call.pid)
             self._streams[key] = len(self.streams)
             context = self.context(call)
-            name = self._name(process, kind, is_own=key[1] == PER_THREAD_STREAM, tid=call.tid)
+            name = self._name(process, kind, handle=key[1], tid=call.tid)
             self.streams.append(Stream(process=process, context=context, kind=kind, name=name))
         return self._streams[key]
 
-    def _name(self, process: int, kind: StreamKind, *, is_own: bool, tid: int) -> str:
+    def _name(self, process: int, kind: StreamKind, *, handle: int, tid: int) -> str:
         if kind is StreamKind.LEGACY:
             return "legacy stream"
-        if is_own:
+        if handle == _APART:
+            return EVENTS_OF_CONTEXT
+        if handle == PER_THREAD_STREAM:
             return f"default stream of thread {tid}"
         self._made[process] += 1
         return f"stream {self._made[process]}"

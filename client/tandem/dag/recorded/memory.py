@@ -24,6 +24,9 @@ class Memory:
 
     def __init__(self, signatures: Mapping[str, Signature]) -> None:
         self.is_sure = True  # no call is missing, so what is allocated is known
+        self.importers: set[int] = (
+            set()
+        )  # processes with memory that others may know by other addresses
         self._allocations: defaultdict[int, Allocations] = defaultdict(Allocations)  # by pid
         self._kernels: dict[tuple[Function, bool], Kernel] = {}
         self._signatures = signatures
@@ -40,6 +43,13 @@ class Memory:
     def is_device(self, call: Call, address: int) -> bool:
         """Whether the address is known to be of the device, in the process of the call."""
         return self._allocations[call.pid].holding(address) is not None
+
+    def told(self, call: Call, accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+        """What a copy or memset names; nothing where it may have other addresses elsewhere."""
+        is_own = call.pid not in self.importers or all(
+            self.is_device(call, address) for address, _, _ in accesses
+        )
+        return accesses if is_own else ()
 
     def touched(self, call: Call) -> tuple[tuple[Access, ...], int]:
         """What a launch may use, and the flag of what else is not known."""
@@ -77,6 +87,13 @@ def copied(call: Call) -> tuple[Access, ...]:
     target = _first_word(call, "dstDevice", "dstHost", "dst")
     source = _first_word(call, "srcDevice", "srcHost", "src")
     return ((source, size, True), (target, size, False)) if size and target and source else ()
+
+
+def written(call: Call) -> tuple[Access, ...]:
+    """By a memset; nothing where rows have a pitch, for what is between them stays as it is."""
+    size, address = meaning.set_bytes(call), meaning.word(call, "dstDevice")
+    is_one_piece = meaning.word(call, "Height") <= 1
+    return ((address, size, False),) if size and is_one_piece else ()
 
 
 def _first_word(call: Call, *names: str) -> int:

@@ -21,7 +21,7 @@ from tandem.dag.model import (
 )
 from tandem.dag.names import FOUND_DONE, NAMES, copy_name
 from tandem.dag.recorded.handles import Handles
-from tandem.dag.recorded.memory import Memory, copied
+from tandem.dag.recorded.memory import Memory, copied, written
 from tandem.dag.recorded.times import Times, kernel_name
 from tandem.trace import meaning
 from tandem.trace.file import Recording
@@ -30,6 +30,12 @@ from tandem.trace.table import CallType
 
 _CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
 _MOST_BLOCKS = 2**32 - 1
+_IMPORTS = (  # whose memory it is, and where else it is mapped, no recording says
+    "cuIpcOpenMemHandle",
+    "cuMemImportFromShareableHandle",
+    "cuMemPoolImportPointer",
+    "cuImportExternalMemory",
+)
 
 
 class Operations:
@@ -40,7 +46,8 @@ class Operations:
         self.memory = Memory(signatures)
         self.times = Times(recording.calls)
         self.left_out: Counter[str] = Counter()
-        self._shares_events: set[int] = set()  # processes that opened events of others
+        self._shares_events: set[int] = set()  # processes that share events with others
+        self._has_events_in_graphs: set[int] = set()  # processes
 
     def take(self, call: Call) -> Operation | None:
         """The operation of a call, if it is one."""
@@ -56,8 +63,12 @@ class Operations:
     def _heed(self, call: Call) -> None:
         # What is no operation, and changes what later ones mean.
         base = call.type.base
-        if base == "cuIpcOpenEventHandle" and call.result == 0:
+        if base in ("cuIpcOpenEventHandle", "cuIpcGetEventHandle") and call.result == 0:
             self._shares_events.add(call.pid)
+        elif base in _IMPORTS and call.result == 0:
+            self.memory.importers.add(call.pid)
+        elif meaning.is_event_in_graph(call):
+            self._has_events_in_graphs.add(call.pid)
         elif not meaning.has_happened(call):
             return
         elif meaning.kind_of(call) == "destroy":
@@ -69,9 +80,23 @@ class Operations:
         """What every operation has: thread, context, and when it was handed over in ns."""
         return self.handles.thread(call), self.handles.context(call), call.start_ns
 
+    def ordered_by_event(self, call: Call) -> tuple[int, int]:
+        """Of an event's record or a wait for it: in which stream, and the flag of what is unknown.
+
+        That of a whole context comes after what is in its streams, or before what comes, and orders
+        none of them with another. No rule says that, so no more is claimed than that it may.
+        """
+        if "_context" in (meaning.kind_of(call) or ""):
+            return self.handles.apart(call), UNKNOWN_ORDER
+        return self.handles.stream_or_default(call), 0
+
     def order_flags(self, call: Call) -> int:
         """Of a wait: an event of another process may have been recorded there."""
         return UNKNOWN_ORDER if call.pid in self._shares_events else 0
+
+    def graph_flags(self, call: Call) -> int:
+        """Of a graph: it may record events, or wait for some."""
+        return UNKNOWN_ORDER if call.pid in self._has_events_in_graphs else 0
 
 
 def _launch(call: Call, known: Operations) -> Operation | None:
@@ -79,8 +104,8 @@ def _launch(call: Call, known: Operations) -> Operation | None:
         return None
     name = kernel_name(call)
     duration_ns, flags = known.times.of(call, name)
-    if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES):
-        flags |= PROGRAMMATIC  # one of them may say so
+    if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES) and call.device_ns is None:
+        flags |= PROGRAMMATIC  # one of them may say so, and those that do are not timed
     accesses, unresolved = known.memory.touched(call)
     return Operation(  # by place: most operations are launches, and names take a while
         OperationKind.LAUNCH,
@@ -106,7 +131,7 @@ def _graph(call: Call, known: Operations) -> Operation:
         stream=known.handles.stream_or_default(call),
         object=meaning.word(call, "hGraph"),
         duration_ns=duration_ns,
-        flags=flags | UNRESOLVED,
+        flags=flags | UNRESOLVED | known.graph_flags(call),
     )
 
 
@@ -115,7 +140,7 @@ def _copy(call: Call, known: Operations) -> Operation:
     # Of cuMemcpy only the addresses tell, and not all of them are known.
     is_sure = direction == "dtoh" and call.type.base != "cuMemcpy"
     waits = is_sure and not meaning.returns_when_queued(call)
-    accesses = copied(call)
+    accesses = known.memory.told(call, copied(call))
     return Operation(
         OperationKind.COPY,
         copy_name(direction),
@@ -130,6 +155,7 @@ def _copy(call: Call, known: Operations) -> Operation:
 
 
 def _set(call: Call, known: Operations) -> Operation:
+    accesses = known.memory.told(call, written(call))
     return Operation(
         OperationKind.MEMSET,
         NAMES[OperationKind.MEMSET],
@@ -138,6 +164,8 @@ def _set(call: Call, known: Operations) -> Operation:
         object=meaning.word(call, "dstDevice"),
         bytes=meaning.set_bytes(call),
         duration_ns=call.device_ns or 0,
+        flags=0 if accesses else UNRESOLVED,
+        accesses=accesses,
     )
 
 
@@ -165,14 +193,17 @@ def _other_copy(call: Call, known: Operations) -> Operation:
 
 
 def _memop(call: Call, known: Operations) -> Operation:
-    is_write = "Write" in call.type.base
+    does = "write" if "Write" in call.type.base else "wait for"
+    if call.type.base.startswith("cuSignal"):
+        does = "signal"
+    what = "semaphore" if "Semaphore" in call.type.base else "value"
     return Operation(
         OperationKind.MEMOP,
-        "write value" if is_write else "wait for value",
+        f"{does} {what}",
         *known.who(call),
         stream=known.handles.stream_or_default(call),
         object=meaning.word(call, "addr"),
-        flags=0 if is_write else UNKNOWN_ORDER,  # who writes it is not known
+        flags=UNKNOWN_ORDER if does == "wait for" else 0,  # who writes it is not known
     )
 
 
@@ -211,33 +242,27 @@ def _free(call: Call, known: Operations) -> Operation:
 
 
 def _record(call: Call, known: Operations) -> Operation:
-    stream, event = known.handles.stream_or_default(call), known.handles.event(call)
-    kind = OperationKind.EVENT_RECORD
-    return Operation(kind, NAMES[kind], *known.who(call), stream=stream, object=event)
+    stream, flags = known.ordered_by_event(call)
+    return Operation(
+        OperationKind.EVENT_RECORD,
+        NAMES[OperationKind.EVENT_RECORD],
+        *known.who(call),
+        stream=stream,
+        object=known.handles.event(call),
+        flags=flags,
+    )
 
 
 def _wait(call: Call, known: Operations) -> Operation:
+    stream, flags = known.ordered_by_event(call)
     return Operation(
         OperationKind.EVENT_WAIT,
         NAMES[OperationKind.EVENT_WAIT],
         *known.who(call),
-        stream=known.handles.stream_or_default(call),
+        stream=stream,
         object=known.handles.event(call),
-        flags=known.order_flags(call),
+        flags=flags | known.order_flags(call),
     )
-
-
-def _of_context(
-    make: Callable[[Call, Operations], Operation],
-) -> Callable[[Call, Operations], Operation]:
-    # An event of all streams of a context. The legacy stream comes nearest, but leaves out those
-    # that do not wait for it.
-    def made(call: Call, known: Operations) -> Operation:
-        operation = make(call, known)
-        legacy, flags = known.handles.legacy(call), operation.flags | UNKNOWN_ORDER
-        return operation._replace(stream=legacy, flags=flags)
-
-    return made
 
 
 def _sync_stream(call: Call, known: Operations) -> Operation:
@@ -288,9 +313,9 @@ _MAKERS: dict[str, _Make] = {  # by meaning.kind_of
     "memop": _memop,
     "host": _host,
     "record": _record,
-    "record_context": _of_context(_record),
+    "record_context": _record,
     "wait": _wait,
-    "wait_context": _of_context(_wait),
+    "wait_context": _wait,
     "sync_stream": _sync_stream,
     "sync_event": _sync_event,
     "sync_context": _sync_context,
