@@ -3,11 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem._native import Dag, Operation, OperationKind, StreamKind, analyse
+from tandem._native import Dag, EdgeKind, Operation, OperationKind, StreamKind, analyse
 
 GPU = {"LAUNCH", "COPY"}
 WAITS = {"SYNC_STREAM", "SYNC_EVENT", "SYNC_CONTEXT"}
-KINDS = ["LAUNCH", "LAUNCH", "COPY", "EVENT_RECORD", "EVENT_WAIT", *sorted(WAITS)]
+KINDS = ["LAUNCH", "LAUNCH", "PROGRAMMATIC", "COPY", "EVENT_RECORD", "EVENT_WAIT", *sorted(WAITS)]
+HOST_WAITS, PROGRAMMATIC = 1, 16
 
 STEPS = st.lists(
     st.tuples(
@@ -38,6 +39,9 @@ def program(steps, *, timed=GPU):
     now = [0, 0]
     for kind, stream, thread, event, since, duration, waits in steps:
         now[thread] += since
+        flags = HOST_WAITS if waits and kind == "COPY" else 0
+        if kind == "PROGRAMMATIC":
+            kind, flags = "LAUNCH", PROGRAMMATIC
         of_stream = kind in GPU or kind in {"EVENT_RECORD", "EVENT_WAIT", "SYNC_STREAM"}
         dag.add(
             Operation(
@@ -46,7 +50,7 @@ def program(steps, *, timed=GPU):
                 object=event,
                 submitted_ns=now[thread],
                 duration_ns=duration if kind in timed else 0,
-                flags=1 if waits and kind == "COPY" else 0,
+                flags=flags,
                 **({"stream": streams[stream]} if of_stream else {}),
             )
         )
@@ -54,15 +58,22 @@ def program(steps, *, timed=GPU):
 
 
 class Model:
-    """By the definition: an operation begins when all that comes before it has ended."""
+    """By the definition: an operation begins when all that comes before it has ended.
+
+    What overlaps a kernel is taken to begin when that has ended, but for the longest chain, for
+    which it begins when that does, and ends after it.
+    """
 
     def __init__(self, dag):
         self.ops = [dag.node(n) for n in range(dag.end)]
         self.before = [[p for p in range(n) if dag.before(p, n)] for n in range(dag.end)]
+        self.beside = [
+            [p for p, kind in dag.edges(n) if kind is EdgeKind.OVERLAP] for n in range(dag.end)
+        ]
         self.ready, self.ends, self.host = self.run(lambda op, wait: op.submitted_ns, {})
 
     def is_wait(self, op):
-        return op.kind.name in WAITS or op.flags & 1
+        return op.kind.name in WAITS or op.flags & HOST_WAITS
 
     def run(self, handed, delays):
         """When each was free to run and ended, and the thread's wait before it."""
@@ -72,7 +83,7 @@ class Model:
             begin = max(
                 [
                     handed(op, wait) if wait is None else handed(op, (n, wait, ends[wait])),
-                    *(ends[p] for p in self.before[n]),
+                    *(ends[p] for p in self.before[n] + self.beside[n]),
                 ]
             )
             ready.append(begin + delays.get(n, 0))
@@ -94,10 +105,12 @@ class Model:
         return max(self.run(handed, {node: delay_ns})[1])
 
     def longest_on_gpu(self):
-        longest = []
+        starts, ends = [], []
         for n, op in enumerate(self.ops):
-            longest.append(op.duration_ns + max((longest[p] for p in self.before[n]), default=0))
-        return max(longest)
+            begun = [starts[p] for p in self.beside[n]]
+            starts.append(max([*(ends[p] for p in self.before[n]), *begun], default=0))
+            ends.append(max(starts[n] + op.duration_ns, *(ends[p] for p in self.beside[n]), 0))
+        return max(ends)
 
 
 @settings(max_examples=150, deadline=None)

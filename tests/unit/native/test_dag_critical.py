@@ -1,7 +1,7 @@
 """When operations ran, what the length hangs on, and what had time."""
 
 import pytest
-from timed_program import ESTIMATED, HOST_WAITS, UNRESOLVED, TimedProgram
+from timed_program import ESTIMATED, HOST_WAITS, PROGRAMMATIC, UNRESOLVED, TimedProgram
 
 
 @pytest.fixture
@@ -103,6 +103,18 @@ def test_a_host_whose_launches_are_held_is_not_slow(program):
     parts = program.analyse(held=[(5, 200), (100, 800), (2000, 3000)]).critical_parts
 
     assert (parts.host_ns, parts.held_ns, parts.gpu_ns) == (205, 795, 10)
+
+
+def test_programmatic_launches_may_run_beside_each_other_and_end_in_their_order(program):
+    program.launch(program.one, takes=100)
+    program.launch(program.one, takes=100, flags=PROGRAMMATIC)
+    program.launch(program.one, takes=30, flags=PROGRAMMATIC)
+    program.launch(program.one, takes=50)
+
+    found = program.analyse()
+
+    assert (found.gpu_critical_ns, found.critical_ns) == (150, 280)
+    assert found.gpu_critical_path == [1, 2, 3]  # the third ends after the second, the last then
 
 
 def test_the_path_goes_through_what_the_host_waited_for(program):

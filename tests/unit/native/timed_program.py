@@ -2,7 +2,7 @@
 
 from tandem._native import Dag, Operation, OperationKind, StreamKind, analyse
 
-HOST_WAITS, ESTIMATED, UNRESOLVED = 1, 2, 4
+HOST_WAITS, ESTIMATED, UNRESOLVED, PROGRAMMATIC = 1, 2, 4, 16
 
 
 class TimedProgram:

@@ -3,15 +3,12 @@
 namespace tandem::dag::analysis {
 namespace {
 
-bool may_begin_together(const Operation& op, EdgeKind kind) {
-  return kind == EdgeKind::kStream && op.flags & kProgrammatic;
-}
-
 class Search {
  public:
   Search(const Window& window, const Schedule& schedule)
       : window_(window),
         schedule_(schedule),
+        starts_(window.size()),
         ends_(window.size()),
         from_(window.size(), kNoNode) {}
 
@@ -36,23 +33,29 @@ class Search {
     return runs_on_gpu(window_.op(id).kind) ? schedule_.at(id).length() : 0;
   }
 
+  // What overlaps another begins when that does, at the earliest, and ends after it.
   template <class Each>
   void visit(NodeId id, Each each) {
-    const Operation& op = window_.op(id);
-    uint64_t start_ns = 0;
+    const size_t own = id - window_.first;
+    NodeId beside = kNoNode;
     each(id, [&](NodeId from, EdgeKind kind) {
       if (!window_.has(from)) return;
-      uint64_t free_ns = at(from);
-      if (may_begin_together(op, kind)) free_ns = minus(free_ns, on_gpu_ns(from));
-      if (free_ns < start_ns) return;
-      start_ns = free_ns;
-      from_[id - window_.first] = from;
+      const bool overlaps = kind == EdgeKind::kOverlap;
+      if (overlaps) beside = from;
+      const uint64_t free_ns = overlaps ? starts_[from - window_.first] : at(from);
+      if (free_ns < starts_[own]) return;
+      starts_[own] = free_ns;
+      from_[own] = overlaps ? from_[from - window_.first] : from;
     });
-    ends_[id - window_.first] = plus(start_ns, on_gpu_ns(id));
+    ends_[own] = plus(starts_[own], on_gpu_ns(id));
+    if (beside == kNoNode || at(beside) <= ends_[own]) return;
+    ends_[own] = at(beside);
+    from_[own] = beside;
   }
 
   const Window& window_;
   const Schedule& schedule_;
+  std::vector<uint64_t> starts_;
   std::vector<uint64_t> ends_;
   std::vector<NodeId> from_;
 };
