@@ -275,7 +275,8 @@ inline constexpr uint8_t kRecordNonBlocking = 1;    // its stream does not wait 
 inline constexpr uint8_t kRecordHostWaited = 2;     // the call returned when the work was done
 inline constexpr uint8_t kRecordInOrder = 4;        // kAlloc, kFree: when `stream` gets there
 inline constexpr uint8_t kRecordQueried = 8;        // kSync: was not waited for, but found done
-inline constexpr uint8_t kRecordScattered = 16;     // touches addresses that it does not name
+inline constexpr uint8_t kRecordScattered = 16;     // touches addresses that it does not name;
+                                                    // of an event: it is of all streams
 inline constexpr uint8_t kRecordSampled = 32;       // kLaunch: parameters are in the sample ring
 inline constexpr uint8_t kRecordProgrammatic = 64;  // may begin before its predecessor has ended
 inline constexpr uint8_t kRecordStale = 128;  // kLaunch, kGraph: predicted from times on other SMs

@@ -74,8 +74,7 @@ CUresult set_stream(CUstream stream, Rest... rest) {
   if (result == CUDA_SUCCESS) partition::copy_settings(stream);
   return result;
 }
-// An event of all streams of a context. In the record it is one of its legacy stream, which comes
-// nearest: that too waits for the others and makes them wait. Of a green context it is not known which.
+// An event of all streams of a context, which the record says. Of a green context it is not known which.
 template <class Context>
 CUcontext numbered(Context context) {
   if constexpr (std::is_same_v<Context, CUcontext>) return context;

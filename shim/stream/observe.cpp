@@ -113,6 +113,7 @@ void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint6
 void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext context,
                           uint64_t object) {
   shm::Record record = blank(kind);
+  record.flags = shm::kRecordScattered;
   record.stream = kLegacyStream;
   record.object = object;
   set_context(channel, reinterpret_cast<uint64_t>(context), &record);

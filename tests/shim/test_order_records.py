@@ -73,6 +73,18 @@ def test_a_record_names_the_context_and_whether_the_stream_waits_for_the_legacy_
     assert (event.stream, event.flags, event.context) == (5, NON_BLOCKING, 1)
 
 
+@pytest.mark.parametrize("call", ["cuCtxRecordEvent", "cuCtxWaitEvent", "cuGreenCtxRecordEvent"])
+def test_an_event_of_a_context_is_told_from_one_of_its_legacy_stream(
+    call: str, attached_job: tuple[Job, Attached]
+) -> None:
+    job, attached = attached_job
+
+    job.do(f"cu.{call}(ctypes.c_void_p(0x1000), ctypes.c_void_p(42))")
+
+    (event,) = records(attached)
+    assert (event.stream, event.flags, event.object) == (LEGACY, SCATTERED, 42)
+
+
 def test_a_destroyed_context_leaves_its_number_to_no_other(
     attached_job: tuple[Job, Attached],
 ) -> None:

@@ -21,10 +21,11 @@ from tandem.dag.model import (
     Unknown,
     Window,
 )
-from tandem.dag.names import NAMES, copy_name
+from tandem.dag.names import EVENTS_OF_CONTEXT, NAMES, copy_name
 from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES, Device
 
+_APART = 0  # handle of what events of a whole context are put into
 _SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
 _MARK, _STEP = 11, 1  # kMark there, TANDEM_MARK_STEP of shim/tandem_mark.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
@@ -57,7 +58,7 @@ def from_job(
         streams=tuple(merger.streams),
         threads=tuple(merger.threads),
         operations=operations,
-        gaps=(0,) if any(window.lost_records for window in windows) else (),
+        gaps=_gaps(windows, len(operations)),
         iterations=_iterations(windows, len(operations)),
         is_marked=_is_one(windows) and _has_step(windows[0].records),
         phases=split_phases(windows[0].records) if _is_one(windows) else "",
@@ -73,6 +74,11 @@ def from_job(
 def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
     # Of several processes or several iterations none has its bounds here: they are looked for.
     return ((0, operations),) if _is_one(windows) else ()
+
+
+def _gaps(windows: Sequence[_results.Window], operations: int) -> tuple[int, ...]:
+    # How many records were lost is known, and not where: it may have been before each operation.
+    return tuple(range(operations)) if any(window.lost_records for window in windows) else ()
 
 
 def _has_step(records: bytes) -> bool:
@@ -156,12 +162,14 @@ class _Merger:
     ) -> dict[int, int]:
         numbers = {}
         made = 0
-        for number, (_, context, thread, kind) in sorted(recorded.streams.items()):
+        for number, (handle, context, thread, kind) in sorted(recorded.streams.items()):
             numbers[number] = len(self.streams)
-            own = kind is not StreamKind.LEGACY and not thread
+            own = handle != _APART and kind is not StreamKind.LEGACY and not thread
             made += own
             if own:
                 name = f"stream {made}"
+            elif handle == _APART:
+                name = EVENTS_OF_CONTEXT
             else:
                 name = f"default stream of thread {thread}" if thread else "legacy stream"
             where = self._context(contexts, context)

@@ -8,6 +8,7 @@ namespace {
 using shm::RecordKind;
 
 constexpr uint64_t kLegacyStream = 1, kPerThreadStream = 2;
+constexpr uint64_t kStreamless = 0;  // the handle of no stream
 
 bool is(const shm::Record& record, RecordKind kind) {
   return record.kind == static_cast<uint8_t>(kind);
@@ -15,7 +16,18 @@ bool is(const shm::Record& record, RecordKind kind) {
 
 bool has_flag(const shm::Record& record, uint8_t flag) { return (record.flags & flag) != 0; }
 
+bool is_of_event(const shm::Record& record) {
+  return is(record, RecordKind::kEventRecord) || is(record, RecordKind::kEventWait);
+}
+
+// It comes after what is in all streams of its context, or before what comes, and orders none of them
+// with another. No rule says that, so no more is claimed than that it may.
+bool is_of_context(const shm::Record& record) {
+  return is_of_event(record) && has_flag(record, shm::kRecordScattered);
+}
+
 StreamKind kind_of(const shm::Record& record) {
+  if (is_of_context(record)) return StreamKind::kNonBlocking;
   if (record.stream == kLegacyStream) return StreamKind::kLegacy;
   return has_flag(record, shm::kRecordNonBlocking) ? StreamKind::kNonBlocking
                                                    : StreamKind::kBlocking;
@@ -53,7 +65,8 @@ uint8_t flags_of(const shm::Record& record) {
       is(record, RecordKind::kCopy))
     flags |= kEstimated;
   if (has_flag(record, shm::kRecordProgrammatic)) flags |= kProgrammatic;
-  if (is_unresolved(record)) flags |= kUnresolved;
+  if (is_of_context(record)) flags |= kUnknownOrder;
+  else if (is_unresolved(record)) flags |= kUnresolved;
   return flags;
 }
 
@@ -151,8 +164,9 @@ uint32_t Records::thread(uint32_t tid, uint32_t context_number) {
 }
 
 uint32_t Records::stream(const shm::Record& record) {
-  const uint32_t owner = record.stream == kPerThreadStream ? record.thread : 0;
-  const Stream key = {record.stream, shm::context_of(record), owner, kind_of(record)};
+  const uint64_t handle = is_of_context(record) ? kStreamless : record.stream;
+  const uint32_t owner = handle == kPerThreadStream ? record.thread : 0;
+  const Stream key = {handle, shm::context_of(record), owner, kind_of(record)};
   if (last_number_ != kNone && last_ == key) return last_number_;
   const auto found = numbers_.find(key);
   last_ = key;

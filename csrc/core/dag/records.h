@@ -38,7 +38,7 @@ class Records {
   void lose() { order_.lose(); }
 
   struct Stream {
-    uint64_t handle;
+    uint64_t handle;   // 0: what events of the whole context are put into
     uint32_t context;  // as the record numbers it
     uint32_t thread;   // of a per-thread default stream; else 0
     StreamKind kind = StreamKind::kBlocking;

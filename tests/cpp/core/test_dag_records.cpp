@@ -61,6 +61,27 @@ TEST(legacy_streams_of_two_contexts_are_two) {
   CHECK(process.graph.before(first, third));
 }
 
+TEST(an_event_of_a_context_orders_none_of_its_streams_with_another) {
+  Process process;
+  const auto in_blocking = [&](uint64_t stream) {
+    shm::Record made = record(RecordKind::kMemset, stream, 0x5000);
+    made.flags = 0;
+    return process.take(made);
+  };
+  const auto of_context = [&](RecordKind kind) {
+    shm::Record made = record(kind, kLegacy, 0xe);
+    made.flags = shm::kRecordScattered;
+    return process.take(made);
+  };
+  const NodeId first = in_blocking(kOne);
+  const NodeId event = of_context(RecordKind::kEventRecord), wait = of_context(RecordKind::kEventWait);
+  const NodeId second = in_blocking(kOther);
+  CHECK(!process.graph.before(first, second));
+  CHECK(process.graph.lost_between(first, second));
+  CHECK(process.graph.node(event).op.flags == kUnknownOrder);
+  CHECK(process.graph.before(event, wait));
+}
+
 TEST(every_thread_has_its_own_default_stream) {
   Process process;
   const NodeId first = process.launch(kPerThread, 1, 5);

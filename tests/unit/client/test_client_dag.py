@@ -14,12 +14,15 @@ from tandem.errors import StateError, UsageError
 from tandem.trace.records import RECORD
 
 LAUNCH, COPY, MEMSET, SYNC, EVENT_RECORD, EVENT_WAIT, MARK, WAIT = 1, 2, 3, 6, 7, 8, 11, 14
-NON_BLOCKING, SAMPLED = 1, 32
+NON_BLOCKING, SCATTERED, SAMPLED = 1, 16, 32
 ONE, OTHER, LEGACY, PER_THREAD = 0x1000, 0x2000, 1, 2
 
 
-def record(at_ns, kind, stream, *, of=0, low=0, thread=5, context=1, flags=NON_BLOCKING, ns=0):
-    return RECORD.pack(at_ns, kind, flags, 0, thread, stream, of, 0, 8, 32, ns, context << 32 | low)
+def record(
+    at_ns, kind, stream, *, of=0, low=0, thread=5, context=1, flags=NON_BLOCKING, ns=0, size=0
+):
+    value = context << 32 | low
+    return RECORD.pack(at_ns, kind, flags, 0, thread, stream, of, size, 8, 32, ns, value)
 
 
 def window(*records, pid=100, iterations=1, **rest):
@@ -211,7 +214,42 @@ def test_what_is_missing_is_told():
 
     assert found.unknown.lost_calls == 3
     assert found.unknown.is_cut_short
-    assert found.gaps == (0,)
+    assert found.gaps == tuple(range(len(found.operations)))
+
+
+def test_across_records_that_were_lost_nothing_is_independent():
+    told = (
+        record(10, MEMSET, ONE, of=0x100, flags=NON_BLOCKING, size=8),
+        record(20, EVENT_RECORD, ONE, of=0xE),
+        record(30, EVENT_WAIT, OTHER, of=0xF),  # what was lost may have recorded that one
+        record(40, MEMSET, OTHER, of=0x200, flags=NON_BLOCKING, size=8),
+    )
+
+    whole, lossy = (
+        graph_of(from_job([window(*told, lost_records=lost)], "train")).dag for lost in (0, 1)
+    )
+
+    assert whole.independent(0, 3)
+    assert not lossy.independent(0, 3)
+
+
+def test_an_event_of_a_context_is_of_no_stream_that_orders_others():
+    told = (
+        record(10, MEMSET, ONE, of=0x100, flags=0, size=8),
+        record(20, EVENT_RECORD, LEGACY, of=0xE, flags=SCATTERED),
+        record(30, EVENT_WAIT, LEGACY, of=0xE, flags=SCATTERED),
+        record(40, MEMSET, OTHER, of=0x200, flags=0, size=8),
+    )
+
+    graph = graph_of(from_job([window(*told)], "train"))
+
+    assert not graph.dag.before(0, 3)
+    assert not graph.dag.independent(0, 3)
+    assert sorted(stream.name for stream in graph.window.streams) == [
+        "events of the context",
+        "stream 1",
+        "stream 2",
+    ]
 
 
 def test_a_job_that_told_nothing_has_no_graph():
