@@ -784,6 +784,9 @@ class Dag:
     @property
     def bytes(self) -> int: ...
 
+MOST_CHAINS: int  # streams and threads of a graph, at once
+MOST_CONTEXTS: int  # of a graph, ever
+
 def add_all(
     dag: Dag,
     operations: Sequence[object],
@@ -796,7 +799,8 @@ def add_all(
 
     `streams` are the graph's numbers of those of the window, `processes` whose each thread is,
     `gaps` the places before which operations are missing. Threads get their numbers here, and
-    memory of different processes different addresses. Raises as `Dag.add` does, and IndexError
+    memory of different processes different addresses: what has none, beyond 2**57 or in more than
+    128 processes, is not resolved. Raises as `Dag.add` does, and IndexError
     for a stream or thread that the window does not have.
     """
 

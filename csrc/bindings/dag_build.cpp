@@ -15,9 +15,25 @@ using py::arg;
 constexpr unsigned kAddressBits = 57;  // of virtual memory (Intel 64 and IA-32 manual, volume 3,
                                        // 5-level paging)
 
+constexpr uint64_t kProcesses = uint64_t{1} << (64 - kAddressBits);  // that fit into a number
+
 // Processes have the same addresses for different memory.
 uint64_t address_in(uint64_t address, uint64_t process) {
   return address + (process << kAddressBits);
+}
+
+bool has_address(uint64_t address, uint64_t bytes, uint64_t process) {
+  const uint64_t end = uint64_t{1} << kAddressBits;
+  return address < end && bytes <= end - address && process < kProcesses;
+}
+
+// Moves them to the addresses of the process. False: there is one that has none.
+bool move_to(uint64_t process, Dag::Accesses* accesses) {
+  for (auto& [address, bytes, is_const] : *accesses) {
+    if (!has_address(address, bytes, process)) return false;
+    address = address_in(address, process);
+  }
+  return true;
 }
 
 bool is_of_memory(Kind kind) {
@@ -52,12 +68,17 @@ class Adder {
     op.stream = stream(field<py::object>(operation, kStream));
     op.blocks = field<uint32_t>(operation, kBlocks);
     op.object = field<uint64_t>(operation, kObject);
-    if (is_of_memory(op.kind)) op.object = address_in(op.object, process);
     op.bytes = field<uint64_t>(operation, kBytes);
     op.submitted_ns = field<uint64_t>(operation, kSubmitted);
     op.duration_ns = field<uint64_t>(operation, kDuration);
     auto accesses = field<Dag::Accesses>(operation, kAccesses);
-    for (auto& [address, bytes, is_const] : accesses) address = address_in(address, process);
+    bool is_known = move_to(process, &accesses);
+    if (is_of_memory(op.kind)) {
+      is_known &= has_address(op.object, op.bytes, process);
+      op.object = address_in(op.object, process);
+    }
+    if (!is_known) op.flags |= dag::kUnresolved;
+    if (!is_known) accesses.clear();
     dag_.add(op, accesses.empty() ? std::nullopt : std::make_optional(std::move(accesses)));
   }
 
@@ -107,6 +128,8 @@ void add_all(Dag& dag, const py::sequence& operations, const std::vector<uint32_
 void add_dag_build(py::module_& module) {
   module.def("add_all", &add_all, arg("dag"), arg("operations"), py::kw_only(), arg("streams"),
              arg("processes"), arg("gaps"));
+  module.attr("MOST_CHAINS") = dag::Order::kMostChains;
+  module.attr("MOST_CONTEXTS") = dag::Order::kMostContexts;
 }
 
 }  // namespace tandem::bindings

@@ -1,11 +1,17 @@
 """The graph of a window: every operation becomes the node of its number."""
 
 from tandem._native import Dag, add_all
+from tandem.dag.limits import refuse_too_wide
 from tandem.dag.model import Window
 
 
 def build(window: Window) -> Dag:
-    """Apply the rules of order; node i is operation i of the window."""
+    """Apply the rules of order; node i is operation i of the window.
+
+    Raises:
+        UsageError: it has more streams, threads or contexts than a graph follows.
+    """
+    refuse_too_wide(window)
     dag = Dag(most_nodes=max(1, len(window.operations)))
     for _ in range(max(1, window.contexts)):
         dag.add_context()

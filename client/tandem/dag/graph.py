@@ -65,7 +65,7 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
     """The graph of a window, or of one of its iterations, counted from 1.
 
     Raises:
-        UsageError: there is no such iteration.
+        UsageError: there is no such iteration, or the window is too wide for a graph.
     """
     first, last = bounds(window, iteration)
     dag = build(window)

@@ -1,5 +1,6 @@
-"""How many operations a form can show, and what to do with more."""
+"""How much a graph follows and a form can show, and what to do with more."""
 
+from tandem._native import MOST_CHAINS, MOST_CONTEXTS
 from tandem.dag.model import Window
 from tandem.errors import UsageError
 
@@ -26,3 +27,20 @@ def refuse_too_many(window: Window, count: int, form: str) -> None:
         f"'{window.source}' has {count:,} operations there, and {name} is for at most {most:,}; "
         f"choose {part}--format {picture}perfetto or json, or `tandem dag stats`"
     )
+
+
+def refuse_too_wide(window: Window) -> None:
+    """Refuse a window of more streams and threads, or contexts, than a graph follows.
+
+    Raises:
+        UsageError: the text says how many there are, and how many there may be.
+    """
+    for count, most, what in (
+        (len(window.streams) + len(window.threads), MOST_CHAINS, "streams and threads"),
+        (window.contexts, MOST_CONTEXTS, "contexts"),
+    ):
+        if count > most:
+            raise UsageError(
+                f"'{window.source}' has {count:,} {what}, and a graph follows at most {most:,}; "
+                "record a shorter part of the program"
+            )

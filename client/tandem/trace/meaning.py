@@ -5,11 +5,13 @@ Replays and graphs read the same table, so they agree on what a recording says.
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 
 from tandem.trace.lines import bytes_of
 from tandem.trace.records import Call
 from tandem.trace.table import CallType
 
+_MOST_BYTES = 2**64 - 1
 _HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
 
 # By the beginning of the call's name; the first that fits.
@@ -102,12 +104,12 @@ def allocated_address(call: Call) -> int:
 def allocated_bytes(call: Call) -> int:
     """What was asked for; of pitched memory without the padding."""
     size = bytes_of(call)
-    return word(call, "WidthInBytes") * word(call, "Height") if size is None else size
+    return _times(word(call, "WidthInBytes"), word(call, "Height")) if size is None else size
 
 
 def reserved_bytes(call: Call) -> int:
     """How much an allocation takes; of pitched memory with the padding."""
-    return word(call, "pPitch", skip=1) * word(call, "Height") or allocated_bytes(call)
+    return _times(word(call, "pPitch", skip=1), word(call, "Height")) or allocated_bytes(call)
 
 
 def copied_bytes(call: Call) -> int:
@@ -116,16 +118,19 @@ def copied_bytes(call: Call) -> int:
     if size is not None:
         return size
     if call.type.base.startswith("cuMemcpy3D"):
-        width, height, depth = (word(call, "pCopy", skip=s) for s in (13, 14, 15))
-        return width * height * depth
-    return word(call, "pCopy", skip=15) * word(call, "pCopy", skip=16)
+        return _times(*(word(call, "pCopy", skip=s) for s in (13, 14, 15)))
+    return _times(word(call, "pCopy", skip=15), word(call, "pCopy", skip=16))
 
 
 def set_bytes(call: Call) -> int:
     """How much a memset writes."""
     element = 4 if "D32" in call.type.name else 2 if "D16" in call.type.name else 1
-    count = word(call, "N") or word(call, "Width") * word(call, "Height")
-    return element * count
+    return _times(element, word(call, "N") or _times(word(call, "Width"), word(call, "Height")))
+
+
+def _times(*factors: int) -> int:
+    # As many bytes as a call can name: in a damaged recording the product may be more.
+    return min(prod(factors), _MOST_BYTES)
 
 
 def direction_of(call: Call, is_device: Callable[[int], bool]) -> str:

@@ -19,6 +19,7 @@ _WORDS_OF = [struct.Struct("<" + "16x6Q" * n) for n in range(_MAX_WORDS // 6 + 1
 _TEXT_OF = [struct.Struct("<" + "16x48s" * n) for n in range(-(-_MAX_TEXT // 48) + 1)]
 _HOST_TIME, _UNFINISHED, _TIMED, _CUT, _CAPTURED, _NON_BLOCKING = 1, 2, 4, 8, 16, 32
 _VIRTUAL = 2
+_MOST_SMS = 2**32 - 1
 
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 
@@ -156,6 +157,13 @@ class Decoder:
         return DamagedError(text, record=self._base + at)
 
 
+def _device(words: tuple[int, ...]) -> Device | None:
+    match words:
+        case (sm_count, bandwidth, *_):
+            return Device(sm_count=min(sm_count, _MOST_SMS), bandwidth_bytes_per_s=bandwidth)
+    return None
+
+
 class _Known:
     """What earlier records have told."""
 
@@ -260,7 +268,7 @@ class _Chunk:
             parent_pid=head[5],
             name=text,
             is_virtual=head[7] == _VIRTUAL,
-            device=Device(sm_count=words[0], bandwidth_bytes_per_s=words[1]) if words[1:] else None,
+            device=_device(words),
         )
 
     def _call(self, first: int, head: tuple[int, ...], words: tuple[int, ...], text: str) -> Call:

@@ -171,3 +171,19 @@ def test_a_recording_is_not_written_over(run, tmp_path):
 
     with pytest.raises(UsageError, match="is the recording itself"):
         run(path, "-o", path)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("MOST_CHAINS", "has 3 streams and threads, and a graph follows at most 2"),
+        ("MOST_CONTEXTS", "has 1 contexts, and a graph follows at most 0"),
+    ],
+)
+def test_a_window_that_is_too_wide_for_a_graph_is_refused(monkeypatch, limit, said):
+    monkeypatch.setattr(limits, limit, 2 if limit == "MOST_CHAINS" else 0)
+
+    with pytest.raises(UsageError) as refused:
+        graph_of(from_trace(recording_of(diamond()), "x.trace"))
+
+    assert str(refused.value) == f"'x.trace' {said}; record a shorter part of the program"

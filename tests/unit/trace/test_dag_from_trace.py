@@ -314,6 +314,20 @@ def test_the_same_address_of_two_processes_is_different_memory():
     assert [(a, b, k.name) for a, b, k in graph.data_edges()] == [(1, 2, "READ_AFTER_WRITE")]
 
 
+def test_memory_of_more_processes_than_addresses_tell_apart_is_not_claimed_to_be_known():
+    first, last = 0, 128
+    programs = [
+        Program(pid=pid + 1, tid=pid + 1, first=pid + 1).on("cuMemsetD8_v2", ADDRESS, 1, 8)
+        for pid in range(last + 1)
+    ]
+
+    dag = graph_of(window_of(*programs)).dag
+
+    assert dag.independent(first, last - 1)
+    assert not dag.independent(first, last)
+    assert (first, EdgeKind.WRITE_AFTER_WRITE) not in dag.data_edges(last)
+
+
 def test_every_edge_that_says_something_has_a_look_in_dot():
     from tandem.dag.dot import _STYLES
 

@@ -1,9 +1,17 @@
 """Whatever the bytes of a recording are, reading it ends, with a recording or in words."""
 
+import io
+import json
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings import TABLE, Thread, file_of, header
 
+from tandem.dag import dot, html, json_form, perfetto
+from tandem.dag.from_trace import from_trace
+from tandem.dag.graph import graph_of
+from tandem.dag.iterations import with_iterations
 from tandem.trace.chrome import events
 from tandem.trace.file import parse
 from tandem.trace.lines import Printer
@@ -35,6 +43,12 @@ def use(data):
     list(events(recording))
     summarise(recording.calls).lines()
     make_plan(recording)
+    graph = graph_of(with_iterations(from_trace(recording, "x.trace")))
+    for form in (dot, html, json_form, perfetto):
+        text = io.StringIO()
+        form.write(graph, text)
+        if form in (json_form, perfetto):
+            json.loads(text.getvalue())
 
 
 @settings(max_examples=60)
@@ -59,6 +73,31 @@ def test_changed_letters_of_the_header(changes):
         data[place] = value
 
     use(bytes(data))
+
+
+MOST = 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda t: t.device(MOST, MOST),
+        lambda t: t.call("cuMemAlloc_v2", 1, MOST, MOST, number=1).launch(
+            number=2, stream=1, parameters=(MOST, 5)
+        ),
+        lambda t: t.call("cuMemAllocPitch_v2", 1, MOST, 1, MOST, MOST, MOST, 4, number=1),
+        lambda t: t.call("cuMemcpyHtoD_v2", MOST, 9, MOST, number=1),
+        lambda t: t.call("cuMemcpy3D_v2", *[MOST] * 16, number=1),
+        lambda t: t.call("cuMemsetD2D32_v2", MOST, MOST, 7, MOST, MOST, number=1),
+        lambda t: t.call("cuMemFree_v2", MOST, number=1),
+        lambda t: t.launch(number=MOST, stream=MOST - 1, device_ns=MOST),
+    ],
+)
+def test_numbers_that_no_program_has(damage):
+    thread = Thread(time_ns=MOST - 10).function(sizes=(8, MOST >> 32))
+    damage(thread)
+
+    use(file_of(thread))
 
 
 def test_the_unchanged_file_is_used_whole():
