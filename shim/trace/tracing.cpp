@@ -129,18 +129,32 @@ void start_once() {
 }
 
 // What a reader has to know of the stream that a call was made on.
-uint8_t flags_of_stream(CallIndex call, const Arguments& arguments) {
+struct StreamFacts {
+  uint8_t flags = 0;
+  uint64_t context = 0;  // 0 = the current one
+};
+
+bool destroys_stream(CallIndex call) {
+  return call == kIndex_cuStreamDestroy || call == kIndex_cuStreamDestroy_v2;
+}
+
+StreamFacts facts_of_stream(CallIndex call, const Arguments& arguments) {
   const uint64_t handle = arguments.stream();
-  if (handle == trace::kNoTraceStream || arguments.failed() || call == kIndex_cuStreamDestroy_v2)
-    return 0;
+  if (handle == trace::kNoTraceStream || arguments.failed() || destroys_stream(call)) return {};
   const CUstream stream = as_stream(handle);
-  if (any_capture() && is_capturing(stream)) return trace::kCallCaptured;
+  if (any_capture() && is_capturing(stream)) return {trace::kCallCaptured, 0};
+  if (is_default_stream(handle)) return {};
+  StreamFacts facts;
   unsigned flags = 0;
-  if (is_default_stream(handle) || !g_driver.cuStreamGetFlags ||
-      g_driver.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) {
-    return 0;
+  if (g_driver.cuStreamGetFlags && g_driver.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
+      flags & CU_STREAM_NON_BLOCKING) {
+    facts.flags = trace::kCallNonBlocking;
   }
-  return flags & CU_STREAM_NON_BLOCKING ? trace::kCallNonBlocking : uint8_t{0};
+  // What a stream does it does in its own context, whichever is current.
+  CUcontext context = nullptr;
+  if (g_driver.cuStreamGetCtx && g_driver.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS)
+    facts.context = reinterpret_cast<uint64_t>(context);
+  return facts;
 }
 
 }  // namespace
@@ -223,14 +237,15 @@ void Span::end(Arguments& arguments) {
   add_kernel_parameters(arguments);
   if (thread->is_timed) flags_ |= trace::kCallTimed;
   if (arguments.is_cut_) flags_ |= trace::kCallCut;
-  flags_ |= flags_of_stream(call_, arguments);
+  const StreamFacts facts = facts_of_stream(call_, arguments);
+  flags_ |= facts.flags;
   shm::Record record = record_of(shm::RecordKind::kCall, *thread);
   record.ticks = start_ns_;
   record.flags = flags_;
   record.slot = call_;
   record.stream = arguments.stream_;
   record.object = thread->number;
-  record.bytes = context;
+  record.bytes = facts.context ? facts.context : context;
   record.grid_blocks = arguments.count_;
   record.block_threads = arguments.text_bytes_;
   record.duration_ns = end_ns > start_ns_ ? end_ns - start_ns_ : 0;

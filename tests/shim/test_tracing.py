@@ -131,6 +131,18 @@ def test_marks_are_in_the_trace_in_their_place(traced: Traced) -> None:
     assert [call.words for call in calls[1::2]] == [(2, 77, 0), (1, 5, 6)]
 
 
+def test_a_call_in_a_stream_is_of_the_stream_s_context_whichever_is_current(traced: Traced) -> None:
+    in_stream, in_default, destroyed = traced.run(r"""
+        int main() {
+          const auto record = (int (*)(long, long))dlsym(driver(), "cuEventRecord");
+          record(42, 5);
+          record(42, 0);
+          ((int (*)(long))dlsym(driver(), "cuStreamDestroy_v2"))(5);
+        }""")
+
+    assert [call.context for call in (in_stream, in_default, destroyed)] == [0x1000, 0, 0]
+
+
 def test_forked_and_executed_children_are_traced_as_themselves(traced: Traced) -> None:
     calls = traced.run(r"""
         int main(int argc, char** argv) {

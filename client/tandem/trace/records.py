@@ -75,7 +75,7 @@ class Call:
     duration_ns: int | None  # None: it never returned
     result: int | None
     stream: int | None  # 1 and 2 are the legacy and the per-thread default stream
-    context: int  # current afterwards, 0 = none
+    context: int  # of the stream, else current afterwards; 0 = none
     words: tuple[int, ...]
     text: str
     function: Function | None
