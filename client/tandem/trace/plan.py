@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
+from tandem._native import Allocations
 from tandem.trace.file import Recording
 from tandem.trace.meaning import (
     allocated_address,
@@ -121,15 +122,12 @@ def make_plan(recording: Recording) -> Plan:
     )
 
 
-_IGNORED = frozenset({"lookup", "capture", "context", "mark"})
+# Neither work nor memory; look-ups are a class of their own in older files.
+_IGNORED = frozenset({"capture", "context", "lookup", "mark", "pass", "query"})
 
 
 def _is_played(call: Call) -> bool:
-    return (
-        has_happened(call)
-        and (call.type.group not in _IGNORED or call.type.base == "cuStreamDestroy")
-        and call.type.base not in ("cuMemGetInfo", "cuDeviceTotalMem")
-    )
+    return has_happened(call) and (call.type.group not in _IGNORED or kind_of(call) in _MAKERS)
 
 
 def _is_missed(call: Call) -> bool:
@@ -217,7 +215,7 @@ class _Process:
         self.streams = _Numbers()
         self.events = _Numbers()
         self.allocations = _Numbers()
-        self.sizes: dict[int, int] = {}  # address -> bytes of what is allocated
+        self.memory = Allocations()
         self._threads: dict[int, ThreadPlan] = {}
         self._ends: dict[int, int] = {}
         # (stream or event, its number) -> the thread that touched it last, and its operation
@@ -266,7 +264,7 @@ class _Process:
         return self.contexts.of(call.context) if call.context else 0
 
     def is_device(self, address: int) -> bool:
-        return any(start <= address < start + size for start, size in self.sizes.items())
+        return self.memory.holding(address) is not None
 
     def stream(self, call: Call) -> int:
         handle = call.stream
@@ -300,7 +298,7 @@ def _operation(call: Call, process: _Process, kernels: _Kernels) -> Operation | 
 def _alloc(call: Call, process: _Process, _kernels: _Kernels) -> Operation:
     address, size = allocated_address(call), allocated_bytes(call)
     process.allocations.forget(address)
-    process.sizes[address] = size
+    process.memory.add(address, size)
     number = process.allocations.of(address)
     stream = process.stream(call)
     return Operation(kind="alloc", gap_ns=0, allocation=number, stream=stream, size_bytes=size)
@@ -312,7 +310,7 @@ def _free(call: Call, process: _Process, _kernels: _Kernels) -> Operation | None
         return None
     number = process.allocations.of(address)
     process.allocations.forget(address)
-    process.sizes.pop(address, None)
+    process.memory.remove(address)
     # A free in a stream waits for nothing; one without waits for the device.
     return Operation(kind="free", gap_ns=0, allocation=number, stream=process.stream(call))
 

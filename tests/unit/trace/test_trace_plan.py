@@ -96,6 +96,14 @@ def test_what_cannot_be_played_is_counted():
     }
 
 
+def test_questions_are_neither_played_nor_missed():
+    thread = Thread().call("cuGetProcAddress_v2", *range(7), number=1, text=b"cuMemAlloc")
+    thread.call("cuInit", 0, number=2).call("cuPointerGetAttribute", 1, 2, 3, number=3)
+    thread.call("cuDeviceTotalMem_v2", 1, 2, 3, number=4)
+
+    assert make_plan(recording_of(thread)).left_out == {}
+
+
 def test_captured_launches_are_their_graph_s():
     words = (0xF0, 1, 1, 1, 32, 1, 1, 0, STREAM, 0, 0)
     thread = Thread().call("cuLaunchKernel", *words, number=1, stream=STREAM, flags=16)
