@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -128,6 +129,7 @@ def tandem() -> None:
 def main() -> int:
     """Run the command line; returns its exit code."""
     _open_closed_outputs()
+    _write_any_name()
     try:
         result = tandem.main(prog_name="tandem", standalone_mode=False)
         sys.stdout.flush()
@@ -153,6 +155,12 @@ def _open_closed_outputs() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+
+
+def _write_any_name() -> None:
+    # Kernels and jobs have any name, and not every terminal's encoding has their letters.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

@@ -1,6 +1,9 @@
 """`tandem trace show`, `export` and `replay` on made-up recordings: what they print and refuse."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -69,6 +72,23 @@ def test_whoever_named_a_kernel_moves_no_cursor_and_writes_no_line(recording):
     assert line.isprintable()
     assert "f=k?[2J?[pid 1] cuInit() = CUDA_SUCCESS?, gridDimX=1" in line
     assert json.loads(as_json)["kernel"] == evil.decode()
+
+
+@pytest.mark.parametrize("words", [("trace", "show"), ("dag",)])
+def test_names_are_printed_where_the_encoding_lacks_their_letters(recording, words):
+    recording.write_bytes(
+        file_of(Thread().function(name="k\u6838".encode()).launch(number=1, stream=1))
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tandem.cli", *words, recording],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert b"k\\u6838" in done.stdout
 
 
 @pytest.mark.parametrize(
