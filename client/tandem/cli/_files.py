@@ -1,6 +1,7 @@
 """Files that commands write: never the one they read, and whole or not at all."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,8 @@ def refuse_unwritable(path: Path, what: str) -> None:
 def replacing(output: Path) -> Iterator[Path]:
     """Yield the path to write to, which becomes `output` once all is written.
 
-    When that fails, `output` is as it was before. Pipes and devices are written directly.
+    When that fails, `output` is as it was before; who may read it stays the same. Pipes and devices
+    are written directly.
     """
     target = output.resolve()
     is_special = output.exists() and not output.is_file()
@@ -50,7 +52,16 @@ def replacing(output: Path) -> Iterator[Path]:
         return
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        _make(fresh, target)
         yield fresh
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _make(fresh: Path, target: Path) -> None:
+    # In a folder that others write to, who guesses the name must not choose what is written to.
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)) as file:
+        if target.exists():
+            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))

@@ -144,3 +144,16 @@ def test_an_export_that_fails_leaves_what_was_there(recording, tmp_path, monkeyp
         "before",
         ["x.json", "x.trace"],
     )
+
+
+def test_a_file_that_is_written_anew_is_read_by_nobody_else_than_before(recording, tmp_path):
+    output, planted = tmp_path / "x.json", tmp_path / "planted"
+    output.touch(mode=0o600)
+    tmp_path.joinpath(f".x.json.{os.getpid()}").symlink_to(planted)
+
+    error, _ = run("trace", "export", "-o", output, recording)
+
+    assert error is None
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert json.loads(output.read_text())["traceEvents"]
+    assert not planted.exists()
