@@ -34,6 +34,11 @@ def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], .
     finder.take(records)
     begins = finder.take(records) if finder.found else []
     found = list(pairwise(sorted(set(begins))))
+    # Before the first operation it saw the last one, and may have taken what a program does before
+    # its loop for the first iteration.
+    if found and found[0][0] == places[0]:
+        first, *others = (_launches(operations[slice(*pair)], thread) for pair in found[:2])
+        del found[: first not in (others or [finder.launches])]
     if begins and _is_whole(operations[begins[-1] :], thread, finder.launches):
         found.append((begins[-1], len(operations)))
     return tuple(found)
@@ -68,5 +73,8 @@ def bounds(window: Window, iteration: int | None) -> tuple[int, int]:
 
 def _is_whole(tail: Sequence[Operation], thread: int | None, usual: int) -> bool:
     # What follows the last boundary is an iteration if it launches as much as they do.
-    launches = sum(op.thread == thread and op.kind in _LAUNCHES for op in tail)
-    return 0 < usual <= launches < 2 * usual
+    return 0 < usual <= _launches(tail, thread) < 2 * usual
+
+
+def _launches(operations: Sequence[Operation], thread: int | None) -> int:
+    return sum(op.thread == thread and op.kind in _LAUNCHES for op in operations)

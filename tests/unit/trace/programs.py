@@ -38,11 +38,17 @@ def diamond():
     return thread.launch(number=8, stream=ONE, device_ns=1000)
 
 
-def loop(iterations, launches=20):
-    """Copies a batch, launches, and waits, so many times."""
+def loop(iterations, launches=20, *, before=0):
+    """Copies a batch, launches, and waits, so many times; launches and waits once before that."""
     thread, number = Thread(), 1
     for handle in range(launches):
         thread.function(VADD + handle, b"k%d" % handle)
+    for _ in range(before):
+        thread.launch(number=number, stream=ONE, function=VADD)
+        number += 1
+    if before:
+        thread.call("cuStreamSynchronize", ONE, number=number, stream=ONE, flags=32)
+        number += 1
     for _ in range(iterations):
         copy = (0x7F00, 9, 64, ONE)
         thread.call("cuMemcpyHtoDAsync_v2", *copy, number=number, stream=ONE, flags=32)

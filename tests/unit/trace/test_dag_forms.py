@@ -173,6 +173,18 @@ def test_a_recording_is_not_written_over(run, tmp_path):
         run(path, "-o", path)
 
 
+@pytest.mark.parametrize("launches", [3, 9, 100])
+def test_what_a_program_does_before_its_loop_is_no_iteration(launches):
+    thread = loop(5, before=launches)
+
+    window = with_iterations(from_trace(recording_of(thread), "x.trace"))
+
+    first = launches + 1  # with the wait behind them
+    later = [(first + 22 * i, first + 22 * i + 22) for i in range(5)]
+    assert set(window.iterations) <= set(later)
+    assert len(window.iterations) >= 4
+
+
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
