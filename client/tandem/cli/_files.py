@@ -2,11 +2,15 @@
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from tandem.errors import UsageError
+
+STANDARD_OUTPUT = Path("-")
 
 
 def refuse_same(source: Path, output: Path, what: str) -> None:
@@ -36,6 +40,23 @@ def refuse_unwritable(path: Path, what: str) -> None:
     else:
         return
     raise UsageError(f"cannot write the {what} '{path}': {why}")
+
+
+@contextmanager
+def written(output: Path) -> Iterator[TextIO]:
+    """Yield the text file that becomes `output` once all is written; `-` is standard output.
+
+    Raises:
+        UsageError: it cannot be written; the text says why.
+    """
+    if output == STANDARD_OUTPUT:
+        yield sys.stdout
+        return
+    try:
+        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as exc:
+        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tandem.cli._files import refuse_same, replacing
+from tandem.cli._files import refuse_same, written
 from tandem.cli._output import json_option, open_client, print_json, print_table, printable
 from tandem.cli._parsed import Parsed
 from tandem.cli._progress import Progress, progress
@@ -118,7 +118,7 @@ def dag() -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write instead of standard output.",
+    help="File to write; standard output without it, and for -.",
 )
 def draw(
     place: str,
@@ -261,8 +261,5 @@ def _write(graph: "Graph", form: str, output: Path | None) -> None:
     if output is None:
         write(graph, sys.stdout)
         return
-    try:
-        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
-            write(graph, file)
-    except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+    with written(output) as file:
+        write(graph, file)

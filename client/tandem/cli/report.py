@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from tandem.cli._files import replacing
+from tandem.cli._files import STANDARD_OUTPUT, written
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
@@ -29,7 +29,7 @@ def parse_last(text: str, *, what: str = "last") -> int:
     type=click.Path(path_type=Path, dir_okay=False),
     default=_DEFAULT,
     show_default=True,
-    help="The page to write.",
+    help="The page to write; - is standard output.",
 )
 @click.option(
     "--last",
@@ -67,10 +67,9 @@ def report(context: click.Context, *, output: Path, last_ns: int | None, as_json
     if as_json:
         print_json(history)
         return
-    try:
-        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
-            write(history, file, partitions=partitions)
-    except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+    with written(output) as file:
+        write(history, file, partitions=partitions)
+    if output == STANDARD_OUTPUT:
+        return
     count = len({curve.job for curve in history.curves})
     click.echo(f"wrote {output}: {count} job{'' if count == 1 else 's'}")

@@ -12,7 +12,7 @@ from typing import BinaryIO, TextIO, TypeVar
 
 import click
 
-from tandem.cli._files import refuse_same, replacing
+from tandem.cli._files import refuse_same, written
 from tandem.cli._launching import Launching
 from tandem.cli._output import printable
 from tandem.cli._parsed import Parsed
@@ -235,7 +235,7 @@ def show(file: Path, **options: object) -> None:
     "output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="File to write.",
+    help="File to write; - is standard output.",
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def export(file: Path, output: Path) -> None:
@@ -249,11 +249,8 @@ def export(file: Path, output: Path) -> None:
 
     recording = read(file)
     refuse_same(file, output, "recording")
-    try:
-        with replacing(output) as fresh:
-            write(recording, fresh)
-    except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+    with written(output) as text:
+        write(recording, text)
     warn(recording, file)
 
 
@@ -274,7 +271,7 @@ def parse_seconds(text: str, *, what: str = "seconds") -> float:
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The Chrome JSON to write.",
+    help="The Chrome JSON to write; - is standard output.",
 )
 @click.option(
     "--seconds",
@@ -303,11 +300,8 @@ def record(output: Path, seconds: float) -> None:
         begin_ns = client.memory_history().end_ns
         time.sleep(seconds)
         history = since(client.memory_history(), begin_ns)
-    try:
-        with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
-            write(history, file)
-    except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+    with written(output) as file:
+        write(history, file)
 
 
 def warn(recording: Recording, file: Path) -> None:

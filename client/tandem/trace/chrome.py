@@ -7,7 +7,7 @@ earliest it can have been.
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TextIO
 
 from tandem.trace.file import Recording
 from tandem.trace.lines import arguments_of
@@ -18,15 +18,14 @@ _STREAM_NAMES = {LEGACY_STREAM: "legacy stream", PER_THREAD_STREAM: "per-thread 
 Event = dict[str, object]
 
 
-def write(recording: Recording, path: Path) -> None:
-    """Write the whole recording.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    rows = (json.dumps(event, separators=(",", ":")) for event in events(recording))
-    text = '{"displayTimeUnit":"ns","traceEvents":[\n' + ",\n".join(rows) + "\n]}\n"
-    path.write_text(text)
+def write(recording: Recording, file: TextIO) -> None:
+    """Write the whole recording; any size."""
+    file.write('{"displayTimeUnit":"ns","traceEvents":[')
+    separator = "\n"
+    for event in events(recording):
+        file.write(separator + json.dumps(event, separators=(",", ":")))
+        separator = ",\n"
+    file.write("\n]}\n")
 
 
 def events(recording: Recording) -> Iterator[Event]:

@@ -128,8 +128,8 @@ def test_a_timeline_and_a_device_that_runs_already_exclude_each_other(recording,
 
 
 def test_an_export_that_fails_leaves_what_was_there(recording, tmp_path, monkeypatch):
-    def fail(_recording, path):
-        path.write_text("half")
+    def fail(_recording, file):
+        file.write("half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tandem.trace.chrome.write", fail)
@@ -144,6 +144,17 @@ def test_an_export_that_fails_leaves_what_was_there(recording, tmp_path, monkeyp
         "before",
         ["x.json", "x.trace"],
     )
+
+
+@pytest.mark.parametrize("words", [("trace", "export"), ("dag", "--format", "json")])
+def test_a_dash_is_standard_output(recording, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+
+    error, text = run(*words, "-o", "-", recording)
+
+    assert error is None
+    assert json.loads(text)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.trace"]
 
 
 def test_a_file_that_is_written_anew_is_read_by_nobody_else_than_before(recording, tmp_path):
