@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from shim_daemon import Attached, FakeDaemon, Job, monotonic_ns
+from shim_daemon import MONOTONIC, Attached, FakeDaemon, Job, monotonic_ns
 from shim_support import Preload
 
 from tandem import _native
@@ -126,7 +126,7 @@ def test_urgent_peers_that_come_and_go_leave_one_map(preload: Preload, daemon: F
         attached = job.attach_to(daemon)
         for number in range(40):
             page = _native.Process(process_id=number, job_id=2)
-            peer = Attached(attached.connection, attached.hello, page)
+            peer = Attached(attached.connection, attached.hello, page, clock=MONOTONIC)
             peer.introduce_to(attached.connection, 0)
         attached.connection.close()  # which it sees behind all of them
 

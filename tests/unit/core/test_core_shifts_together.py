@@ -11,6 +11,7 @@ from tandemd.core.model import MemoryWait, Options, WaitReason
 
 TENT = (10, 22, 34, 46, 58, 70, 58, 46, 34, 22)  # held, by milliseconds of work
 AT_WORK = {"busy": True, "waiting_threads": 0, "wait_reason": WaitReason.NONE, "memory_wait": None}
+HELD = AT_WORK | {"busy": False, "waiting_threads": 1, "wait_reason": WaitReason.GATE}
 
 
 class Trainer:
@@ -21,6 +22,7 @@ class Trainer:
         self.shape = shape
         self.done_ms = self.shape.index(min(shape))
         self.ends = 1
+        self.taken = 0  # of the memory for the next millisecond of work
         starts_ns = tuple(ms * MS for ms in range(len(self.shape) + 1))
         curve = Curve(starts_ns, (*self.shape, self.shape[0]), starts_ns[-1])
         talk.attach(number)
@@ -29,7 +31,7 @@ class Trainer:
 
     @property
     def held(self):
-        return self.shape[self.done_ms % len(self.shape)]
+        return self.shape[self.done_ms % len(self.shape)] + self.taken
 
     def tell(self, **figures):
         work_ns = self.done_ms * MS
@@ -39,18 +41,22 @@ class Trainer:
     def goes_on(self):
         """A millisecond of work, if it may, and if it gets the memory."""
         process = self.talk.core.processes[self.number]
+        more = self.shape[(self.done_ms + 1) % len(self.shape)] - self.held
+        is_granted = self.held + more <= process.lease_bytes
         if not self.talk.is_open(self.number):
             if process.usage.memory_wait is None:
                 self.talk.waits(self.number)
+            elif is_granted:  # whether its gate is open or not
+                self.taken = more
+                self.tell(**HELD)
             return
-        more = self.shape[(self.done_ms + 1) % len(self.shape)] - self.held
-        if more > 0 and self.held + more > process.lease_bytes:
+        if more > 0 and not is_granted:
             wait = MemoryWait(
                 ticket=1, size_bytes=more, is_quota=True, is_alone=True, tried_round=0
             )
             self.tell(**AT_WORK | {"busy": False, "memory_wait": wait})
             return
-        self.done_ms += 1
+        self.done_ms, self.taken = self.done_ms + 1, 0
         found = {}
         if self.done_ms % len(self.shape) == 0:
             self.ends += 1
