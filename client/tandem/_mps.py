@@ -5,13 +5,21 @@ Service", "Legacy MPS v2 Interface" and "MPS v3 Interface"). In the old one comm
 and a server is started for whoever comes; in the new one they are arguments, and servers have
 names, owners and pipes of their own. Both the daemon and `tandem doctor` ask here.
 
+In the old one the daemon answers one session at a time. Whoever asks meanwhile is refused, or ends
+with code 0 and without an answer, which would read as "no servers" (seen of the drivers 535 to 555,
+tests/data/mps). So each question is followed by one that always has an answer, and is asked again
+until that has come. Once it was told to quit it answers nobody, until it has ended.
+
 Anybody may have made a pipe where programs look for it, in /tmp. Only those of root and of our own
 user are spoken to: another's may answer anything, or not at all.
 """
 
+import fcntl
 import os
+import re
 import shutil
 import stat
+import struct
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +32,10 @@ USUAL_PIPES = Path("/tmp/nvidia-mps")  # where they are unless the variable says
 MOST_DIGITS = 10  # of a pid or uid
 _COMM_LENGTH = 15  # what the kernel keeps of a name; it is the same of its servers
 _CSV = "--format=csv,noheader"
+_LAST = "get_default_active_thread_percentage"  # the answer is a number with a point in it
+_PERCENTAGE = re.compile(r"\d+\.\d+")
+_NOBODY = "Cannot find MPS control daemon"  # at a pipe that was left
+_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +74,23 @@ class Control:
         if not has_pipe(self._place):
             return None
         end_s = time.monotonic() + self._timeout_s
-        told = _run((PROGRAM,), "get_server_list\n", self._environment, self._timeout_s / 2)
+        try:
+            told = self._session("get_server_list", self._timeout_s / 2)
+        except _BusyError:
+            told = None
+            # Programs without the new interface take its words for a session, and say nothing.
+            if takes_files(self._environment, timeout_s=(end_s - time.monotonic()) / 2):
+                rows = self._run("server", "list", _CSV)
+                named = None if rows is None else [_server(row) for row in rows.splitlines() if row]
+                if named is not None and None not in named:
+                    self.version = 3
+                    return [server for server in named if server and server.pid]
+            told = self._tell("get_server_list", end_s)
         pids = None if told is None else _pids(told.split())
-        if pids is not None:
-            self.version = 2
-            return [Server(pid=pid, pipes=self._place) for pid in pids]
-        left_s = end_s - time.monotonic()
-        rows = _run((PROGRAM, "server", "list", _CSV), "", self._environment, left_s)
-        found = None if rows is None else [_server(row) for row in rows.splitlines() if row]
-        if found is None or None in found:
+        if pids is None:
             return None
-        self.version = 3
-        return [server for server in found if server and server.pid]
+        self.version = 2
+        return [Server(pid=pid, pipes=self._place) for pid in pids]
 
     def pipes_for(self, uid: int, servers: Sequence[Server]) -> Path | None:
         """Where clients of a uid look for it, of these that it has; None: nowhere."""
@@ -91,18 +108,11 @@ class Control:
             words = None if rows is None else [r.split(",")[0] for r in rows.splitlines() if r]
         return None if words is None else _pids(words)  # or it says that the server has gone
 
-    def is_ending(self, servers: Sequence[Server]) -> bool:
-        """One of them takes no new clients any more: what comes now is refused, or waits.
-
-        The word is that of the software GPU. NVIDIA's documentation names only INITIALIZING, ACTIVE
-        and FAULT: where it says another one this is False, and it is used until it has ended.
-        """
-        if self.version != 2:
-            return False  # there a server is ready, or is no place for clients
-        return any(self.status(server) == "SHUTTING_DOWN" for server in servers)
-
     def status(self, server: Server) -> str:
-        """Of one of the old interface, in the daemon's word; empty: it was not answered."""
+        """Of one of the old interface, in the daemon's word; empty: it was not answered.
+
+        INITIALIZING, ACTIVE or FAULT; the driver 535 does not know the question, and says so.
+        """
         return (self._tell(f"get_server_status {server.pid}") or "").strip()
 
     def create(self, name: str, *, uid: int, gpus: str) -> None:
@@ -115,17 +125,44 @@ class Control:
         self._tell(f"shutdown_server {pid}")
 
     def quit(self) -> None:
-        """End it."""
+        """Have it end, which is waited for; it may be busy, and not hear of it."""
         if self.version == 2:
-            self._tell("quit")
+            # Its code is 1 where a server had failed, or not: nothing is to be learnt from it.
+            _run((PROGRAM,), "quit\n", self._environment, self._timeout_s)
         else:
             self._run("-q")
 
-    def _tell(self, command: str) -> str | None:
-        return _run((PROGRAM,), f"{command}\n", self._environment, self._timeout_s)
+    def _tell(self, command: str, end_s: float | None = None) -> str | None:
+        """What it answers in the old interface; None: nothing, until `end_s`."""
+        end_s = time.monotonic() + self._timeout_s if end_s is None else end_s
+        while (left_s := end_s - time.monotonic()) > 0:
+            try:
+                return self._session(command, left_s)
+            except _BusyError:
+                time.sleep(min(_AGAIN_S, left_s))
+        return None
+
+    def _session(self, command: str, timeout_s: float) -> str | None:
+        """The answer; None: there is nobody.
+
+        Raises:
+            _BusyError: there was no answer, which may come another time.
+        """
+        told = f"{command}\n{_LAST}\n"
+        done = _done((PROGRAM,), told, self._environment, timeout_s)
+        if done is not None and _NOBODY in done.stderr:
+            return None
+        answer, _, last = ("" if done is None else done.stdout.rstrip()).rpartition("\n")
+        if not _PERCENTAGE.fullmatch(last):
+            raise _BusyError
+        return answer
 
     def _run(self, *words: str) -> str | None:
         return _run((PROGRAM, *words), "", self._environment, self._timeout_s)
+
+
+class _BusyError(Exception):
+    """Somebody else is being answered, as far as can be seen."""
 
 
 def _pids(words: Sequence[str]) -> list[int] | None:
@@ -153,8 +190,15 @@ def _server(row: str) -> Server | None:
 def _run(
     words: Sequence[str], told: str, environment: Mapping[str, str], timeout_s: float
 ) -> str | None:
+    done = _done(words, told, environment, timeout_s)
+    return done.stdout if done is not None and done.returncode == 0 else None
+
+
+def _done(
+    words: Sequence[str], told: str, environment: Mapping[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[str] | None:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             words,
             env=environment,
             input=told,
@@ -166,7 +210,6 @@ def _run(
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a NUL in a path, say
         return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def pipes_of(environment: Mapping[str, str]) -> Path:
@@ -196,12 +239,18 @@ def is_running(pid: int) -> bool:
 
 
 def control_pid(place: Path) -> int | None:
-    """Of the control daemon that runs there, by the file that it writes; None: none is known."""
+    """Of the control daemon that runs there; None: none is known.
+
+    By its lock; a file with its pid is there, too, but from the driver 550 on alone.
+    """
+    # struct flock: type, whence, start, length, pid
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        pids = _pids((place / f"{PROGRAM}.pid").read_text(errors="replace").split())
-    except OSError:
+        with (place / "control_lock").open("rb") as file:
+            kind, *_, pid = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, lock))
+    except (OSError, ValueError):  # ValueError: a NUL in the path
         return None
-    return pids[0] if pids and is_running(pids[0]) else None
+    return pid if kind != fcntl.F_UNLCK and is_running(pid) else None
 
 
 def has_pipe(place: Path) -> bool:

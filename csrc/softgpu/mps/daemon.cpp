@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,12 +18,15 @@
 #include <vector>
 
 #include "control.h"
+#include "log.h"
 #include "server.h"
 
 namespace tandem::softgpu::mps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostPipeBytes = 87;  // of the directory: its longest socket's name still fits
 
 std::string log_directory() {
   const char* named = getenv("CUDA_MPS_LOG_DIRECTORY");
@@ -33,7 +35,11 @@ std::string log_directory() {
 
 class Daemon : public World {
  public:
-  explicit Daemon(int listener) : control_(this), listener_(listener) { read_environment(); }
+  // Servers write to `server_log`.
+  Daemon(int listener, int server_log)
+      : control_(this, geteuid()), listener_(listener), server_log_(server_log) {
+    read_environment();
+  }
   int run();
 
   pid_t start_server(uid_t uid) override;
@@ -48,10 +54,14 @@ class Daemon : public World {
   int wait_ms();
   void accept_one();
   void serve_connection(int fd);
+  void close_connection(int fd);
+  void open_session(int fd);
   void serve_server(pid_t pid, int fd);
 
   Control control_;
   int listener_;
+  int server_log_;
+  int session_ = -1;  // the connection whose commands are answered: one at a time
   std::vector<int> connections_;
   std::map<pid_t, int> servers_;
   bool timed_ = false;
@@ -62,13 +72,15 @@ void Daemon::read_environment() {
   const double percent = parse_mps_percentage(getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"));
   if (percent > 0) control_.defaults.percent = percent;
   const char* memory = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
-  if (memory) (void)parse_mps_limits(memory, &control_.defaults.memory);
+  if (memory) (void)parse_mps_limits(memory, &control_.defaults.environment_memory);
   const char* priority = getenv("CUDA_MPS_CLIENT_PRIORITY");
   if (priority && std::strcmp(priority, "1") == 0) control_.defaults.priority = 1;
 }
 
 int Daemon::run() {
-  log("control daemon " + std::to_string(getpid()) + " listens in " + mps_pipe_directory());
+  log("Starting control daemon using socket " + control_path());
+  log("To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY=" +
+      mps_pipe_directory());
   while (!control_.finished()) {
     std::vector<pollfd> fds{{listener_, POLLIN, 0}};
     for (const int fd : connections_) fds.push_back({fd, POLLIN, 0});
@@ -91,8 +103,8 @@ int Daemon::run() {
       if (fds[1 + connections + i].revents) serve_server(pids[i], fds[1 + connections + i].fd);
     }
   }
-  log("control daemon has quit");
-  return 0;
+  log("Exit with status " + std::to_string(control_.exit_code()));
+  return control_.exit_code();
 }
 
 // Until the timeout of `quit -t`; a new one begins to run here.
@@ -110,29 +122,49 @@ int Daemon::wait_ms() {
 
 void Daemon::accept_one() {
   const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd >= 0) connections_.push_back(fd);
+  if (fd < 0) return;
+  connections_.push_back(fd);
+  log("Accepting connection...");
 }
 
 void Daemon::serve_connection(int fd) {
-  char text[512] = "";
+  char text[8192] = "";
   const ssize_t got = recv(fd, text, sizeof text - 1, 0);
-  if (got <= 0) {
-    for (auto it = connections_.begin(); it != connections_.end(); ++it) {
-      if (*it != fd) continue;
-      connections_.erase(it);
-      break;
-    }
-    close(fd);
-    return control_.connection_closed(fd);
-  }
+  if (got <= 0) return close_connection(fd);
   ucred peer{};
   socklen_t size = sizeof peer;
   getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-  const std::string line(text, static_cast<size_t>(got));
-  if (line == "client") return control_.client_came(fd, peer.pid, peer.uid);
-  // Commands are for who started the daemon.
-  if (peer.uid != geteuid() && peer.uid != 0) return reply(fd, "permission denied\n");
-  control_.command(fd, peer.uid, line);
+  std::string line(text, static_cast<size_t>(got));
+  if (fd == session_) {
+    line.erase(line.find_last_not_of('\n') + 1);
+    control_.command(fd, peer.uid, line);
+  } else if (line == "client") {
+    control_.client_came(fd, peer.pid, peer.uid);
+  } else {
+    open_session(fd);
+  }
+}
+
+void Daemon::close_connection(int fd) {
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    if (*it != fd) continue;
+    connections_.erase(it);
+    break;
+  }
+  close(fd);
+  if (fd == session_) {
+    session_ = -1;
+    log("UI closed");
+  }
+  control_.connection_closed(fd);
+}
+
+// Not while there is another, and none any more once it is to quit: that one waits for the end.
+void Daemon::open_session(int fd) {
+  if (session_ >= 0 || control_.quitting()) return reply(fd, "busy");
+  session_ = fd;
+  log("NEW UI");
+  reply(fd, "");
 }
 
 void Daemon::serve_server(pid_t pid, int fd) {
@@ -141,8 +173,10 @@ void Daemon::serve_server(pid_t pid, int fd) {
   if (got > 0) return control_.server_said(pid, std::string(text, static_cast<size_t>(got)));
   close(fd);
   servers_.erase(pid);
-  waitpid(pid, nullptr, 0);
-  control_.server_ended(pid);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  // As NVIDIA's: it makes no difference to it whether a signal ended a server.
+  control_.server_ended(pid, WEXITSTATUS(status));
 }
 
 pid_t Daemon::start_server(uid_t uid) {
@@ -162,11 +196,14 @@ pid_t Daemon::start_server(uid_t uid) {
   for (const int fd : connections_) close(fd);
   for (const auto& [other, fd] : servers_) close(fd);
   close(pair[0]);
-  if (uid != geteuid() && setuid(uid) != 0) _exit(1);
+  log("Starting new server " + std::to_string(getpid()) + " for user " + std::to_string(uid));
+  if (uid != geteuid() && setuid(uid) != 0) {
+    log("Failed to start server using uid " + std::to_string(uid) + ", error: " +
+        std::strerror(errno));
+    _exit(1);
+  }
   prctl(PR_SET_NAME, "nvidia-cuda-mps");
-  const std::string path = log_directory() + "/server.log";
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file >= 0) dup2(file, 2);
+  dup2(server_log_, 1);
   _exit(serve(pair[1]));
 }
 
@@ -186,13 +223,7 @@ void Daemon::reply(int connection, const std::string& text) {
   (void)!send(connection, packet.data(), packet.size(), MSG_NOSIGNAL);
 }
 
-void Daemon::log(const std::string& line) {
-  char stamp[32];
-  const time_t now = time(nullptr);
-  tm parts;
-  strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
-  std::fprintf(stderr, "[%s] %s\n", stamp, line.c_str());
-}
+void Daemon::log(const std::string& line) { write_log("Control", line); }
 
 std::string Daemon::command_of(pid_t pid) {
   char name[128] = "";
@@ -205,43 +236,89 @@ std::string Daemon::command_of(pid_t pid) {
 }
 
 int fail(const std::string& what) {
-  std::fprintf(stderr, "nvidia-cuda-mps-control: %s: %s\n", what.c_str(), std::strerror(errno));
+  std::printf("%s\n", what.c_str());
   return 1;
 }
 
 int listen_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
+  if (path.size() >= sizeof address.sun_path) return -1;
   std::memcpy(address.sun_path, path.c_str(), path.size());
   unlink(path.c_str());  // the lock is ours: a dead daemon's
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  const mode_t old_mask = umask(0);  // clients of every user may connect
   const bool listens =
       fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
       listen(fd, 128) == 0;
-  umask(old_mask);
   return listens ? fd : -1;
 }
 
 void write_pid(const std::string& path) {
   FILE* file = std::fopen(path.c_str(), "we");
   if (!file) return;
-  std::fprintf(file, "%d\n", getpid());
+  std::fprintf(file, "%d", getpid());
   std::fclose(file);
 }
 
-void leave_terminal() {
+int open_log(const char* name) {
+  const std::string path = log_directory() + "/" + name;
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+}
+
+// Its log goes to a file then; that of its servers to the one that is returned.
+int leave_terminal() {
   setsid();
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const int log = open_log("control.log"), server_log = open_log("server.log");
   dup2(null, 0);
-  dup2(null, 1);
-  const std::string path = log_directory() + "/control.log";
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  dup2(file >= 0 ? file : null, 2);
+  dup2(log >= 0 ? log : null, 1);
+  dup2(null, 2);
+  return server_log >= 0 ? server_log : null;
+}
+
+bool lock_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  flock whole{};
+  whole.l_type = F_WRLCK;
+  return file >= 0 && fcntl(file, F_SETLK, &whole) == 0;
+}
+
+void make_socket_of_debuggers(const std::string& path, mode_t mask) {
+  umask(mask);
+  (void)listen_at(path);  // kept, and nobody is answered
+}
+
+// `started`: told once it listens; negative: it stays in the foreground.
+int serve_in(const std::string& directory, int started) {
+  const mode_t mask = umask(0);
+  const bool is_there = mkdir(directory.c_str(), 0777) == 0 || errno == EEXIST;
+  if (!is_there || access((directory + "/.").c_str(), R_OK | W_OK | X_OK) != 0) {
+    return fail("Cannot access CUDA_MPS_PIPE_DIRECTORY=" + directory);
+  }
+  if (!lock_file(directory + "/control_lock")) {
+    return fail("An instance of this daemon is already running");
+  }
+  const std::string pid_path = directory + "/nvidia-cuda-mps-control.pid";
+  const std::string log_pipe = directory + "/log";
+  (void)mkfifo(log_pipe.c_str(), 0777);  // nobody writes to it here
+  if (directory.size() > kMostPipeBytes) return 1;
+  const int listener = listen_at(control_path());
+  if (listener < 0) return 1;
+  (void)chmod(control_path().c_str(), 0666);
+  write_pid(pid_path);
+  make_socket_of_debuggers(directory + "/control_privileged", mask);
+  umask(mask);
+  int server_log = 1;
+  if (started >= 0) {
+    std::fflush(stdout);
+    server_log = leave_terminal();
+    (void)!write(started, "", 1);
+    close(started);
+  }
+  const int code = Daemon(listener, server_log).run();
+  unlink(log_pipe.c_str());
+  unlink(pid_path.c_str());
+  return code;
 }
 
 }  // namespace
@@ -250,30 +327,24 @@ std::string control_path() { return mps_pipe_directory() + "/control"; }
 
 int run_daemon(bool in_background) {
   const std::string directory = mps_pipe_directory();
-  for (const std::string& folder : {directory, log_directory()}) {
-    if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return fail("cannot create " + folder);
+  const std::string logs = log_directory();
+  if (mkdir(logs.c_str(), 0700) != 0 && access(logs.c_str(), W_OK) != 0) {
+    std::printf("Warning: Failed writing log files to directory [%s]. No logs will be available.\n",
+                logs.c_str());
   }
-  const std::string lock_path = directory + "/nvidia-cuda-mps-control.lock";
-  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return fail("cannot open " + lock_path);
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    std::fprintf(stderr, "An instance of this daemon is already running\n");
-    return 1;
+  std::fflush(stdout);
+  if (!in_background) return serve_in(directory, -1);
+  int pair[2];
+  if (pipe2(pair, O_CLOEXEC) != 0) return fail(std::strerror(errno));
+  const pid_t child = fork();
+  if (child < 0) return fail(std::strerror(errno));
+  if (child == 0) {
+    close(pair[0]);
+    return serve_in(directory, pair[1]);
   }
-  const int listener = listen_at(control_path());
-  if (listener < 0) return fail("cannot listen at " + control_path());
-  if (in_background) {
-    const pid_t child = fork();
-    if (child < 0) return fail("cannot fork");
-    if (child > 0) return 0;
-    leave_terminal();
-  }
-  const std::string pid_path = directory + "/nvidia-cuda-mps-control.pid";
-  write_pid(pid_path);
-  const int code = Daemon(listener).run();
-  unlink(control_path().c_str());
-  unlink(pid_path.c_str());
-  return code;
+  close(pair[1]);
+  char byte;
+  return read(pair[0], &byte, 1) == 1 ? 0 : 1;
 }
 
 }  // namespace tandem::softgpu::mps

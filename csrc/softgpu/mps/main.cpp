@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <string>
 
 #include "daemon.h"
@@ -24,6 +23,14 @@ int connect_to_daemon() {
   return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? fd : -1;
 }
 
+bool ask(int fd, const std::string& text, std::string* answer) {
+  static char packet[60 * 1024];
+  if (send(fd, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
+  const ssize_t got = recv(fd, packet, sizeof packet, 0);
+  if (got > 0) answer->assign(packet, static_cast<size_t>(got));
+  return got > 0;
+}
+
 // Commands from stdin, one a line; answers to stdout.
 int talk() {
   const int fd = connect_to_daemon();
@@ -31,13 +38,16 @@ int talk() {
     std::fprintf(stderr, "Cannot find MPS control daemon process\n");
     return 1;
   }
-  char answer[60 * 1024];
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (send(fd, line.data(), line.size(), MSG_NOSIGNAL) < 0) break;
-    const ssize_t got = recv(fd, answer, sizeof answer, 0);
-    if (got <= 0) break;  // it has quit
-    if (answer[0] != '\0') (void)!write(1, answer, static_cast<size_t>(got));
+  std::string answer;
+  const bool is_heard = ask(fd, "session", &answer) && answer != "busy";
+  for (char line[4096]; std::fgets(line, sizeof line, stdin);) {
+    if (!is_heard) {
+      std::fprintf(stderr, "Cannot send command to MPS control daemon process\n");
+      return 1;
+    }
+    if (!ask(fd, line, &answer)) break;  // it has quit
+    if (answer[0] == '\1') return 1;     // it has quit, and not all was well
+    if (answer[0] != '\0') std::fputs(answer.c_str(), stdout);
   }
   close(fd);
   return 0;

@@ -11,6 +11,7 @@
 
 #include "../driver/connection.h"
 #include "../driver/context/visible_devices.h"
+#include "log.h"
 #include "protocol.h"
 
 namespace tandem::softgpu::mps {
@@ -63,17 +64,22 @@ bool relay(int control, int device) {
   return true;
 }
 
+int cannot_start() {
+  write_log("Other", "Failed to start : no CUDA-capable device is detected");
+  return 1;
+}
+
 }  // namespace
 
 int serve(int control) {
   Welcome welcome{};
   name_device_program();
   const int device = ::softgpu::connect_to_device(kMpsServer, true, &welcome);
-  if (device < 0) return 1;
+  if (device < 0) return cannot_start();
   // What CUDA shows any program; in a list its clients count from 0, whatever the machine has.
   if (const char* list = getenv("CUDA_VISIBLE_DEVICES")) {
     ::softgpu::show_visible_devices(list, &welcome);
-    if (welcome.device_count == 0) return 1;
+    if (welcome.device_count == 0) return cannot_start();
   }
   std::string ready = "ready " + std::to_string(welcome.client_id);
   for (uint32_t i = 0; i < welcome.device_count; ++i) {

@@ -73,6 +73,7 @@ class MpsControl:
         self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
         self._is_silent = False  # it runs, and does not answer
+        self._why_no_server = ""  # as it was logged
         self._looking = threading.Lock()  # or starting one, or ending it
         self._clients: dict[int, bool] = {}  # server -> whether it had any at the last look
         self._log = ServerLog(())
@@ -87,8 +88,8 @@ class MpsControl:
     def open(self) -> bool:
         """Have one: where programs look by themselves, else where ours would be, else a new one.
 
-        Blocks for `ANSWER_S` where somebody is silent, for `ENDING_S` where one is about to end,
-        and for `START_S`, or twice that where it may be started from a file.
+        Blocks for `ANSWER_S` where somebody is silent or about to end, and for `START_S`, or twice
+        that where it may be started from a file.
         False: there is none, and the log says why.
         """
         self._well_s = time.monotonic()
@@ -99,33 +100,27 @@ class MpsControl:
 
     def _log_files(self) -> list[Path]:
         if self.is_own:
-            return [self._own.logs / name for name in ("control.log", SAID)]
-        return [Path(self._environment.get(LOGS) or USUAL_LOGS) / "control.log"]
+            return [self._own.logs / SAID]
+        logs = Path(self._environment.get(LOGS) or USUAL_LOGS)
+        return [logs / "control.log", logs / "server.log"]
 
     def _open(self) -> bool:
         usual = _mps.pipes_of(self._environment)
         own = self._own.directory
         self.directory = None
-        end_s = time.monotonic() + ENDING_S
         places = dict.fromkeys((usual, own) if self._starts else (usual,))
         for place in places:
             control = self._at(place)
-            servers = self._settled(control, end_s)
-            if servers and control.is_ending(servers):
-                log.warning(
-                    "mps is being shut down and has clients still, continuing without it for now",
-                    pipes=str(place),
-                )
-                return False
-            if servers is not None:
+            if (servers := control.servers()) is not None:
                 self._pipes = control.pipes_for(self._uid, servers)
                 self.directory = place
                 self._claim()
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
-        if own in places and (pid := self._own.pid) is not None and _mps.has_pipe(own):
-            log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
-            return False  # beside it no other can start
+            if (pid := self._pid_at(place)) is not None:
+                # Somebody has a session with it, say, or it waits for its last clients to quit.
+                log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
+                return False
         if self._starts and not self._stopping.is_set() and self._start():
             self.directory = own
         return self.directory is not None
@@ -137,19 +132,6 @@ class MpsControl:
                 self._own.claim()
             except OSError as error:
                 log.warning("it cannot be noted that mps is ours", reason=str(error))
-
-    def _settled(self, control: Control, end_s: float) -> list[Server] | None:
-        """Its servers, when none is about to end any more, or at `end_s`; None: nobody answers."""
-        servers, was_ending = control.servers(), False
-        while servers is not None and time.monotonic() < end_s:
-            if servers and control.is_ending(servers):
-                was_ending = True
-            elif servers or not was_ending:  # the last one gone, it goes, too
-                break
-            if self._stopping.wait(POLL_S):
-                break
-            servers = control.servers()
-        return servers
 
     def run(self) -> None:
         """Watch until `stop`."""
@@ -239,6 +221,7 @@ class MpsControl:
         crashed = self._log.crashed([*served, *(one for one in before if before[one])])
         if self.is_own:  # what is in it by now was read
             self._own.cut_said(MOST_SAID_BYTES)
+        self._tell_of_none(servers)
         gone = [one for one in before if before[one] and one not in self._clients]
         ending = {server: True for server in gone if _mps.is_running(server)}
         self._clients |= ending  # how it ends is not known yet
@@ -255,18 +238,35 @@ class MpsControl:
         self._well_s = now_s
         return True
 
+    def _tell_of_none(self, servers: Sequence[Server]) -> None:
+        """Servers were started, and none came up: whoever came was refused."""
+        if why := self._log.why_not:
+            if why != self._why_no_server:
+                log.warning("mps cannot start a server", reason=why)
+            self._tell(
+                f"mps cannot start a server ({why}): jobs that come to it get cuda's error 805",
+                time.monotonic() - self._well_s,
+            )
+        if why or servers:
+            self._why_no_server = why
+
     def _is_slow(self) -> bool:
         """It runs, and has only not answered: its clients go on, and no other can be started."""
         place = self.directory
-        pid = _mps.control_pid(place) if place else None
-        if place == self._own.directory:
-            pid = self._own.pid or pid
-        if place is None or pid is None or not _mps.has_pipe(place):
+        pid = self._pid_at(place) if place else None
+        if pid is None:
             return False
         if not self._is_silent:
             log.warning("the control daemon of mps runs and does not answer", pid=pid)
         self._is_silent = True
         return True
+
+    def _pid_at(self, place: Path) -> int | None:
+        """Of the control daemon that has its pipe there, whether it answers or not."""
+        if not _mps.has_pipe(place):
+            return None
+        own = self._own.pid if place == self._own.directory else None
+        return own or _mps.control_pid(place)
 
     def _replace(self) -> bool:
         was_there, self.directory = self.directory is not None, None

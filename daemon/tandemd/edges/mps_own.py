@@ -19,13 +19,17 @@ from pathlib import Path
 
 import structlog
 
-from tandem._mps import PIPES, PROGRAM, Control, is_running
+from tandem._mps import MOST_DIGITS, PIPES, PROGRAM, Control, is_running
 from tandemd.edges.children import unblocked
 
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
-SAID = "said"  # in the foreground it may write its log there
+SAID = "said"  # in the foreground it writes its log there
+LOG_FOLDER = "logs"  # not log: the daemon has a fifo of that name, and logs nothing without it
 STARTED = "started-by-tandemd"  # holds its pid
+MOST_WORDS = 4096  # of what it says before it ends
 FILE = "mps.toml"  # what the new interface is started from
+MOST_PATH_BYTES = 87  # its longest socket's name still fits; with more it ends without a word
+SERVERS = "/usr/sbin"  # where Debian has their program, which users' shells do not look into
 ENDS_S = 5.0  # what it has time for
 POLL_S = 0.02
 
@@ -39,7 +43,7 @@ class OwnMps:
         """`directory`: where it is, unless the environment says where it is to be."""
         named = environment.get(PIPES)
         self.directory = Path(named or directory)
-        self.logs = self.directory / "log"
+        self.logs = self.directory / LOG_FOLDER
         self._is_named = bool(named)
         self._has_file = False
         self._child: subprocess.Popen[bytes] | None = None
@@ -61,17 +65,21 @@ class OwnMps:
         """With this in its environment, and its pipe and its log where they belong.
 
         Raises:
-            OSError: the directory cannot be made, or is not ours; or there is no such program.
+            OSError: the directory cannot be made, is not ours or has too long a name; or there is
+                no such program.
         """
+        if (length := len(os.fsencode(self.directory))) > MOST_PATH_BYTES:
+            why = f"its name has {length} bytes, and mps takes {MOST_PATH_BYTES} at most"
+            raise OSError(errno.ENAMETOOLONG, why, str(self.directory))
         if (path := shutil.which(PROGRAM, path=environment.get("PATH"))) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), PROGRAM)
         self._make()
-        with self._opened("log") as logs:
+        with self._opened(LOG_FOLDER) as logs:
             said = _create(SAID, logs)
         try:
             self._child = subprocess.Popen(
                 unblocked([path, *words]),  # MPS's servers have them, too
-                env={**environment, PIPES: str(self.directory), LOGS: str(self.logs)},
+                env={**environment, **self._variables(environment)},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -79,6 +87,14 @@ class OwnMps:
             )
         finally:
             os.close(said)
+
+    def _variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        search = [path for path in (environment.get("PATH"), SERVERS) if path]
+        return {
+            "PATH": os.pathsep.join(search),
+            PIPES: str(self.directory),
+            LOGS: str(self.logs),
+        }
 
     def write_file(self, text: str) -> Path:
         """What it is started from.
@@ -105,7 +121,15 @@ class OwnMps:
     def why_not(self) -> str:
         """It was started, and is not up; empty: it may come up still."""
         code = self._child.poll() if self._child is not None else None
-        return "" if code is None else f"ended with code {code}"
+        return "" if code is None else f"ended with code {code}{self._last_words()}"
+
+    def _last_words(self) -> str:
+        try:
+            with self._opened(LOG_FOLDER) as logs:
+                said = _read(SAID, logs, MOST_WORDS).strip()
+        except OSError:
+            return ""
+        return f": {said.splitlines()[-1]}" if said else ""
 
     def give_up(self) -> None:
         """End what has just been started: nobody uses it yet. Blocks for 2 `ENDS_S` at most."""
@@ -133,11 +157,11 @@ class OwnMps:
         servers = control.servers()
         if servers is None or any(control.clients(server) != [] for server in servers):
             return False
-        control.quit()
         end_s = time.monotonic() + ENDS_S
         while is_running(pid):
             if time.monotonic() >= end_s:
                 return False
+            control.quit()  # again where it was busy, and did not hear
             time.sleep(POLL_S)
         self.forget()
         self._clear_away()
@@ -145,7 +169,7 @@ class OwnMps:
 
     def cut_said(self, most_bytes: int) -> None:
         """Begin it anew once there is more: it may be in memory."""
-        with contextlib.suppress(OSError), self._opened("log") as logs:
+        with contextlib.suppress(OSError), self._opened(LOG_FOLDER) as logs:
             file = os.open(SAID, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=logs)
             try:
                 if os.fstat(file).st_size > most_bytes:
@@ -160,18 +184,18 @@ class OwnMps:
             self.directory.mkdir()
             self.directory.chmod(0o755)  # its clients look for the pipe there
         with self._opened() as place, contextlib.suppress(FileExistsError):
-            os.mkdir("log", dir_fd=place)
+            os.mkdir(LOG_FOLDER, dir_fd=place)
 
     def _clear_away(self) -> None:
         """Our directory; of another, as the environment may name, what is ours for certain."""
         if not self._is_named:
             shutil.rmtree(self.directory, ignore_errors=True)
             return
-        with contextlib.suppress(OSError), self._opened("log") as logs:
-            _remove((SAID, "control.log", "server.log"), logs)
+        with contextlib.suppress(OSError), self._opened(LOG_FOLDER) as logs:
+            _remove((SAID,), logs)
         with contextlib.suppress(OSError), self._opened() as place:
             _remove((STARTED, *([FILE] if self._has_file else [])), place)
-            os.rmdir("log", dir_fd=place)
+            os.rmdir(LOG_FOLDER, dir_fd=place)
 
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
@@ -193,13 +217,13 @@ class OwnMps:
                 os.close(place)
 
 
-def _read(name: str, place: int) -> str:
+def _read(name: str, place: int, most: int = MOST_DIGITS + 1) -> str:
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
     try:
         facts = os.fstat(file)
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "not ours", name)
-        return os.read(file, 64).decode("ascii", "replace")
+        return os.read(file, most).decode("ascii", "replace")
     finally:
         os.close(file)
 

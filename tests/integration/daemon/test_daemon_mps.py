@@ -363,7 +363,7 @@ def test_nothing_is_removed_where_the_control_daemon_is_not_ours(folder):
     variables = mps.environment | {"CUDA_MPS_LOG_DIRECTORY": str(folder)}
     subprocess.run([PROGRAM, "-d"], env=variables, check=True, timeout=PATIENCE_S)
     assert mps.ask("get_server_list", theirs) == ""  # by now it has written its pid
-    (theirs / "log").symlink_to(victim)
+    (theirs / "logs").symlink_to(victim)
     (folder / "pid").write_bytes((theirs / "nvidia-cuda-mps-control.pid").read_bytes())
     (theirs / "started-by-tandemd").symlink_to(folder / "pid")
 
@@ -381,7 +381,7 @@ def test_a_named_directory_keeps_its_mode_and_links_in_it_are_not_followed(folde
     (victim / "said").touch()
     named.mkdir()
     named.chmod(0o1777)
-    (named / "log").symlink_to(victim)
+    (named / "logs").symlink_to(victim)
     mps = Supervised(folder, **{PIPES: str(named)})
 
     assert not mps.control.open()
@@ -595,7 +595,7 @@ def test_of_a_server_that_was_ended_nobody_is_told(mps):
 
     mps.ask(f"shutdown_server {server}")
     has_gone(mps, server)
-    while f"Server {server} exited" not in (mps.own / "log" / "said").read_text():
+    while f"Server {server} exited" not in (mps.own / "logs" / "said").read_text():
         threading.Event().wait(0.01)
     assert mps.control._look()
 
@@ -612,7 +612,7 @@ def test_of_a_server_that_ends_well_after_its_clients_nobody_is_told(mps):
     while mps.ask(f"get_client_list {server}"):
         pause.wait(0.01)
     mps.ask(f"shutdown_server {server}")  # as for the next user, before anybody looks again
-    while f"Server {server} exited" not in (mps.own / "log" / "said").read_text():
+    while f"Server {server} exited" not in (mps.own / "logs" / "said").read_text():
         pause.wait(0.01)
     assert mps.control._look()
 
@@ -620,7 +620,7 @@ def test_of_a_server_that_ends_well_after_its_clients_nobody_is_told(mps):
 
 
 def test_what_it_says_is_cut_off_before_it_fills_the_memory(mps, monkeypatch):
-    said = mps.own / "log" / "said"
+    said = mps.own / "logs" / "said"
 
     def says_of_a_server():
         client_of(mps.own).close()
