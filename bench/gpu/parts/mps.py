@@ -26,7 +26,8 @@ from tandem.demo.process import Message, Worker, WorkerError
 REFUSED_S = 3.0  # for a fault to be everybody's
 BEGUN_S = 15.0  # for one that comes to begin
 RECOVERED_S = 15.0  # for a server to take clients again
-ENDING_S = 5.0  # for it to say that it ends
+ANSWER_S = 2.0  # while it is to quit; that waits for longer
+ENDING_S = 5.0  # for it to answer nobody any more
 QUIT_S = 30.0
 LOOK_S = 0.1
 SUCCESS = "CUDA_SUCCESS"
@@ -50,10 +51,10 @@ BELIEFS = (
         answers=("control.has_new_interface",),
     ),
     Belief(
-        question="What it says while it is told to quit and has a client, whether that goes on",
-        believed="SHUTTING_DOWN; the client goes on, and quit waits for its end",
+        question="Whether it answers while it is to quit and has a client, whether that goes on",
+        believed="no; the client goes on, and quit waits for its end",
         used_by=_ASKING,
-        answers=("ending.status", "ending.client", "ending.waits", "ending.answers_afterwards"),
+        answers=("ending.answers", "ending.client", "ending.waits", "ending.answers_afterwards"),
     ),
     Belief(
         question="What a fatal fault of one process does to another, and to one that comes then",
@@ -126,15 +127,13 @@ class _Part:
     def ending(self, mps: Mps) -> Message:
         """What it says when it is told to end and has a client."""
         with ThreadPoolExecutor() as pool, self._client(mps.environment) as (worker, _):
-            control = mps.control()
-            server, _ = _only(control)
             quitting = pool.submit(mps.control().quit)
+            control = Control(mps.folder, environment=mps.environment, timeout_s=ANSWER_S)
             end = time.monotonic() + ENDING_S
-            while not (is_ending := control.is_ending([server])) and time.monotonic() < end:
+            while (answers := control.servers() is not None) and time.monotonic() < end:
                 time.sleep(LOOK_S)
             found = {
-                "is_ending": is_ending,
-                "status": control.status(server),
+                "answers": answers,
                 "client": _did(worker, "work")["result"],
                 "waits": not quitting.done(),
             }

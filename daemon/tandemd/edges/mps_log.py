@@ -23,7 +23,7 @@ _LINE = re.compile(
     r"|NEW SERVER (?P<ready>\d+): Ready"
     r"|Cmd:shutdown_server (?P<told>\d+)\s*$"  # with -f its clients end by it
     r"|Server (?P<ended>\d+) exited with status (?P<status>-?\d+)"
-    # "Failed to start : no device", "Failed to start server using uid 0, error: not permitted"
+    # As of "Failed to start : no device" or "Failed to start server using uid 0, error: denied".
     r"|(?P<failed>\d+)\] Failed to start\b.*?[:.] (?P<why>.+)"
 )
 

@@ -1,9 +1,9 @@
 """What a control daemon of MPS says: `python tests/data/mps/record.py VERSION PROGRAM`.
 
-Writes VERSION.json beside this file, of NVIDIA's program of that version of the driver, on a machine
-with a GPU or without: no server comes up. In place of NVIDIA's server there is a script, which waits
-to be killed or ends at once, so that what its end looks like is seen as well. The software GPU's
-program, which has servers of its own, is held to what is recorded here.
+Writes VERSION.json beside this file, of NVIDIA's program of that version of the driver, on a
+machine with a GPU or without: no server comes up. In place of NVIDIA's server there is a script,
+which waits to be killed or ends at once, so that what its end looks like is seen as well. The
+software GPU's program, which has servers of its own, is held to what is recorded here.
 
 Each scene has a daemon of its own. Pids, the clock and directories are left out. One command is
 asked after the other: while one is being answered, NVIDIA's daemon refuses all others.
@@ -93,7 +93,8 @@ get_default_client_priority
 help
 GET_SERVER_LIST
 
-get_default_active_thread_percentage; get_server_list; get_client_list 7; get_default_client_priority
+get_default_active_thread_percentage; get_server_list; get_client_list 7; \
+get_default_client_priority
 """
 OF_OTHERS = """
 get_server_list
@@ -277,7 +278,7 @@ def answers_others(stage: Stage) -> Said:
 
 
 def is_busy(stage: Stage) -> Said:
-    """While a session is open: nobody else is answered. Some are told so, others end with code 0."""
+    """While a session is open nobody else is answered. Some are told so, others get code 0."""
     stage.start()
     before = stage.log().count("NEW UI")
     session = subprocess.Popen(

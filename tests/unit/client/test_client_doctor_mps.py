@@ -37,13 +37,14 @@ def told(tmp_path, monkeypatch):
 
 
 def test_servers_of_a_running_control_daemon_are_told(told, tmp_path):
-    text = told("echo 17; echo 23")
+    text = told("echo 17; echo 23; echo 100.0")
 
     assert text == f"a control daemon answers in {tmp_path / 'usual'}; servers: 17 23"
-    assert told("exit 0").endswith("servers: none")
+    assert told("echo 100.0").endswith("servers: none")
 
 
-def test_a_pipe_that_nobody_answers_at_is_no_mps(told):
+def test_a_pipe_that_nobody_answers_at_is_no_mps(told, monkeypatch):
+    monkeypatch.setattr("tandem._doctor.DAEMON_TIMEOUT_S", 0.2)
     assert told("exit 0", pipe=False).startswith("it does not run; in mode mps")
     assert told("exit 1").startswith("it does not run; in mode mps")
 

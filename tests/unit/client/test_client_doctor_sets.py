@@ -46,7 +46,7 @@ def control(tmp_path, monkeypatch):
 
     def make(servers):
         program = tmp_path / "nvidia-cuda-mps-control"
-        program.write_text(f"#!/bin/sh\necho {servers}\n")
+        program.write_text(f"#!/bin/sh\necho {servers}\necho 100.0\n")
         program.chmod(0o755)
         os.mkfifo(tmp_path / "control")
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -8,48 +8,78 @@ import pytest
 from tandem import _mps
 from tandem._mps import PROGRAM, Control
 
+LAST = "echo 100.0"  # answers the question that ends each session
+USAGE = "echo namespace --apply"
+
 
 @pytest.fixture
 def control(tmp_path):
     """A control daemon whose program does what the test says."""
 
-    def make(script):
+    def make(script, timeout_s=20):
         program = tmp_path / PROGRAM
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         if not (tmp_path / "control").exists():
             os.mkfifo(tmp_path / "control")
         environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        return Control(tmp_path, environment=environment, timeout_s=20)
+        return Control(tmp_path, environment=environment, timeout_s=timeout_s)
 
     return make
 
 
 @pytest.mark.parametrize(
-    "script",
+    "answer",
     [
         r"printf '\377\376 12\n'",  # no UTF-8
-        "printf '%05000d' 7",  # more digits than Python takes
-        "printf '\u0663'",  # a digit of another script
-        r"[ $# = 0 ] && exit 1; printf 'a,\377,7,Ready,/pipes\n'",
-        "[ $# = 0 ] && exit 1; printf 'a,%05000d,7,Ready,/pipes' 1",
+        r"printf '%05000d\n' 7",  # more digits than Python takes
+        "echo '\u0663'",  # a digit of another script
     ],
 )
-def test_what_makes_no_sense_is_no_answer(control, script):
-    assert control(script).servers() is None
+def test_what_makes_no_sense_is_no_answer(control, answer):
+    assert control(f"{answer}; {LAST}").servers() is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [r"printf 'a,\377,7,Ready,/pipes\n'", "printf 'a,%05000d,7,Ready,/pipes' 1"],
+)
+def test_a_row_of_the_new_interface_that_makes_no_sense_is_no_answer(control, row):
+    new = f"case $1 in -p) {USAGE};; server) {row};; *) exit 1;; esac"
+
+    assert control(new, timeout_s=0.5).servers() is None
 
 
 def test_clients_that_make_no_sense_are_not_answered(control):
-    asked = control(r"read -r q; [ $q = get_server_list ] && echo 17 && exit; printf '\377\n'")
+    asked = control(
+        rf"read -r q; [ $q = get_server_list ] && echo 17 || printf '\377\n'; {LAST}"
+    )
     (server,) = asked.servers()
 
     assert asked.clients(server) is None
-    assert not asked.is_ending([server])
+
+
+def test_no_words_and_code_0_are_no_answer_and_it_is_asked_again(control, tmp_path):
+    # So it is while somebody else has a session.
+    busy = f"mkdir {tmp_path}/asked 2>/dev/null && exit 0"
+    asked = control(f"[ $# = 0 ] || exit 1; {busy}; echo 17; {LAST}")
+
+    assert [server.pid for server in asked.servers()] == [17]
+    assert control("exit 0", timeout_s=0.2).servers() is None
+
+
+@pytest.mark.parametrize(("usage", "pids"), [("exit 0", None), (USAGE, [7])])
+def test_the_new_interface_is_asked_only_of_a_program_that_names_it(control, usage, pids):
+    new = f"case $1 in -p) {usage};; server) echo a,0,7,Ready,/pipes;; *) exit 0;; esac"
+
+    servers = control(new, timeout_s=2 if pids else 0.2).servers()
+
+    assert (servers and [server.pid for server in servers]) == pids
 
 
 def test_a_pipe_of_another_user_is_not_spoken_to(control, tmp_path, monkeypatch):
     spoken = tmp_path / "spoken"
-    asked = control(f"touch {spoken}; echo 17")
+    asked = control(f"touch {spoken}; echo 17; {LAST}")
     of_others = os.lstat(tmp_path / "control").st_uid + 1
     theirs, stat = [tmp_path], os.lstat
 
@@ -86,10 +116,13 @@ def test_one_that_does_not_answer_is_asked_for_no_longer_than_was_said(control, 
         clock[0] += timeout
         raise _mps.subprocess.TimeoutExpired(words, timeout)
 
+    def sleep(pause_s):
+        clock[0] += pause_s
+
     asked, clock = control("exit 1"), [100.0]
-    monkeypatch.setattr(_mps, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(_mps, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     monkeypatch.setattr(_mps.subprocess, "run", run)
 
     assert asked.servers() is None
 
-    assert asked_s == [10, 10]
+    assert asked_s == [10, 5, 5]

@@ -78,8 +78,9 @@ def control_says(place, servers, monkeypatch, clients=None):
     """A control daemon that answers what servers there are, and of their clients, unless None."""
     told = "exit 1" if clients is None else f"echo {clients}"
     (place / PROGRAM).write_text(
-        f"#!/bin/sh\nread -r command\ncase $command in\n"
-        f"get_server_list) echo {servers};;\nget_client_list*) {told};;\nesac\n"
+        f"#!/bin/sh\nwhile read -r command; do case $command in\n"
+        f"get_server_list) echo {servers};;\nget_client_list*) {told};;\n"
+        "get_default_active_thread_percentage) echo 100.0;;\nesac; done\n"
     )
     (place / PROGRAM).chmod(0o755)
     os.mkfifo(place / "control")
@@ -101,6 +102,8 @@ def test_a_proof_has_mps_or_none_is_made(daemon, monkeypatch):
 def test_while_others_have_work_in_mps_no_proof_is_made(daemon, monkeypatch, clients):
     monkeypatch.setattr(_mps.Server, "owner", 1001)
     control_says(daemon._mps.directory, "4711", monkeypatch, clients=clients)
+    if clients is None:
+        monkeypatch.setattr("tandemd.daemon.PROOF_ANSWER_S", 0.5)
 
     found = daemon._environment_of_proof(GPU)
 
