@@ -142,6 +142,24 @@ def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
     assert mps.ask("get_server_list") is None
 
 
+def test_its_log_is_not_where_it_has_a_fifo_of_its_own(mps):
+    assert mps.control.open()
+
+    mps.ask("get_server_list")
+
+    assert (mps.own / "log").is_fifo()
+    assert "Cmd:get_server_list" in (mps.own / "logs" / "said").read_text()
+
+
+def test_a_pipe_directory_whose_sockets_names_would_be_too_long_is_refused(tmp_path):
+    own = OwnMps(tmp_path / ("n" * 88), {})
+
+    with pytest.raises(OSError, match=r"has \d+ bytes, and mps takes 87 at most"):
+        own.start(["-f"], os.environ)
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_in_a_directory_that_the_environment_names_only_what_is_ours_goes(folder):
     named = folder / "named"
     named.mkdir()
@@ -437,11 +455,11 @@ def test_one_that_is_about_to_end_is_not_used(mps, folder, ending, monkeypatch):
 
 
 def test_once_one_has_ended_there_is_another(mps, folder, ending):
-    pid, following = mps.pid, Supervised(folder)
+    pid, following, pause = mps.pid, Supervised(folder), threading.Event()
 
     ending.close()
     while _mps.is_running(pid):
-        mps.control._own.pid  # noqa: B018  # whose child it is: it is waited for
+        pause.wait(0.01)
     assert following.control.open()
 
     assert following.control.is_own
@@ -671,17 +689,25 @@ def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_hear
         ("echo 23,; echo 42,", [frozenset({23, 42})]),
     ],
 )
-def test_nobody_is_named_where_the_clients_are_not_answered(folder, version, answer, named):
+def test_nobody_is_named_where_the_clients_are_not_answered(
+    folder, version, answer, named, monkeypatch
+):
     program, place = folder / PROGRAM, folder / "mps"
+    says = ":" if answer == "exit 0" else answer.replace(",", "")
     script = f"""#!/bin/sh
         case "$*" in
             "server list"*) {"exit 1" if version == 2 else "echo a,0,17,Ready,/pipes; exit 0"};;
             "client list"*) {answer}; exit 0;;
+            "-p 3 -h") {"exit 1" if version == 2 else "echo namespace --apply; exit 0"};;
         esac
-        read -r question
         [ {version} = 2 ] || exit 1
-        [ "$question" = get_server_list ] && echo 17 && exit 0
-        {answer.replace(",", "")}
+        while read -r question; do
+            case "$question" in
+                get_server_list) echo 17;;
+                get_client_list*) {says};;
+                get_default_active_thread_percentage) echo 100.0;;
+            esac
+        done
     """
     program.write_text(script)
     program.chmod(0o755)
@@ -691,6 +717,8 @@ def test_nobody_is_named_where_the_clients_are_not_answered(folder, version, ans
     assert mps.control.open()
     heard = []
     mps.control.name_clients = heard.append
+    if not named:
+        monkeypatch.setattr("tandemd.edges.mps.ANSWER_S", 1)
 
     assert mps.control._look()
 
