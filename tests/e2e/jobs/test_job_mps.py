@@ -18,16 +18,25 @@ PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def ask(place, command, pipes="mps"):
-    done = subprocess.run(
-        [CONTROL],
-        env=place.env | {PIPES: str(place.folder / pipes)},
-        input=command,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    return done.stdout.strip()
+    """Its answer; again while it answers somebody else."""
+
+    answers = []
+
+    def is_heard():
+        done = subprocess.run(
+            [CONTROL],
+            env=place.env | {PIPES: str(place.folder / pipes)},
+            input=command,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        answers.append(done.stdout.strip())
+        return "Cannot send command" not in done.stderr
+
+    until(is_heard, what="an answer of mps")
+    return answers[-1]
 
 
 @pytest.fixture

@@ -658,6 +658,24 @@ def test_what_it_says_is_cut_off_before_it_fills_the_memory(mps, monkeypatch):
     assert "\0" not in said.read_text()
 
 
+def test_where_no_server_comes_up_it_is_told_once_why(folder):
+    mps = Supervised(folder, TANDEM_SOFTGPU_BIN="/nowhere")
+    assert mps.control.open()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(PATIENCE_S)
+        client.connect(str(mps.own / "control"))
+        client.send(b"client")
+        assert client.recv(512) == b"error 805"
+
+    assert mps.control._look()
+    assert mps.control._look()
+
+    (told,) = mps.told
+    assert told.startswith("mps cannot start a server (")
+    assert told.endswith("): jobs that come to it get cuda's error 805")
+    mps.stop()
+
+
 @pytest.mark.parametrize("is_heard_of", [True, False])
 def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_heard_of):
     mps = Supervised(folder, look_s=3600)

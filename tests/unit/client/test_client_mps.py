@@ -51,9 +51,7 @@ def test_a_row_of_the_new_interface_that_makes_no_sense_is_no_answer(control, ro
 
 
 def test_clients_that_make_no_sense_are_not_answered(control):
-    asked = control(
-        rf"read -r q; [ $q = get_server_list ] && echo 17 || printf '\377\n'; {LAST}"
-    )
+    asked = control(rf"read -r q; [ $q = get_server_list ] && echo 17 || printf '\377\n'; {LAST}")
     (server,) = asked.servers()
 
     assert asked.clients(server) is None
