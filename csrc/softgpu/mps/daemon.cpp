@@ -278,7 +278,7 @@ int leave_terminal() {
 
 bool lock_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  flock whole{};
+  struct flock whole{};  // not the function of that name
   whole.l_type = F_WRLCK;
   return file >= 0 && fcntl(file, F_SETLK, &whole) == 0;
 }
