@@ -141,19 +141,18 @@ def _check_promise(request: Request) -> None:
         if request.persistent_bytes is None:
             said, missing = missing, said
         raise UsageError(f"{said} says nothing without {missing}; give both, 0 for none")
-    limit, kept = request.memory_bytes, request.persistent_bytes
-    if limit is not None and kept is not None and kept > limit:
-        raise UsageError(
-            f"--persistent {format_bytes(kept)} is more than --memory {format_bytes(limit)}; "
-            "lower the one, or raise the other"
-        )
+    _check_within_limit(request, "--persistent", request.persistent_bytes)
 
 
 def _check_minimum(request: Request) -> None:
-    limit, minimum = request.memory_bytes, request.memory_min_bytes
-    if limit is not None and minimum is not None and minimum > limit:
+    _check_within_limit(request, "--memory-min", request.memory_min_bytes)
+
+
+def _check_within_limit(request: Request, option: str, value: int | None) -> None:
+    limit = request.memory_bytes
+    if limit is not None and value is not None and value > limit:
         raise UsageError(
-            f"--memory-min {format_bytes(minimum)} is more than --memory {format_bytes(limit)}; "
+            f"{option} {format_bytes(value)} is more than --memory {format_bytes(limit)}; "
             "lower the one, or raise the other"
         )
 
