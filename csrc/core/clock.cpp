@@ -44,8 +44,9 @@ void Clock::start_real() {
   refine();
 }
 
-void Clock::start_virtual(NowFunction now, WaitFunction wait) {
+void Clock::start_virtual(NowFunction now, WaitFunction wait, ChangeFunction change) {
   wait_ = wait;
+  wait_for_change_ = change;
   now_ = now;
   tick_base_ = base_ns_ = now();
 }

@@ -11,7 +11,7 @@ using shm::WaitReason;
 
 constexpr uint64_t kSpinNs = 2'000;
 constexpr uint64_t kSliceNs = 20'000'000;        // a waiter looks for a lost daemon this often
-constexpr uint64_t kVirtualStepNs = 50'000;
+constexpr uint64_t kVirtualStepNs = 50'000;     // between two looks on the virtual clock
 constexpr uint64_t kWakeEarlyNs = 120'000;       // what a sleeping thread overshoots by
 constexpr uint64_t kWindowSleepNs = 50'000;
 constexpr uint64_t kWindowPatienceNs = 250'000'000;
@@ -161,7 +161,7 @@ Waited Gate::wait(uint32_t slot, uint32_t turn, Pass* pass) {
   const uint64_t start = clock_->now_ns();
   uint64_t spent[shm::kWaitReasonCount] = {};
   uint64_t now = start, reason_since = start;
-  bool interrupted = false, passes = false;
+  bool interrupted = false, passes = false, again = false;
   const auto look = [&] {
     if (slot == kNoSubmission) return memory_obstacle();
     return turn ? graph_obstacle(slot, turn, passes) : obstacle(slot, passes);
@@ -187,7 +187,8 @@ Waited Gate::wait(uint32_t slot, uint32_t turn, Pass* pass) {
       waits.reason.store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
     }
     last = reason;
-    interrupted |= pause_for(reason, slot, reason_since);
+    interrupted |= pause_for(reason, slot, reason_since, again);
+    again = true;
     const uint64_t after = clock_->now_ns();
     spent[static_cast<uint32_t>(reason)] += after - now;
     now = after;
@@ -209,15 +210,36 @@ bool Gate::let_through(Pass& pass, bool interrupted, uint64_t now_ns) const {
   return pass.left && behind(now_ns, pass.since_ns) < kPassNs;
 }
 
-bool Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns) {
+bool Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns, bool again) {
   if (reason == WaitReason::kWindow && behind(clock_->now_ns(), since_ns) > kWindowPatienceNs) {
     grow_window();
     return false;
   }
-  if (clock_->is_virtual()) return clock_->sleep_until_ns(clock_->now_ns() + kVirtualStepNs);
+  if (clock_->is_virtual()) {
+    clock_->wait_for_change(kVirtualStepNs, passes_by_itself_ns(reason, slot, since_ns), again);
+    return false;
+  }
   if (reason == WaitReason::kGate) return pause_for_gate(slot, since_ns);
   if (reason == WaitReason::kPresence) return pause_for_presence();
   return reason == WaitReason::kWindow && pause_for_window(slot, since_ns);
+}
+
+// When there is something to look at that nobody writes: time has come for it.
+uint64_t Gate::passes_by_itself_ns(WaitReason reason, uint32_t slot, uint64_t since_ns) const {
+  const uint64_t now = clock_->now_ns();
+  uint64_t next = now + kSliceNs;
+  const auto at = [&](uint64_t ns) {
+    if (ns > now) next = std::min(next, ns);
+  };
+  if (reason == WaitReason::kPresence) {
+    uint64_t until = 0;
+    if (peer_is_busy(command_->gate.presence_mask.load(std::memory_order_relaxed), &until, nullptr))
+      at(until);
+  } else if (reason == WaitReason::kWindow) {
+    at(late_enough_ns(slot));
+    at(since_ns + kWindowPatienceNs + 1);
+  }
+  return next;
 }
 
 bool Gate::pause_for_gate(uint32_t slot, uint64_t since_ns) {

@@ -134,11 +134,13 @@ class Gate {
   Waited wait(uint32_t slot, uint32_t turn = 0, Pass* pass = nullptr);
   [[nodiscard]] bool let_through(Pass& pass, bool interrupted, uint64_t now_ns) const;
   // Each a moment. True: a signal was handled meanwhile.
-  bool pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns);
+  bool pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns, bool again);
   bool pause_for_gate(uint32_t slot, uint64_t since_ns);
   bool pause_for_presence();
   bool pause_for_window(uint32_t slot, uint64_t since_ns);
   [[nodiscard]] uint64_t next_predicted_end_ns() const;
+  [[nodiscard]] uint64_t passes_by_itself_ns(shm::WaitReason reason, uint32_t slot,
+                                             uint64_t since_ns) const;
   [[nodiscard]] uint64_t passed_markers() const;
   void grow_window();
 

@@ -26,6 +26,9 @@
 // may come before the DONEs of those in front of it in the stream, but never past anything that the
 // rest of the process could have a hand in (dependencies, host functions, stream memory operations).
 // When one fails, the client answers for those after it in the stream without executing them.
+// Who only looks at what others write to memory need not look while nobody writes: IDLE says so by
+// `look_step_ns`, and the device answers TIME, `look` set, once some client has been at work since the
+// last look, that long after it or later. An IDLE with `only_looked` is of a client that was not.
 // Observers (the daemon) take part the same way, but when no other client is connected time advances
 // no faster than real time, and an observer silent for more than kObserverPatienceMs of real time is
 // left behind until it speaks again (a stopped daemon must not stop the world).
@@ -35,7 +38,7 @@
 
 namespace tandem::softgpu {
 
-inline constexpr uint32_t kProtocol = 2;
+inline constexpr uint32_t kProtocol = 3;
 inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxGpus = kMaxDevices * 7;  // with all of them cut into instances
@@ -277,10 +280,13 @@ struct Idle {
   // or until it has anything else to say. What failed, and kMemOpWrite, is always said at once.
   uint64_t patience = 0;
   uint64_t awaited[kMaxAwaited] = {};
+  uint64_t look_step_ns = 0;  // 0: nobody looks
+  uint32_t only_looked = 0, reserved = 0;
 };
 struct Time {
   Header header;
   uint64_t now_ns;
+  uint32_t look = 0, reserved = 0;
 };
 // Client -> device: a thread went on that nobody of the device's had woken (a futex, a socket). The
 // client is busy from here on, as after any message but IDLE, and gets TIME at once.

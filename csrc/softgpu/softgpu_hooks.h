@@ -19,6 +19,12 @@ int softgpu_clock_is_virtual(void);
 // creeps where kernels take their bodies long.
 void softgpu_wait_until_ns(uint64_t deadline_ns);
 
+// The same, for who looks again and again at what others write to memory. Comes back sooner on the
+// virtual clock once some thread that takes part in it has done something since this process looked last,
+// step_ns after that look or later (0: never sooner). `only_looked`: so did the calling thread since it
+// came back from its last wait, and nobody has to look because of it.
+void softgpu_wait_for_change(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
+
 // The calling thread is about to block outside the driver (a futex, a socket, a join): do not wait
 // for it. Nothing else may be called by it before softgpu_wait_end. No-ops on the real clock.
 void softgpu_wait_begin(void);

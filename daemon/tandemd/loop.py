@@ -113,6 +113,7 @@ class Loop:
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
         self._unsettled = False
+        self._acted = False  # since it last waited: somebody may see something
         self._afterwards: list[Callable[[], None]] = []
 
     def post(self, errand: Callable[[], None]) -> None:
@@ -192,6 +193,7 @@ class Loop:
 
     def perform(self, action: Action) -> None:
         """Carry one action out; one that fails is told, and the next ones are as good as before."""
+        self._acted = True
         try:
             self._carry_out(action)
         except Exception as error:
@@ -265,10 +267,13 @@ class Loop:
         return self.poller.wait(timeout_ns=timeout_ns)
 
     def _wait_virtual(self) -> bool:
-        self.clock.wait_until_ns(self.clock.now_ns() + VIRTUAL_ROUND_NS)
+        only_looked, self._acted = not self._acted, False
+        self.clock.wait_until_ns(self.clock.now_ns() + VIRTUAL_ROUND_NS, only_looked=only_looked)
         if self.attach is not None:
             self.attach.poll(timeout_s=0)
-        return self.poller.poll(now_ns=self.clock.now_ns())
+        notable = self.poller.poll(now_ns=self.clock.now_ns())
+        self._acted = self._acted or notable
+        return notable
 
     def _round(self, *, notable: bool) -> None:
         now_ns = self.clock.now_ns()
@@ -297,6 +302,7 @@ class Loop:
 
     def _attempt(self, what: str, errand: Callable[[], object]) -> None:
         """Whatever one process says or does, all others are to go on as they do."""
+        self._acted = True
         try:
             errand()
         except Exception as error:

@@ -240,7 +240,7 @@ Attached attach_to_daemon(const Settings& settings, const wire::Hello& hello, in
   return attached;
 }
 
-bool read_messages(Channel& channel) {
+bool read_messages(Channel& channel, bool* any) {
   for (;;) {
     const int socket = channel.socket.number();
     if (socket < 0) return false;  // closed by the job
@@ -248,6 +248,7 @@ bool read_messages(Channel& channel) {
     const int got = receive(socket, &packet);
     if (got < 0) return false;
     if (got == 0) return true;
+    *any = true;
     if (!handle_presence(channel.gate.peers().page, packet)) handle_swap(channel, packet);
   }
 }

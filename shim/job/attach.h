@@ -24,6 +24,6 @@ struct Attached {
 Attached attach_to_daemon(const Settings& settings, const wire::Hello& hello, int timeout_ms);
 
 // Reads what the daemon has sent since, without blocking. False when the connection is gone.
-bool read_messages(Channel& channel);
+bool read_messages(Channel& channel, bool* any);
 
 }  // namespace tandem::shim

@@ -230,11 +230,16 @@ void sleep_on(int socket, uint64_t ns) {
   if (wanted[0].revents) empty_wake_pipe(wake_fd);
 }
 
-void pause_after(const Channel& channel, Round round) {
-  if (g_clock.is_virtual()) {
-    g_clock.sleep_until_ns(g_clock.now_ns() + pause_ns(round));
-    return;
-  }
+// Threads at a gate, here and elsewhere, have nothing to look at because of rounds in which nothing was done.
+void pause_virtual(const Channel& channel, Round round, bool was_told) {
+  static bool was_idle = false;
+  const bool is_idle = round.load == Load::kIdle && !was_told && !is_latency_class(channel);
+  g_clock.wait_for_change(0, g_clock.now_ns() + pause_ns(round), is_idle && was_idle);
+  was_idle = is_idle;
+}
+
+void pause_after(const Channel& channel, Round round, bool was_told) {
+  if (g_clock.is_virtual()) return pause_virtual(channel, round, was_told);
   const bool idle = round.load == Load::kIdle;
   if (idle) {
     // Announce, then look once more: a submission in between is seen here or sees the flag; the
@@ -295,11 +300,14 @@ void* run(void*) {
     answer_others();
     if (!channel) {
       try_again();
-    } else if (!read_messages(*channel)) {
+      continue;
+    }
+    bool was_told = false;
+    if (!read_messages(*channel, &was_told)) {
       give_up(*channel);
       swap::bring_back();
     } else {
-      pause_after(*channel, look_after(*channel));
+      pause_after(*channel, look_after(*channel), was_told);
     }
   }
   return nullptr;

@@ -123,6 +123,7 @@ void Engine::close(uint32_t connection, uint64_t real_now_ns) {
   const auto found = std::find(participants_.begin(), participants_.end(), entry);
   if (found != participants_.end()) participants_.erase(found);
   leave_mps(*client);
+  ++changes_;
   if (Client* waiting = find(client->pending_lock.requester)) {
     reply_checkpoint(waiting, client->pending_lock.request, kInvalidValue, nullptr);
     flush(&waiting->replies, waiting);
@@ -255,6 +256,8 @@ const char* Engine::idle(Client* client, const Idle& message) {
   if (message.received < client->sent_packets) return nullptr;
   client->busy = false;
   client->deadline_ns = message.deadline_ns;
+  client->look_step_ns = message.look_step_ns;
+  if (!message.only_looked) ++changes_;
   Attention& attention = client->attention;
   attention.patience = std::min(message.patience, kMostKept);
   std::copy_n(message.awaited, kMaxAwaited, attention.awaited);

@@ -145,6 +145,7 @@ class Engine {
   bool deliver_to_next();
   bool wake_next_sleeper();
   uint64_t next_virtual_ns() const;
+  uint64_t next_look_ns(const Client& client) const;
   bool held_back_until(uint64_t next_ns);
   void flush(Outbox* outbox, Client* client);
   template <typename Message>
@@ -190,6 +191,7 @@ class Engine {
   std::set<Op*, ById> waits_;    // kMemOpWait whose condition did not hold yet
 
   uint64_t now_ns_ = 0;  // the device's time
+  uint64_t changes_ = 0;  // how often a client has been at work, of which others may see something
   uint64_t started_real_ns_;
   uint64_t real_now_ns_;
   uint64_t wake_real_ns_ = kNever;

@@ -92,9 +92,15 @@ void Engine::tell_done(Client* client, OpKind kind, const Done& done) {
 
 bool Engine::wake_next_sleeper() {
   for (const auto& [id, client] : participants_) {
-    if (client->deadline_ns > now_ns_ || client->left_behind || client->condemned) continue;
+    if (client->left_behind || client->condemned) continue;
+    const bool looks = next_look_ns(*client) <= now_ns_;
+    if (client->deadline_ns > now_ns_ && !looks) continue;
     client->deadline_ns = kNever;
-    tell(client, Type::kTime, Time{{}, now_ns_});
+    if (looks) {
+      client->looked_ns = now_ns_;
+      client->changes_seen = changes_;
+    }
+    tell(client, Type::kTime, Time{{}, now_ns_, looks});
     flush(&client->events, client);
     return true;
   }
@@ -105,9 +111,16 @@ uint64_t Engine::next_virtual_ns() const {
   uint64_t next_ns = next_device_event_ns();
   for (const auto& [id, client] : participants_) {
     if (client->left_behind || client->condemned) continue;
-    next_ns = std::min(next_ns, client->deadline_ns);
+    next_ns = std::min({next_ns, client->deadline_ns, next_look_ns(*client)});
   }
   return next_ns;
+}
+
+// A change is seen at once, and many by one look.
+uint64_t Engine::next_look_ns(const Client& client) const {
+  if (!client.look_step_ns || client.changes_seen == changes_) return kNever;
+  const uint64_t earliest_ns = client.looked_ns + client.look_step_ns;
+  return std::max(now_ns_, earliest_ns < client.looked_ns ? kNever : earliest_ns);
 }
 
 // With nobody but observers there is nothing to simulate, only a daemon whose timers would make

@@ -170,6 +170,9 @@ struct Client {
   bool busy = false;
   bool left_behind = false;     // an observer that was silent for too long
   uint64_t deadline_ns = kNever;
+  uint64_t look_step_ns = 0;   // 0: it does not look
+  uint64_t looked_ns = 0;      // when it was last told to
+  uint64_t changes_seen = 0;   // of Engine::changes_, by then
   uint64_t spoke_real_ns = 0;
 
   Outbox replies;  // answers to requests: sent at once

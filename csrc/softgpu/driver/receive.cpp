@@ -79,6 +79,7 @@ void Runtime::handle_packet(const char* packet, size_t bytes) {
   Lock lock(mutex);
   ++received_;
   idle_due_ = true;
+  only_looked_ = true;
   for (size_t at = 0; at + sizeof(Header) <= bytes;) {
     Header header;
     memcpy(&header, packet + at, sizeof header);
@@ -88,6 +89,7 @@ void Runtime::handle_packet(const char* packet, size_t bytes) {
   }
   if (!late_frees.empty() || !pools.empty()) reap_frees(*this);
   wake_satisfied();
+  look_is_due_ = false;
   if (is_virtual()) {
     execute_here(lock);
   } else {
@@ -97,13 +99,18 @@ void Runtime::handle_packet(const char* packet, size_t bytes) {
 }
 
 void Runtime::handle(const Header& header, const char* message) {
-  switch (static_cast<Type>(header.type)) {
+  const auto type = static_cast<Type>(header.type);
+  only_looked_ = only_looked_ && type == Type::kTime;
+  switch (type) {
     case Type::kStart: return on_start(read<proto::Start>(message));
     case Type::kDone: return on_done(read<proto::Done>(message));
-    case Type::kTime:
+    case Type::kTime: {
+      const auto time = read<proto::Time>(message);
       ++times_heard_;
-      last_time_ns_ = std::max(last_time_ns_, read<proto::Time>(message).now_ns);
+      last_time_ns_ = std::max(last_time_ns_, time.now_ns);
+      look_is_due_ = look_is_due_ || time.look;
       return;
+    }
     case Type::kMemReply: {
       const auto reply = read<proto::MemReply>(message);
       memory_replies_[reply.request] = reply;

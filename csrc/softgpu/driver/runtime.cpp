@@ -160,6 +160,7 @@ void Runtime::append(const void* message, size_t bytes) {
   const char* begin = static_cast<const char*>(message);
   outbox_.insert(outbox_.end(), begin, begin + bytes);
   idle_due_ = true;
+  only_looked_ = false;
 }
 
 void Runtime::flush() {
@@ -372,7 +373,10 @@ void Runtime::thread_begins(Lock& lock) {
   wait(lock, [&] { return times_heard_ > heard; });
 }
 
-void Runtime::thread_ends() { settle_after(-1); }
+void Runtime::thread_ends() {
+  only_looked_ = false;
+  settle_after(-1);
+}
 
 void Runtime::settle_after(int change) {
   running_ += change;
@@ -382,12 +386,18 @@ void Runtime::settle_after(int change) {
 void Runtime::say_idle_if_settled() {
   if (running_ != 0 || !is_virtual() || life != Life::kReady) return;
   uint64_t deadline_ns = proto::kNever;
-  for (const Waiter* waiter : waiters_) deadline_ns = std::min(deadline_ns, waiter->deadline_ns);
+  uint64_t look_step_ns = proto::kNever;
+  for (const Waiter* waiter : waiters_) {
+    deadline_ns = std::min(deadline_ns, waiter->deadline_ns);
+    if (waiter->look.step_ns) look_step_ns = std::min(look_step_ns, waiter->look.step_ns);
+  }
   if (!idle_due_ && deadline_ns == idle_deadline_ns_) return;
   // Memory that goes with the end of an operation must not go late: others may want it.
   const bool frees_on_done = !late_frees.empty() || !pools.empty();
   proto::Idle idle{{}, received_, deadline_ns, frees_on_done ? 0 : proto::kNever, {}};
   for (const Waiter* waiter : waiters_) add_interest(waiter->interest, &idle);
+  if (look_step_ns != proto::kNever) idle.look_step_ns = look_step_ns;
+  idle.only_looked = only_looked_;
   post(Type::kIdle, idle);
   flush();
   idle_due_ = false;
@@ -412,10 +422,11 @@ void Runtime::add_interest(const Interest& interest, proto::Idle* idle) const {
 }
 
 void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
-                          Interest interest) {
+                          Interest interest, Look look) {
   if (life != Life::kReady || ready(argument)) return;
-  Waiter self{ready, argument, deadline_ns, interest, false, {}};
+  Waiter self{ready, argument, deadline_ns, interest, look, false, {}};
   waiters_.push_back(&self);
+  only_looked_ = only_looked_ && look.only_looked;
   idle_due_ = true;
   flush();
   settle_after(-1);
@@ -441,11 +452,19 @@ void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
   if (!self.woken) thread_begins(lock);  // from a nap, of which the device knows nothing
 }
 
+void Runtime::wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns,
+                              bool only_looked) {
+  const auto never = [](void*) { return false; };
+  wait_erased(lock, never, nullptr, deadline_ns, kOnlyTime, {step_ns, only_looked});
+}
+
 void Runtime::wake_satisfied() {
   const uint64_t now = is_virtual() ? last_time_ns_ : 0;  // real deadlines are the waiters' own
   for (Waiter* waiter : waiters_) {
     if (waiter->woken) continue;
-    if (life == Life::kReady && waiter->deadline_ns > now && !waiter->ready(waiter->argument)) {
+    const bool looks = look_is_due_ && waiter->look.step_ns;
+    if (life == Life::kReady && waiter->deadline_ns > now && !looks &&
+        !waiter->ready(waiter->argument)) {
       continue;
     }
     waiter->woken = true;

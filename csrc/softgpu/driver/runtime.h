@@ -42,11 +42,18 @@ struct Interest {
 };
 constexpr Interest kOnlyTime{nullptr, proto::kNever};
 
+// Of a thread that waits for what others write to memory.
+struct Look {
+  uint64_t step_ns = 0;      // 0: it does not
+  bool only_looked = false;  // nothing else since its last wait
+};
+
 struct Waiter {
   bool (*ready)(void*);
   void* argument;
   uint64_t deadline_ns;
   Interest interest;
+  Look look;
   bool woken = false;
   std::condition_variable changed;
 };
@@ -147,8 +154,10 @@ class Runtime {
   template <class Ready>
   void wait(Lock& lock, Ready ready, uint64_t deadline_ns = proto::kNever, Interest interest = {}) {
     wait_erased(lock, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready, deadline_ns,
-                interest);
+                interest, {});
   }
+  // Until the deadline, or a look is due: softgpu_wait_for_change.
+  void wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns, bool only_looked);
   // A poll that would answer "not ready" gives virtual time a chance to pass, else a polling loop
   // would stop the clock that it polls.
   void let_time_pass(Lock& lock, uint64_t op);
@@ -164,7 +173,7 @@ class Runtime {
   bool await_event_reply(Lock& lock, uint64_t request, proto::EventReply* reply);
   void append(const void* message, size_t bytes);
   void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
-                   Interest interest);
+                   Interest interest, Look look);
   void add_interest(const Interest& interest, proto::Idle* idle) const;
   void wake_satisfied();
   void settle_after(int change);
@@ -196,6 +205,8 @@ class Runtime {
   uint64_t last_time_ns_ = 0;  // virtual clock: newest time heard of
   bool frozen_said_ = false;   // since `locked`
   uint64_t times_heard_ = 0;   // TIME messages so far
+  bool look_is_due_ = false;   // said the TIME that is being worked on
+  bool only_looked_ = false;   // all that happened since the last IDLE
 
   std::vector<char> outbox_;
   std::deque<Op*> ops_;  // ops_[i] has id first_op_ + i; null once done

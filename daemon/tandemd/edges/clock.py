@@ -17,8 +17,11 @@ class Clock(Protocol):
     def now_ns(self) -> int:
         """Now."""
 
-    def wait_until_ns(self, deadline_ns: int) -> None:
-        """Block the calling thread until then."""
+    def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
+        """Block the calling thread until then.
+
+        `only_looked`: since the last wait it has written nothing that a job looks at.
+        """
 
 
 class MonotonicClock:
@@ -30,8 +33,9 @@ class MonotonicClock:
         """Now."""
         return time.monotonic_ns()
 
-    def wait_until_ns(self, deadline_ns: int) -> None:
+    def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
         """Sleep until then."""
+        del only_looked
         time.sleep(max(0, deadline_ns - self.now_ns()) / 1e9)
 
 
@@ -51,14 +55,14 @@ class SoftGpuClock:
         driver = ctypes.CDLL(library)
         try:
             self._now = driver.softgpu_now_ns
-            self._wait = driver.softgpu_wait_until_ns
+            self._wait = driver.softgpu_wait_for_change
             observe = driver.softgpu_observe
             is_virtual = driver.softgpu_clock_is_virtual
         except AttributeError as missing:
             raise OSError(f"{library} is not the software GPU's: {missing}") from None
         self._now.restype = ctypes.c_uint64
         self._wait.restype = None
-        self._wait.argtypes = [ctypes.c_uint64]
+        self._wait.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
         observe.restype = None
         is_virtual.restype = ctypes.c_int
         observe()
@@ -73,9 +77,9 @@ class SoftGpuClock:
         """Now, on the device's clock."""
         return int(self._now())
 
-    def wait_until_ns(self, deadline_ns: int) -> None:
-        """Let time pass until then."""
-        self._wait(deadline_ns)
+    def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
+        """Let time pass until then; `only_looked` leaves those asleep who wait for a change."""
+        self._wait(0, deadline_ns, only_looked)
 
 
 class Calendar:

@@ -134,8 +134,14 @@ uint64_t Simulation::submit(uint32_t connection, const Work& work, uint64_t of_c
 }
 
 void Simulation::idle(uint32_t connection) {
-  const Peer& peer = peers[connection];
-  send(connection, Type::kIdle, Idle{{}, peer.received, peer.deadline_ns});
+  send(connection, Type::kIdle, idle_of(peers[connection]));
+}
+
+Idle Simulation::idle_of(const Peer& peer) const {
+  Idle message{{}, peer.received, peer.deadline_ns};
+  message.look_step_ns = peer.look_step_ns;
+  message.only_looked = peer.only_looked;
+  return message;
 }
 
 void Simulation::close(uint32_t connection) {
@@ -227,6 +233,7 @@ void Simulation::take_packet(const Output::Packet& packet) {
         break;
       case Type::kTime:
         peer.times.push_back(copy<Time>(bytes).now_ns);
+        if (copy<Time>(bytes).look) peer.looks.push_back(peer.times.back());
         peer.order.push_back('T');
         peer.deadline_ns = kNever;
         event = true;
@@ -265,8 +272,8 @@ void Simulation::take_packet(const Output::Packet& packet) {
     }
   }
   if (event && peer.goes_idle) {
-    Idle message{{static_cast<uint16_t>(Type::kIdle), sizeof(Idle), 0}, peer.received,
-                 peer.deadline_ns};
+    Idle message = idle_of(peer);
+    message.header = {static_cast<uint16_t>(Type::kIdle), sizeof message, 0};
     engine.handle(peer.connection, reinterpret_cast<const uint8_t*>(&message), sizeof message,
                   real_ns);
   }

@@ -44,6 +44,8 @@ Work of_kind(OpKind kind, uint64_t bytes = 0, uint64_t stream = 1);
 struct Peer {
   uint32_t connection = 0, id = 0;
   uint64_t received = 0, ops = 0, deadline_ns = kNever;
+  uint64_t look_step_ns = 0;
+  bool only_looked = false;
   bool executes = true;   // answers START with BODY
   bool goes_idle = true;  // says IDLE whenever it has nothing to do
   bool closed = false;
@@ -52,6 +54,7 @@ struct Peer {
   std::vector<Start> starts;
   std::vector<Done> done;
   std::vector<uint64_t> times;
+  std::vector<uint64_t> looks;  // those of `times` at which it had to look
   std::vector<MigReply> cuts;
   std::vector<MemReply> memory;
   std::vector<MemInfoReply> infos;
@@ -95,6 +98,7 @@ class Simulation {
   void stream(uint32_t connection, uint64_t number, int32_t priority = 0, uint64_t of_context = 1);
   uint64_t submit(uint32_t connection, const Work& work, uint64_t of_context = 1);
   void idle(uint32_t connection);
+  Idle idle_of(const Peer& peer) const;
   void close(uint32_t connection);
 
   // Everybody has submitted: lets time run until nothing more happens by itself.

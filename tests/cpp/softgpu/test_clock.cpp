@@ -109,6 +109,64 @@ TEST(sleepers_wake_at_their_deadlines_in_order) {
   CHECK_EQ(s.peers[b].times.at(0), kMs);
 }
 
+// Looks every 0.1 ms at the most and does nothing else, and is woken for 10 ms in any case.
+uint32_t join_looker(Simulation* s) {
+  const uint32_t a = s->join(1);
+  s->peers[a].look_step_ns = kMs / 10;
+  s->peers[a].only_looked = true;
+  s->peers[a].deadline_ns = 10 * kMs;
+  return a;
+}
+
+TEST(who_looks_hears_at_once_that_another_was_at_work) {
+  Simulation s;
+  const uint32_t a = join_looker(&s), b = s.join(2);
+  s.peers[b].deadline_ns = kMs;
+  s.run();
+  CHECK(s.peers[a].looks == std::vector<uint64_t>({kMs / 10, kMs}));  // b began, and was woken
+  CHECK_EQ(s.peers[a].times.size(), 2u);
+}
+
+TEST(who_looks_is_left_asleep_while_others_only_look) {
+  Simulation s;
+  const uint32_t a = join_looker(&s), b = s.join(2);
+  s.peers[b].only_looked = true;
+  s.peers[b].deadline_ns = kMs;
+  s.run();
+  CHECK_EQ(s.peers[b].times.back(), kMs);
+  CHECK(s.peers[a].looks.empty());
+  CHECK_EQ(s.engine.now_ns(), 10 * kMs);
+}
+
+TEST(who_looks_does_so_no_more_often_than_it_said) {
+  Simulation s;
+  const uint32_t a = join_looker(&s), b = s.join(2);
+  s.peers[b].goes_idle = false;
+  s.idle(a);
+  for (uint64_t at = 0; at <= kMs; at += kMs / 100) {  // at work every 0.01 ms
+    s.peers[b].deadline_ns = at;
+    s.idle(b);
+  }
+  const std::vector<uint64_t>& looks = s.peers[a].looks;
+  CHECK_EQ(looks.size(), 10u);
+  for (size_t i = 1; i < looks.size(); ++i) CHECK_EQ(looks[i] - looks[i - 1], kMs / 10);
+}
+
+TEST(who_looks_hears_that_another_has_gone) {
+  Simulation s;
+  const uint32_t a = join_looker(&s), b = s.join(2), c = s.join(3);
+  s.peers[b].only_looked = s.peers[c].only_looked = true;
+  s.peers[c].goes_idle = false;
+  s.peers[c].deadline_ns = kMs;
+  s.idle(a);
+  s.idle(b);
+  s.idle(c);  // time stands at 1 ms now, for c
+  CHECK(s.peers[a].looks.empty());
+  s.close(b);
+  s.idle(c);
+  CHECK(s.peers[a].looks == std::vector<uint64_t>({kMs}));
+}
+
 TEST(one_client_at_a_time_hears_of_something) {
   Simulation s;
   const uint32_t a = s.join(1), b = s.join(2);

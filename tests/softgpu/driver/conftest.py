@@ -23,6 +23,7 @@ from gpu import NOT_READY, Gpu, address, ok, outside, refused, u32
 libcuda = ctypes.CDLL("libcuda.so.1")
 libcuda.softgpu_now_ns.restype = ctypes.c_uint64
 libcuda.softgpu_wait_until_ns.argtypes = [ctypes.c_uint64]
+libcuda.softgpu_wait_for_change.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
 """
 
 

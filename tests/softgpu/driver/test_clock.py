@@ -55,6 +55,34 @@ print(libcuda.softgpu_now_ns() - at)
     assert out == "0"
 
 
+LOOKER = (
+    SLOW
+    + """
+start = libcuda.softgpu_now_ns()
+def other():
+    libcuda.softgpu_wait_until_ns(start + 3_000_000)
+    libcuda.softgpu_wait_for_change(0, start + 5_000_000, only_looked)
+thread = threading.Thread(target=other)
+thread.start()
+looks = []
+while libcuda.softgpu_now_ns() < start + 8_000_000:
+    libcuda.softgpu_wait_for_change(50_000, start + 8_000_000, 1)
+    looks.append(libcuda.softgpu_now_ns() - start)
+with outside():
+    thread.join()
+print(*sorted({look for look in looks if look >= 1_000_000}))
+"""
+)
+
+
+def test_who_looks_for_a_change_does_so_when_somebody_was_at_work(gpu):
+    assert gpu.run("only_looked = 0\n" + LOOKER) == "3000000 5000000 8000000"
+
+
+def test_who_looks_for_a_change_does_not_because_another_looked(gpu):
+    assert gpu.run("only_looked = 1\n" + LOOKER) == "5000000 8000000"
+
+
 def test_a_kernel_runs_while_a_thread_waits_for_a_time(gpu):
     out = gpu.run(
         SLOW
