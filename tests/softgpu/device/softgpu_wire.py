@@ -117,7 +117,7 @@ class Client:
     directory: Path
     flags: int = 0
     name: str = "test"
-    protocol: int = 2
+    protocol: int = 3
     received: int = 0
     got: list[tuple] = field(default_factory=list)
     ops: int = 0
