@@ -40,7 +40,7 @@ check: setup  ## lint, format, types, layers, generated files fresh
 	@$(BIN)/python packaging/check_calls.py
 	@$(BIN)/python packaging/check_generated.py
 
-sanitize: setup  ## C++ tests under ASan/UBSan and TSan
+sanitize: setup  ## C++ tests under ASan/UBSan, those with threads under TSan too
 	@$(BIN)/python tests/cpp/run.py --variant asan tsan
 
 nvidia: setup  ## ask NVIDIA's own libraries, bare and under the shim; no card needed (fetches them)

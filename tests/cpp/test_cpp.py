@@ -4,6 +4,7 @@ That is the build of `make sanitize` too, which after the tests has it already. 
 makes of the same sources, all tests of the built package see.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -29,3 +30,15 @@ def test_cpp(name: str) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].endswith(" passed")
+
+
+def test_tsan_sees_every_program_that_starts_a_thread() -> None:
+    texts = {
+        name: (ROOT / target.sources[0]).read_text()
+        for name, target in ninja_build.test_targets().items()
+    }
+    starters = [
+        n for n, t in texts.items() if re.search(r"std::(thread|async)\b|pthread_create", t)
+    ]
+
+    assert run.names_for("tsan") == starters
