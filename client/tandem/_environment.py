@@ -3,6 +3,7 @@
 They are requests: a daemon holds them against what its configuration allows.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,6 +91,23 @@ def request_environment(request: Request) -> dict[str, str]:
         "TANDEM_GROUP": request.group or None,
     }
     return {variable: str(value) for variable, value in said.items() if value is not None}
+
+
+def launch_group(environ: Mapping[str, str]) -> str:
+    """The group of what one launcher started together, where no other was said; empty: none.
+
+    The shim reads it likewise (shim/job/settings.cpp); docs/adr/0012 says why these variables.
+    """
+    run, port = environ.get("TORCHELASTIC_RUN_ID"), environ.get("MASTER_PORT", "")
+    job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
+    if run:
+        name = f"torchrun:{port}:{run}"
+    elif job and step and environ.get("SLURM_STEP_NUM_TASKS", "1") not in ("", "1"):
+        name = f"slurm:{job}.{step}"
+    else:
+        name = ""
+    printable = (byte if 0x20 <= byte < 0x7F else ord("?") for byte in os.fsencode(name))
+    return bytes(printable).decode()  # nobody wrote it for us: whatever is in it, the job starts
 
 
 def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -223,6 +224,28 @@ void read_isolation(Settings* settings) {
     say_once("TANDEM_ISOLATION", value, "is not time, mps, mps+green or mig; ignoring it");
 }
 
+// What one launcher started waits for each other; docs/adr/0012. tandem._environment.launch_group is the same.
+void read_launch(char* group, size_t size) {
+  const char* run = text_of("TORCHELASTIC_RUN_ID");
+  const char* port = text_of("MASTER_PORT");
+  const char* job = text_of("SLURM_JOB_ID");
+  const char* step = text_of("SLURM_STEP_ID");
+  const char* tasks = text_of("SLURM_STEP_NUM_TASKS");
+  if (run) std::snprintf(group, size, "torchrun:%s:%s", port ? port : "", run);
+  else if (job && step && tasks && std::strcmp(tasks, "1") != 0)
+    std::snprintf(group, size, "slurm:%s.%s", job, step);
+  // Nobody wrote it for us, and of a name that is no text a daemon would refuse the process.
+  for (; *group; ++group) {
+    if (*group < 0x20 || *group >= 0x7f) *group = '?';
+  }
+}
+
+void read_group(Settings* settings) {
+  auto& group = settings->request.group;
+  if (const char* own = text_of("TANDEM_GROUP")) copy_text(group, sizeof(group), own);
+  else read_launch(group, sizeof(group));
+}
+
 void read_markers(Settings* settings) {
   const char* value = text_of("TANDEM_MARKERS");
   if (!value) return;
@@ -308,9 +331,7 @@ Settings read_settings() {
   if (const char* name = text_of("TANDEM_NAME")) {
     copy_text(settings.request.name, sizeof(settings.request.name), name);
   }
-  if (const char* group = text_of("TANDEM_GROUP")) {
-    copy_text(settings.request.group, sizeof(settings.request.group), group);
-  }
+  read_group(&settings);
   if (const char* job = text_of("TANDEM_JOB_ID"); job && !parse_job_id(job, &settings.job_id)) {
     say_once("TANDEM_JOB_ID", job, "is not like j-7f3a; attaching without it");
   }

@@ -19,7 +19,9 @@
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_ISOLATION  time | mps | mps+green | mig   not said
 //   TANDEM_SLO        [p99=]50ms               not said
-//   TANDEM_NAME, TANDEM_GROUP   text           none
+//   TANDEM_NAME       text                     none
+//   TANDEM_GROUP      text                     what one launcher started together, by its own variables:
+//                                              TORCHELASTIC_RUN_ID, or SLURM_JOB_ID and SLURM_STEP_ID
 //   TANDEM_TRACE_CALLS          set by `tandem trace calls`; read in tracing.cpp
 #pragma once
 

@@ -124,7 +124,8 @@ _OPTIONS = (
         "--group",
         default="",
         envvar="TANDEM_GROUP",
-        help="Jobs of one group are held together; 63 bytes at most.",
+        help="Jobs of one group are held together; 63 bytes at most. If not said, what one "
+        "torchrun or one step of Slurm started is a group.",
     ),
     click.option(
         "-i",
