@@ -86,11 +86,18 @@ def request_environment(request: Request) -> dict[str, str]:
         "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
         "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
         "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
+        "TANDEM_IDLE_RELEASE": _idle_release(request.idle_release_ns),
         "TANDEM_CHECKPOINT": "1" if request.checkpoint else None,
         "TANDEM_NAME": request.name or None,
         "TANDEM_GROUP": request.group or None,
     }
     return {variable: str(value) for variable, value in said.items() if value is not None}
+
+
+def _idle_release(after_ns: int | None) -> str | None:
+    if after_ns is None:
+        return None
+    return "never" if after_ns >= _attach.NEVER_IDLE_NS else f"{after_ns}ns"
 
 
 def launch_group(environ: Mapping[str, str]) -> str:

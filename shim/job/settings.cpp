@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "log.h"
 #include "shm_layout.h"
@@ -162,16 +164,21 @@ void read_priority(Settings* settings) {
 }
 
 // In whole seconds, as the wire has it: a part of one counts whole.
-void read_wait(Settings* settings) {
-  const char* value = text_of("TANDEM_WAIT_MEMORY");
+template <class T>
+void read_seconds(const char* name, T* seconds) {
+  const char* value = text_of(name);
   if (!value) return;
   uint64_t ns = 0;
-  if (!parse_duration_ns(value, &ns)) {
-    say_once("TANDEM_WAIT_MEMORY", value, "is not a time like 30s; ignoring it");
-    return;
-  }
-  const uint64_t seconds = ns / 1'000'000'000 + (ns % 1'000'000'000 != 0);
-  settings->request.wait_memory_s = static_cast<uint16_t>(seconds < UINT16_MAX ? seconds : UINT16_MAX);
+  if (!parse_duration_ns(value, &ns)) return say_once(name, value, "is not a time like 30s; ignoring it");
+  const uint64_t whole = ns / 1'000'000'000 + (ns % 1'000'000'000 != 0);
+  *seconds = static_cast<T>(std::min<uint64_t>(whole, std::numeric_limits<T>::max()));
+}
+
+void read_idle_release(Settings* settings) {
+  constexpr const char* kName = "TANDEM_IDLE_RELEASE";
+  const char* value = text_of(kName);
+  if (value && same_word(value, "never")) settings->idle_release_s = UINT32_MAX;
+  else read_seconds(kName, &settings->idle_release_s);
 }
 
 // One without the other says nothing.
@@ -200,7 +207,8 @@ void read_limits(Settings* settings) {
     say_once("TANDEM_MEMORY_MIN", value, "is not a size (20GiB); ignoring it");
   }
   read_promise(settings);
-  read_wait(settings);
+  read_seconds("TANDEM_WAIT_MEMORY", &settings->request.wait_memory_s);
+  read_idle_release(settings);
   if (const char* value = text_of("TANDEM_SM")) {
     uint64_t count = 0;
     if (parse_percent(value, &settings->request.sm_percent)) return;

@@ -39,6 +39,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         "TANDEM_SM": "30%",
         "TANDEM_ISOLATION": "mps+green",
         "TANDEM_SLO": "p99=50ms",
+        "TANDEM_IDLE_RELEASE": "1min",
         "TANDEM_NAME": "llama",
         "TANDEM_GROUP": "g",
         "TANDEM_JOB_ID": "j-7f3a",
@@ -55,6 +56,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert request.memory_min_bytes == 64 * MIB
         assert attached.hello.promise == (3 * MIB, 5 * MIB)
         assert attached.hello.space == (0, 3)
+        assert attached.hello.idle_release_s == 60
         assert request.preemptible == 2  # no
         assert request.slo_p99_ns == 50_000_000
         assert attached.hello.job_id == 0x7F3A
@@ -62,6 +64,15 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert attached.until("busy", False).live_slots == 1
         assert job.do("shim.tandem_is_managed_v1()") == 1
         assert job.end() == ""
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("never", 2**32 - 1), ("1500ms", 2), ("soon", 0)])
+def test_idleness_is_said_in_whole_seconds(
+    said: str, seconds: int, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(TANDEM_IDLE_RELEASE=said)) as job:
+        assert job.attach_to(daemon).hello.idle_release_s == seconds
+        assert job.end().count("is not a time like 30s") == (said == "soon")
 
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500"}

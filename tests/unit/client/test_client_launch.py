@@ -44,6 +44,7 @@ def test_every_request_has_its_variable():
         group="team",
         persistent_bytes=256,
         ephemeral_bytes=128,
+        idle_release_ns=60_000_000_000,
     )
 
     assert request_environment(request) == {
@@ -55,6 +56,7 @@ def test_every_request_has_its_variable():
         "TANDEM_SM": "30%",
         "TANDEM_SLO": "p99=50000000ns",
         "TANDEM_PREEMPTIBLE": "1",
+        "TANDEM_IDLE_RELEASE": "60000000000ns",
         "TANDEM_NAME": "train",
         "TANDEM_GROUP": "team",
     }
