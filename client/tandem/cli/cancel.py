@@ -60,8 +60,8 @@ def cancel(*, jobs: tuple[str, ...], signal: str, grace_ns: int, wait: bool, as_
     \b
     Exit code: 0 when all have ended, or with --no-wait are about to, or
       3  no such job             6  not yours, or the daemon may not signal it
-      4  it has ended already    7  the daemon went away
-      8  it was there 10 s after SIGKILL
+      4  it has ended already    7  the daemon went away, or hangs
+      8  it was there 10 s after SIGKILL, or the daemon did not answer
 
     \b
     Examples:

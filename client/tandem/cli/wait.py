@@ -36,8 +36,8 @@ def wait(jobs: tuple[str, ...], timeout_ns: int | None, until: str, as_json: boo
 
     \b
     Exit code: 0 when all are there, or
-      3  no such job            4  it ended, and something else was waited for
-      7  the daemon went away   8  --timeout passed
+      3  no such job                     4  it ended, and something else was waited for
+      7  the daemon went away, or hangs  8  --timeout passed
 
     \b
     Examples:

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tandem import _client
+from tandem._client import Client
 from tandem.errors import DeadlineError, NotFoundError, StateError, UnavailableError, UsageError
 
 IGNORING = "import os, signal, sys; signal.signal(15, signal.SIG_IGN);"
@@ -102,8 +105,38 @@ def test_who_waits_is_told_that_the_daemon_went_away(client, daemon, job, in_bac
 
     daemon.kill()
 
-    with pytest.raises(UnavailableError, match=f"the daemon went away, and {job} may go on: "):
+    with pytest.raises(UnavailableError, match=f"{job} may go on, but no daemon answers in "):
         waiting.result()
+
+
+def test_who_waits_is_told_that_the_daemon_hangs(
+    client, daemon, job, in_background, told, monkeypatch
+):
+    monkeypatch.setattr(_client, "BEAT_S", 0.05)
+    waiting = in_background(client.wait, job)
+    told.wait()
+
+    os.kill(daemon.pid, signal.SIGSTOP)
+    monkeypatch.setattr(_client, "DEADLINE_S", 0.2)
+
+    try:
+        with pytest.raises(UnavailableError, match=f"{job} may go on, but the daemon in .* does"):
+            waiting.result()
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+def test_a_daemon_that_hangs_from_the_start_is_no_deadline_of_a_wait(runtime_dir, monkeypatch):
+    monkeypatch.setattr(_client, "DEADLINE_S", 0.1)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(str(runtime_dir / "login.sock"))
+        mute.listen()
+        with Client(directory=str(runtime_dir)) as client:
+            with pytest.raises(UnavailableError, match="not answer: no token within"):
+                client.wait("train")
+            with pytest.raises(DeadlineError, match=r"^train not ended within 0\.05 s$"):
+                client.wait("train", deadline_s=0.05)
 
 
 @pytest.mark.parametrize("grace_s", [-1, float("nan"), float("inf")])
