@@ -5,19 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem import _launch, _paths
+from tandem import _launch
 from tandem._attach import Request
 from tandem._environment import preload, request_environment
 from tandem._launch import Launch, LaunchError, find_program, plan
 from tandem.errors import StateError, UsageError
-
-
-@pytest.fixture
-def shim(tmp_path, monkeypatch):
-    library = tmp_path / "libtandem.so"
-    library.touch()
-    monkeypatch.setattr(_paths, "SHIM", library)
-    return library
 
 
 def launch(*command, request=None, **options):
