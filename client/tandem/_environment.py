@@ -11,7 +11,7 @@ from pathlib import Path
 from tandem import _attach, _paths
 from tandem._attach import Request
 from tandem.errors import StateError, UsageError
-from tandem.units import format_bytes
+from tandem.units import exact_bytes, exact_duration, format_bytes
 
 SHOWN = "CUDA_VISIBLE_DEVICES"
 # Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
@@ -73,20 +73,21 @@ def request_environment(request: Request) -> dict[str, str]:
     yes_or_no = {None: None, True: "1", False: "0"}
     sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
     memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
-    wait_memory = None if request.wait_memory_ns is None else f"{request.wait_memory_ns}ns"
+    is_never = (request.idle_release_ns or 0) >= _attach.NEVER_IDLE_NS
+    slo = _time(request.slo_p99_ns)
     said = {
         "TANDEM_PRIORITY": request.priority,
-        "TANDEM_MEMORY": memory_share or request.memory_bytes,
-        "TANDEM_MEMORY_MIN": request.memory_min_bytes,
-        "TANDEM_PERSISTENT": request.persistent_bytes,
-        "TANDEM_EPHEMERAL": request.ephemeral_bytes,
-        "TANDEM_WAIT_MEMORY": wait_memory,
+        "TANDEM_MEMORY": memory_share or _size(request.memory_bytes),
+        "TANDEM_MEMORY_MIN": _size(request.memory_min_bytes),
+        "TANDEM_PERSISTENT": _size(request.persistent_bytes),
+        "TANDEM_EPHEMERAL": _size(request.ephemeral_bytes),
+        "TANDEM_WAIT_MEMORY": _time(request.wait_memory_ns),
         "TANDEM_SM": sm_share or request.sm_count,
         "TANDEM_ISOLATION": request.isolation,
-        "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
+        "TANDEM_SLO": None if slo is None else f"p99={slo}",
         "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
         "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
-        "TANDEM_IDLE_RELEASE": _idle_release(request.idle_release_ns),
+        "TANDEM_IDLE_RELEASE": "never" if is_never else _time(request.idle_release_ns),
         "TANDEM_CHECKPOINT": "1" if request.checkpoint else None,
         "TANDEM_NAME": request.name or None,
         "TANDEM_GROUP": request.group or None,
@@ -94,10 +95,12 @@ def request_environment(request: Request) -> dict[str, str]:
     return {variable: str(value) for variable, value in said.items() if value is not None}
 
 
-def _idle_release(after_ns: int | None) -> str | None:
-    if after_ns is None:
-        return None
-    return "never" if after_ns >= _attach.NEVER_IDLE_NS else f"{after_ns}ns"
+def _size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else exact_bytes(size_bytes)
+
+
+def _time(duration_ns: int | None) -> str | None:
+    return None if duration_ns is None else exact_duration(duration_ns)
 
 
 def launch_group(environ: Mapping[str, str]) -> str:

@@ -29,6 +29,7 @@ constexpr Unit kByteUnits[] = {
 constexpr Unit kTimeUnits[] = {
     {"ns", 1}, {"us", 1000}, {"ms", 1000'000}, {"s", 1000'000'000},
     {"m", 60'000'000'000}, {"min", 60'000'000'000}, {"h", 3'600'000'000'000},
+    {"d", 86'400'000'000'000},
 };
 
 constexpr char kSocketName[] = "/attach.sock";

@@ -66,7 +66,9 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert job.end() == ""
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("never", 2**32 - 1), ("1500ms", 2), ("soon", 0)])
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("never", 2**32 - 1), ("1500ms", 2), ("1d", 86_400), ("soon", 0)]
+)
 def test_idleness_is_said_in_whole_seconds(
     said: str, seconds: int, preload: Preload, daemon: FakeDaemon
 ) -> None:

@@ -99,6 +99,7 @@ _OPTIONS = (
     ),
     click.option(
         "--slo",
+        metavar="p99=TIME",
         type=Parsed("p99=TIME", parse_slo),
         envvar="TANDEM_SLO",
         help="Objective of the job's requests: p99=50ms.",

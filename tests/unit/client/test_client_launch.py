@@ -41,14 +41,14 @@ def test_every_request_has_its_variable():
 
     assert request_environment(request) == {
         "TANDEM_PRIORITY": "batch",
-        "TANDEM_MEMORY": "1024",
-        "TANDEM_MEMORY_MIN": "512",
-        "TANDEM_PERSISTENT": "256",
-        "TANDEM_EPHEMERAL": "128",
+        "TANDEM_MEMORY": "1KiB",
+        "TANDEM_MEMORY_MIN": "512B",
+        "TANDEM_PERSISTENT": "256B",
+        "TANDEM_EPHEMERAL": "128B",
         "TANDEM_SM": "30%",
-        "TANDEM_SLO": "p99=50000000ns",
+        "TANDEM_SLO": "p99=50ms",
         "TANDEM_PREEMPTIBLE": "1",
-        "TANDEM_IDLE_RELEASE": "60000000000ns",
+        "TANDEM_IDLE_RELEASE": "60s",
         "TANDEM_NAME": "train",
         "TANDEM_GROUP": "team",
     }
