@@ -171,8 +171,8 @@ def _seconds(duration_ns: int) -> int:
 
 
 def _text(value: str, room_bytes: int) -> bytes:
-    # Cut between characters, and leave room for the NUL.
-    return value.encode()[: room_bytes - 1].decode(errors="ignore").encode()
+    # Cut between characters, and leave room for the NUL. Names of files may be no text.
+    return value.encode(errors="replace")[: room_bytes - 1].decode(errors="ignore").encode()
 
 
 def _set_timeout(connection: socket.socket, timeout_s: float) -> None:

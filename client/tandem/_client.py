@@ -400,6 +400,10 @@ def _text(value: object, what: str) -> str:
     # What protobuf and our parsers say of another type names neither the value nor what it is for.
     if not isinstance(value, str):
         raise TypeError(f"{what} is text, as in `tandem set` and `tandem ps`, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:  # bytes of a command line that are no UTF-8
+        raise UsageError(f"{what} {value!r} has characters that are no text") from exc
     return value
 
 

@@ -187,9 +187,9 @@ def _check_within_limit(request: Request, option: str, value: int | None) -> Non
 
 def _check_names(request: Request) -> None:
     for option, value in (("--name", request.name), ("--group", request.group)):
+        if not value.isprintable():  # nor has it characters then that are no text
+            raise UsageError(f"{option} {value!r} has characters that cannot be printed")
         if len(value.encode()) > _PRINTABLE_NAME_BYTES:
             raise UsageError(
                 f"{option} has {len(value.encode())} bytes; at most {_PRINTABLE_NAME_BYTES} fit"
             )
-        if not value.isprintable():
-            raise UsageError(f"{option} {value!r} has characters that cannot be printed")

@@ -142,6 +142,13 @@ def test_what_was_not_said_is_zero():
     assert set(packet[_attach.HEADER.size :]) == {0}
 
 
+def test_bytes_of_a_command_that_are_no_text_keep_no_job_from_starting():
+    packet = encode_register(Request(), command="cat a\udcff", gpu="\udcff")
+
+    told = native.decode(packet)
+    assert (told.command, told.gpu) == ("cat a?", "?")
+
+
 def test_a_long_command_is_cut_between_characters():
     packet = encode_register(Request(), command="ä" * 200)
 

@@ -216,9 +216,10 @@ def test_no_more_is_kept_than_the_limit(shim):
         plan(launch(request=Request(memory_bytes=1 << 30, **kept)), os.environ, uid=0)
 
 
-def test_a_name_that_moves_the_cursor_is_refused(shim):
+@pytest.mark.parametrize("name", ["a\x1b[2J", os.fsdecode(b"\xff")])
+def test_a_name_that_moves_the_cursor_or_is_no_text_is_refused(shim, name):
     with pytest.raises(UsageError, match="cannot be printed"):
-        plan(launch(request=Request(name="a\x1b[2J")), os.environ, uid=0)
+        plan(launch(request=Request(name=name)), os.environ, uid=0)
 
 
 def test_exit_codes_are_those_of_env():
