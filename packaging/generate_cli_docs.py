@@ -99,6 +99,7 @@ def _command(command: click.Command, path: str, *, level: str) -> Iterator[str]:
     text = inspect.cleandoc(command.help or "")
     prose, *examples = re.split(r"^Examples?:\n", text, maxsplit=1, flags=re.MULTILINE)
     yield f"{level} {path}\n"
+    yield f"`{_usage(command, path)}`\n"
     yield _markdown(prose)
     yield from _options(command)
     if examples:
@@ -106,6 +107,11 @@ def _command(command: click.Command, path: str, *, level: str) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name, child in sorted(command.commands.items()):
             yield from _command(child, f"{path} {name}", level=level + "#")
+
+
+def _usage(command: click.Command, path: str) -> str:
+    context = click.Context(command, info_name=path)
+    return " ".join([path, *command.collect_usage_pieces(context)])
 
 
 def _markdown(prose: str) -> str:
@@ -128,7 +134,16 @@ def _option(option: click.Option) -> str:
     flags = [f"`{flag}`" for flag in (*option.opts, *option.secondary_opts)]
     variable = f" Also `{option.envvar}`." if option.envvar else ""
     value = "" if option.is_flag else f" {_value(option)}"
-    return f"| {', '.join(flags)}{value} | {option.help}{variable} |"
+    return f"| {', '.join(flags)}{value} | {option.help}{_default(option)}{variable} |"
+
+
+def _default(option: click.Option) -> str:
+    """What `--help` shows as such, too."""
+    if not option.show_default or option.default is None:
+        return ""
+    if option.secondary_opts:
+        return f" Default `{(option.opts if option.default else option.secondary_opts)[0]}`."
+    return f" Default {option.default}."
 
 
 def _value(option: click.Option) -> str:

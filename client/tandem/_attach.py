@@ -28,6 +28,7 @@ FLAG_NO_WAIT, FLAG_ASKS_AGAIN, FLAG_ONLY_ASKS = 1, 2, 4
 
 SECOND_NS = 1_000_000_000
 MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
+NEVER_IDLE_NS = 100 * 365 * 86_400 * SECOND_NS  # the daemon takes so much for never
 
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
@@ -36,7 +37,7 @@ HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
 SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # and the GPU
-FLAGS = struct.Struct("=I4x")
+FLAGS = struct.Struct("=II")  # and the time of idleness
 REGISTERED = struct.Struct("=QI12x")
 REFUSED = struct.Struct("=II")
 REASON_BYTES = 160  # at least: older daemons say less
@@ -59,6 +60,7 @@ class Request:
     group: str = ""
     memory_percent: int | None = None  # in place of memory_bytes
     wait_memory_ns: int | None = None  # at most MAX_WAIT_NS
+    idle_release_ns: int | None = None  # at most NEVER_IDLE_NS, which is never
     # What it holds for good, and what an iteration takes besides; both or none.
     persistent_bytes: int | None = None
     ephemeral_bytes: int | None = None
@@ -121,7 +123,7 @@ def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
         yes_or_no[request.preemptible],
         request.memory_percent or 0,
         3 if request.checkpoint else yes_or_no[request.swappable],
-        -(-min(request.wait_memory_ns or 0, MAX_WAIT_NS) // SECOND_NS),  # a part counts whole
+        _seconds(min(request.wait_memory_ns or 0, MAX_WAIT_NS)),
         _text(request.name, NAME_BYTES),
         _text(request.group, NAME_BYTES),
     )
@@ -131,7 +133,8 @@ def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
     space = SPACE.pack(request.sm_count or 0, isolation, _text(gpu, NAME_BYTES))
     flags = FLAG_NO_WAIT * request.no_wait | FLAG_ASKS_AGAIN * request.asks_again
     flags |= FLAG_ONLY_ASKS * request.only_asks
-    body = asked + what + promise + space + FLAGS.pack(flags)
+    body = asked + what + promise + space
+    body += FLAGS.pack(flags, _seconds(request.idle_release_ns or 0))
     size = HEADER.size + len(body)
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, TYPE_REGISTER, size, 0) + body
 
@@ -163,9 +166,13 @@ def decode_answer(packet: bytes) -> Registered | Refused:
     raise UnavailableError(f"the daemon sent an unexpected answer (type {kind})")
 
 
+def _seconds(duration_ns: int) -> int:
+    return -(-duration_ns // SECOND_NS)  # a part counts whole
+
+
 def _text(value: str, room_bytes: int) -> bytes:
-    # Cut between characters, and leave room for the NUL.
-    return value.encode()[: room_bytes - 1].decode(errors="ignore").encode()
+    # Cut between characters, and leave room for the NUL. Names of files may be no text.
+    return value.encode(errors="replace")[: room_bytes - 1].decode(errors="ignore").encode()
 
 
 def _set_timeout(connection: socket.socket, timeout_s: float) -> None:

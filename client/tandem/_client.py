@@ -13,6 +13,7 @@ from typing import Protocol, Self, TypeVar
 import grpc
 
 from tandem import _convert, _convert_partition, _convert_plans
+from tandem._heartbeat import BEAT_S, Heartbeat, Stream
 from tandem._login import Login
 from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
 from tandem._results import (
@@ -31,7 +32,13 @@ from tandem._results import (
 from tandem._waits import arrivals
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
-from tandem.errors import StateError, UnavailableError, UsageError, from_grpc_status
+from tandem.errors import (
+    DeadlineError,
+    StateError,
+    UnavailableError,
+    UsageError,
+    from_grpc_status,
+)
 
 DEADLINE_S = 5.0
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
@@ -47,9 +54,8 @@ class _Method(Protocol[_Request, _Answer]):
     ) -> _Answer: ...
 
 
-class _Stream(Protocol):
+class _Events(Stream, Protocol):
     def __iter__(self) -> Iterator[pb.JobEvent]: ...
-    def cancel(self) -> bool: ...
 
 
 class Client:
@@ -205,7 +211,7 @@ class Client:
         Raises:
             DeadlineError: a deadline is given, and passed.
             StateError: a job has ended, and something else was waited for.
-            UnavailableError: the daemon went away; the jobs may go on.
+            UnavailableError: the daemon went away, or hangs; the jobs may go on.
         """
         arrived = {
             job.name: job for job in arrivals(self, names, until=until, deadline_s=deadline_s)
@@ -320,21 +326,28 @@ class Client:
     def watch(self, *, deadline_s: float | None = None) -> Generator[JobEvent, None, None]:
         """Every change from the moment this returns; closing the iterator ends it.
 
-        The iterator blocks between events, and raises DeadlineError when a deadline is given and
-        passes.
+        The iterator blocks between events. It raises DeadlineError when a deadline is given and
+        passes, and UnavailableError when the daemon ends, or does not answer any more.
         """
         if deadline_s is not None:
             _check_seconds(deadline_s, "deadline_s")
         metadata = self._metadata(DEADLINE_S if deadline_s is None else deadline_s)
         stream = self._jobs.WatchJobs(pb.WatchJobsRequest(), timeout=deadline_s, metadata=metadata)
+        heartbeat = Heartbeat(stream, lambda: self.status(deadline_s=DEADLINE_S), every_s=BEAT_S)
         stream.initial_metadata()  # the daemon sends it once nothing can be missed any more
-        return self._events(stream)
+        return self._events(stream, heartbeat)
 
-    def _events(self, stream: _Stream) -> Generator[JobEvent, None, None]:
+    def _events(self, stream: _Events, heartbeat: Heartbeat) -> Generator[JobEvent, None, None]:
         with _mapped(self._place):
             try:
                 for event in stream:
                     yield _convert.job_event(event)
+            except grpc.RpcError as exc:
+                if heartbeat.failure is not None:
+                    raise heartbeat.failure from exc
+                if exc.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise DeadlineError("the deadline of the watch has passed") from exc
+                raise
             finally:
                 stream.cancel()
 
@@ -368,9 +381,12 @@ class Client:
                 self._login = None
             if self._login is None:
                 try:
-                    self._login = Login(self._place.login, timeout_s=deadline_s)
+                    timeout_s = min(deadline_s, DEADLINE_S)  # however long the call may take
+                    self._login = Login(self._place.login, timeout_s=timeout_s)
                 except UnavailableError as exc:
                     raise _absent(self._place, str(exc)) from exc
+                except DeadlineError as exc:
+                    raise _late(self._place, str(exc)) from exc
             return (("authorization", f"Bearer {self._login.token}"),)
 
     def _forget_token(self) -> None:
@@ -384,6 +400,10 @@ def _text(value: object, what: str) -> str:
     # What protobuf and our parsers say of another type names neither the value nor what it is for.
     if not isinstance(value, str):
         raise TypeError(f"{what} is text, as in `tandem set` and `tandem ps`, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:  # bytes of a command line that are no UTF-8
+        raise UsageError(f"{what} {value!r} has characters that are no text") from exc
     return value
 
 
@@ -418,6 +438,8 @@ def _mapped(place: RuntimeDir) -> Iterator[None]:
         text = exc.details() or exc.code().name
         if exc.code() is grpc.StatusCode.UNAVAILABLE:
             raise _absent(place, text) from exc
+        if exc.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise _late(place, "no answer in time") from exc
         if exc.code() is grpc.StatusCode.UNIMPLEMENTED:
             raise StateError(
                 f"the daemon in {place.path} ({place.origin}) is older than this client and cannot "
@@ -430,6 +452,13 @@ def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
     return UnavailableError(
         f"no daemon answers in {place.path} ({place.origin}): {cause}; "
         "start one with `tandemd`, or set TANDEM_RUNTIME_DIR"
+    )
+
+
+def _late(place: RuntimeDir, cause: str) -> DeadlineError:
+    return DeadlineError(
+        f"the daemon in {place.path} ({place.origin}) does not answer: {cause}; it is overloaded, "
+        "stopped or hangs: look at its log, or kill it and start another"
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import TypeVar
 
-from tandem._attach import MAX_WAIT_NS
+from tandem._attach import MAX_WAIT_NS, NEVER_IDLE_NS
 from tandem._results import (
     Explanation,
     Finding,
@@ -42,7 +42,6 @@ _MODES = {
     pb.MODE_MIG: "mig",
 }
 _NO_LIMIT = "none"
-_NEVER_NS = 100 * 365 * 86_400 * 10**9  # of idleness: the daemon takes so much for never
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -259,9 +258,9 @@ def _set_wait_memory(spec: pb.JobSpec, text: str, word: str) -> str:
 
 
 def _set_idle_release(spec: pb.JobSpec, text: str, word: str) -> str:
-    after_ns = _NEVER_NS
+    after_ns = NEVER_IDLE_NS
     if text not in (_NO_LIMIT, "never"):
-        after_ns = 0 if text == "default" else min(parse_duration(text, what=word), _NEVER_NS)
+        after_ns = 0 if text == "default" else min(parse_duration(text, what=word), NEVER_IDLE_NS)
     spec.idle_release.FromNanoseconds(after_ns)
     return "idle_release"
 

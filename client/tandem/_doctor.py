@@ -16,7 +16,7 @@ from tandem import _attach, _doctor_sets, _fitness, _mps, _paths
 from tandem._coverage import coverage
 from tandem._environment import preload
 from tandem._paths import RuntimeDir
-from tandem.errors import TandemError, UnavailableError
+from tandem.errors import DeadlineError, TandemError, UnavailableError
 
 PROBE_TIMEOUT_S = 20.0
 DAEMON_TIMEOUT_S = 2.0
@@ -340,7 +340,9 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
             managed = {p.pid for job in client.jobs() for p in job.processes}
             gpus = client.gpus()
     except TandemError as exc:
-        yield Finding(check="daemon", level=FAIL, text=str(exc), remedy="start `tandemd`")
+        is_there = isinstance(exc, DeadlineError)
+        remedy = "kill it and start another" if is_there else "start `tandemd`"
+        yield Finding(check="daemon", level=FAIL, text=str(exc), remedy=remedy)
         return
     text = f"tandemd {status.version}, pid {status.pid}, policy {status.policy}, {status.jobs} jobs"
     yield Finding(check="daemon", level=OK, text=text)

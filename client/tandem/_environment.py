@@ -3,6 +3,7 @@
 They are requests: a daemon holds them against what its configuration allows.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from tandem import _attach, _paths
 from tandem._attach import Request
 from tandem.errors import StateError, UsageError
-from tandem.units import format_bytes
+from tandem.units import exact_bytes, exact_duration, format_bytes
 
 SHOWN = "CUDA_VISIBLE_DEVICES"
 # Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
@@ -72,24 +73,51 @@ def request_environment(request: Request) -> dict[str, str]:
     yes_or_no = {None: None, True: "1", False: "0"}
     sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
     memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
-    wait_memory = None if request.wait_memory_ns is None else f"{request.wait_memory_ns}ns"
+    is_never = (request.idle_release_ns or 0) >= _attach.NEVER_IDLE_NS
+    slo = _time(request.slo_p99_ns)
     said = {
         "TANDEM_PRIORITY": request.priority,
-        "TANDEM_MEMORY": memory_share or request.memory_bytes,
-        "TANDEM_MEMORY_MIN": request.memory_min_bytes,
-        "TANDEM_PERSISTENT": request.persistent_bytes,
-        "TANDEM_EPHEMERAL": request.ephemeral_bytes,
-        "TANDEM_WAIT_MEMORY": wait_memory,
+        "TANDEM_MEMORY": memory_share or _size(request.memory_bytes),
+        "TANDEM_MEMORY_MIN": _size(request.memory_min_bytes),
+        "TANDEM_PERSISTENT": _size(request.persistent_bytes),
+        "TANDEM_EPHEMERAL": _size(request.ephemeral_bytes),
+        "TANDEM_WAIT_MEMORY": _time(request.wait_memory_ns),
         "TANDEM_SM": sm_share or request.sm_count,
         "TANDEM_ISOLATION": request.isolation,
-        "TANDEM_SLO": None if request.slo_p99_ns is None else f"p99={request.slo_p99_ns}ns",
+        "TANDEM_SLO": None if slo is None else f"p99={slo}",
         "TANDEM_PREEMPTIBLE": yes_or_no[request.preemptible],
         "TANDEM_SWAPPABLE": yes_or_no[request.swappable],
+        "TANDEM_IDLE_RELEASE": "never" if is_never else _time(request.idle_release_ns),
         "TANDEM_CHECKPOINT": "1" if request.checkpoint else None,
         "TANDEM_NAME": request.name or None,
         "TANDEM_GROUP": request.group or None,
     }
     return {variable: str(value) for variable, value in said.items() if value is not None}
+
+
+def _size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else exact_bytes(size_bytes)
+
+
+def _time(duration_ns: int | None) -> str | None:
+    return None if duration_ns is None else exact_duration(duration_ns)
+
+
+def launch_group(environ: Mapping[str, str]) -> str:
+    """The group of what one launcher started together, where no other was said; empty: none.
+
+    The shim reads it likewise (shim/job/settings.cpp); docs/adr/0012 says why these variables.
+    """
+    run, port = environ.get("TORCHELASTIC_RUN_ID"), environ.get("MASTER_PORT", "")
+    job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
+    if run:
+        name = f"torchrun:{port}:{run}"
+    elif job and step and environ.get("SLURM_STEP_NUM_TASKS", "1") not in ("", "1"):
+        name = f"slurm:{job}.{step}"
+    else:
+        name = ""
+    printable = (byte if 0x20 <= byte < 0x7F else ord("?") for byte in os.fsencode(name))
+    return bytes(printable).decode()  # nobody wrote it for us: whatever is in it, the job starts
 
 
 def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
@@ -159,9 +187,9 @@ def _check_within_limit(request: Request, option: str, value: int | None) -> Non
 
 def _check_names(request: Request) -> None:
     for option, value in (("--name", request.name), ("--group", request.group)):
+        if not value.isprintable():  # nor has it characters then that are no text
+            raise UsageError(f"{option} {value!r} has characters that cannot be printed")
         if len(value.encode()) > _PRINTABLE_NAME_BYTES:
             raise UsageError(
                 f"{option} has {len(value.encode())} bytes; at most {_PRINTABLE_NAME_BYTES} fit"
             )
-        if not value.isprintable():
-            raise UsageError(f"{option} {value!r} has characters that cannot be printed")

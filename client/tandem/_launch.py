@@ -123,7 +123,8 @@ def rehearse(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     if not decided.register:
         return decided
     command = shlex.join(launch.command)
-    said = _said(decided.socket, launch.request, decided.environ, command=command, gpu=launch.gpu)
+    asked = _registered(launch.request, decided.environ)
+    said = _said(decided.socket, asked, decided.environ, command=command, gpu=launch.gpu)
     return replace(decided, environ={**decided.environ, **said})
 
 
@@ -209,8 +210,9 @@ def execute(program: str, argv: list[str], environ: Mapping[str, str]) -> NoRetu
 def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     """What the job learns from it. One that was refused is left alone: the shim does nothing."""
     command = shlex.join(launch.command)
+    asked = _registered(launch.request, decided.environ)
     try:
-        answer = _ask(decided.socket, launch.request, command=command, gpu=launch.gpu)
+        answer = _ask(decided.socket, asked, command=command, gpu=launch.gpu)
     except UnavailableError as exc:
         _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
         return {}
@@ -229,6 +231,11 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
                 raise LaunchError(f"the daemon refuses: {reason}", exit_code=exit_code)
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
             return {"TANDEM_DISABLE": "1"}
+
+
+def _registered(request: Request, job: Mapping[str, str]) -> Request:
+    """The request with the group that the job's launcher makes it part of, unless one was said."""
+    return replace(request, group=request.group or _environment.launch_group(job))
 
 
 def _warn_of_less(asked: str | None, granted: str | None) -> None:

@@ -34,7 +34,7 @@ class Login:
         except BaseException as exc:
             self._connection.close()
             if isinstance(exc, TimeoutError):
-                raise DeadlineError(f"no token on {path} within {timeout_s:.2g} s") from exc
+                raise DeadlineError(f"no token within {timeout_s:.2g} s") from exc
             if isinstance(exc, OSError):
                 raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
             raise

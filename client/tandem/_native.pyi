@@ -42,6 +42,7 @@ class Hello:
     clock: int
     job_id: int
     abilities: int  # bits ABILITY_..
+    idle_release_s: int  # 0 = not said
     mps_percent: float  # of the SMs that its environment lets it have under MPS; 0 = not said
     request: Request
     device_uuids: list[bytes]
@@ -50,6 +51,7 @@ class Hello:
 class Register:
     promise: tuple[int, int]
     space: tuple[int, int]
+    idle_release_s: int  # 0 = not said
     gpu: str  # index or UUID; empty = not said
     request: Request
     command: str

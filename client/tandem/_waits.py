@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -29,24 +30,27 @@ def arrivals(
     """Each of the jobs once, as it gets there; raises as `Client.wait`."""
     if until not in STATES:
         raise UsageError(f"until {until!r} is none of {', '.join(STATES)}")
-    end_s = None if deadline_s is None else time.monotonic() + deadline_s
-    waiting = list(names)
-    while waiting:
-        left_s = deadline_s if end_s is None else max(0.001, end_s - time.monotonic())
-        with closing(client.watch(deadline_s=left_s)) as events:
-            # Behind the begin of the watch: whatever happens from here on is told.
-            jobs = {job.name: job for job in map(client.job, waiting)}
-            waiting = list(jobs)
-            try:
+    end_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
+    waiting, has_begun = list(names), False
+    try:
+        while waiting:
+            left_s = None if deadline_s is None else max(0.001, end_s - time.monotonic())
+            with closing(client.watch(deadline_s=left_s)) as events:
+                # Behind the begin of the watch: whatever happens from here on is told.
+                jobs = {job.name: job for job in map(client.job, waiting)}
+                waiting, has_begun = list(jobs), True
                 for job in _told(jobs, EXITED if until == ENDED else until, events):
                     waiting.remove(job.name)
                     yield job
-            except DeadlineError as exc:
-                late = f"{' and '.join(waiting)} not {until} within {deadline_s:g} s"
-                raise DeadlineError(late) from exc
-            except UnavailableError as exc:
-                gone = f"the daemon went away, and {' and '.join(waiting)} may go on"
-                raise UnavailableError(f"{gone}: {exc}") from exc
+    except DeadlineError as exc:
+        if deadline_s is None or (not has_begun and time.monotonic() < end_s):  # not ours
+            raise UnavailableError(str(exc)) from exc
+        late = f"{' and '.join(waiting)} not {until} within {deadline_s:g} s"
+        raise DeadlineError(late) from exc
+    except UnavailableError as exc:
+        if not has_begun:
+            raise
+        raise UnavailableError(f"{' and '.join(waiting)} may go on, but {exc}") from exc
 
 
 def _told(jobs: dict[str, Job], state: str, events: Iterator[JobEvent]) -> Iterator[Job]:

@@ -5,6 +5,7 @@ the same, as in docker and HAMi; `20GB` is decimal, as its letters say. A bare n
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -150,6 +151,23 @@ def parse_slo(text: str, *, what: str = "slo") -> int:
 def _short(text: str) -> str:
     """Quoted, and cut where nobody would read it."""
     return repr(text if len(text) <= 40 else f"{text[:40]}..")
+
+
+def exact_bytes(size_bytes: int) -> str:
+    """`20GiB`, `1025B`: whole, in the largest unit for that, as `parse_bytes` reads it."""
+    return _exact(size_bytes, {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}, "B")
+
+
+def exact_duration(duration_ns: int) -> str:
+    """`600s`, `50ms`: whole, in the largest unit for that, as `parse_duration` reads it."""
+    return _exact(duration_ns, {"s": 10**9, "ms": 10**6, "us": 10**3}, "ns")
+
+
+def _exact(number: int, units: Mapping[str, int], smallest: str) -> str:
+    for name, scale in units.items():
+        if number and number % scale == 0:
+            return f"{number // scale}{name}"
+    return f"{number}{smallest}"
 
 
 def format_bytes(size_bytes: int) -> str:

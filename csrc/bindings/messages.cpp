@@ -120,12 +120,14 @@ void add_types(py::module_& module) {
       .def_readonly("request", &Hello::request)
       .def_property_readonly("promise", [](const Hello& h) { return promised(h.promise); })
       .def_property_readonly("space", [](const Hello& h) { return asked_of_sms(h.space); })
+      .def_readonly("idle_release_s", &Hello::idle_release_s)
       .def_property_readonly("mps_percent", [](const Hello& h) { return h.mps_sms / 1e3; })
       .def_property_readonly("device_uuids", &device_uuids);
   py::class_<Register>(module, "Register", py::is_final())
       .def_readonly("request", &Register::request)
       .def_property_readonly("promise", [](const Register& r) { return promised(r.promise); })
       .def_property_readonly("space", [](const Register& r) { return asked_of_sms(r.space); })
+      .def_readonly("idle_release_s", &Register::idle_release_s)
       .def_property_readonly("gpu", [](const Register& r) { return py::str(r.gpu); })
       .def_property_readonly("command", [](const Register& r) { return py::str(r.command); })
       .def_property_readonly("no_wait", [](const Register& r) {

@@ -122,7 +122,7 @@ struct Hello {
   Promise promise;
   Space space;
   uint32_t mps_sms;  // in thousandths of a percent, at most kAllSms; 0 from shims that do not say it
-  uint32_t reserved;
+  uint32_t idle_release_s;  // idle for so long it gives its memory up; 0 = not said
 };
 
 struct Welcome {
@@ -206,7 +206,7 @@ struct Register {
   Space space;
   char gpu[kNameBytes];  // index or UUID of the one it is bound to; empty = not said
   uint32_t flags;        // kRegister..; unknown ones mean nothing
-  uint32_t reserved;
+  uint32_t idle_release_s;  // as in Hello
 };
 
 struct Registered {

@@ -14,7 +14,7 @@ import structlog
 
 from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
-from tandemd.config import Config, load, unknown_gpus, unknown_names
+from tandemd.config import DEFAULT_FILE, Config, files_of, load, unknown_gpus, unknown_names
 from tandemd.config_listing import listing
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
@@ -49,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         set_up_logging("warning" if options.check_config else options.log_level)
         if options.check_config:
             check(load(options.config))
-            sys.stdout.write("the configuration is valid\n")
+            files = ", ".join(map(str, files_of(options.config)))
+            read = files or f"there is no {DEFAULT_FILE}, so it is what is built in"
+            sys.stdout.write(f"the configuration is valid: {read}\n")
             return
         if options.print_config:
             sys.stdout.write(f"{listing(options.config)}\n")

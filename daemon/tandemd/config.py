@@ -358,20 +358,26 @@ def load_with_origins(path: Path | None) -> tuple[Config, dict[str, Path]]:
     Raises:
         UsageError: as `load`.
     """
-    if path is None:
-        if not _is_there(DEFAULT_FILE):
-            return Config(), {}
-        path = DEFAULT_FILE
     merged: dict[str, Any] = {}
     origin: dict[str, Path] = {}
-    for source in [path, *_drop_ins(path.parent / "config.d")]:
+    for source in files_of(path):
         table = _read(source)
         _merge(merged, table)
         origin |= dict.fromkeys(dict(keyed(table)), source)
     try:
         return Config.model_validate(merged), origin
     except ValidationError as error:
-        raise UsageError(_tell(error, origin, path)) from error
+        raise UsageError(_tell(error, origin, path or DEFAULT_FILE)) from error
+
+
+def files_of(path: Path | None) -> list[Path]:
+    """Those that `load` reads, in order: the usual one only if it is there.
+
+    Raises:
+        UsageError: a directory cannot be read.
+    """
+    drop_ins = _drop_ins((path or DEFAULT_FILE).parent / "config.d")
+    return [path or DEFAULT_FILE, *drop_ins] if path or _is_there(DEFAULT_FILE) else drop_ins
 
 
 def keyed(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

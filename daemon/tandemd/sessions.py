@@ -19,6 +19,7 @@ from typing import Protocol, assert_never
 import structlog
 
 from tandem import _native
+from tandemd.core.effects import no_release
 from tandemd.core.events import (
     Event,
     GpuAdded,
@@ -32,7 +33,7 @@ from tandemd.core.events import (
     SignalJob,
     UsageSampled,
 )
-from tandemd.core.model import NO_LIMIT, Job, JobClass, JobSpec
+from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
@@ -58,6 +59,7 @@ from tandemd.remembered import Remembered
 from tandemd.usages import usage_of
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
+SECOND_NS = 1_000_000_000
 ENDED_SLACK = 64  # jobs whose commands may outlast them
 
 log = structlog.get_logger(__name__)
@@ -173,7 +175,7 @@ class Sessions:
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
             self._launchers[job_id] = _target(connection)
-            told = "; ".join(filter(None, (_less(packet, spec), unserved)))
+            told = "; ".join(filter(None, (_less(packet, spec), no_release(spec), unserved)))
             self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         environment = self._environment(uid, spec, packet.gpu)
@@ -417,7 +419,8 @@ class Sessions:
             memory_min_bytes=_said(request.memory_min_bytes, 0),
             persistent_bytes=_said(promise[0], 0),
             ephemeral_bytes=_said(promise[1], 0),
-            wait_memory_ns=request.wait_memory_s * 1_000_000_000,
+            wait_memory_ns=request.wait_memory_s * SECOND_NS,
+            idle_release_ns=min(packet.idle_release_s * SECOND_NS, NEVER_IDLE_NS),
             sm_percent=min(request.sm_percent, 100),
             sm_count=sm_count,
             isolation=("", *MODES)[isolation],

@@ -74,6 +74,7 @@ void make_hello(CUdevice device) {
   hello.promise = g_settings.promise;
   hello.space = {g_settings.sm_count, g_settings.isolation};
   hello.mps_sms = g_settings.mps_sms;
+  hello.idle_release_s = g_settings.idle_release_s;
   hello.abilities = wire::kAbilityHostFile | wire::kAbilityHostBack;
   CUuuid uuid{};
   if (g_driver.cuDeviceGetUuid_v2 &&

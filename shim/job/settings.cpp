@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "log.h"
 #include "shm_layout.h"
@@ -26,6 +29,7 @@ constexpr Unit kByteUnits[] = {
 constexpr Unit kTimeUnits[] = {
     {"ns", 1}, {"us", 1000}, {"ms", 1000'000}, {"s", 1000'000'000},
     {"m", 60'000'000'000}, {"min", 60'000'000'000}, {"h", 3'600'000'000'000},
+    {"d", 86'400'000'000'000},
 };
 
 constexpr char kSocketName[] = "/attach.sock";
@@ -161,16 +165,21 @@ void read_priority(Settings* settings) {
 }
 
 // In whole seconds, as the wire has it: a part of one counts whole.
-void read_wait(Settings* settings) {
-  const char* value = text_of("TANDEM_WAIT_MEMORY");
+template <class T>
+void read_seconds(const char* name, T* seconds) {
+  const char* value = text_of(name);
   if (!value) return;
   uint64_t ns = 0;
-  if (!parse_duration_ns(value, &ns)) {
-    say_once("TANDEM_WAIT_MEMORY", value, "is not a time like 30s; ignoring it");
-    return;
-  }
-  const uint64_t seconds = ns / 1'000'000'000 + (ns % 1'000'000'000 != 0);
-  settings->request.wait_memory_s = static_cast<uint16_t>(seconds < UINT16_MAX ? seconds : UINT16_MAX);
+  if (!parse_duration_ns(value, &ns)) return say_once(name, value, "is not a time like 30s; ignoring it");
+  const uint64_t whole = ns / 1'000'000'000 + (ns % 1'000'000'000 != 0);
+  *seconds = static_cast<T>(std::min<uint64_t>(whole, std::numeric_limits<T>::max()));
+}
+
+void read_idle_release(Settings* settings) {
+  constexpr const char* kName = "TANDEM_IDLE_RELEASE";
+  const char* value = text_of(kName);
+  if (value && same_word(value, "never")) settings->idle_release_s = UINT32_MAX;
+  else read_seconds(kName, &settings->idle_release_s);
 }
 
 // One without the other says nothing.
@@ -199,7 +208,8 @@ void read_limits(Settings* settings) {
     say_once("TANDEM_MEMORY_MIN", value, "is not a size (20GiB); ignoring it");
   }
   read_promise(settings);
-  read_wait(settings);
+  read_seconds("TANDEM_WAIT_MEMORY", &settings->request.wait_memory_s);
+  read_idle_release(settings);
   if (const char* value = text_of("TANDEM_SM")) {
     uint64_t count = 0;
     if (parse_percent(value, &settings->request.sm_percent)) return;
@@ -221,6 +231,28 @@ void read_isolation(Settings* settings) {
   }
   if (!settings->isolation)
     say_once("TANDEM_ISOLATION", value, "is not time, mps, mps+green or mig; ignoring it");
+}
+
+// What one launcher started waits for each other; docs/adr/0012. tandem._environment.launch_group is the same.
+void read_launch(char* group, size_t size) {
+  const char* run = text_of("TORCHELASTIC_RUN_ID");
+  const char* port = text_of("MASTER_PORT");
+  const char* job = text_of("SLURM_JOB_ID");
+  const char* step = text_of("SLURM_STEP_ID");
+  const char* tasks = text_of("SLURM_STEP_NUM_TASKS");
+  if (run) std::snprintf(group, size, "torchrun:%s:%s", port ? port : "", run);
+  else if (job && step && tasks && std::strcmp(tasks, "1") != 0)
+    std::snprintf(group, size, "slurm:%s.%s", job, step);
+  // Nobody wrote it for us, and of a name that is no text a daemon would refuse the process.
+  for (; *group; ++group) {
+    if (*group < 0x20 || *group >= 0x7f) *group = '?';
+  }
+}
+
+void read_group(Settings* settings) {
+  auto& group = settings->request.group;
+  if (const char* own = text_of("TANDEM_GROUP")) copy_text(group, sizeof(group), own);
+  else read_launch(group, sizeof(group));
 }
 
 void read_markers(Settings* settings) {
@@ -308,9 +340,7 @@ Settings read_settings() {
   if (const char* name = text_of("TANDEM_NAME")) {
     copy_text(settings.request.name, sizeof(settings.request.name), name);
   }
-  if (const char* group = text_of("TANDEM_GROUP")) {
-    copy_text(settings.request.group, sizeof(settings.request.group), group);
-  }
+  read_group(&settings);
   if (const char* job = text_of("TANDEM_JOB_ID"); job && !parse_job_id(job, &settings.job_id)) {
     say_once("TANDEM_JOB_ID", job, "is not like j-7f3a; attaching without it");
   }

@@ -15,11 +15,14 @@
 //   TANDEM_WAIT_MEMORY 30s                    not said  an allocation may wait so long for memory
 //   TANDEM_PREEMPTIBLE 0 | 1                   not said
 //   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
+//   TANDEM_IDLE_RELEASE 60s | never            not said  idle for so long it gives its memory up
 //   TANDEM_CHECKPOINT 0 | 1                    0         1: instead, as a whole, by the driver
 //   TANDEM_SM         30% | count              not said  share of the SMs
 //   TANDEM_ISOLATION  time | mps | mps+green | mig   not said
 //   TANDEM_SLO        [p99=]50ms               not said
-//   TANDEM_NAME, TANDEM_GROUP   text           none
+//   TANDEM_NAME       text                     none
+//   TANDEM_GROUP      text                     what one launcher started together, by its own variables:
+//                                              TORCHELASTIC_RUN_ID, or SLURM_JOB_ID and SLURM_STEP_ID
 //   TANDEM_TRACE_CALLS          set by `tandem trace calls`; read in tracing.cpp
 #pragma once
 
@@ -40,6 +43,7 @@ struct Settings {
   uint32_t memory_percent = 0;  // of the device, instead of request.memory_bytes
   uint32_t sm_count = 0;        // instead of request.sm_percent
   uint32_t isolation = 0;       // wire::Isolation
+  uint32_t idle_release_s = 0;  // as in wire::Hello
   uint32_t mps_sms = 0;         // as in wire::Hello
 };
 

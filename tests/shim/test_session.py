@@ -11,6 +11,7 @@ from shim_daemon import CommandPage, FakeDaemon, Job
 from shim_support import Preload
 
 from tandem import _native
+from tandem._environment import launch_group
 
 OUT_OF_MEMORY = 2
 MIB = 1 << 20
@@ -38,6 +39,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         "TANDEM_SM": "30%",
         "TANDEM_ISOLATION": "mps+green",
         "TANDEM_SLO": "p99=50ms",
+        "TANDEM_IDLE_RELEASE": "1min",
         "TANDEM_NAME": "llama",
         "TANDEM_GROUP": "g",
         "TANDEM_JOB_ID": "j-7f3a",
@@ -54,6 +56,7 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert request.memory_min_bytes == 64 * MIB
         assert attached.hello.promise == (3 * MIB, 5 * MIB)
         assert attached.hello.space == (0, 3)
+        assert attached.hello.idle_release_s == 60
         assert request.preemptible == 2  # no
         assert request.slo_p99_ns == 50_000_000
         assert attached.hello.job_id == 0x7F3A
@@ -61,6 +64,54 @@ def test_the_first_launch_is_already_managed_and_carries_the_requests(
         assert attached.until("busy", False).live_slots == 1
         assert job.do("shim.tandem_is_managed_v1()") == 1
         assert job.end() == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("never", 2**32 - 1), ("1500ms", 2), ("1d", 86_400), ("soon", 0)]
+)
+def test_idleness_is_said_in_whole_seconds(
+    said: str, seconds: int, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(TANDEM_IDLE_RELEASE=said)) as job:
+        assert job.attach_to(daemon).hello.idle_release_s == seconds
+        assert job.end().count("is not a time like 30s") == (said == "soon")
+
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500"}
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
+
+
+@pytest.mark.parametrize(
+    ("launch", "group"),
+    [
+        (TORCHRUN, "torchrun:29500:none"),
+        (TORCHRUN | {"MASTER_PORT": "29501"}, "torchrun:29501:none"),
+        ({"TORCHELASTIC_RUN_ID": "r"}, "torchrun::r"),
+        (STEP | TORCHRUN, "torchrun:29500:none"),  # the finer of the two
+        (STEP, "slurm:7.0"),
+        (STEP | {"SLURM_STEP_NUM_TASKS": "1"}, ""),  # a shell: what it starts is not one program
+        ({"SLURM_JOB_ID": "7"}, ""),  # a batch script, likewise
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, ""),
+        ({"TORCHELASTIC_RUN_ID": ""}, ""),
+        ({"TORCHELASTIC_RUN_ID": "\n\x7f\udcff"}, "torchrun::???"),  # a daemon refuses such names
+        ({"TORCHELASTIC_RUN_ID": "x" * 90}, "torchrun::" + "x" * 53),
+    ],
+)
+def test_processes_of_one_launch_ask_for_one_group(
+    launch: dict[str, str], group: str, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(**launch)) as job:
+        told = job.attach_to(daemon).hello.request.group
+
+    assert told == group
+    assert launch_group(launch)[:63] == group, "`tandem run` says the same"
+
+
+def test_a_group_that_was_said_goes_before_that_of_the_launch(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(TANDEM_GROUP="mine", **TORCHRUN)) as job:
+        assert job.attach_to(daemon).hello.request.group == "mine"
 
 
 def test_launches_leave_records_and_markers(preload: Preload, daemon: FakeDaemon) -> None:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tandem._attach import CLASSES, ISOLATIONS, MAX_WAIT_NS, Request
+from tandem._attach import CLASSES, ISOLATIONS, MAX_WAIT_NS, NEVER_IDLE_NS, Request
 from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
 from tandem.units import (
@@ -31,6 +31,16 @@ def parse_wait(text: str, *, what: str = "wait-memory") -> int:
     if not 0 < wait_ns <= MAX_WAIT_NS:
         raise UsageError(f"{what} {text!r} is not between 1s and {MAX_WAIT_NS // 10**9}s")
     return wait_ns
+
+
+def parse_idle_release(text: str, *, what: str = "idle-release") -> int:
+    """Nanoseconds from `60s`, more than none; `never` is as many as count for that."""
+    if text == "never":
+        return NEVER_IDLE_NS
+    after_ns = parse_duration(text, what=what)
+    if after_ns <= 0:
+        raise UsageError(f"{what} {text!r} is no time of idleness; say one such as 60s, or never")
+    return min(after_ns, NEVER_IDLE_NS)
 
 
 _OPTIONS = (
@@ -89,6 +99,7 @@ _OPTIONS = (
     ),
     click.option(
         "--slo",
+        metavar="p99=TIME",
         type=Parsed("p99=TIME", parse_slo),
         envvar="TANDEM_SLO",
         help="Objective of the job's requests: p99=50ms.",
@@ -105,6 +116,13 @@ _OPTIONS = (
         envvar="TANDEM_SWAPPABLE",
         help="Whether the job's memory may be moved to the host while others need the room: "
         "between its turns, while it is paused, or idle.",
+    ),
+    click.option(
+        "--idle-release",
+        type=Parsed("TIME", parse_idle_release),
+        envvar="TANDEM_IDLE_RELEASE",
+        help="Idle for so long a swappable job gives its memory to others until its next call: "
+        "60s; never.",
     ),
     click.option(
         "--checkpoint",
@@ -124,7 +142,8 @@ _OPTIONS = (
         "--group",
         default="",
         envvar="TANDEM_GROUP",
-        help="Jobs of one group are held together; 63 bytes at most.",
+        help="Jobs of one group are held together; 63 bytes at most. If not said, what one "
+        "torchrun or one step of Slurm started is a group.",
     ),
     click.option(
         "-i",
@@ -162,6 +181,8 @@ def request_of(options: dict[str, Any]) -> Request:
             "--checkpoint and --swappable are two ways to the same: say one of them; "
             "--swappable moves memory piece by piece, and fails softly"
         )
+    if options["idle_release"] and (options["checkpoint"] or options["swappable"] is False):
+        raise UsageError("--idle-release is for jobs whose memory can be moved: add --swappable")
     memory, sm = options["memory"], options["sm"]
     return Request(
         priority=options["priority"],
@@ -177,6 +198,7 @@ def request_of(options: dict[str, Any]) -> Request:
         slo_p99_ns=options["slo"],
         preemptible=options["preemptible"],
         swappable=options["swappable"],
+        idle_release_ns=options["idle_release"],
         checkpoint=options["checkpoint"],
         name=options["name"],
         group=options["group"],

@@ -9,6 +9,7 @@ import click
 from tandem._results import Job
 from tandem._waits import ENDED
 from tandem.cli._arrivals import show_arrivals
+from tandem.cli._jobs import jobs_argument
 from tandem.cli._output import json_option, open_client, print_json, printable
 from tandem.cli._parsed import Parsed
 from tandem.errors import DeadlineError, UnavailableError
@@ -21,7 +22,7 @@ KILLED_S = 10.0  # so long after SIGKILL a process is gone, unless the kernel ke
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@jobs_argument
 @click.option(
     "--signal",
     metavar="SIGNAL",
@@ -32,7 +33,6 @@ KILLED_S = 10.0  # so long after SIGKILL a process is gone, unless the kernel ke
 @click.option(
     "--grace",
     "grace_ns",
-    metavar="TIME",
     type=Parsed("TIME", parse_duration),
     default="30s",
     show_default=True,
@@ -60,8 +60,8 @@ def cancel(*, jobs: tuple[str, ...], signal: str, grace_ns: int, wait: bool, as_
     \b
     Exit code: 0 when all have ended, or with --no-wait are about to, or
       3  no such job             6  not yours, or the daemon may not signal it
-      4  it has ended already    7  the daemon went away
-      8  it was there 10 s after SIGKILL
+      4  it has ended already    7  the daemon went away, or hangs
+      8  it was there 10 s after SIGKILL, or the daemon did not answer
 
     \b
     Examples:

@@ -37,8 +37,8 @@ def config() -> None:
 def check(file: Path | None) -> int:
     """Say what is wrong with the configuration, or that it is valid.
 
-    Also that it has sections of GPUs which are not on this machine. Exit code: 0 if it is valid,
-    else 2.
+    Also that it has sections of GPUs which are not on this machine. Said with it are the files that
+    were read. Exit code: 0 if it is valid, else 2.
 
     \b
     Examples:

@@ -46,10 +46,10 @@ def env(form: str, as_json: bool, **options: Any) -> None:
     objections are warnings here.
 
     Unlike `tandem run` this registers no job. Each process that uses the GPU becomes a job of its
-    own when it first does so: -m is its limit alone, and nothing tells that several are one
-    program, but for -G, which has them held together, as ranks that wait for each other must be.
-    Nor is it refused where --isolation or --memory-min cannot be kept. What is set for one
-    program at a time and can go through `tandem run` should.
+    own when it first does so: -m is its limit alone. Those of one torchrun or of one step of Slurm
+    are held together all the same, as ranks that wait for each other must be; what else started
+    several at once needs -G. Nor is it refused where --isolation or --memory-min cannot be kept.
+    What is set for one program at a time and can go through `tandem run` should.
 
     \b
     Examples:

@@ -30,7 +30,8 @@ def events(jobs: tuple[str, ...], follow: bool, as_json: bool) -> None:
     Kinds of events are the states of `tandem ps`, and registered, attached (a process of it uses
     the GPU), updated, cancelled, finding and finding-over (of the watchdog). Of the past each kind
     is told once for each job, with when that was last and how often, and the job in JSON is as it
-    is now; jobs that ended are known for ten minutes. Following tells of every change.
+    is now; jobs that ended are known for ten minutes. Following tells of every change, and ends
+    with exit code 7 when the daemon goes away or hangs.
 
     \b
     Examples:

@@ -52,12 +52,12 @@ def install(
 
     Each notebook is then a job, named as the kernel, from its start: with its limits, whatever it
     starts, and in `tandem ps`. Interrupts and restarts are as ever. Without a daemon it runs
-    unshared. To have a notebook's memory moved to the host while it is idle, add --swappable and
-    set memory.idle_release, or `tandem set JOB idle_release=60s`.
+    unshared. With --swappable --idle-release 60s the memory of a notebook that was idle for so long
+    is others' until its next cell that uses the GPU.
 
     \b
     Examples:
-      tandem kernelspec install -p normal -m 10GiB
+      tandem kernelspec install -p normal -m 10GiB --swappable --idle-release 60s
       tandem kernelspec install --swappable --sys-prefix
       tandem kernelspec install --name big -m 80% --display-name "Python 3 (80% of a GPU)"
     """

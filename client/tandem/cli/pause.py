@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._results import Job
+from tandem.cli._jobs import jobs_argument
 from tandem.cli._output import json_option, open_client, print_json
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@jobs_argument
 @json_option
 def pause(jobs: tuple[str, ...], as_json: bool) -> None:
     """Hold jobs at their next launch until they are resumed; what the GPU has begun goes on.
@@ -29,7 +30,7 @@ def pause(jobs: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@jobs_argument
 @json_option
 def resume(jobs: tuple[str, ...], as_json: bool) -> None:
     """Let paused jobs go on.

@@ -22,6 +22,8 @@ def policy() -> None:
 def get_(*, as_json: bool) -> None:
     """Show the policy that decides now, and which others there are.
 
+    What each of them does is in docs/operations.md, "What the policies do".
+
     \b
     Examples:
       tandem policy get

@@ -36,7 +36,8 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     1 % of it was split between jobs that ran together. WAIT is the total since the job began. A +
     behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to the
     host, in its memory or in files; - says that a job's memory stays on the GPU. FINDINGS are what
-    the watchdog found; `tandem explain` tells more.
+    the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of -G,
+    or of the torchrun or the step of Slurm that started it.
 
     \b
     Examples:
@@ -54,7 +55,10 @@ def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
         print_json(jobs)
         return
     now_ns = time.time_ns()
-    print_table(HEADER, [row(job, now_ns=now_ns) for job in jobs], right=FIGURES)
+    lines = [(HEADER, "GROUP"), *((row(job, now_ns=now_ns), job.group or "-") for job in jobs)]
+    has_groups = any(job.group for job in jobs)
+    header, *rows = [(*line[:-1], *[group] * has_groups, line[-1]) for line, group in lines]
+    print_table(header, rows, right=FIGURES)
 
 
 def _busy(job: Job) -> str:

@@ -4,17 +4,17 @@ import click
 
 from tandem._waits import ENDED, STATES
 from tandem.cli._arrivals import show_arrivals
+from tandem.cli._jobs import jobs_argument
 from tandem.cli._output import json_option, open_client
 from tandem.cli._parsed import Parsed
 from tandem.units import parse_duration
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@jobs_argument
 @click.option(
     "--timeout",
     "timeout_ns",
-    metavar="TIME",
     type=Parsed("TIME", parse_duration),
     help="Give up after that: 30s, 10min; for ever if not said.",
 )
@@ -36,8 +36,8 @@ def wait(jobs: tuple[str, ...], timeout_ns: int | None, until: str, as_json: boo
 
     \b
     Exit code: 0 when all are there, or
-      3  no such job            4  it ended, and something else was waited for
-      7  the daemon went away   8  --timeout passed
+      3  no such job                     4  it ended, and something else was waited for
+      7  the daemon went away, or hangs  8  --timeout passed
 
     \b
     Examples:

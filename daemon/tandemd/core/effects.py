@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tandemd.core.explain_sets import why_no_set
 from tandemd.core.minima import no_limit
-from tandemd.core.model import Job
+from tandemd.core.model import Job, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import said, why_no_share
 from tandemd.core.substrate import divides_space
@@ -17,11 +17,8 @@ PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Iterator[str]:
     """A line for each of the fields of its JobSpec, just set, that changes nothing."""
     changed = set(fields)
-    if "idle_release_ns" in changed and not job.spec.swappable:
-        yield (
-            "idle_release has no effect: only a job that was started with --swappable gives its "
-            "memory up when idle"
-        )
+    if "idle_release_ns" in changed and (why := no_release(job.spec)):
+        yield why
     if "memory_bytes" in changed and (why := no_limit(job, scheduler.memory.line.capacity_bytes)):
         yield f"memory has no effect: {why}"
     group = scheduler.group_of(job)
@@ -39,6 +36,16 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
         why = _no_promise(scheduler, job)
         if why:
             yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
+
+
+def no_release(spec: JobSpec) -> str:
+    """Why the job does not give its memory up when idle, as was asked for; empty: it does."""
+    if spec.swappable or not spec.idle_release_ns:
+        return ""
+    return (
+        "idle_release has no effect: only a job that was started with --swappable gives its "
+        "memory up when idle"
+    )
 
 
 def _asks_for_sms(job: Job, changed: set[str]) -> bool:

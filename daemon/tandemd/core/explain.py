@@ -185,8 +185,8 @@ def _segments(options: Options, narrow: list[Group]) -> str:
 def _of_group(group: Group) -> list[str]:
     lines = []
     if len(group.jobs) > 1 or len(group.processes) > 1:
-        why = ", which share memory or events of the gpu" if group.is_tied else ""
-        lines.append(f"held and released with {group.title}: {len(group.processes)} processes{why}")
+        count = f"{len(group.processes)} processes{_why_together(group)}"
+        lines.append(f"held and released with {group.title}: {count}")
     if waiting := sum(p.usage.waiting_threads for p in group.processes.values()):
         lines.append(f"threads waiting now: {waiting}")
     if group.job_class is JobClass.LATENCY and (lingers := _lingers_ns(group)):
@@ -199,6 +199,13 @@ def _of_group(group: Group) -> list[str]:
     if group.dozing:
         lines.append("takes no turns until it has work on the gpu: it only waits at its open gate")
     return lines
+
+
+def _why_together(group: Group) -> str:
+    if group.is_tied:
+        return ", which share memory or events of the gpu"
+    name = next(iter(group.jobs.values())).spec.group
+    return f" of group '{name}'" if name else ""
 
 
 def _iterations(group: Group) -> list[str]:

@@ -27,7 +27,7 @@ def test_check_says_whether_it_is_valid(tandem, file):
     file.write_text("[scheduler]\npolcy = 1\n")
     wrong = tandem("config", "check", file)
 
-    assert (valid.returncode, valid.stdout) == (0, "the configuration is valid\n")
+    assert (valid.returncode, valid.stdout) == (0, f"the configuration is valid: {file}\n")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == f"error: {file}: scheduler.polcy: unknown key\n"
     assert tandem("config", "show", file).returncode == 2

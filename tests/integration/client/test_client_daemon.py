@@ -17,6 +17,7 @@ from tandem.errors import (
     UnavailableError,
     UsageError,
 )
+from tandemd.core.model import NEVER_IDLE_NS
 
 VOID = "0" * 64
 
@@ -136,7 +137,10 @@ def test_a_daemon_that_does_not_answer_is_too_slow(runtime_dir):
         mute.bind(str(runtime_dir / "login.sock"))
         mute.listen()
         client = Client(directory=str(runtime_dir))
-        with client, pytest.raises(DeadlineError, match=r"no token .* within 0\.(1|09\d*) s"):
+        with (
+            client,
+            pytest.raises(DeadlineError, match=r"no token within 0\.(1|09\d*) s"),
+        ):
             client.status(deadline_s=0.1)
 
 
@@ -179,6 +183,25 @@ def test_commands_change_a_job(tandem, client, job):
     assert client.job(job).memory_quota_bytes == 2**31
     assert tandem("resume", "sleeper").returncode == 0
     assert client.job(job).state != "paused"
+
+
+@pytest.mark.parametrize(("swappable", "told"), [(True, 0), (None, 1)])
+def test_when_a_job_gives_its_memory_up_is_said_at_its_start(client, runtime_dir, swappable, told):
+    asked = Request(name="nb", swappable=swappable, idle_release_ns=60 * 10**9)
+
+    _attach.register(runtime_dir / "attach.sock", asked, command="x")
+
+    assert client.job("nb").idle_release_ns == 60 * 10**9
+    story = "\n".join(client.explain("nb").story)
+    assert story.count("idle_release has no effect") == told
+
+
+def test_a_job_that_never_gives_its_memory_up_says_so_at_its_start(client, runtime_dir):
+    asked = Request(name="nb", swappable=True, idle_release_ns=_attach.NEVER_IDLE_NS)
+
+    _attach.register(runtime_dir / "attach.sock", asked, command="x")
+
+    assert client.job("nb").idle_release_ns == NEVER_IDLE_NS
 
 
 def test_what_has_no_effect_is_said_and_set_all_the_same(tandem, client, job):

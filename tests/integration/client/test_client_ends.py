@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tandem import _client, _doctor
+from tandem._client import Client
+from tandem._paths import RuntimeDir
 from tandem.errors import DeadlineError, NotFoundError, StateError, UnavailableError, UsageError
 
 IGNORING = "import os, signal, sys; signal.signal(15, signal.SIG_IGN);"
@@ -102,8 +106,57 @@ def test_who_waits_is_told_that_the_daemon_went_away(client, daemon, job, in_bac
 
     daemon.kill()
 
-    with pytest.raises(UnavailableError, match=f"the daemon went away, and {job} may go on: "):
+    with pytest.raises(UnavailableError, match=f"{job} may go on, but no daemon answers in "):
         waiting.result()
+
+
+def test_who_waits_is_told_that_the_daemon_hangs(
+    client, daemon, job, in_background, told, monkeypatch
+):
+    monkeypatch.setattr(_client, "BEAT_S", 0.05)
+    waiting = in_background(client.wait, job, deadline_s=30)
+    told.wait()
+
+    os.kill(daemon.pid, signal.SIGSTOP)
+    monkeypatch.setattr(_client, "DEADLINE_S", 0.2)
+
+    try:
+        with pytest.raises(UnavailableError, match=f"{job} may go on, but the daemon in .* does"):
+            waiting.result()
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def hung(runtime_dir, monkeypatch):
+    """A client of a daemon that never says anything, and has no more than a moment for it."""
+    monkeypatch.setattr(_client, "DEADLINE_S", 0.1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(str(runtime_dir / "login.sock"))
+        mute.listen()
+        with Client(directory=str(runtime_dir)) as client:
+            yield client
+
+
+def test_a_daemon_that_hangs_from_the_start_is_no_deadline_of_a_wait(hung):
+    with pytest.raises(UnavailableError, match="not answer: no token within"):
+        hung.wait("train")
+    with pytest.raises(DeadlineError, match=r"^train not ended within 0\.05 s$"):
+        hung.wait("train", deadline_s=0.05)
+
+
+def test_a_call_that_may_take_long_does_not_wait_as_long_for_its_token(hung):
+    with pytest.raises(DeadlineError, match=r"no token within 0\.1 s"):
+        hung.cut_gpu("0=off")
+
+
+def test_the_doctor_does_not_have_a_second_daemon_started_beside_one_that_hangs(hung, runtime_dir):
+    place = RuntimeDir(path=runtime_dir, origin="here")
+    machine = _doctor.Machine(place=place, shim=runtime_dir, probe=None, probe_error="")
+
+    (found,) = _doctor.check_daemon(machine)
+
+    assert (found.level, found.remedy) == (_doctor.FAIL, "kill it and start another")
 
 
 @pytest.mark.parametrize("grace_s", [-1, float("nan"), float("inf")])

@@ -34,6 +34,29 @@ def test_the_job_is_registered_and_knows_its_name(tandem, attached):
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(("said", "group"), [((), "torchrun::a"), (("-G", "mine"), "mine")])
+def test_a_rank_joins_the_group_of_its_launch_unless_another_was_said(
+    tandem, attached, said, group, dry
+):
+    daemon = attached(REGISTERED)
+    show = python("import os; print('in', os.environ.get('TANDEM_GROUP'))")
+
+    done = tandem("run", *said, *dry, *show, TORCHELASTIC_RUN_ID="a")
+
+    assert native.decode(daemon.packets[0]).request.group == group
+    assert dry or done.stdout.split() == ["in", "mine" if said else "None"]  # said, or only found
+
+
+def test_an_id_that_is_no_text_keeps_no_job_from_starting(tandem, attached):
+    daemon = attached(REGISTERED)
+
+    done = tandem("run", "--", "/bin/true", TORCHELASTIC_RUN_ID=os.fsdecode(b"\xff"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert native.decode(daemon.packets[0]).request.group == "torchrun::?"
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 @pytest.mark.parametrize(("granted", "warnings"), [(0, 0), (1, 0), (2, 1)])
 def test_a_lower_priority_than_asked_for_is_told(tandem, attached, granted, warnings, dry):
     attached(native.encode_registered(job_id=0x7F3A, job_class=granted))

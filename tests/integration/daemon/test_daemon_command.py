@@ -22,7 +22,7 @@ def test_a_valid_configuration_is_said_to_be_so(daemon):
 
     answer = daemon.run("--config", str(config), "--check-config")
 
-    assert (answer.returncode, answer.stdout) == (0, "the configuration is valid\n")
+    assert (answer.returncode, answer.stdout) == (0, f"the configuration is valid: {config}\n")
 
 
 @pytest.mark.parametrize(

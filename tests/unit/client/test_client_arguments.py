@@ -44,6 +44,12 @@ def test_a_name_is_text(client, call):
         getattr(client, call)(3, **changes)
 
 
+@pytest.mark.parametrize("call", ["job", "cancel", "set_policy"])
+def test_a_name_of_bytes_that_are_no_text_is_refused(client, call):
+    with pytest.raises(UsageError, match=r"name '\\udcff' has characters that are no text"):
+        getattr(client, call)("\udcff")
+
+
 def test_nothing_to_change_is_said_in_the_words_of_set(client):
     with pytest.raises(UsageError, match="nothing to change; give priority, memory"):
         client.set("train")

@@ -27,6 +27,7 @@ WHOLE = Request(
     ephemeral_bytes=7 * 2**30,
     sm_count=40,
     isolation="mps+green",
+    idle_release_ns=60_000_000_001,
 )
 
 
@@ -87,6 +88,7 @@ def test_the_daemon_reads_what_we_write():
     assert (packet.request.name, packet.request.group) == ("llama", "serving")
     assert packet.promise == (WHOLE.persistent_bytes, WHOLE.ephemeral_bytes)
     assert (packet.space, packet.gpu) == ((40, 3), "GPU-1")
+    assert packet.idle_release_s == 61
 
 
 @pytest.mark.parametrize("flag", ["no_wait", "asks_again", "only_asks"])
@@ -138,6 +140,13 @@ def test_what_was_not_said_is_zero():
     packet = encode_register(Request(), command="")
 
     assert set(packet[_attach.HEADER.size :]) == {0}
+
+
+def test_bytes_of_a_command_that_are_no_text_keep_no_job_from_starting():
+    packet = encode_register(Request(), command="cat a\udcff", gpu="\udcff")
+
+    told = native.decode(packet)
+    assert (told.command, told.gpu) == ("cat a?", "?")
 
 
 def test_a_long_command_is_cut_between_characters():

@@ -76,6 +76,9 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
             "'python' is no time such as 30s or 2h; to leave the time out",
         ),
         (["--wait-memory", "20h"], "--wait-memory '20h' is not between 1s and 65535s"),
+        (["--idle-release", "0s"], "--idle-release '0s' is no time of idleness; say one such as"),
+        (["--idle-release", "1m", "--no-swappable"], "can be moved: add --swappable"),
+        (["--idle-release", "1m", "--checkpoint"], "can be moved: add --swappable"),
         (["--env", "=x"], "--env '=x' is not NAME=VALUE"),
         (["--nane", "x"], "--name"),
         ([], "Missing argument 'COMMAND...'"),
@@ -229,7 +232,7 @@ def test_a_dry_run_prints_what_a_shell_can_run(tandem):
     assert code == 0
     assert out.startswith("env 'A=b c' LD_PRELOAD=")
     assert "TANDEM_MEMORY=40%" in out
-    assert "TANDEM_WAIT_MEMORY=600000000000ns" in out  # ten minutes where nothing is said
+    assert "TANDEM_WAIT_MEMORY=600s" in out  # ten minutes where nothing is said
     assert "TANDEM_PRIORITY=batch" in out
     assert out.endswith("'x y'\n")
 

@@ -17,14 +17,6 @@ ODD = 'it\'s \\ $HOME "x"'
 
 
 @pytest.fixture
-def shim(tmp_path, monkeypatch):
-    library = tmp_path / "libtandem.so"
-    library.touch()
-    monkeypatch.setattr(_paths, "SHIM", library)
-    return library
-
-
-@pytest.fixture
 def heard(monkeypatch):
     """Has a daemon answer; returns what it was asked."""
     asked = []

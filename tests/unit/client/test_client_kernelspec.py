@@ -36,7 +36,8 @@ def written(folder, name="tandem-python3"):
 
 
 def test_the_kernel_starts_through_run_and_asks_by_its_variables(data):
-    said("install", "-p", "batch", "-m", "40%", "-i", "0", "--return-memory")
+    idle = ("--swappable", "--idle-release", "never")
+    said("install", "-p", "batch", "-m", "40%", "-i", "0", "--return-memory", *idle)
 
     spec = written(data)
     at = spec["argv"].index("--")
@@ -47,6 +48,8 @@ def test_the_kernel_starts_through_run_and_asks_by_its_variables(data):
     assert spec["env"] == {
         "TANDEM_PRIORITY": "batch",
         "TANDEM_MEMORY": "40%",
+        "TANDEM_SWAPPABLE": "1",
+        "TANDEM_IDLE_RELEASE": "never",
         "TANDEM_NAME": "tandem-python3",
         "TANDEM_RUNTIME_DIR": "/run/mine",
         "TANDEM_RETURN_MEMORY": "1",

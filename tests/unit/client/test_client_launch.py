@@ -5,19 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem import _launch, _paths
+from tandem import _launch
 from tandem._attach import Request
 from tandem._environment import preload, request_environment
 from tandem._launch import Launch, LaunchError, find_program, plan
 from tandem.errors import StateError, UsageError
-
-
-@pytest.fixture
-def shim(tmp_path, monkeypatch):
-    library = tmp_path / "libtandem.so"
-    library.touch()
-    monkeypatch.setattr(_paths, "SHIM", library)
-    return library
 
 
 def launch(*command, request=None, **options):
@@ -44,17 +36,19 @@ def test_every_request_has_its_variable():
         group="team",
         persistent_bytes=256,
         ephemeral_bytes=128,
+        idle_release_ns=60_000_000_000,
     )
 
     assert request_environment(request) == {
         "TANDEM_PRIORITY": "batch",
-        "TANDEM_MEMORY": "1024",
-        "TANDEM_MEMORY_MIN": "512",
-        "TANDEM_PERSISTENT": "256",
-        "TANDEM_EPHEMERAL": "128",
+        "TANDEM_MEMORY": "1KiB",
+        "TANDEM_MEMORY_MIN": "512B",
+        "TANDEM_PERSISTENT": "256B",
+        "TANDEM_EPHEMERAL": "128B",
         "TANDEM_SM": "30%",
-        "TANDEM_SLO": "p99=50000000ns",
+        "TANDEM_SLO": "p99=50ms",
         "TANDEM_PREEMPTIBLE": "1",
+        "TANDEM_IDLE_RELEASE": "60s",
         "TANDEM_NAME": "train",
         "TANDEM_GROUP": "team",
     }
@@ -222,9 +216,10 @@ def test_no_more_is_kept_than_the_limit(shim):
         plan(launch(request=Request(memory_bytes=1 << 30, **kept)), os.environ, uid=0)
 
 
-def test_a_name_that_moves_the_cursor_is_refused(shim):
+@pytest.mark.parametrize("name", ["a\x1b[2J", os.fsdecode(b"\xff")])
+def test_a_name_that_moves_the_cursor_or_is_no_text_is_refused(shim, name):
     with pytest.raises(UsageError, match="cannot be printed"):
-        plan(launch(request=Request(name="a\x1b[2J")), os.environ, uid=0)
+        plan(launch(request=Request(name=name)), os.environ, uid=0)
 
 
 def test_exit_codes_are_those_of_env():

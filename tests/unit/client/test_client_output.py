@@ -1,9 +1,12 @@
 """How commands print."""
 
+import contextlib
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from tandem._results import Explanation, Finding, Gpu, Job, Wait
 from tandem.cli import _output, explain, ps
@@ -128,6 +131,18 @@ LEAK, STALL = (
 
 def test_findings_are_named():
     assert cells(findings=(LEAK, STALL))["FINDINGS"] == "leak,stall"
+
+
+@pytest.mark.parametrize("group", ["slurm:7.0", ""])
+def test_groups_are_a_column_where_there_are_any(monkeypatch, group):
+    jobs = [job(group=""), job(group=group)]
+    client = contextlib.nullcontext(SimpleNamespace(jobs=lambda show_finished: jobs))
+    monkeypatch.setattr(ps, "open_client", lambda: client)
+
+    header, *rows = CliRunner().invoke(ps.ps, catch_exceptions=False).stdout.splitlines()
+
+    assert header.split() == [*ps.HEADER[:-1], *(["GROUP"] if group else []), "COMMAND"]
+    assert [group in row for row in rows] == [not group, True]
 
 
 def test_columns_are_aligned(capsys):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tandem.errors import UsageError
 from tandem.units import (
     Percent,
+    exact_bytes,
+    exact_duration,
     format_bytes,
     format_duration,
     parse_bytes,
@@ -168,6 +170,29 @@ def test_sizes_read_well(size_bytes, text):
 )
 def test_durations_read_well(duration_ns, text):
     assert format_duration(duration_ns) == text
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 40))
+def test_what_is_exact_reads_back_as_it_was(number, binary_zeros):
+    size_bytes = number >> binary_zeros << binary_zeros
+
+    assert parse_bytes(exact_bytes(size_bytes)) == size_bytes
+    assert parse_duration(exact_duration(number)) == number
+
+
+def test_what_is_exact_has_the_largest_unit_that_keeps_it_whole():
+    assert [exact_bytes(size) for size in (0, 1025, 1536 * 2**20, 20 * GIB)] == [
+        "0B",
+        "1025B",
+        "1536MiB",
+        "20GiB",
+    ]
+    assert [exact_duration(time) for time in (0, 1001, 1500 * 10**6, 600 * 10**9)] == [
+        "0ns",
+        "1001ns",
+        "1500ms",
+        "600s",
+    ]
 
 
 @given(st.integers(0, 2**63 - 1))

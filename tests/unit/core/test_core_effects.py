@@ -44,7 +44,7 @@ def told(talk, *fields):
 @pytest.mark.parametrize(("swappable", "warned"), [(True, False), (False, True)])
 def test_idle_release_needs_memory_that_can_be_moved(swappable, warned):
     talk = Talk()
-    talk.attach(1, swappable=swappable)
+    talk.attach(1, swappable=swappable, idle_release_ns=60 * SECOND)
 
     lines = told(talk, "idle_release_ns")
 

@@ -153,6 +153,20 @@ def test_explain_says_why(talk):
     assert together.endswith("2 processes, which share memory or events of the gpu")
 
 
+def test_jobs_that_name_one_group_are_together_and_those_of_another_uid_apart():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH, group="torchrun:29500:none")
+    talk.attach(2, BATCH, group="torchrun:29500:none")
+    talk.attach(3, BATCH, uid=7, group="torchrun:29500:none")
+
+    talk.works(1)
+    talk.works(3)
+
+    assert talk.open_processes() == {1, 2}
+    (together,) = [line for line in lines(talk, 2) if "held and released with" in line]
+    assert together.endswith("j-1, j-2: 2 processes of group 'torchrun:29500:none'")
+
+
 def test_what_one_job_can_make_the_daemon_remember_is_bounded(talk):
     for key in range(1, MAX_KEYS + 10):
         talk.share(1, key=key)

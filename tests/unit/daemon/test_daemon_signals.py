@@ -62,6 +62,21 @@ def test_a_configuration_that_may_not_be_looked_at_is_not_taken_for_none(monkeyp
     assert logs[0]["reason"] == "/etc/tandem/config.toml: Permission denied"
 
 
+def test_drop_ins_count_without_the_file_that_they_are_beside(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "config.toml")
+    assert config.files_of(None) == []
+    drop_in = tmp_path / "config.d" / "50-team.toml"
+    drop_in.parent.mkdir()
+    drop_in.write_text('[scheduler]\npolicy = "fair"\n')
+
+    assert config.files_of(None) == [drop_in]
+    assert config.load(None).scheduler.policy == "fair"
+
+    drop_in.write_text("version = 9\n")
+    with pytest.raises(UsageError, match=r"50-team\.toml: version: "):
+        config.load(None)
+
+
 def test_drop_ins_that_may_not_be_looked_at_are_not_passed_over(monkeypatch, tmp_path):
     (tmp_path / "config.toml").write_text("")
 
