@@ -256,6 +256,8 @@ class Residency:
         misfit_bytes = max(0, claim.total_bytes - room_bytes)
         is_out = claim.resident_bytes < claim.total_bytes or had_to_go
         yields = group.key not in crowd.first
+        if is_out or not yields:
+            group.notice = None
         if is_out or (yields and self._has_to_go(group, misfit_bytes, now_ns)):
             group.misfit_bytes = misfit_bytes
         asks = claim.pending_bytes > 0 and claim.needed_bytes <= room_bytes
@@ -308,7 +310,7 @@ class Residency:
                         moves += place.home.stop_copying()
                         moves.append(move)
             self._watch_rooms(island, now_ns)
-            self._watch_idle(island, now_ns)
+            self._watch_time(island, now_ns)
         if self._places:
             options = islands[0].options
             coldest = self._coldest(islands) if self._host.wants_files(options) else []
@@ -487,13 +489,18 @@ class Residency:
             place.was_suspended = False
             place.job.tell(now_ns, "its memory is back on the gpu")
 
-    def _watch_idle(self, island: Island, now_ns: int) -> None:
+    def _watch_time(self, island: Island, now_ns: int) -> None:
         for group in island.members:
             release_ns = _released_at_ns(group, island.options)
-            if release_ns is not None and release_ns > now_ns and self._places_of(group):
+            if release_ns is not None and release_ns > now_ns:
                 self._wake(release_ns)
+            for place in self._places_of(group):
+                if place.fixed_until_ns > now_ns:
+                    self._wake(place.fixed_until_ns)
 
     def _watch_rooms(self, island: Island, now_ns: int) -> None:
+        if not any(self._places_of(group) for group in island.members):
+            return
         waits = self._waits_in_vain(island)
         for gpu in island.gpus & self._line.capacity_bytes.keys():
             look_ns = self._rooms.watch(
