@@ -554,6 +554,16 @@ def test_an_iteration_that_does_not_end_is_cut_for_who_was_promised_memory():
     assert not talk.is_open(1)
 
 
+def test_memory_goes_as_soon_as_work_is_over_that_did_not_drain_in_time():
+    talk = guaranteed(Tock(drain_ns=20 * MS), swappable=True)
+    talk.sample(1, steps=1)
+    talk.works(1, after_ms=20, ran_ms=20)
+    assert not talk.is_open(1), "its memory has to go before it gets another turn"
+    talk.rests(1, after_ms=1)
+    talk.tick(after_ms=1)
+    assert talk.target_gib(1) == 60
+
+
 def test_who_has_to_go_again_is_given_notice_again():
     talk = guaranteed(Tock(), swappable=True)
     talk.sample(1, swapped_bytes=MIB)  # its shim had lost sight of the daemon
