@@ -10,7 +10,7 @@ from tandemd.core.memory_line import Waiter
 from tandemd.core.minima import no_limit
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
 from tandemd.core.refusals import refusals
-from tandemd.core.residency import is_released
+from tandemd.core.releases import is_released
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.words import size_of, span_of
 

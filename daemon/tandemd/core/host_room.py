@@ -44,6 +44,20 @@ class HostRoom:
         """To be given at once."""
         return memory_left_bytes(self._homes, options)
 
+    def figures(self, options: Options, now_ns: int) -> tuple[int, ...]:
+        """All that anybody's memory is decided by who is not of the same island."""
+        left_bytes = options.host_limit_bytes
+        leaving_bytes = in_files = rests = 0
+        for place in self._places.values():
+            home = place.home
+            if home.pools:
+                memory_bytes, leaves = home.memory_bytes, home.leaving_bytes(now_ns)
+                left_bytes -= memory_bytes
+                leaving_bytes += leaves
+                in_files += home.file_bytes
+                rests += memory_bytes - leaves if place.rests_on_host else 0
+        return left_bytes, leaving_bytes, in_files, rests
+
     def to_come_bytes(
         self, groups: Mapping[GroupKey, list[Place]], options: Options, now_ns: int
     ) -> dict[GroupKey, int]:
@@ -82,14 +96,18 @@ class HostRoom:
 
     # Who lacks room
 
-    def begin_review(self) -> None:
-        """Nobody is in the way of anybody, as far as is known."""
-        self._in_the_way.clear()
+    def forget(self, process_id: int) -> None:
+        """It is gone."""
+        self._in_the_way.pop(process_id, None)
+        self._lacking.pop(process_id, None)
 
-    def begin(self) -> None:
-        """Nobody lacks anything, as far as is known, but those who are in the way."""
-        self._lacking.clear()
-        self.look_at_ns = None
+    def begin_review(self, groups: Mapping[GroupKey, list[Place]]) -> None:
+        """Nobody of these is in the way of anybody, as far as is known."""
+        _drop(self._in_the_way, groups)
+
+    def begin(self, groups: Mapping[GroupKey, list[Place]]) -> None:
+        """Nobody of these lacks anything, as far as is known, but those who are in the way."""
+        _drop(self._lacking, groups)
 
     def is_in_the_way(self, places: list[Place], target_bytes: int) -> None:
         """Somebody waits until no more than that of a group is on the GPU."""
@@ -115,6 +133,7 @@ class HostRoom:
         `coldest`: those whose memory rests on the host and is needed last, first. `idle`: those
         whose memory is not going to leave the GPU, as things are.
         """
+        self.look_at_ns = None
         yield from self._take_back(idle, options, now_ns)
         if self.wants_files(options):
             wanted_bytes = self._wanted_bytes(self._lacking)
@@ -188,3 +207,9 @@ class HostRoom:
 
     def _look_at(self, at_ns: int) -> None:
         self.look_at_ns = at_ns if self.look_at_ns is None else min(self.look_at_ns, at_ns)
+
+
+def _drop(kept: dict[int, int], groups: Mapping[GroupKey, list[Place]]) -> None:
+    for places in groups.values():
+        for place in places:
+            kept.pop(place.process.process_id, None)

@@ -7,8 +7,32 @@ share no GPU, not even through others, never wait for each other.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tandemd.core.model import Group
+from tandemd.core.model import Group, Options
+from tandemd.core.policy import Policy
+from tandemd.core.turns import Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Island:
+    """One of them, and who of it has the turn."""
+
+    gpus: frozenset[int]
+    members: list[Group]
+    turns: Turns
+    policy: Policy
+    options: Options
+
+    def has_turn(self, group: Group) -> bool:
+        """It need not wait for others to have its memory."""
+        turns = self.turns
+        on_turn = (turns.holder, turns.companion, turns.third)
+        return self.takes_no_turns(group) or group.key in on_turn
+
+    def takes_no_turns(self, group: Group) -> bool:
+        """Its gate is open whatever others do."""
+        return group.undrainable or self.policy.always_open(group)
 
 
 def islands_of(groups: Iterable[Group]) -> dict[frozenset[int], list[Group]]:

@@ -21,19 +21,20 @@ class Line:
         self._figures: dict[GroupKey, float] = {}
         self._heap: list[tuple[float, int, Group]] = []
 
-    def put(self, group: Group, figure: float) -> None:
-        """Stand in line, or move within it."""
+    def put(self, group: Group, figure: float) -> bool:
+        """Stand in line, or move within it; whether it does."""
         if self._figures.get(group.key) == figure:
-            return
+            return False
         self._figures[group.key] = figure
         heappush(self._heap, (figure, group.arrival, group))
         if len(self._heap) > 2 * len(self._figures) + SLACK:
             self._heap = [entry for entry in self._heap if self._is_live(entry)]
             heapify(self._heap)
+        return True
 
-    def drop(self, group: Group) -> None:
-        """Leave the line; nothing if it is not in it."""
-        self._figures.pop(group.key, None)
+    def drop(self, group: Group) -> bool:
+        """Leave the line; whether it was in it."""
+        return self._figures.pop(group.key, None) is not None
 
     def first(self, *, but: Group | None = None) -> Group | None:
         """The first, or the first other than `but`."""

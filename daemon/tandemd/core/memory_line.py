@@ -18,11 +18,11 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.memories import has_own_memory, memory_of
-from tandemd.core.model import Job, MemoryWait, Options, Process, Usage
+from tandemd.core.model import Group, Job, MemoryWait, Options, Process, Usage
 
 DEADLINE_SLACK_NS = 2_000_000_000  # for a request to leave by itself
 
@@ -76,6 +76,7 @@ class MemoryLine:
     def __init__(self, processes: Mapping[int, Process], jobs: Mapping[int, Job]) -> None:
         self.capacity_bytes: dict[int, int] = {}  # by GPU; one that is missing is not known
         self.waiters: dict[int, Waiter] = {}  # by process; refused ones until they have left
+        self.refusals = 0  # so far
         self._processes = processes
         self._jobs = jobs
         self._asleep: set[int] = set()  # processes
@@ -138,10 +139,18 @@ class MemoryLine:
         standing = [waiter for waiter in self.waiters.values() if not waiter.is_refused]
         return sorted(standing, key=lambda waiter: waiter.order)
 
+    def requests_of(self, group: Group) -> Iterator[int]:
+        """What its processes ask for that others hold, in bytes."""
+        for process_id in group.processes:
+            waiter = self.waiters.get(process_id)
+            if waiter is not None and not waiter.is_refused and not waiter.wait.is_quota:
+                yield waiter.wait.size_bytes
+
     def look(self, now_ns: int) -> list[Waiter]:
         """Refuse what can never be; find out who of the others, which are returned, may try."""
-        for waiter in self.waiters.values():
-            waiter.is_refused |= self._is_impossible(waiter) or now_ns >= waiter.deadline_ns
+        for waiter in self.standing:
+            if self._is_impossible(waiter) or now_ns >= waiter.deadline_ns:
+                self.refuse(waiter)
         standing = self.standing
         for place, waiter in enumerate(standing):
             waiter.ahead = [
@@ -157,6 +166,11 @@ class MemoryLine:
             stands_behind = not waiter.may_try and any(w.is_blocked for w in waiter.ahead)
             waiter.is_blocked = stands_behind or self._needs_others(waiter, standing)
         return standing
+
+    def refuse(self, waiter: Waiter) -> None:
+        """It gets no memory, and is told so."""
+        waiter.is_refused = True
+        self.refusals += 1
 
     def is_asleep(self, waiter: Waiter) -> bool:
         """It waits for its turn, not for what others hold."""

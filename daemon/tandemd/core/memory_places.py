@@ -100,7 +100,7 @@ class MemoryPlaces:
         tried = [waiter for waiter in dead if waiter.may_try]
         holders = [waiter for waiter in tried if held_bytes(waiter.process)]
         if found := (holders or tried):
-            found[-1].is_refused = True
+            self.line.refuse(found[-1])
             self.line.look(now_ns)
 
     def _has_tried(self, waiter: Waiter) -> bool:

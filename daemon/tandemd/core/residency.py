@@ -9,28 +9,32 @@ the turn: `review` says before a turn is given who can use one and what a change
 `decide` moves memory to whoever has it (placement.py). What a crowded GPU has for this is counted
 from what processes hold; where the driver still refuses, there is less than that, and the
 difference is learned (rooms.py).
+
+An island is looked at when there is news of it (assessments.py); else what was found stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 
+from tandemd.core.assessments import Assessment, Assessments, earliest, is_due
 from tandemd.core.crowds import Crowd
 from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
 from tandemd.core.homes import UNIT, Home, HomeAction, in_units
 from tandemd.core.host_room import HostRoom, is_worth_it
+from tandemd.core.islands import Island
 from tandemd.core.lacks import Lack, lacks_bytes, least_bytes
 from tandemd.core.link_rate import link_bytes_s
 from tandemd.core.memories import memory_of, sharing
 from tandemd.core.memory_line import MemoryLine, held_bytes
 from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process, SwapOutcome
 from tandemd.core.placement import Claim, Rank, plan, stall_bytes
-from tandemd.core.policy import Policy
 from tandemd.core.quantum import turn_ns
+from tandemd.core.releases import is_released
 from tandemd.core.rooms import Rooms
 from tandemd.core.swap_places import Place, minimum_bytes, shared_out
-from tandemd.core.turns import Turns
 
 MIB = 1 << 20
 LEAST = 4 * UNIT  # less is not worth an order
@@ -43,27 +47,6 @@ FAILURES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Island:
-    """What is looked at: one island, and who of it has the turn."""
-
-    gpus: frozenset[int]
-    members: list[Group]
-    turns: Turns
-    policy: Policy
-    options: Options
-
-    def has_turn(self, group: Group) -> bool:
-        """It need not wait for others to have its memory."""
-        turns = self.turns
-        on_turn = (turns.holder, turns.companion, turns.third)
-        return self.takes_no_turns(group) or group.key in on_turn
-
-    def takes_no_turns(self, group: Group) -> bool:
-        """Its gate is open whatever others do."""
-        return group.undrainable or self.policy.always_open(group)
-
-
 class Residency:
     """Which processes were told to move their memory. Pure; belongs to the scheduler."""
 
@@ -72,10 +55,12 @@ class Residency:
         self._places: dict[int, Place] = {}  # process; empty costs nothing
         self._rooms = Rooms()
         self._was_used = False
-        self._wake_in_review_ns: int | None = None
-        self._by_group: dict[GroupKey, list[Place]] = {}  # of a review
+        self._assessments = Assessments(line)
+        self._host_figures: tuple[int, ...] = ()
         self._host = HostRoom(self._places)
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
+        self.asleep: set[int] = set()  # processes that may take memory only on their group's turn
+        self.helped: set[int] = set()  # for whose request there is room once what can move has gone
         self.wake_at_ns: int | None = None
 
     @property
@@ -92,6 +77,7 @@ class Residency:
     def forget(self, process: Process) -> None:
         """The process is gone, and its host memory with it."""
         self._places.pop(process.process_id, None)
+        self._host.forget(process.process_id)
         for gpu in sharing(process.gpus, self._line.capacity_bytes):
             self._rooms.forget(gpu)
 
@@ -100,6 +86,7 @@ class Residency:
         place = self._places.get(event.process_id)
         if place is None:
             return
+        self.note_all()
         if isinstance(event, PoolRefused):
             place.home.take_back(event.pool)
             return
@@ -116,34 +103,68 @@ class Residency:
             why = f"what it has on the host stays in memory: {event.why_not}"
             place.job.tell(event.now_ns, why)
 
+    # What is new
+
+    def seat(self, islands: Iterable[Island]) -> None:
+        """Take the islands as they are now: one came or left, or a job of it changed."""
+        self.crowds, self.asleep, self.helped = {}, set(), set()
+        self.wake_at_ns = self._host.look_at_ns = None
+        self._assessments.seat(islands, self._places)
+
+    def note(self, group: Group) -> None:
+        """A fact of the group changed."""
+        self._assessments.note(group)
+
+    def note_all(self) -> None:
+        """Anything may have changed."""
+        self._assessments.note_all()
+
     # Before turns are given
 
-    def review(self, islands: Iterable[Island], now_ns: int) -> Iterator[Group]:
+    def review(self, now_ns: int) -> Iterator[Group]:
         """Take in where memory is; yields the groups to which turns now mean something else."""
-        self.crowds, self._was_used = {}, bool(self._places)
-        self._wake_in_review_ns = None
-        self._host.begin_review()
-        self._by_group = {}
-        for island in islands:
-            self._by_group |= {group.key: self._found(group) for group in island.members}
-            crowd = self._crowd(island, now_ns)
-            if crowd is not None:
-                self.crowds[island.gpus] = crowd
-                self._note_in_the_way(crowd, island)
-            for group in island.members:
-                before = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
-                self._judge(group, crowd, now_ns)
-                if crowd is not None and group.key == island.turns.holder:
-                    self._price(group, island, crowd)
-                after = (group.needs_memory, group.misfit_bytes, group.stall_ns, group.turn_ns)
-                if before != after:
-                    yield group
+        self._assessments.note_time(now_ns)
+        self._assessments.take_notes(now_ns)
+        if is_due(self._host.look_at_ns, now_ns) or any(a.review_is_due for a in self._assessments):
+            self._look_at_host(now_ns)
+        for assessment in self._assessments:
+            is_new = assessment.review_is_due or assessment.reviewed_by != self._host_figures
+            if is_new:
+                assessment.review_is_due, assessment.reviewed_by = False, self._host_figures
+                yield from self._review(assessment, now_ns)
+            if is_new or assessment.priced_by != assessment.reorders:
+                assessment.priced_by = assessment.reorders
+                yield from self._price(assessment)
 
-    def _crowd(self, island: Island, now_ns: int) -> Crowd | None:
+    def _look_at_host(self, now_ns: int) -> None:
+        self._host_figures = self._host.figures(self._options, now_ns)
+
+    @property
+    def _options(self) -> Options:
+        """The same for all."""
+        return next(assessment.island.options for assessment in self._assessments)
+
+    def _review(self, assessment: Assessment, now_ns: int) -> Iterator[Group]:
+        island = assessment.island
+        assessment.decision_is_due = True
+        assessment.review_again_ns = None
+        assessment.grounds.clear()
+        self._host.begin_review(assessment.places)
+        self.crowds.pop(island.gpus, None)
+        crowd = self._crowd(assessment, now_ns)
+        if crowd is not None:
+            self.crowds[island.gpus] = crowd
+            self._note_in_the_way(crowd, island)
+        for group in island.members:
+            before = (group.needs_memory, group.misfit_bytes)
+            self._judge(group, crowd, now_ns)
+            if before != (group.needs_memory, group.misfit_bytes):
+                yield group
+
+    def _crowd(self, assessment: Assessment, now_ns: int) -> Crowd | None:
         """None: all that is held and asked for fits, or it is not known what there is."""
-        if not island.gpus <= self._line.capacity_bytes.keys():
-            return None
-        if not any(self._places_of(group) for group in island.members):
+        island = assessment.island
+        if not assessment.has_places or not island.gpus <= self._line.capacity_bytes.keys():
             return None
         claims = {}
         for group in island.members:
@@ -168,8 +189,8 @@ class Residency:
             if claim.needed_bytes - claim.kept_bytes + kept_bytes > room_bytes
         }
         claims |= {key: replace(claims[key], pending_bytes=0) for key in too_much}
-        by_group = {group.key: self._places_of(group) for group in island.members}
-        lacks = {key: Lack.of(places, minimum_bytes(places)) for key, places in by_group.items()}
+        by_group = assessment.places
+        lacks = {key: Lack.of(by_group[key], claim.kept_bytes) for key, claim in claims.items()}
         lacking = {key: lack for key, lack in lacks.items() if lack is not None}
         host_bytes = {}
         if lacking:
@@ -194,7 +215,7 @@ class Residency:
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
         """None: it has nothing that moves, and asks for nothing."""
         places = self._places_of(group)
-        pending_bytes = sum(in_units(request) for request in self._requests(group))
+        pending_bytes = sum(in_units(request) for request in self._line.requests_of(group))
         if not places and not pending_bytes:
             return None
         is_away = group.paused or is_released(group, options, now_ns)
@@ -205,12 +226,6 @@ class Residency:
             pending_bytes=pending_bytes,
             kept_bytes=minimum_bytes(places),
         )
-
-    def _requests(self, group: Group) -> Iterator[int]:
-        for process_id in group.processes:
-            waiter = self._line.waiters.get(process_id)
-            if waiter is not None and not waiter.is_refused and not waiter.wait.is_quota:
-                yield waiter.wait.size_bytes
 
     def _room_bytes(self, gpu: int, island: Island) -> int:
         """What is there for all that can be moved.
@@ -244,7 +259,6 @@ class Residency:
     def _judge(self, group: Group, crowd: Crowd | None, now_ns: int) -> None:
         """Whether a turn would give the group memory that it waits for, or it cannot run."""
         had_to_go, group.misfit_bytes = bool(group.misfit_bytes), 0
-        group.stall_ns = group.turn_ns = 0
         usages = [place.process.usage for place in self._places_of(group)]
         group.needs_memory = any(usage.waits_for_memory for usage in usages)
         claim = crowd.claims.get(group.key) if crowd else None
@@ -256,6 +270,8 @@ class Residency:
         misfit_bytes = max(0, claim.total_bytes - room_bytes)
         is_out = claim.resident_bytes < claim.total_bytes or had_to_go
         yields = group.key not in crowd.first
+        if is_out or not yields:
+            group.notice = None
         if is_out or (yields and self._has_to_go(group, misfit_bytes, now_ns)):
             group.misfit_bytes = misfit_bytes
         asks = claim.pending_bytes > 0 and claim.needed_bytes <= room_bytes
@@ -271,11 +287,22 @@ class Residency:
         if group.steps > steps or now_ns >= until_ns or not group.busy:
             group.notice = None
             return True
-        self._wake_in_review_ns = min(self._wake_in_review_ns or until_ns, until_ns)
+        assessment = self._assessments.of(group.key)
+        assessment.review_again_ns = earliest(assessment.review_again_ns, until_ns)
         return False
 
-    def _price(self, holder: Group, island: Island, crowd: Crowd) -> None:
+    def _price(self, assessment: Assessment) -> Iterator[Group]:
         """What passing the turn on costs, and how long the turn lasts at least for that."""
+        crowd = self.crowds.get(assessment.island.gpus)
+        for group in assessment.island.members:
+            before = (group.stall_ns, group.turn_ns)
+            group.stall_ns = group.turn_ns = 0
+            if crowd is not None and group.key == assessment.island.turns.holder:
+                self._price_turn(group, assessment.island, crowd)
+            if before != (group.stall_ns, group.turn_ns):
+                yield group
+
+    def _price_turn(self, holder: Group, island: Island, crowd: Crowd) -> None:
         queue = [group for group in island.turns.queue() if group is not holder]
         mine = crowd.claims.get(holder.key)
         theirs = crowd.claims.get(queue[0].key) if queue else None
@@ -292,81 +319,134 @@ class Residency:
 
     # After turns were given
 
-    def decide(self, islands: list[Island], now_ns: int) -> list[MoveMemory | HomeAction]:
+    def decide(self, now_ns: int) -> list[MoveMemory | HomeAction]:
         """What has to move now; says so in the jobs' stories."""
+        self._was_used = bool(self._places)
+        self._assessments.take_notes(now_ns)
         moves: list[MoveMemory | HomeAction] = []
-        self.wake_at_ns = self._wake_in_review_ns
-        self._host.begin()
-        for place in self._places.values():
-            self._take_outcome(place, now_ns)
-            moves += place.home.answered(now_ns)
-        for island in islands:
-            for group, target in self._targets(island, now_ns):
-                for place, part in shared_out(self._places_of(group), target):
-                    move = self._told(place, part, island.options, now_ns)
-                    if move is not None:
-                        moves += place.home.stop_copying()
-                        moves.append(move)
-            self._watch_rooms(island, now_ns)
-            self._watch_idle(island, now_ns)
-        if self._places:
-            options = islands[0].options
-            coldest = self._coldest(islands) if self._host.wants_files(options) else []
-            moves += self._host.make(coldest, self._idle(islands, now_ns), options, now_ns)
-            if self._host.look_at_ns is not None:
-                self._wake(self._host.look_at_ns)
+        for assessment in filter(self._is_open, self._assessments):
+            moves += self._hear(assessment, now_ns)
+        decided = []
+        for assessment in self._assessments:
+            if self._is_open(assessment):
+                moves += self._settle(assessment, now_ns)
+                decided.append(assessment)
+        if decided or is_due(self._host.look_at_ns, now_ns):
+            moves += self._make_room(now_ns)
+            self._keep(decided, now_ns)
+        self.wake_at_ns = earliest(self._host.look_at_ns, self._assessments.look_again_ns)
         return moves
 
-    def _idle(self, islands: list[Island], now_ns: int) -> list[Place]:
+    def _is_open(self, assessment: Assessment) -> bool:
+        return (
+            assessment.decision_is_due
+            or assessment.ordered_by != assessment.reorders
+            or assessment.decided_by != self._host_figures
+        )
+
+    def _hear(self, assessment: Assessment, now_ns: int) -> list[MoveMemory | HomeAction]:
+        """Take in what came of what processes were told."""
+        moves: list[MoveMemory | HomeAction] = []
+        for place in chain.from_iterable(assessment.places.values()):
+            if place.reported and not place.home.pools:
+                continue  # it was told nothing of which anything could have come
+            before = (place.reported, place.home.is_asked)
+            self._take_outcome(place, now_ns)
+            told = [*place.home.answered(now_ns)]
+            moves += told
+            if told or before != (place.reported, place.home.is_asked):
+                assessment.review_is_due = True
+        if assessment.review_is_due:
+            self._look_at_host(now_ns)
+        return moves
+
+    def _settle(self, assessment: Assessment, now_ns: int) -> list[MoveMemory | HomeAction]:
+        assessment.decision_is_due = False
+        assessment.decided_by, assessment.ordered_by = self._host_figures, assessment.reorders
+        moves = self._decide(assessment, now_ns)
+        if moves:
+            assessment.note()
+            self._look_at_host(now_ns)
+        return moves
+
+    def _decide(self, assessment: Assessment, now_ns: int) -> list[MoveMemory | HomeAction]:
+        moves: list[MoveMemory | HomeAction] = []
+        island, assessment.decide_again_ns = assessment.island, None
+        self._host.begin(assessment.places)
+        for group, target in self._targets(island, now_ns):
+            for place, part in shared_out(self._places_of(group), target):
+                move = self._told(place, part, island.options, now_ns)
+                if move is not None:
+                    moves += place.home.stop_copying()
+                    moves.append(move)
+        if assessment.has_places:
+            self._watch_rooms(assessment, now_ns)
+        self._watch_fixed(assessment, now_ns)
+        return moves
+
+    def _make_room(self, now_ns: int) -> Iterator[HomeAction]:
+        if not self._places:
+            return
+        options = self._options
+        coldest = self._coldest() if self._host.wants_files(options) else []
+        for move in self._host.make(coldest, self._idle(now_ns), options, now_ns):
+            self._assessments.of(self._places[move.process_id].job.group_key).note()
+            yield move
+
+    def _idle(self, now_ns: int) -> list[Place]:
         """Those whose memory is not going to leave the GPU, as things are."""
         return [
             place
-            for island in islands
-            if island.gpus not in self.crowds
-            for group in island.members
-            if not (group.paused or is_released(group, island.options, now_ns))
+            for assessment in self._assessments
+            if assessment.island.gpus not in self.crowds
+            for group in assessment.island.members
+            if not (group.paused or is_released(group, assessment.island.options, now_ns))
             for place in self._places_of(group)
         ]
 
-    def _coldest(self, islands: list[Island]) -> list[Place]:
+    def _coldest(self) -> list[Place]:
         """Those with memory on the host that stays there for now: who needs it last, first."""
         found = []
-        for island in islands:
-            for rank, group in reversed(_by_need(island, now_ns=0)):
+        for assessment in self._assessments:
+            for rank, group in reversed(_by_need(assessment.island, now_ns=0)):
                 if rank is not Rank.ON_TURN:
                     found += [(rank, group, place) for place in self._places_of(group)]
         found.sort(key=lambda each: (-each[0], each[1].last_wanted_ns))
         return [place for _, _, place in found if place.rests_on_host]
 
+    def _keep(self, decided: list[Assessment], now_ns: int) -> None:
+        """What was decided stands as long as what it was decided by."""
+        wants_files = self._host.wants_files(self._options)
+        for each in self._assessments:
+            if each in decided or each.is_timed != wants_files:
+                crowd = self.crowds.get(each.island.gpus)
+                each.asleep = set() if crowd is None else _asleep(each.island)
+                each.helped = self._helped(each, crowd)
+                is_close = wants_files or crowd is not None or self._someone_waits(each.island)
+                self._assessments.keep(each, now_ns, is_close=is_close, is_timed=wants_files)
+        self.asleep = set().union(*(each.asleep for each in self._assessments))
+        self.helped = set().union(*(each.helped for each in self._assessments))
+
+    def _someone_waits(self, island: Island) -> bool:
+        return any(g.needs_memory or any(self._line.requests_of(g)) for g in island.members)
+
+    def _helped(self, assessment: Assessment, crowd: Crowd | None) -> set[int]:
+        if (
+            not assessment.has_places
+            or not assessment.island.gpus <= self._line.capacity_bytes.keys()
+        ):
+            return set()
+        return {
+            process_id
+            for group in assessment.island.members
+            if crowd is None or not crowd.cannot_hold(group)
+            for process_id in group.processes
+        }
+
     def why_it_stays(self, job: Job) -> str:
         """Why memory of a paused job is still on the GPU, where that is known; else empty."""
         places = (place for place in self._places.values() if place.job is job)
         return next((p.stays_because for p in places if p.resident_bytes and p.stays_because), "")
-
-    def asleep(self, islands: Iterable[Island]) -> set[int]:
-        """Processes that may take memory only when it is their group's turn."""
-        return {
-            process_id
-            for island in islands
-            if island.gpus in self.crowds
-            for group in island.members
-            if group.paused or not island.has_turn(group)
-            for process_id in group.processes
-        }
-
-    def helped(self, islands: Iterable[Island]) -> set[int]:
-        """Processes for whose request there is room once what can be moved has gone."""
-        found: set[int] = set()
-        for island in islands:
-            crowd = self.crowds.get(island.gpus)
-            if not island.gpus <= self._line.capacity_bytes.keys():
-                continue
-            if not any(self._places_of(group) for group in island.members):
-                continue
-            for group in island.members:
-                if crowd is None or not crowd.cannot_hold(group):
-                    found.update(group.processes)
-        return found
 
     def _targets(self, island: Island, now_ns: int) -> Iterator[tuple[Group, int]]:
         """How much of each group that has something to move should be on the GPU."""
@@ -422,7 +502,8 @@ class Residency:
                 kept = claim.kept_bytes
                 if options.file_limit_bytes and not is_worth_it(places, stuck, kept):
                     stuck = claim.resident_bytes
-                claim = replace(claim, stuck_bytes=stuck)
+                if stuck:
+                    claim = replace(claim, stuck_bytes=stuck)
                 left_bytes -= lacks_bytes(places, claim.least_bytes)
             found.append(claim)
         return found[::-1]
@@ -487,13 +568,16 @@ class Residency:
             place.was_suspended = False
             place.job.tell(now_ns, "its memory is back on the gpu")
 
-    def _watch_idle(self, island: Island, now_ns: int) -> None:
-        for group in island.members:
-            release_ns = _released_at_ns(group, island.options)
-            if release_ns is not None and release_ns > now_ns and self._places_of(group):
-                self._wake(release_ns)
+    def _watch_fixed(self, assessment: Assessment, now_ns: int) -> None:
+        for places in assessment.places.values():
+            for place in places:
+                if place.fixed_until_ns > now_ns:
+                    assessment.decide_again_ns = earliest(
+                        assessment.decide_again_ns, place.fixed_until_ns
+                    )
 
-    def _watch_rooms(self, island: Island, now_ns: int) -> None:
+    def _watch_rooms(self, assessment: Assessment, now_ns: int) -> None:
+        island = assessment.island
         waits = self._waits_in_vain(island)
         for gpu in island.gpus & self._line.capacity_bytes.keys():
             look_ns = self._rooms.watch(
@@ -503,8 +587,7 @@ class Residency:
                 capacity_bytes=self._line.capacity_bytes[gpu],
                 now_ns=now_ns,
             )
-            if look_ns is not None:
-                self._wake(look_ns)
+            assessment.decide_again_ns = earliest(assessment.decide_again_ns, look_ns)
 
     def _waits_in_vain(self, island: Island) -> bool:
         """Somebody who may have memory now waits for it, and nobody is about to make room."""
@@ -516,7 +599,7 @@ class Residency:
                 if place.is_moving and place.target_bytes < place.resident_bytes:
                     return False
         return any(
-            group.needs_memory or any(self._requests(group))
+            group.needs_memory or any(self._line.requests_of(group))
             for group in island.members
             if not group.paused
             and (crowd is None or (island.has_turn(group) and not crowd.cannot_hold(group)))
@@ -525,14 +608,16 @@ class Residency:
     # Small things
 
     def _places_of(self, group: Group) -> list[Place]:
-        return self._by_group[group.key]
+        return self._assessments.of(group.key).places[group.key]
 
-    def _found(self, group: Group) -> list[Place]:
-        places = self._places
-        return [places[process_id] for process_id in group.processes if process_id in places]
 
-    def _wake(self, at_ns: int) -> None:
-        self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
+def _asleep(island: Island) -> set[int]:
+    return {
+        process_id
+        for group in island.members
+        if group.paused or not island.has_turn(group)
+        for process_id in group.processes
+    }
 
 
 def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
@@ -553,20 +638,6 @@ def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:
         if rank is not Rank.AWAY and group.misfit_bytes and group.calls:
             return group
     return None
-
-
-def _released_at_ns(group: Group, options: Options) -> int | None:
-    """When it gives its memory up if nothing of it happens until then."""
-    said = [options.idle_release_of(job.spec) for job in group.jobs.values()]
-    if group.busy or group.wants or not all(said):
-        return None
-    return group.last_wanted_ns + max(said)
-
-
-def is_released(group: Group, options: Options, now_ns: int) -> bool:
-    """It was idle for so long that it gives its memory up."""
-    at_ns = _released_at_ns(group, options)
-    return at_ns is not None and now_ns >= at_ns
 
 
 def _by_need(island: Island, now_ns: int) -> list[tuple[Rank, Group]]:

@@ -17,8 +17,8 @@ STEP = 256  # then it counts on so much less, as a part of the GPU
 @dataclass(slots=True)
 class _Known:
     missing_bytes: int = 0
-    held_bytes: int = -1  # when it was last looked at
-    since_ns: int = 0  # since when it has been that, while somebody waits
+    held_bytes: int = 0  # when somebody who waits was last looked at
+    since_ns: int | None = None  # since when it has been that; None: nobody waits
 
 
 class Rooms:
@@ -42,10 +42,13 @@ class Rooms:
     ) -> int | None:
         """Somebody waits for room, or nobody does; when to look again, None if there is no need."""
         known = self._known.setdefault(gpu, _Known())
-        if not waits or held_bytes != known.held_bytes:
+        if not waits:
+            known.since_ns = None
+            return None
+        if known.since_ns is None or held_bytes != known.held_bytes:
             known.held_bytes, known.since_ns = held_bytes, now_ns
         elif now_ns - known.since_ns >= PATIENCE_NS:
             known.missing_bytes += capacity_bytes // STEP
             known.since_ns = now_ns
             return now_ns
-        return known.since_ns + PATIENCE_NS if waits else None
+        return known.since_ns + PATIENCE_NS

@@ -49,19 +49,18 @@ class Roster:
         for group in self.members.values():
             self.place(group)
 
-    def rank(self, group: Group, policy: Policy) -> None:
-        """Sort a group by its work, of which something may have changed."""
+    def rank(self, group: Group, policy: Policy) -> bool:
+        """Sort a group by its work, of which something may have changed; whether its line did."""
         _keep(self._busy, group, wanted=group.busy)
         tier = self._tiers.get(group.key)
         if tier is None:
-            return
+            return False
         _keep(self._quiet, group, wanted=not group.wants)
         _keep(self._wanting[tier], group, wanted=group.wants)
         if group.wants and not group.dozing:
-            self.lines[tier].put(group, policy.order(group))
-        else:
-            self.lines[tier].drop(group)
-            self.held.drop(group)
+            return self.lines[tier].put(group, policy.order(group))
+        self.held.drop(group)
+        return self.lines[tier].drop(group)
 
     def place(self, group: Group) -> None:
         """Sort a group by its gate, which may have moved."""

@@ -62,7 +62,7 @@ from tandemd.core.events import (
     WorkClassified,
 )
 from tandemd.core.forecast import has_short_gaps
-from tandemd.core.islands import islands_of
+from tandemd.core.islands import Island, islands_of
 from tandemd.core.lane_places import LanePlaces
 from tandemd.core.memories import equal_parts, sharing
 from tandemd.core.memory_places import MemoryPlaces
@@ -85,7 +85,7 @@ from tandemd.core.phase_gate import PhaseGate
 from tandemd.core.policy import policy_named
 from tandemd.core.probes import Probes
 from tandemd.core.refusals import refusals_since
-from tandemd.core.residency import Island, Residency
+from tandemd.core.residency import Residency
 from tandemd.core.set_places import SetPlaces, groups_asked
 from tandemd.core.settings import Settings, Views, settings_for
 from tandemd.core.shifts import Shifts
@@ -210,7 +210,7 @@ class Scheduler:
                 self.islands, self.policy, self.options, now_ns
             )
         self._structure_changed |= self.divisions.is_due(now_ns)
-        views = self._review_memory(now_ns) if self.residency.is_used else []
+        self._review_memory(now_ns)
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
             actions += self.lanes.tell(self.processes)  # behind the gates
@@ -224,8 +224,8 @@ class Scheduler:
         actions += self.divisions.take_questions()
         wakes_before_ns = self._memory_wakes_ns
         actions += self.cancels.decide(self.jobs, now_ns)
-        if views:
-            actions += self._move_memory(views, now_ns)
+        if self.residency.is_used:
+            actions += self._move_memory(now_ns)
         if self.checkpoints.is_used:
             actions += self.checkpoints.decide(self.groups.values(), now_ns)
         actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
@@ -238,12 +238,14 @@ class Scheduler:
         """When memory wants to be looked at again."""
         return [part.wake_at_ns for part in self._wakers if part.wake_at_ns is not None]
 
-    def _review_memory(self, now_ns: int) -> list[Island]:
-        """Tell turns what memory means for them, before they are given; what was looked at."""
+    def _review_memory(self, now_ns: int) -> None:
+        """Tell turns what memory means for them, before they are given."""
+        if not self.residency.is_used:
+            return
         if self._structure_changed:
             self._seat(now_ns)
-        views = self._views()
-        for group in self.residency.review(views, now_ns):
+            self.residency.seat(self._memory_islands())
+        for group in self.residency.review(now_ns):
             wanted = group.wants
             _refresh(group, now_ns, self.options)
             if group.wants and not wanted:
@@ -251,28 +253,23 @@ class Scheduler:
             ring = self._home[group.key]
             self._note(group)
             self._touched.add(ring)
-        return views
 
-    def _move_memory(self, islands: list[Island], now_ns: int) -> list[Action]:
-        moves = self.residency.decide(islands, now_ns)
-        if self.memory.line.tell_turns(
-            asleep=self.residency.asleep(islands), helped=self.residency.helped(islands)
-        ):
+    def _move_memory(self, now_ns: int) -> list[Action]:
+        moves = self.residency.decide(now_ns)
+        if self.memory.line.tell_turns(asleep=self.residency.asleep, helped=self.residency.helped):
             self.memory.note_change()
         return list(moves)
 
-    def _views(self) -> list[Island]:
+    def _memory_islands(self) -> Iterator[Island]:
         """Where memory moves, nobody is divided (divisions.py): all take turns in one ring."""
-        return [
-            Island(
+        for gpus, members in self.islands.items():
+            yield Island(
                 gpus=gpus,
                 members=members,
                 turns=next(turns for ring, turns in self.turns.items() if ring[0] == gpus),
                 policy=self.policy,
                 options=self.options,
             )
-            for gpus, members in self.islands.items()
-        ]
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
         """Go on with other settings, the policy included (a re-read configuration)."""
@@ -643,6 +640,7 @@ class Scheduler:
     def _keep_minima(self, now_ns: int) -> None:
         """Jobs came to a GPU, or went: first come, first promised."""
         capacity_bytes = self.memory.line.capacity_bytes
+        self.residency.note_all()
         for job, why_not in self._minima.keep(capacity_bytes, self.options.name_of):
             job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
 
@@ -790,6 +788,8 @@ class Scheduler:
     def _note(self, group: Group) -> None:
         """Whoever decides about it will look at it."""
         self.turns[self._home[group.key]].note(group)
+        if self.residency.is_used:
+            self.residency.note(group)
         if self.policy.by_lanes:
             self.lanes.note(group)
 
@@ -835,10 +835,12 @@ class Scheduler:
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs, self.options)
+            self.residency.note_all()
             self.lanes.note_memory()
             return
         if isinstance(event, ProcessCheckpointed):
             self.lanes.note_memory()
+            self.residency.note_all()
             if (moved := self.checkpoints.take(event)) is not None:
                 self._note_where_memory_is(moved, event.now_ns, actions)
             return
@@ -1015,6 +1017,9 @@ class Scheduler:
             verdict = turns.decide(policy=self.policy, options=self.options, now_ns=now_ns)
             self._wakes[ring] = verdict.wake_at_ns
             verdicts.append(verdict)
+            if self.residency.is_used:
+                for group in verdict.moved:
+                    self.residency.note(group)
         self._touched.clear()
         return verdicts
 

@@ -31,8 +31,9 @@ begin on a quiet GPU, and the last to end, move everybody's gate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tandemd.core.companions import Pace
 from tandemd.core.foresight import Foresight
@@ -57,7 +58,14 @@ class Verdict:
     held: list[Group] = field(default_factory=list)  # have work and began to wait at the gate
     released: list[Group] = field(default_factory=list)  # had work and waited at the gate
     exempted: list[Group] = field(default_factory=list)  # became undrainable
+    drained: list[Group] = field(default_factory=list)  # their work ended behind the gate
+    passed: list[Group] = field(default_factory=list)  # had the turn or have it, if that is new
     wake_at_ns: int | None = None
+
+    @property
+    def moved(self) -> Iterator[Group]:
+        """Of whom others may go by something that is new."""
+        return chain(self.opened, self.closed, self.exempted, self.drained, self.passed)
 
     def wake(self, at_ns: int) -> None:
         """Look again no later than this."""
@@ -74,6 +82,7 @@ class Turns:
         self._companion: Group | None = None
         self.third: GroupKey | None = None
         self._third: Group | None = None
+        self.reorders = 0  # times that others have the turn, or come next, than before
         self.trials = Trials()
         self.foresight = Foresight()
         self._turn_served_ns = 0  # the holder's served time when its turn began
@@ -154,20 +163,21 @@ class Turns:
         if self._holder is not None:
             self._reached_ns = max(self._reached_ns, self._holder.virtual_ns)
         changed, self._changed = self._changed, {}
-        for group in (*changed.values(), *roster.unused):
-            _watch_use(group, now_ns)
-            roster.rank(group, policy)
-            changed[group.key] = group
-        self._account(changed.values(), options, now_ns)
+        is_reordered = self._rank(changed, policy, now_ns)
+        is_reordered |= self._account(changed.values(), options, now_ns)
         for group in self._check_drains(options, now_ns, verdict):
             changed[group.key] = group
         holder, before = self._holder, self._on_turn
+        had_turn = (self.holder, self.companion, self.third)
         self._give(self._choose(policy, options, now_ns), options, now_ns)
         is_new = self._holder is not holder
         self._share(changed.values(), policy, options, now_ns, is_new=is_new)
         if (holder is None) != (self._holder is None):
             self._flip_quiet(now_ns, verdict)
         on_turn = self._on_turn
+        if had_turn != (self.holder, self.companion, self.third):
+            verdict.passed += (*before, *on_turn)
+        self.reorders += bool(is_reordered or verdict.passed or verdict.exempted)
         for member in (*before, *on_turn):
             if member.key in roster.members:
                 changed[member.key] = member
@@ -177,19 +187,33 @@ class Turns:
         self._plan_wake(on_turn, policy, options, now_ns, verdict)
         return verdict
 
-    def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> None:
+    def _rank(self, changed: dict[GroupKey, Group], policy: Policy, now_ns: int) -> bool:
+        """Sort those of whom something changed; whether others come next than before."""
+        is_reordered = False
+        for group in (*changed.values(), *self._roster.unused):
+            _watch_use(group, now_ns)
+            is_reordered |= self._roster.rank(group, policy) and not self._has_turn(group)
+            changed[group.key] = group
+        return is_reordered
+
+    def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> bool:
+        """Count what tiers are owed; whether others go first than before because of that."""
+        is_reordered = False
         elapsed_ns = 0 if self._looked_ns is None else max(0, now_ns - self._looked_ns)
         self._looked_ns = now_ns
         served_ns = self._roster.take_served(changed)
         if self._debts.keys() != self._roster.tiers:
             self._debts = {tier: self._debts.get(tier) or Debt() for tier in self._roster.tiers}
         for tier, debt in self._debts.items():
+            was_overdue = debt.overdue
             debt.account(
                 waited_ns=elapsed_ns,
                 served_ns=served_ns.get(tier, 0),
                 wants=self._roster.wants(tier),
                 options=options,
             )
+            is_reordered |= debt.overdue is not was_overdue
+        return is_reordered
 
     def _check_drains(self, options: Options, now_ns: int, verdict: Verdict) -> list[Group]:
         roster = self._roster
@@ -204,6 +228,7 @@ class Turns:
                 group.drained = True
         for group in verdict.exempted:
             roster.exempt(group)
+        verdict.drained += [group for group in roster.draining if group.drained]
         return watched
 
     def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:

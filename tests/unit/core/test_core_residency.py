@@ -167,6 +167,17 @@ def test_what_went_wrong_is_told(outcome, why):
     assert "stays" not in summary(talk, 1)
 
 
+def test_memory_that_could_not_be_moved_is_tried_again_in_time():
+    talk = Talk()
+    started(talk, 1, 8 * MIB)
+    talk.pause(1)
+    talk.rests(1)
+    ended(talk, 1, 1, SwapOutcome.FAILED)
+    assert talk.wake_at_ms == 1000
+    assert not moves(talk.tick(after_ms=999))
+    assert [move.order for move in moves(talk.tick(after_ms=1))] == [2]
+
+
 def test_an_order_that_was_replaced_is_not_reported():
     talk = Talk()
     started(talk, 1, 8 * MIB)

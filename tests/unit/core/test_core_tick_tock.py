@@ -1,9 +1,11 @@
 """Jobs whose memory does not fit together take turns on the GPU, and their memory with them."""
 
+from dataclasses import replace
+
 import pytest
 from talk import BATCH, LATENCY, MS, Talk
 
-from tandemd.core.events import MoveMemory, SetMemoryPlace
+from tandemd.core.events import MoveMemory, SetMemoryPlace, UsageSampled
 from tandemd.core.explain import explain
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, MemoryWait, Options, SwapOutcome, WaitReason
 
@@ -370,6 +372,37 @@ def test_room_that_is_not_there_is_learned_from_waiting_in_vain():
     assert 58 < talk.target_gib(1) < 60
 
 
+def test_nothing_is_learned_of_the_room_before_somebody_has_waited_for_long():
+    talk = Tock()
+    talk.start(1, 60)
+    talk.start(2, 0)
+    talk.rests(1)
+    talk.tick(after_ms=1)
+    talk.now_ns += 10_000 * MS  # in which nothing is said
+    talk.asks(2, 39.9)
+    assert talk.wake_at_ms == 250
+    talk.asks(2, 39.9, tried=talk.places[2].round)
+    assert not talk.told
+
+
+def test_nothing_is_learned_of_the_room_where_nothing_can_be_moved():
+    talk = Tock()
+    talk.core.memory.line.capacity_bytes = {0: 100 * GIB, 1: 100 * GIB}
+    talk.start(1, 10)
+    for job, swappable in ((2, False), (3, False), (4, True), (5, True)):
+        talk.attach(job, gpu=1, swappable=swappable, wait_memory_ns=10**12)
+        if job == 2:
+            talk.holds(2, 60, swappable=False)
+        if job == 3:
+            for _ in range(9):
+                talk.asks(3, 50)
+                talk.tick(after_ms=260)
+            talk.sample(3, memory_wait=None)
+    talk.holds(4, 30)
+    talk.asks(5, 20)
+    assert talk.core.residency.crowds[frozenset({1})].room_bytes == 40 * GIB
+
+
 def test_waiting_for_more_than_there_can_be_teaches_nothing_about_the_room():
     talk = Tock()
     talk.policy("priority")
@@ -519,6 +552,28 @@ def test_an_iteration_that_does_not_end_is_cut_for_who_was_promised_memory():
     assert talk.is_open(1)
     talk.works(1, after_ms=1, ran_ms=1)
     assert not talk.is_open(1)
+
+
+def test_memory_goes_as_soon_as_work_is_over_that_did_not_drain_in_time():
+    talk = guaranteed(Tock(drain_ns=20 * MS), swappable=True)
+    talk.sample(1, steps=1)
+    talk.works(1, after_ms=20, ran_ms=20)
+    assert not talk.is_open(1), "its memory has to go before it gets another turn"
+    talk.rests(1, after_ms=1)
+    talk.tick(after_ms=1)
+    assert talk.target_gib(1) == 60
+
+
+def test_who_has_to_go_again_is_given_notice_again():
+    talk = guaranteed(Tock(), swappable=True)
+    talk.sample(1, swapped_bytes=MIB)  # its shim had lost sight of the daemon
+    talk.sample(2, memory_wait=None)
+    talk.now_ns += 2_000 * MS
+    wait = MemoryWait(ticket=2, size_bytes=40 * GIB, is_quota=False, is_alone=True, tried_round=0)
+    back, asking = talk.usages[1], talk.usages[2]
+    samples = (replace(back, swapped_bytes=0), replace(asking, memory_wait=wait))
+    talk.say(UsageSampled(now_ns=talk.now_ns, samples=samples))
+    assert talk.is_open(1), "its iteration may end"
 
 
 def test_memory_that_cannot_be_moved_is_taken_from_nobody():
