@@ -11,6 +11,7 @@ asked after the other: while one is being answered, NVIDIA's daemon refuses all 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -24,6 +25,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tandem._mps import control_pid, is_running
 
 HERE = Path(__file__).absolute().parent
 PATIENCE_S = 20
@@ -210,9 +213,23 @@ class Stage:
         return int(self.run(told="get_server_list\n")[1])
 
     def close(self) -> None:
-        if hasattr(self, "daemon") and self.daemon.poll() is None:
-            self.daemon.kill()
-            self.daemon.wait()
+        end_daemons(self.folder)
+        if hasattr(self, "daemon"):
+            self.daemon.wait(PATIENCE_S)
+
+
+def end_daemons(folder: Path) -> None:
+    """End those that have their pipe in there, and what they have started."""
+    pause = threading.Event()
+    for lock in folder.rglob("control_lock"):
+        if (pid := control_pid(lock.parent)) is None:
+            continue
+        servers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for one in (pid, *map(int, servers)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        while is_running(pid):
+            pause.wait(0.01)
 
 
 def kind_of(path: Path) -> str:
