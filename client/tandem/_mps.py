@@ -230,12 +230,22 @@ def takes_files(environment: Mapping[str, str], *, timeout_s: float) -> bool:
 
 def is_running(pid: int) -> bool:
     """Whether that is a process of MPS, the control daemon or a server, that has not ended."""
+    return _name_of(pid) == PROGRAM[:_COMM_LENGTH]
+
+
+def lives(pid: int) -> bool:
+    """Whether there is a process of that pid that has not ended."""
+    return _name_of(pid) is not None
+
+
+def _name_of(pid: int) -> str | None:
+    """As the kernel keeps it; None: it has ended."""
     try:
         facts = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return False
+        return None
     name, state = facts.partition("(")[2].rpartition(")")[0], facts.rpartition(")")[2].split()[0]
-    return name == PROGRAM[:_COMM_LENGTH] and state != "Z"
+    return None if state == "Z" else name
 
 
 def control_pid(place: Path) -> int | None:
