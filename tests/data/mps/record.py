@@ -31,7 +31,7 @@ from tandem._mps import control_pid, is_running
 HERE = Path(__file__).absolute().parent
 PATIENCE_S = 20
 NOBODY = 65534
-SERVER = "nvidia-cuda-mps-server"
+CONTROL, SERVER = "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"
 STAYS, ENDS = "exec sleep 600", "exit 1"
 # Where several are in one line they are asked in one session.
 COMMANDS = """

@@ -664,7 +664,31 @@ def test_where_no_server_comes_up_it_is_told_once_why(folder):
     (told,) = mps.told
     assert told.startswith("mps cannot start a server (")
     assert told.endswith("): jobs that come to it get cuda's error 805")
+    whole = softgpu.environment(folder=folder / "gpu") | mps.control.variables()
+    found = _set_probe.probe(whole | control_of(mps.own))
+    assert found.problem.endswith(f"cuInit failed with error 805: {_set_probe.NO_SERVER_HINT}")
+    assert not found.is_answer
     mps.stop()
+
+
+@pytest.mark.slow
+def test_one_whose_server_hangs_is_left_and_it_is_said_why(mps, monkeypatch):
+    monkeypatch.setattr("tandemd.edges.mps_own.ENDS_S", 0.1)
+    assert mps.control.open()
+    client_of(mps.own).close()
+    server = int(mps.ask("get_server_list"))
+    assert has_no_clients(mps, server)
+    os.kill(server, signal.SIGSTOP)
+    monkeypatch.setattr("tandemd.edges.mps.ANSWER_S", 2)
+
+    with capture_logs() as said:
+        mps.stop()
+
+    (line,) = said
+    assert line["event"] == "leaving mps running"
+    assert line["reason"] == (
+        f"it was told to end, and has not within 0.1 s: it waits for the server {server}"
+    )
 
 
 @pytest.mark.parametrize("is_heard_of", [True, False])
