@@ -34,7 +34,7 @@ _COMM_LENGTH = 15  # what the kernel keeps of a name; it is the same of its serv
 _CSV = "--format=csv,noheader"
 _LAST = "get_default_active_thread_percentage"  # the answer is a number with a point in it
 _PERCENTAGE = re.compile(r"\d+\.\d+")
-_NOBODY = "Cannot find MPS control daemon"  # at a pipe that was left
+_NOBODY = "Cannot find MPS control daemon"  # at a pipe that was left; or, rarely, of one that runs
 _AGAIN_S = 0.02
 
 
@@ -150,7 +150,8 @@ class Control:
         """
         told = f"{command}\n{_LAST}\n"
         done = _done((PROGRAM,), told, self._environment, timeout_s)
-        if done is not None and _NOBODY in done.stderr:
+        is_found = done is None or _NOBODY not in done.stderr
+        if not is_found and control_pid(self._place) is None:
             return None
         answer, _, last = ("" if done is None else done.stdout.rstrip()).rpartition("\n")
         if not _PERCENTAGE.fullmatch(last):
