@@ -231,7 +231,7 @@ def _sets_of(gpu: _fitness.GpuFacts, found: _doctor_sets.Verdict) -> Finding:
         check=f"gpu {gpu.index}, mode mps+green",
         level=WARN if found.is_open else OK,
         text=found.text,
-        remedy="try again when the gpu has less to do" if found.is_open else "",
+        remedy=found.remedy,
     )
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tandem._results import SetProof
 
 ANSWER_S = 2.0
+LOGS = (
+    "look at the log of tandemd, and of mps: logs/said beside the pipe of tandemd's own, else "
+    "control.log and server.log in CUDA_MPS_LOG_DIRECTORY or /var/log/nvidia-mps"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,7 @@ class Verdict:
 
     text: str
     is_open: bool = False  # nobody has answered, though somebody was asked
+    remedy: str = ""
 
 
 def known_to_daemon(directory: Path) -> dict[str, SetProof]:
@@ -62,7 +67,9 @@ def verdict(
         return Verdict(text=_works(found.groups, found.group_sms, "tried now"))
     if found.is_answer:
         return Verdict(text=f"no: {found.problem}")
-    return Verdict(text=f"not known: {found.problem}", is_open=True)
+    lacks_server = _set_probe.NO_SERVER_HINT in found.problem
+    remedy = LOGS if lacks_server else "try again when the gpu has less to do"
+    return Verdict(text=f"not known: {found.problem}", is_open=True, remedy=remedy)
 
 
 def _of_daemon(proof: SetProof) -> Verdict:

@@ -34,7 +34,7 @@ _COMM_LENGTH = 15  # what the kernel keeps of a name; it is the same of its serv
 _CSV = "--format=csv,noheader"
 _LAST = "get_default_active_thread_percentage"  # the answer is a number with a point in it
 _PERCENTAGE = re.compile(r"\d+\.\d+")
-_NOBODY = "Cannot find MPS control daemon"  # at a pipe that was left
+_NOBODY = "Cannot find MPS control daemon"  # at a pipe that was left; or, rarely, of one that runs
 _AGAIN_S = 0.02
 
 
@@ -150,7 +150,8 @@ class Control:
         """
         told = f"{command}\n{_LAST}\n"
         done = _done((PROGRAM,), told, self._environment, timeout_s)
-        if done is not None and _NOBODY in done.stderr:
+        is_found = done is None or _NOBODY not in done.stderr
+        if not is_found and control_pid(self._place) is None:
             return None
         answer, _, last = ("" if done is None else done.stdout.rstrip()).rpartition("\n")
         if not _PERCENTAGE.fullmatch(last):
@@ -230,12 +231,22 @@ def takes_files(environment: Mapping[str, str], *, timeout_s: float) -> bool:
 
 def is_running(pid: int) -> bool:
     """Whether that is a process of MPS, the control daemon or a server, that has not ended."""
+    return _name_of(pid) == PROGRAM[:_COMM_LENGTH]
+
+
+def lives(pid: int) -> bool:
+    """Whether there is a process of that pid that has not ended."""
+    return _name_of(pid) is not None
+
+
+def _name_of(pid: int) -> str | None:
+    """As the kernel keeps it; None: it has ended."""
     try:
         facts = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return False
+        return None
     name, state = facts.partition("(")[2].rpartition(")")[0], facts.rpartition(")")[2].split()[0]
-    return name == PROGRAM[:_COMM_LENGTH] and state != "Z"
+    return None if state == "Z" else name
 
 
 def control_pid(place: Path) -> int | None:

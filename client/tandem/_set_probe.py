@@ -44,7 +44,8 @@ RESOURCE_BYTES = 144  # of a CUdevResource
 SM_COUNT_AT = 96  # where its number of SMs is
 SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
 DEFAULT_STREAM, NON_BLOCKING = 1, 1
-NOT_SUPPORTED = 801  # a CUresult
+NOT_SUPPORTED, NO_SERVER = 801, 805  # of CUresult; the second one is MPS's
+NO_SERVER_HINT = "mps has started no server, and its control daemon's log says why"
 BLOCKS_PER_SM = 16
 MOST_SMS = 1024  # whose numbers there is room for
 MOST_LOOKS = 1 << 14  # of a block; some milliseconds
@@ -319,7 +320,8 @@ class _Driver:
             # All else may be so for a moment: no memory, MPS that is not ready, a GPU that is lost.
             if result == NOT_SUPPORTED:
                 raise _DriverError(f"the driver does not support {name}", is_answer=True)
-            raise _DriverError(f"{name} failed with error {result}", is_answer=False)
+            why = f": {NO_SERVER_HINT}" if result == NO_SERVER else ""
+            raise _DriverError(f"{name} failed with error {result}{why}", is_answer=False)
 
     def split(self) -> list[bytes]:
         """All groups of as few SMs as the driver makes."""

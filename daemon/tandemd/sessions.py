@@ -176,7 +176,16 @@ class Sessions:
             self._launched[connection.number] = job_id
             self._launchers[job_id] = _target(connection)
             told = "; ".join(filter(None, (_less(packet, spec), no_release(spec), unserved)))
-            self.note(JobRegistered(now_ns=now_ns, job_id=job_id, uid=uid, spec=spec, told=told))
+            self.note(
+                JobRegistered(
+                    now_ns=now_ns,
+                    job_id=job_id,
+                    uid=uid,
+                    spec=spec,
+                    meant_gpus=gpus or frozenset(options.sm_counts),
+                    told=told,
+                )
+            )
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         environment = self._environment(uid, spec, packet.gpu)
         answer = _native.encode_registered(

@@ -13,7 +13,7 @@ VARIABLE = "TANDEM_NVIDIA_LIBRARIES"
 def libraries():
     """The folder with NVIDIA's libcuda.so.1 and libnvidia-ml.so.1."""
     named = os.environ.get(VARIABLE)
-    folders = [Path(named)] if named else sorted(FETCHED.glob("*"))
+    folders = [Path(named).absolute()] if named else sorted(FETCHED.glob("*"))
     for folder in folders:
         if (folder / "libcuda.so.1").exists():
             return folder

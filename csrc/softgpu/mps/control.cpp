@@ -32,8 +32,10 @@ int Control::Order::number(size_t i) const { return i < words.size() ? std::atoi
 
 void Control::client_came(int connection, pid_t pid, uid_t uid) {
   if (quitting_) return world_->reply(connection, "error " + std::to_string(kConnectionFailed));
+  const bool somebody_waits = clients_of(0) > 0;  // and whoever comes now, behind them
   clients_[connection] = {pid, uid, 0, ++clients_so_far_};
-  const bool is_ready = !servers_.empty() && servers_.begin()->second.uid == uid &&
+  const bool is_ready = !somebody_waits && !servers_.empty() &&
+                        servers_.begin()->second.uid == uid &&
                         servers_.begin()->second.state != State::kStarting;
   world_->log("NEW CLIENT " + std::to_string(pid) + " from user " + std::to_string(uid) +
               (is_ready ? ": Server already exists"

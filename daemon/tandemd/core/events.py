@@ -27,6 +27,7 @@ class JobRegistered:
     job_id: int
     uid: int
     spec: JobSpec
+    meant_gpus: frozenset[int] = frozenset()  # that it may use
     told: str = ""  # what it is to know from the start
 
 

@@ -130,7 +130,8 @@ def _facts(
     scheduler: Scheduler, group: Group, found: tuple[list[Group], Turns] | None, now_ns: int
 ) -> list[str]:
     options = scheduler.options
-    substrate = SUBSTRATES[options.mode_of(group.gpus)]
+    meant = frozenset(gpu for job in group.jobs.values() for gpu in job.meant_gpus)
+    substrate = SUBSTRATES[options.mode_of(group.gpus or meant)]
     lines = [
         f"{substrate.description}; policy {options.policy}",
         f"class {group.job_class.name.lower()}",

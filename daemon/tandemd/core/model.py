@@ -351,6 +351,7 @@ class Job:
     registered: bool  # by `tandem run`, whose process still lives
     spec: JobSpec
     state: JobState = JobState.STARTING
+    meant_gpus: frozenset[int] = frozenset()  # that it may use, as it was registered
     paused: bool = False
     cancel: Cancel | None = None
     groups_wanted: int = 0  # of its GPU's SMs, in mode mps+green; 0 = what is left, with others

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tandemd.core.events import MpsClientsListed, SubstrateFailed
 from tandemd.core.minima import gpus_of
-from tandemd.core.model import MPS_MISSES, Job, Process
+from tandemd.core.model import MPS_MISSES, Job, JobState, Process
 
 NO_CLIENT = (
     "it is no client of mps: its kernels run beside nobody's, but in turns with those of all others"
@@ -32,11 +32,19 @@ def take_clients(
 
 
 def tell_of_mps(event: SubstrateFailed, jobs: Iterable[Job]) -> None:
-    """All who run on it, and who may have ended by it before anybody knew."""
+    """All who run on it or are about to, and who may have ended by it before anybody knew."""
     for job in jobs:
         left = job.left_gpus if job.left_ns >= event.since_ns else frozenset()
-        if (gpus_of(job) | left) & event.gpus:
+        if (gpus_of(job) | left) & event.gpus or _may_have_come(job, event):
             job.tell(event.now_ns, event.what)
+
+
+def _may_have_come(job: Job, event: SubstrateFailed) -> bool:
+    """It has no context yet: in cuInit it is with MPS already, and may end by what that says."""
+    has_ended = job.state is JobState.EXITED and job.ended_ns < event.since_ns
+    has_been_seen = bool(job.processes) or job.left_ns > 0
+    is_meant = bool(job.meant_gpus) and job.meant_gpus <= event.gpus
+    return is_meant and not has_been_seen and not has_ended
 
 
 def beside_mps(job: Job) -> str:

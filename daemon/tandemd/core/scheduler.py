@@ -483,7 +483,7 @@ class Scheduler:
 
     def _register(self, event: JobRegistered, actions: list[Action]) -> None:
         job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
-        job.registered = True
+        job.registered, job.meant_gpus = True, event.meant_gpus
         if event.told:
             job.tell(event.now_ns, event.told)
         actions.append(_announce(job, "registered", event.now_ns))

@@ -20,15 +20,16 @@ import structlog
 
 from tandem import _mps
 from tandem._mps import PIPES, Control, Server
-from tandemd.edges.mps_log import USUAL_LOGS, ServerLog
+from tandemd.edges.mps_log import USUAL_LOGS
 from tandemd.edges.mps_own import LOGS, SAID, OwnMps
+from tandemd.edges.mps_servers import Servers
 
 SERVER = "tandem"  # of the new interface
 MOST_SAID_BYTES = 1 << 20  # more is cut off, for where it is may be memory
 LOOK_S = 2.0
-EARLY_S = 0.05  # while somebody is new, whose server may crash before it was ever seen
+EARLY_S = 0.05  # while somebody is new, or waits for another user's server to end
 EARLY_LOOKS = 60
-LONGEST_PAUSE_S = 60.0  # between two attempts to start what does not start
+LONGEST_PAUSE_S = 60.0  # between two questions, or two attempts to start what does not start
 ANSWER_S = 5.0
 START_S = 5.0
 ENDING_S = 5.0  # for what is being shut down to be gone
@@ -69,14 +70,15 @@ class MpsControl:
         self.name_clients: Callable[[frozenset[int]], None] = lambda _: None
         self._uid = uid
         self._starts = gpus is not None
-        self._well_s = 0.0  # when it was last asked and all was well
+        self._well_s = 0.0  # when it was last looked at and all was well
         self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
         self._is_silent = False  # it runs, and does not answer
         self._why_no_server = ""  # as it was logged
         self._looking = threading.Lock()  # or starting one, or ending it
-        self._clients: dict[int, bool] = {}  # server -> whether it had any at the last look
-        self._log = ServerLog(())
+        self._servers = Servers(())
+        self._ask_s = 0.0  # when it is to be asked again, if nothing happens before
+        self._pause_s = EARLY_S  # until then, from the last question on
         self._stopping = threading.Event()
         self._came = threading.Event()  # somebody, or it is to stop
 
@@ -95,7 +97,14 @@ class MpsControl:
         self._well_s = time.monotonic()
         is_there = self._open()
         self.place = self.directory or self.place
-        self._log = ServerLog(self._log_files())
+        self._servers = Servers(self._log_files())
+        if is_there and not self.is_own and not self._servers.are_logged:
+            log.info(
+                "the log of mps cannot be read: what keeps its servers from starting is not told, "
+                "nor who of several users had one that crashed",
+                files=", ".join(map(str, self._log_files())),
+            )
+        self._ask_soon()
         return is_there
 
     def _log_files(self) -> list[Path]:
@@ -140,17 +149,43 @@ class MpsControl:
             if self.directory is None:  # whoever comes: an attempt to start it is none of theirs
                 early_left = 0
                 self._stopping.wait(pause_s)
-            elif early_left:
+            elif early_left or self._servers.are_contended:
                 self._stopping.wait(min(EARLY_S, pause_s))
-            elif self._came.wait(pause_s):
-                self._came.clear()
-                early_left = EARLY_LOOKS
+            else:
+                self._came.wait(pause_s)
             if self._stopping.is_set():
                 return
+            if self.directory is not None and self._came.is_set():
+                self._came.clear()
+                early_left = EARLY_LOOKS
+                self._ask_soon()
             early_left = max(0, early_left - 1)
             with self._looking:
-                is_there = not self._stopping.is_set() and self._look()
+                is_there = not self._stopping.is_set() and (self._is_quiet() or self._look())
             pause_s = self._look_s if is_there else min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing has happened that can be seen without asking.
+
+        Each question is several lines of its log, which may be an operator's.
+        """
+        now_s, has_news = time.monotonic(), self._servers.look()
+        if self.directory is None or has_news or now_s >= self._ask_s:
+            return False
+        if self._pid_at(self.directory) is None:
+            return False
+        self._well_s = now_s
+        return True
+
+    def _ask_soon(self) -> None:
+        self._ask_s, self._pause_s = 0.0, EARLY_S
+
+    def _ask_later(self, *, has_news: bool) -> None:
+        """Ever more rarely while the answers are the same."""
+        if has_news:
+            self._ask_soon()
+        self._ask_s = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def newcomer(self) -> None:
         """A process is about to become a client: look soon, and more often. Any thread."""
@@ -196,51 +231,41 @@ class MpsControl:
         self._came.set()
         with self._looking:
             own = self._own.directory
-            if not self._own.end(self._at(own)):
-                log.info("leaving mps running for its clients", pipes=str(own))
+            if why := self._own.end(self._at(own)):
+                log.info("leaving mps running", reason=why, pipes=str(own))
 
     def _look(self) -> bool:
-        """Compare with the last look; whether there is a control daemon now."""
+        """Ask, and compare with what was known; whether there is a control daemon now."""
         control, now_s = self._at(self.directory or self._own.directory), time.monotonic()
         servers = control.servers() if self.directory else None
         if servers is None:
             return self._is_slow() or (not self._stopping.is_set() and self._replace())
         self._is_silent = False
-        before = self._clients
         named = {server.pid: control.clients(server) for server in servers}
-        self._clients = {
-            server: before.get(server, False) if clients is None else bool(clients)
-            for server, clients in named.items()
-        }
         if control.version == 3 and self.is_own and not servers:
             control.create(SERVER, uid=self._uid, gpus=",".join(self._gpus))
-        for server, has_clients in self._clients.items():
-            if has_clients and not before.get(server):
-                log.info("mps has clients", server=server)
-        served = [server for server, has_clients in self._clients.items() if has_clients]
-        crashed = self._log.crashed([*served, *(one for one in before if before[one])])
+        self._servers.look()
         if self.is_own:  # what is in it by now was read
             self._own.cut_said(MOST_SAID_BYTES)
         self._tell_of_none(servers)
-        gone = [one for one in before if before[one] and one not in self._clients]
-        ending = {server: True for server in gone if _mps.is_running(server)}
-        self._clients |= ending  # how it ends is not known yet
-        gone = [one for one in gone if one not in ending and one not in self._log.ended_well]
-        if not gone and not crashed and None not in named.values():
-            pids = {pid for clients in named.values() for pid in clients or ()}
-            self.name_clients(frozenset(pids))
-        for server in [*gone, *crashed]:
+        has_news = self._servers.take(servers, named)
+        crashed = self._servers.crashed()
+        if not crashed and None not in named.values():
+            self.name_clients(frozenset(pid for pids in named.values() for pid in pids or ()))
+        for server in crashed:
             self._tell(
                 f"the mps server {server} has ended: jobs that used it get cuda's errors; "
                 "those that start now get another server",
                 time.monotonic() - self._well_s,
             )
         self._well_s = now_s
+        self._ask_later(has_news=has_news or bool(crashed))
         return True
 
     def _tell_of_none(self, servers: Sequence[Server]) -> None:
         """Servers were started, and none came up: whoever came was refused."""
-        if why := self._log.why_not:
+        why, self._servers.why_not = self._servers.why_not, ""
+        if why:
             if why != self._why_no_server:
                 log.warning("mps cannot start a server", reason=why)
             self._tell(
@@ -270,7 +295,6 @@ class MpsControl:
 
     def _replace(self) -> bool:
         was_there, self.directory = self.directory is not None, None
-        self._clients = {}
         if was_there:  # before anything that takes long: they end by it
             log.warning("the control daemon of mps has ended")
             self._tell(
@@ -359,7 +383,7 @@ class LeftMps:
 
     def run(self) -> None:
         """Look again and again."""
-        while not self._own.end(self._control):
+        while self._own.end(self._control):
             if self._stopping.wait(self._look_s):
                 return
         log.info("ended mps of a daemon before, as it has no clients any more")

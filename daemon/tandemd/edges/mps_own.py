@@ -147,25 +147,28 @@ class OwnMps:
         if self._child is not None and self._child.poll() is not None:
             self._child = None
 
-    def end(self, control: Control) -> bool:
-        """Unless it has clients, which would die with it, or does not answer; then False.
+    def end(self, control: Control) -> str:
+        """Unless it has clients, which would die with it. Why it runs on; empty: it has ended.
 
         Blocks while it is asked, and for `ENDS_S`.
         """
         if (pid := self.pid) is None:
-            return True
-        servers = control.servers()
-        if servers is None or any(control.clients(server) != [] for server in servers):
-            return False
+            return ""
+        if (servers := control.servers()) is None:
+            return "it does not answer"
+        if any(control.clients(server) != [] for server in servers):
+            return "it has clients"
         end_s = time.monotonic() + ENDS_S
         while is_running(pid):
             if time.monotonic() >= end_s:
-                return False
+                hung = ", ".join(str(server.pid) for server in servers if is_running(server.pid))
+                waits = f": it waits for the server {hung}" if hung else ""
+                return f"it was told to end, and has not within {ENDS_S:g} s{waits}"
             control.quit()  # again where it was busy, and did not hear
             time.sleep(POLL_S)
         self.forget()
         self._clear_away()
-        return True
+        return ""
 
     def cut_said(self, most_bytes: int) -> None:
         """Begin it anew once there is more: it may be in memory."""

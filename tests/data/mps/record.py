@@ -11,6 +11,7 @@ asked after the other: while one is being answered, NVIDIA's daemon refuses all 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -25,11 +26,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tandem._mps import control_pid, is_running
+
 HERE = Path(__file__).absolute().parent
 PATIENCE_S = 20
 NOBODY = 65534
-SERVER = "nvidia-cuda-mps-server"
+CONTROL, SERVER = "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"
 STAYS, ENDS = "exec sleep 600", "exit 1"
+# Of a user; where it gets no server it waits in cuInit.
+CLIENT = """
+import ctypes, os, sys
+driver = ctypes.CDLL("libcuda.so.1")
+os.setuid(int(sys.argv[1]))
+driver.cuInit(0)
+sys.stdin.read()
+"""
+# Of a user; where there is no server yet it waits in cuInit.
+CLIENT = """
+import ctypes, os, sys
+driver = ctypes.CDLL("libcuda.so.1")
+os.setuid(int(sys.argv[1]))
+driver.cuInit(0)
+sys.stdin.read()
+"""
 # Where several are in one line they are asked in one session.
 COMMANDS = """
 get_server_list
@@ -182,6 +201,10 @@ class Stage:
     def answers(self) -> bool:
         return self.run(told="get_default_client_priority\n")[1] in ("0\n", "1\n")
 
+    def client(self, user: int) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", CLIENT, str(user)]
+        return subprocess.Popen(words, env=self.environment, stdin=subprocess.PIPE)
+
     def log(self) -> str:
         return self.said.read_text()
 
@@ -210,9 +233,23 @@ class Stage:
         return int(self.run(told="get_server_list\n")[1])
 
     def close(self) -> None:
-        if hasattr(self, "daemon") and self.daemon.poll() is None:
-            self.daemon.kill()
-            self.daemon.wait()
+        end_daemons(self.folder)
+        if hasattr(self, "daemon"):
+            self.daemon.wait(PATIENCE_S)
+
+
+def end_daemons(folder: Path) -> None:
+    """End those that have their pipe in there, and what they have started."""
+    pause = threading.Event()
+    for lock in folder.rglob("control_lock"):
+        if (pid := control_pid(lock.parent)) is None:
+            continue
+        servers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for one in (pid, *map(int, servers)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        while is_running(pid):
+            pause.wait(0.01)
 
 
 def kind_of(path: Path) -> str:
@@ -322,6 +359,31 @@ def has_servers(stage: Stage) -> Said:
     return found
 
 
+def has_clients(stage: Stage) -> Said:
+    """Of two users, A and B: who waits has a line before the end of the other's server.
+
+    A's goes, and then its server, unless that has ended for B's sake.
+    """
+    stage.serve_by(STAYS)
+    stage.start()
+    with stage.client(os.geteuid()) as first:
+        stage.wait_for(lambda: "Starting new server" in stage.log())
+        server = int(line(stage, "Starting new server").split("server ")[1].split()[0])
+        with stage.client(NOBODY) as other:
+            stage.wait_for(lambda: f"NEW CLIENT {other.pid}" in stage.log())
+            first.kill()
+            first.wait(PATIENCE_S)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server, signal.SIGKILL)
+            stage.wait_for(lambda: f"Server {server} exited" in stage.log())
+            other.kill()
+    text = stage.log()
+    for name, user in (("A", os.geteuid()), ("B", NOBODY)):
+        text = re.sub(rf"user {user}\b", f"user {name}", text)
+    said = re.findall(r"\] (NEW CLIENT.*|Starting new.*|Server \d+ exited.*)", text)
+    return {"log": [re.sub(r"\b(CLIENT|[Ss]erver) \d+", r"\1 N", one) for one in said[:4]]}
+
+
 def has_servers_that_fail(stage: Stage) -> Said:
     """Those that end at once: it is not tried again, for nobody waits."""
     stage.serve_by(ENDS)
@@ -378,10 +440,13 @@ SCENES = (
     answers_others,
     is_busy,
     has_servers,
+    has_clients,
     has_servers_that_fail,
     takes_variables,
     has_no_place,
 )
+
+OF_TWO_USERS = (answers_others, has_clients)  # whom only root can be
 
 
 def play(scene: Any, program: Path, environment: Mapping[str, str]) -> Said:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import daemon_forks
+from mps.record import end_daemons
 
 from tandem import softgpu
 from tandem._client import Client
@@ -238,6 +239,7 @@ class Place:
         if self.daemon is not None:
             self.daemon.kill()
             self.daemon.wait(DEADLINE_S)
+        end_daemons(self.folder)  # of mps: the daemon leaves its own when it is killed
 
 
 def until(fact, *, what, within_s=DEADLINE_S):

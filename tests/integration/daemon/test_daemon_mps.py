@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from mps.record import end_daemons
 from structlog.testing import capture_logs
 
 from tandem import _mps, _set_probe, softgpu
@@ -92,17 +93,7 @@ def folder():
     made = Path(tempfile.mkdtemp(prefix="mps-"))  # pytest's names are too long for a socket
     (made / "gpu").mkdir()
     yield made
-    for place in (made / "mps", made / "theirs"):
-        if (place / "control").exists():
-            subprocess.run(
-                [PROGRAM],
-                env=softgpu.environment() | {PIPES: str(place)},
-                input="quit -t 0",
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-                capture_output=True,
-            )
+    end_daemons(made)
     for one in Supervised.made:  # or what it started is a process that nobody has waited for
         if one.control._own._child is not None:
             one.control._own._child.wait(PATIENCE_S)
@@ -673,7 +664,31 @@ def test_where_no_server_comes_up_it_is_told_once_why(folder):
     (told,) = mps.told
     assert told.startswith("mps cannot start a server (")
     assert told.endswith("): jobs that come to it get cuda's error 805")
+    whole = softgpu.environment(folder=folder / "gpu") | mps.control.variables()
+    found = _set_probe.probe(whole | control_of(mps.own))
+    assert found.problem.endswith(f"cuInit failed with error 805: {_set_probe.NO_SERVER_HINT}")
+    assert not found.is_answer
     mps.stop()
+
+
+@pytest.mark.slow
+def test_one_whose_server_hangs_is_left_and_it_is_said_why(mps, monkeypatch):
+    monkeypatch.setattr("tandemd.edges.mps_own.ENDS_S", 0.1)
+    assert mps.control.open()
+    client_of(mps.own).close()
+    server = int(mps.ask("get_server_list"))
+    assert has_no_clients(mps, server)
+    os.kill(server, signal.SIGSTOP)
+    monkeypatch.setattr("tandemd.edges.mps.ANSWER_S", 2)
+
+    with capture_logs() as said:
+        mps.stop()
+
+    (line,) = said
+    assert line["event"] == "leaving mps running"
+    assert line["reason"] == (
+        f"it was told to end, and has not within 0.1 s: it waits for the server {server}"
+    )
 
 
 @pytest.mark.parametrize("is_heard_of", [True, False])
@@ -686,7 +701,7 @@ def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_hear
         if is_heard_of:
             mps.control.newcomer()
             pause = threading.Event()
-            while not mps.control._clients.get(server):
+            while not mps.control._servers.clients(server):
                 pause.wait(0.01)
 
         os.kill(server, signal.SIGKILL)
@@ -695,6 +710,106 @@ def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_hear
     mps.stop()
 
     assert bool(mps.told) is is_heard_of
+
+
+class Clock:
+    """The supervision's own, which a test sets."""
+
+    now_s = 0.0
+
+    def monotonic(self):
+        return self.now_s
+
+
+@pytest.fixture
+def looks(mps, monkeypatch):
+    """Looks of so many seconds, two apart; how often it was asked."""
+    monkeypatch.setattr("tandemd.edges.mps.time", clock := Clock())
+    said = mps.own / "logs" / "said"
+
+    def look(for_s):
+        before = said.read_text().count("Cmd:get_server_list")
+        for _ in range(for_s // 2):
+            clock.now_s += 2
+            assert mps.control._is_quiet() or mps.control._look()
+        return said.read_text().count("Cmd:get_server_list") - before
+
+    return look
+
+
+def test_while_nothing_happens_it_is_asked_ever_more_rarely(mps, looks):
+    assert mps.control.open()
+
+    first, later = looks(120), looks(600)
+
+    assert first == 12  # at each of the first seven looks, and after 4, 8, 14, 26 and 52 seconds
+    assert later == 10
+
+
+def test_what_happens_is_seen_without_asking_and_asked_about(mps, looks):
+    assert mps.control.open()
+    looks(120)
+    with client_of(mps.own):
+        server = int(mps.ask("get_server_list"))
+        assert not mps.control._is_quiet()  # the log says so
+        looks(120)
+        os.kill(server, signal.SIGKILL)
+        while _mps.is_running(server):
+            threading.Event().wait(0.01)
+        assert not mps.control._is_quiet()
+        has_gone(mps, server)
+        assert mps.control._look()
+    assert [one.partition(" has ended")[0] for one in mps.told] == [f"the mps server {server}"]
+    looks(120)
+
+    pid = mps.pid
+    os.kill(pid, signal.SIGKILL)
+    while _mps.is_running(pid):
+        threading.Event().wait(0.01)
+    assert not mps.control._is_quiet()
+
+
+def process_of(user, place):
+    """A client in a process of its own, which says the answer and ends when its input does."""
+    program = (
+        "import os, socket, sys; os.setuid(int(sys.argv[1]))\n"
+        "client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "client.connect(sys.argv[2]); client.send(b'client')\n"
+        "print(client.recv(512).decode(), flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", program, str(user), str(place / "control")]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def waiting_process_of(user, place):
+    """The same, of one that finds another user's server, and is in line for the next."""
+    client, pause = process_of(user, place), threading.Event()
+    line = f"NEW CLIENT {client.pid} from user {user}: Server is not ready"
+    while line not in (place / "logs" / "said").read_text():
+        pause.wait(0.01)
+    return client
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's serves several users")
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_server_that_ends_for_another_user_has_not_crashed(mps, folder, crashes):
+    folder.chmod(0o755)
+    assert mps.control.open()
+    with contextlib.ExitStack() as clients:
+        client = clients.enter_context(process_of(0, mps.own))
+        assert client.stdout.readline().startswith("ok ")
+        server = int(mps.ask("get_server_list"))
+        assert mps.control._look()
+        other = clients.enter_context(waiting_process_of(65534, mps.own))
+        behind = clients.enter_context(waiting_process_of(0, mps.own))
+
+        os.kill(server if crashes else client.pid, signal.SIGKILL)
+        assert other.stdout.readline().startswith(("ok ", "error "))  # of the next server
+        assert mps.control._look()
+        behind.kill()
+
+    # Of the other's server, which has no device here, something else may be told.
+    assert any(f"the mps server {server} has ended" in one for one in mps.told) is crashes
 
 
 @pytest.mark.parametrize("version", [2, 3])

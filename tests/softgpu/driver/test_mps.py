@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from mps.record import end_daemons
 
 from tandem import softgpu
+from tandem._mps import control_pid, is_running
 
 READY = 'print("ready", flush=True)\n'
 WAIT = "with outside(): sys.stdin.readline()\n"
@@ -75,7 +77,7 @@ def mps(gpu):
     folder = Path(tempfile.mkdtemp(prefix="mps-"))  # pytest's names are too long for a socket
     made = Mps(gpu, folder)
     yield made
-    made.run(text="quit -t 0")
+    end_daemons(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -302,3 +304,19 @@ def test_a_control_socket_that_nobody_answers_fails_the_start(mps):
     assert mps.log().count("Starting new server") == 6  # as often as NVIDIA's tries it for a client
     assert mps.log().count("exited with status 1") == 6
     assert "Failed to start : " in mps.log("server")
+
+
+def test_what_tests_have_started_is_ended_whatever_it_does(mps):
+    mps.start()
+    client = ready(mps.client("gpu = Gpu()\n" + READY + WAIT + UNTIL_REFUSED))
+    server = int(mps.ask("get_server_list"))
+    with subprocess.Popen([CONTROL], env=mps.gpu.env(**mps.env), stdin=subprocess.PIPE) as asker:
+        asker.stdin.write(b"quit\n")
+        asker.stdin.flush()
+        mps.until("Cmd:quit")  # it answers nobody any more, and waits for its client
+
+        end_daemons(mps.folder)
+
+    assert finish(client) == "MPS_RPC_FAILURE MPS_RPC_FAILURE"
+    assert control_pid(mps.folder / "pipe") is None
+    assert not is_running(server)

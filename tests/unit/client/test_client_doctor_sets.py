@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tandem import _doctor_sets, softgpu
+from tandem import _doctor_sets, _set_probe, softgpu
 from tandem._fitness import GpuFacts
 from tandem._results import SetProof
 
@@ -62,6 +62,25 @@ def test_the_work_of_another_user_is_not_disturbed(tmp_path, control, monkeypatc
     found = _doctor_sets.verdict(GPU, tmp_path, {}, pytest.fail)
 
     assert found.text == f"can work; not tried: the mps that runs serves uid {os.getuid()} now"
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        (f"cuInit failed with error 805: {_set_probe.NO_SERVER_HINT}", _doctor_sets.LOGS),
+        ("cuMemAlloc_v2 failed with error 2", "try again when the gpu has less to do"),
+    ],
+)
+def test_what_may_be_so_for_a_moment_is_not_known_and_what_to_do_is_said(
+    tmp_path, control, monkeypatch, why, remedy
+):
+    control("")
+    open_question = _set_probe.Found(problem=why, is_answer=False)
+    monkeypatch.setattr(_set_probe, "probe", lambda _: open_question)
+
+    found = _doctor_sets.verdict(GPU, tmp_path, {}, lambda _: None)
+
+    assert (found.text, found.is_open, found.remedy) == (f"not known: {why}", True, remedy)
 
 
 def test_without_mps_nothing_is_started(tmp_path, monkeypatch):

@@ -66,6 +66,20 @@ def test_no_words_and_code_0_are_no_answer_and_it_is_asked_again(control, tmp_pa
     assert control("exit 0", timeout_s=0.2).servers() is None
 
 
+@pytest.mark.parametrize(("pid", "pids"), [(4711, [17]), (None, None)])
+def test_one_that_runs_is_asked_again_where_it_was_not_found(
+    control, tmp_path, monkeypatch, pid, pids
+):
+    monkeypatch.setattr(_mps, "control_pid", lambda place: pid if place == tmp_path else None)
+    missing = "echo Cannot find MPS control daemon process >&2; exit 1"
+    first = f"mkdir {tmp_path}/asked 2>/dev/null && {{ {missing}; }}"
+    asked = control(f"[ $# = 0 ] || exit 1; {first}; echo 17; {LAST}")
+
+    servers = asked.servers()
+
+    assert (servers and [server.pid for server in servers]) == pids
+
+
 @pytest.mark.parametrize(("usage", "pids"), [("exit 0", None), (USAGE, [7])])
 def test_the_new_interface_is_asked_only_of_a_program_that_names_it(control, usage, pids):
     new = f"case $1 in -p) {usage};; server) echo a,0,7,Ready,/pipes;; *) exit 0;; esac"

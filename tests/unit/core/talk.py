@@ -49,9 +49,17 @@ class Talk:
         self.core.check_invariants()
         return self.actions
 
-    def register(self, job_id, job_class=NORMAL, uid=1000, **spec):
+    def register(self, job_id, job_class=NORMAL, uid=1000, meant_gpus=(), **spec):
         spec = JobSpec(job_class=job_class, **spec)
-        return self.say(JobRegistered(now_ns=self.now_ns, job_id=job_id, uid=uid, spec=spec))
+        return self.say(
+            JobRegistered(
+                now_ns=self.now_ns,
+                job_id=job_id,
+                uid=uid,
+                spec=spec,
+                meant_gpus=frozenset(meant_gpus),
+            )
+        )
 
     def attach(self, process_id, job_class=NORMAL, *, job_id=None, uid=1000, gpu=0, **spec):
         self.usages[process_id] = Usage(process_id=process_id)

@@ -3,7 +3,7 @@
 import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk, run
 
-from tandemd.core.events import MpsClientsListed, SubstrateFailed
+from tandemd.core.events import JobExited, MpsClientsListed, SubstrateFailed
 from tandemd.core.explain import explain
 from tandemd.core.explain_space import space_lines
 from tandemd.core.model import JobSpec, Options
@@ -259,6 +259,37 @@ def test_jobs_hear_of_what_they_ran_on_and_others_do_not():
     assert [heard(talk.core.jobs[one]) for one in (1, 2)] == [True, False]
     assert [heard(talk.core.finished[one]) for one in (3, 4)] == [False, True]
     assert any("a fatal fault of one job" in line for _, line in talk.core.jobs[1].story)
+
+
+def test_who_is_on_its_way_hears_of_it_too_and_who_has_been_there_long_ago_does_not():
+    talk = talking(mps_gpus=frozenset({1}))
+    for job_id, meant in enumerate(({1}, {0}, {0, 1}, {1}, {1}), start=1):
+        talk.register(job_id, meant_gpus=meant)
+    for job_id in (4, 5):  # long ago, and by what nobody knew of yet
+        talk.tick(5)
+        talk.say(JobExited(now_ns=talk.now_ns, job_id=job_id))
+
+    talk.say(
+        SubstrateFailed(
+            now_ns=talk.now_ns,
+            since_ns=talk.now_ns - 3_000_000,
+            gpus=frozenset({1}),
+            what="mps cannot start a server",
+        )
+    )
+
+    jobs = talk.core.jobs | talk.core.finished
+    heard = {one for one, job in jobs.items() if any("server" in line for _, line in job.story)}
+    assert heard == {1, 5}
+
+
+def test_the_mode_of_a_job_that_has_not_used_its_gpu_yet_is_that_of_the_gpu():
+    talk = talking(mps_gpus=frozenset({1}))
+    talk.register(1, meant_gpus={1})
+    talk.register(2, meant_gpus={0, 1})
+
+    said = [explain(talk.core, talk.core.jobs[one], talk.now_ns).lines[0] for one in (1, 2)]
+    assert [line.partition(":")[0] for line in said] == ["mode mps", "mode time"]
 
 
 def test_a_held_job_is_owed_nothing_meanwhile():
