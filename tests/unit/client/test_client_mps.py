@@ -70,7 +70,7 @@ def test_no_words_and_code_0_are_no_answer_and_it_is_asked_again(control, tmp_pa
 def test_the_new_interface_is_asked_only_of_a_program_that_names_it(control, usage, pids):
     new = f"case $1 in -p) {usage};; server) echo a,0,7,Ready,/pipes;; *) exit 0;; esac"
 
-    servers = control(new, timeout_s=2 if pids else 0.2).servers()
+    servers = control(new, timeout_s=20 if pids else 0.2).servers()
 
     assert (servers and [server.pid for server in servers]) == pids
 
