@@ -25,15 +25,7 @@ def own_env(gpu):
 
 def tandem_start(gpu, *words):
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [*CLI, *words],
-        env=own_env(gpu),
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        # A shell's background jobs ignore Ctrl-C, and what they start inherits that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    return subprocess.Popen([*CLI, *words], env=own_env(gpu), stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.fixture
