@@ -40,13 +40,19 @@ def ask(place, command, pipes="mps"):
 
 
 @pytest.fixture
-def place(fresh_place):
-    config = fresh_place.folder / "config.toml"
-    config.write_text('[gpu."*"]\nmode = "mps"\n')
-    fresh_place.start_daemon("--config", str(config))
+def mps_place(fresh_place):
+    """One whose MPS, which outlives a daemon that is killed, ends with the test."""
     yield fresh_place
     fresh_place.close()  # else it would start another
     ask(fresh_place, "quit -t 0")
+
+
+@pytest.fixture
+def place(mps_place):
+    config = mps_place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps"\n')
+    mps_place.start_daemon("--config", str(config))
+    return mps_place
 
 
 def sms_of(place, job):
@@ -74,9 +80,9 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
         place.tandem("set", "by-count", "sm=4")
 
 
-def test_a_job_on_one_of_the_gpus_that_mps_is_for_gets_that_one(fresh_place):
+def test_a_job_on_one_of_the_gpus_that_mps_is_for_gets_that_one(mps_place):
     # This MPS is shown one GPU, which is 0 to its clients.
-    place = fresh_place
+    place = mps_place
     place.env["TANDEM_SOFTGPU_DEVICES"] = "2"
     config = place.folder / "config.toml"
     config.write_text('[gpu.1]\nmode = "mps"\n')
