@@ -28,6 +28,8 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
 
+ANSWER_S = 1.0  # of a daemon; after it the job runs unshared
+REQUIRED_ANSWER_S = 20.0  # where it would not run: a daemon that is only busy is no reason for that
 ASK_AGAIN_S = 0.1
 PATIENCE_S = 90.0  # for what the daemon finds out: of one GPU after the other, 20 s each at most
 
@@ -211,8 +213,9 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     """What the job learns from it. One that was refused is left alone: the shim does nothing."""
     command = shlex.join(launch.command)
     asked = _registered(launch.request, decided.environ)
+    answer_s = REQUIRED_ANSWER_S if launch.require else ANSWER_S
     try:
-        answer = _ask(decided.socket, asked, command=command, gpu=launch.gpu)
+        answer = _ask(decided.socket, asked, command=command, gpu=launch.gpu, answer_s=answer_s)
     except UnavailableError as exc:
         _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
         return {}
@@ -262,14 +265,19 @@ def _said(
     return _environment.of_daemon(answer.environment, environ)
 
 
-def _ask(socket: Path, request: Request, *, command: str, gpu: str | None) -> Registered | Refused:
+def _ask(
+    socket: Path,
+    request: Request,
+    *,
+    command: str,
+    gpu: str | None,
+    answer_s: float = ANSWER_S,
+) -> Registered | Refused:
     """What the daemon says, once it knows what a GPU can do, or for now after `PATIENCE_S`."""
     end_s, said = time.monotonic() + PATIENCE_S, False
     while True:
-        asks_again = time.monotonic() < end_s
-        answer = _attach.register(
-            socket, replace(request, asks_again=asks_again), command=command, gpu=gpu or ""
-        )
+        asks = replace(request, asks_again=time.monotonic() < end_s)
+        answer = _attach.register(socket, asks, command=command, gpu=gpu or "", timeout_s=answer_s)
         if not isinstance(answer, Refused) or answer.code != _attach.REFUSED_NOT_YET:
             return answer
         if not said:

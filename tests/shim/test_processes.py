@@ -209,7 +209,7 @@ def test_a_job_ends_as_it_wants_while_a_thread_is_held(
 
 
 SET_HANDLER = "__import__('signal').signal(15, lambda *_: os._exit(7))"
-TRIES = 10  # one that comes between two of its naps, which take 20 ms, a thread does not notice
+TRIES = 60  # one that comes between two of its naps, which take 20 ms, a thread does not notice
 
 
 def test_a_handler_of_python_runs_while_its_thread_is_held(job: Job, daemon: FakeDaemon) -> None:

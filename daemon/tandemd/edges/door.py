@@ -46,11 +46,14 @@ class Door:
         Raises:
             OSError: there can be no such socket.
         """
-        path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK)
-        self._listener.bind(str(path))
-        path.chmod(0o666)
+        # It has its name only once it listens: whoever sees it gets in.
+        made = path.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        self._listener.bind(str(made))
+        made.chmod(0o666)
         self._listener.listen(backlog)
+        made.rename(path)
         self._selector = selector
         self._data = data
         self._now_s = now_s

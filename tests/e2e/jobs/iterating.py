@@ -50,6 +50,13 @@ class Training:
         right = [self._iterate() for _ in range(count)]
         return all(right)
 
+    def run_until(self, path):
+        """The same until the file is there, once at least."""
+        right = [self._iterate()]
+        while not os.path.exists(path):
+            right.append(self._iterate())
+        return all(right)
+
     def _iterate(self):
         self.begin()
         return self.end()

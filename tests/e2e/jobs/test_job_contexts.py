@@ -19,7 +19,7 @@ def full(place, *options):
 
 
 def test_only_who_may_wait_for_memory_waits_for_a_context(place):
-    patient, other = place.job("patient", "--wait-memory=60s"), place.job("other")
+    patient, other = place.job("patient", "--wait-memory=1h"), place.job("other")
     holder, held = full(place)
 
     assert other.do(CREATE) == "CUDA_ERROR_OUT_OF_MEMORY"
@@ -33,7 +33,7 @@ def test_only_who_may_wait_for_memory_waits_for_a_context(place):
 
 def test_the_first_thing_a_job_does_may_be_to_wait_for_its_context(place):
     holder, held = full(place)
-    late = place.starting("late", "--wait-memory=60s", "-m", "4MiB")
+    late = place.starting("late", "--wait-memory=1h", "-m", "4MiB")
     with place.client() as client:
         until(lambda: len(client.jobs()) == 2, what="it attached")
         until(lambda: client.job("late").memory_wait_place == 1, what="it stands in line")

@@ -130,16 +130,19 @@ def test_lanes_run_side_by_side_where_kernels_of_two_jobs_can(fresh_place, lanes
     for job in jobs:
         job.start(IMPORT)
         job.start(f"exec('t = Training(gpu, {50 * MIB}, {100 * MIB})', globals())")
-        if share_a_lane:
-            job.start("t.run(10)")  # the other one comes when the first iteration has ended
+    both_are_there = place.folder / "both are there"
+    if share_a_lane:  # the other one comes when an iteration of the first has ended
+        jobs[0].start(f"t.run_until({str(both_are_there)!r})")
     come = [[job.result() for _ in range(3)] for job in jobs]
+    both_are_there.touch()
     if share_a_lane:
         for job in jobs:
             job.start("t.run(10)")
+        assert jobs[0].result() is True
     else:
         start_together(dict.fromkeys(jobs, "t.run(10)"))
     assert come == [["ready", None, None]] * 2
-    assert all(job.result() is True for job in jobs for _ in range(1 + share_a_lane))
+    assert [job.result() for job in jobs] == [True, True]
 
     ran = {job.name: [k for k in place.ran(job.pid) if k["kind"] == "kernel"] for job in jobs}
     assert (overlap_ns(ran, "a", "b") == 0) is share_a_lane

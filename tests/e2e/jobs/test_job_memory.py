@@ -128,7 +128,7 @@ def test_an_allocation_waits_until_another_job_gives_memory_back(place):
     holder = place.job("holder")
     total = holder.do("memory()[1]")
     held = holder.do(f"int(alloc({total * 3 // 4}))")
-    waiter = place.job("waiter", "--wait-memory=60s")
+    waiter = place.job("waiter", "--wait-memory=1h")
     waiter.start(f"int(alloc({total // 2}))")
     with place.client() as client:
         until(lambda: client.job("waiter").memory_wait_place == 1, what="it stands in line")
@@ -196,7 +196,7 @@ def test_nothing_waits_while_a_stream_captures(place):
 def test_every_allocator_waits(place):
     holder = place.job("holder")
     total = holder.do("memory()[1]")
-    waiter = place.job("waiter", "--wait-memory=60s")
+    waiter = place.job("waiter", "--wait-memory=1h")
     waiter.do("exec('import allocating', globals())")
     with place.client() as client:
         for name in waiter.do("list(allocating.ALLOCATORS)"):
@@ -245,8 +245,8 @@ def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
     holder = place.job("holder")
     total = holder.do("memory()[1]")
     held = holder.do(f"int(alloc({total * 3 // 4}))")
-    big = place.job("big", "--wait-memory=60s")
-    small = place.job("small", "--wait-memory=60s")
+    big = place.job("big", "--wait-memory=1h")
+    small = place.job("small", "--wait-memory=1h")
     with place.client() as client:
         big.start(f"int(alloc({total // 2}))")
         until(lambda: client.job("big").memory_wait_place == 1, what="the big one waits")
@@ -260,7 +260,7 @@ def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
 
 
 def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
-    job = place.job("limited", "-m", "20MiB", "--wait-memory=60s")
+    job = place.job("limited", "-m", "20MiB", "--wait-memory=1h")
     second = place.joining(job)
     held = second.do(f"int(alloc({15 * MIB}))")
     until(lambda: job.do("memory()[0]") <= 5 * MIB, what="the first knows of it")
@@ -272,7 +272,7 @@ def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
         place.tandem("set", "limited", "memory=40MiB")
 
         assert job.result()
-        place.tandem("set", "limited", "memory=12MiB")
+        place.tandem("set", "limited", "memory=12MiB", "wait_memory=1s")
         told = "of its limit of 12 MiB: it is over it, keeps what it has and gets no more"
         assert told in place.tandem("explain", "limited")
         assert job.do("alloc(1).__str__()") == OUT_OF_MEMORY

@@ -12,11 +12,12 @@ SIZE = 34  # MiB; the filler leaves less than twice as much
 
 
 def trainer_and_server(place, *options):
-    """The one computes until the folder has a file `enough`, the other has not begun."""
+    """The one computes, until the folder has a file `enough`; the other has not begun."""
     (trainer,) = jobs_beside_a_filler(place, 1, "--priority", "batch", *options)
     take([trainer], SIZE)
     server = place.job("server", "--priority", "latency", "--memory-min", f"{SIZE}MiB")
     trainer.start(f"t.train_until({str(place.folder / 'enough')!r})")
+    until(lambda: any(map(is_kernel, place.ran(trainer.pid))), what="it computes")
     return trainer, server
 
 
@@ -27,7 +28,6 @@ def explained(place):
 
 def test_it_is_taken_between_two_iterations_and_comes_back(place):
     trainer, server = trainer_and_server(place, "--swappable")
-    until(lambda: any(map(is_kernel, place.ran(trainer.pid))), what="it computes")
 
     address = server.do(f"int(alloc({SIZE * MIB}))")
     until(lambda: "too much" in explained(place), what="it is said why the trainer pauses")

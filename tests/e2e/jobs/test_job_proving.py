@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ class Held:
         with open(self._path, "w") as pipe:
             pipe.write(word)
 
+    def end(self):
+        """One that waits for a word would do so for ever."""
+        with suppress(OSError):  # none waits
+            pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(pipe, b"die")
+            os.close(pipe)
+
 
 @pytest.fixture(params=["real"])
 def place(fresh_place):
@@ -69,7 +77,9 @@ def place(fresh_place):
     config.write_text('[gpu."*"]\nmode = "mps+green"\n')
     fresh_place.held = Held(fresh_place)
     fresh_place.start_daemon("--config", str(config))
-    return fresh_place
+    yield fresh_place
+    fresh_place.close()  # else it would start another
+    fresh_place.held.end()
 
 
 def line_of(process):

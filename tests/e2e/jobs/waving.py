@@ -35,10 +35,11 @@ class Ungated:
     backward = forward
 
 
-def loop(gpu, wave, iterations, *, fails_at=None):
+def loop(gpu, wave, iterations, both, *, fails_at=None):
     """Forward and backward so many times, each from the sum that the one before has left."""
     ok(cu.cuCtxSetCurrent(gpu.context))
     stream, word = ok(cu.cuStreamCreate(NON_BLOCKING)), ok(cu.cuMemAlloc(4))
+    both.wait()  # virtual time stands, and would pass for a thread that is not on its clock yet
     how = {"grid": BLOCKS, "block": THREADS, "stream": stream}
     with wave:
         for number in range(iterations):
@@ -55,10 +56,11 @@ def train(gpu, iterations, *, gated, fails_at=None):
     """Both to their end; `fails_at`: the second leaves in the middle of that iteration."""
     waves._Turns = _Turns
     two = waves.Waves(2) if gated else [Ungated(), Ungated()]
+    both = threading.Barrier(2)
     threads = [
-        threading.Thread(target=loop, args=(gpu, two[0], iterations)),
+        threading.Thread(target=loop, args=(gpu, two[0], iterations, both)),
         threading.Thread(
-            target=loop, args=(gpu, two[1], iterations), kwargs={"fails_at": fails_at}
+            target=loop, args=(gpu, two[1], iterations, both), kwargs={"fails_at": fails_at}
         ),
     ]
     for thread in threads:

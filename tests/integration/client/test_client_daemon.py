@@ -108,7 +108,7 @@ def test_a_client_survives_a_restart_of_the_daemon(client, daemon):
 
     daemon.kill()
     with pytest.raises(UnavailableError, match="start one with `tandemd`"):
-        client.status(deadline_s=5)
+        client.status(deadline_s=20)
     daemon.start()
 
     assert client.status(deadline_s=20).pid == daemon.pid != before
@@ -137,10 +137,7 @@ def test_a_daemon_that_does_not_answer_is_too_slow(runtime_dir):
         mute.bind(str(runtime_dir / "login.sock"))
         mute.listen()
         client = Client(directory=str(runtime_dir))
-        with (
-            client,
-            pytest.raises(DeadlineError, match=r"no token within 0\.(1|09\d*) s"),
-        ):
+        with client, pytest.raises(DeadlineError, match=r"no token within 0\.\d+ s"):
             client.status(deadline_s=0.1)
 
 

@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 
+PATIENCE_S = 60  # of real time, of which a busy machine has less
 MAGIC = 0x4D444E54
 HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
 SHARED, USES = 9, 10
@@ -63,7 +64,7 @@ class Shim:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
+        self.socket.settimeout(PATIENCE_S)
         self.socket.connect(str(path))
         self.fds = []
 

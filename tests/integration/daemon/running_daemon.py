@@ -12,16 +12,15 @@ from pathlib import Path
 import daemon_forks
 import fake_shim
 import grpc
+from fake_shim import PATIENCE_S
 
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 
-READY_S = 30
 
-
-def until(fact, *, what, within_s=10.0):
+def until(fact, *, what):
     """Wait for something another process does; its order in time is not what is tested."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + PATIENCE_S
     while not fact():
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(0.002)
@@ -34,7 +33,7 @@ class RunningDaemon:
         self.base = base
         self.runtime = base / "rt"
         self.log = base / "log"
-        self.process: daemon_forks.Daemon | None = None
+        self.process: daemon_forks.Daemon | subprocess.Popen | None = None
         self.shims: list[fake_shim.Shim] = []
 
     @property
@@ -49,15 +48,22 @@ class RunningDaemon:
         return kept | {"NOTIFY_SOCKET": str(self.base / "notify")}
 
     def start(self, *arguments):
-        (self.base / "notify").unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            notify.bind(str(self.base / "notify"))
-            notify.settimeout(READY_S)
+        with self.made_ready():
             self.process = daemon_forks.start(
                 self.arguments(*arguments), env=self.environment(), log=self.log
             )
-            assert notify.recv(256).startswith(b"READY=1")
         return self
+
+    @contextmanager
+    def made_ready(self):
+        """What is started in there is ready after it."""
+        (self.base / "notify").unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(str(self.base / "notify"))
+            (self.base / "notify").chmod(0o666)
+            notify.settimeout(PATIENCE_S)
+            yield
+            assert notify.recv(256).startswith(b"READY=1")
 
     def run(self, *arguments):
         """Run another one to its end."""
@@ -66,7 +72,7 @@ class RunningDaemon:
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -74,7 +80,7 @@ class RunningDaemon:
         if self.process is None:
             return None
         self.process.send_signal(by)
-        code = self.process.wait(20)
+        code = self.process.wait(PATIENCE_S)
         self.process = None
         return code
 
@@ -109,7 +115,7 @@ class Rpc:
 
     def __init__(self, runtime: Path):
         self.login = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.login.settimeout(10)
+        self.login.settimeout(PATIENCE_S)
         self.login.connect(str(runtime / "login.sock"))
         token = self.login.makefile().readline().strip()
         self.metadata = (("authorization", f"Bearer {token}"),)
@@ -132,4 +138,4 @@ class Rpc:
         return self.call(self.job_service.ListJobs, request).jobs
 
     def call(self, method, request):
-        return method(request, metadata=self.metadata, timeout=10)
+        return method(request, metadata=self.metadata, timeout=PATIENCE_S)

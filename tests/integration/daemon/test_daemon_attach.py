@@ -19,6 +19,7 @@ from fake_shim import (
     MAPPED,
     NO,
     NORMAL,
+    PATIENCE_S,
     PRESENCE,
     PRESENCE_GONE,
     REFUSED,
@@ -263,7 +264,7 @@ def test_a_registered_job_lives_as_long_as_its_process(daemon):
         assert (job.display_name, job.command, job.status.state) == ("t", "my train", 1)
 
         launcher.stdin.close()
-        launcher.wait(10)
+        launcher.wait(PATIENCE_S)
 
         until(lambda: not rpc.jobs(), what="the job ends with its process")
 
@@ -387,13 +388,10 @@ def unseeing(daemon):
     """A daemon in a PID namespace of its own, as one in a container is without more ado."""
     own = ["unshare", "--pid", "--fork", "--kill-child"]
     command = [*own, sys.executable, "-m", "tandemd", *daemon.arguments()]
-    with (
-        daemon.log.open("wb") as log,
-        subprocess.Popen(command, env=daemon.environment(), stderr=log) as process,
-    ):
-        until(daemon.attach_path.exists, what="it listens", within_s=30)
-        yield daemon
-        process.kill()  # which it alone hears, and takes its child along
+    with daemon.log.open("wb") as log, daemon.made_ready():
+        # Who is killed in the end is `unshare`, which takes its child along.
+        daemon.process = subprocess.Popen(command, env=daemon.environment(), stderr=log)
+    return daemon
 
 
 @as_root

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from fake_shim import register
+from fake_shim import PATIENCE_S, register
 from google.protobuf.duration_pb2 import Duration
 from running_daemon import until
 
@@ -58,7 +58,7 @@ def test_a_job_that_is_cancelled_gets_sigterm_and_ends(daemon):
 
         answer = cancel(rpc, name)
 
-        assert client.wait(10) == -signal.SIGTERM
+        assert client.wait(PATIENCE_S) == -signal.SIGTERM
         until(lambda: state_of(rpc, name) == pb.STATE_EXITED, what="the job has ended")
     assert "SIGTERM was sent, SIGKILL follows in 30 s" in answer.status.reason
     assert list(answer.warnings) == []
@@ -75,7 +75,7 @@ def test_a_job_that_ignores_its_signal_is_killed_after_the_grace(daemon):
     with subprocess.Popen(words, env=env, **pipes) as client, daemon.rpc() as rpc:
         cancel(rpc, name_of(client), grace=Duration(nanos=50_000_000))
 
-        assert client.wait(10) == -signal.SIGKILL
+        assert client.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_every_process_of_a_job_is_reached_and_who_joins_it_late(daemon):
@@ -89,9 +89,9 @@ def test_every_process_of_a_job_is_reached_and_who_joins_it_late(daemon):
 
             cancel(rpc, name)
 
-            assert first.wait(10) == second.wait(10) == -signal.SIGTERM
+            assert first.wait(PATIENCE_S) == second.wait(PATIENCE_S) == -signal.SIGTERM
         with daemon.client("--job", job) as late:
-            assert late.wait(10) == -signal.SIGTERM
+            assert late.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_a_job_that_has_not_used_the_gpu_yet_is_reached(daemon):
@@ -109,7 +109,7 @@ def test_a_job_that_has_not_used_the_gpu_yet_is_reached(daemon):
 
         cancel(rpc, "early", signal="SIGINT")
 
-        assert launcher.wait(10) == -signal.SIGINT
+        assert launcher.wait(PATIENCE_S) == -signal.SIGINT
         until(lambda: state_of(rpc, "early") == pb.STATE_EXITED, what="the job has ended")
 
 
@@ -144,31 +144,25 @@ def test_what_ends_no_program_is_refused(daemon):
 @pytest.fixture
 def unprivileged(daemon):
     """Starts a daemon of another uid, with CAP_KILL or without."""
-    begun = []
 
     def start(may_kill):
         os.chown(daemon.base, NOBODY, NOBODY)
         words = [sys.executable, "-c", PROGRAM, may_kill, *daemon.arguments()]
-        with daemon.log.open("w") as log:
+        with daemon.log.open("w") as log, daemon.made_ready():
             options = {"env": daemon.environment(), "stderr": log, "cwd": daemon.base}
-            begun.append(subprocess.Popen(words, **options))
-        until(lambda: "event=ready" in daemon.log.read_text(), what="the daemon is ready")
-        return begun[-1]
+            daemon.process = subprocess.Popen(words, **options)
 
-    yield start
-    for process in begun:
-        process.terminate()
-        process.wait(20)
+    return start
 
 
 @as_root
 def test_with_the_capability_of_its_unit_a_daemon_ends_jobs_of_others(daemon, unprivileged):
-    process = unprivileged("may kill")
+    unprivileged("may kill")
     with daemon.client("--uid", str(OTHER)) as client, daemon.rpc() as rpc:
         cancel(rpc, name_of(client))
 
-        assert client.wait(10) == -signal.SIGTERM
-    status = Path(f"/proc/{process.pid}/status").read_text()
+        assert client.wait(PATIENCE_S) == -signal.SIGTERM
+    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
     assert "CapEff:\t0000000000000024" in status
     assert "CapAmb:\t0000000000000000" in status  # for what it starts
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from fake_shim import PATIENCE_S
 from running_daemon import until
 
 from tandemd.daemon import RESTORE_S, STOP_S
@@ -115,7 +116,7 @@ def test_systemd_accepts_the_unit(tmp_path):
         ["systemd-analyze", "verify", "--man=no", str(unit)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -8,7 +8,7 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from fake_shim import register
+from fake_shim import PATIENCE_S, register
 from running_daemon import until
 
 from tandemd.daemon import Daemon
@@ -62,7 +62,7 @@ def server(tmp_path):
 
 def connected(server):
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.settimeout(10)
+    connection.settimeout(PATIENCE_S)
     connection.connect(str(server.path))
     server.poll(timeout_s=0)
     return connection
@@ -118,7 +118,7 @@ def test_a_login_that_cannot_be_watched_is_sent_off_and_the_next_one_is_served(t
 
     def connected():
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.connect(str(tmp_path / "l"))
         login._accept()
         return connection

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from fake_shim import BATCH, CLASS_OFFSET, NORMAL, register
+from fake_shim import BATCH, CLASS_OFFSET, NORMAL, PATIENCE_S, register
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -65,7 +65,7 @@ def test_a_token_dies_with_its_connection(daemon):
 def test_health_needs_no_token(daemon):
     with daemon.start().rpc() as rpc:
         stub = health_pb2_grpc.HealthStub(rpc.channel)
-        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
 
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
@@ -314,7 +314,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
     )
     here = Path(__file__).parent
     command = [sys.executable, "-c", program, str(daemon.runtime), str(here), str(here.parents[1])]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
 
     assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 4]
 

@@ -62,8 +62,8 @@ class SoftwareGpu:
         return json.loads(device_status(self.folder))
 
     def wait_until(self, holds) -> None:
-        """Until the status of the device process satisfies `holds`; ten seconds at most."""
-        deadline = time.monotonic() + 10
+        """Until the status of the device process satisfies `holds`; a minute at most."""
+        deadline = time.monotonic() + 60
         while not holds(self.status()):
             assert time.monotonic() < deadline, self.status()
             time.sleep(0.01)

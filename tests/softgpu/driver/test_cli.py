@@ -1,6 +1,7 @@
 """`tandem softgpu`, as a person types it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from tandem import softgpu
 from tandem.errors import UsageError
+from tandem.softgpu._device import pid_of
 
 CLI = [sys.executable, "-m", "tandem.cli", "softgpu"]
 
@@ -23,15 +25,7 @@ def own_env(gpu):
 
 def tandem_start(gpu, *words):
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [*CLI, *words],
-        env=own_env(gpu),
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        # A shell's background jobs ignore Ctrl-C, and what they start inherits that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    return subprocess.Popen([*CLI, *words], env=own_env(gpu), stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.fixture
@@ -88,19 +82,20 @@ def test_status_shows_the_programs(tandem, gpu):
 @pytest.mark.slow
 def test_watching_the_status_prints_a_block_a_round_and_ends_with_the_device(gpu):
     program = "gpu = Gpu(); print('ready', flush=True)\nwith outside(): sys.stdin.read()"
-    child = gpu.start(program, TANDEM_SOFTGPU_LINGER_MS="300")
+    child = gpu.start(program, TANDEM_SOFTGPU_LINGER_MS="3600000")
     assert child.stdout.readline() == "ready\n"
     words = ["status", "--watch", "0.1", "--dir", str(gpu.folder)]
     watch = tandem_start(gpu, *words)
     lines = [watch.stdout.readline() for _ in range(12)]
 
     child.communicate("")
-    rest, error = watch.communicate(timeout=30)
+    assert any("no programs" in line for line in watch.stdout)  # up to the first that says so
+    os.kill(pid_of(gpu.folder), signal.SIGUSR1)  # to linger no longer
+    _, error = watch.communicate(timeout=30)
 
     assert sum(line.startswith("tiny, virtual clock") for line in lines) >= 2
     assert any(line.split()[:1] == [str(child.pid)] for line in lines)
     assert (watch.returncode, error) == (0, "the device process has ended\n")
-    assert "no programs" in rest
 
 
 def test_an_interrupted_watch_ends_quietly(gpu):

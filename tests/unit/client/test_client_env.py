@@ -22,7 +22,7 @@ def heard(monkeypatch):
     asked = []
 
     def answers(answer):
-        def register(path, request, *, command, gpu):
+        def register(path, request, *, command, gpu, timeout_s):
             asked.append((str(path), request, gpu))
             return answer
 

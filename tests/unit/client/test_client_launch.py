@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tandem import _launch
-from tandem._attach import Request
+from tandem._attach import Registered, Request
 from tandem._environment import preload, request_environment
 from tandem._launch import Launch, LaunchError, find_program, plan
 from tandem.errors import StateError, UsageError
@@ -220,6 +220,24 @@ def test_no_more_is_kept_than_the_limit(shim):
 def test_a_name_that_moves_the_cursor_or_is_no_text_is_refused(shim, name):
     with pytest.raises(UsageError, match="cannot be printed"):
         plan(launch(request=Request(name=name)), os.environ, uid=0)
+
+
+@pytest.mark.parametrize(("require", "answer_s"), [(False, 1), (True, 20)])
+def test_a_busy_daemon_is_waited_for_longer_where_nothing_runs_without_it(
+    shim, monkeypatch, require, answer_s
+):
+    waits_s = []
+
+    def register(*_, timeout_s, **_more):
+        waits_s.append(timeout_s)
+        return Registered(job_id=7)
+
+    monkeypatch.setattr(_launch._attach, "register", register)
+    monkeypatch.setattr(_launch, "execute", lambda *_: None)
+
+    _launch.run(launch(require=require), {}, uid=0)
+
+    assert waits_s == [answer_s]
 
 
 def test_exit_codes_are_those_of_env():

@@ -84,7 +84,7 @@ def test_one_that_runs_is_asked_again_where_it_was_not_found(
 def test_the_new_interface_is_asked_only_of_a_program_that_names_it(control, usage, pids):
     new = f"case $1 in -p) {usage};; server) echo a,0,7,Ready,/pipes;; *) exit 0;; esac"
 
-    servers = control(new, timeout_s=2 if pids else 0.2).servers()
+    servers = control(new, timeout_s=20 if pids else 0.2).servers()
 
     assert (servers and [server.pid for server in servers]) == pids
 

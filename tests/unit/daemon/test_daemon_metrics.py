@@ -21,6 +21,7 @@ from tandemd.listen import loopback
 from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessView
 
 SECOND = 1_000_000_000
+PATIENCE_S = 60
 LEAK = Finding(rule="leak", since_ns=0, what="", why="", advice="")
 JOB = JobView(
     job_id=0x7F3A,
@@ -167,7 +168,7 @@ def serving():
 
 def test_prometheus_can_ask_on_loopback(serving):
     host, port = serving("127.0.0.1:0").address.split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
 
     connection.request("GET", "/metrics")
     answer = connection.getresponse()
@@ -179,7 +180,7 @@ def test_prometheus_can_ask_on_loopback(serving):
 
 def answer_of(path, request):
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.connect(path)
         connection.sendall(f"GET {request} HTTP/1.0\r\n\r\n".encode())
         return connection.makefile("rb").read()

@@ -13,6 +13,7 @@ from tandemd.edges.signals import Target, send, why_not
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY = 65534
 UID = os.geteuid()
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def start():
 
 def lives(process):
     """Whether it ends by itself, now that it may."""
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_S)
     return process.returncode == 0
 
 
@@ -49,7 +50,7 @@ def test_a_signal_arrives(start):
 
     assert send(target_of(process), signal.SIGTERM, uid=UID) == ""
 
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_a_process_that_is_stopped_notices(start):
@@ -59,7 +60,7 @@ def test_a_process_that_is_stopped_notices(start):
 
     assert send(target_of(process), signal.SIGTERM, uid=UID) == ""
 
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_a_look_whether_it_could_be_signalled_does_nothing(start):
@@ -98,7 +99,7 @@ def test_root_and_its_own_user_may_signal_it(start, uid):
 
     assert send(target_of(process), signal.SIGTERM, uid=uid) == ""
 
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_where_there_are_no_pidfds_nobody_is_signalled(start):
