@@ -267,10 +267,15 @@ class Loop:
         return self.poller.wait(timeout_ns=timeout_ns)
 
     def _wait_virtual(self) -> bool:
-        only_looked, self._acted = not self._acted, False
-        self.clock.wait_until_ns(self.clock.now_ns() + VIRTUAL_ROUND_NS, only_looked=only_looked)
-        if self.attach is not None:
-            self.attach.poll(timeout_s=0)
+        next_ns = self.clock.now_ns() + VIRTUAL_ROUND_NS
+        while not self._stopping.is_set():
+            only_looked, self._acted = not self._acted, False
+            self.clock.wait_until_ns(next_ns, only_looked=only_looked)
+            if self.attach is not None:
+                self.attach.poll(timeout_s=0)
+            # A nap of real time that brought nothing leaves no trace in virtual time.
+            if self.clock.now_ns() >= next_ns or self._posted or self._unsettled or self._acted:
+                break
         notable = self.poller.poll(now_ns=self.clock.now_ns())
         self._acted = self._acted or notable
         return notable

@@ -79,7 +79,6 @@ void Runtime::handle_packet(const char* packet, size_t bytes) {
   Lock lock(mutex);
   ++received_;
   idle_due_ = true;
-  only_looked_ = true;
   for (size_t at = 0; at + sizeof(Header) <= bytes;) {
     Header header;
     memcpy(&header, packet + at, sizeof header);

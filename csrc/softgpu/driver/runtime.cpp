@@ -401,6 +401,7 @@ void Runtime::say_idle_if_settled() {
   post(Type::kIdle, idle);
   flush();
   idle_due_ = false;
+  only_looked_ = true;
   idle_deadline_ns_ = deadline_ns;
 }
 
@@ -449,7 +450,10 @@ void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
     }
   }
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &self));
-  if (!self.woken) thread_begins(lock);  // from a nap, of which the device knows nothing
+  if (self.woken) return;
+  const bool only_looked = only_looked_;
+  thread_begins(lock);  // from a nap, of which the device knows nothing
+  only_looked_ = only_looked;
 }
 
 void Runtime::wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns,

@@ -59,11 +59,15 @@ LOOKER = (
     SLOW
     + """
 start = libcuda.softgpu_now_ns()
+begun = threading.Event()
 def other():
+    libcuda.softgpu_wait_until_ns(start)  # from here on it takes part
+    begun.set()
     libcuda.softgpu_wait_until_ns(start + 3_000_000)
     libcuda.softgpu_wait_for_change(0, start + 5_000_000, only_looked)
 thread = threading.Thread(target=other)
 thread.start()
+begun.wait()  # not outside: time has to stand still until we look, too
 looks = []
 while libcuda.softgpu_now_ns() < start + 8_000_000:
     libcuda.softgpu_wait_for_change(50_000, start + 8_000_000, 1)

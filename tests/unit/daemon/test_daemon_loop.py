@@ -20,7 +20,7 @@ from tandemd.core.model import JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.edges.clock import MonotonicClock
 from tandemd.failures import QUIET_NS, Failures
-from tandemd.loop import POSTED_NS, Loop
+from tandemd.loop import POSTED_NS, VIRTUAL_ROUND_NS, Loop
 
 
 def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
@@ -114,6 +114,53 @@ def test_a_search_for_a_plan_that_fails_is_told_once_and_the_next_question_is_as
     assert [failure.partition(":")[0] for failure in failures] == ["AttributeError"] * 3
     assert failures[0] == failures[1] != failures[2]
     assert len(told) == 2
+
+
+class Naps:
+    """A virtual clock whose waits are over at these times; what it was asked, in `waits`."""
+
+    is_virtual = True
+
+    def __init__(self, *times_ns):
+        self._times_ns = iter(times_ns)
+        self._now_ns = 0
+        self.waits = []
+
+    def now_ns(self):
+        return self._now_ns
+
+    def wait_until_ns(self, deadline_ns, *, only_looked=False):
+        self.waits.append((deadline_ns, only_looked))
+        self._now_ns = next(self._times_ns)
+        self.meanwhile()
+
+
+def two_rounds(clock, posts=None):
+    """The times at which they came."""
+    loop = Loop(
+        scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=SimpleNamespace()
+    )
+    clock.meanwhile = (lambda: loop.post(posts)) if posts else lambda: None
+    times_ns = []
+    for _ in range(2):
+        loop._round(notable=loop._wait_virtual())
+        times_ns.append(loop.last_round_ns)
+    return times_ns
+
+
+def test_naps_of_real_time_that_brought_nothing_leave_no_trace_in_virtual_time():
+    clock = Naps(300, 700, VIRTUAL_ROUND_NS, 2 * VIRTUAL_ROUND_NS)
+
+    assert two_rounds(clock) == [VIRTUAL_ROUND_NS, 2 * VIRTUAL_ROUND_NS]
+    assert clock.waits[:3] == [(VIRTUAL_ROUND_NS, True)] * 3
+
+
+def test_what_is_posted_in_a_nap_of_real_time_is_done_at_once_and_may_be_seen():
+    clock, done = Naps(300, VIRTUAL_ROUND_NS + 300), []
+
+    assert two_rounds(clock, lambda: done.append(True)) == [300, VIRTUAL_ROUND_NS + 300]
+    assert done == [True, True]
+    assert clock.waits == [(VIRTUAL_ROUND_NS, True), (VIRTUAL_ROUND_NS + 300, False)]
 
 
 def quiet_loop(perform=lambda action: None):
