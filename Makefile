@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# At a time, of tests, on 2 cores: they wait for much of their time. More cores, more jobs.
-JOBS ?= 4
+# At a time, of tests, on 2 cores: they wait for a third of their time. More cores, more jobs.
+JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu headers stubs clean

@@ -1,6 +1,9 @@
 """The daemon finds the iterations of the demo's trainers, which mark none."""
 
+import os
 import re
+import signal
+from contextlib import contextmanager
 
 import pytest
 
@@ -21,22 +24,37 @@ def record(scenario, pids):
     return {window.pid: window for window in windows if window.pid in pids}
 
 
+@contextmanager
+def stopped(workers):
+    """Virtual time stands still, and nobody is done before he has been asked about."""
+    for worker in workers:
+        os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGCONT)
+
+
 def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
     with lab.scenario("iterations", folder=tmp_path, roles=["vision", "language"]) as scenario:
         scenario.start()
         trainer = scenario.workers["vision"]
         trainer.wait_for("progress", deadline_s=PATIENCE_S, done=6)
-        found = {}
-        for job in tandem(scenario, "ps"):
-            explained = tandem(scenario, "explain", job["name"])
-            (pid,) = [process["pid"] for process in job["processes"]]
-            found[pid] = FOUND.search(str(explained))
+        trainers, found = list(scenario.workers.values()), {}
+        with stopped(trainers):
+            for job in tandem(scenario, "ps"):
+                explained = tandem(scenario, "explain", job["name"])
+                (pid,) = [process["pid"] for process in job["processes"]]
+                found[pid] = FOUND.search(str(explained))
         windows = record(scenario, found)
-        structures = [
-            str(tandem(scenario, "explain", job["name"])) for job in tandem(scenario, "ps")
-        ]
+        with stopped(trainers):
+            structures = [
+                str(tandem(scenario, "explain", job["name"])) for job in tandem(scenario, "ps")
+            ]
         outcome = scenario.finish()
 
+    assert len(structures) == 2
     assert all("hang on the gpu for" in structure for structure in structures)
     for role in ("vision", "language"):
         worker = scenario.workers[role]
