@@ -126,14 +126,14 @@ def test_lanes_run_side_by_side_where_kernels_of_two_jobs_can(fresh_place, lanes
     fresh_place.env["TANDEM_SOFTGPU_MODE"] = "mps"
     place = lanes()
     asked = promise(60, 800 if share_a_lane else 200)
-    jobs = [place.starting(name, *asked) for name in ("a", "b")]
-    for job in jobs:
+    both_are_there, jobs, come = place.folder / "both are there", [], []
+    for name in ("a", "b"):  # one after the other: who comes first has the lane
+        jobs.append(job := place.starting(name, *asked))
         job.start(IMPORT)
         job.start(f"exec('t = Training(gpu, {50 * MIB}, {100 * MIB})', globals())")
-    both_are_there = place.folder / "both are there"
-    if share_a_lane:  # the other one comes when an iteration of the first has ended
-        jobs[0].start(f"t.run_until({str(both_are_there)!r})")
-    come = [[job.result() for _ in range(3)] for job in jobs]
+        if share_a_lane and name == "a":  # the other one comes when an iteration of it has ended
+            job.start(f"t.run_until({str(both_are_there)!r})")
+        come.append([job.result() for _ in range(3)])
     both_are_there.touch()
     if share_a_lane:
         for job in jobs:
