@@ -37,7 +37,6 @@ bool resolve_driver() {
 #undef OWN_CALL
   find(library, "softgpu_now_ns", g_driver.softgpu_now_ns);
   find(library, "softgpu_clock_is_virtual", g_driver.softgpu_clock_is_virtual);
-  find(library, "softgpu_wait_until_ns", g_driver.softgpu_wait_until_ns);
   find(library, "softgpu_wait_for_change", g_driver.softgpu_wait_for_change);
   find(library, "softgpu_wait_begin", g_driver.softgpu_wait_begin);
   find(library, "softgpu_wait_end", g_driver.softgpu_wait_end);

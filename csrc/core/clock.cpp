@@ -44,9 +44,8 @@ void Clock::start_real() {
   refine();
 }
 
-void Clock::start_virtual(NowFunction now, WaitFunction wait, ChangeFunction change) {
+void Clock::start_virtual(NowFunction now, WaitFunction wait) {
   wait_ = wait;
-  wait_for_change_ = change;
   now_ = now;
   tick_base_ = base_ns_ = now();
 }
@@ -64,7 +63,7 @@ void Clock::refine() {
 
 bool Clock::sleep_until_ns(uint64_t deadline_ns) const {
   if (now_) {
-    wait_(deadline_ns);
+    wait_(0, deadline_ns, 0);
     return false;
   }
   timespec until{};

@@ -13,12 +13,11 @@ namespace tandem {
 class Clock {
  public:
   using NowFunction = uint64_t (*)();
-  using WaitFunction = void (*)(uint64_t deadline_ns);
-  using ChangeFunction = void (*)(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
+  using WaitFunction = void (*)(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
 
   // Exactly one of the two, once, before any other call. start_real measures for some 50 us.
   void start_real();
-  void start_virtual(NowFunction now, WaitFunction wait, ChangeFunction change);
+  void start_virtual(NowFunction now, WaitFunction wait);
 
   [[nodiscard]] bool is_virtual() const { return now_ != nullptr; }
   [[nodiscard]] uint64_t ticks() const;
@@ -32,7 +31,7 @@ class Clock {
   // The same on the virtual clock only, for who looks again and again at what others write to memory: back
   // sooner when somebody has been at work, step_ns after the last look or later. softgpu_hooks.h.
   void wait_for_change(uint64_t step_ns, uint64_t deadline_ns, bool only_looked) const {
-    wait_for_change_(step_ns, deadline_ns, only_looked);
+    wait_(step_ns, deadline_ns, only_looked);
   }
 
   // Measures the counter's rate again over all the time since start. Helper thread only.
@@ -45,7 +44,6 @@ class Clock {
  private:
   NowFunction now_ = nullptr;
   WaitFunction wait_ = nullptr;
-  ChangeFunction wait_for_change_ = nullptr;
   bool counter_is_ns_ = false;  // no usable CPU counter: ticks are CLOCK_MONOTONIC nanoseconds
   uint64_t tick_base_ = 0;
   uint64_t base_ns_ = 0;

@@ -23,7 +23,7 @@ struct Attached {
 // Connects, shakes hands and maps; unless kMade nothing is left open. Why a daemon refuses is said, once.
 Attached attach_to_daemon(const Settings& settings, const wire::Hello& hello, int timeout_ms);
 
-// Reads what the daemon has sent since, without blocking. False when the connection is gone.
+// Reads what the daemon has sent since, without blocking. False when the connection is gone. `any`: set if there was something.
 bool read_messages(Channel& channel, bool* any);
 
 }  // namespace tandem::shim

@@ -32,10 +32,9 @@ bool has_context() {
 
 void start_clock() {
   const Driver& real = g_driver;
-  if (real.softgpu_clock_is_virtual && real.softgpu_now_ns && real.softgpu_wait_until_ns &&
-      real.softgpu_wait_for_change && real.softgpu_clock_is_virtual() == 1) {
-    g_clock.start_virtual(real.softgpu_now_ns, real.softgpu_wait_until_ns,
-                          real.softgpu_wait_for_change);
+  if (real.softgpu_clock_is_virtual && real.softgpu_now_ns && real.softgpu_wait_for_change &&
+      real.softgpu_clock_is_virtual() == 1) {
+    g_clock.start_virtual(real.softgpu_now_ns, real.softgpu_wait_for_change);
   } else {
     g_clock.start_real();
   }
