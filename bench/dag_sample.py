@@ -58,10 +58,10 @@ def _round(place: Stage, cpu: int, rounds: dict[str, list[list[float]]]) -> None
         _await_ready(child)
         _answer(child)
         _await_ready(child)
-        job.poller.begin_sample(process_id=1, launches=SAMPLED, timeout_ns=60 * 10**9)
+        number = job.poller.begin_sample(process_id=1, launches=SAMPLED, timeout_ns=60 * 10**9)
         _answer(child)
         _await_ready(child)
-        _check(job)
+        _check(job, number)
         _answer(child)
         read_round(child, rounds)
 
@@ -77,9 +77,9 @@ def _answer(child: subprocess.Popen[str]) -> None:
     child.stdin.flush()
 
 
-def _check(job: OneJob) -> None:
+def _check(job: OneJob, number: int) -> None:
     end = time.monotonic() + PATIENCE_S
-    while (found := job.poller.take_sample(process_id=1)) is None:
+    while (found := job.poller.take_sample(process_id=1, number=number)) is None:
         if time.monotonic() > end:
             raise NotMeasuredError("the sample did not end: launches were not sampled")
         time.sleep(0.01)

@@ -354,11 +354,15 @@ class Poller:
         Raises:
             ValueError: `launches` is out of range.
             KeyError: the process is not polled.
-            RuntimeError: a sample of it is under way.
+            RuntimeError: a sample of it, or the window of one, is under way.
         """
 
-    def take_sample(self, *, process_id: int) -> Sample | None:
-        """The sample, once, when it has ended; None before, after, and of unknown processes."""
+    def take_sample(self, *, process_id: int, number: int) -> Sample | None:
+        """That sample, once, when it and its window have ended; None before and after.
+
+        Raises:
+            KeyError: the process is not polled.
+        """
 
     def take_requests(
         self, *, process_id: int, idle_ns: int, limit_ns: int
@@ -517,6 +521,10 @@ class Sample:
 
     @property
     def number(self) -> int: ...
+    @property
+    def window(self) -> Window | None:
+        """The one that was asked for with it."""
+
     @property
     def lost(self) -> int:
         """Launches that are known to be missing."""

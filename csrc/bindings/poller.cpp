@@ -187,9 +187,16 @@ uint32_t begin_sample(Poller& poller, uint64_t process_id, uint32_t launches, bo
   return *number;
 }
 
-std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id) {
-  const py::gil_scoped_release released;
-  return poller.take_sample(process_id);
+std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id, uint32_t number) {
+  std::optional<daemon::Sample> taken;
+  bool is_known = true;
+  {
+    const py::gil_scoped_release released;
+    taken = poller.take_sample(process_id, number);
+    is_known = taken || poller.watches(process_id);
+  }
+  if (!is_known) throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  return taken;
 }
 
 std::optional<std::tuple<uint32_t, std::vector<uint64_t>, size_t>> take_requests(
@@ -324,7 +331,7 @@ void add_poller(py::module_& module) {
       .def("window", &window, py::kw_only(), arg("process_id"))
       .def("begin_sample", &begin_sample, py::kw_only(), arg("process_id"), arg("launches"),
            arg("with_window") = false, arg("timeout_ns"))
-      .def("take_sample", &take_sample, py::kw_only(), arg("process_id"))
+      .def("take_sample", &take_sample, py::kw_only(), arg("process_id"), arg("number"))
       .def("take_requests", &take_requests, py::kw_only(), arg("process_id"), arg("idle_ns"),
            arg("limit_ns"));
 }

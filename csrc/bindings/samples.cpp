@@ -39,6 +39,9 @@ py::list launches_in(const Sample& sample) {
 void add_samples(py::module_& module) {
   py::class_<Sample>(module, "Sample", py::is_final())
       .def_readonly("number", &Sample::number)
+      .def_property_readonly(
+          "window",
+          [](const Sample& sample) { return std::const_pointer_cast<daemon::Window>(sample.window); })
       .def_readonly("lost", &Sample::lost)
       .def_property_readonly("functions", &functions_in)
       .def_property_readonly("launches", &launches_in);

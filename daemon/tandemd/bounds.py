@@ -35,8 +35,6 @@ _CLASSES = {
 class _Recording:
     asked_ns: int
     number: int  # of the sample
-    window: _native.Window | None = None
-    sample: _native.Sample | None = None
 
 
 @dataclass(slots=True)
@@ -80,17 +78,14 @@ class Bounds:
 
     def _end(self, recording: _Recording, process: Process, now_ns: int) -> Mix | None:
         """What it tells, once it is whole; None also if it is of no use."""
-        process_id = process.process_id
-        if recording.sample is None:
-            with suppress(KeyError):
-                recording.sample = self.poller.take_sample(process_id=process_id)
-        window, sample = self.poller.window(process_id=process_id), recording.sample
-        is_whole = sample is not None and window is not None and window.end_ns > recording.asked_ns
-        if not is_whole and now_ns - recording.asked_ns < _PATIENCE_NS:
+        process_id, sample = process.process_id, None
+        with suppress(KeyError):
+            sample = self.poller.take_sample(process_id=process_id, number=recording.number)
+        if sample is None and now_ns - recording.asked_ns < _PATIENCE_NS:
             return None
         del self._recordings[process_id]
         self._next_ns[process_id] = now_ns + RETRY_NS
-        if window is None or sample is None or not _belong(window, sample, recording):
+        if sample is None or (window := sample.window) is None:
             return None
         if window.shared_ns > MOST_SHARED * window.busy_ns:
             return None
@@ -102,11 +97,6 @@ class Bounds:
         elif process.mix is not None and process.mix.claims:
             return None  # what is known stands until there is something better
         return mix
-
-
-def _belong(window: _native.Window, sample: _native.Sample, recording: _Recording) -> bool:
-    """Whether both are of this recording; others ask for windows and samples, too."""
-    return sample.number == recording.number and window.begin_ns >= recording.asked_ns
 
 
 def mix_of(window: _native.Window, sample: _native.Sample, gpu: Gpu | None) -> Mix:

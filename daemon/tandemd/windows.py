@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -36,58 +35,56 @@ def record(
 ) -> Iterator[Recorded]:
     """Take a new window of every process and yield each when it is complete.
 
-    `signatures` are those of kernels whose names do not say them.
+    `signatures` are those of kernels whose names do not say them. Of a process that is recorded
+    for somebody else, once that is over.
     Blocks; for any thread. Those that are not complete when patience ends, and those of processes
     that leave meanwhile, are left out. Patience is real time, whatever clock the windows are on.
 
     Raises:
         UsageError: a signature does not fit its kernel.
     """
-    pending = {}
-    for process_id in process_ids:
-        with suppress(KeyError):  # it has left
-            before = poller.window(process_id=process_id)
-            _ask(poller, process_id)
-            pending[process_id] = before
+    pending: dict[int, int | None] = dict.fromkeys(process_ids)  # the sample, once it is asked for
     end_s = time.monotonic() + patience_s
-    while pending:
-        for process_id, before in list(pending.items()):
-            window = poller.window(process_id=process_id)
-            if window is not None and (before is None or window.end_ns != before.end_ns):
+    while True:
+        for process_id, number in list(pending.items()):
+            try:
+                if number is None:
+                    pending[process_id] = _ask(poller, process_id)
+                    continue
+                sample = poller.take_sample(process_id=process_id, number=number)
+            except KeyError:  # it has left
                 del pending[process_id]
-                sample = _sample(poller, process_id, end_s)
-                yield _with_sample(process_id, window, sample, signatures)
-        if time.monotonic() >= end_s or not is_wanted():
+                continue
+            if sample is not None:
+                del pending[process_id]
+                yield _recorded(process_id, sample, signatures)
+        if not pending or time.monotonic() >= end_s or not is_wanted():
             return
-        if pending:
-            time.sleep(LOOK_S)
+        time.sleep(LOOK_S)
 
 
-def _ask(poller: _native.Poller, process_id: int) -> None:
+def _ask(poller: _native.Poller, process_id: int) -> int | None:
     try:
-        poller.begin_sample(
+        return poller.begin_sample(
             process_id=process_id,
             launches=_MOST_LAUNCHES,
             with_window=True,
             timeout_ns=_SAMPLE_NS,
         )
-    except RuntimeError:  # somebody else has asked, and will get the names
-        poller.want_window(process_id=process_id)
+    except RuntimeError:  # it is recorded for somebody else, and soon no more
+        return None
 
 
-def _with_sample(
-    process_id: int,
-    window: _native.Window,
-    sample: _native.Sample | None,
-    signatures: Mapping[str, _native.Signature],
+def _recorded(
+    process_id: int, sample: _native.Sample, signatures: Mapping[str, _native.Signature]
 ) -> Recorded:
-    functions = sample.functions if sample else []
-    _check(functions, signatures)
+    assert sample.window is not None  # it was asked for
+    _check(sample.functions, signatures)
     return Recorded(
         process_id=process_id,
-        window=window,
-        kernels=tuple((handle, name) for handle, name, _, _ in functions if name),
-        launches=window.launches(sample, signatures) if sample else {},
+        window=sample.window,
+        kernels=tuple((handle, name) for handle, name, _, _ in sample.functions if name),
+        launches=sample.window.launches(sample, signatures),
     )
 
 
@@ -102,15 +99,3 @@ def _check(
             signatures[name].check(name, parameters)
         except ValueError as exc:
             raise UsageError(f"{exc}; correct its signature") from exc
-
-
-def _sample(poller: _native.Poller, process_id: int, end_s: float) -> _native.Sample | None:
-    """Wait a few rounds for the sample: it ends when the window does, or a little later."""
-    for _ in range(10):
-        sample = poller.take_sample(process_id=process_id)
-        if sample is not None:
-            return sample
-        if time.monotonic() >= end_s:
-            break
-        time.sleep(LOOK_S)
-    return None

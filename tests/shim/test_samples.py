@@ -67,11 +67,12 @@ def attach(job: Job, daemon: FakeDaemon) -> Attached:
     return attached
 
 
-def sample(attached: Attached) -> _native.Sample:
+def sample(attached: Attached, number: int = 1) -> _native.Sample:
     """The sample that has been asked for, once it has ended."""
     while True:
         attached.snapshot()
-        if (found := attached.poller.take_sample(process_id=PROCESS)) is not None:
+        found = attached.poller.take_sample(process_id=PROCESS, number=number)
+        if found is not None:
             return found
 
 
@@ -130,7 +131,7 @@ def test_before_and_after_a_sample_nothing_is_written(job: Job, daemon: FakeDaem
     assert launches(attached) == [1, 0]
     attached.poller.begin_sample(process_id=PROCESS, launches=1, timeout_ns=60 * 10**9)
     job.do("affine(8)")
-    second = sample(attached)
+    second = sample(attached, 2)
     assert [s.number for s in (first, second)] == [1, 2]
     assert second.functions == first.functions  # told again
     assert [words[1] for _, _, _, words, _ in second.launches] == [8]
@@ -183,5 +184,7 @@ def test_a_sample_of_nobody_and_a_second_one_at_once_are_refused(
         begin(process_id=PROCESS, launches=1, timeout_ns=1)
     with pytest.raises(KeyError, match="7 is not polled"):
         begin(process_id=7, launches=1, timeout_ns=1)
+    with pytest.raises(KeyError, match="7 is not polled"):
+        attached.poller.take_sample(process_id=7, number=1)
     with pytest.raises(ValueError, match="launches is 0, not 1 to 65536"):
         begin(process_id=PROCESS, launches=0, timeout_ns=1)

@@ -133,14 +133,19 @@ uint64_t Poller::now_ns() const {
   return started() ? monotonic_ns() : watcher_.last_round_ns();
 }
 
+bool Poller::watches(uint64_t process_id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.watches(process_id);
+}
+
 std::optional<uint32_t> Poller::begin_sample(uint64_t process_id, const SampleLimits& limits) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return watcher_.begin_sample(process_id, limits);
 }
 
-std::optional<Sample> Poller::take_sample(uint64_t process_id) {
+std::optional<Sample> Poller::take_sample(uint64_t process_id, uint32_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return watcher_.take_sample(process_id);
+  return watcher_.take_sample(process_id, number);
 }
 
 std::optional<Requests> Poller::take_requests(uint64_t process_id, uint64_t idle_ns,

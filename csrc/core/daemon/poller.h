@@ -64,8 +64,9 @@ class Poller {
   std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);
 
   // As those of the Watcher; limits.until_ns is of the clock of the rounds.
+  bool watches(uint64_t process_id) const;
   std::optional<uint32_t> begin_sample(uint64_t process_id, const SampleLimits& limits);
-  std::optional<Sample> take_sample(uint64_t process_id);
+  std::optional<Sample> take_sample(uint64_t process_id, uint32_t number);
   uint64_t now_ns() const;
 
  private:

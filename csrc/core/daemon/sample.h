@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "daemon/window.h"
 
 namespace tandem::daemon {
 
@@ -33,6 +36,7 @@ struct Sample {
   std::vector<SampledLaunch> launches;  // in the order in which they were written down
   std::vector<uint64_t> words;          // each parameter from a new word on
   uint64_t lost = 0;                    // launches known to be missing
+  std::shared_ptr<const Window> window;  // the one asked for with it; null if none was
 };
 
 }  // namespace tandem::daemon

@@ -28,7 +28,8 @@ bool Sampler::is_time(bool takes_window, uint64_t now_ns) const {
          so_far.launches.size() + so_far.lost >= limits_.launches;
 }
 
-Sample Sampler::take() {
+std::optional<Sample> Sampler::take(uint32_t number) {
+  if (state_ != State::kEnded || reader_.sample().number != number) return std::nullopt;
   state_ = State::kNone;
   return reader_.take();
 }

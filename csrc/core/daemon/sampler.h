@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "daemon/sample_reader.h"
 #include "daemon/shared.h"
@@ -23,12 +24,9 @@ class Sampler {
   // A round of the daemon: reads what there is, and ends the sample when it is time.
   void look(const Pages& pages, bool takes_window, uint64_t now_ns);
 
-  // Nothing more of it will come.
-  bool ended() const { return state_ == State::kEnded; }
   bool under_way() const { return state_ == State::kAsking || state_ == State::kEnding; }
-  const Sample& sample() const { return reader_.sample(); }
-  // The sample, once: then there is none.
-  Sample take();
+  // That sample, once, when nothing more of it will come.
+  std::optional<Sample> take(uint32_t number);
 
  private:
   // A thread may be in the middle of a launch when the flag is taken away: so there is a last look.

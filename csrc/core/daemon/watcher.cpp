@@ -59,16 +59,19 @@ std::optional<uint32_t> Watcher::begin_sample(uint64_t process_id, const SampleL
   Watched* watched = find(process_id);
   if (!watched) return std::nullopt;
   if (!watched->sampler) watched->sampler = std::make_unique<Sampler>();
-  if (watched->sampler->under_way()) return 0;
-  // A window that is under way already began before the sample.
-  if (limits.with_window) watched->window.want_anew(last_round_ns_, watched->memory);
-  return watched->sampler->begin(*watched->pages, limits);
+  // The window of a sample may go on after it.
+  if (watched->sampler->under_way() || watched->window.wants_sampled()) return 0;
+  const uint32_t number = watched->sampler->begin(*watched->pages, limits);
+  if (limits.with_window) watched->window.want_sampled(last_round_ns_, number, watched->memory);
+  return number;
 }
 
-std::optional<Sample> Watcher::take_sample(uint64_t process_id) {
+std::optional<Sample> Watcher::take_sample(uint64_t process_id, uint32_t number) {
   Watched* watched = find(process_id);
-  if (!watched || !watched->sampler || !watched->sampler->ended()) return std::nullopt;
-  return watched->sampler->take();
+  if (!watched || !watched->sampler || watched->window.wants_sampled()) return std::nullopt;
+  std::optional<Sample> sample = watched->sampler->take(number);
+  if (sample) sample->window = watched->window.take_sampled();
+  return sample;
 }
 
 std::unique_ptr<Watcher::Watched> Watcher::take(uint64_t process_id) {

@@ -34,6 +34,8 @@ class Watcher {
   // False if it is not.
   bool regroup(uint64_t process_id, int64_t group);
 
+  bool watches(uint64_t process_id) const { return find(process_id) != nullptr; }
+
   // True if something notable changed. The interval since the last round is charged to those that
   // were busy then: what was seen is taken to have lasted until now.
   bool round(uint64_t now_ns);
@@ -59,10 +61,10 @@ class Watcher {
   std::vector<RecordBuffer::Run> take_records(size_t limit);
 
   // Asks a process for the parameters of its launches. Returns the sample's number: 0 = one is under
-  // way; nothing = the process is not watched.
+  // way, or its window; nothing = the process is not watched.
   std::optional<uint32_t> begin_sample(uint64_t process_id, const SampleLimits& limits);
-  // The sample of a process once it has ended, and then no more.
-  std::optional<Sample> take_sample(uint64_t process_id);
+  // The sample of that number of a process, once it and its window have ended, and then no more.
+  std::optional<Sample> take_sample(uint64_t process_id, uint32_t number);
 
   // Appends every doorbell with the value the last round saw, and a reference that keeps it mapped.
   void doorbells(std::vector<FutexWaiter>* waiters,

@@ -34,9 +34,11 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   fewest_stale_ = kMaxRecords + 1;
 }
 
-void WindowTaker::want_anew(uint64_t now_ns, const LiveMemory& memory) {
+void WindowTaker::want_sampled(uint64_t now_ns, uint32_t sample, const LiveMemory& memory) {
   taking_ = nullptr;
+  sampled_ = nullptr;
   want(now_ns, memory);
+  taking_->sample = sample;
 }
 
 void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) {
@@ -77,10 +79,12 @@ void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t usual
   if (!looked_) {
     looked_ = true;
     seen_ = iterations;
+    begins_after_ns_ = now_ns;
   }
   const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= patience_ns(usual_ns);
   // The record of an end may be read a round before it is counted.
-  const bool is_counted_late = has_begun_ && last_end_ns <= taking_->begin_ns;
+  const bool is_counted_late =
+      last_end_ns <= (has_begun_ ? taking_->begin_ns : begins_after_ns_);
   if (is_counted_late) seen_ = taking_->first_iteration = iterations;
   if (iterations != seen_ && !has_begun_) {
     begin(iterations, last_end_ns);
@@ -137,6 +141,7 @@ void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
   taking_->end_ns = end_ns;
   count_busy();
   newest_ = std::move(taking_);
+  if (newest_->sample != 0) sampled_ = newest_;
 }
 
 }  // namespace tandem::daemon

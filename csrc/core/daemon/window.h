@@ -19,6 +19,7 @@ struct Window {
   uint64_t iterations = 0;       // whole ones in it; 0 = none is known
   uint64_t lost = 0;             // records that were overwritten before they were read
   bool is_cut = false;           // it went on after the last record kept
+  uint32_t sample = 0;           // the number of the one that was asked for with it; 0 = none was
   uint64_t busy_ns = 0;          // of it, in which the process was busy, as rounds saw it,
   uint64_t shared_ns = 0;        // and other groups with it
   std::vector<shm::Record> records;  // by dag::in_order; ticks are ns
@@ -44,8 +45,10 @@ class WindowTaker {
 
   // Begins to look, unless it does already. `memory` is what is allocated by then.
   void want(uint64_t now_ns, const LiveMemory& memory = {});
-  // The same, and forgets what was taken so far.
-  void want_anew(uint64_t now_ns, const LiveMemory& memory = {});
+  // The same together with a sample, which what was taken so far does not have: that is forgotten.
+  void want_sampled(uint64_t now_ns, uint32_t sample, const LiveMemory& memory = {});
+  // Whether such a one is being taken.
+  bool wants_sampled() const { return taking_ && taking_->sample != 0; }
   bool wanted() const { return taking_ != nullptr; }
 
   // Each round: what was read, with ticks in ns, and then how many iterations have ended so far, when
@@ -57,6 +60,8 @@ class WindowTaker {
 
   // The newest one that is complete; null if there is none.
   std::shared_ptr<const Window> newest() const { return newest_; }
+  // The newest that was asked for together with a sample, once; null if there is none.
+  std::shared_ptr<const Window> take_sampled() { return std::move(sampled_); }
 
  private:
   void begin(uint64_t iterations, uint64_t end_ns);
@@ -79,13 +84,16 @@ class WindowTaker {
   size_t ordered_ = 0;  // of the records, from the first on
   uint64_t wanted_ns_ = 0;
   uint64_t seen_ = 0;        // ends of iterations when it was asked for, or when the window began
-  bool looked_ = false;      // seen_ is known
+  bool looked_ = false;      // seen_ and begins_after_ns_ are known
+  // Ends of iterations until then may have been before it was asked for, and be counted late.
+  uint64_t begins_after_ns_ = 0;
   bool has_begun_ = false;   // at the end of an iteration
   // The fewest launches with times of other SMs in an iteration so far, and when that was.
   size_t fewest_stale_ = 0;
   uint64_t fewest_at_ = 0;
   uint64_t fewest_ns_ = 0;
   std::shared_ptr<const Window> newest_;
+  std::shared_ptr<const Window> sampled_;
 };
 
 }  // namespace tandem::daemon

@@ -139,6 +139,31 @@ TEST(a_window_knows_what_of_it_ran_beside_others) {
   CHECK_EQ(window->busy_ns, late_ns - 1000u);
 }
 
+TEST(a_sample_is_had_together_with_its_window_and_another_waits_for_both) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.round(1000);
+  CHECK_EQ(*watcher.begin_sample(1, {1, true, 2000}), 1u);
+  watcher.round(2000);
+  watcher.round(3000);  // the sample has ended by its time
+  CHECK(!watcher.take_sample(1, 1));
+  CHECK_EQ(*watcher.begin_sample(1, {1, true, 2000}), 0u);
+  const uint64_t late_ns = 1000 + WindowTaker::kLongestNs;
+  watcher.round(late_ns);  // and so has the window
+  watcher.want_window(1);
+  watcher.round(late_ns + WindowTaker::kLongestNs);  // one for somebody else
+
+  CHECK(!watcher.take_sample(1, 2));
+  const auto sample = watcher.take_sample(1, 1);
+  CHECK_EQ(sample->window->begin_ns, 1000u);
+  CHECK_EQ(sample->window->end_ns, late_ns);
+  CHECK(watcher.window(1)->end_ns != late_ns);
+  CHECK(!watcher.take_sample(1, 1));
+  CHECK_EQ(*watcher.begin_sample(1, {1, false, 2000}), 2u);
+  CHECK(!watcher.begin_sample(7, {1, false, 2000}));
+}
+
 TEST(predicted_times_of_launches_add_up_and_a_liars_end_at_a_bound) {
   Job job(1);
   Watcher watcher;

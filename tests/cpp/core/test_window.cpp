@@ -288,12 +288,47 @@ TEST(losses_before_the_iteration_began_do_not_count) {
   CHECK_EQ(taker.newest()->lost, 2u);
 }
 
+TEST(an_end_from_before_it_was_asked_for_that_is_counted_late_begins_no_window) {
+  WindowTaker taker;
+  taker.want_sampled(10, 1);
+  round(taker, {5}, 6, 0, 30);
+  round(taker, {35}, 7, 15, 40);  // read with the first look or before
+  round(taker, {45, 55}, 8, 50, 60);
+  CHECK(taker.newest() == nullptr);
+  round(taker, {65}, 9, 70, 80);
+
+  CHECK_EQ(taker.newest()->begin_ns, 50u);
+  CHECK_EQ(taker.newest()->iterations, 1u);
+  CHECK_EQ(taker.newest()->records.size(), 2u);
+}
+
+TEST(a_sampled_window_is_had_once_though_others_follow_it) {
+  WindowTaker taker;
+  taker.want_sampled(0, 4);
+  CHECK(taker.wants_sampled());
+  taker.look(1, 0, 0, 1);
+  taker.look(2, 10, 0, 11);
+  taker.look(3, 20, 0, 21);
+  CHECK(!taker.wants_sampled());
+  taker.want(30);
+  CHECK(!taker.wants_sampled());
+  taker.look(4, 40, 0, 31);
+  taker.look(5, 50, 0, 51);
+  taker.look(6, 60, 0, 61);
+
+  CHECK_EQ(taker.newest()->end_ns, 60u);
+  const auto sampled = taker.take_sampled();
+  CHECK_EQ(sampled->end_ns, 20u);
+  CHECK_EQ(sampled->sample, 4u);
+  CHECK(taker.take_sampled() == nullptr);
+}
+
 TEST(a_window_that_is_begun_anew_has_nothing_from_before) {
   WindowTaker taker;
   taker.want(0);
   taker.look(1, 0, 0, 1);
   round(taker, {15}, 2, 10, 16);
-  taker.want_anew(17);
+  taker.want_sampled(17, 1);
   round(taker, {18}, 3, 20, 21);
   CHECK(taker.newest() == nullptr);
   round(taker, {25}, 4, 30, 31);

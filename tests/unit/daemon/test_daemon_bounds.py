@@ -16,24 +16,20 @@ class Poller:
 
     def __init__(self):
         self.begun = 0
-        self.sample = self.newest = None
+        self.sample = None
 
     def begin_sample(self, **_):
         self.begun += 1
         return self.begun
 
-    def take_sample(self, *, process_id):
+    def take_sample(self, *, process_id, number):
+        assert number == self.begun
         taken, self.sample = self.sample, None
         return taken
 
-    def window(self, *, process_id):
-        return self.newest
-
-    def end(self, begin_ns, end_ns, number=None, shared_ns=0):
-        self.sample = SimpleNamespace(number=number or self.begun)
-        self.newest = SimpleNamespace(
-            begin_ns=begin_ns, end_ns=end_ns, busy_ns=MS, shared_ns=shared_ns
-        )
+    def end(self, begin_ns, end_ns, shared_ns=0):
+        window = SimpleNamespace(begin_ns=begin_ns, end_ns=end_ns, busy_ns=MS, shared_ns=shared_ns)
+        self.sample = SimpleNamespace(number=self.begun, window=window)
 
 
 @pytest.fixture
@@ -80,15 +76,14 @@ def test_nothing_is_recorded_beside_others_or_without_work(process, shares):
     assert poller.begun == 0
 
 
-@pytest.mark.parametrize("flaw", ["beside others", "nothing in it", "not its sample", "too early"])
+@pytest.mark.parametrize("flaw", ["beside others", "nothing in it"])
 def test_what_does_not_tell_is_left_out_and_soon_tried_again(process, shares, flaw):
     poller = Poller()
     bounds = Bounds(poller)
     look(bounds, process, 1)
     shares[1] = 0 if flaw == "nothing in it" else 20
-    begin_ms, number = 0 if flaw == "too early" else 3, 9 if flaw == "not its sample" else 1
     shared_ns = MS // 9 if flaw == "beside others" else MS // 10  # of 1 ms on the GPU
-    poller.end(begin_ms * MS, 5 * MS, number=number, shared_ns=shared_ns)
+    poller.end(3 * MS, 5 * MS, shared_ns=shared_ns)
 
     assert look(bounds, process, 6) == []
     look(bounds, process, 6 + RETRY_NS // MS)
