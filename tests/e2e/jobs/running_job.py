@@ -207,6 +207,10 @@ class Place:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def lists(self, name):
+        """Whether the daemon knows a job of that name."""
+        return name in {job["display_name"] for job in json.loads(self.tandem("ps", "--json"))}
+
     def refused(self, *options):
         """What `tandem run` says that starts nothing, and how it ends."""
         words = ["-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", "1/0"]

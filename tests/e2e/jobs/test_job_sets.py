@@ -222,7 +222,7 @@ def test_without_its_daemon_a_job_stays_in_its_set_and_goes_on_with_the_next(pla
     assert job.do(f"{SPREADING}.run(2)")
     assert used(place, job) == was
     place.start_daemon("--config", str(place.folder / "config.toml"))
-    until(lambda: "a" in place.tandem("ps"), what="it is back")
+    until(lambda: place.lists("a"), what="it is back")
     place.tandem("set", "a", "sm=50%")
 
     assert job.do(f"{SPREADING}.run(2)")
@@ -237,7 +237,7 @@ def test_where_the_next_daemon_asks_for_no_sets_a_job_leaves_that_of_the_last(pl
     place.stop_daemon()
     assert started(place, "mps")
 
-    until(lambda: "a" in place.tandem("ps"), what="it is back")
+    until(lambda: place.lists("a"), what="it is back")
     until(
         lambda: job.do(f"{SPREADING}.run(2)") and len(used(place, job)) == 132,
         what="it has the whole device",  # the daemon says so a round after it is back
