@@ -163,7 +163,10 @@ class FakeDaemon:
     ) -> None:
         """WELCOME with three memfds, or another first one; returns when the shim said MAPPED."""
         self.offer(connection, process, command_fd=command_fd, clock=clock)
-        assert isinstance(_native.decode(connection.recv(4096)), _native.Mapped)
+        packet = connection.recv(4096)
+        if not packet:
+            raise ConnectionResetError("the shim has given up waiting for its welcome")
+        assert isinstance(_native.decode(packet), _native.Mapped)
 
     def offer(
         self,
@@ -194,10 +197,33 @@ class FakeDaemon:
         clock: int = MONOTONIC,
         sms: Mapping[str, int] | None = None,
     ) -> Attached:
-        """Take the next process in; it hears of `peers` before its welcome, and of its set."""
-        connection, hello = self.accept()
-        for index, peer in enumerate(peers):
-            peer.introduce_to(connection, index)
+        """Take the next process in; it hears of `peers` before its welcome, and of its set.
+
+        A shim does not wait for ever: who was late takes the next of its attempts.
+        """
+        while True:
+            connection, hello = self.accept()
+            process = self._process(
+                hold=hold, job_class=job_class, peers=peers, clock=clock, sms=sms
+            )
+            try:
+                for index, peer in enumerate(peers):
+                    peer.introduce_to(connection, index)
+                self.welcome(connection, process, clock=clock)
+            except ConnectionError:
+                continue
+            return Attached(connection, hello, process, clock=clock)
+
+    def _process(
+        self,
+        *,
+        hold: bool,
+        job_class: int,
+        peers: Sequence[Attached],
+        clock: int,
+        sms: Mapping[str, int] | None,
+    ) -> _native.Process:
+        """Its pages, as they are before it is welcome."""
         process = _native.Process(process_id=41, job_id=1)
         process.set_class(job_class=job_class)
         process.set_presence_mask(mask=(1 << len(peers)) - 1)
@@ -207,8 +233,7 @@ class FakeDaemon:
         process.set_gate(hold=hold)
         if sms is not None:
             process.set_sms(**sms)
-        self.welcome(connection, process, clock=clock)
-        return Attached(connection, hello, process, clock=clock)
+        return process
 
     def has_caller(self) -> bool:
         """Whether somebody connected who was not accepted yet."""

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import daemon_forks
@@ -56,6 +57,10 @@ def say(text):
 def together(call):
     say("here"); sys.stdin.readline()  # virtual time stands
     return call()
+def step(ns):
+    say("here")
+    while sys.stdin.readline().strip():  # virtual time stands
+        clock.softgpu_wait_until_ns(ctypes.c_uint64(now_ns() + ns)); say("here")
 say("ready")
 while True:
     with outside(): line = sys.stdin.readline()
@@ -130,6 +135,17 @@ def start_together(expressions):
         assert job.result() == "here"
     for job in expressions:
         job.start("go")
+
+
+@contextmanager
+def stepping(job, step_ns):
+    """Virtual time stands, but for a step of so many nanoseconds at each call of what is given."""
+    job.start(f"step({step_ns})")
+    assert job.result() == "here"
+    try:
+        yield lambda: job.do("on") == "here"
+    finally:
+        job.start("")
 
 
 class Place:

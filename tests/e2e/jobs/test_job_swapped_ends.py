@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from running_job import WAITING, until
+from running_job import WAITING, stepping, until
 
 from tandem import softgpu
 
 MIB = 1 << 20
 ALL = 40 * MIB
+STEP_NS = 1_000_000
 SOURCE = Path(__file__).with_name("last_words.cpp")
 READ = [0, 0, 0]  # no error, nor a wrong byte
 FREED = [0, 0, 0, 0]
@@ -98,15 +99,21 @@ def test_a_job_that_ends_while_its_memory_goes_keeps_what_is_there_and_gets_the_
     fresh_place, last_words
 ):
     place = fresh_place
-    place.env["TANDEM_SOFTGPU_FAULTS"] = "slow:2500@2"  # the second piece takes 10 s
+    place.env["TANDEM_SOFTGPU_FAULTS"] = "slow:125@2"  # the second piece takes 0.5 s
     place.start_daemon()
     kept = place.starting("kept", "--swappable", program=(last_words, "reads")).ready()
-    place.tandem("pause", "kept")
-    with place.client() as client:
-        until(lambda: 0 < client.job("kept").swapped_bytes < ALL, what="one piece is away")
+    with stepping(place.job("clock"), STEP_NS) as step, place.client() as client:
+        client.pause("kept")
+        until(
+            lambda: step() and 0 < client.job("kept").swapped_bytes < ALL,
+            what="one piece is away",
+        )
         end(kept)
-        await_waiting(place)
-        place.tandem("resume", "kept")
+        until(
+            lambda: step() and WAITING in " ".join(client.explain("kept").lines),
+            what="its exit handler waits",
+        )
+        client.resume("kept")
     assert kept.result() == READ
     assert kept.end() == 0
 

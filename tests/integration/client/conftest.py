@@ -111,7 +111,7 @@ def job(daemon, environ):
     """A job that does nothing until the test ends; its name."""
     asked = "-p normal -J sleeper -m 1GiB --slo p99=50ms --no-preemptible -G team"
     show = "import os, sys; print(os.environ['TANDEM_JOB_ID'], flush=True); sys.stdin.read()"
-    words = ["run", *asked.split(), "--", sys.executable, "-c", show]
+    words = ["run", "--require", *asked.split(), "--", sys.executable, "-c", show]
     process = subprocess.Popen(
         [sys.executable, "-m", "tandem.cli.__main__", *words],
         env=environ,
@@ -119,7 +119,9 @@ def job(daemon, environ):
         stdout=subprocess.PIPE,
         text=True,
     )
-    yield process.stdout.readline().strip()
+    name = process.stdout.readline().strip()
+    assert name, f"it ended with code {process.wait(DEADLINE_S)}"
+    yield name
     process.communicate()
 
 

@@ -167,8 +167,9 @@ def test_ps_of_another_user_is_empty(tandem, job):
     )
 
 
-def test_a_finished_job_is_shown_when_asked_for(tandem, daemon):
-    assert tandem("run", "-J", "short", "--", "/bin/true").returncode == 0
+def test_a_finished_job_is_shown_when_asked_for(tandem, client):
+    assert tandem("run", "--require", "-J", "short", "--", "/bin/true").returncode == 0
+    client.wait("short", deadline_s=20)
 
     assert "short" not in tandem("ps").stdout
     assert "exited" in tandem("ps", "-a").stdout
@@ -186,7 +187,7 @@ def test_commands_change_a_job(tandem, client, job):
 def test_when_a_job_gives_its_memory_up_is_said_at_its_start(client, runtime_dir, swappable, told):
     asked = Request(name="nb", swappable=swappable, idle_release_ns=60 * 10**9)
 
-    _attach.register(runtime_dir / "attach.sock", asked, command="x")
+    _attach.register(runtime_dir / "attach.sock", asked, command="x", timeout_s=20)
 
     assert client.job("nb").idle_release_ns == 60 * 10**9
     story = "\n".join(client.explain("nb").story)
@@ -196,7 +197,7 @@ def test_when_a_job_gives_its_memory_up_is_said_at_its_start(client, runtime_dir
 def test_a_job_that_never_gives_its_memory_up_says_so_at_its_start(client, runtime_dir):
     asked = Request(name="nb", swappable=True, idle_release_ns=_attach.NEVER_IDLE_NS)
 
-    _attach.register(runtime_dir / "attach.sock", asked, command="x")
+    _attach.register(runtime_dir / "attach.sock", asked, command="x", timeout_s=20)
 
     assert client.job("nb").idle_release_ns == NEVER_IDLE_NS
 
@@ -297,6 +298,6 @@ def test_a_reader_that_goes_away_is_no_error(environ, job):
 def test_the_daemon_takes_the_request_of_run_as_it_is(daemon, client, runtime_dir):
     request = Request(priority="latency", name="direct", sm_percent=30)
 
-    answer = _attach.register(runtime_dir / "attach.sock", request, command="x")
+    answer = _attach.register(runtime_dir / "attach.sock", request, command="x", timeout_s=20)
 
     assert isinstance(answer, _attach.Registered | _attach.Refused)

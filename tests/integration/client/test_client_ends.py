@@ -192,7 +192,7 @@ def test_cancel_shows_what_was_done_before_it_fails(tandem, client, job):
 
 def test_who_does_not_wait_has_an_answer_at_once(environ, start, tandem, client):
     stubborn = f"{IGNORING} print(os.environ['TANDEM_JOB_ID'], flush=True); sys.stdin.read()"
-    job = start("run", "--", sys.executable, "-c", stubborn, stdin=subprocess.PIPE)
+    job = start("run", "--require", "--", sys.executable, "-c", stubborn, stdin=subprocess.PIPE)
     name = job.stdout.readline().strip()
 
     assert tandem("cancel", "--no-wait", "--grace", "1d", name).returncode == 0
@@ -206,7 +206,8 @@ def test_who_waits_for_the_end_of_a_grace_hears_that_the_daemon_went_away(
     start, daemon, client, job, in_background
 ):
     stubborn = f"{IGNORING} print(flush=True); sys.stdin.read()"
-    ignoring = start("run", "-J", "ignoring", "--", sys.executable, "-c", stubborn, stdin=-1)
+    words = ["run", "--require", "-J", "ignoring", "--", sys.executable, "-c", stubborn]
+    ignoring = start(*words, stdin=-1)
     ignoring.stdout.readline()
     cancelling = start("cancel", "ignoring", "sleeper")
     said = [cancelling.stdout.readline() for _ in range(3)]

@@ -22,9 +22,14 @@ def python(code):
     return ("--", sys.executable, "-c", code)
 
 
-def test_the_job_is_registered_and_knows_its_name(tandem, attached):
-    daemon = attached(REGISTERED)
+@pytest.fixture
+def daemon(attached, environ):
+    """One that registers everybody, and is not taken for a hung one on a busy machine."""
+    environ["TANDEM_REQUIRE"] = "1"
+    return attached(REGISTERED)
 
+
+def test_the_job_is_registered_and_knows_its_name(tandem, daemon):
     done = tandem("run", "-p", "batch", "-J", "train", "-m", "1g", *python(SHOW))
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -36,9 +41,8 @@ def test_the_job_is_registered_and_knows_its_name(tandem, attached):
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 @pytest.mark.parametrize(("said", "group"), [((), "torchrun::a"), (("-G", "mine"), "mine")])
 def test_a_rank_joins_the_group_of_its_launch_unless_another_was_said(
-    tandem, attached, said, group, dry
+    tandem, daemon, said, group, dry
 ):
-    daemon = attached(REGISTERED)
     show = python("import os; print('in', os.environ.get('TANDEM_GROUP'))")
 
     done = tandem("run", *said, *dry, *show, TORCHELASTIC_RUN_ID="a")
@@ -47,9 +51,7 @@ def test_a_rank_joins_the_group_of_its_launch_unless_another_was_said(
     assert dry or done.stdout.split() == ["in", "mine" if said else "None"]  # said, or only found
 
 
-def test_an_id_that_is_no_text_keeps_no_job_from_starting(tandem, attached):
-    daemon = attached(REGISTERED)
-
+def test_an_id_that_is_no_text_keeps_no_job_from_starting(tandem, daemon):
     done = tandem("run", "--", "/bin/true", TORCHELASTIC_RUN_ID=os.fsdecode(b"\xff"))
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -67,46 +69,35 @@ def test_a_lower_priority_than_asked_for_is_told(tandem, attached, granted, warn
     assert ("its priority is 'normal', not 'latency'" in done.stderr) == bool(warnings)
 
 
-def test_the_process_becomes_the_command(tandem, attached):
-    daemon = attached(REGISTERED)
-
+def test_the_process_becomes_the_command(tandem, daemon):
     done = tandem("run", *python("import os; print(os.getpid())"))
 
     assert daemon.pids == [done.pid]
     assert done.stdout == f"{done.pid}\n"
 
 
-def test_the_daemon_sees_the_command_as_a_shell_would_take_it(tandem, attached):
-    daemon = attached(REGISTERED)
-
+def test_the_daemon_sees_the_command_as_a_shell_would_take_it(tandem, daemon):
     tandem("run", "--", "/bin/echo", "a b")
 
     assert native.decode(daemon.packets[0]).command == "/bin/echo 'a b'"
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 125])
-def test_the_exit_code_is_that_of_the_command(tandem, attached, code):
-    attached(REGISTERED)
-
+def test_the_exit_code_is_that_of_the_command(tandem, daemon, code):
     assert tandem("run", "--", "/bin/sh", "-c", f"exit {code}").returncode == code
 
 
-def test_the_command_dies_of_its_signal(tandem, attached):
-    attached(REGISTERED)
-
+def test_the_command_dies_of_its_signal(tandem, daemon):
     assert tandem("run", "--", "/bin/sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
 
 
-def test_output_and_input_are_those_of_the_command(tandem, attached):
-    attached(REGISTERED)
-
+def test_output_and_input_are_those_of_the_command(tandem, daemon):
     done = tandem("run", "--", "/bin/bash", "-c", "seq 100000 | head -1; echo err >&2")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "err\n")
 
 
-def test_no_signal_is_ignored_that_was_not_before(tandem, attached):
-    attached(REGISTERED)
+def test_no_signal_is_ignored_that_was_not_before(tandem, daemon):
     show = ("/bin/grep", "^Sig[BI]", "/proc/self/status")
 
     ours = tandem("run", "--", *show).stdout
@@ -115,9 +106,7 @@ def test_no_signal_is_ignored_that_was_not_before(tandem, attached):
     assert ours == subprocess.run(show, capture_output=True, text=True, check=True).stdout
 
 
-def test_no_descriptor_is_left_to_the_command(tandem, attached):
-    attached(REGISTERED)
-
+def test_no_descriptor_is_left_to_the_command(tandem, daemon):
     done = tandem("run", "--", "/bin/sh", "-c", "ls /proc/$$/fd")
 
     assert set(done.stdout.split()) <= {"0", "1", "2", "10"}  # 10: a shell's own
@@ -216,9 +205,7 @@ def test_a_job_that_asks_for_what_no_gpu_can_give_is_not_started_required_or_not
 @pytest.mark.parametrize(
     ("words", "no_wait"), [(("--no-wait",), True), (("--wait",), False), ((), False)]
 )
-def test_the_daemon_hears_whether_the_job_may_stand_in_line(tandem, attached, words, no_wait):
-    daemon = attached(REGISTERED)
-
+def test_the_daemon_hears_whether_the_job_may_stand_in_line(tandem, daemon, words, no_wait):
     tandem("run", *words, "--", "/bin/true")
 
     assert native.decode(daemon.packets[0]).no_wait is no_wait
@@ -239,25 +226,20 @@ def test_without_a_daemon_there_is_no_line_to_stand_in(tandem, runtime_dir):
     assert (done.returncode, done.stdout) == (0, "ran\n")
 
 
-def test_a_command_that_does_not_exist_is_not_registered(tandem, attached):
-    daemon = attached(REGISTERED)
-
+def test_a_command_that_does_not_exist_is_not_registered(tandem, daemon):
     assert tandem("run", "--", "no-such-command").returncode == 127
     assert tandem("run", "--", "/etc/passwd").returncode == 126
     assert daemon.packets == []
 
 
-def test_a_disabled_run_is_a_bare_run(tandem, attached):
-    daemon = attached(REGISTERED)
-
+def test_a_disabled_run_is_a_bare_run(tandem, daemon):
     done = tandem("run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD.", TANDEM_DISABLE="1")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, ".\n", "")
     assert daemon.packets == []
 
 
-def test_a_script_without_interpreter_runs_as_in_a_shell(tandem, attached, tmp_path):
-    attached(REGISTERED)
+def test_a_script_without_interpreter_runs_as_in_a_shell(tandem, daemon, tmp_path):
     script = tmp_path / "script"
     script.write_text("echo ran $1\n")
     script.chmod(0o755)
@@ -265,8 +247,7 @@ def test_a_script_without_interpreter_runs_as_in_a_shell(tandem, attached, tmp_p
     assert tandem("run", "--", script, "x").stdout == "ran x\n"
 
 
-def test_a_script_whose_interpreter_is_gone_is_127(tandem, attached, tmp_path):
-    attached(REGISTERED)
+def test_a_script_whose_interpreter_is_gone_is_127(tandem, daemon, tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
@@ -277,8 +258,7 @@ def test_a_script_whose_interpreter_is_gone_is_127(tandem, attached, tmp_path):
     assert "cannot execute" in done.stderr
 
 
-def test_nested_runs_preload_once_and_register_twice(tandem, attached):
-    daemon = attached(REGISTERED)
+def test_nested_runs_preload_once_and_register_twice(tandem, daemon):
     inner = [sys.executable, "-m", "tandem.cli.__main__", "run", *python(SHOW)]
 
     done = tandem("run", "-p", "batch", "--", *inner)

@@ -32,9 +32,9 @@ def environ(environ):
 
 @pytest.fixture
 def attached_job(daemon, environ):
-    words = ["run", "-p", "latency", "-J", "probe", "--", sys.executable, "-c", JOB]
+    words = ["run", "--require", "-p", "latency", "-J", "probe"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tandem.cli.__main__", *words],
+        [sys.executable, "-m", "tandem.cli.__main__", *words, "--", sys.executable, "-c", JOB],
         env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -118,6 +118,9 @@ class Rpc:
         self.login.settimeout(PATIENCE_S)
         self.login.connect(str(runtime / "login.sock"))
         token = self.login.makefile().readline().strip()
+        if not token:
+            self.login.close()
+            raise ConnectionResetError(f"{runtime} has turned its caller away")
         self.metadata = (("authorization", f"Bearer {token}"),)
         self.channel = grpc.insecure_channel(f"unix:{runtime / 'tandemd.sock'}")
         self.job_service = pb_grpc.JobServiceStub(self.channel)
