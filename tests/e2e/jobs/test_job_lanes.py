@@ -195,7 +195,7 @@ def test_a_job_that_is_not_to_wait_is_refused_where_it_would_stand_in_line(lanes
     first = place.job("first", *promise(600, 300))
 
     def start(*options):
-        words = [sys.executable, "-m", "tandem.cli", "run", *options, *promise(400, 1)]
+        words = [sys.executable, "-m", "tandem.cli", "run", "--require", *options, *promise(400, 1)]
         return subprocess.run(
             [*words, "--", "/bin/true"], env=place.env, capture_output=True, text=True, check=False
         )

@@ -70,12 +70,12 @@ def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
     assert job.do("memory()")[1] == 72192 << 20
     assert "sm 30 SMs is a share of time, not of SMs: owed 50%" in cut.tandem("explain", "fits")
 
-    too_many = cut.refused("-i", LARGE, "--sm", "61")
-    too_large = cut.refused("-i", SMALL, "--memory-min", "20GiB", "--require")
-    other_mode = cut.refused("-i", SMALL, "--isolation", "time")
-    not_there = cut.refused("-i", "0:9")
-    no_gpu = cut.refused("-i", "3")
-    no_uuid = cut.refused("-i", "MIG-deadbeef")
+    too_many = cut.refused("--require", "-i", LARGE, "--sm", "61")
+    too_large = cut.refused("--require", "-i", SMALL, "--memory-min", "20GiB")
+    other_mode = cut.refused("--require", "-i", SMALL, "--isolation", "time")
+    not_there = cut.refused("--require", "-i", "0:9")
+    no_gpu = cut.refused("--require", "-i", "3")
+    no_uuid = cut.refused("--require", "-i", "MIG-deadbeef")
 
     assert "asks for 61 SMs, and gpu 0:2 has 60; lower --sm" in too_many[1]
     assert "does not fit: gpu 0:1 has" in too_large[1]
@@ -97,7 +97,7 @@ def test_a_mode_that_is_configured_means_nothing_to_instances_and_the_log_says_s
     assert (
         "mig is on, its instances are in no other mode" in (fresh_place.folder / "log").read_text()
     )
-    assert "it is an instance of MIG" in fresh_place.refused("--isolation", "mps")[1]
+    assert "it is an instance of MIG" in fresh_place.refused("--require", "--isolation", "mps")[1]
 
 
 def test_which_instance_is_meant_only_a_daemon_knows(cut):

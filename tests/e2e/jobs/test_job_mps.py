@@ -193,4 +193,4 @@ def test_mps_that_was_found_and_ends_is_used_no_more(fresh_place):
 
     assert job.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert "the control daemon of mps has ended" in place.tandem("explain", "victim")
-    assert "is in mode time" in place.refused("--isolation", "mps")[1]
+    assert "is in mode time" in place.refused("--require", "--isolation", "mps")[1]

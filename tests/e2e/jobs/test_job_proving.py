@@ -90,8 +90,9 @@ def line_of(process):
 def waiting_job(place, *options):
     """Says how many percent of the SMs it may use at most."""
     words = "import os; print(os.environ.get('CUDA_MPS_ACTIVE_THREAD_PERCENTAGE', 'all'))"
+    tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", *options]
     return subprocess.Popen(
-        [sys.executable, "-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", words],
+        [*tandem, "--", sys.executable, "-c", words],
         env=place.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -68,10 +68,10 @@ def test_what_was_said_at_the_start_is_shown_everywhere(place):
 
 
 def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):
-    too_many = place.refused("--sm", "9")
-    on_the_first = place.refused("--sm", "9", "-i", "0")
-    other_mode = place.refused("--isolation", "mps")
-    not_there = place.refused("--isolation", "mps+green")
+    too_many = place.refused("--require", "--sm", "9")
+    on_the_first = place.refused("--require", "--sm", "9", "-i", "0")
+    other_mode = place.refused("--require", "--isolation", "mps")
+    not_there = place.refused("--require", "--isolation", "mps+green")
 
     assert too_many[0] == other_mode[0] == not_there[0] == 125
     assert f"not started: it asks for 9 SMs, and gpu 0 has {SMS}; lower --sm" in too_many[1]
@@ -96,5 +96,6 @@ def test_a_job_that_asks_for_mps_starts_where_there_is_mps(fresh_place):
     (job,) = json.loads(fresh_place.tandem("ps", "--json"))
     assert (job["isolation"], job["mode"]) == ("mps", "mps")
     assert (
-        "isolation time, and gpu 0 is in mode mps" in fresh_place.refused("--isolation", "time")[1]
+        "isolation time, and gpu 0 is in mode mps"
+        in fresh_place.refused("--require", "--isolation", "time")[1]
     )

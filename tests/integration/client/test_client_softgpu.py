@@ -9,7 +9,7 @@ import pytest
 from tandem import softgpu
 
 JOB = """
-import sys
+import sys, time
 import tandem
 from cuda.bindings import driver
 (result,) = driver.cuInit(0)
@@ -20,6 +20,8 @@ result, address = driver.cuMemAlloc(1 << 20)
 with tandem.phase("prefill"):
     driver.cuMemsetD8(address, 0, 1 << 20)
 tandem.step(1)
+while not tandem.is_managed():  # soon, if the daemon was late for its first call
+    time.sleep(0.01)
 print(tandem.is_managed(), result.name, flush=True)
 sys.stdin.read()
 """

@@ -68,6 +68,12 @@ class Mps:
         while words not in self.log():
             pause.wait(0.01)
 
+    def until_status(self, status: str, server: str) -> None:
+        """The control daemon hears it from the server, which hears it from the device."""
+        pause = threading.Event()
+        while self.ask(f"get_server_status {server}") != f"{status}\n":
+            pause.wait(0.01)
+
     def client(self, program: str, **env: str) -> subprocess.Popen[str]:
         return self.gpu.start(program, **self.env, **env)
 
@@ -278,12 +284,12 @@ def test_a_fault_of_one_client_hits_all_and_the_server_recovers(mps):
     )
     assert finish(bad) == "ILLEGAL_ADDRESS"
     server = mps.ask("get_server_list").strip()
-    assert mps.ask(f"get_server_status {server}") == "FAULT\n"
+    mps.until_status("FAULT", server)
     assert finish(mps.client("print(refused(cu.cuInit(0)))")) == "MPS_SERVER_NOT_READY"
     assert finish(other) == "ILLEGAL_ADDRESS ILLEGAL_ADDRESS"
 
     assert finish(mps.client("gpu = Gpu()\n" + WORK + "print('fine')")) == "fine"
-    assert mps.ask(f"get_server_status {server}") == "ACTIVE\n"
+    mps.until_status("ACTIVE", server)
 
 
 def test_quit_waits_for_clients_and_with_a_timeout_does_not(mps):
