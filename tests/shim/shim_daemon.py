@@ -20,6 +20,7 @@ from tandem import _native
 
 COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
+LONGEST_ROUND_NS = 4 * 10**9  # below RecordBuffer::kInterestNs
 SLOTS_OFFSET = 4096
 MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
 LOOP = """
@@ -279,8 +280,10 @@ class Attached:
         self.now_ns = monotonic_ns  # of the attach clock
         self._orders = 0
         self.poller = _native.Poller()
-        if clock == MONOTONIC:  # records are kept for some seconds after the last look, so of now
-            self.poller.poll(now_ns=self.now_ns())
+        self._kept: list[tuple[int, bytes]] | None = None  # records, once somebody wants them
+        self._polled_ns = 0
+        if clock == MONOTONIC:
+            self._poll()
         self.poller.add(process, group=1)
 
     def introduce_to(self, other: socket.socket, index: int) -> None:
@@ -341,7 +344,7 @@ class Attached:
 
     def snapshot(self) -> _native.Snapshot:
         """The state page as it is now."""
-        self.poller.poll(now_ns=self.now_ns())
+        self._poll()
         return self.poller.snapshots()[0]
 
     def until(self, wanted: str, value: object) -> _native.Snapshot:
@@ -358,13 +361,32 @@ class Attached:
 
     def keep_records(self) -> None:
         """From now on, for the first `records`; else only those after it are kept."""
-        self.poller.drain_records()
+        self._kept = self.poller.drain_records()
 
     def records(self) -> list[bytes]:
         """Records since the last call."""
-        self.poller.poll(now_ns=self.now_ns())
-        packed = b"".join(data for _, data in self.poller.drain_records())
+        self._poll()
+        found = self.poller.drain_records() if self._kept is None else self._kept
+        self._kept = []
+        packed = b"".join(data for _, data in found)
         return [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
+
+    def _poll(self) -> None:
+        """A round of a daemon that was never late.
+
+        The poller keeps records for who asked in the last seconds of the clock. These may be over
+        where this process was set aside, and virtual ones soon are.
+        """
+        now_ns = self.now_ns()
+        while self._kept is not None and now_ns - self._polled_ns > LONGEST_ROUND_NS:
+            self._poll_at(self._polled_ns + LONGEST_ROUND_NS)
+        self._poll_at(now_ns)
+
+    def _poll_at(self, now_ns: int) -> None:
+        self.poller.poll(now_ns=now_ns)
+        self._polled_ns = now_ns
+        if self._kept is not None:
+            self._kept += self.poller.drain_records()
 
 
 def monotonic_ns() -> int:

@@ -248,12 +248,17 @@ int main(int, char** arguments) {
   const int count = atoi(arguments[1]);
   const bool together = arguments[2][0] == 't';
   std::atomic<int> wrong{0};
+  const auto launch = [&] {
+    if (cuLaunchKernel_ptsz((CUfunction)9, 4, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr))
+      ++wrong;
+  };
+  if (together) {
+    launch();
+    getchar();
+  }
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&] {
-      if (cuLaunchKernel_ptsz((CUfunction)9, 4, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr))
-        ++wrong;
-    });
+    threads.emplace_back(launch);
     if (!together) threads[i].join();
   }
   if (together) for (auto& thread : threads) thread.join();
@@ -302,9 +307,13 @@ def test_hundreds_of_threads_wait_at_the_gate_and_go(
     per_thread: Path, preload: Preload, daemon: FakeDaemon
 ) -> None:
     with start(per_thread, "300", "together", preload=preload) as process:
-        taken = daemon.attach(hold=True)
-        while taken.snapshot().waiting_threads < 200:
-            pass  # some began before the process was attached
+        assert process.stdin
+        taken = daemon.attach()
+        taken.until_in_use()
+        taken.process.set_gate(hold=True)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        taken.until("waiting_threads", 300)
 
         taken.process.set_gate(hold=False)
 
