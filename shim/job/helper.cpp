@@ -46,6 +46,7 @@ constexpr uint64_t kLongestBusyRoundNs = 200'000;
 constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing open, the GPU still works
 constexpr uint64_t kIdleRoundNs = 100'000'000;
 constexpr uint64_t kVirtualIdleRoundNs = 1'000'000;
+constexpr uint64_t kEveryChangeNs = 1;  // between two looks on the virtual clock
 constexpr uint64_t kRetryNs = 250'000'000;
 constexpr uint64_t kLongestRetryNs = 60'000'000'000;  // of who is refused again and again
 constexpr uint64_t kRefineNs = 100'000'000;
@@ -82,6 +83,7 @@ enum class Load { kIdle, kDraining, kOpen };
 struct Round {
   Load load = Load::kIdle;
   bool in_full_swing = false;  // something was submitted less than kQuietNs ago
+  bool only_looked = true;     // nothing that a thread at a gate waits for was written
   void at_least(Load other) { load = std::max(load, other); }
 };
 
@@ -100,10 +102,11 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
     round->in_full_swing = true;
     return;
   }
+  round->only_looked = false;
   enter_context(own.context.load(std::memory_order_relaxed));
   if (stream == kLegacyStream && others_went_on(channel, index)) {
     settle_if_done(channel, index);
-    round->at_least(Load::kDraining);
+    round->at_least(is_latency_class(channel) ? Load::kOpen : Load::kDraining);
     return;
   }
   close_segment(channel, index);
@@ -111,33 +114,34 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
 }
 
 // What is open and will get no marker counts as ended with the last marker there is.
-void forget_open(Channel& channel, uint32_t index) {
+void forget_open(Channel& channel, uint32_t index, Round* round) {
   shm::Slot& slot = channel.slots[index];
   StreamSlot& own = channel.streams[index];
   if (!slot.open.load(std::memory_order_acquire) || !try_own(own)) return;
+  round->only_looked = false;
   if (slot.issued.load(std::memory_order_acquire) <= slot.done.load(std::memory_order_acquire))
     slot.open.store(0, std::memory_order_release);
   disown(own);
 }
 
 // A stream may go with something open: in a capture, or with its thread.
-void forget_open_of_the_gone(Channel& channel, uint32_t index) {
+void forget_open_of_the_gone(Channel& channel, uint32_t index, Round* round) {
   if (channel.streams[index].stream.load(std::memory_order_acquire) == kStreamRetired)
-    forget_open(channel, index);
+    forget_open(channel, index, round);
 }
 
 void look_after_slot(Channel& channel, uint32_t index, uint64_t now_ns, Round* round) {
   close_if_quiet(channel, index, now_ns, round);
-  forget_open_of_the_gone(channel, index);
+  forget_open_of_the_gone(channel, index, round);
   const shm::Slot& slot = channel.slots[index];
   if (slot.issued.load(std::memory_order_acquire) <= slot.done.load(std::memory_order_acquire))
     return;
   round->at_least(Load::kDraining);
   StreamSlot& own = channel.streams[index];
   if (!try_own(own)) return;
-  if (own.mark_by == MarkBy::kEvent && !own.ending.load(std::memory_order_relaxed) &&
-      poll_events(channel, index)) {
-    round->at_least(Load::kOpen);
+  if (own.mark_by == MarkBy::kEvent && !own.ending.load(std::memory_order_relaxed)) {
+    round->only_looked = false;
+    if (poll_events(channel, index)) round->at_least(Load::kOpen);
   }
   disown(own);
 }
@@ -180,7 +184,7 @@ Round look_after(Channel& channel) {
   }
   refine_clock(channel, now_ns);
   if (channel.observe.load(std::memory_order_relaxed)) {
-    for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i);
+    for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i, &round);
     return round;
   }
   if (const InDriver in_driver; in_driver) {
@@ -190,9 +194,10 @@ Round look_after(Channel& channel) {
   }
   partition::allow_biases();  // takes long: the end of the process waits only for what is above
   tune_linger(channel);
+  const std::atomic<uint64_t>& busy_until_ns = channel.presence->busy_until_ns;
+  const uint64_t shown_ns = busy_until_ns.load(std::memory_order_relaxed);
   show_idle_if_so(channel, now_ns);
-  // A latency job's end must be seen soon: others wait for it.
-  if (round.load == Load::kDraining && is_latency_class(channel)) round.load = Load::kOpen;
+  if (busy_until_ns.load(std::memory_order_relaxed) != shown_ns) round.only_looked = false;
   return round;
 }
 
@@ -230,16 +235,22 @@ void sleep_on(int socket, uint64_t ns) {
   if (wanted[0].revents) empty_wake_pipe(wake_fd);
 }
 
-// Threads at a gate, here and elsewhere, have nothing to look at because of rounds in which nothing was done.
+// A latency job's end must be seen soon: others wait for it.
+bool awaits_end(const Channel& channel, Round round) {
+  return round.load == Load::kDraining && is_latency_class(channel);
+}
+
+// Threads at a gate, here and elsewhere, have nothing to look at because of rounds in which nothing was
+// done. The device tells the end of what a marker follows at once, which is a change like any other.
 void pause_virtual(const Channel& channel, Round round, bool was_told) {
-  static bool was_idle = false;
-  const bool is_idle = round.load == Load::kIdle && !was_told && !is_latency_class(channel);
-  g_clock.wait_for_change(0, g_clock.now_ns() + pause_ns(round), is_idle && was_idle);
-  was_idle = is_idle;
+  const uint64_t step_ns = awaits_end(channel, round) ? kEveryChangeNs : 0;
+  const bool only_looked = round.only_looked && !was_told;
+  g_clock.wait_for_change(step_ns, g_clock.now_ns() + pause_ns(round), only_looked);
 }
 
 void pause_after(const Channel& channel, Round round, bool was_told) {
   if (g_clock.is_virtual()) return pause_virtual(channel, round, was_told);
+  if (awaits_end(channel, round)) round.load = Load::kOpen;
   const bool idle = round.load == Load::kIdle;
   if (idle) {
     // Announce, then look once more: a submission in between is seen here or sees the flag; the

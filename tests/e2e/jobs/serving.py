@@ -10,14 +10,19 @@ BLOCKS = 9  # of every kernel: about 28 us
 REQUEST_KERNELS, FILL_KERNELS = 10, 64
 
 
-def launch(gpu, kernels: int) -> None:
-    """So many in a row; waits for them."""
+def submit(gpu, kernels: int) -> None:
+    """So many in a row."""
     if not hasattr(gpu, "numbers"):
         gpu.numbers, gpu.stream = ok(cu.cuMemAlloc(4)), ok(cu.cuStreamCreate(1))
     pointers = (gpu.numbers,) * 3
     types = (None, None, None, ctypes.c_int)
     for _ in range(kernels):
         ok(gpu.launch("vadd", (*pointers, 0), types, grid=BLOCKS, block=256, stream=gpu.stream))
+
+
+def launch(gpu, kernels: int) -> None:
+    """The same; waits for them."""
+    submit(gpu, kernels)
     ok(cu.cuStreamSynchronize(gpu.stream))
 
 

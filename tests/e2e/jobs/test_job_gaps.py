@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from running_job import until
+from running_job import start_together, until
 
 from tandem.demo.stats import percentile
 
@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 
 # The linger leaves 130 us of each pause, less than a window and a segment.
 PAUSE_NS, SEGMENT_NS = 430_000, 100_000
+LINGER_NS, SWITCH_NS = 300_000, 50_000  # by default, of the daemon and of the software GPU
 WARM_UP, REQUESTS = 40, 60
 
 
@@ -62,3 +63,18 @@ def test_foreseen_gaps_that_are_short_let_less_work_in_front_of_a_request(fresh_
     assert longest_hold_up_ns(unforeseen, kernels) > bound_ns
     assert p99_ns(foreseen) < p99_ns(unforeseen)
     assert "gaps in its work: once others may start, half are over" in explained(place, "server")
+
+
+def test_work_that_the_server_does_not_wait_for_is_over_when_the_gpu_ends_it(fresh_place):
+    place = fresh_place
+    place.start_daemon(*place.configured(linger_max_us=0))
+    server, filler = place.job("server", "-p", "latency"), place.job("filler", "-p", "batch")
+
+    later = "clock.softgpu_wait_until_ns(ctypes.c_uint64(now_ns() + 100_000))"
+    filling = f"({later}, serving.launch(gpu, 1))"
+    start_together({server: "serving.submit(gpu, 100)", filler: filling})
+    filler.result()
+
+    served, filled = place.ran(server.pid), place.ran(filler.pid)
+    idle_ns = filled[-1]["t_start_ns"] - served[-1]["t_end_ns"]
+    assert idle_ns == LINGER_NS + SWITCH_NS
