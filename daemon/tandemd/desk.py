@@ -298,10 +298,10 @@ class Desk:
                 for job, _ in wanted
             ]
 
-        if whom.is_group and (promised := sorted(_PROMISES & changes.keys())):
+        if whom.is_group and _PROMISES & changes.keys():
             raise UsageError(
-                f"{' and '.join(promised)} cannot be set for a group, for what is promised to one "
-                "job is not left for the next; set it job by job"
+                "memory_min, persistent and ephemeral cannot be set for a group, for what is "
+                "promised to one job is not left for the next; set them job by job"
             )
         if "job_class" in changes:  # as high as its owner may: who that is may be long ago
             self.limits.meet(self._ask(uid, lambda: self._chosen(uid, whom)[0].uid))
@@ -623,7 +623,12 @@ class Desk:
         named = living or [job for job in visible if job.spec.name == name]
         if len(named) > 1:
             ids = ", ".join(job.display_name for job in named)
-            raise NotFoundError(f"several jobs are named '{name}': {ids}; name one of those")
+            groups = {(job.uid, job.spec.group) for job in named}
+            [(_, group), *others] = groups
+            all_of_it = f", or with -G all of group '{group}'" if group and not others else ""
+            raise NotFoundError(
+                f"several jobs are named '{name}': {ids}; name one of those{all_of_it}"
+            )
         if not named:
             raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
         return named[0]

@@ -93,7 +93,17 @@ def test_a_promise_is_set_job_by_job(daemon):
         code, text = refused(rpc, "train", update=update(memory_min_bytes=1))
 
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "memory_min_bytes cannot be set for a group" in text
+    assert "memory_min, persistent and ephemeral cannot be set for a group" in text
+
+
+def test_a_name_that_all_ranks_have_is_said_to_be_that_of_a_group(daemon):
+    daemon.start()
+    for _ in range(2):
+        daemon.shim(name="rank", group="train")
+    with daemon.rpc() as rpc, pytest.raises(grpc.RpcError) as caught:
+        rpc.call(rpc.job_service.PauseJob, pb.JobName(name="rank"))
+
+    assert caught.value.details().endswith("; name one of those, or with -G all of group 'train'")
 
 
 def test_every_job_of_a_cancelled_group_is_signalled(daemon):
