@@ -199,11 +199,58 @@ class Client:
         Raises:
             StateError: it has ended.
         """
-        if not 0 <= grace_s < math.inf:
-            raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 on")
-        request = pb.CancelJobRequest(name=_text(name, "name"), signal=_text(signal, "signal"))
-        request.grace.FromNanoseconds(round(grace_s * 1e9))
+        request = _cancel_request(_text(name, "name"), signal, grace_s)
         return _convert.job(self._call(self._jobs.CancelJob, request, deadline_s))
+
+    def group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
+        """The jobs of a group: those that live, or else those that have ended; oldest first."""
+        return self._change_group(pb.ChangeGroupRequest(group=_text(group, "group")), deadline_s)
+
+    def pause_group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
+        """Hold all jobs of a group until `resume_group`."""
+        request = pb.ChangeGroupRequest(group=_text(group, "group"), pause=pb.JobName())
+        return self._change_group(request, deadline_s)
+
+    def resume_group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
+        """Let all jobs of a group go on."""
+        request = pb.ChangeGroupRequest(group=_text(group, "group"), resume=pb.JobName())
+        return self._change_group(request, deadline_s)
+
+    def cancel_group(
+        self,
+        group: str,
+        *,
+        signal: str = "TERM",
+        grace_s: float = 30.0,
+        deadline_s: float = DEADLINE_S,
+    ) -> list[Job]:
+        """End all jobs of a group, or none, as `cancel` ends one; who joins it later is not ended.
+
+        Raises:
+            StateError: all have ended.
+        """
+        cancelled = _cancel_request("", signal, grace_s)
+        request = pb.ChangeGroupRequest(group=_text(group, "group"), cancel=cancelled)
+        return self._change_group(request, deadline_s)
+
+    def set_group(
+        self, group: str, changes: Mapping[str, str], *, deadline_s: float = DEADLINE_S
+    ) -> list[Job]:
+        """Change all jobs of a group, or none: `{"priority": "batch"}`, with the words of `set`.
+
+        Raises:
+            UsageError: an unknown word, a bad value, or a promise of memory, which is for one job.
+        """
+        if not changes:
+            raise UsageError(f"nothing to change; give {', '.join(_convert.CHANGES)}")
+        said = {word: _text(text, word) for word, text in changes.items()}
+        update = _convert.update_request("", said)
+        request = pb.ChangeGroupRequest(group=_text(group, "group"), update=update)
+        return self._change_group(request, deadline_s)
+
+    def _change_group(self, request: pb.ChangeGroupRequest, deadline_s: float) -> list[Job]:
+        answer = self._call(self._jobs.ChangeGroup, request, deadline_s)
+        return list(map(_convert.job, answer.jobs))
 
     def wait(self, *names: str, until: str = "ended", deadline_s: float | None = None) -> list[Job]:
         """Wait until each of the jobs has ended, or is in the state `until`; they as they then are.
@@ -405,6 +452,14 @@ def _text(value: object, what: str) -> str:
     except UnicodeEncodeError as exc:  # bytes of a command line that are no UTF-8
         raise UsageError(f"{what} {value!r} has characters that are no text") from exc
     return value
+
+
+def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobRequest:
+    if not 0 <= grace_s < math.inf:
+        raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 on")
+    request = pb.CancelJobRequest(name=name, signal=_text(signal, "signal"))
+    request.grace.FromNanoseconds(round(grace_s * 1e9))
+    return request
 
 
 def _yes_or_no(value: object) -> str:

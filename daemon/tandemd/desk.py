@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -72,7 +72,16 @@ MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
 MOST_EVENTS = 10_000  # in an answer: some megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
+_PROMISES = {"memory_min_bytes", "persistent_bytes", "ephemeral_bytes"}
 _INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """Whom a change is about: a job, or with `is_group` all the jobs of a group."""
+
+    name: str
+    is_group: bool = False
 
 
 class Desk:
@@ -212,8 +221,16 @@ class Desk:
                     launches=recorded.launches,
                 )
 
-    def set_paused(self, uid: int, name: str, *, paused: bool) -> JobView:
-        """Pause or resume a job.
+    def group(self, uid: int, group: str) -> list[JobView]:
+        """The jobs of a group: those that live, or else those that have ended; oldest first.
+
+        Raises:
+            NotFoundError: no such group, or several users have one.
+        """
+        return self._ask(uid, lambda: [self._view(uid, j) for j in self._members(uid, group)])
+
+    def set_paused(self, uid: int, whom: Whom, *, paused: bool) -> list[JobView]:
+        """Pause or resume a job, or all of a group.
 
         Raises:
             NotFoundError: no such job.
@@ -221,18 +238,19 @@ class Desk:
             StateError: it has ended.
         """
 
-        def answer() -> JobView:
-            job = self._own(uid, name)
+        def answer() -> list[JobView]:
+            jobs = self._chosen(uid, whom)
             event = JobPaused if paused else JobResumed
-            self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
-            return self._view(uid, job)
+            for job in jobs:
+                self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
+            return [self._view(uid, job) for job in jobs]
 
         return self._ask(uid, answer)
 
-    def cancel(self, uid: int, name: str, *, signal: str, grace_ns: int) -> JobView:
-        """End a job: by a signal now, one of `cancels.SIGNALS`, and by SIGKILL after the grace.
+    def cancel(self, uid: int, whom: Whom, *, signal: str, grace_ns: int) -> list[JobView]:
+        """End jobs: by a signal now, one of `cancels.SIGNALS`, and by SIGKILL after the grace.
 
-        The view's warnings are those processes that cannot be signalled.
+        A view's warnings are those processes that cannot be signalled.
 
         Raises:
             NotFoundError: no such job.
@@ -240,22 +258,25 @@ class Desk:
             StateError: it has ended.
         """
 
-        def answer() -> JobView:
-            job = self._own(uid, name)
-            found = [why_not(target, uid=job.uid) for target in self._sessions.targets(job)]
-            problems = tuple(filter(None, found))
-            if len(problems) == len(found):
-                raise AccessError(f"{job.display_name} cannot be signalled: {'; '.join(problems)}")
+        def answer() -> list[JobView]:
+            jobs = self._chosen(uid, whom)
+            problems = [self._not_signalled(job) for job in jobs]
             now_ns = self._loop.clock.now_ns()
-            self._loop.handle(
-                JobCancelled(now_ns=now_ns, job_id=job.job_id, signal=signal, grace_ns=grace_ns)
-            )
-            return replace(self._view(uid, job), warnings=problems)
+            for job in jobs:
+                self._loop.handle(
+                    JobCancelled(now_ns=now_ns, job_id=job.job_id, signal=signal, grace_ns=grace_ns)
+                )
+            return [
+                replace(self._view(uid, job), warnings=found)
+                for job, found in zip(jobs, problems, strict=True)
+            ]
 
         return self._ask(uid, answer)
 
-    def update(self, uid: int, name: str, changes: Mapping[str, object], *, etag: str) -> JobView:
-        """Change fields of a job's spec, by their names in JobSpec.
+    def update(
+        self, uid: int, whom: Whom, changes: Mapping[str, object], *, etag: str
+    ) -> list[JobView]:
+        """Change fields of a job's spec, by their names in JobSpec; or of all those of a group.
 
         Raises:
             NotFoundError: no such job.
@@ -265,27 +286,41 @@ class Desk:
                 GPU of which nobody knows which it is.
         """
 
-        def answer() -> JobView:
-            job = self._own(uid, name)
-            if etag and etag != etag_of(job.spec):
-                raise StateError(f"{job.display_name} was changed by somebody else; read it again")
-            spec = _changed(job.spec, changes)
-            if "memory_percent" in changes:
-                size_bytes = self._share_bytes(job, spec.memory_percent)
-                spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
-            self._check_ceiling(uid, job, spec.job_class)
-            self._check_minimum(job, spec)
-            self._check_space(job, spec)
-            if {"sm_percent", "sm_count"} & changes.keys():
-                self._check_sm_is_live(job)
+        def answer() -> list[JobView]:
+            jobs = self._chosen(uid, whom)
+            wanted = [(job, self._wanted(uid, job, changes, etag)) for job in jobs]
             now_ns = self._loop.clock.now_ns()
-            self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
-            warnings = tuple(without_effect(self._loop.scheduler, job, changes))
-            return replace(self._view(uid, job), warnings=warnings)
+            for job, spec in wanted:
+                self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
+            core = self._loop.scheduler
+            return [
+                replace(self._view(uid, job), warnings=tuple(without_effect(core, job, changes)))
+                for job, _ in wanted
+            ]
 
+        if whom.is_group and _PROMISES & changes.keys():
+            raise UsageError(
+                "memory_min, persistent and ephemeral cannot be set for a group, for what is "
+                "promised to one job is not left for the next; set them job by job"
+            )
         if "job_class" in changes:  # as high as its owner may: who that is may be long ago
-            self.limits.meet(self._ask(uid, lambda: self._own(uid, name).uid))
+            self.limits.meet(self._ask(uid, lambda: self._chosen(uid, whom)[0].uid))
         return self._ask(uid, answer)
+
+    def _wanted(self, uid: int, job: Job, changes: Mapping[str, object], etag: str) -> JobSpec:
+        """What the job is to have then, if it may."""
+        if etag and etag != etag_of(job.spec):
+            raise StateError(f"{job.display_name} was changed by somebody else; read it again")
+        spec = _changed(job.spec, changes)
+        if "memory_percent" in changes:
+            size_bytes = self._share_bytes(job, spec.memory_percent)
+            spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
+        self._check_ceiling(uid, job, spec.job_class)
+        self._check_minimum(job, spec)
+        self._check_space(job, spec)
+        if {"sm_percent", "sm_count"} & changes.keys():
+            self._check_sm_is_live(job)
+        return spec
 
     def policy(self) -> str:
         """The name of the policy that decides now."""
@@ -588,7 +623,12 @@ class Desk:
         named = living or [job for job in visible if job.spec.name == name]
         if len(named) > 1:
             ids = ", ".join(job.display_name for job in named)
-            raise NotFoundError(f"several jobs are named '{name}': {ids}; name one of those")
+            groups = {(job.uid, job.spec.group) for job in named}
+            [(_, group), *others] = groups
+            all_of_it = f", or with -G all of group '{group}'" if group and not others else ""
+            raise NotFoundError(
+                f"several jobs are named '{name}': {ids}; name one of those{all_of_it}"
+            )
         if not named:
             raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
         return named[0]
@@ -600,6 +640,53 @@ class Desk:
         if job.state is JobState.EXITED:
             raise StateError(f"{job.display_name} has ended")
         return job
+
+    def _chosen(self, uid: int, whom: Whom) -> list[Job]:
+        """The living jobs that a change is about, all of which the caller may control."""
+        if not whom.is_group:
+            return [self._own(uid, whom.name)]
+        members = self._members(uid, whom.name)
+        if not self._may_control(uid, members[0]):
+            raise AccessError(
+                f"group '{whom.name}' belongs to uid {members[0].uid}, not to uid {uid}"
+            )
+        if members[0].state is JobState.EXITED:
+            raise StateError(f"all jobs of group '{whom.name}' have ended")
+        return members
+
+    def _members(self, uid: int, name: str) -> list[Job]:
+        """Who is in a group: of the caller's, if it has one of that name, or else of another's.
+
+        Those that live, or where none does those that have ended. A group is always of one user.
+        """
+        if not name:
+            raise UsageError("no group is named; give one such as 'torchrun:29500:none'")
+        core = self._loop.scheduler
+        known = [*core.jobs.values(), *core.finished.values()]
+        named = [job for job in known if job.spec.group == name and self._may_see(uid, job)]
+        named = [job for job in named if job.uid == uid] or named
+        named = [job for job in named if job.state is not JobState.EXITED] or named
+        owners = sorted({job.uid for job in named})
+        if len(owners) > 1:
+            raise NotFoundError(
+                f"uids {' and '.join(map(str, owners))} each have a group '{name}'; name the jobs, "
+                "`tandem ps -u USER` lists them"
+            )
+        if not named:
+            raise NotFoundError(f"no group is named '{name}'; GROUP in `tandem ps` says which are")
+        return sorted(named, key=attrgetter("arrival"))
+
+    def _not_signalled(self, job: Job) -> tuple[str, ...]:
+        """Why some of its processes cannot be signalled.
+
+        Raises:
+            AccessError: none can.
+        """
+        found = [why_not(target, uid=job.uid) for target in self._sessions.targets(job)]
+        problems = tuple(filter(None, found))
+        if len(problems) == len(found):
+            raise AccessError(f"{job.display_name} cannot be signalled: {'; '.join(problems)}")
+        return problems
 
     def _view(self, uid: int, job: Job) -> JobView:
         clock, core, calendar = self._loop.clock, self._loop.scheduler, self._loop.calendar

@@ -99,6 +99,7 @@ class Remembered:
             spec=msgspec.to_builtins(job.spec),
             paused=job.paused,
             command=command,
+            cancel=job.cancel,
         )
         if self._jobs.get(job.job_id) != now:
             self._jobs[job.job_id] = now

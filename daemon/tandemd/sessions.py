@@ -265,6 +265,7 @@ class Sessions:
                 takes_files=bool(hello.abilities & _native.ABILITY_HOST_FILE),
                 gives_back=bool(hello.abilities & _native.ABILITY_HOST_BACK),
                 has_set=bool(hello.abilities & _native.ABILITY_HAS_SET),
+                cancel=known.cancel if known is not None else None,
                 mps_percent=hello.mps_percent,
             ),
             # Not before its gate and settings are what the core wants them to be.

@@ -548,6 +548,57 @@ class CancelJobRequest(google.protobuf.message.Message):
 global___CancelJobRequest = CancelJobRequest
 
 @typing.final
+class ChangeGroupRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: builtins.int
+    PAUSE_FIELD_NUMBER: builtins.int
+    RESUME_FIELD_NUMBER: builtins.int
+    CANCEL_FIELD_NUMBER: builtins.int
+    UPDATE_FIELD_NUMBER: builtins.int
+    group: builtins.str
+    @property
+    def pause(self) -> global___JobName: ...
+    @property
+    def resume(self) -> global___JobName: ...
+    @property
+    def cancel(self) -> global___CancelJobRequest: ...
+    @property
+    def update(self) -> global___UpdateJobRequest: ...
+    def __init__(
+        self,
+        *,
+        group: builtins.str = ...,
+        pause: global___JobName | None = ...,
+        resume: global___JobName | None = ...,
+        cancel: global___CancelJobRequest | None = ...,
+        update: global___UpdateJobRequest | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["cancel", b"cancel", "change", b"change", "pause", b"pause", "resume", b"resume", "update", b"update"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "change", b"change", "group", b"group", "pause", b"pause", "resume", b"resume", "update", b"update"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["change", b"change"]) -> typing.Literal["pause", "resume", "cancel", "update"] | None: ...
+
+global___ChangeGroupRequest = ChangeGroupRequest
+
+@typing.final
+class ChangeGroupResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Job]:
+        """oldest first; those that live, or, where none was to change, have ended"""
+
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[global___Job] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
+
+global___ChangeGroupResponse = ChangeGroupResponse
+
+@typing.final
 class WatchJobsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

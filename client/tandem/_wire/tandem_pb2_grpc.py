@@ -69,6 +69,11 @@ class JobServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.Job.FromString,
                 _registered_method=True)
+        self.ChangeGroup = channel.unary_unary(
+                '/tandem.v1.JobService/ChangeGroup',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.ChangeGroupRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.ChangeGroupResponse.FromString,
+                _registered_method=True)
         self.ExplainJob = channel.unary_unary(
                 '/tandem.v1.JobService/ExplainJob',
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
@@ -128,6 +133,14 @@ class JobServiceServicer(object):
     def CancelJob(self, request, context):
         """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
         Returns at once; `warnings` of the answer name those that cannot be signalled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeGroup(self, request, context):
+        """Does to each job of a group what the calls above do to one: to all, or to none. Without a
+        change it says which they are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -196,6 +209,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.CancelJobRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.Job.SerializeToString,
+            ),
+            'ChangeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeGroup,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.ChangeGroupRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.ChangeGroupResponse.SerializeToString,
             ),
             'ExplainJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainJob,
@@ -379,6 +397,33 @@ class JobService(object):
             '/tandem.v1.JobService/CancelJob',
             tandem_dot___wire_dot_tandem__pb2.CancelJobRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.JobService/ChangeGroup',
+            tandem_dot___wire_dot_tandem__pb2.ChangeGroupRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.ChangeGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -58,6 +58,14 @@ class JobServiceStub:
     Returns at once; `warnings` of the answer name those that cannot be signalled.
     """
 
+    ChangeGroup: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ChangeGroupRequest,
+        tandem._wire.tandem_pb2.ChangeGroupResponse,
+    ]
+    """Does to each job of a group what the calls above do to one: to all, or to none. Without a
+    change it says which they are.
+    """
+
     ExplainJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Explanation,
@@ -120,6 +128,14 @@ class JobServiceAsyncStub:
     ]
     """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
     Returns at once; `warnings` of the answer name those that cannot be signalled.
+    """
+
+    ChangeGroup: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ChangeGroupRequest,
+        tandem._wire.tandem_pb2.ChangeGroupResponse,
+    ]
+    """Does to each job of a group what the calls above do to one: to all, or to none. Without a
+    change it says which they are.
     """
 
     ExplainJob: grpc.aio.UnaryUnaryMultiCallable[
@@ -196,6 +212,16 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
         """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
         Returns at once; `warnings` of the answer name those that cannot be signalled.
+        """
+
+    @abc.abstractmethod
+    def ChangeGroup(
+        self,
+        request: tandem._wire.tandem_pb2.ChangeGroupRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.ChangeGroupResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ChangeGroupResponse]]:
+        """Does to each job of a group what the calls above do to one: to all, or to none. Without a
+        change it says which they are.
         """
 
     @abc.abstractmethod

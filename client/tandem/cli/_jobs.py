@@ -1,13 +1,43 @@
 """The jobs that a command is about."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from tandem.errors import UsageError
+
+if TYPE_CHECKING:
+    from tandem._client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def jobs_argument(command: _Command) -> _Command:
-    """One job or several, by number or name."""
-    return click.argument("jobs", nargs=-1, required=True, metavar="JOB...")(command)
+    """One job or several, by number or name, or a group."""
+    return click.argument("jobs", nargs=-1, metavar="[JOB...]")(group_option(command))
+
+
+def group_option(command: _Command) -> _Command:
+    """All the jobs of a group at once."""
+    return click.option(
+        "-G",
+        "--group",
+        metavar="KEY",
+        help="All jobs of this group, or none of them, instead of JOB: as GROUP in `tandem ps`.",
+    )(command)
+
+
+def check_named(jobs: tuple[str, ...], group: str | None) -> None:
+    """Raise UsageError unless there are jobs or a group, and not both."""
+    if jobs and group is not None:
+        raise UsageError(f"give either jobs ({' '.join(jobs)}) or the group '{group}', not both")
+    if not jobs and group is None:
+        raise UsageError("name a job, or a group with -G; `tandem ps` lists them")
+
+
+def names_of(client: Client, jobs: tuple[str, ...], group: str | None) -> list[str]:
+    """What a command that waits for them calls them."""
+    return list(jobs) if group is None else [job.name for job in client.group(group)]

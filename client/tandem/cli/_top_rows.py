@@ -15,7 +15,9 @@ _AT = ps.HEADER.index(_MEMORY)
 HEADER = (
     *ps.HEADER[:_AT],
     *_PARTS,
-    *(name for name in ps.HEADER[_AT:] if name not in _REPLACED),
+    *(name for name in ps.HEADER[_AT:-1] if name not in _REPLACED),
+    "GROUP",
+    ps.HEADER[-1],
 )
 FIGURES = (*_PARTS, *(name for name in ps.FIGURES if name not in _REPLACED))
 
@@ -34,6 +36,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
     cells = dict(zip(ps.HEADER, ps.row(job, now_ns=now_ns), strict=True))
     waiting = format_bytes(job.memory_wait_bytes)
     cells |= {
+        "GROUP": job.group or "-",
         "RESIDENT": format_bytes(job.resident_bytes),
         "SWAPPED": cells["SWAP"],
         "QUOTA": ps.quota(job),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,7 @@ import click
 from tandem._results import Job
 from tandem._waits import ENDED
 from tandem.cli._arrivals import show_arrivals
-from tandem.cli._jobs import jobs_argument
+from tandem.cli._jobs import check_named, jobs_argument
 from tandem.cli._output import json_option, open_client, print_json, printable
 from tandem.cli._parsed import Parsed
 from tandem.errors import DeadlineError, UnavailableError
@@ -45,17 +46,26 @@ KILLED_S = 10.0  # so long after SIGKILL a process is gone, unless the kernel ke
     help="Whether to wait until all have ended.",
 )
 @json_option
-def cancel(*, jobs: tuple[str, ...], signal: str, grace_ns: int, wait: bool, as_json: bool) -> None:
+def cancel(
+    *,
+    jobs: tuple[str, ...],
+    group: str | None,
+    signal: str,
+    grace_ns: int,
+    wait: bool,
+    as_json: bool,
+) -> None:
     """End jobs: a signal to their processes, and SIGKILL to those still there after the grace.
 
     Only a job's owner and admins may. A job that is paused is resumed, so that what handles the
     signal gets the GPU and its memory back; one that goes on to wait is ended by SIGKILL. Who joins
     a job within its grace is sent the signal, too. Ctrl-C ends the waiting and nothing else.
+    With -G the signal goes to all jobs that are in the group now, or to none.
 
     Signals reach what `tandem run` became, and the processes that have used the GPU since the
     daemon was started. Children that never do are not known; they go when their parents see to
-    that, as launchers and data loaders do. If the daemon ends within the grace, the jobs were sent
-    the first signal, and nobody sends them SIGKILL: cancel them again.
+    that, as launchers and data loaders do. If the daemon ends within the grace, one that is started
+    anew sends SIGKILL to what attaches to it again: wait for the end with `tandem wait`.
 
     \b
     Exit code: 0 when all have ended, or with --no-wait are about to, or
@@ -68,20 +78,33 @@ def cancel(*, jobs: tuple[str, ...], signal: str, grace_ns: int, wait: bool, as_
       tandem cancel train
       tandem cancel --signal INT --grace 2min j-7f3a j-81c0
       tandem cancel --grace 0s --no-wait train
+      tandem cancel -G torchrun:29500:none
     """
+    check_named(jobs, group)
     cancelled: list[Job] = []
+    is_done = False
     with open_client() as client:
         try:
             # One after the other: what was done before one fails is shown.
-            for name in jobs:
-                cancelled.append(client.cancel(name, signal=signal, grace_s=grace_ns / 1e9))
-                _tell(cancelled[-1], as_json=as_json)
+            for job in _cancelled(client, jobs, group, signal=signal, grace_s=grace_ns / 1e9):
+                cancelled.append(job)
+                _tell(job, as_json=as_json)
+            is_done = True
         finally:
-            if as_json and not (wait and len(cancelled) == len(jobs)):
+            if as_json and not (wait and is_done):
                 print_json(cancelled)
         if wait:
             names = [job.name for job in cancelled]
             _await(client, names, grace_s=grace_ns / 1e9, as_json=as_json)
+
+
+def _cancelled(
+    client: Client, jobs: tuple[str, ...], group: str | None, *, signal: str, grace_s: float
+) -> Iterator[Job]:
+    if group is not None:
+        yield from client.cancel_group(group, signal=signal, grace_s=grace_s)
+    for name in jobs:
+        yield client.cancel(name, signal=signal, grace_s=grace_s)
 
 
 def _tell(job: Job, *, as_json: bool) -> None:
@@ -97,7 +120,8 @@ def _await(client: Client, names: list[str], *, grace_s: float, as_json: bool) -
         show_arrivals(client, names, until=ENDED, deadline_s=deadline_s, as_json=as_json)
     except UnavailableError as exc:
         raise UnavailableError(
-            f"{exc}; nobody sends SIGKILL now: cancel again once there is a daemon"
+            f"{exc}; nobody sends SIGKILL now, but the next daemon to what attaches to it: "
+            "start one, then `tandem wait`, or cancel again what has not ended"
         ) from exc
     except DeadlineError as exc:
         raise DeadlineError(

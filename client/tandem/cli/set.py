@@ -1,9 +1,18 @@
 """`tandem set`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import click
 
+from tandem._results import Job
+from tandem.cli._jobs import group_option
 from tandem.cli._output import json_option, open_client, print_json, printable
 from tandem.errors import UsageError
+
+if TYPE_CHECKING:
+    from tandem._client import Client
 
 _AT_START = ("isolation", "swappable", "checkpoint", "name", "group", "gpu", "env")
 KEYS = (
@@ -21,11 +30,11 @@ KEYS = (
 
 
 @click.command("set")
-@click.argument("job")
-@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("words", nargs=-1, required=True, metavar="[JOB] KEY=VALUE...")
+@group_option
 @json_option
-def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Change what JOB may use; it takes effect at once.
+def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:
+    """Change what JOB, or with -G each job of a group, may use; it takes effect at once.
 
     Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
     and preemptible with yes or no. The value none takes a limit away. A memory limit below what the
@@ -35,31 +44,46 @@ def set_(job: str, changes: tuple[str, ...], as_json: bool) -> None:
     policy lanes keeps for it: more where there is room, less from the end of its iteration on. What
     has no effect as things are is said in a line of warning.
 
+    A group is changed as a whole, or where one of its jobs may not have it not at all. memory_min,
+    persistent and ephemeral are promises to one job, and are set job by job.
+
     \b
     Examples:
       tandem set j-7f3a priority=batch
       tandem set train memory=20GiB slo=none
       tandem set notebook idle_release=60s
+      tandem set -G slurm:17.0 priority=batch
     """
+    jobs, changes = (words[:1], words[1:]) if group is None else ((), words)
+    if not changes:
+        raise UsageError(
+            f"nothing to change for {jobs[0]!r}; give KEY=VALUE, such as priority=batch"
+        )
     wanted = parse_changes(changes)
     with open_client() as client:
-        found = client.set(
-            job,
-            priority=wanted.get("priority"),
-            memory=wanted.get("memory"),
-            memory_min=wanted.get("memory_min"),
-            wait_memory=wanted.get("wait_memory"),
-            idle_release=wanted.get("idle_release"),
-            persistent=wanted.get("persistent"),
-            ephemeral=wanted.get("ephemeral"),
-            sm=wanted.get("sm"),
-            slo=wanted.get("slo"),
-            preemptible=_yes_or_no(wanted.get("preemptible")),
-        )
-    for warning in found.warnings:
-        click.echo(f"tandem: warning: {printable(warning)}", err=True)
+        found = _set(client, jobs[0], wanted) if group is None else client.set_group(group, wanted)
+    for job in [found] if isinstance(found, Job) else found:
+        whose = "" if group is None else f"{job.name}: "
+        for warning in job.warnings:
+            click.echo(f"tandem: warning: {whose}{printable(warning)}", err=True)
     if as_json:
         print_json(found)
+
+
+def _set(client: Client, job: str, wanted: dict[str, str]) -> Job:
+    return client.set(
+        job,
+        priority=wanted.get("priority"),
+        memory=wanted.get("memory"),
+        memory_min=wanted.get("memory_min"),
+        wait_memory=wanted.get("wait_memory"),
+        idle_release=wanted.get("idle_release"),
+        persistent=wanted.get("persistent"),
+        ephemeral=wanted.get("ephemeral"),
+        sm=wanted.get("sm"),
+        slo=wanted.get("slo"),
+        preemptible=_yes_or_no(wanted.get("preemptible")),
+    )
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:

@@ -4,7 +4,7 @@ import click
 
 from tandem._waits import ENDED, STATES
 from tandem.cli._arrivals import show_arrivals
-from tandem.cli._jobs import jobs_argument
+from tandem.cli._jobs import check_named, jobs_argument, names_of
 from tandem.cli._output import json_option, open_client
 from tandem.cli._parsed import Parsed
 from tandem.units import parse_duration
@@ -27,12 +27,19 @@ from tandem.units import parse_duration
     help="What to wait for: a state of `tandem ps`, or the end.",
 )
 @json_option
-def wait(jobs: tuple[str, ...], timeout_ns: int | None, until: str, as_json: bool) -> None:
+def wait(
+    *,
+    jobs: tuple[str, ...],
+    group: str | None,
+    timeout_ns: int | None,
+    until: str,
+    as_json: bool,
+) -> None:
     """Wait until each JOB has ended, or is in another state.
 
     A job that is there already is not waited for; one that ended more than ten minutes ago is not
     known any more. How the command of a job ended is not known here: that is the exit code of
-    `tandem run`.
+    `tandem run`. With -G it is about the jobs that are in the group when the wait begins.
 
     \b
     Exit code: 0 when all are there, or
@@ -43,8 +50,11 @@ def wait(jobs: tuple[str, ...], timeout_ns: int | None, until: str, as_json: boo
     Examples:
       tandem wait train
       tandem wait --timeout 10min j-7f3a j-81c0
+      tandem wait -G slurm:17.0
       tandem wait --for running server && ./load-test
     """
+    check_named(jobs, group)
     deadline_s = None if timeout_ns is None else timeout_ns / 1e9
     with open_client() as client:
-        show_arrivals(client, jobs, until=until, deadline_s=deadline_s, as_json=as_json)
+        names = names_of(client, jobs, group)
+        show_arrivals(client, names, until=until, deadline_s=deadline_s, as_json=as_json)

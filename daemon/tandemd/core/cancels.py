@@ -2,7 +2,8 @@
 
 What joins such a job is sent what was sent last: a child that was forked before, and uses the GPU
 only now. Where all others have gone meanwhile, it comes back under the number of a job that has
-ended; until the grace is over that is the job which is to end.
+ended; until the grace is over that is the job which is to end. A grace outlives the daemon: what
+comes back to another one is sent the signal again, and SIGKILL when the grace is over.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ class Cancels:
         """A job began; `before` has ended, and had its number."""
         if before and before.cancel and now_ns < before.cancel.kill_at_ns:
             self._wait(job, before.cancel)
+
+    def come_back(self, job: Job, cancel: Cancel | None, now_ns: int) -> None:
+        """It was here under a daemon before this one, which may have begun to end it."""
+        if cancel and cancel.signal in SIGNALS:  # another version may know more
+            self._wait(job, cancel)
+            job.tell(now_ns, f"was cancelled before the daemon started: SIG{cancel.signal}")
 
     def join(self, job: Job, process_id: int) -> Iterator[SignalJob]:
         """A process of the job came."""

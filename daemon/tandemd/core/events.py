@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tandemd.core.curves import Curve
 from tandemd.core.interference import Trial
 from tandemd.core.latency import RequestKind
-from tandemd.core.model import JobClass, JobSpec, Mix, SmSet, Usage
+from tandemd.core.model import Cancel, JobClass, JobSpec, Mix, SmSet, Usage
 from tandemd.core.plans import Scene, Valued
 from tandemd.core.scaling import Curve as ScalingCurve
 from tandemd.core.watchdog.finding import Finding
@@ -48,6 +48,7 @@ class ProcessAttached:
     takes_files: bool = False  # `OfferFile` may be said to it
     gives_back: bool = False  # and `TakeBack`
     has_set: bool = False  # from a daemon before this one, or is on the whole GPU for good
+    cancel: Cancel | None = None  # of its job, that a daemon before this one began
     mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
 
 

@@ -587,6 +587,7 @@ class Scheduler:
         job = self.jobs.get(event.job_id)
         if job is None:
             job = self._add_job(event.job_id, event.uid, event.spec, event.now_ns)
+            self.cancels.come_back(job, event.cancel, event.now_ns)
         elif job.spec.memory_percent and job.spec.memory_bytes >= NO_LIMIT:
             job.spec = replace(job.spec, memory_bytes=self._share_of(event, job))
         if job.spec.sm_count and not job.spec.sm_percent:  # its process knows the GPU

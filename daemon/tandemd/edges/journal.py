@@ -22,7 +22,7 @@ from typing import assert_never
 import msgspec
 
 from tandemd.core.interference import Trial
-from tandemd.core.model import Split
+from tandemd.core.model import Cancel, Split
 
 APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -85,6 +85,7 @@ class KeptJob:
     spec: Mapping[str, object]  # fields of its JobSpec, as this or another version knows them
     paused: bool
     command: str
+    cancel: Cancel | None = None  # somebody ends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,7 @@ class _JobText(msgspec.Struct):
     spec: dict[str, object]
     paused: bool = False
     command: str = ""
+    cancel: Cancel | None = None
 
 
 class Journal:
@@ -177,7 +179,12 @@ class Journal:
             except msgspec.DecodeError:
                 continue
             found[job_id] = KeptJob(
-                job_id=job_id, uid=uid, spec=job.spec, paused=job.paused, command=job.command
+                job_id=job_id,
+                uid=uid,
+                spec=job.spec,
+                paused=job.paused,
+                command=job.command,
+                cancel=job.cancel,
             )
         return found
 
@@ -235,7 +242,9 @@ class Journal:
         self._database.execute("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", row)
 
     def _replace(self, job: KeptJob) -> None:
-        kept = _JobText(spec=dict(job.spec), paused=job.paused, command=job.command)
+        kept = _JobText(
+            spec=dict(job.spec), paused=job.paused, command=job.command, cancel=job.cancel
+        )
         text = msgspec.json.encode(kept).decode()
         self._database.execute(
             "INSERT INTO jobs (job_id, uid, boot, job) VALUES (?, ?, ?, ?) ON CONFLICT (job_id) "

@@ -24,7 +24,7 @@ from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandemd import __version__
 from tandemd.core.layouts import Part
-from tandemd.desk import Desk
+from tandemd.desk import Desk, Whom
 from tandemd.edges.messages import (
     cancel_of,
     changes_of,
@@ -38,6 +38,7 @@ from tandemd.edges.messages import (
 from tandemd.edges.partition_messages import partition_message
 from tandemd.edges.plan_messages import plans_message
 from tandemd.edges.rpc_calls import LOOK_S, NO_TOKEN, Aborted, Door, PeerFor, peer_of
+from tandemd.views import JobView
 
 STOP_GRACE_S = 0.5
 MAX_REQUEST_BYTES = 1 << 20  # the longest have the signatures of kernels with long names
@@ -86,28 +87,56 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def UpdateJob(self, request: pb.UpdateJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
         """Change what a job may have."""
         with _errors_to(context):
-            job, uid = request.job, self._uid(context)
-            return job_message(self._desk.update(uid, job.name, changes_of(request), etag=job.etag))
+            return self._only(self._update(self._uid(context), Whom(request.job.name), request))
 
     def PauseJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
         """Hold a job until it is resumed."""
         with _errors_to(context):
             uid = self._uid(context)
-            return job_message(self._desk.set_paused(uid, request.name, paused=True))
+            return self._only(self._desk.set_paused(uid, Whom(request.name), paused=True))
 
     def ResumeJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
         """Let a paused job go on."""
         with _errors_to(context):
             uid = self._uid(context)
-            return job_message(self._desk.set_paused(uid, request.name, paused=False))
+            return self._only(self._desk.set_paused(uid, Whom(request.name), paused=False))
 
     def CancelJob(self, request: pb.CancelJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
         """End a job."""
         with _errors_to(context):
-            signal, grace_ns = cancel_of(request)
-            uid = self._uid(context)
-            view = self._desk.cancel(uid, request.name, signal=signal, grace_ns=grace_ns)
-            return job_message(view)
+            return self._only(self._cancel(self._uid(context), Whom(request.name), request))
+
+    def ChangeGroup(  # noqa: N802
+        self, request: pb.ChangeGroupRequest, context: grpc.ServicerContext
+    ) -> pb.ChangeGroupResponse:
+        """Change all jobs of a group, or say which they are."""
+        with _errors_to(context):
+            views = self._change(self._uid(context), request)
+            return pb.ChangeGroupResponse(jobs=map(job_message, views))
+
+    def _change(self, uid: int, request: pb.ChangeGroupRequest) -> list[JobView]:
+        whom = Whom(request.group, is_group=True)
+        match request.WhichOneof("change"):
+            case "pause" | "resume" as change:
+                return self._desk.set_paused(uid, whom, paused=change == "pause")
+            case "cancel":
+                return self._cancel(uid, whom, request.cancel)
+            case "update":
+                return self._update(uid, whom, request.update)
+            case _:
+                return self._desk.group(uid, request.group)
+
+    def _cancel(self, uid: int, whom: Whom, request: pb.CancelJobRequest) -> list[JobView]:
+        signal, grace_ns = cancel_of(request)
+        return self._desk.cancel(uid, whom, signal=signal, grace_ns=grace_ns)
+
+    def _update(self, uid: int, whom: Whom, request: pb.UpdateJobRequest) -> list[JobView]:
+        return self._desk.update(uid, whom, changes_of(request), etag=request.job.etag)
+
+    @staticmethod
+    def _only(views: list[JobView]) -> pb.Job:
+        [view] = views
+        return job_message(view)
 
     def ExplainJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Explanation:  # noqa: N802
         """Why a job runs or waits."""

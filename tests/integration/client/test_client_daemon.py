@@ -183,6 +183,32 @@ def test_commands_change_a_job(tandem, client, job):
     assert client.job(job).state != "paused"
 
 
+def test_commands_change_a_whole_group(tandem, client, job):
+    assert tandem("pause", "-G", "team").stdout == f"{job} is paused\n"
+    assert tandem("set", "-G", "team", "priority=batch").returncode == 0
+    (found,) = client.group("team")
+    assert (found.name, found.state, found.priority) == (job, "paused", "batch")
+    assert tandem("resume", "-G", "team", "--json").returncode == 0
+
+    done = tandem("cancel", "-G", "team")
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == f"{job} has ended"
+    assert tandem("wait", "-G", "team").stdout == f"{job} has ended\n"
+    assert tandem("pause", "-G", "team").returncode == 4
+    assert tandem("wait", "-G", "nope").returncode == 3
+
+
+@pytest.mark.parametrize("words", [["pause"], ["set", "-G", "team"], ["set", "train"]])
+def test_who_is_meant_and_what_is_to_change_is_to_be_said(tandem, words):
+    assert tandem(*words).returncode == 2
+    both = tandem("cancel", "train", "-G", "team")
+    assert (both.returncode, both.stderr) == (
+        2,
+        "error: give either jobs (train) or the group 'team', not both\n",
+    )
+
+
 @pytest.mark.parametrize(("swappable", "told"), [(True, 0), (None, 1)])
 def test_when_a_job_gives_its_memory_up_is_said_at_its_start(client, runtime_dir, swappable, told):
     asked = Request(name="nb", swappable=swappable, idle_release_ns=60 * 10**9)

@@ -159,12 +159,15 @@ def main():
     parser.add_argument("--uid", type=int)
     parser.add_argument("--job", type=int, default=0)
     parser.add_argument("--class", type=int, default=NORMAL, dest="job_class")
+    parser.add_argument("--group", default="")
     options = parser.parse_args()
     if options.uid is not None:
         os.setgroups([])
         os.setgid(options.uid)
         os.setuid(options.uid)
-    shim = Shim(options.socket).attach(job_id=options.job, job_class=options.job_class)
+    shim = Shim(options.socket).attach(
+        job_id=options.job, job_class=options.job_class, group=options.group
+    )
     seen = {"job_id": shim.job_id, "process_id": shim.process_id}
     print(json.dumps(seen), flush=True)
     sys.stdin.read()

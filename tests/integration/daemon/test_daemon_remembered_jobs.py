@@ -1,12 +1,19 @@
 """What of a job is as it was when it comes back to a daemon that was started anew."""
 
+import json
 import os
 import signal
+import sqlite3
 import struct
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
 
 import fake_shim
 import pytest
-from fake_shim import BATCH, CLASS_OFFSET, LATENCY, NORMAL
+from fake_shim import BATCH, CLASS_OFFSET, LATENCY, NORMAL, PATIENCE_S
+from google.protobuf.duration_pb2 import Duration
 from running_daemon import until
 
 from tandem._wire import tandem_pb2 as pb
@@ -120,3 +127,25 @@ def test_a_daemon_that_cannot_use_its_file_says_so_and_serves(daemon):
 
     assert the_job(daemon).display_name == "served"
     assert daemon.log.read_text().count("state file cannot be used") == 1
+
+
+def test_a_cancelled_job_that_comes_back_is_killed_when_its_grace_is_over(daemon):
+    daemon.start()
+    program = (
+        "import signal, sys; signal.signal(15, signal.SIG_IGN); import fake_shim; fake_shim.main()"
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    words = [sys.executable, "-c", program, str(daemon.attach_path)]
+    with subprocess.Popen(words, env=env, **pipes) as first, daemon.rpc() as rpc:
+        job_id = json.loads(first.stdout.readline())["job_id"]
+        request = pb.CancelJobRequest(name=f"j-{job_id:x}", grace=Duration(seconds=3600))
+        rpc.call(rpc.job_service.CancelJob, request)
+        daemon.stop()
+        with closing(sqlite3.connect(daemon.runtime / STATE)) as state, state:  # an hour passes
+            state.execute("UPDATE jobs SET job = json_set(job, '$.cancel.kill_at_ns', 1)")
+        daemon.start()
+
+        with subprocess.Popen([*words, "--job", str(job_id)], env=env, **pipes) as again:
+            assert again.wait(PATIENCE_S) == -signal.SIGKILL
+        first.kill()

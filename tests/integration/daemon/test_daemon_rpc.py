@@ -298,7 +298,7 @@ def test_a_uid_has_so_many_watches_and_gets_a_place_back(daemon):
 
 @as_root
 def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemon):
-    daemon.start().shim(name="mine")
+    daemon.start().shim(name="mine", group="ours")
     program = (
         "import os, sys, grpc, pathlib; sys.path[:0] = sys.argv[2:];"
         "from running_daemon import Rpc; from tandem._wire import tandem_pb2 as pb;"
@@ -306,6 +306,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
         "rpc = Rpc(pathlib.Path(sys.argv[1])); (job,) = rpc.jobs(); print(repr(job.command));\n"
         "for call, request in ((rpc.job_service.PauseJob, pb.JobName(name='mine')),"
         "(rpc.job_service.CancelJob, pb.CancelJobRequest(name='mine')),"
+        "(rpc.job_service.ChangeGroup, pb.ChangeGroupRequest(group='ours', pause=pb.JobName())),"
         "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair')),"
         "(rpc.partition_service.ApplyPartition, pb.ApplyPartitionRequest(mig='0=off'))):\n"
         " try: rpc.call(call, request)\n"
@@ -316,7 +317,7 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
     command = [sys.executable, "-c", program, str(daemon.runtime), str(here), str(here.parents[1])]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
 
-    assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 4]
+    assert answer.stdout.split() == ["''", *["PERMISSION_DENIED"] * 5]
 
 
 def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on_error(daemon):

@@ -126,6 +126,13 @@ def test_memory_is_told_apart():
     assert "MEM(res/quota)" not in cells
 
 
+@pytest.mark.parametrize(("group", "cell"), [("slurm:17.0", "slurm:17.0"), ("", "-")])
+def test_the_group_of_a_job_is_shown(group, cell):
+    cells = dict(zip(HEADER, row(replace(WAITER, group=group), now_ns=10**18), strict=True))
+
+    assert cells["GROUP"] == cell
+
+
 def test_the_live_view_shows_jobs_gpus_and_why(machine):
     async def scenario(view, pilot):
         assert list(shown(view)) == ["j-7f3a", "j-2"]

@@ -61,7 +61,9 @@ class Talk:
             )
         )
 
-    def attach(self, process_id, job_class=NORMAL, *, job_id=None, uid=1000, gpu=0, **spec):
+    def attach(
+        self, process_id, job_class=NORMAL, *, job_id=None, uid=1000, gpu=0, cancel=None, **spec
+    ):
         self.usages[process_id] = Usage(process_id=process_id)
         return self.say(
             ProcessAttached(
@@ -73,6 +75,7 @@ class Talk:
                 spec=JobSpec(job_class=job_class, **spec),
                 takes_files=True,
                 gives_back=True,
+                cancel=cancel,
             )
         )
 

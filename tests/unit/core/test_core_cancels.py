@@ -4,7 +4,7 @@ from talk import MS, Talk
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import AnnounceJob, OpenGates, SignalJob
 from tandemd.core.explain import explain
-from tandemd.core.model import JobState
+from tandemd.core.model import Cancel, JobState
 
 TERM, KILL = SignalJob(job_id=7, signal="TERM"), SignalJob(job_id=7, signal="KILL")
 GRACE_MS = 30_000
@@ -139,3 +139,22 @@ def test_people_are_told(talk):
 def test_a_job_that_does_not_exist_cannot_be_cancelled(talk):
     with pytest.raises(UnknownJobError, match="j-8"):
         talk.cancel(8, grace_ms=MS)
+
+
+def test_a_grace_that_another_daemon_began_ends_when_that_one_would_have_ended_it():
+    talk = Talk()
+    talk.attach(1, job_id=7, cancel=Cancel(signal="TERM", kill_at_ns=GRACE_MS * MS))
+
+    assert talk.of(SignalJob) == [SignalJob(job_id=7, signal="TERM", process_id=1)]
+    talk.tick(after_ms=GRACE_MS)
+    assert talk.of(SignalJob) == [KILL]
+
+
+def test_a_signal_that_only_another_version_knows_is_sent_to_nobody():
+    talk = Talk()
+    talk.attach(1, job_id=7, cancel=Cancel(signal="STOP", kill_at_ns=0))
+
+    talk.tick(after_ms=GRACE_MS)
+
+    assert talk.of(SignalJob) == []
+    assert talk.core.jobs[7].cancel is None

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tandemd import remembered as module
-from tandemd.core.model import NO_LIMIT, Job, JobClass, JobSpec
+from tandemd.core.model import NO_LIMIT, Cancel, Job, JobClass, JobSpec
 from tandemd.edges import journal
 from tandemd.remembered import Remembered
 
@@ -39,6 +39,13 @@ def test_a_job_comes_back_with_what_it_had_whatever_it_asks_for(path):
     assert (kept.paused, kept.command) == (True, "train.py")
     assert after.take_back(7, SPEC) == (SPEC, None)  # it is back already
     assert after.claim_of(7) is None
+
+
+def test_that_a_job_is_being_ended_is_known_with_its_grace(path):
+    cancel = Cancel(signal="TERM", kill_at_ns=5)
+    opened(path).keep_job(job(cancel=cancel), "")
+
+    assert opened(path).take_back(7, SPEC)[1].cancel == cancel
 
 
 def test_who_is_not_known_gets_what_it_asks_for(path):
