@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shim"))
 from shim_daemon import HEADER_BYTES, MONOTONIC, SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
 
 PATIENCE_S = 20  # of real time, for a program of some milliseconds
-LONGEST_STALE_NS = 10**10  # that a shim believes
 HELPER_TICK_AT = HEADER_BYTES + 8  # shm::StateControl::helper_tick_ns
 SLOTS_BYTES, LIVE = 256 * 64, 1  # shm::kSlotCount, shm::SlotState::kLive
 # Answers the program until it says that it has ended; False when it does not. Gets its process id.
@@ -140,7 +139,6 @@ class Keeper:
         hold = self._is_shut and not self._job
         sms = any_set(self._sets) if self._sets else None
         job = self._daemon.attach(clock=clock, hold=hold, sms=sms)
-        job.process.set_stale(stale_ns=LONGEST_STALE_NS)
         if self._job:
             self._others.append(job)
             return

@@ -20,6 +20,7 @@ from tandem import _native
 
 COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
+LONGEST_STALE_NS = 10**10  # that a shim believes; of more it makes its own two seconds
 LONGEST_ROUND_NS = 4 * 10**9  # below RecordBuffer::kInterestNs
 SLOTS_OFFSET = 4096
 MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
@@ -229,7 +230,7 @@ class FakeDaemon:
         process.set_class(job_class=job_class)
         process.set_presence_mask(mask=(1 << len(peers)) - 1)
         process.set_flags(honour_presence=True, telemetry=True)
-        process.set_stale(stale_ns=3_600 * 10**9)  # a debugger's pause is no hung daemon
+        process.set_stale(stale_ns=LONGEST_STALE_NS)  # a test that is set aside is no hung daemon
         process.stamp(tick_ns=monotonic_ns() if clock == MONOTONIC else 0)
         process.set_gate(hold=hold)
         if sms is not None:
