@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tandem import _native
 
-LONG_NS = 3_600 * 10**9
+LONGEST_STALE_NS = 10**10  # that a shim believes
 LOOK_S = 0.001
 
 
@@ -81,7 +81,7 @@ class Keeper:
         process.set_class(job_class=3)
         process.set_flags(honour_presence=True, telemetry=True)
         process.set_window(segments=1, segment_ns=self._segment_ns)
-        process.set_stale(stale_ns=LONG_NS)
+        process.set_stale(stale_ns=LONGEST_STALE_NS)
         process.stamp(tick_ns=0)
         process.set_gate(hold=True)
         self._processes[connection] = process
