@@ -61,9 +61,8 @@ std::optional<uint32_t> Watcher::begin_sample(uint64_t process_id, const SampleL
   if (!watched->sampler) watched->sampler = std::make_unique<Sampler>();
   // The window of a sample may go on after it.
   if (watched->sampler->under_way() || watched->window.wants_sampled()) return 0;
-  const uint32_t number = watched->sampler->begin(*watched->pages, limits);
-  if (limits.with_window) watched->window.want_sampled(last_round_ns_, number, watched->memory);
-  return number;
+  if (limits.with_window) watched->window.want_sampled(last_round_ns_, watched->memory);
+  return watched->sampler->begin(*watched->pages, limits);
 }
 
 std::optional<Sample> Watcher::take_sample(uint64_t process_id, uint32_t number) {

@@ -30,15 +30,15 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   taking_->records.reserve(kMaxRecords);  // or the round in which it has to grow would take long
   ordered_ = 0;
   busy_.clear();
-  looked_ = has_begun_ = false;
+  is_sampled_ = looked_ = has_begun_ = false;
   fewest_stale_ = kMaxRecords + 1;
 }
 
-void WindowTaker::want_sampled(uint64_t now_ns, uint32_t sample, const LiveMemory& memory) {
+void WindowTaker::want_sampled(uint64_t now_ns, const LiveMemory& memory) {
   taking_ = nullptr;
   sampled_ = nullptr;
   want(now_ns, memory);
-  taking_->sample = sample;
+  is_sampled_ = true;
 }
 
 void WindowTaker::take(const shm::Record* records, size_t count, uint64_t lost) {
@@ -83,8 +83,7 @@ void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t usual
   }
   const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= patience_ns(usual_ns);
   // The record of an end may be read a round before it is counted.
-  const bool is_counted_late =
-      last_end_ns <= (has_begun_ ? taking_->begin_ns : begins_after_ns_);
+  const bool is_counted_late = last_end_ns <= begins_after_ns_;
   if (is_counted_late) seen_ = taking_->first_iteration = iterations;
   if (iterations != seen_ && !has_begun_) {
     begin(iterations, last_end_ns);
@@ -111,7 +110,7 @@ void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   ordered_ = kept.size();
   const auto is_past = [end_ns](const Stretch& stretch) { return stretch.end_ns <= end_ns; };
   busy_.erase(std::remove_if(busy_.begin(), busy_.end(), is_past), busy_.end());
-  taking_->begin_ns = end_ns;
+  taking_->begin_ns = begins_after_ns_ = end_ns;
   taking_->first_iteration = iterations;
   taking_->lost = 0;
   taking_->is_cut = false;
@@ -141,7 +140,7 @@ void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {
   taking_->end_ns = end_ns;
   count_busy();
   newest_ = std::move(taking_);
-  if (newest_->sample != 0) sampled_ = newest_;
+  if (is_sampled_) sampled_ = newest_;
 }
 
 }  // namespace tandem::daemon

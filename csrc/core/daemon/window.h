@@ -19,7 +19,6 @@ struct Window {
   uint64_t iterations = 0;       // whole ones in it; 0 = none is known
   uint64_t lost = 0;             // records that were overwritten before they were read
   bool is_cut = false;           // it went on after the last record kept
-  uint32_t sample = 0;           // the number of the one that was asked for with it; 0 = none was
   uint64_t busy_ns = 0;          // of it, in which the process was busy, as rounds saw it,
   uint64_t shared_ns = 0;        // and other groups with it
   std::vector<shm::Record> records;  // by dag::in_order; ticks are ns
@@ -46,9 +45,9 @@ class WindowTaker {
   // Begins to look, unless it does already. `memory` is what is allocated by then.
   void want(uint64_t now_ns, const LiveMemory& memory = {});
   // The same together with a sample, which what was taken so far does not have: that is forgotten.
-  void want_sampled(uint64_t now_ns, uint32_t sample, const LiveMemory& memory = {});
+  void want_sampled(uint64_t now_ns, const LiveMemory& memory = {});
   // Whether such a one is being taken.
-  bool wants_sampled() const { return taking_ && taking_->sample != 0; }
+  bool wants_sampled() const { return taking_ && is_sampled_; }
   bool wanted() const { return taking_ != nullptr; }
 
   // Each round: what was read, with ticks in ns, and then how many iterations have ended so far, when
@@ -80,12 +79,14 @@ class WindowTaker {
   static constexpr size_t kMostStretches = 4096;
 
   std::unique_ptr<Window> taking_;
+  bool is_sampled_ = false;  // that one is taken together with a sample
   std::vector<Stretch> busy_;
   size_t ordered_ = 0;  // of the records, from the first on
   uint64_t wanted_ns_ = 0;
   uint64_t seen_ = 0;        // ends of iterations when it was asked for, or when the window began
   bool looked_ = false;      // seen_ and begins_after_ns_ are known
-  // Ends of iterations until then may have been before it was asked for, and be counted late.
+  // Ends of iterations until then are none of its own: before the first look they may have been before
+  // it was asked for, and later it began with one.
   uint64_t begins_after_ns_ = 0;
   bool has_begun_ = false;   // at the end of an iteration
   // The fewest launches with times of other SMs in an iteration so far, and when that was.

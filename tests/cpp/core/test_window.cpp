@@ -290,7 +290,7 @@ TEST(losses_before_the_iteration_began_do_not_count) {
 
 TEST(an_end_from_before_it_was_asked_for_that_is_counted_late_begins_no_window) {
   WindowTaker taker;
-  taker.want_sampled(10, 1);
+  taker.want_sampled(10);
   round(taker, {5}, 6, 0, 30);
   round(taker, {35}, 7, 15, 40);  // read with the first look or before
   round(taker, {45, 55}, 8, 50, 60);
@@ -304,7 +304,7 @@ TEST(an_end_from_before_it_was_asked_for_that_is_counted_late_begins_no_window) 
 
 TEST(a_sampled_window_is_had_once_though_others_follow_it) {
   WindowTaker taker;
-  taker.want_sampled(0, 4);
+  taker.want_sampled(0);
   CHECK(taker.wants_sampled());
   taker.look(1, 0, 0, 1);
   taker.look(2, 10, 0, 11);
@@ -319,7 +319,7 @@ TEST(a_sampled_window_is_had_once_though_others_follow_it) {
   CHECK_EQ(taker.newest()->end_ns, 60u);
   const auto sampled = taker.take_sampled();
   CHECK_EQ(sampled->end_ns, 20u);
-  CHECK_EQ(sampled->sample, 4u);
+  CHECK_EQ(sampled->begin_ns, 10u);
   CHECK(taker.take_sampled() == nullptr);
 }
 
@@ -328,7 +328,7 @@ TEST(a_window_that_is_begun_anew_has_nothing_from_before) {
   taker.want(0);
   taker.look(1, 0, 0, 1);
   round(taker, {15}, 2, 10, 16);
-  taker.want_sampled(17, 1);
+  taker.want_sampled(17);
   round(taker, {18}, 3, 20, 21);
   CHECK(taker.newest() == nullptr);
   round(taker, {25}, 4, 30, 31);
