@@ -30,7 +30,7 @@ build: $(STAMP)  ## rebuild what changed of the native parts
 demo: setup  ## run the main job: a server and two trainers share one GPU
 	@$(BIN)/tandem demo $(DEMO)
 
-test: setup  ## run the tests (FAST=1: within a minute)
+test: setup  ## run the tests (FAST=1: only the quick ones)
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(if $(FAST),-m "not gpu and not slow",-m "not gpu") $(TEST)
 
 check: setup  ## lint, format, types, layers, generated files fresh
