@@ -14,8 +14,8 @@ from tandemd.loop import Loop
 from tandemd.sessions import Sessions
 
 PERIOD_S = 5.0
-EARLY_S = 0.2  # while somebody is new
-EARLY_LOOKS = 5  # a process attaches just before it makes its context
+EARLY_S = 0.1  # while somebody is new
+EARLY_LOOKS = 10  # a process attaches just before it makes its context; two of it are needed
 
 
 class Auditor:

@@ -3,8 +3,9 @@
 A shim's figure is a hint: a process can hold more by ways that are not intercepted, or write into
 its page what it likes. It is one figure for all GPUs. The driver's has what contexts, code and
 libraries take on each of them as well, which the shim does not count; hence the slack. One look may
-fall between a free and its report: only what two looks in a row say is told, and a claim that is
-far above what is held counts only as much as that from the second on.
+fall between a free and its report, or between memory that the driver gave and its report: only what
+two looks in a row say is told, a claim that is far above what is held counts only as much as that
+from the second on, and of what a process does not count itself the median of three looks counts.
 """
 
 from __future__ import annotations
@@ -40,14 +41,30 @@ def take_audit(
         process.audited_bytes = sum(held_bytes)
         if may_deny:
             _look_for_overclaims(process, jobs, event.now_ns)
-        unseen_bytes = process.audited_bytes - process.usage.resident_bytes
-        process.unseen_bytes = max(0, unseen_bytes)
-        if unseen_bytes <= len(held_bytes) * SLACK_BYTES:
+        beyond_bytes = process.audited_bytes - process.usage.resident_bytes
+        _note_unseen(process, max(0, beyond_bytes))
+        if beyond_bytes <= len(held_bytes) * SLACK_BYTES:
             process.audit_misses = 0
             continue
         process.audit_misses += 1
         if process.audit_misses == LOOKS:
             jobs[process.job_id].tell(event.now_ns, describe(process))
+
+
+def _note_unseen(process: Process, size_bytes: int) -> None:
+    """Of a process that was looked at less than three times nothing is unseen in those before."""
+    process.unseen_looks = (*process.unseen_looks, size_bytes)[-3:]
+    process.unseen_bytes = sorted((0, 0, *process.unseen_looks)[-3:])[1]
+
+
+def forget_unseen(process: Process) -> None:
+    """It has no contexts any more."""
+    process.unseen_looks, process.unseen_bytes = (), 0
+
+
+def unseen_bytes(process: Process) -> int | None:
+    """What the driver counts beyond what the process itself does; None: not known yet."""
+    return process.unseen_bytes if len(process.unseen_looks) >= LOOKS else None
 
 
 def _look_for_overclaims(process: Process, jobs: Mapping[int, Job], now_ns: int) -> None:

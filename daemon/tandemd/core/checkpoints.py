@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from tandemd.core.audit import forget_unseen
 from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
 from tandemd.core.model import Group, Job, Process, Usage
 
@@ -116,7 +117,7 @@ class Checkpoints:
             return
         place.is_here, place.problem = False, ""
         place.process.usage = self.seen(place.process.usage)
-        place.process.unseen_bytes = 0  # its contexts went as well
+        forget_unseen(place.process)
         place.job.tell(event.now_ns, "the driver saved it to the host, with all of its memory")
 
     def _take_back(self, place: _Place, event: ProcessCheckpointed) -> None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tandemd.core.audit import unseen_bytes
 from tandemd.core.errors import NeverFitsError
 from tandemd.core.events import Action, SetLane, SetStepLimit
 from tandemd.core.lanes import Lanes, Need
@@ -304,7 +305,7 @@ class LanePlaces:
         beyond_bytes: dict[int, list[int | None]] = {}
         for group in groups:
             for process in group.processes.values():
-                beyond_bytes.setdefault(process.gpu, []).append(_beyond_bytes(process))
+                beyond_bytes.setdefault(process.gpu, []).append(unseen_bytes(process))
         for gpu, lanes in self._lanes.items():
             known = [size for size in beyond_bytes.get(gpu, []) if size is not None]
             unknown = len(beyond_bytes.get(gpu, [])) - len(known)
@@ -555,11 +556,6 @@ def _limit_bytes(group: Group) -> int:
 
 def _usages(group: Group) -> list[Usage]:
     return [process.usage for process in group.processes.values()]
-
-
-def _beyond_bytes(process: Process) -> int | None:
-    """What the driver counts beyond what the process itself does; None: nobody has asked it yet."""
-    return process.unseen_bytes if process.audited_bytes else None
 
 
 def _whole(size_bytes: int) -> int:

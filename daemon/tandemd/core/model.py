@@ -295,6 +295,7 @@ class Process:
     moved: Usage = field(init=False)  # as it was when it came to the SMs that it is on
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
+    unseen_looks: tuple[int, ...] = ()  # the same by each of the last three looks
     audit_misses: int = 0  # looks in a row that found its claim far below that
     unheld_bytes: int = 0  # of its claim, what the driver denied in two looks in a row
     denied_before_bytes: int = 0  # and in the last one alone

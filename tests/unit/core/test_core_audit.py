@@ -64,6 +64,15 @@ def test_one_look_between_a_free_and_its_report_is_no_finding(talk):
     assert not any("not seen" in line for line in (*story(talk), *lines(talk)))
 
 
+def test_of_what_a_process_does_not_count_the_median_of_three_looks_counts(talk):
+    counted = []
+    for gib in (5, 5, 8, 5, 4, 5, 6, 6):
+        talk.audit(p1=(gib * GIB,))
+        counted.append(held_bytes(talk.core.processes[1]) // GIB)
+
+    assert counted == [4, 5, 5, 5, 5, 5, 5, 6]
+
+
 def test_it_is_told_anew_after_it_was_gone(talk):
     for size in (6, 6, 4, 7, 7):
         talk.audit(p1=(size * GIB,))

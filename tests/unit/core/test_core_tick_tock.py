@@ -348,6 +348,19 @@ def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
     assert denied in talk.lines(3)
 
 
+def test_memory_that_the_driver_counted_before_its_process_did_counts_once():
+    talk = Tock()
+    talk.start(1, 0)
+    talk.audit(p1=(1 * GIB,))  # its context
+    talk.audit(p1=(61 * GIB,))  # it was just given 60
+    talk.holds(1, 60)
+    talk.start(2, 0)
+
+    talk.asks(2, 60)
+
+    assert not talk.places[2].is_refused
+
+
 def test_who_waits_is_told_for_how_long_still():
     talk = Tock()
     talk.start(1, 60, swappable=False)
