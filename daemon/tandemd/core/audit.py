@@ -52,7 +52,7 @@ def take_audit(
 
 
 def _note_unseen(process: Process, size_bytes: int) -> None:
-    """Of a process that was looked at less than three times nothing is unseen in those before."""
+    """Looks from before it attached, of which the first two medians are made, saw nothing."""
     process.unseen_looks = (*process.unseen_looks, size_bytes)[-3:]
     process.unseen_bytes = sorted((0, 0, *process.unseen_looks)[-3:])[1]
 

@@ -31,7 +31,9 @@ def started(*, checkpoint=True):
         ended(talk, 1, away=False)
     talk.works(1)
     talk.sample(1, device_bytes=100 * MIB)
-    talk.audit(p1=(108 * MIB,))
+    for _ in range(2):
+        talk.audit(p1=(108 * MIB,))
+    assert talk.core.processes[1].unseen_bytes == 8 * MIB  # its context
     return talk
 
 
