@@ -13,7 +13,7 @@ from bench.gpu.harness.beliefs import SETTLING, Belief, answer, beliefs_of, why_
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "packaging"))
 
-from generate_driver_facts import measured
+from generate_driver_facts import failures, measured
 
 
 @pytest.mark.slow
@@ -64,6 +64,14 @@ def test_a_page_has_the_answers_of_a_part_that_failed_too():
         "bare.cost.us: 1.5; bare.delay.us: **no answer** (TimeoutExpired: a\\|b); "
         "mps.cost.us: **no answer** (not installed)"
     )
+
+
+def test_a_page_says_which_runs_of_a_part_failed():
+    again = {"failed_again": {"failed": 124}}
+
+    assert failures({"bare": {}}) == ""
+    assert failures({"failed": 1}) == "; it ended with code 1"
+    assert failures({"bare": {}} | again) == "; a later run ended with code 124"
 
 
 @pytest.mark.parametrize(
