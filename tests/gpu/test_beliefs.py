@@ -19,11 +19,11 @@ from generate_driver_facts import failures, measured
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("part", SETTLING)
-def test_a_dry_run_answers_every_question(part, tmp_path):
+def test_a_dry_run_answers_every_question(part, made, tmp_path):
     output = tmp_path / "figures.json"
     command = [sys.executable, "-m", f"bench.gpu.parts.{part}", "--where", "software"]
     done = subprocess.run(
-        [*command, "--out", str(output)],
+        [*command, "--out", str(output), "--made", str(made)],
         cwd=ROOT,
         env={k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))},
         capture_output=True,
