@@ -26,7 +26,7 @@ MOVE_BYTES = 40 * GIB  # the most
 COPY_BYTES = GIB
 STALL_BYTES = 8 * GIB  # that are registered, or allocated, while another process launches
 KINDS = ("hostalloc", "memfd", "memfd_huge", "memfd_hugetlb")
-WINDOW_S, DRY_WINDOW_S = 1.0, 0.2
+WINDOW_S, DRY_WINDOW_S = 1.0, 0.05
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 BELIEFS = (
@@ -245,7 +245,7 @@ class _Part:
 
     def _bytes(self, wanted: int) -> int:
         if self._bench.where != GPU:
-            return min(wanted, 192 * MIB if wanted == MOVE_BYTES else 32 * MIB)
+            return min(wanted, 96 * MIB if wanted == MOVE_BYTES else 32 * MIB)
         return min(wanted, room_bytes(psutil.virtual_memory().available, CGROUP_LIMIT) // 2)
 
     def _command(self, program: str, *words: str) -> list[str]:

@@ -40,11 +40,11 @@ class Sizes:
 
 SMALL = Sizes(
     server_us=400,
-    lengths_us=(800, 4000),
+    lengths_us=(800, 1600),
     waves=(2, 8),
-    seconds=0.06,
-    alone_s=0.05,
-    most_queued_us=40_000,
+    seconds=0.03,
+    alone_s=0.03,
+    most_queued_us=10_000,
 )
 
 
