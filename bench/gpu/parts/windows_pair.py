@@ -39,11 +39,11 @@ class Sizes:
 
 
 SMALL = Sizes(
-    server_us=400,
-    lengths_us=(800, 1600),
+    server_us=200,
+    lengths_us=(400, 800),
     waves=(2, 8),
-    seconds=0.03,
-    alone_s=0.03,
+    seconds=0.02,
+    alone_s=0.02,
     most_queued_us=10_000,
 )
 
