@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <x86intrin.h>
 
 static inline void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
@@ -115,7 +114,7 @@ static inline double rdtsc_ns(void) {
   enum { kReads = 1000000 };
   uint64_t sum = 0;
   const uint64_t start = now_ns();
-  for (int i = 0; i < kReads; i++) sum += __rdtsc();
+  for (int i = 0; i < kReads; i++) sum += __builtin_ia32_rdtsc();
   const double each = (double)(now_ns() - start) / kReads;
   return sum == 0 ? 0 : each;  // the sum keeps the compiler from dropping the reads
 }

@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import gpu_results
 
@@ -54,14 +55,20 @@ def _lines() -> Iterator[str]:
         else:
             gpu = found.figures.get("gpu") or "GPU not recorded"
             yield f"{found.path.name[:10]}, {gpu}: `bench/results/{found.path.name}`"
-            code = found.figures.get("failed")
-            yield "\n\n" if code is None else f". The part ended with code {code}.\n\n"
+            yield f"{failures(found.figures)}\n\n"
         yield "| question | believed | used by | measured |\n|---|---|---|---|\n"
         for belief in beliefs_of(part):
             cell = "not measured yet" if found is None else measured(belief, found.figures)
             used_by = ", ".join(f"`{path}`" for path in belief.used_by)
             yield f"| {belief.question} | {belief.believed} | {used_by} | {cell} |\n"
         yield "\n"
+
+
+def failures(figures: Mapping[str, Any]) -> str:
+    """Which runs of a part did not end well: the one whose figures these are, and a later one."""
+    runs = {"it": figures, "a later run": figures.get("failed_again", {})}
+    codes = {run: found["failed"] for run, found in runs.items() if "failed" in found}
+    return "".join(f"; {run} ended with code {code}" for run, code in codes.items())
 
 
 def measured(belief: Belief, figures: Mapping[str, object]) -> str:

@@ -97,7 +97,7 @@ for part in ${PART:-$parts}; do
   begin=$SECONDS
   "$PYTHON" -m bench.gpu.harness.limit "$limit" \
     "$PYTHON" -m "bench.gpu.parts.$part" --where "$where" --seconds "$limit" \
-    --out "$scratch/parts/$part.json" --keep "$keep"
+    --out "$scratch/parts/$part.json" --keep "$keep" --made "$scratch/made"
   code=$?
   echo "-- $part: code $code after $((SECONDS - begin)) s"
   if [ "$code" -ne 0 ]; then

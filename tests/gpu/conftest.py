@@ -1,4 +1,4 @@
-"""A daemon on a runtime directory of its own."""
+"""A daemon on a runtime directory of its own, and what the parts of `make gpu` share."""
 
 import os
 import shutil
@@ -12,6 +12,12 @@ from tandem.demo.process import Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # for `bench`
+
+
+@pytest.fixture(scope="session")
+def made(made_once):
+    """The folder of what the parts of `make gpu` compile: once for all tests."""
+    return made_once("parts", Path.mkdir)
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ from bench.gpu.harness.beliefs import SETTLING, Belief, answer, beliefs_of, why_
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "packaging"))
 
-from generate_driver_facts import measured
+from generate_driver_facts import failures, measured
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("part", SETTLING)
-def test_a_dry_run_answers_every_question(part, tmp_path):
+def test_a_dry_run_answers_every_question(part, made, tmp_path):
     output = tmp_path / "figures.json"
     command = [sys.executable, "-m", f"bench.gpu.parts.{part}", "--where", "software"]
     done = subprocess.run(
-        [*command, "--out", str(output)],
+        [*command, "--out", str(output), "--made", str(made)],
         cwd=ROOT,
         env={k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))},
         capture_output=True,
@@ -64,6 +64,14 @@ def test_a_page_has_the_answers_of_a_part_that_failed_too():
         "bare.cost.us: 1.5; bare.delay.us: **no answer** (TimeoutExpired: a\\|b); "
         "mps.cost.us: **no answer** (not installed)"
     )
+
+
+def test_a_page_says_which_runs_of_a_part_failed():
+    again = {"failed_again": {"failed": 124}}
+
+    assert failures({"bare": {}}) == ""
+    assert failures({"failed": 1}) == "; it ended with code 1"
+    assert failures({"bare": {}} | again) == "; a later run ended with code 124"
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ int main() {
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
+def seen(made, tmp_path_factory):
     """Runs a command; what the library says of its one process."""
     folder = tmp_path_factory.mktemp("lookups")
-    with bench(where="software", keep=folder) as it:
+    with bench(where="software", keep=folder, made=made) as it:
         base = it.place.env(it.folder / "gpu") | {
             "LD_PRELOAD": str(native.preloaded(it, "lookups")),
         }

@@ -25,13 +25,12 @@ FIRST_S = 100  # for the first figures
         ("calls", "added_ns"),
     ],
 )
-def test_a_part_keeps_its_first_figures(part, first, tmp_path):
+def test_a_part_keeps_its_first_figures(part, first, made, tmp_path):
     output = tmp_path / "figures.json"
     command = [sys.executable, "-m", f"bench.gpu.parts.{part}", "--where", "software"]
     own = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
-    with subprocess.Popen(
-        [*command, "--out", str(output)], cwd=ROOT, env=own, stderr=subprocess.DEVNULL
-    ) as child:
+    command += ["--out", str(output), "--made", str(made)]
+    with subprocess.Popen(command, cwd=ROOT, env=own, stderr=subprocess.DEVNULL) as child:
         wait_for(first, output, child)
 
         child.send_signal(signal.SIGINT)

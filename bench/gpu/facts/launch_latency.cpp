@@ -10,6 +10,11 @@
 
 namespace {
 
+bool is_managed() {
+  int (*const asked)() = (int (*)())dlsym(RTLD_DEFAULT, "tandem_is_managed_v1");
+  return asked != nullptr && asked() == 1;
+}
+
 Json round_of(CUfunction empty, CUstream stream, int batches, int launches) {
   std::vector<double> ns, stamps;
   for (int batch = 0; batch < batches; batch++) {
@@ -39,7 +44,7 @@ int main(int argc, char** argv) {
   const CUfunction empty = function_of(make_module(argv[1]), "empty");
   const CUstream stream = new_stream();
   round_of(empty, stream, batches, launches);  // what a first launch makes is made
-  event("ready").print();
+  event("ready").add("managed", is_managed()).print();
   while (next_order()) round_of(empty, stream, batches, launches).print();
   return 0;
 }

@@ -64,8 +64,8 @@ def row_of(
         "start_bare_s": _figure(bare.start_s),
         "start_managed_s": _figure(managed.start_s),
     }
-    if observed.error:
-        row["ratio_observed"] = f"error: {observed.error[-LINE:]}"
+    if (how := _runs(observed, should_be_managed=on_gpu)) != OK:
+        row["ratio_observed"] = how
     if limit is not None:
         row["limit"] = limit
     row["ok"] = row["runs_bare"] != OK or (

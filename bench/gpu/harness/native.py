@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ninja_build
-from bench.gpu.harness.part import Bench
+from bench.gpu.harness.part import GPU, Bench
+from tandem.demo.image import whole
 from tandem.demo.process import WorkerError
 
 HERE = Path(__file__).parents[1] / "facts"
@@ -21,7 +22,7 @@ def program(bench: Bench, name: str) -> Path:
     Raises:
         WorkerError: the compiler refuses it; its words are in the text.
     """
-    return _compiled(bench.folder / name, [HERE / f"{name}.cpp"], [])
+    return _compiled(bench, name, [HERE / f"{name}.cpp"], [])
 
 
 def preloaded(bench: Bench, name: str) -> Path:
@@ -32,28 +33,28 @@ def preloaded(bench: Bench, name: str) -> Path:
     """
     options = ["-shared", "-fPIC", "-fvisibility=hidden", f"-I{SHIM}"]
     sources = [HERE / f"{name}.cpp", SHIM / "dlsym.cpp", SHIM / "old_glibc.cpp"]
-    return _compiled(bench.folder / f"{name}.so", sources, options)
+    return _compiled(bench, f"{name}.so", sources, options)
 
 
-def _compiled(output: Path, sources: Sequence[Path], options: Sequence[str]) -> Path:
+def _compiled(bench: Bench, name: str, sources: Sequence[Path], options: Sequence[str]) -> Path:
+    output = bench.made / name
     if output.exists():
         return output
-    compile_it = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", *options]
+    optimised = "-O2" if bench.where == GPU else "-O1"  # where it takes longer than what it saves
+    compile_it = ["g++", "-std=c++17", optimised, "-Wall", "-Wextra", *options]
     compile_it += [f"-I{DRIVER}", f"-I{HERE}"]
     compile_it += ["-isystem", str(ninja_build.cuda_include()), "-D__CUDA_API_VERSION_INTERNAL"]
-    compile_it += [*map(str, sources), "-o", str(output), "-ldl", "-pthread"]
-    done = subprocess.run(compile_it, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise WorkerError(f"{sources[0].name} does not compile:\n{done.stderr[-2000:]}")
+    with whole(output) as half:
+        compile_it += [*map(str, sources), "-o", str(half), "-ldl", "-pthread"]
+        done = subprocess.run(compile_it, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise WorkerError(f"{sources[0].name} does not compile:\n{done.stderr[-2000:]}")
     return output
 
 
 def kernels(bench: Bench, name: str) -> Path:
     """facts/<name>.cu, compiled for the device at hand, once a run."""
-    for made in (bench.folder / f"{name}.so", bench.folder / f"{name}.cubin"):
-        if made.exists():
-            return made
-    return bench.place.compile(HERE / f"{name}.cu", bench.folder)
+    return bench.place.compile(HERE / f"{name}.cu", bench.made)
 
 
 def command(bench: Bench, name: str, kernels_name: str, *words: object) -> list[str]:

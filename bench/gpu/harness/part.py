@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,16 @@ class Bench:
     place: Place
     folder: Path
     keep: Path  # for files that stay beside the results; made by the part that has some
-    work: Work | None  # of the demo's programs
+    made: Path  # for what is compiled; parts of one run share it
+
+    @cached_property
+    def work(self) -> Work | None:
+        """Of the demo's programs, where they play the roles.
+
+        Raises:
+            WorkerError: the device does not run the demo's kernels.
+        """
+        return _work(self.place, self.folder) if self.where == SOFTWARE else None
 
     @property
     def device(self) -> str:
@@ -124,12 +134,13 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=LIMIT_S, help="after which it is ended")
     parser.add_argument("--keep", type=Path, help="folder of other files (that of --out)")
+    parser.add_argument("--made", type=Path, help="folder of what is compiled (one of its own)")
     arguments = parser.parse_args()
     progress.began_s, progress.limit_s = time.monotonic(), arguments.seconds
     progress.out = arguments.out
     keep = arguments.keep or arguments.out.parent
     try:
-        with bench(where=arguments.where, keep=keep) as it:
+        with bench(where=arguments.where, keep=keep, made=arguments.made) as it:
             figures = measure(it)
     except WorkerError as failure:
         figures = _unfinished(str(failure))
@@ -146,19 +157,20 @@ def _unfinished(why: str) -> dict[str, Any]:
 
 
 @contextmanager
-def bench(*, where: str, keep: Path) -> Iterator[Bench]:
+def bench(*, where: str, keep: Path, made: Path | None = None) -> Iterator[Bench]:
     """Find the device. Anything but an NVIDIA GPU is an error, unless this is a dry run.
 
     Raises:
-        WorkerError: the device does not run the demo's kernels.
+        WorkerError: the demo's kernels cannot be compiled here.
     """
     folder = Path(tempfile.mkdtemp(prefix="tandem-gpu-"))
     try:
-        place = find_place(clock="real", folder=folder)
+        made = made or folder / "made"
+        made.mkdir(parents=True, exist_ok=True)
+        place = find_place(clock="real", folder=made)
         if where == GPU and place.kind != "nvidia":
             sys.exit(NO_GPU)
-        work = _work(place, folder) if where == SOFTWARE else None
-        yield Bench(where=where, place=place, folder=folder, keep=keep, work=work)
+        yield Bench(where=where, place=place, folder=folder, keep=keep, made=made)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

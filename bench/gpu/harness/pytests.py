@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from bench.gpu.harness.part import LIMIT_S, progress
 
-SOME_FAILED, NO_TESTS = 1, 5  # pytest's codes; of the latter, nothing was selected
+PASSED, SOME_FAILED, NO_TESTS = 0, 1, 5  # pytest's codes; of the last, nothing was selected
 MOST_AGAIN = 60  # tests: where more fail, it is not for want of quiet
 TAIL = 600  # characters of a failure's text that are kept
 RESERVE_S = 40.0  # of the part's time are left when no further test is begun
@@ -36,13 +36,13 @@ def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dic
         return _run([folder, *options])
     several = ["-p", "xdist.plugin", "-n", str(at_a_time), "--dist", "worksteal"]
     figures = _run([folder, *options, *several])
-    failed = sorted(figures.get("failed", ()))
+    failed = sorted(figures.get("failures", ()))
     if not 0 < len(failed) <= MOST_AGAIN or figures["pytest_exit_code"] != SOME_FAILED:
         return figures
     again = _run([*failed, *options])
-    if "failed" not in again:  # it was ended before it could report: what we know stands
+    if "failures" not in again:  # it was ended before it could report: what we know stands
         return {**figures, "failed_beside_others": failed}
-    told = {name: again[name] for name in ("failed", "pytest_exit_code", "ok")}
+    told = {name: again[name] for name in ("failures", "pytest_exit_code", "ok")}
     sums = {name: figures[name] + again[name] for name in ("passed", "skipped")}
     return {**figures, **told, **sums, "failed_beside_others": failed}
 
@@ -56,7 +56,9 @@ def _run(words: Sequence[str]) -> dict[str, Any]:
             command += ["-p", plugin]
         code = _code_of(command)
         figures = _figures(report) if report.is_file() else {}
-    return {"pytest_exit_code": code, **figures, "ok": code in {0, NO_TESTS}}
+    if code not in {PASSED, SOME_FAILED, NO_TESTS}:
+        figures["error"] = f"pytest ended with code {code} before all tests had run"
+    return {"pytest_exit_code": code, **figures, "ok": code in {PASSED, NO_TESTS}}
 
 
 def _code_of(command: Sequence[str]) -> int:
@@ -78,15 +80,15 @@ def _code_of(command: Sequence[str]) -> int:
 
 def _figures(report: Path) -> dict[str, Any]:
     suite = next(ElementTree.parse(report).iter("testsuite"))
-    failed = {
+    failures = {
         _place_of(case): (problem.text or "")[-TAIL:]
         for case in suite.iter("testcase")
         for problem in case
         if problem.tag in {"failure", "error"}
     }
     skipped = int(suite.get("skipped", "0"))
-    passed = int(suite.get("tests", "0")) - skipped - len(failed)
-    return {"passed": passed, "skipped": skipped, "failed": failed}
+    passed = int(suite.get("tests", "0")) - skipped - len(failures)
+    return {"passed": passed, "skipped": skipped, "failures": failures}
 
 
 def _place_of(case: ElementTree.Element) -> str:

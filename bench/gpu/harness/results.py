@@ -37,6 +37,8 @@ SETTINGS = "compute_mode,mig.mode.current,persistence_mode,clocks.max.sm,power.l
 SMI_SETTINGS = ("nvidia-smi", f"--query-gpu={SETTINGS}", "--format=csv")
 COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
+NO_FIGURES = {"commit", "gpu", "failed", "failed_again", "unreadable"}  # of a part
+
 Figures = Mapping[str, Any]
 
 
@@ -93,20 +95,34 @@ def merge(parts: Path, output: Path) -> None:
     }
     for name in sorted({path.stem for path in parts.iterdir()}):
         failure, figures = (_read(parts / f"{name}.{kind}") for kind in ("failed", "json"))
-        has_said_more = merged.get(name, {}).keys() - {*about_run, "failed"}
-        if failure and not figures and has_said_more:
-            merged[name]["failed_again"] = {**about_run, **failure}  # what it had said stays
-        else:
-            merged[name] = {**about_run, **failure, **figures}
+        merged[name] = better(merged.get(name, {}), {**about_run, **figures, **failure})
     _write(merged, output)
 
 
 def join(sources: list[Path], target: Path) -> None:
-    """Later files win."""
+    """Of a part that several files have, the better run."""
     merged: dict[str, Any] = {}
     for path in sources:
-        merged.update(json.loads(path.read_text()))
+        for name, figures in json.loads(path.read_text()).items():
+            merged[name] = better(merged.get(name, {}), figures)
     _write(merged, target)
+
+
+def better(earlier: Figures, later: Figures) -> Figures:
+    """Of two runs of a part the later, unless it failed and the earlier did not, or says nothing.
+
+    What it says then stands in the earlier as `failed_again`: nothing is lost, nobody is misled.
+    """
+    if _worth(later) >= _worth(earlier):
+        return later
+    return {**earlier, "failed_again": later}
+
+
+def _worth(figures: Figures) -> int:
+    """2: it did not fail; 1: it did, and left figures; 0: it left none."""
+    if not figures.keys() - NO_FIGURES:
+        return 0
+    return 1 if "failed" in figures else 2
 
 
 def _write(merged: Figures, output: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from bench.gpu.figures.launch_costs import launch_costs
-from bench.gpu.figures.workload_rows import MODES, order_of
+from bench.gpu.figures.workload_rows import BARE, MODES, order_of
 from bench.gpu.harness import children, native
 from bench.gpu.harness.part import GPU, Bench
 from bench.gpu.harness.ways import command_of, environment_of
-from tandem.demo.process import Message
+from tandem.demo.process import Message, WorkerError
 
 SIZES = (32, 256)  # batches, and launches of each
 DRY_SIZES = (2, 64)
@@ -31,10 +31,20 @@ def launch_latency(bench: Bench) -> Message:
                 bench, command_of(mode, command, name="launches"), env, role=mode
             )
             workers[mode] = stack.enter_context(started)
-        for worker in workers.values():
+        for mode, worker in workers.items():
             children.heard(worker, "up")
-            children.told(worker, "ready")
+            must_be(mode, managed=children.told(worker, "ready")["managed"])
         for number in range(ROUNDS if bench.where == GPU else DRY_ROUNDS):
             for mode in order_of(number):
                 rounds[mode].append(children.told(workers[mode], "round"))
     return launch_costs(rounds)
+
+
+def must_be(mode: str, *, managed: bool) -> None:
+    """A process that is not what it should be would find that Tandem adds nothing.
+
+    Raises:
+        WorkerError: it has no daemon, or has one and should be bare.
+    """
+    if managed != (mode != BARE):
+        raise WorkerError(f"the process '{mode}' is {'' if managed else 'not '}managed")

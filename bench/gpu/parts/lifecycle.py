@@ -41,7 +41,7 @@ CALLS = ("lock", "checkpoint", "restore", "unlock")
 SUCCESS = "CUDA_SUCCESS"
 HELD_KINDS = ("linear", "mapped")
 SWAPPABLE_KINDS = ("linear", "small", "pitch")  # what moves
-WINDOW_S, DRY_WINDOW_S = 1.0, 0.2
+WINDOW_S, DRY_WINDOW_S = 1.0, 0.05
 
 BELIEFS = (
     Belief(

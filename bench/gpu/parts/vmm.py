@@ -23,10 +23,11 @@ from tandem.demo.process import Message, Worker
 
 MIB, GIB = 1 << 20, 1 << 30
 MOVE_BYTES = 40 * GIB  # the most
+DRY_MOVE_BYTES = 160 * MIB  # more chunks than are on their way at once
 COPY_BYTES = GIB
 STALL_BYTES = 8 * GIB  # that are registered, or allocated, while another process launches
 KINDS = ("hostalloc", "memfd", "memfd_huge", "memfd_hugetlb")
-WINDOW_S, DRY_WINDOW_S = 1.0, 0.2
+WINDOW_S, DRY_WINDOW_S = 1.0, 0.05
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 BELIEFS = (
@@ -245,7 +246,7 @@ class _Part:
 
     def _bytes(self, wanted: int) -> int:
         if self._bench.where != GPU:
-            return min(wanted, 192 * MIB if wanted == MOVE_BYTES else 32 * MIB)
+            return min(wanted, DRY_MOVE_BYTES if wanted == MOVE_BYTES else 32 * MIB)
         return min(wanted, room_bytes(psutil.virtual_memory().available, CGROUP_LIMIT) // 2)
 
     def _command(self, program: str, *words: str) -> list[str]:

@@ -39,12 +39,12 @@ class Sizes:
 
 
 SMALL = Sizes(
-    server_us=400,
-    lengths_us=(800, 4000),
+    server_us=200,
+    lengths_us=(400, 800),
     waves=(2, 8),
-    seconds=0.06,
-    alone_s=0.05,
-    most_queued_us=40_000,
+    seconds=0.02,
+    alone_s=0.02,
+    most_queued_us=10_000,
 )
 
 

@@ -50,7 +50,7 @@ from tandem.demo.process import Message, Worker, WorkerError
 BUDGET_S = 320.0  # for all rows: those not begun by then are not run
 ROW_S = 60.0
 RESERVE_S = 20.0  # what most rows take; one that is ended is the last
-ROUND_S, DRY_ROUND_S = 0.4, 0.05
+ROUND_S, DRY_ROUND_S = 0.4, 0.01
 JUDGED_ROUNDS = 9
 COLD_S = 100.0  # where nobody has read the libraries from the disk before
 END_S = 15.0

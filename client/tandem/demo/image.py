@@ -1,10 +1,16 @@
-"""Compiles kernels for the device at hand: the demo's own, or a file of the same kind."""
+"""Compiles kernels for the device at hand: the demo's own, or a file of the same kind.
+
+What is in the folder already was compiled before, and is taken.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tandem.demo.process import WorkerError
 from tandem.errors import UsageError
@@ -21,8 +27,11 @@ def software_image(folder: Path, source: Path = SOURCE) -> Path:
     from tandem import softgpu
 
     output = folder / f"{source.stem}.so"
+    if output.exists():
+        return output
     try:
-        softgpu.compile_kernels(source, output)
+        with whole(output) as half:
+            softgpu.compile_kernels(source, half)
     except FileNotFoundError as failure:
         msg = "the demo's kernels need g++ (Debian: apt install g++)"
         raise WorkerError(msg) from failure
@@ -38,9 +47,25 @@ def gpu_image(folder: Path, source: Path = SOURCE, *, capability: str) -> Path:
         WorkerError: neither is there, or the compiler refuses.
     """
     output = folder / f"{source.stem}.cubin"
+    if not output.exists():
+        with whole(output) as half:
+            _compile(source, half, capability)
+    return output
+
+
+@contextmanager
+def whole(output: Path) -> Iterator[Path]:
+    """Where to write a file that others may look for: once the block is done it is there."""
+    with TemporaryDirectory(dir=output.parent) as folder:
+        half = Path(folder) / output.name
+        yield half
+        half.replace(output)
+
+
+def _compile(source: Path, output: Path, capability: str) -> None:
     if (cubin := _nvrtc(source, capability)) is not None:
         output.write_bytes(cubin)
-        return output
+        return
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not Path(nvcc).is_file():
         msg = (
@@ -53,7 +78,6 @@ def gpu_image(folder: Path, source: Path = SOURCE, *, capability: str) -> Path:
     if child.returncode != 0:
         msg = f"nvcc could not compile {source.name}: {child.stderr.strip()}"
         raise WorkerError(msg)
-    return output
 
 
 def _nvrtc(source: Path, capability: str) -> bytes | None:

@@ -51,6 +51,18 @@ def test_a_part_that_was_ended_before_its_first_row_has_failed():
     assert _outcome(of, {"failed": 124}) == "**failed**"
 
 
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ({"passed": 3, "failures": {}}, "passed"),
+        ({"passed": 3, "failures": {"a": "no"}, "failed": 1}, "**failed**"),
+        ({"passed": 3, "failures": {}, "failed_again": {"failed": 1}}, "**failed**"),
+    ],
+)
+def test_a_part_of_tests_has_failed_where_a_run_of_it_did(figures, said):
+    assert _outcome(Workload(name="streams", part="tests"), figures) == said
+
+
 def test_the_page_names_rows_that_there_are():
     named = {name for workload in WORKLOADS for name in workload.rows}
 

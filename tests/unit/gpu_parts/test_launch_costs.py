@@ -1,6 +1,10 @@
 """What single launches of three processes come to."""
 
+import pytest
 from bench.gpu.figures.launch_costs import launch_costs
+from bench.gpu.parts.launches import must_be
+
+from tandem.demo.process import WorkerError
 
 
 def rounds(*pairs):
@@ -22,3 +26,12 @@ def test_what_is_added_is_that_to_the_round_beside_it():
     assert found["managed"]["added_p99_ns"] == 400.0
     assert found["observed"]["added_p99_ns"] == 0.0
     assert found["stamp_ns"] == 20.0
+
+
+def test_a_process_that_is_not_what_it_should_be_has_no_figures():
+    must_be("bare", managed=False)
+    must_be("observed", managed=True)
+    with pytest.raises(WorkerError, match="'managed' is not managed"):
+        must_be("managed", managed=False)
+    with pytest.raises(WorkerError, match="'bare' is managed"):
+        must_be("bare", managed=True)

@@ -22,7 +22,7 @@ def bench(tmp_path, kind, where):
         image=Path("image"),
         base_env={"CUDA_MPS_PIPE_DIRECTORY": "/run/mps", "HOME": "/root"},
     )
-    return Bench(where=where, place=place, folder=tmp_path, keep=tmp_path, work=None)
+    return Bench(where=where, place=place, folder=tmp_path, keep=tmp_path, made=tmp_path)
 
 
 def test_a_program_without_mps_does_not_find_the_one_that_runs(tmp_path):

@@ -58,14 +58,31 @@ def test_a_failed_part_stands_beside_the_others(tmp_path, capsys):
     assert "124" in capsys.readouterr().out
 
 
-def test_files_of_several_runs_become_one(tmp_path):
-    for name in ("demo", "tests"):
-        (tmp_path / f"{name}.json").write_text(json.dumps({name: {"ok": True}}))
-    target = tmp_path / "all.json"
+WHOLE, WHOLE_TOO = {"gpu": "H100", "calls": 1}, {"gpu": "H200", "calls": 2}
+ENDED, ENDED_TOO = WHOLE | {"failed": 1}, WHOLE_TOO | {"failed": 124}
+SILENT = {"gpu": "H200", "failed": 137, "unreadable": "vmm.json: cut off"}
 
-    results.join([tmp_path / "demo.json", tmp_path / "tests.json"], target)
 
-    assert set(json.loads(target.read_text())) == {"demo", "tests"}
+@pytest.mark.parametrize(
+    ("earlier", "later", "kept"),
+    [
+        (WHOLE, WHOLE_TOO, WHOLE_TOO),
+        (WHOLE, ENDED_TOO, WHOLE | {"failed_again": ENDED_TOO}),
+        (ENDED, WHOLE_TOO, WHOLE_TOO),
+        (ENDED, ENDED_TOO, ENDED_TOO),
+        (ENDED, SILENT, ENDED | {"failed_again": SILENT}),
+        (SILENT, ENDED, ENDED),
+    ],
+)
+def test_of_a_part_that_ran_twice_the_better_run_stands(earlier, later, kept, tmp_path):
+    first, second, target = (tmp_path / f"{name}.json" for name in ("first", "second", "all"))
+    first.write_text(json.dumps({"vmm": earlier, "demo": {"ok": True}}))
+    second.write_text(json.dumps({"vmm": later, "tests": {"ok": True}}))
+
+    results.join([first, second], target)
+
+    joined = {"vmm": kept, "demo": {"ok": True}, "tests": {"ok": True}}
+    assert json.loads(target.read_text()) == joined
 
 
 def report(digest, *, correct=True):
@@ -153,11 +170,11 @@ def test_no_part_is_begun_for_which_too_little_time_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_that_fails_later_without_a_word_leaves_what_it_had_said(tmp_path):
+def test_a_part_that_fails_later_leaves_what_it_had_said(tmp_path):
     parts = tmp_path / "parts"
     parts.mkdir()
     output = tmp_path / "results.json"
-    output.write_text('{"swap": {"gpu": "H200", "out": 0.9}, "vmm": {"calls": 1}}')
+    output.write_text('{"swap": {"gpu": "H200", "out": 0.9}, "vmm": {"calls": 1, "failed": 124}}')
     (parts / "machine.json").write_text('{"gpu": "H100"}')
     (parts / "swap.failed").write_text('{"failed": 137}')
     (parts / "vmm.failed").write_text('{"failed": 1}')
@@ -170,5 +187,6 @@ def test_a_part_that_fails_later_without_a_word_leaves_what_it_had_said(tmp_path
     merged = json.loads(output.read_text())
     assert (merged["swap"]["gpu"], merged["swap"]["out"]) == ("H200", 0.9)
     assert merged["swap"]["failed_again"]["failed"] == 137
+    assert merged["swap"]["failed_again"]["gpu"] == "H100"
     assert merged["demo"].keys() == {"commit", "gpu", "failed"}
     assert (merged["vmm"]["gpu"], merged["vmm"]["calls"], merged["vmm"]["failed"]) == ("H100", 2, 1)

@@ -170,3 +170,9 @@ def test_rows_become_a_table():
 )
 def test_other_figures_are_no_table(figures):
     assert not is_table(figures)
+
+
+def test_what_was_not_even_recorded_has_no_ratio():
+    row = row_of(runs(observed=run(is_managed=False)))
+
+    assert row["ratio_observed"] == "ran unshared"
