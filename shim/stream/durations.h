@@ -9,7 +9,9 @@
 namespace tandem::shim {
 
 inline constexpr uint32_t kSamplesWanted = 3;
-// Launches of a function between two tries when as many samples as are wanted are on their way: one
+// With the next ones, which are launches apart: the first may all hold the same turn of another process.
+inline constexpr uint32_t kSamplesSettled = 5;
+// Launches of a function between two tries when as many samples as are wanted were begun: one
 // may have failed, but to sample every launch until the helper has read them would cost a burst dear.
 inline constexpr uint32_t kLaunchesPerTry = 17;
 
@@ -17,7 +19,7 @@ struct alignas(32) Duration {
   std::atomic<uint64_t> key;      // kFree, kForgotten, or a key; claimed by compare-exchange
   std::atomic<uint32_t> ns;       // helper: relaxed; a hint
   std::atomic<uint32_t> seen;     // launches, counted up to kSamplesWanted only
-  std::atomic<uint32_t> samples;  // measured, counted up to kSamplesWanted only
+  std::atomic<uint32_t> samples;  // measured, counted up to kSamplesSettled only
   std::atomic<uint32_t> age;      // of what was forgotten or is stale: its samples do not count any more
   std::atomic<uint32_t> known_at;  // the age of the newest sample that counted; relaxed, as all of it
   // Samples begun, up to kSamplesWanted, and beyond that the launches since. What cannot be sampled
@@ -29,7 +31,7 @@ struct alignas(32) Duration {
            ns.load(std::memory_order_relaxed) != 0;
   }
 
-  // Of one that is not known: whether this launch is to be sampled.
+  // Of one that is not settled: whether this launch is to be sampled.
   bool is_due() {
     const uint32_t at = turn.load(std::memory_order_relaxed);
     if (at < kSamplesWanted || at >= kSamplesWanted + kLaunchesPerTry) return true;

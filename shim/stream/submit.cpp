@@ -15,7 +15,7 @@
 namespace tandem::shim {
 namespace {
 
-// Launches of a thread between two samples of known functions. Prime: iterations of as many launches,
+// Launches of a thread between two samples of settled functions. Prime: iterations of as many launches,
 // or of a part of that, would have the same ones measured again and again.
 constexpr uint32_t kSampleEvery = 1021;
 // From here on it is worth asking for the kinds of a copy's pointers: within the device it takes a
@@ -36,10 +36,10 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   ticket->est_ns = duration->ns.load(std::memory_order_relaxed);
   // What overlaps its predecessor is never measured, and would be stale for ever.
   if (duration->is_stale() && !submission.programmatic) ticket->record_flags = shm::kRecordStale;
-  const bool known = duration->samples.load(std::memory_order_relaxed) >= kSamplesWanted;
+  const bool settled = duration->samples.load(std::memory_order_relaxed) >= kSamplesSettled;
   // Counted whether or not the helper has read the first samples yet, which is a matter of chance.
   const bool in_turn = ++g_thread.launches % kSampleEvery == 0;
-  const bool wanted = known ? in_turn : duration->is_due();
+  const bool wanted = settled ? in_turn : duration->is_due();
   if (ticket->est_ns == 0) ticket->est_ns = segment_ns(channel);
   if (!wanted || submission.programmatic || channel.observe || any_capture() ||
       ticket->slot == kNoSlot) {

@@ -90,6 +90,28 @@ TEST(a_function_whose_samples_failed_is_sampled_again) {
   CHECK_EQ(duration_of(0x100)->samples.load(), 1u);
 }
 
+TEST(a_turn_of_another_process_in_all_of_the_first_samples_is_not_what_a_function_takes) {
+  static float ms;
+  begin();
+  g_driver.cuEventElapsedTime = [](float* out, CUevent, CUevent) { return *out = ms, CUDA_SUCCESS; };
+  Channel* channel = make_channel();
+  ms = 2.5;
+  for (uint32_t i = 0; i < kSamplesWanted; ++i) launch(channel, 0x300);
+  collect_timings();
+  CHECK_EQ(duration_of(0x300)->ns.load(), 2'500'000u);
+
+  ms = 0.5;
+  for (uint32_t i = 0; i <= kLaunchesPerTry; ++i) launch(channel, 0x300);
+  collect_timings();
+  CHECK_EQ(duration_of(0x300)->ns.load(), 500'000u);
+
+  ms = 2.5;
+  for (uint32_t i = 0; i <= kLaunchesPerTry; ++i) launch(channel, 0x300);
+  collect_timings();
+  CHECK_EQ(duration_of(0x300)->ns.load(), 500'000u);
+  CHECK_EQ(duration_of(0x300)->samples.load(), kSamplesSettled);
+}
+
 TEST(what_lets_a_primary_context_go_that_others_hold_leaves_everything_as_it_is) {
   begin();
   g_driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int* active) {
