@@ -329,6 +329,12 @@ class Poller:
 
         A figure that grows by itself, or comes only along with another, is no difference.
         """
+    def memory_claims(self) -> dict[int, tuple[int, int]]:
+        """Bytes that each process says that it has on its GPUs, and with those it is asking for.
+
+        The second is at no time below what the driver counts of memory that the process counts.
+        By process_id; from the pages themselves, not from the last round; any thread.
+        """
     def drain_records(self, *, limit: int = ...) -> list[tuple[int, bytes]]:
         """(process_id, packed shm::Record array) since the last call, oldest first; bounded buffer.
 

@@ -95,6 +95,18 @@ py::list listed(Poller& poller) {
   return out;
 }
 
+py::dict memory_claims(const Poller& poller) {
+  std::vector<daemon::MemoryClaim> found;
+  {
+    const py::gil_scoped_release released;
+    found = poller.memory_claims();
+  }
+  py::dict out;
+  for (const daemon::MemoryClaim& claim : found)
+    out[py::int_(claim.process_id)] = py::make_tuple(claim.resident_bytes, claim.taken_bytes);
+  return out;
+}
+
 py::list drain_records(Poller& poller, size_t limit) {
   std::vector<daemon::RecordBuffer::Run> runs;
   {
@@ -325,6 +337,7 @@ void add_poller(py::module_& module) {
       .def("wake", &Poller::wake)
       .def("snapshots", &listed<&Poller::snapshots>)
       .def("changed", &listed<&Poller::changed>)
+      .def("memory_claims", &memory_claims)
       .def("drain_records", &drain_records, py::kw_only(),
            arg("limit") = daemon::RecordBuffer::kCapacity)
       .def("want_window", &want_window, py::kw_only(), arg("process_id"))

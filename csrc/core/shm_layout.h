@@ -188,7 +188,9 @@ struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never tru
   std::atomic<uint64_t> device_bytes;
   std::atomic<uint64_t> peak_bytes;
   std::atomic<uint64_t> alloc_count;
-  uint64_t reserved0;
+  // device_bytes, or before the driver is asked for more, that as well: never below what it holds. 0 = a
+  // shim that does not say.
+  std::atomic<uint64_t> taken_bytes;
   std::atomic<uint64_t> refused_count;
   // The first of the threads that wait for memory. The ticket is 0 while the others change, and
   // stored last: release, matched by the acquire of the daemon, which looks at it twice.

@@ -59,7 +59,10 @@ class Auditor:
         """Look once, if anybody is attached; the core takes it in on its own thread."""
         if not self._sessions.info:  # the loop's, but this only asks whether there is any
             return
+        # A process takes before it asks the driver, and frees before it says so.
+        before = self._loop.poller.memory_claims()
         found = self._inventory.holdings()
+        after = self._loop.poller.memory_claims()
         held, is_complete = found.by_pid, found.is_complete
         if not held:
             return
@@ -73,7 +76,16 @@ class Auditor:
             by_process = {key: held.get(pid, ()) for key, pid in attached.items()}
             known = tuple((k, sizes) for k, sizes in by_process.items() if sizes or is_complete)
             now_ns = self._loop.clock.now_ns()
-            event = MemoryAudited(now_ns=now_ns, held_bytes=known, is_complete=is_complete)
+            event = MemoryAudited(
+                now_ns=now_ns,
+                held_bytes=known,
+                is_complete=is_complete,
+                claims={key: _most(claim, before.get(key, claim)) for key, claim in after.items()},
+            )
             self._loop.handle(event)
 
         self._loop.post(tell)
+
+
+def _most(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), max(one[1], other[1])

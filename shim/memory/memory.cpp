@@ -40,8 +40,13 @@ void raise(std::atomic<uint64_t>& most, uint64_t bytes) {
   if (most.load(std::memory_order_relaxed) < bytes) most.store(bytes, std::memory_order_relaxed);
 }
 
+void show_taken(shm::StatePage* page, uint64_t used) {
+  page->memory.taken_bytes.store(used, std::memory_order_relaxed);
+}
+
 void show(shm::StatePage* page) {
   const uint64_t used = sum();
+  show_taken(page, used);
   page->memory.device_bytes.store(used, std::memory_order_relaxed);
   raise(page->memory.peak_bytes, used);
   if (g_marked.load(std::memory_order_relaxed)) raise(page->iterations.peak_bytes, used);
@@ -120,6 +125,7 @@ bool take(uint32_t device, uint64_t bytes, uint64_t limit) {
   const uint64_t used = used_bytes(device);
   if (limit != shm::kNoLimit && (used > limit || bytes > limit - used)) return false;
   set_used(device, used + bytes);
+  if (shm::StatePage* page = shared_page()) show_taken(page, sum());
   return true;
 }
 

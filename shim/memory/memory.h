@@ -11,7 +11,8 @@ namespace tandem::shim::memory {
 
 inline constexpr uint32_t kMostDevices = 64;  // as many as NVML and the daemon tell apart
 
-// Takes `bytes` of the device's limit before the driver is asked; false when that would exceed it.
+// Takes `bytes` of the device's limit before the driver is asked; false when that would exceed it. Shown
+// at once, so that what the driver counts is at no time more than what the process says that it took.
 // Undone by give_back when the driver refuses. Allocators go through admission.h.
 bool take(uint32_t device, uint64_t bytes, uint64_t limit);
 void give_back(uint32_t device, uint64_t bytes);

@@ -108,6 +108,11 @@ std::vector<Snapshot> Poller::snapshots() const {
   return watcher_.snapshots();
 }
 
+std::vector<MemoryClaim> Poller::memory_claims() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.memory_claims();
+}
+
 std::vector<Snapshot> Poller::changed() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return watcher_.changed();

@@ -57,6 +57,7 @@ class Poller {
   void wake();
 
   std::vector<Snapshot> snapshots() const;
+  std::vector<MemoryClaim> memory_claims() const;
   std::vector<Snapshot> changed();
   std::vector<RecordBuffer::Run> take_records(size_t limit);
   bool want_window(uint64_t process_id);

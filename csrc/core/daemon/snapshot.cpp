@@ -180,6 +180,14 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
       pages.presence().busy_until_ns.load(std::memory_order_acquire);
 }
 
+MemoryClaim claim_now(const Pages& pages) {
+  const shm::StatePage& page = pages.state();
+  const uint64_t swapped = bounded(page.swap.swapped_bytes);
+  const uint64_t held = bounded(page.memory.device_bytes);
+  const uint64_t taken = std::max(held, bounded(page.memory.taken_bytes));
+  return {pages.process_id(), held - std::min(held, swapped), taken - std::min(taken, swapped)};
+}
+
 TickClock tick_clock(const Pages& pages) {
   const shm::StateControl& control = pages.state().control;
   return {load(control.ns_per_tick_q32), load(control.tick_base_ns), load(control.tick_base)};

@@ -113,6 +113,14 @@ class Looker {
 
 TickClock tick_clock(const Pages& pages);
 
+// What a process says that it has on the device, and that with what it has asked the driver for.
+struct MemoryClaim {
+  uint64_t process_id = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t taken_bytes = 0;
+};
+MemoryClaim claim_now(const Pages& pages);
+
 // Did something happen that a scheduler cares about: busy or idle, a thread began or ended
 // waiting, a step, a phase, the doorbell, fail-open.
 bool notable(const Snapshot& before, const Snapshot& after);

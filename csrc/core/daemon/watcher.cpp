@@ -242,6 +242,13 @@ std::vector<Snapshot> Watcher::snapshots() const {
   return by_process(std::move(out));
 }
 
+std::vector<MemoryClaim> Watcher::memory_claims() const {
+  std::vector<MemoryClaim> out;
+  out.reserve(watched_.size());
+  for (const auto& watched : watched_) out.push_back(claim_now(*watched->pages));
+  return out;
+}
+
 std::vector<Snapshot> Watcher::changed() {
   std::vector<Snapshot> out;
   for (const auto& watched : watched_) {

@@ -56,6 +56,7 @@ class Watcher {
 
   void stamp(uint64_t tick_ns) const;
   std::vector<Snapshot> snapshots() const;  // by process_id
+  std::vector<MemoryClaim> memory_claims() const;  // of each, looked at now and not in the last round
   // Only those that are new, or differ from what the last call had of them.
   std::vector<Snapshot> changed();
   std::vector<RecordBuffer::Run> take_records(size_t limit);

@@ -2,10 +2,12 @@
 
 A shim's figure is a hint: a process can hold more by ways that are not intercepted, or write into
 its page what it likes. It is one figure for all GPUs. The driver's has what contexts, code and
-libraries take on each of them as well, which the shim does not count; hence the slack. One look may
-fall between a free and its report, or between memory that the driver gave and its report: only what
-two looks in a row say is told, a claim that is far above what is held counts only as much as that
-from the second on, and of what a process does not count itself the median of three looks counts.
+libraries take on each of them as well, which the shim does not count; hence the slack.
+One look may fall between a free and its report. A process says what it takes before it asks the
+driver, and a look asks the process just before and after the driver, since usage may be 100 ms old.
+Only what two looks in a row say is told, a claim that is far above what is held counts only as much
+as that from the second on, and of what a process does not count itself the median of three looks
+counts.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def take_audit(
         process.audited_bytes = sum(held_bytes)
         if may_deny:
             _look_for_overclaims(process, jobs, event.now_ns)
-        beyond_bytes = process.audited_bytes - process.usage.resident_bytes
+        counted_bytes = _counted_bytes(process, event.claims.get(process_id))
+        beyond_bytes = process.audited_bytes - counted_bytes
         _note_unseen(process, max(0, beyond_bytes))
         if beyond_bytes <= len(held_bytes) * SLACK_BYTES:
             process.audit_misses = 0
@@ -49,6 +52,16 @@ def take_audit(
         process.audit_misses += 1
         if process.audit_misses == LOOKS:
             jobs[process.job_id].tell(event.now_ns, describe(process))
+
+
+def _counted_bytes(process: Process, claim: tuple[int, int] | None) -> int:
+    """What it counts itself, and what it was asking for if that is not always so."""
+    if claim is None:
+        return process.usage.resident_bytes
+    resident_bytes, taken_bytes = claim
+    lasting_bytes = min(taken_bytes - resident_bytes, process.asked_bytes)
+    process.asked_bytes = taken_bytes - resident_bytes
+    return taken_bytes - lasting_bytes
 
 
 def _note_unseen(process: Process, size_bytes: int) -> None:

@@ -6,7 +6,8 @@ clock of its own. Actions are performed by the loop, in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tandemd.core.curves import Curve
 from tandemd.core.interference import Trial
@@ -152,6 +153,9 @@ class MemoryAudited:
     # Process id, bytes on each GPU that it is on; none: the driver names others and not this one.
     held_bytes: tuple[tuple[int, tuple[int, ...]], ...]
     is_complete: bool = True  # the driver said all of every GPU
+    # What processes said at that time, newer than their usage: bytes on all GPUs, and the same with
+    # what they were asking the driver for.
+    claims: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -296,6 +296,7 @@ class Process:
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
     unseen_looks: tuple[int, ...] = ()  # the same by each of the last three looks
+    asked_bytes: int = 0  # what it was asking the driver for, in the last look
     audit_misses: int = 0  # looks in a row that found its claim far below that
     unheld_bytes: int = 0  # of its claim, what the driver denied in two looks in a row
     denied_before_bytes: int = 0  # and in the last one alone

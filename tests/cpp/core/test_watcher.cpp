@@ -199,6 +199,26 @@ TEST(memory_is_noted_where_an_iteration_ends) {
   CHECK_EQ(first_of(watcher).iteration_bytes, 10u);
 }
 
+TEST(what_processes_claim_is_looked_at_now) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  watcher.round(1000);
+  shm::StatePage& page = job.shim.state();
+  const auto claims = [&](uint64_t resident, uint64_t taken) {
+    const std::vector<MemoryClaim> found = watcher.memory_claims();
+    return found.size() == 1 && found[0].process_id == job.channel->pages()->process_id() &&
+           found[0].resident_bytes == resident && found[0].taken_bytes == taken;
+  };
+  page.memory.device_bytes.store(10);
+  CHECK(claims(10, 10));  // an older shim says no more
+  page.memory.taken_bytes.store(30);
+  page.swap.swapped_bytes.store(4);
+  CHECK(claims(6, 26));
+  page.swap.swapped_bytes.store(UINT64_MAX);
+  CHECK(claims(0, 0));
+}
+
 TEST(a_clock_that_goes_back_charges_nothing) {
   Job job(1);
   Watcher watcher;

@@ -97,6 +97,25 @@ TEST(the_limit_refuses_what_would_exceed_it_and_survives_the_daemon) {
   memory::start_afresh();
 }
 
+TEST(memory_is_shown_as_taken_before_the_driver_is_asked_and_as_held_behind) {
+  memory::start_afresh();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  const shm::StateMemory& shown = channel->state->memory;
+  CHECK(memory::take(0, 600, memory::limit_bytes()));
+  CHECK_EQ(shown.taken_bytes.load(), 600u);
+  CHECK_EQ(shown.device_bytes.load(), 0u);
+
+  memory::count_allocated();
+  CHECK_EQ(shown.device_bytes.load(), 600u);
+  CHECK(memory::take(1, 300, memory::limit_bytes()));
+  memory::give_back(1, 300);  // the driver refused
+  CHECK_EQ(shown.taken_bytes.load(), 600u);
+  CHECK_EQ(shown.peak_bytes.load(), 600u);
+  g_channel = nullptr;
+  memory::start_afresh();
+}
+
 TEST(a_lease_bounds_more_tightly_than_the_limit_is_not_shown_and_ends_with_the_daemon) {
   memory::start_afresh();
   Channel* channel = make_channel();

@@ -98,11 +98,17 @@ class Talk:
         """The host had not the memory that was to come with that order."""
         return self.say(PoolRefused(now_ns=self.now_ns, process_id=process_id, pool=pool))
 
-    def audit(self, *, after_ms=5000, is_complete=True, **held_bytes):
+    def audit(self, *, after_ms=5000, is_complete=True, claims=(), **held_bytes):
         """What the driver says that processes hold: `p1=(...)` for process 1, a figure a GPU."""
         self.now_ns += after_ms * MS
         held = tuple((int(name[1:]), sizes) for name, sizes in held_bytes.items())
-        return self.say(MemoryAudited(now_ns=self.now_ns, held_bytes=held, is_complete=is_complete))
+        event = MemoryAudited(
+            now_ns=self.now_ns,
+            held_bytes=held,
+            is_complete=is_complete,
+            claims=dict(claims),
+        )
+        return self.say(event)
 
     def add_gpu(self, process_id, gpu):
         return self.say(GpuAdded(now_ns=self.now_ns, process_id=process_id, gpu=gpu))

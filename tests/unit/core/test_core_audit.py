@@ -73,6 +73,30 @@ def test_of_what_a_process_does_not_count_the_median_of_three_looks_counts(talk)
     assert counted == [4, 5, 5, 5, 5, 5, 5, 6]
 
 
+def test_what_a_process_took_just_before_the_driver_was_asked_is_nothing_unseen(talk):
+    for gib in (5, 6, 7, 8, 9):  # its usage follows behind
+        talk.audit(p1=(gib * GIB,), claims={1: (gib * GIB, gib * GIB)})
+
+    assert held_bytes(talk.core.processes[1]) == 4 * GIB
+    assert not any("not seen" in line for line in story(talk))
+
+
+def test_nor_is_what_it_was_asking_the_driver_for(talk):
+    for gib in (5, 5, 6, 6):
+        talk.audit(p1=(gib * GIB,), claims={1: (4 * GIB, gib * GIB)})
+        talk.audit(p1=(4 * GIB,), claims={1: (4 * GIB, 4 * GIB)})
+
+    assert held_bytes(talk.core.processes[1]) == 4 * GIB
+
+
+def test_who_always_says_that_it_is_asking_hides_nothing(talk):
+    for _ in range(3):
+        talk.audit(p1=(9 * GIB,), claims={1: (4 * GIB, 99 * GIB)})
+
+    assert held_bytes(talk.core.processes[1]) == 9 * GIB
+    assert any("not seen" in line for line in story(talk))
+
+
 def test_it_is_told_anew_after_it_was_gone(talk):
     for size in (6, 6, 4, 7, 7):
         talk.audit(p1=(size * GIB,))

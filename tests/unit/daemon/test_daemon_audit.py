@@ -46,12 +46,23 @@ class Held:
         return self.found
 
 
-def look(held, *, is_complete=True):
+class Said:
+    """What processes say that they have, one answer after the other, the last for good."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def memory_claims(self):
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def look(held, *, is_complete=True, said=({},)):
     handled = []
     loop = SimpleNamespace(
         post=lambda errand: errand(),
         handle=handled.append,
         clock=SimpleNamespace(now_ns=lambda: 7),
+        poller=Said(*said),
     )
     info = {1: SimpleNamespace(pid=100), 2: SimpleNamespace(pid=200)}
     Auditor(
@@ -92,6 +103,17 @@ def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
 
     assert found.by_pid[100][0] == 5
     assert not found.is_complete
+
+
+@pytest.mark.parametrize(
+    "said",
+    [({1: (5, 6), 2: (0, 0)}, {1: (3, 3), 2: (4, 4)}), ({1: (3, 3)}, {1: (5, 6), 2: (4, 4)})],
+    ids=["freed", "took"],
+)
+def test_what_a_process_took_or_freed_while_the_driver_was_asked_counts(said):
+    (event,) = look({100: (5,)}, said=said)
+
+    assert event.claims == {1: (5, 6), 2: (4, 4)}
 
 
 def test_the_core_is_not_woken_for_nothing():
