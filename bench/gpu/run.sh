@@ -78,6 +78,13 @@ echo "-- ready after $SECONDS s"
 keep="$OUT/$label"
 if [ -n "${PACK:-}" ]; then keep="$scratch/keep/$label"; fi
 failed=0
+
+# After each part, so that a run which is cut off has shown what it found.
+keep_results() {
+  "$PYTHON" -m bench.gpu.harness.results merge "$scratch/parts" "$OUT/$label.json" >"$scratch/table"
+  if [ -d "$scratch/keep" ]; then tar -czf "$OUT/$label.tar.gz" -C "$scratch/keep" "$label"; fi
+}
+
 for part in ${PART:-$parts}; do
   part="${part//-/_}"
   if [ -z "${usual[$part]:-}" ]; then
@@ -88,7 +95,10 @@ for part in ${PART:-$parts}; do
     left=$((TOTAL - SECONDS))
     # Parts keep what they found until they are ended: some of it is better than nothing.
     if [ $((${usual[$part]} * 2 / 3)) -gt "$left" ]; then
-      echo "-- $part: not begun, it usually takes ${usual[$part]} s and $left s are left"
+      why="it usually takes ${usual[$part]} s and $left s are left"
+      echo "-- $part: not begun, $why"
+      echo "$why" >"$scratch/parts/$part.not_begun"
+      keep_results
       continue
     fi
     if [ "$left" -lt "$limit" ]; then limit="$left"; fi
@@ -104,9 +114,7 @@ for part in ${PART:-$parts}; do
     failed=$((failed + 1))
     echo "{\"failed\": $code}" >"$scratch/parts/$part.failed"
   fi
-  # After each part, so that a run which is cut off has shown what it found.
-  "$PYTHON" -m bench.gpu.harness.results merge "$scratch/parts" "$OUT/$label.json" >"$scratch/table"
-  if [ -d "$scratch/keep" ]; then tar -czf "$OUT/$label.tar.gz" -C "$scratch/keep" "$label"; fi
+  keep_results
 done
 [ -f "$scratch/table" ] && cat "$scratch/table"
 exit "$failed"

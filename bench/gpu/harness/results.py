@@ -39,6 +39,8 @@ COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
 NO_FIGURES = {"commit", "gpu", "failed", "failed_again", "unreadable"}  # of a part
 
+NOT_BEGUN = "not_begun"  # a key beside the parts: for which too little time was left
+
 Figures = Mapping[str, Any]
 
 
@@ -86,26 +88,40 @@ def machine() -> dict[str, Any]:
 
 
 def merge(parts: Path, output: Path) -> None:
-    """One object with a key per part; a failed part says so beside what it had written."""
+    """One object with a key per part; a failed part says so beside what it had written.
+
+    Parts that were not begun, and never ran, stand together under one key.
+    """
     merged = _read(output)
     # With each part: the file may hold parts of several runs, and of several machines.
     about_run = {
         "commit": _said_by(COMMIT) or os.environ.get("COMMIT"),
         "gpu": _read(parts / "machine.json").get("gpu"),
     }
-    for name in sorted({path.stem for path in parts.iterdir()}):
+    waiting = {path.stem: path.read_text().strip() for path in parts.glob(f"*.{NOT_BEGUN}")}
+    for name in sorted({path.stem for path in parts.iterdir()} - waiting.keys()):
         failure, figures = (_read(parts / f"{name}.{kind}") for kind in ("failed", "json"))
         merged[name] = better(merged.get(name, {}), {**about_run, **figures, **failure})
-    _write(merged, output)
+    _write(_with_not_begun(merged, waiting), output)
 
 
 def join(sources: list[Path], target: Path) -> None:
     """Of a part that several files have, the better run."""
     merged: dict[str, Any] = {}
+    waiting: dict[str, str] = {}
     for path in sources:
-        for name, figures in json.loads(path.read_text()).items():
+        content = json.loads(path.read_text())
+        waiting |= content.pop(NOT_BEGUN, {})
+        for name, figures in content.items():
             merged[name] = better(merged.get(name, {}), figures)
-    _write(merged, target)
+    _write(_with_not_begun(merged, waiting), target)
+
+
+def _with_not_begun(merged: dict[str, Any], waiting: Mapping[str, str]) -> dict[str, Any]:
+    """With why there is nothing of those parts of which there is nothing, last."""
+    all_waiting = {**merged.pop(NOT_BEGUN, {}), **waiting}
+    left = {name: why for name, why in all_waiting.items() if name not in merged}
+    return {**merged, NOT_BEGUN: left} if left else merged
 
 
 def better(earlier: Figures, later: Figures) -> Figures:

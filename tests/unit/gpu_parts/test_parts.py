@@ -167,7 +167,30 @@ def test_no_part_is_begun_for_which_too_little_time_is_left(tmp_path):
     assert child.returncode == 0, child.stderr
     assert "markers: not begun" in child.stdout
     assert "calls: not begun" in child.stdout
-    assert list(tmp_path.iterdir()) == []
+    (output,) = tmp_path.iterdir()
+    content = json.loads(output.read_text())
+    assert content.keys() == {"machine", "not_begun"}
+    assert content["not_begun"].keys() == {"markers", "calls"}
+    assert "45 s" in content["not_begun"]["markers"]
+
+
+def test_only_what_never_ran_is_told_as_not_begun(tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    first, second, target = (tmp_path / f"{name}.json" for name in ("first", "second", "all"))
+    first.write_text('{"swap": {"out": 0.9}, "not_begun": {"vmm": "old", "demo": "old"}}')
+    for name in ("swap", "vmm", "calls"):
+        (parts / f"{name}.not_begun").write_text("late\n")
+    (parts / "demo.json").write_text('{"ok": true}')
+    second.write_text('{"calls": {"failed": 1}, "not_begun": {"swap": "late"}}')
+
+    results.merge(parts, first)
+    merged = json.loads(first.read_text())
+    results.join([first, second], target)
+
+    assert merged["not_begun"] == {"vmm": "late", "calls": "late"}
+    assert merged["swap"] == {"out": 0.9}
+    assert json.loads(target.read_text())["not_begun"] == {"vmm": "late"}
 
 
 def test_a_part_that_fails_later_leaves_what_it_had_said(tmp_path):
