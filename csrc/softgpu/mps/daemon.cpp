@@ -95,10 +95,11 @@ int Daemon::run() {
       timed_ = false;
       control_.time_is_up();
     }
-    if (fds[0].revents) accept_one();
+    // Who left is seen before who came after that.
     for (size_t i = 1; i <= connections; ++i) {
       if (fds[i].revents) serve_connection(fds[i].fd);
     }
+    if (fds[0].revents) accept_one();
     for (size_t i = 0; i < pids.size(); ++i) {
       if (fds[1 + connections + i].revents) serve_server(pids[i], fds[1 + connections + i].fd);
     }

@@ -33,14 +33,6 @@ PATIENCE_S = 20
 NOBODY = 65534
 CONTROL, SERVER = "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"
 STAYS, ENDS = "exec sleep 600", "exit 1"
-# Of a user; where it gets no server it waits in cuInit.
-CLIENT = """
-import ctypes, os, sys
-driver = ctypes.CDLL("libcuda.so.1")
-os.setuid(int(sys.argv[1]))
-driver.cuInit(0)
-sys.stdin.read()
-"""
 # Of a user; where there is no server yet it waits in cuInit.
 CLIENT = """
 import ctypes, os, sys
@@ -196,6 +188,7 @@ class Stage:
                 stderr=said,
             )
         self.wait_for(lambda: "set env" in self.log() and self.answers())
+        self.wait_for(lambda: self.log().count("UI closed") == self.log().count("NEW UI"))
         return self.daemon.pid
 
     def answers(self) -> bool:
