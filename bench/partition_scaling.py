@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ PERCENTAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 PROBED = 30  # percent: of the probe
 ERROR_LIMIT = 0.12  # mean of a workload's errors
 UNTELLABLE = ("bandwidth",)  # without a probe
+ROUNDS_FIRST = 4  # of 11 iterations: then it is settled how long each kernel takes
 PATIENCE_S = 60.0  # with a recorded iteration; of real time, of which a busy machine has less
 
 Times = Mapping[int, Mapping[str, float]]  # percentage, workload: an iteration, ns
@@ -120,14 +120,12 @@ def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
         place.daemon("--clock", "softgpu", env=env),
         _trainer(place, [*command, str(image), workload], env) as child,
         Client(directory=env["TANDEM_RUNTIME_DIR"]) as client,
-        ThreadPoolExecutor(1) as pool,
     ):
         client.status()  # connects while the daemon has nothing else to do
-        _round(child)  # from then on it is known how long its kernels take
-        asked = pool.submit(client.windows, workload, patience_s=PATIENCE_S)
-        while not asked.done():
+        for _ in range(ROUNDS_FIRST):
             _round(child)
-        for window in asked.result():
+        _tell(child, "train")
+        for window in client.windows(workload, patience_s=PATIENCE_S):
             if window.iterations:
                 return _window(window)
         raise NotMeasuredError(f"no iteration of {workload} was recorded")
@@ -155,12 +153,16 @@ def _trainer(
         yield child
 
 
-def _round(child: subprocess.Popen[str]) -> dict[str, float]:
-    if child.stdin is None or child.stdout is None:
+def _tell(child: subprocess.Popen[str], word: str) -> None:
+    if child.stdin is None:
         raise NotMeasuredError("a trainer has no pipes")
-    child.stdin.write("go\n")
+    child.stdin.write(f"{word}\n")
     child.stdin.flush()
-    line = child.stdout.readline()
+
+
+def _round(child: subprocess.Popen[str]) -> dict[str, float]:
+    _tell(child, "time")
+    line = child.stdout.readline() if child.stdout is not None else ""
     if not line:
         raise NotMeasuredError("a trainer ended")
     took: dict[str, float] = json.loads(line)

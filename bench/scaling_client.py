@@ -1,13 +1,16 @@
 """The trainer of bench/partition_scaling.py: python -m bench.scaling_client IMAGE WORKLOAD...
 
-On the software GPU with the virtual clock. For each line on stdin it trains every workload for some
-iterations and prints one JSON object: how long an iteration of each took, in nanoseconds.
+On the software GPU with the virtual clock. For each line `time` on stdin it trains every workload
+for some iterations and prints one JSON object: how long an iteration of each took, in nanoseconds.
+From a line `train` on it trains the first workload until there is another line.
 """
 
 from __future__ import annotations
 
 import ctypes
+import io
 import json
+import select
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -68,18 +71,26 @@ class Trainer:
         for number in range(WARM + ITERATIONS):
             if number == WARM:
                 begin_ns = self._clock.softgpu_now_ns()
-            iteration(self)
-            for stream in self.streams:
-                checked(cu.cuStreamSynchronize(stream))
-            tandem.step()
+            self._step(iteration)
         return float(self._clock.softgpu_now_ns() - begin_ns) / ITERATIONS
 
-    def wait_for_word(self) -> bool:
-        """Whether there is a line on stdin; virtual time passes meanwhile."""
+    def train_until_told(self, iteration: Callable[[Trainer], None], words: io.FileIO) -> None:
+        """Without a pause, in which virtual time would pass and be recorded as the job's own."""
+        while not select.select([words], [], [], 0)[0]:
+            self._step(iteration)
+
+    def _step(self, iteration: Callable[[Trainer], None]) -> None:
+        iteration(self)
+        for stream in self.streams:
+            checked(cu.cuStreamSynchronize(stream))
+        tandem.step()
+
+    def wait_for_word(self, words: io.FileIO) -> str:
+        """The next line; virtual time passes meanwhile. "": there is none any more."""
         self._clock.softgpu_wait_begin()
-        line = sys.stdin.readline()
+        line = words.readline()
         self._clock.softgpu_wait_end()
-        return bool(line)
+        return line.decode().strip()
 
 
 def small_grids(on: Trainer) -> None:
@@ -138,11 +149,15 @@ WORKLOADS: Mapping[str, Callable[[Trainer], None]] = {
 
 
 def main() -> None:
-    """Train for every line."""
+    """Do as every line says."""
     image, *names = sys.argv[1:]
     trainer = Trainer(Path(image).read_bytes())
+    words = io.FileIO(0)  # reads nothing ahead that would not be seen to be there
     print("ready", flush=True)
-    while trainer.wait_for_word():
+    while word := trainer.wait_for_word(words):
+        if word == "train":
+            trainer.train_until_told(WORKLOADS[names[0]], words)
+            continue
         took: dict[str, Any] = {name: trainer.train(WORKLOADS[name]) for name in names}
         print(json.dumps(took), flush=True)
 
