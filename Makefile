@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # At a time, of tests, on 2 cores: they wait for a third of their time. More cores, more jobs.
 JOBS ?= 3
+# What Python compiles is kept, whatever the shell says: each test starts several processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu headers stubs clean
