@@ -18,6 +18,16 @@ def image(pairing):
     return pairing
 
 
+def for_ever(training):
+    """Without a pause, which would be recorded with the iteration that is going on."""
+    return f"for_ever(lambda: {training})"
+
+
+def go_on(job, training):
+    job.start(for_ever(training))
+    assert job.result() == "going"
+
+
 def part_of(place, job):
     with place.client() as client:
         return parts_of(client)[job]
@@ -31,7 +41,8 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     job = place.job("train", "-p", "latency", "--slo", "p99=1600us")
 
     assert "nothing was recorded of it yet" in part_of(place, "train").doubt
-    until(lambda: job.do(TRAIN) and part_of(place, "train").scaling, what="a curve")
+    go_on(job, TRAIN)
+    until(lambda: part_of(place, "train").scaling, what="a curve")
 
     found = part_of(place, "train")
     assert found.scaling.sm_counts == (1, 2, 3, 4, 5, 6, 7, 8)
@@ -47,14 +58,9 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
 
 def test_curves_are_told_of_jobs_that_take_turns(place):
     trainers = [place.job(name) for name in ("one", "other")]
-
-    def train():
-        for trainer in trainers:
-            trainer.start(TRAIN.replace("8)", "40)"))
-        assert all(trainer.result() for trainer in trainers)
+    start_together({trainer: for_ever(TRAIN) for trainer in trainers})
 
     def curves():
-        train()
         return [part_of(place, trainer.name).scaling for trainer in trainers]
 
     until(lambda: all(curves()), what="curves of both")
@@ -119,11 +125,10 @@ def iteration_ms(sms):
 @pytest.mark.slow
 def test_the_first_record_on_other_sms_has_no_times_of_those_before(fresh_place, wide_image):
     start_in_sets(fresh_place, wide_image, probe_sets="false")
-    job = fresh_place.job("train", "-p", "latency", "--sm", "8")
+    go_on(fresh_place.job("train", "-p", "latency", "--sm", "8"), training(LINEAR, 4))
 
     def curve_on(sms):
         def is_told():
-            job.do(training(LINEAR, 4))
             curve = part_of(fresh_place, "train").scaling
             return curve and curve.recorded_sms == sms
 
@@ -133,13 +138,12 @@ def test_the_first_record_on_other_sms_has_no_times_of_those_before(fresh_place,
     def alone_ms():
         told = []
 
-        def is_told():  # not by a window in which no iteration ended: between two commands
-            job.do(training(LINEAR, 4))
+        def is_told():
             explained = fresh_place.tandem("explain", "train")
             told.append(re.search(r"the gpu alone would need ([\d.]+) ms", explained))
             return told[-1]
 
-        until(is_told, what="a window with an iteration")
+        until(is_told, what="a time")
         return float(told[-1][1])
 
     small, small_ms = curve_on(8), alone_ms()
