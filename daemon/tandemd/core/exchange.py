@@ -18,7 +18,8 @@ class Ease(IntEnum):
     """How little a job minds having a group less."""
 
     NEEDS = 0  # its objective, or a person, wants what it has
-    SPARES = 1  # it keeps its objective with much to spare, and has not missed with a group less
+    # It keeps its objective with much to spare, as it is now; with a group less it has not missed.
+    SPARES = 1
     FREE = 2  # it has no objective
 
 

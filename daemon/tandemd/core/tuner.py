@@ -91,7 +91,8 @@ class _Watch:
     durations_ns: list[int] = field(default_factory=list)
     missed: int = 0
     calm: int = 0
-    residual: float | None = None  # of the last whole window
+    residual: float | None = None  # of the last whole window,
+    residual_of: int = 0  # with this size
     drains: bool = False  # in that window requests took less and less
     learned: dict[int, _Learned] = field(default_factory=dict)  # by phase
 
@@ -184,12 +185,17 @@ class Tuner:
         watch = self._watches.get(job_id)
         return watch.residual if watch else None
 
-    def can_spare(self, job_id: int, size: int, band: float) -> bool:
-        """It had much to spare in its last whole window, and has not missed with this size."""
+    def can_spare(self, job_id: int, *, has: int, less: int, band: float) -> bool:
+        """A whole window with what it has left much to spare, and it will not miss with `less`.
+
+        It has not, and would not if its requests then took longer in proportion: with few groups
+        one is much. What it had to spare with more, before it gave some of that, says nothing.
+        """
         watch = self._watches.get(job_id)
-        if watch is None or watch.residual is None:
+        if watch is None or watch.residual is None or watch.residual_of > has:
             return False
-        return watch.residual > 2 * band and watch.here.floor < size
+        keeps = (1 - watch.residual) * has <= less
+        return watch.residual > 2 * band and keeps and watch.here.floor < less
 
     def is_due(self, settings: Settings, now_ns: int) -> bool:
         """Some window may be over; constant time."""
@@ -234,7 +240,7 @@ class Tuner:
         watch.usual = count * settings.window_ns // lasted_ns
         _note_load(watch, sizes.now, (count, lasted_ns))
         p99_ns = percentile_ns(watch.durations_ns, 0.99)
-        watch.residual = (watch.slo_ns - p99_ns) / watch.slo_ns
+        watch.residual, watch.residual_of = (watch.slo_ns - p99_ns) / watch.slo_ns, sizes.now
         watch.calm = watch.calm + 1 if watch.residual > 2 * settings.band else 0
         watch.here.size = sizes.now
         watch.drains = _falls(watch.durations_ns)

@@ -138,8 +138,11 @@ class Tuning:
                 return Ease.NEEDS
             if not job.spec.slo_p99_ns:
                 return Ease.FREE
-            less, band = job.groups_wanted - 1, options.tuner_band
-            spares = any(t.can_spare(job.job_id, less, band) for t in self.tuners.values())
+            has, band = job.groups_wanted, options.tuner_band
+            spares = any(
+                tuner.can_spare(job.job_id, has=has, less=has - 1, band=band)
+                for tuner in self.tuners.values()
+            )
             return Ease.SPARES if spares else Ease.NEEDS
 
         return ease

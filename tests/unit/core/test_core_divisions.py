@@ -613,12 +613,14 @@ def test_the_tuner_takes_groups_from_the_part_that_minds_least_and_the_plan_stay
     assert talk.parts == before
 
 
-def served_by_need(talk, windows, **needs):
+def served_by_need(talk, windows, *, rarely=(), **needs):
     """Requests of these jobs take 7 ms on so many groups, and 12 on fewer; the plans since then."""
     plans = []
     for _ in range(windows):
-        for _ in range(25):
+        for number in range(25):
             for name, need in needs.items():
+                if name in rarely and number % 5:
+                    continue
                 job = talk.core.jobs[int(name[1:])]
                 talk.serves(job.job_id, 7 if job.set.count >= need else 12)
             talk.now_ns += 15 * MS
@@ -636,6 +638,17 @@ def test_who_missed_with_a_group_less_does_not_give_it_again():
 
     assert {("j-1",): 3, ("j-2",): 5} in plans
     assert all(plan == plans[6] for plan in plans[6:])
+
+
+def test_who_has_few_requests_gives_no_other_group_before_they_tell_of_the_one_it_gave():
+    talk = Planned(replace(GREEN, tuner=True))
+    for job_id in (1, 2):
+        talk.come(job_id, ms=2, knee=7, slo_p99_ns=10 * MS)
+
+    plans = served_by_need(talk, 30, j1=8, j2=4, rarely=("j2",))
+
+    assert plans[3] == {("j-1",): 4, ("j-2",): 4}
+    assert plans[-1] == {("j-1",): 5, ("j-2",): 3}  # it misses with 3, and keeps them
 
 
 def test_the_tuner_cuts_nobody_out_of_a_plan_in_which_all_take_turns():

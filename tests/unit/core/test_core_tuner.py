@@ -101,6 +101,45 @@ def test_with_constant_load_nothing_changes_for_a_minute_once_it_has_settled(siz
     assert server.p99_ns() <= SLO_NS
 
 
+def can_spare_one(server):
+    has = server.size
+    return server.tuner.can_spare(JOB, has=has, less=has - 1, band=SETTINGS.band)
+
+
+def test_who_gave_is_asked_again_only_once_a_window_shows_what_it_has_to_spare_now():
+    server = serving(size=10, is_fixed=True)  # 72 ms, and a whole window in 5 s whenever it began
+    assert not can_spare_one(server)
+    server.run(5)
+    assert can_spare_one(server)
+
+    server.size = 9  # 80 ms: another job needed one
+    assert not can_spare_one(server)
+    server.run(5)
+    assert not can_spare_one(server)
+
+    server.size = 10
+    server.run(5)
+    assert can_spare_one(server)
+
+
+@pytest.mark.parametrize(("size", "gives"), [(2, False), (3, True)])
+def test_with_few_groups_one_is_given_only_by_who_has_as_much_to_spare(size, gives):
+    server = serving(size=size, work_ms=3.0 * size, is_fixed=True)  # 60 ms
+    server.run(5)
+
+    assert can_spare_one(server) is gives
+
+
+def test_nobody_gives_what_it_missed_without():
+    server = serving(size=7, is_fixed=True)  # 103 ms
+    server.run(5)
+    server.size = 8
+    server.work_ms = 20  # 50 ms
+    server.run(5)
+
+    assert not can_spare_one(server)
+
+
 def test_a_job_with_far_too_much_gives_it_back_and_stays_below_its_objective():
     server = serving(size=20)
 
