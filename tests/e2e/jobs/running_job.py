@@ -109,6 +109,11 @@ class Job:
         self.start(expression)
         return self.result()
 
+    def go_on(self, call):
+        """Call what it evaluates to for ever, from now on."""
+        self.start(f"for_ever({call})")
+        assert self.result() == "going"
+
     def kill(self):
         self.close()
 

@@ -14,8 +14,7 @@ def looping(place, *options, handler, call):
     """A job that makes the call for ever."""
     job = place.job("kept", *options)
     job.do(handler)
-    job.start(f"for_ever({call})")
-    assert job.result() == "going"
+    job.go_on(f"{call}")
     return job
 
 

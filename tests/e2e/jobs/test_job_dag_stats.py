@@ -12,8 +12,7 @@ KERNELS, SMS = 3, 8  # of an iteration; of the GPU
 def shown(place, sharers):
     """As JSON, as text, and (begin, end) of the kernels of an iteration in the timeline."""
     job = place.job("overlap")
-    job.start(f"for_ever(__import__('overlapping').Overlap(gpu, {str(sharers)!r}).iterate)")
-    assert job.result() == "going"
+    job.go_on(f"__import__('overlapping').Overlap(gpu, {str(sharers)!r}).iterate")
     as_json = json.loads(place.tandem("dag", "stats", "overlap", "--json"))
     as_text = place.tandem("dag", "stats", "overlap")
     ran = sorted((one["t_start_ns"], one["t_end_ns"]) for one in place.ran(job.pid))

@@ -23,8 +23,7 @@ def share(place, sharers, kernel, work):
     """A job whose two streams launch the kernel for ever."""
     job = place.job("sharing")
     made = f"__import__('sharing_buffer').Sharing(gpu, {str(sharers)!r}, {kernel!r})"
-    job.start(f"for_ever({made}.{work})")
-    assert job.result() == "going"
+    job.go_on(f"{made}.{work}")
 
 
 @pytest.mark.slow

@@ -16,8 +16,7 @@ def test_a_job_killed_in_a_call_leaves_nothing_behind(place, call):
         before = place.used_bytes()
         victim.do(f"int(alloc({30 * MIB}))")
         assert place.used_bytes() >= before + 30 * MIB
-        victim.start(f"for_ever(lambda: {call})")
-        assert victim.result() == "going"
+        victim.go_on(f"lambda: {call}")
 
         victim.kill()
 

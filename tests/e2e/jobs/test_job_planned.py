@@ -43,8 +43,7 @@ def started(place, image, planner, blocks=BLOCKS):
         jobs = {name: place.job(name) for name in blocks}
         for name, job in jobs.items():
             train = f"__import__('sizing').train(gpu, {blocks[name]}, 20)"
-            job.start(f"for_ever(lambda: {train})")
-            assert job.result() == "going"
+            job.go_on(f"lambda: {train}")
         yield client, list(jobs.values())
 
 
@@ -139,8 +138,7 @@ def test_beside_who_stays_on_the_whole_gpu_all_take_turns_on_all_of_it(fresh_pla
     with started(fresh_place, image, "on", {"small": 100}) as (client, jobs):
         staying = fresh_place.job("staying")
         train = "__import__('sizing').train(gpu, 100, 20, stays=True)"
-        staying.start(f"for_ever(lambda: {train})")
-        assert staying.result() == "going"
+        staying.go_on(f"lambda: {train}")
 
         def is_said():
             told = "plan: time: all take turns on all SMs, for work of "

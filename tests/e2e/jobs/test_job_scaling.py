@@ -18,16 +18,6 @@ def image(pairing):
     return pairing
 
 
-def for_ever(training):
-    """Without a pause, which would be recorded with the iteration that is going on."""
-    return f"for_ever(lambda: {training})"
-
-
-def go_on(job, training):
-    job.start(for_ever(training))
-    assert job.result() == "going"
-
-
 def part_of(place, job):
     with place.client() as client:
         return parts_of(client)[job]
@@ -41,7 +31,7 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     job = place.job("train", "-p", "latency", "--slo", "p99=1600us")
 
     assert "nothing was recorded of it yet" in part_of(place, "train").doubt
-    go_on(job, TRAIN)
+    job.go_on(f"lambda: {TRAIN}")  # a pause would be recorded with the iteration that is going on
     until(lambda: part_of(place, "train").scaling, what="a curve")
 
     found = part_of(place, "train")
@@ -58,7 +48,7 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
 
 def test_curves_are_told_of_jobs_that_take_turns(place):
     trainers = [place.job(name) for name in ("one", "other")]
-    start_together({trainer: for_ever(TRAIN) for trainer in trainers})
+    start_together(dict.fromkeys(trainers, f"for_ever(lambda: {TRAIN})"))
 
     def curves():
         return [part_of(place, trainer.name).scaling for trainer in trainers]
@@ -125,7 +115,8 @@ def iteration_ms(sms):
 @pytest.mark.slow
 def test_the_first_record_on_other_sms_has_no_times_of_those_before(fresh_place, wide_image):
     start_in_sets(fresh_place, wide_image, probe_sets="false")
-    go_on(fresh_place.job("train", "-p", "latency", "--sm", "8"), training(LINEAR, 4))
+    job = fresh_place.job("train", "-p", "latency", "--sm", "8")
+    job.go_on(f"lambda: {training(LINEAR, 4)}")
 
     def curve_on(sms):
         def is_told():

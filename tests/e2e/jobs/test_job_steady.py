@@ -44,8 +44,7 @@ def play(place):
         name: place.job(name, "--slo", f"p99={slo_ms}ms")
         for name, (_, _, slo_ms) in SERVERS.items()
     }
-    trainer.start(f"for_ever(lambda: __import__('steady').train(gpu, {TRAINED_BLOCKS}))")
-    assert trainer.result() == "going"
+    trainer.go_on(f"lambda: __import__('steady').train(gpu, {TRAINED_BLOCKS})")
     for seed, (name, (blocks, rate, _)) in enumerate(SERVERS.items()):
         facts = f"{blocks}, rate={rate}, seed={seed}, seconds={SETTLING_S + CONSTANT_S}"
         jobs[name].start(f"__import__('steady').serve(gpu, {facts})")
@@ -73,7 +72,7 @@ def test_on_sets_of_sms_by_plan_nothing_changes_for_a_minute(fresh_place):
     for ran in kernels.values():  # all the time
         assert ran[0]["t_start_ns"] < since_ns
         assert ran[-1]["t_start_ns"] > until_ns - 1_000_000_000
-    # In one run of some the first plan is right: `test_steady_model` sees that others are not kept.
+    # At times the first plan is right; that others are not kept is seen by test_steady_model.
     found = {name: sets(ran) for name, ran in kernels.items()}
     late = [at_ns for one in found.values() for at_ns, *_ in one if since_ns < at_ns < until_ns]
     assert not late, found

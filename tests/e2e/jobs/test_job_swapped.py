@@ -107,8 +107,7 @@ def test_a_job_that_waits_for_more_memory_can_give_up_what_it_has(place):
 
 def test_a_job_at_work_is_moved_and_goes_on(place):
     job, _ = swappable(place)
-    job.start("for_ever(compute)")
-    assert job.result() == "going"
+    job.go_on("compute")
     with place.client() as client:
         place.tandem("pause", "kept")
         until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
