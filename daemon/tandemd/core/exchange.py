@@ -18,8 +18,7 @@ class Ease(IntEnum):
     """How little a job minds having a group less."""
 
     NEEDS = 0  # its objective, or a person, wants what it has
-    # It keeps its objective with much to spare, as it is now; with a group less it has not missed.
-    SPARES = 1
+    SPARES = 1  # it keeps its objective with much to spare, and would with a group less
     FREE = 2  # it has no objective
 
 

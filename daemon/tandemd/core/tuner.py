@@ -185,16 +185,16 @@ class Tuner:
         watch = self._watches.get(job_id)
         return watch.residual if watch else None
 
-    def can_spare(self, job_id: int, *, has: int, less: int, band: float) -> bool:
-        """A whole window with what it has left much to spare, and it will not miss with `less`.
+    def can_spare(self, job_id: int, size: int, band: float) -> bool:
+        """A whole window with this size left much to spare, and it will not miss with one less.
 
         It has not, and would not if its requests then took longer in proportion: with few groups
         one is much. What it had to spare with more, before it gave some of that, says nothing.
         """
-        watch = self._watches.get(job_id)
-        if watch is None or watch.residual is None or watch.residual_of > has:
+        watch, less = self._watches.get(job_id), size - 1
+        if watch is None or watch.residual is None or watch.residual_of > size:
             return False
-        keeps = (1 - watch.residual) * has <= less
+        keeps = (1 - watch.residual) * size <= less
         return watch.residual > 2 * band and keeps and watch.here.floor < less
 
     def is_due(self, settings: Settings, now_ns: int) -> bool:

@@ -139,10 +139,7 @@ class Tuning:
             if not job.spec.slo_p99_ns:
                 return Ease.FREE
             has, band = job.groups_wanted, options.tuner_band
-            spares = any(
-                tuner.can_spare(job.job_id, has=has, less=has - 1, band=band)
-                for tuner in self.tuners.values()
-            )
+            spares = any(t.can_spare(job.job_id, has, band) for t in self.tuners.values())
             return Ease.SPARES if spares else Ease.NEEDS
 
         return ease

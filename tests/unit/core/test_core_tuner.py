@@ -102,8 +102,7 @@ def test_with_constant_load_nothing_changes_for_a_minute_once_it_has_settled(siz
 
 
 def can_spare_one(server):
-    has = server.size
-    return server.tuner.can_spare(JOB, has=has, less=has - 1, band=SETTINGS.band)
+    return server.tuner.can_spare(JOB, server.size, SETTINGS.band)
 
 
 def test_who_gave_is_asked_again_only_once_a_window_shows_what_it_has_to_spare_now():
