@@ -109,7 +109,8 @@ def cuda_include() -> Path:
 def _folders(place: str) -> str:
     """Where a part's own headers are; not for <>, where memory.h is the system's."""
     top = ROOT / place
-    folders = [top, *sorted(p for p in top.iterdir() if p.is_dir())]
+    # Only these: what Python leaves beside its files would change every command.
+    folders = sorted({header.parent for header in [*top.glob("*.h"), *top.glob("*/*.h")]})
     return " ".join(f"-iquote {folder.relative_to(ROOT)}" for folder in folders)
 
 

@@ -22,6 +22,7 @@ LEFT_OUT = shutil.ignore_patterns(
     "asan",
     "tsan",
     "fuzz",
+    "matrix",
     "stubs-venv",
     "tests",
 )
