@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import select
@@ -149,4 +150,5 @@ if __name__ == "__main__":
 
     from tandemd.__main__ import main
 
+    gc.freeze()  # else each daemon copies all that was imported when it looks through it
     main(serve())

@@ -9,6 +9,7 @@ JSON object a line, and each runs in a fork, which saves starting Python for eve
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -23,6 +24,7 @@ def serve() -> tuple[str, str] | None:
     """Answer requests; returns in a fork with the body it is to run, and at the end of input."""
     for topic in Path(__file__).parent.glob("[!_]*.py"):
         importlib.import_module(topic.stem)
+    gc.freeze()  # what was imported: no child looks through it when it ends, and copies it for that
     for line in sys.stdin:
         wanted = json.loads(line)
         with tempfile.TemporaryFile() as output:

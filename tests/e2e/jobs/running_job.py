@@ -24,7 +24,7 @@ WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
 WAITING = "threads waiting now: 1"  # a line of `tandem explain`
 # Evaluates a line at a time. Virtual time passes while it waits for one.
 LOOP = """
-import ctypes, os, sys
+import ctypes, gc, os, sys
 from cuda.bindings import driver as cu
 from gpu import Gpu, ok, outside, refused
 from tandem import _marks as marks
@@ -33,6 +33,7 @@ clock = ctypes.CDLL("libcuda.so.1"); clock.softgpu_now_ns.restype = ctypes.c_uin
 clock.softgpu_clock_is_virtual()  # from here on it takes part
 came_ns = clock.softgpu_now_ns()
 gpu = Gpu(); word = gpu.word(7)
+gc.freeze()  # else it looks through all that when it ends
 def alloc(size):
     status, address = cu.cuMemAlloc(size)
     return address if status == 0 else status.name

@@ -3,6 +3,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,25 @@ def test_a_reload_names_what_waits_for_a_restart_until_it_is_taken_back(daemon):
     assert len(told) == 1
     assert 'keys="daemon.max_processes_per_uid, metrics.listen"' in told[0]
     assert again == told
+
+
+def test_what_was_imported_is_never_looked_through_while_it_serves(daemon):
+    """Nobody decides while the collector is at it."""
+    program = (
+        "import gc\n"
+        "from tandemd import __main__ as tandemd\n"
+        "tandemd._mind = lambda *_: print(len(gc.get_objects()), gc.get_freeze_count())\n"
+        f"tandemd.main({daemon.arguments()!r})\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=daemon.environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+    alive, frozen = map(int, done.stdout.split())
+    assert alive < frozen / 10

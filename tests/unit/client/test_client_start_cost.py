@@ -68,3 +68,18 @@ def test_help_loads_no_command():
 
 def test_a_client_is_loaded_when_it_is_asked_for():
     assert "grpc" in loaded_by("import tandem; tandem.Client")
+
+
+def test_at_its_end_no_time_goes_into_looking_for_garbage():
+    """What is registered first is called last."""
+    early = "import atexit, gc\natexit.register(lambda: print('alive', len(gc.get_objects())))\n"
+
+    done = subprocess.run(
+        [sys.executable, "-c", early + cli("version")],
+        env={"PATH": os.defpath, "PYTHONPATH": CLIENT},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert int(done.stdout.split()[-1]) < 100
