@@ -21,6 +21,7 @@ from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
 from tandemd.edges.children import keep_capabilities
 from tandemd.edges.gpus import find_inventory
+from tandemd.edges.host_files import require_directory
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
 from tandemd.state_file import machine_name, state_path
@@ -67,12 +68,14 @@ def check(config: Config) -> None:
     """Compare it with this machine, if that has GPUs.
 
     Raises:
-        UsageError: a section is about a GPU that is not there.
+        UsageError: a section is about a GPU or a directory that is not there.
     """
+    if config.memory.directory is not None:
+        require_directory(config.memory.directory)
     if wrong := unknown_gpus(config, find_inventory().gpus()):
         raise UsageError(wrong)
     if nobody := unknown_names(config):  # who may come to be known yet
-        log.warning("the configuration has limits of nobody", reason=nobody)
+        sys.stderr.write(f"warning: {nobody}\n")
 
 
 def _folder(said: str) -> Path:

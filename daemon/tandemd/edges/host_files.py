@@ -40,6 +40,16 @@ class Copied:
 Taker = Callable[[Copied | str], None]  # a string: why there is none
 
 
+def require_directory(directory: Path) -> None:
+    """See to it that there is such a directory, whoever may write there.
+
+    Raises:
+        UsageError: there is not.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"memory.swap_dir: '{directory}' is not a directory")
+
+
 class HostFiles:
     """Makes files in one directory, one after the other, on a thread of its own."""
 
@@ -62,8 +72,7 @@ class HostFiles:
         self._post = post
         self._worker = Worker("host-files", at_once=at_once)
         self._write = write
-        if not directory.is_dir():
-            raise UsageError(f"memory.swap_dir: '{directory}' is not a directory")
+        require_directory(directory)
         try:
             os.close(self._make())
             for left in directory.glob(f"{PREFIX}*"):  # of a daemon that was killed just then

@@ -27,6 +27,17 @@ def test_a_valid_configuration_is_said_to_be_so(daemon):
     assert (answer.returncode, answer.stdout) == (0, f"the configuration is valid: {config}\n")
 
 
+def test_limits_of_nobody_are_warned_of_in_a_line_for_people(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text('[limits.user.nobody-of-that-name]\nmax_class = "batch"\n')
+
+    answer = daemon.run("--config", str(config), "--check-config")
+
+    section = "limits.user.nobody-of-that-name"
+    assert answer.stderr == f"warning: {section}: no such user or group is known on this machine\n"
+    assert answer.stdout == f"the configuration is valid: {config}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -55,11 +66,12 @@ def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
     assert words in answer.stderr
 
 
-def test_a_swap_dir_without_files_keeps_the_daemon_from_starting(daemon):
+@pytest.mark.parametrize("words", [(), ("--check-config",)])
+def test_a_swap_dir_that_is_not_there_keeps_the_daemon_from_starting(daemon, words):
     config = daemon.base / "config.toml"
     config.write_text(f'[memory]\nswap_dir = "{daemon.base / "missing"}"\n')
 
-    answer = daemon.run("--config", str(config))
+    answer = daemon.run("--config", str(config), *words)
 
     assert answer.returncode == 2
     assert "missing' is not a directory" in answer.stderr
