@@ -3,7 +3,8 @@
 A token bucket seen from the other side: tokens come at `min_share` a nanosecond while some group
 of the tier has work, and are spent by GPU time. A tier that has saved up a whole period's worth
 is *overdue*, and stays so until the bucket is empty; it then goes first and yields to nobody. The
-bucket is bounded, so a long wait does not buy a long revenge.
+bucket is bounded, so a long wait does not buy a long revenge. Who wants nothing for a moment, as
+between two iterations, is owed what it was owed before; after a whole period of that, nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ class Debt:
 
     owed_ns: float = 0.0
     overdue: bool = False
+    _quiet_ns: int = 0  # for so long it has wanted nothing
 
     def account(self, *, waited_ns: int, served_ns: int, wants: bool, options: Options) -> None:
         """Take in one interval, during which the tier wanted the GPU or did not."""
-        if not wants:
+        self._quiet_ns = 0 if wants else self._quiet_ns + waited_ns
+        if self._quiet_ns >= options.share_period_ns:
             self.owed_ns, self.overdue = 0.0, False
             return
+        if not wants:
+            waited_ns = 0
         limit_ns = options.min_share * options.share_period_ns
         owed_ns = self.owed_ns + options.min_share * waited_ns - served_ns
         self.owed_ns = min(max(owed_ns, 0.0), limit_ns)
