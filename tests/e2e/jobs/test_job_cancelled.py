@@ -14,7 +14,7 @@ def looping(place, *options, handler, call):
     """A job that makes the call for ever."""
     job = place.job("kept", *options)
     job.do(handler)
-    job.go_on(f"{call}")
+    job.go_on(call)
     return job
 
 
