@@ -38,6 +38,14 @@ def short(gpu) -> None:
     ok(cu.cuCtxSynchronize())
 
 
+def short_for(gpu, ms: float, pause_ms: float) -> None:
+    """Such kernels for so long, each waited for, with a pause of the host after each."""
+    end_ms = now_ms() + ms
+    while now_ms() < end_ms:
+        short(gpu)
+        pause(pause_ms)
+
+
 def streams() -> tuple[object, object]:
     return ok(cu.cuStreamCreate(NON_BLOCKING)), ok(cu.cuStreamCreate(NON_BLOCKING))
 
