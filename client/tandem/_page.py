@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from tandem._text import printable
 from tandem.units import format_bytes
 
 Cell = str | tuple[float, str]  # text, or a figure to sort by and how it is shown
@@ -50,7 +51,7 @@ def _cell(cell: Cell) -> str:
 
 def plain(text: str) -> str:
     """Without what turns text around or makes it invisible."""
-    return "".join(c if c.isprintable() else "?" for c in text) or "(no name)"
+    return printable(text) or "(no name)"
 
 
 def hue(place: int) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from tandem._text import printable
 from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
 from tandemd.config import DEFAULT_FILE, Config, files_of, load, unknown_gpus, unknown_names
@@ -60,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         serve(options)
     except TandemError as error:
-        sys.stderr.write(f"error: {error}\n")
+        for line in str(error).splitlines():
+            sys.stderr.write(f"error: {printable(line)}\n")
         sys.exit(exit_code(error))
 
 
@@ -70,12 +72,16 @@ def check(config: Config) -> None:
     Raises:
         UsageError: a section is about a GPU or a directory that is not there.
     """
-    if config.memory.directory is not None:
-        require_directory(config.memory.directory)
-    if wrong := unknown_gpus(config, find_inventory().gpus()):
-        raise UsageError(wrong)
+    wrong = [unknown_gpus(config, find_inventory().gpus())]
+    try:
+        if config.memory.directory is not None:
+            require_directory(config.memory.directory)
+    except UsageError as error:
+        wrong.append(str(error))
+    if any(wrong):
+        raise UsageError("\n".join(filter(None, wrong)))
     if nobody := unknown_names(config):  # who may come to be known yet
-        sys.stderr.write(f"warning: {nobody}\n")
+        sys.stderr.write(f"warning: {printable(nobody)}\n")
 
 
 def _folder(said: str) -> Path:

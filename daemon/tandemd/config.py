@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_duration
 from tandemd import state_file
+from tandemd.config_faults import faults_of
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu
@@ -282,7 +283,7 @@ class Config(_Table):
         try:
             table = SchedulerTable.model_validate(self.scheduler.model_dump() | scheduler)
         except ValidationError as error:
-            raise UsageError(_tell(error, {}, Path("command line"))) from error
+            raise UsageError(faults_of(error, SchedulerTable, {}, Path("command line"))) from error
         return self.model_copy(update={"scheduler": table})
 
     def limits_for(self, own_uid: int, identities: Identities) -> Limits:
@@ -367,7 +368,7 @@ def load_with_origins(path: Path | None) -> tuple[Config, dict[str, Path]]:
     try:
         return Config.model_validate(merged), origin
     except ValidationError as error:
-        raise UsageError(_tell(error, origin, path or DEFAULT_FILE)) from error
+        raise UsageError(faults_of(error, Config, origin, path or DEFAULT_FILE)) from error
 
 
 def files_of(path: Path | None) -> list[Path]:
@@ -425,24 +426,6 @@ def _merge(into: dict[str, Any], table: dict[str, Any]) -> None:
             _merge(old, value)
         else:
             into[key] = value
-
-
-def _tell(error: ValidationError, origin: dict[str, Path], path: Path) -> str:
-    lines = []
-    for fault in error.errors():
-        where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
-        unknown = fault["type"] == "extra_forbidden"
-        what = "unknown key" if unknown else _said(fault["msg"], fault["input"])
-        file = next((f for key, f in origin.items() if f"{key}.".startswith(f"{where}.")), path)
-        lines.append(f"{file}: {where}: {what}")
-    return "\n".join(lines)
-
-
-def _said(message: str, value: object) -> str:
-    """Our own messages have the value in them, those of pydantic have not."""
-    if message.startswith("Value error, ") or not isinstance(value, str | int | float):
-        return message.removeprefix("Value error, ")
-    return f"{message}, not {value!r}"
 
 
 def _job_class(name: str) -> JobClass:

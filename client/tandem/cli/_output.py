@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from tandem._text import printable
 from tandem.errors import StateError
 
 if TYPE_CHECKING:
@@ -81,11 +82,6 @@ def paint(word: str) -> str:
     if colour is None or "NO_COLOR" in os.environ or not on_terminal():
         return word
     return click.style(word, fg=colour)
-
-
-def printable(text: str) -> str:
-    """`text` without what moves a terminal's cursor; other users choose names and commands."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def on_terminal() -> bool:

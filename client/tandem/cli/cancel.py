@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._results import Job
+from tandem._text import printable
 from tandem._waits import ENDED
 from tandem.cli._arrivals import show_arrivals
 from tandem.cli._jobs import check_named, jobs_argument
-from tandem.cli._output import json_option, open_client, print_json, printable
+from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
 from tandem.errors import DeadlineError, UnavailableError
 from tandem.units import parse_duration

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from tandem.cli._output import json_option, printable
+from tandem._text import printable
+from tandem.cli._output import json_option
 
 # The program of this installation, which says what to install where its libraries are missing.
 _TANDEMD = (sys.executable, "-c", "from tandemd import main; main()")

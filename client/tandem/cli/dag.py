@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from tandem._text import printable
 from tandem.cli._files import refuse_same, written
-from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.cli._parsed import Parsed
 from tandem.cli._progress import Progress, progress
 from tandem.errors import NotFoundError, UsageError

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem import _doctor
-from tandem.cli._output import json_option, paint, print_json, print_table, printable
+from tandem._text import printable
+from tandem.cli._output import json_option, paint, print_json, print_table
 from tandem.cli._progress import progress
 
 if TYPE_CHECKING:

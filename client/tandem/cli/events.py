@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tandem.cli._output import open_client, paint, printable
+from tandem._text import printable
+from tandem.cli._output import open_client, paint
 
 if TYPE_CHECKING:
     from tandem._client import Client

@@ -5,7 +5,8 @@ import time
 import click
 
 from tandem._results import Explanation
-from tandem.cli._output import json_option, open_client, print_json, printable
+from tandem._text import printable
+from tandem.cli._output import json_option, open_client, print_json
 from tandem.units import format_duration
 
 

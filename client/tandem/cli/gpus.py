@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import click
 
 from tandem._results import Gpu
-from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem._text import printable
+from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.units import format_bytes
 
 HEADER = ("GPU", "NAME", "MODE", "SMS", "BUSY%", "MEM(used/total)", "UUID")

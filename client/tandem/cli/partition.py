@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 import click
 
 from tandem._results import GpuCut, JobPart, Partition
-from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem._text import printable
+from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.cli.partition_plan import plan, title_of
 from tandem.errors import StateError, UsageError
 

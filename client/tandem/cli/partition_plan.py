@@ -3,7 +3,8 @@
 import click
 
 from tandem._results import Gpu, GpuPlans, Plan, PlannedJob
-from tandem.cli._output import json_option, open_client, print_json, print_table, printable
+from tandem._text import printable
+from tandem.cli._output import json_option, open_client, print_json, print_table
 
 _HEADER = ("JOB", "NAME", "SMS", "TURNS WITH", "PROGRESS", "P99", "SLOWER")
 _RIGHT = ("SMS", "PROGRESS", "P99", "SLOWER")

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from tandem._text import printable
 from tandem.cli._files import refuse_same, refuse_unwritable
-from tandem.cli._output import json_option, print_table, printable
+from tandem.cli._output import json_option, print_table
 from tandem.cli.trace import warn
 from tandem.errors import UsageError
 from tandem.softgpu import PROFILES

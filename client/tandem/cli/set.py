@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._results import Job
+from tandem._text import printable
 from tandem.cli._jobs import group_option
-from tandem.cli._output import json_option, open_client, print_json, printable
+from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from tandem import softgpu as device
-from tandem.cli._output import json_option, on_terminal, print_table, printable
+from tandem._text import printable
+from tandem.cli._output import json_option, on_terminal, print_table
 from tandem.cli._parsed import NumberRange
 from tandem.errors import UnavailableError
 from tandem.units import format_bytes, format_duration

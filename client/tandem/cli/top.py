@@ -6,7 +6,8 @@ import time
 
 import click
 
-from tandem.cli._output import on_terminal, open_client, print_table, printable
+from tandem._text import printable
+from tandem.cli._output import on_terminal, open_client, print_table
 from tandem.cli._parsed import Parsed
 from tandem.cli._top_rows import FIGURES, HEADER, Seen, gpu_line, row
 from tandem.errors import StateError, UsageError

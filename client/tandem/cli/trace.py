@@ -12,9 +12,9 @@ from typing import BinaryIO, TextIO, TypeVar
 
 import click
 
+from tandem._text import printable
 from tandem.cli._files import refuse_same, written
 from tandem.cli._launching import Launching
-from tandem.cli._output import printable
 from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read

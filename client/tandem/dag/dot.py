@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from tandem._native import EdgeKind
+from tandem._text import printable
 from tandem.dag.graph import Graph
-from tandem.dag.labels import label_of, lane_names, lanes_of, printable
+from tandem.dag.labels import label_of, lane_names, lanes_of
 from tandem.dag.limits import refuse_too_many
 
 _STYLES = {

@@ -46,8 +46,3 @@ def label_of(operation: Operation) -> str:
     if operation.duration_ns:
         parts.append(duration_text(operation.duration_ns))
     return " ".join(parts)
-
-
-def printable(text: str) -> str:
-    """Without what turns text around or makes it invisible: whoever named a kernel chose it."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -5,9 +5,10 @@ Begins are reconstructed. Edges between tracks are flows.
 
 from typing import TextIO
 
+from tandem._text import printable
 from tandem.chrome_trace import TraceWriter
 from tandem.dag.graph import Graph
-from tandem.dag.labels import Lane, lane_of, lanes_of, printable
+from tandem.dag.labels import Lane, lane_of, lanes_of
 
 _Track = tuple[int, int]  # process and thread in the file
 

@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 from typing import TextIO
 
+from tandem._text import printable
 from tandem.dag.drawing import Drawing, Edge, Placed, draw
 from tandem.dag.graph import Graph
-from tandem.dag.labels import printable
 from tandem.dag.model import Operation
 from tandem.trace.lines import duration_text
 from tandem.units import format_bytes

@@ -17,7 +17,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static
 
 from tandem._results import Explanation, Gpu, Job
-from tandem.cli._output import COLOURS, printable
+from tandem._text import printable
+from tandem.cli._output import COLOURS
 from tandem.cli._top_rows import FIGURES, HEADER, Seen, gpu_line, row
 from tandem.cli.explain import lines
 from tandem.errors import NotFoundError, TandemError

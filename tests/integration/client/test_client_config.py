@@ -29,5 +29,5 @@ def test_check_says_whether_it_is_valid(tandem, file):
 
     assert (valid.returncode, valid.stdout) == (0, f"the configuration is valid: {file}\n")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == f"error: {file}: scheduler.polcy: unknown key\n"
+    assert wrong.stderr == f"error: {file}: scheduler.polcy: unknown key; did you mean policy?\n"
     assert tandem("config", "show", file).returncode == 2

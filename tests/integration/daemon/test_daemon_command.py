@@ -66,6 +66,35 @@ def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
     assert words in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[scheduler]\npolcy = 1\n", "scheduler.polcy: unknown key; did you mean policy?"),
+        ("[sheduler]\n", "sheduler: unknown key; did you mean scheduler?"),
+        ('[gpu.0]\nmdoe = "mps"\n', "gpu.0.mdoe: unknown key; did you mean mode?"),
+        ("[class.batch]\nwieght = 2\n", "class.batch.wieght: unknown key; did you mean weight?"),
+        (
+            "[watchdog.launch-bound]\nspan = 3\n",
+            "watchdog.launch-bound.span: unknown key; did you mean span_s?",
+        ),
+        ("[scheduler]\nzzz = 3\n", "scheduler.zzz: unknown key"),
+        ('[scheduler]\n"\\u001b[2Jx" = 3\n', "scheduler.?[2Jx: unknown key"),
+        (
+            "[memory]\nhost_limit = 5\n",
+            "memory.host_limit: Input should be a valid string, not 5; "
+            'write it in quotes, such as host_limit = "64GiB"',
+        ),
+    ],
+)
+def test_a_wrong_key_or_value_is_answered_with_what_was_meant(daemon, text, told):
+    config = daemon.base / "config.toml"
+    config.write_text(text)
+
+    answer = daemon.run("--config", str(config), "--check-config")
+
+    assert answer.stderr == f"error: {config}: {told}\n"
+
+
 @pytest.mark.parametrize("words", [(), ("--check-config",)])
 def test_a_swap_dir_that_is_not_there_keeps_the_daemon_from_starting(daemon, words):
     config = daemon.base / "config.toml"

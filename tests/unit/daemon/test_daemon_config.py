@@ -47,6 +47,20 @@ def test_the_check_refuses_sections_of_gpus_that_are_not_here(monkeypatch, writt
         program.check(written("0", "7", other))
 
 
+def test_each_fault_is_told_as_an_error(monkeypatch, tmp_path, capsys):
+    here(monkeypatch, GPU)
+    path, missing = tmp_path / "config.toml", tmp_path / "missing"
+    path.write_text(f'[gpu.7]\nmode = "time"\n[memory]\nswap_dir = "{missing}"\n')
+
+    with pytest.raises(SystemExit) as end:
+        program.main(["--check-config", "--config", str(path)])
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2
+    assert first.startswith("error: gpu.7: no such gpu is on this machine")
+    assert second == f"error: memory.swap_dir: '{missing}' is not a directory"
+
+
 def test_where_no_gpu_is_seen_nothing_is_known_of_sections(monkeypatch, written):
     here(monkeypatch)
 
@@ -101,7 +115,7 @@ def test_limits_of_people_who_are_not_known_are_told_and_no_error(monkeypatch, t
 
     program.check(load(path))
 
-    told = ", ".join(f"limits.{name}" for name in unknown).replace('"\\u0000"', "\0")
+    told = ", ".join(f"limits.{name}" for name in unknown).replace('"\\u0000"', "?")
     assert capsys.readouterr().err.startswith(f"warning: {told}: no such user or group")
 
 

@@ -1,0 +1,62 @@
+"""What is wrong with a configuration, a line a fault: the file, the key, and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+
+def faults_of(
+    error: ValidationError, table: type[BaseModel], origin: Mapping[str, Path], otherwise: Path
+) -> str:
+    """All of them. `table` is of the whole of it; `otherwise`: where a key is that nobody says."""
+    lines = []
+    for fault in error.errors():
+        keys = [str(part) for part in fault["loc"] if part != "[key]"]
+        where = ".".join(keys)
+        if fault["type"] == "extra_forbidden":
+            what = "unknown key" + _meant(keys[-1], _table_at(table, keys[:-1]))
+        else:
+            what = _said(fault["msg"], fault["input"])
+            if fault["type"] == "string_type":
+                what += _example(keys[-1], _table_at(table, keys[:-1]))
+        said = (file for key, file in origin.items() if f"{key}.".startswith(f"{where}."))
+        lines.append(f"{next(said, otherwise)}: {where}: {what}")
+    return "\n".join(lines)
+
+
+def _said(message: str, value: object) -> str:
+    """Our own messages have the value in them, those of pydantic have not."""
+    if message.startswith("Value error, ") or not isinstance(value, str | int | float):
+        return message.removeprefix("Value error, ")
+    return f"{message}, not {value!r}"
+
+
+def _meant(key: str, table: type[BaseModel] | None) -> str:
+    near = get_close_matches(key, _annotations(table), n=1) if table else []
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _example(key: str, table: type[BaseModel] | None) -> str:
+    """Of a text that is to be in quotes: what is built in."""
+    default = table.model_fields[key].default if table and key in table.model_fields else None
+    return f'; write it in quotes, such as {key} = "{default}"' if isinstance(default, str) else ""
+
+
+def _table_at(table: type[BaseModel], keys: list[str]) -> type[BaseModel] | None:
+    """The table that is under these keys; None: none is."""
+    kind: Any = table
+    for key in keys:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = _annotations(kind).get(key)
+        else:  # tables by names of their own, of which the key is one
+            kind = next(iter(get_args(kind)[1:]), None)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _annotations(table: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in table.model_fields.items()}
