@@ -78,6 +78,7 @@ class Registered:
     job_id: int
     priority: str | None = None  # what it got; None: an older daemon's, which does not say
     environment: Mapping[str, str] = field(default_factory=dict)  # that the job is to have
+    told: tuple[str, ...] = ()  # what of the request has no effect, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,18 +153,23 @@ def decode_answer(packet: bytes) -> Registered | Refused:
         raise UnavailableError(f"the daemon speaks another protocol (version {version})")
     body = packet[HEADER.size :]
     if kind == TYPE_REGISTERED and len(body) >= REGISTERED.size:
-        text = body[REGISTERED.size :][:ENVIRONMENT_BYTES].split(b"\0")[0].decode(errors="replace")
-        pairs = (line.partition("=") for line in text.splitlines())
+        text = body[REGISTERED.size :]
+        pairs = (line.partition("=") for line in _lines(text[:ENVIRONMENT_BYTES]))
         job_id, job_class = REGISTERED.unpack_from(body)
         return Registered(
             job_id=job_id,
             priority={number: name for name, number in CLASSES.items()}.get(job_class),
             environment={name: value for name, equals, value in pairs if equals},
+            told=tuple(_lines(text[ENVIRONMENT_BYTES:])),
         )
     if kind == TYPE_REFUSED and len(body) >= REFUSED.size + REASON_BYTES:
         reason = body[REFUSED.size :].split(b"\0")[0].decode(errors="replace")
         return Refused(code=REFUSED.unpack_from(body)[0], reason=reason)
     raise UnavailableError(f"the daemon sent an unexpected answer (type {kind})")
+
+
+def _lines(text: bytes) -> list[str]:
+    return text.split(b"\0")[0].decode(errors="replace").splitlines()
 
 
 def _seconds(duration_ns: int) -> int:

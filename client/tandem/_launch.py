@@ -221,7 +221,7 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
         return {}
     match answer:
         case Registered(job_id=job_id, environment=said):
-            _warn_of_less(launch.request.priority, answer.priority)
+            _warn(launch.request, answer)
             return {"TANDEM_JOB_ID": f"j-{job_id:x}"} | _environment.of_daemon(
                 said, decided.environ
             )
@@ -241,7 +241,11 @@ def _registered(request: Request, job: Mapping[str, str]) -> Request:
     return replace(request, group=request.group or _environment.launch_group(job))
 
 
-def _warn_of_less(asked: str | None, granted: str | None) -> None:
+def _warn(request: Request, answer: Registered) -> None:
+    """Of what it asked for, and does not have."""
+    asked, granted = request.priority, answer.priority
+    for line in answer.told:
+        sys.stderr.write(f"tandem: warning: {line}\n")
     if asked and granted and asked != granted:
         sys.stderr.write(
             f"tandem: warning: its priority is '{granted}', not '{asked}': uid {os.getuid()} may "
@@ -261,7 +265,7 @@ def _said(
     if isinstance(answer, Refused):
         sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")
         return {}
-    _warn_of_less(request.priority, answer.priority)
+    _warn(request, answer)
     return _environment.of_daemon(answer.environment, environ)
 
 

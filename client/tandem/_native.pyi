@@ -86,7 +86,9 @@ def encode_welcome(
     swappable: bool = ...,
 ) -> bytes: ...
 def encode_refused(*, code: int, reason: str) -> bytes: ...
-def encode_registered(*, job_id: int, job_class: int = ..., environment: str = ...) -> bytes:
+def encode_registered(
+    *, job_id: int, job_class: int = ..., environment: str = ..., told: str = ...
+) -> bytes:
     """`environment`: lines NAME=VALUE.
 
     Raises:

@@ -59,14 +59,14 @@ py::bytes encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
 
 py::bytes encode_refused(uint32_t code, const std::string& reason) {
   wire::Refused message;
-  throw_if(daemon::encode_refused(code, reason.data(), reason.size(), &message));
+  throw_if(daemon::encode_refused(code, reason, &message));
   return to_bytes(message);
 }
 
-py::bytes encode_registered(uint64_t job_id, uint32_t job_class, const std::string& environment) {
+py::bytes encode_registered(uint64_t job_id, uint32_t job_class, const std::string& environment,
+                            const std::string& told) {
   wire::Registered message;
-  throw_if(daemon::encode_registered(job_id, job_class, environment.data(), environment.size(),
-                                     &message));
+  throw_if(daemon::encode_registered(job_id, job_class, environment, told, &message));
   return to_bytes(message);
 }
 
@@ -157,7 +157,7 @@ void add_messages(py::module_& module) {
              py::arg("swappable") = false);
   module.def("encode_refused", &encode_refused, py::kw_only(), py::arg("code"), py::arg("reason"));
   module.def("encode_registered", &encode_registered, py::kw_only(), py::arg("job_id"),
-             py::arg("job_class") = 0, py::arg("environment") = "");
+             py::arg("job_class") = 0, py::arg("environment") = "", py::arg("told") = "");
   module.def("encode_host_pool", &encode_host_pool, py::kw_only(), py::arg("bytes"));
   module.def("encode_host_file", &encode_host_file, py::kw_only(), py::arg("order"),
              py::arg("since"), py::arg("pool"));

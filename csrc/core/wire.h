@@ -216,6 +216,8 @@ struct Registered {
   uint32_t reserved[3];
   // Lines NAME=VALUE that the job has to have in its environment; older daemons end before it.
   char environment[kEnvironmentBytes];
+  // What of the request has no effect, and why: a line each, cut as a reason. Older daemons end before it.
+  char told[kReasonBytes];
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Request) == 168);
@@ -224,6 +226,6 @@ static_assert(sizeof(Welcome) == 80 && sizeof(Mapped) == 16 && sizeof(Presence) 
 static_assert(sizeof(Shared) == 24 && sizeof(Uses) == 32 && sizeof(HostPool) == 24);
 static_assert(sizeof(Space) == 8 && sizeof(HostFile) == 32 && sizeof(HostBack) == 32);
 static_assert(offsetof(Hello, abilities) == 212);
-static_assert(sizeof(Refused) == 536 && sizeof(Register) == 536 && sizeof(Registered) == 552);
+static_assert(sizeof(Refused) == 536 && sizeof(Register) == 536 && sizeof(Registered) == 1064);
 
 }  // namespace tandem::wire

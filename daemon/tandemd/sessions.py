@@ -19,7 +19,8 @@ from typing import Protocol, assert_never
 import structlog
 
 from tandem import _native
-from tandemd.core.effects import no_release
+from tandemd.core import minima
+from tandemd.core.effects import memory_without_effect, no_release
 from tandemd.core.events import (
     Event,
     GpuAdded,
@@ -152,51 +153,59 @@ class Sessions:
         uid = connection.peer.uid
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
-        unserved = self.unserved(uid, gpus)
-        options = self._scheduler.options
-        never = self._no_such_gpu(packet.gpu) or never_fits(spec, gpus, options)
-        if packet.asks_again and not never and (reason := not_yet(spec, gpus, options)):
-            self._put_off(connection, reason)
+        if (refused := self._refusal(uid, packet, spec, gpus)) is not None:
+            code, reason = refused
+            if code == REFUSED_NOT_YET:  # nothing for the log: it asks again in a moment
+                self.attach.send(connection, _native.encode_refused(code=code, reason=reason))
+                self.attach.hang_up(connection)
+            else:
+                self.attach.refuse(connection, code=code, reason=reason)
             return
-        why = never or unfit(spec, gpus, options)
-        if not why and unserved and spec.isolation.startswith("mps"):
-            why = f"it asks for isolation {spec.isolation}, but {unserved}"
-        if why is not None:
-            self.attach.refuse(connection, code=REFUSED_UNFIT, reason=why)
-            return
-        objection = self._scheduler.objection_to(spec, gpus=gpus)
-        if objection is None and packet.no_wait:
-            objection = self._scheduler.line_before(spec, uid, gpus)
-        if objection is not None:
-            self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=objection)
-            return
+        without_effect = (no_release(spec), memory_without_effect(spec, gpus, self._scheduler))
+        told = [why for why in without_effect if why]
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
             self._launchers[job_id] = _target(connection)
-            told = "; ".join(filter(None, (_less(packet, spec), no_release(spec), unserved)))
             self.note(
                 JobRegistered(
                     now_ns=now_ns,
                     job_id=job_id,
                     uid=uid,
                     spec=spec,
-                    meant_gpus=gpus or frozenset(options.sm_counts),
-                    told=told,
+                    meant_gpus=gpus or frozenset(self._scheduler.options.sm_counts),
+                    told="; ".join(
+                        filter(None, (_less(packet, spec), *told, self.unserved(uid, gpus)))
+                    ),
                 )
             )
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
         environment = self._environment(uid, spec, packet.gpu)
         answer = _native.encode_registered(
-            job_id=job_id, job_class=spec.job_class, environment=environment
+            job_id=job_id, job_class=spec.job_class, environment=environment, told="\n".join(told)
         )
         self.attach.send(connection, answer)
 
-    def _put_off(self, connection: Connection, reason: str) -> None:
-        """Nothing for the log: it asks again in a moment."""
-        self.attach.send(connection, _native.encode_refused(code=REFUSED_NOT_YET, reason=reason))
-        self.attach.hang_up(connection)
+    def _refusal(
+        self, uid: int, packet: _native.Register, spec: JobSpec, gpus: frozenset[int]
+    ) -> tuple[int, str] | None:
+        """Which code and why, if the job is not to be started as it asks."""
+        options, unserved = self._scheduler.options, self.unserved(uid, gpus)
+        never = self._no_such_gpu(packet.gpu) or never_fits(spec, gpus, options)
+        if packet.asks_again and not never and (reason := not_yet(spec, gpus, options)):
+            return REFUSED_NOT_YET, reason
+        why = never or unfit(spec, gpus, options)
+        if not why and unserved and spec.isolation.startswith("mps"):
+            why = f"it asks for isolation {spec.isolation}, but {unserved}"
+        if why:
+            return REFUSED_UNFIT, why
+        objection = self._scheduler.objection_to(spec, gpus=gpus)
+        if objection and minima.never_fits(spec, gpus, self._scheduler.memory.line.capacity_bytes):
+            return REFUSED_UNFIT, objection
+        if objection is None and packet.no_wait:
+            objection = self._scheduler.line_before(spec, uid, gpus)
+        return None if objection is None else (REFUSED_NO_ROOM, objection)
 
     def _environment(self, uid: int, spec: JobSpec, gpu: str) -> str:
         """Of a job that is about to start, a line for each variable."""

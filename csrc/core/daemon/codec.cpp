@@ -1,5 +1,6 @@
 #include "daemon/codec.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstddef>
@@ -35,6 +36,12 @@ Problem check_limits(const char* message, const Limit (&limits)[N]) {
     }
   }
   return {};
+}
+
+// A longer text is cut at a character's end.
+template <size_t N>
+void copy_text(std::string_view text, char (&out)[N]) {
+  std::memcpy(out, text.data(), valid_utf8_bytes(text.data(), std::min(text.size(), N - 1)));
 }
 
 enum class Lines { kOne, kAny };
@@ -223,27 +230,25 @@ Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
   return {};
 }
 
-Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes,
-                       wire::Refused* out) {
+Problem encode_refused(uint32_t code, std::string_view reason, wire::Refused* out) {
   const auto last = static_cast<uint32_t>(wire::RefusalCode::kNotYet);
   if (code == 0 || code > last) return problem("REFUSED: code is %u, not 1 to %u", code, last);
   *out = start<wire::Refused>(wire::Type::kRefused);
   out->code = code;
-  const size_t room = sizeof(out->reason) - 1;
-  const size_t cut = reason_bytes < room ? reason_bytes : room;
-  std::memcpy(out->reason, reason, valid_utf8_bytes(reason, cut));
+  copy_text(reason, out->reason);
   return {};
 }
 
-Problem encode_registered(uint64_t job_id, uint32_t job_class, const char* environment,
-                          size_t bytes, wire::Registered* out) {
-  if (bytes >= sizeof(out->environment))
-    return problem("REGISTERED: environment has %zu bytes, more than %zu", bytes,
+Problem encode_registered(uint64_t job_id, uint32_t job_class, std::string_view environment,
+                          std::string_view told, wire::Registered* out) {
+  if (environment.size() >= sizeof(out->environment))
+    return problem("REGISTERED: environment has %zu bytes, more than %zu", environment.size(),
                    sizeof(out->environment) - 1);
   *out = start<wire::Registered>(wire::Type::kRegistered);
   out->job_id = job_id;
   out->job_class = job_class;
-  std::memcpy(out->environment, environment, bytes);
+  std::memcpy(out->environment, environment.data(), environment.size());
+  copy_text(told, out->told);
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "wire.h"
 
@@ -28,10 +29,10 @@ Problem decode(const void* packet, size_t bytes, Message* out);
 Problem encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
                        uint32_t layout_version, bool swappable, wire::Welcome* out);
 // A longer reason is cut at a character's end.
-Problem encode_refused(uint32_t code, const char* reason, size_t reason_bytes, wire::Refused* out);
-// `environment`: lines NAME=VALUE, at most kEnvironmentBytes - 1 bytes.
-Problem encode_registered(uint64_t job_id, uint32_t job_class, const char* environment,
-                          size_t bytes, wire::Registered* out);
+Problem encode_refused(uint32_t code, std::string_view reason, wire::Refused* out);
+// `environment`: lines NAME=VALUE, at most kEnvironmentBytes - 1 bytes. `told` is cut as a reason.
+Problem encode_registered(uint64_t job_id, uint32_t job_class, std::string_view environment,
+                          std::string_view told, wire::Registered* out);
 // `bytes`: more than none, in steps of 2 MiB.
 Problem encode_host_pool(uint64_t bytes, wire::HostPool* out);
 wire::Swap encode_swap();

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tandemd.core.explain_sets import why_no_set
-from tandemd.core.minima import no_limit
+from tandemd.core.minima import gpus_of, no_limit
 from tandemd.core.model import Job, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space import said, why_no_share
 from tandemd.core.substrate import divides_space
+from tandemd.core.words import size_of
 
 PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 
@@ -19,8 +20,10 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
     changed = set(fields)
     if "idle_release_ns" in changed and (why := no_release(job.spec)):
         yield why
-    if "memory_bytes" in changed and (why := no_limit(job, scheduler.memory.line.capacity_bytes)):
-        yield f"memory has no effect: {why}"
+    if "memory_bytes" in changed:
+        yield from filter(
+            None, (memory_without_effect(job.spec, gpus_of(job), scheduler), _over(job))
+        )
     group = scheduler.group_of(job)
     options = scheduler.options
     if _asks_for_sms(job, changed) and group:
@@ -36,6 +39,19 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
         why = _no_promise(scheduler, job)
         if why:
             yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
+
+
+def memory_without_effect(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:
+    """Why its limit of memory on these GPUs, or on all, is none; empty: it is one, or not said."""
+    why = no_limit(spec, gpus, scheduler.memory.line.capacity_bytes)
+    return f"memory has no effect: {why}" if why else ""
+
+
+def _over(job: Job) -> str:
+    held_bytes = sum(process.usage.device_bytes for process in job.processes.values())
+    if held_bytes <= job.spec.memory_bytes:
+        return ""
+    return f"it holds {size_of(held_bytes)}: it keeps that, and gets no more"
 
 
 def no_release(spec: JobSpec) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tandemd.core.checkpoints import RETRY_NS, Move
 from tandemd.core.memories import memory_of
 from tandemd.core.memory_line import Waiter
-from tandemd.core.minima import no_limit
+from tandemd.core.minima import gpus_of, no_limit
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
 from tandemd.core.refusals import refusals
 from tandemd.core.releases import is_released
@@ -61,7 +61,7 @@ def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) 
         )
         limit = f"holds {size_of(used_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
         lines.append(limit)
-    if why := no_limit(job, capacity_bytes):
+    if why := no_limit(spec, gpus_of(job), capacity_bytes):
         lines.append(f"its limit of memory limits nothing: {why}")
     if spec.memory_min_bytes:
         why_not = "others came first" if job.processes else "it has no process"

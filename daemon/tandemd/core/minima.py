@@ -32,10 +32,10 @@ def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> in
     return None if size_bytes is None else size_bytes // 100 * percent
 
 
-def no_limit(job: Job, capacity_bytes: Mapping[int, int]) -> str:
-    """Why its limit limits nothing on any GPU it uses, or there is; empty: it does, or has none."""
-    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus_of(job) or capacity_bytes]
-    limit_bytes, most_bytes = job.spec.memory_bytes, max(sizes, default=0)
+def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> str:
+    """Why its limit limits nothing on any of `gpus`, or of all; empty: it does, or it has none."""
+    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
+    limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
     if limit_bytes == NO_LIMIT or not all(sizes) or limit_bytes <= most_bytes:
         return ""
     return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
@@ -63,6 +63,12 @@ class Room:
         return self._left[memory_of(gpu)]
 
 
+def never_fits(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> bool:
+    """Whether no GPU of `gpus`, or of all, has the minimum that it asks for, even alone."""
+    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
+    return bool(sizes) and all(0 < size < spec.memory_min_bytes for size in sizes)
+
+
 def objection(
     spec: JobSpec,
     room: Room,
@@ -78,7 +84,7 @@ def objection(
     if minimum > spec.memory_bytes:
         return (
             f"its minimum of {size_of(minimum)} is more than its limit of "
-            f"{size_of(spec.memory_bytes)}; lower --memory-min, or raise --memory"
+            f"{size_of(spec.memory_bytes)}; lower the minimum, or raise the limit"
         )
     meant = gpus & capacity_bytes.keys() if gpus else capacity_bytes.keys()
     rooms = sorted((room.left_bytes(gpu), gpu) for gpu in meant)
@@ -92,7 +98,7 @@ def objection(
     return (
         f"its minimum of {size_of(minimum)} does not fit: gpu {name(gpu)} has "
         f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
-        f"lower --memory-min{later}"
+        f"lower the minimum{later}"
     )
 
 

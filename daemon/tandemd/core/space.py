@@ -142,7 +142,7 @@ def never_fits(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | N
         return None
     return (
         f"it asks for {spec.sm_count} SMs, and gpu {options.name_of(gpu)} has {counts[gpu]}; "
-        "lower --sm, or say a share such as 30%"
+        "ask for fewer, or for a share such as 30%"
     )
 
 

@@ -206,12 +206,13 @@ TEST(answers_carry_what_they_were_given) {
   CHECK(!daemon::encode_presence(63, 1, true, &presence));
   CHECK_EQ(presence.header.type, static_cast<uint16_t>(wire::Type::kPresenceGone));
   wire::Registered registered;
-  CHECK(!daemon::encode_registered(5, 2, "A=1", 3, &registered));
+  CHECK(!daemon::encode_registered(5, 2, "A=1", "it has no effect", &registered));
   CHECK_EQ(registered.job_id, 5u);
   CHECK_EQ(registered.job_class, 2u);
   CHECK(std::string(registered.environment) == "A=1");
+  CHECK(std::string(registered.told) == "it has no effect");
   const std::string long_text(wire::kEnvironmentBytes, 'x');
-  CHECK(contains(daemon::encode_registered(5, 2, long_text.data(), long_text.size(), &registered).text,
+  CHECK(contains(daemon::encode_registered(5, 2, long_text, "", &registered).text,
                  "environment has 512 bytes, more than 511"));
   wire::HostPool pool;
   wire::HostFile file;
@@ -243,8 +244,8 @@ TEST(answers_out_of_range_are_refused) {
   CHECK(daemon::encode_welcome(1, 1, 2, 1, false, &welcome));
   CHECK(daemon::encode_welcome(1, 1, 0, 99, false, &welcome));
   CHECK(daemon::encode_presence(64, 0, false, &presence));
-  CHECK(daemon::encode_refused(0, "", 0, &refused));
-  CHECK(daemon::encode_refused(9, "", 0, &refused));
+  CHECK(daemon::encode_refused(0, "", &refused));
+  CHECK(daemon::encode_refused(9, "", &refused));
   wire::HostPool pool;
   wire::HostFile file;
   CHECK(daemon::encode_host_file(0, 1, 1, &file));
@@ -261,7 +262,7 @@ TEST(a_long_reason_is_cut_at_a_character) {
   reason += "\xc3\xa9 and more";
   wire::Refused refused;
 
-  CHECK(!daemon::encode_refused(1, reason.data(), reason.size(), &refused));
+  CHECK(!daemon::encode_refused(1, reason, &refused));
 
   CHECK_EQ(std::strlen(refused.reason), wire::kReasonBytes - 2u);
 }

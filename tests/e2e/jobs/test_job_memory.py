@@ -323,20 +323,26 @@ def test_without_a_daemon_the_driver_has_the_last_word(place, by):
 
 def test_more_minima_than_the_gpu_has_are_refused_at_the_start(place):
     holder = place.job("holder", "--memory-min", "900MiB")
-    words = [sys.executable, "-m", "tandem.cli", "run", "--require", "--memory-min", "512MiB"]
+    words = [sys.executable, "-m", "tandem.cli", "run"]
 
-    def start():
+    def start(*asked):
         return subprocess.run(
-            [*words, "--", "true"], env=place.env, capture_output=True, text=True, check=False
+            [*words, *asked, "--", "true"],
+            env=place.env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
-    refused = start()
+    within = ("--require", "--memory-min", "512MiB")
+    refused, never = start(*within), start("--memory-min", "2GiB")
 
-    assert refused.returncode == 75
+    assert (refused.returncode, never.returncode) == (75, 125)
+    assert "not started: its minimum of 2 GiB does not fit" in never.stderr
     why = "its minimum of 512 MiB does not fit: gpu 0 has 1 GiB, 900 MiB of it promised to others"
     assert why in refused.stderr
     assert "its minimum of 900 MiB of device memory is promised" in place.tandem(
         "explain", "holder"
     )
     assert holder.end() == 0
-    until(lambda: start().returncode == 0, what="there is room again")
+    until(lambda: start(*within).returncode == 0, what="there is room again")

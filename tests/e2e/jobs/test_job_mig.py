@@ -77,7 +77,7 @@ def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
     no_gpu = cut.refused("--require", "-i", "3")
     no_uuid = cut.refused("--require", "-i", "MIG-deadbeef")
 
-    assert "asks for 61 SMs, and gpu 0:2 has 60; lower --sm" in too_many[1]
+    assert "asks for 61 SMs, and gpu 0:2 has 60; ask for fewer" in too_many[1]
     assert "does not fit: gpu 0:1 has" in too_large[1]
     assert "asks for isolation time, and gpu 0:1 is in mode mig" in other_mode[1]
     assert "no MIG instance is called '0:9'; `tandem gpus` lists" in not_there[1]

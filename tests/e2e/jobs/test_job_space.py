@@ -74,7 +74,7 @@ def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):
     not_there = place.refused("--require", "--isolation", "mps+green")
 
     assert too_many[0] == other_mode[0] == not_there[0] == 125
-    assert f"not started: it asks for 9 SMs, and gpu 0 has {SMS}; lower --sm" in too_many[1]
+    assert f"not started: it asks for 9 SMs, and gpu 0 has {SMS}; ask for fewer" in too_many[1]
     assert on_the_first == too_many
     assert "it asks for isolation mps, and gpu 0 is in mode time" in other_mode[1]
     assert "it asks for isolation mps+green, and gpu 0 is in mode time" in not_there[1]

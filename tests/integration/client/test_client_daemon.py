@@ -213,8 +213,9 @@ def test_who_is_meant_and_what_is_to_change_is_to_be_said(tandem, words):
 def test_when_a_job_gives_its_memory_up_is_said_at_its_start(client, runtime_dir, swappable, told):
     asked = Request(name="nb", swappable=swappable, idle_release_ns=60 * 10**9)
 
-    _attach.register(runtime_dir / "attach.sock", asked, command="x", timeout_s=20)
+    answer = _attach.register(runtime_dir / "attach.sock", asked, command="x", timeout_s=20)
 
+    assert [line.split(":")[0] for line in answer.told] == ["idle_release has no effect"] * told
     assert client.job("nb").idle_release_ns == 60 * 10**9
     story = "\n".join(client.explain("nb").story)
     assert story.count("idle_release has no effect") == told

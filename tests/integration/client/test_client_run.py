@@ -69,6 +69,19 @@ def test_a_lower_priority_than_asked_for_is_told(tandem, attached, granted, warn
     assert ("its priority is 'normal', not 'latency'" in done.stderr) == bool(warnings)
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_what_has_no_effect_is_told_before_it_starts(tandem, attached, dry):
+    attached(native.encode_registered(job_id=0x7F3A, told="one has no effect\nnor has another"))
+
+    done = tandem("run", *dry, "--", "/bin/true")
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "tandem: warning: one has no effect",
+        "tandem: warning: nor has another",
+    ]
+
+
 def test_the_process_becomes_the_command(tandem, daemon):
     done = tandem("run", *python("import os; print(os.getpid())"))
 

@@ -65,9 +65,9 @@ def test_sizes_are_those_of_the_header():
 
     assert _attach.HEADER.size == int(sizes["Header"])
     assert _attach.REQUEST.size == int(sizes["Request"])
-    registered = _attach.HEADER.size + _attach.REGISTERED.size + _attach.ENVIRONMENT_BYTES
-    assert registered == int(sizes["Registered"])
     reason_bytes = int(re.search(r"kReasonBytes = (\d+)", WIRE)[1])
+    registered = _attach.HEADER.size + _attach.REGISTERED.size + _attach.ENVIRONMENT_BYTES
+    assert registered + reason_bytes == int(sizes["Registered"])
     assert _attach.HEADER.size + _attach.REFUSED.size + reason_bytes == int(sizes["Refused"])
     assert len(encode_register(Request(), command="")) == int(sizes["Register"])
 
@@ -120,6 +120,9 @@ def test_we_read_what_the_daemon_writes():
     text = "CUDA_MPS_CLIENT_PRIORITY=1\nA=b=c"
     told = decode_answer(native.encode_registered(job_id=1, environment=text))
     assert told.environment == {"CUDA_MPS_CLIENT_PRIORITY": "1", "A": "b=c"}
+    assert told.told == ()
+    noted = decode_answer(native.encode_registered(job_id=1, environment=text, told="a\nb"))
+    assert (noted.environment, noted.told) == (told.environment, ("a", "b"))
     refused = native.encode_refused(code=4, reason="no room")
     assert decode_answer(refused) == Refused(code=4, reason="no room")
 

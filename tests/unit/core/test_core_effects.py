@@ -157,3 +157,14 @@ def test_a_limit_above_what_the_gpu_has_limits_nothing(gib, warned):
     )
     lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
     assert any("limits nothing" in line for line in lines) is warned
+
+
+@pytest.mark.parametrize(("limit_mib", "warned"), [(300, False), (299, True)])
+def test_a_limit_below_what_it_holds_takes_nothing_from_it(limit_mib, warned):
+    talk = Talk()
+    talk.attach(1, memory_bytes=limit_mib << 20)
+    talk.core.processes[1].usage = replace(talk.core.processes[1].usage, device_bytes=300 << 20)
+
+    assert (
+        told(talk, "memory_bytes") == ["it holds 300 MiB: it keeps that, and gets no more"] * warned
+    )

@@ -30,7 +30,7 @@ def test_no_more_is_promised_than_the_gpu_has(talk):
     why = objection(talk, 11)
     assert "its minimum of 11 GiB does not fit: gpu 0 has 80 GiB, 70 GiB of it" in why
     assert why.endswith("or try again later")
-    assert objection(talk, 81).endswith("lower --memory-min")  # where later is no better
+    assert objection(talk, 81).endswith("lower the minimum")  # where later is no better
 
 
 def test_a_minimum_above_the_limit_is_refused(talk):

@@ -305,7 +305,7 @@ def test_a_held_job_is_owed_nothing_meanwhile():
 @pytest.mark.parametrize(
     ("asked", "gpus", "why"),
     [
-        ({"sm_count": 133}, {0}, "it asks for 133 SMs, and gpu 0 has 132; lower --sm"),
+        ({"sm_count": 133}, {0}, "it asks for 133 SMs, and gpu 0 has 132; ask for fewer"),
         ({"sm_count": 9}, {1}, "it asks for 9 SMs, and gpu 1 has 8"),
         ({"sm_count": 133}, (), "gpu 0 has 132"),
         ({"sm_count": 9}, (), None),  # it fits one of them

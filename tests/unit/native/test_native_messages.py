@@ -109,7 +109,7 @@ def test_the_other_answers_have_their_types_and_values() -> None:
     gone = _native.encode_presence(index=1, job_class=0, gone=True)
     refused = _native.encode_refused(code=3, reason="not your job")
 
-    assert struct.unpack_from("<HI", registered, 6) == (packets.REGISTERED, 552)
+    assert struct.unpack_from("<HI", registered, 6) == (packets.REGISTERED, 1064)
     assert struct.unpack_from("<Q", registered, 16) == (9,)
     assert struct.unpack_from("<HI", presence, 6) == (packets.PRESENCE, 24)
     assert struct.unpack_from("<II", presence, 16) == (63, 1)
