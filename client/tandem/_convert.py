@@ -106,6 +106,7 @@ def job_event(message: pb.JobEvent) -> JobEvent:
         kind=message.kind,
         job=job(message.job),
         times=message.times or 1,  # older daemons do not say
+        rule=message.rule,
     )
 
 

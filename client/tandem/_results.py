@@ -87,6 +87,7 @@ class JobEvent:
     kind: str  # a state, or registered, attached, updated, cancelled, finding, finding-over
     job: Job
     times: int = 1  # of what is past: so often so far, and this was the last
+    rule: str = ""  # of finding and finding-over: which of the watchdog's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,9 +131,10 @@ class Desk:
             known = [*core.finished.values(), *core.jobs.values()]
             views = [(job, self._view(uid, job)) for job in known if self._may_see(uid, job)]
             return [
-                Event(wall_ns=wall_ns(at_ns), kind=kind, job=view, times=times)
+                Event(wall_ns=wall_ns(at_ns), kind=kind, rule=rule, job=view, times=times)
                 for job, view in views
-                for at_ns, kind, times in job.events.counted()
+                for at_ns, line, times in job.events.counted()
+                for kind, _, rule in [line.partition(" ")]
             ]
 
         return sorted(self._ask(uid, answer), key=attrgetter("wall_ns"))[-MOST_EVENTS:]
@@ -546,7 +547,8 @@ class Desk:
                 events.put_nowait(None)  # nobody else puts, so there is room
                 return
             at_ns = self._loop.calendar.wall_ns(change.at_ns)
-            events.put_nowait(Event(wall_ns=at_ns, kind=change.kind, job=self._view(uid, job)))
+            view, kind, rule = self._view(uid, job), change.kind, change.rule
+            events.put_nowait(Event(wall_ns=at_ns, kind=kind, rule=rule, job=view))
 
         with self._watchers.take(uid):
             self._ask(uid, lambda: self._loop.watchers.add(tell))

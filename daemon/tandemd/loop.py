@@ -73,6 +73,7 @@ class Change:
     at_ns: int
     kind: str
     job_id: int
+    rule: str = ""  # of a finding
 
 
 class Loop:
@@ -227,7 +228,9 @@ class Loop:
             self.checkpoint(action)
 
     def _announce(self, action: AnnounceJob) -> None:
-        change = Change(at_ns=self.last_round_ns, kind=action.kind, job_id=action.job_id)
+        change = Change(
+            at_ns=self.last_round_ns, kind=action.kind, rule=action.rule, job_id=action.job_id
+        )
         for watcher in list(self.watchers):
             self._attempt("a watcher of jobs", partial(watcher, change))
 

@@ -198,6 +198,7 @@ class Event:
     kind: str
     job: JobView
     times: int = 1
+    rule: str = ""  # of a finding
 
 
 def etag_of(spec: JobSpec) -> str:

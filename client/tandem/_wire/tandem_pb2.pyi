@@ -616,10 +616,13 @@ class JobEvent(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     JOB_FIELD_NUMBER: builtins.int
     TIMES_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
     kind: builtins.str
     """a state, or registered, attached, updated, cancelled, finding, finding-over"""
     times: builtins.int
     """of ListJobEvents: so often so far; 0 = once"""
+    rule: builtins.str
+    """of finding and finding-over: which of the watchdog's"""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -631,9 +634,10 @@ class JobEvent(google.protobuf.message.Message):
         kind: builtins.str = ...,
         job: global___Job | None = ...,
         times: builtins.int = ...,
+        rule: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["job", b"job", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "kind", b"kind", "time", b"time", "times", b"times"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "kind", b"kind", "rule", b"rule", "time", b"time", "times", b"times"]) -> None: ...
 
 global___JobEvent = JobEvent
 

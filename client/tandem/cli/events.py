@@ -19,30 +19,51 @@ if TYPE_CHECKING:
     from tandem._results import JobEvent
 
 
+#: What a job takes turns for comes and goes many times a second: `running`, `waiting` and `idle`.
+KINDS = (
+    *("registered", "attached", "running", "waiting", "idle", "paused", "swapped", "detached"),
+    *("updated", "cancelled", "finding", "finding-over", "exited"),
+)
+
+
 @click.command()
 @click.argument("jobs", nargs=-1, metavar="[JOB...]")
 @click.option(
     "-f", "--follow", is_flag=True, help="What happens from now on instead, until Ctrl-C."
 )
+@click.option(
+    "-k",
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    metavar="KIND",
+    help=f"Only events of this kind; may be repeated. One of {', '.join(KINDS)}.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
-def events(jobs: tuple[str, ...], follow: bool, as_json: bool) -> None:
+def events(jobs: tuple[str, ...], follow: bool, kinds: tuple[str, ...], as_json: bool) -> None:
     """Show what happened to each JOB, or to all: when it came, what state it was in, and so on.
 
     Kinds of events are the states of `tandem ps`, and registered, attached (a process of it uses
-    the GPU), updated, cancelled, finding and finding-over (of the watchdog). Of the past each kind
-    is told once for each job, with when that was last and how often, and the job in JSON is as it
-    is now; jobs that ended are known for ten minutes. Following tells of every change, and ends
-    with exit code 7 when the daemon goes away or hangs.
+    the GPU), updated, cancelled, finding and finding-over (of the watchdog, with the rule; what was
+    found of a job is over, too, when that has exited). Of the past each kind is told once for each
+    job, with when that was last and how often, and the job in JSON is as it is now; jobs that ended
+    are known for ten minutes. Following tells of every change, and ends with exit code 7 when the
+    daemon goes away or hangs. A job that takes turns is running, waiting and idle many times a
+    second: --kind leaves that out.
 
     \b
     Examples:
       tandem events
       tandem events --follow train
-      tandem events -f --json | jq -r 'select(.kind == "finding") | .job.name'
+      tandem events -f -k registered -k exited
+      tandem events -f -k finding --json | jq -r '.job.name + " " + .rule'
     """
     # However long there is nothing to say: who has seen enough is not to get an error.
     with contextlib.suppress(KeyboardInterrupt), open_client() as client:
         for event in _of(jobs, client, follow=follow):
+            if kinds and event.kind not in kinds:
+                continue
             click.echo(json.dumps(asdict(event)) if as_json else line(event))
 
 
@@ -59,5 +80,6 @@ def line(event: JobEvent) -> str:
     then = time.localtime(event.time_ns / 1e9)
     job, often = event.job, f"  ({event.times:,} times so far)" if event.times > 1 else ""
     kind = paint(event.kind.ljust(12))
+    rule = f"  {printable(event.rule)}" if event.rule else ""
     name = printable(job.display_name or "-")
-    return f"{time.strftime('%F %T', then)}  {job.name:<8}  {kind}  {name}{often}"
+    return f"{time.strftime('%F %T', then)}  {job.name:<8}  {kind}  {name}{rule}{often}"

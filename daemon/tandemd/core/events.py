@@ -558,6 +558,7 @@ class AnnounceJob:
 
     job_id: int
     kind: str
+    rule: str = ""  # of a finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

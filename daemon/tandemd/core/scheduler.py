@@ -857,7 +857,7 @@ class Scheduler:
         began = isinstance(event, FindingBegan)
         rule, what = event.finding.rule, event.finding.what
         job.tell(event.now_ns, f"{rule}: {what}" if began else f"{rule}: over")
-        actions.append(_announce(job, "finding" if began else "finding-over", event.now_ns))
+        actions.append(_announce(job, "finding" if began else "finding-over", event.now_ns, rule))
 
     def _take_news_of_mps(self, event: SubstrateFailed | MpsClientsListed) -> None:
         if isinstance(event, MpsClientsListed):
@@ -1099,10 +1099,10 @@ class Scheduler:
         self._wake_at_ns = wake_at_ns
 
 
-def _announce(job: Job, kind: str, now_ns: int) -> AnnounceJob:
+def _announce(job: Job, kind: str, now_ns: int, rule: str = "") -> AnnounceJob:
     """Told to who watches now, and kept for who asks later."""
-    job.events.tell(now_ns, kind)
-    return AnnounceJob(job_id=job.job_id, kind=kind)
+    job.events.tell(now_ns, f"{kind} {rule}" if rule else kind)
+    return AnnounceJob(job_id=job.job_id, kind=kind, rule=rule)
 
 
 def _processes_of(groups: list[Group]) -> Iterator[int]:

@@ -188,6 +188,7 @@ def event_message(event: Event) -> pb.JobEvent:
         kind=event.kind,
         job=job_message(event.job),
         times=event.times,
+        rule=event.rule,
     )
 
 

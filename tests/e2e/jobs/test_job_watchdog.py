@@ -99,6 +99,12 @@ def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, tr
         found(client)
         assert shown(place) == []
         assert "stall: over" in explained(place)
+        of_findings = place.tandem("events", "-k", "finding", "-k", "finding-over", "--json")
+        told = [json.loads(line) for line in of_findings.splitlines()]
+        assert [(one["kind"], one["rule"]) for one in told] == [
+            ("finding", "stall"),
+            ("finding-over", "stall"),
+        ]
 
 
 @pytest.mark.slow

@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from tandem.cli.events import KINDS
+from tandemd.core.model import JobState
+
 COMMAND = [sys.executable, "-m", "tandem.cli.__main__", "events", "--follow"]
 DEADLINE_S = 30
 
@@ -50,6 +53,22 @@ def test_events_tells_what_happened_each_kind_once(client, tandem, job):
         f"{job:<8}  paused        sleeper  (3 times so far)",
         f"{job:<8}  detached      sleeper  (3 times so far)",
     ]
+
+
+def test_events_of_some_kinds_alone_are_told(client, tandem, job):
+    change(client, job)
+
+    of_two = tandem("events", "-k", "paused", "--kind", "registered", "--json").stdout
+    unknown = tandem("events", "-k", "pausd")
+
+    kinds = [json.loads(line)["kind"] for line in of_two.splitlines()]
+    assert kinds == ["registered", "paused"]
+    assert unknown.returncode == 2
+    assert "'pausd' is not one of 'registered', 'attached'" in unknown.stderr
+
+
+def test_each_state_that_a_job_comes_to_is_a_kind():
+    assert {state.name.lower() for state in JobState} - {"starting"} <= set(KINDS)
 
 
 def test_events_are_objects_of_json_a_line(client, tandem, job):

@@ -109,6 +109,7 @@ def test_watchers_and_the_story_hear_of_both_ends(watching):
     (ended,) = watching.talk.of(AnnounceJob)
 
     assert (began.kind, ended.kind) == ("finding", "finding-over")
+    assert began.rule == ended.rule == "busy"
     assert [line for _, line in watching.talk.core.job(1).story][-2:] == ["busy: 0", "busy: over"]
 
 
