@@ -134,15 +134,21 @@ class Stats:
         yield "operations", f"{self.operations:,}"
         yield "edges", f"{sum(self.edges.values()):,}"
         yield "length", time_text(self.critical.length_ns)
-        yield "GPU time of all", time_text(self.gpu_ns)
-        yield "longest chain on the GPU", time_text(self.gpu_critical_ns)
+        yield "GPU time of all", self._as_known(self.gpu_ns)
+        yield "longest chain on the GPU", self._as_known(self.gpu_critical_ns)
         if self.data_critical_ns is not None:
-            yield "longest chain by data", time_text(self.data_critical_ns)
+            yield "longest chain by data", self._as_known(self.data_critical_ns)
         bound = self.launch_bound
         verdict = "yes" if bound.verdict else "no"
         yield "launch-bound", f"{verdict}: {bound.idle_share:.0%} of the length idle for the host"
         if held_ns := self.gaps.by_cause_ns.get("held"):
             yield "idle while held by tandem", time_text(held_ns)
+
+    def _as_known(self, gpu_ns: int) -> str:
+        """A sum of durations, some of which may not be known."""
+        if not self.unknown.durations:
+            return time_text(gpu_ns)
+        return f"at least {time_text(gpu_ns)}" if gpu_ns else "not known"
 
     def doubts(self) -> Iterator[str]:
         """What is not known, in sentences."""

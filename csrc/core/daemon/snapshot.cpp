@@ -211,6 +211,9 @@ bool notable(const Snapshot& before, const Snapshot& after) {
 }
 
 bool differs(const Snapshot& one, const Snapshot& other) {
+  const auto in_line = [](const Snapshot& s) {
+    return s.wait_total_ns[static_cast<uint32_t>(shm::WaitReason::kMemory)] / kLineStepNs;
+  };
   const auto figures = [](const Snapshot& s) {
     return std::tie(s.busy, s.waiting_threads, s.wait_reason, s.exclusive_ns, s.shared_ns,
                     s.launches, s.steps, s.iterations, s.phases.forward, s.phases.backward,
@@ -220,7 +223,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
                     s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches);
   };
-  return figures(one) != figures(other) ||
+  return figures(one) != figures(other) || in_line(one) != in_line(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||
          !std::equal(std::begin(one.staying_streams), std::end(one.staying_streams),
                      other.staying_streams);

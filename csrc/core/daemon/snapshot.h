@@ -125,8 +125,11 @@ MemoryClaim claim_now(const Pages& pages);
 // waiting, a step, a phase, the doorbell, fail-open.
 bool notable(const Snapshot& before, const Snapshot& after);
 
+// A wait in line for memory is told while it goes on: in such steps, so that a long line is quiet.
+inline constexpr uint64_t kLineStepNs = 500'000'000;
+
 // Does a look show anything else than another did, for whoever keeps figures of all processes? Leaves
-// out what grows by itself and what only comes along with something else.
+// out what else grows by itself and what only comes along with something else.
 bool differs(const Snapshot& one, const Snapshot& other);
 
 }  // namespace tandem::daemon

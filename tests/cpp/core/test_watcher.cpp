@@ -345,9 +345,18 @@ TEST(only_what_differs_is_told_again) {
   CHECK_EQ(changed[0].device_bytes, 4096u);
   CHECK(watcher.changed().empty());
 
+  // A wait in line for memory is told in steps, until it is over.
+  auto& in_line_ns = second.shim.state().waits.total_ns[static_cast<size_t>(shm::WaitReason::kMemory)];
+  in_line_ns.store(kLineStepNs - 1);
+  watcher.round(5);
+  CHECK(watcher.changed().empty());
+  in_line_ns.store(kLineStepNs);
+  watcher.round(6);
+  CHECK_EQ(watcher.changed().size(), 1u);
+
   watcher.remove(2);
   watcher.add(second.channel->pages(), 1, 0);
-  watcher.round(5);
+  watcher.round(7);
   CHECK_EQ(watcher.changed().size(), 1u);  // nobody remembers the one before
 }
 

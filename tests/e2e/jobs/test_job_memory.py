@@ -137,6 +137,10 @@ def test_an_allocation_waits_until_another_job_gives_memory_back(place):
         assert job.reason.startswith("waits for ")
         assert "device memory, 1st in line; others hold j-" in job.reason
         assert "tandem_job_memory_waiting_bytes" in client.metrics()
+        until(
+            lambda: [wait.reason for wait in client.explain("waiter").waits] == ["memory"],
+            what="the wait is counted before it is over",
+        )
     assert f"+{total // 2 >> 20} MiB" in place.tandem("ps")
 
     assert holder.do(f"free({held})") == "CUDA_SUCCESS"

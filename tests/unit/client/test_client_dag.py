@@ -82,6 +82,20 @@ def test_copies_and_memsets_of_a_running_job_have_no_duration():
     assert [op.flags & ESTIMATED for op in found] == [ESTIMATED, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("kernel_ns", "told_as"), [(50, ("at least 50 ns",) * 2), (0, ("not known",) * 2)]
+)
+def test_a_sum_of_durations_that_are_not_all_known_is_no_figure(kernel_ns, told_as):
+    told = window(
+        record(1, LAUNCH, ONE, of=0xA, ns=kernel_ns),
+        record(2, COPY, ONE, low=1),
+    )
+
+    facts = dict(stats_of(graph_of(from_job([told], "train"))).facts())
+
+    assert (facts["GPU time of all"], facts["longest chain on the GPU"]) == told_as
+
+
 def test_sampled_launches_use_what_their_parameters_say():
     known = LaunchMemory(accesses=((0x100, 64, True),), is_all=True)
     vague = LaunchMemory(accesses=((0x100, 64, False),), is_all=False)
