@@ -71,6 +71,10 @@ class Request:
     asks_again: bool = False  # refuse it with REFUSED_NOT_YET where what to say is not known yet
 
 
+class SilentError(UnavailableError):
+    """A daemon has the socket, and hangs, or has more to do than the machine gives it time for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
     """The daemon knows the job."""
@@ -95,7 +99,8 @@ def register(
     """Tell the daemon at `path` of a job; it knows the pid and the uid from the kernel.
 
     Raises:
-        UnavailableError: nobody listens, nobody answers within the timeout, or the answer is none.
+        UnavailableError: nobody listens, or the answer is none.
+        SilentError: who listens does not answer within the timeout.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
@@ -106,7 +111,9 @@ def register(
             connection.send(encode_register(request, command=command, gpu=gpu))
             answer = connection.recv(MAX_MESSAGE_BYTES)
         except BlockingIOError as exc:
-            raise UnavailableError(f"no answer on {path} within {timeout_s:g} s") from exc
+            raise SilentError(
+                f"no answer from the daemon on {path} within {timeout_s:g} s"
+            ) from exc
         except OSError as exc:
             raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
     return decode_answer(answer)

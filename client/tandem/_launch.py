@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tandem import _attach, _environment, _paths
-from tandem._attach import Refused, Registered, Request
+from tandem._attach import Refused, Registered, Request, SilentError
 from tandem._environment import SHOWN, is_instance
 from tandem.errors import StateError, TandemError, UnavailableError
 
@@ -217,7 +217,10 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     try:
         answer = _ask(decided.socket, asked, command=command, gpu=launch.gpu, answer_s=answer_s)
     except UnavailableError as exc:
-        _go_unshared(launch, f"no daemon ({exc})", exit_code=EXIT_FAILED, hint="start tandemd")
+        is_silent = isinstance(exc, SilentError)
+        cause = str(exc) if is_silent else f"no daemon ({exc})"
+        hint = "restart tandemd if it hangs" if is_silent else "start tandemd"
+        _go_unshared(launch, cause, exit_code=EXIT_FAILED, hint=hint)
         return {}
     match answer:
         case Registered(job_id=job_id, environment=said):

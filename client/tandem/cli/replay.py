@@ -91,8 +91,9 @@ def folder_of(options: dict[str, Any]) -> Path | None:
 
 def show(result: Result) -> None:
     """Print it for people."""
-    threads = f"{result.processes} processes, {result.threads} threads"
-    click.echo(f"replayed on {result.device}: {threads}")
+    processes = f"{result.processes} process{'es' * (result.processes != 1)}"
+    threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
+    click.echo(f"replayed on {result.device}: {processes}, {threads}")
     rows = [
         ("makespan", result.recorded_makespan_ns, result.replayed_makespan_ns),
         ("kernels", result.recorded_kernel_ns, result.replayed_kernel_ns),

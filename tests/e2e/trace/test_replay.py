@@ -84,7 +84,7 @@ def test_the_table_compares_recorded_and_replayed(tandem, recording):
     lines = tandem("replay", "--profile", "tiny", recording).out.splitlines()
     cells = {line.split()[0]: line.split()[1:] for line in lines[2:]}
 
-    assert lines[0] == "replayed on software GPU tiny virtual clock: 1 processes, 1 threads"
+    assert lines[0] == "replayed on software GPU tiny virtual clock: 1 process, 1 thread"
     assert cells["launch"] == ["3", "3"]
     assert cells["kernels"] == ["36.86us", "36.86us"]
 
