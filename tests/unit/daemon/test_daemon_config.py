@@ -49,6 +49,7 @@ def test_the_check_refuses_sections_of_gpus_that_are_not_here(monkeypatch, writt
 
 def test_each_fault_is_told_as_an_error(monkeypatch, tmp_path, capsys):
     here(monkeypatch, GPU)
+    monkeypatch.setattr(program, "set_up_logging", lambda _: None)  # it would keep our stderr
     path, missing = tmp_path / "config.toml", tmp_path / "missing"
     path.write_text(f'[gpu.7]\nmode = "time"\n[memory]\nswap_dir = "{missing}"\n')
 
